@@ -1,0 +1,35 @@
+"""Which key group a key belongs to: md5 of its canonical text, modulo the log's number of key groups.
+
+DuckDB computes it for changes and, on a rescale, for base rows with the same expression. Its own `hash()` is faster
+but may differ between its versions; a key group is for ever.
+"""
+
+from __future__ import annotations
+
+import duckdb
+import pyarrow as pa
+
+from tidefold.lifecycle.values import Shape
+
+
+def quoted(name: str) -> str:
+    """A column name as a DuckDB identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def key_group_sql(shape: Shape) -> str:
+    """DuckDB expression for the key group of a row that has the key columns. A wider type gives the same text."""
+    texts = ", ".join(f"{quoted(name)}::VARCHAR" for name in shape.key)
+    # Two keys that make the same text share a key group, never a row: a collision costs nothing.
+    return f"(md5_number_lower(concat_ws(chr(31), {texts})) % {shape.key_groups})::USMALLINT"
+
+
+def with_key_groups(table: pa.Table, shape: Shape) -> pa.Table:
+    """The same rows with `_kg` filled."""
+    with duckdb.connect() as connection:
+        connection.execute("SET threads = 1")
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.register("changes", table.select(list(shape.key)))
+        groups = connection.sql(f"SELECT {key_group_sql(shape)} AS _kg FROM changes").to_arrow_table()
+    filled = groups.column("_kg").cast(pa.uint16())
+    return table.set_column(table.schema.get_field_index("_kg"), table.schema.field("_kg"), filled)

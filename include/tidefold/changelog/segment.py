@@ -1,0 +1,202 @@
+"""Segments: one immutable file with change sets of one or several logs (requirement C2).
+
+Layout: header, one Arrow stream for each change set, footer, trailer. The footer is the index: for each change set
+where its stream and its record batches are, which key groups each batch spans, and the sha256 of each piece. The
+checksum that the ledger keeps of a change set is the sha256 of its index entry, so reading a slice checks exactly the
+bytes that were read, against what the ledger says.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import struct
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidefold.lifecycle.errors import CorruptError
+from tidefold.lifecycle.key_groups import KeyGroups
+from tidefold.lifecycle.values import ChangeSet
+from tidefold.storage import Store
+
+_MAGIC, _END = b"TDFSEG", b"TDFEND"
+_VERSION = 1
+_COMPRESSED = 1
+_TRAILER = struct.Struct("<II6s")  # footer length, crc32 of the footer, magic
+_END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
+_BATCH_ROWS = 16_384
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """Bytes within a change set's stream, with their sha256; a record batch also says its rows and key groups."""
+
+    offset: int
+    length: int
+    sha256: str
+    rows: int = 0
+    first: int = 0
+    last: int = 0
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """The index entry of one change set; offsets of its pieces count from `offset`."""
+
+    log: str
+    ordinal: int
+    offset: int
+    length: int
+    rows: int
+    schema: Piece
+    batches: list[Piece]
+
+    @property
+    def checksum(self) -> str:
+        return hashlib.sha256(msgspec.json.encode(self)).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenChangeSet:
+    """Where a change set ended up: what the ledger keeps of it."""
+
+    log: str
+    ordinal: int
+    offset: int
+    length: int
+    checksum: str
+    rows: int
+    key_groups: KeyGroups
+
+
+def write_segment(
+    store: Store, path: str, parts: Iterable[tuple[str, pa.Table]], *, compress: bool = True
+) -> list[WrittenChangeSet]:
+    """Writes change sets (log, table) into a new segment, in the order given; each is sorted by key group.
+
+    Tables follow `columns.change_schema` and hold at least one row.
+    """
+    entries: list[Entry] = []
+    with store.create(path) as stream:
+        stream.write(_MAGIC + bytes([_VERSION, _COMPRESSED if compress else 0]))
+        position = len(_MAGIC) + 2
+        for ordinal, (log, table) in enumerate(parts):
+            body, schema, batches = _encode(table, compress)
+            entries.append(Entry(log, ordinal, position, len(body), table.num_rows, schema, batches))
+            stream.write(body)
+            position += len(body)
+        footer = msgspec.json.encode(entries)
+        stream.write(footer + _TRAILER.pack(len(footer), zlib.crc32(footer), _END))
+    return [_written(entry) for entry in entries]
+
+
+def _encode(table: pa.Table, compress: bool) -> tuple[bytes, Piece, list[Piece]]:
+    ordered = table.sort_by([("_kg", "ascending")]).combine_chunks()
+    sink = io.BytesIO()
+    options = pa.ipc.IpcWriteOptions(compression="zstd" if compress else None)
+    pieces: list[Piece] = []
+    with pa.ipc.new_stream(sink, ordered.schema, options=options) as writer:
+        schema = _piece(sink, 0)
+        for batch in ordered.to_batches(max_chunksize=_BATCH_ROWS):
+            start = sink.tell()
+            writer.write_batch(batch)
+            groups = batch.column("_kg")
+            pieces.append(_piece(sink, start, rows=batch.num_rows, first=groups[0].as_py(), last=groups[-1].as_py()))
+    return sink.getvalue(), schema, pieces
+
+
+def _piece(sink: io.BytesIO, start: int, **facts: Any) -> Piece:
+    data = sink.getbuffer()[start : sink.tell()]
+    digest = hashlib.sha256(data).hexdigest()
+    length = len(data)
+    data.release()
+    return Piece(start, length, digest, **facts)
+
+
+def _written(entry: Entry) -> WrittenChangeSet:
+    span = KeyGroups(entry.batches[0].first, entry.batches[-1].last)
+    return WrittenChangeSet(entry.log, entry.ordinal, entry.offset, entry.length, entry.checksum, entry.rows, span)
+
+
+def read_index(store: Store, path: str) -> list[Entry]:
+    """The footer of a segment; CorruptError when the file is cut or altered there."""
+    with store.open(path) as stream:
+        return _read_index(stream, path)
+
+
+def _read_index(stream: BinaryIO, path: str) -> list[Entry]:
+    size = stream.seek(0, io.SEEK_END)
+    if size < _TRAILER.size + len(_MAGIC) + 2:
+        raise _corrupt(path, "it is too short")
+    stream.seek(0)
+    head = stream.read(len(_MAGIC) + 2)
+    if not head.startswith(_MAGIC):
+        raise _corrupt(path, "it does not begin like a segment")
+    if head[len(_MAGIC)] > _VERSION:
+        raise CorruptError("SEGMENT_NEWER", f"Segment `{path}` has a newer format.", hint="Update tidefold.")
+    stream.seek(size - _TRAILER.size)
+    length, crc, end = _TRAILER.unpack(stream.read(_TRAILER.size))
+    if end != _END or length > size - _TRAILER.size:
+        raise _corrupt(path, "its end is missing")
+    stream.seek(size - _TRAILER.size - length)
+    footer = stream.read(length)
+    if zlib.crc32(footer) != crc:
+        raise _corrupt(path, "its index was altered")
+    return msgspec.json.decode(footer, type=list[Entry])
+
+
+def read_change_set(store: Store, change_set: ChangeSet, wanted: KeyGroups | None = None) -> pa.Table:
+    """The changes of one change set, without those below its floor; only batches and rows of the wanted key groups.
+
+    Raises CorruptError when the bytes are not those that the ledger recorded.
+    """
+    with store.open(change_set.segment) as stream:
+        entry = _find(_read_index(stream, change_set.segment), change_set)
+        pieces = [b for b in entry.batches if wanted is None or wanted.meets(KeyGroups(b.first, b.last))]
+        data = [_read_piece(stream, change_set.segment, entry, piece) for piece in (entry.schema, *pieces)]
+    # A schema message, some of the batches and an end mark are again a complete Arrow stream.
+    table = pa.ipc.open_stream(b"".join([*data, _END_OF_STREAM])).read_all()
+    return _counted(table, change_set, wanted)
+
+
+def _find(entries: list[Entry], change_set: ChangeSet) -> Entry:
+    entry = entries[change_set.ordinal] if change_set.ordinal < len(entries) else None
+    if entry is None or entry.checksum != change_set.checksum:
+        raise _corrupt(change_set.segment, f"change set {change_set.sqn} is not the one that was appended")
+    return entry
+
+
+def _read_piece(stream: BinaryIO, path: str, entry: Entry, piece: Piece) -> bytes:
+    stream.seek(entry.offset + piece.offset)
+    data = stream.read(piece.length)
+    if hashlib.sha256(data).hexdigest() != piece.sha256:
+        raise _corrupt(path, f"bytes {entry.offset + piece.offset} to +{piece.length} were cut or altered")
+    return data
+
+
+def _counted(table: pa.Table, change_set: ChangeSet, wanted: KeyGroups | None) -> pa.Table:
+    if wanted is not None:
+        table = table.filter((pc.field("_kg") >= wanted.first) & (pc.field("_kg") <= wanted.last))
+    if change_set.floor is not None:
+        table = table.filter(at_least(change_set.floor))
+    return table
+
+
+def at_least(floor: tuple[int, ...], index: int = 0) -> pc.Expression:
+    """Rows whose order is not below `floor`, compared number by number."""
+    column = pc.field(f"_o{index}")
+    if index == len(floor) - 1:
+        return column >= floor[index]
+    return (column > floor[index]) | ((column == floor[index]) & at_least(floor, index + 1))
+
+
+def _corrupt(path: str, why: str) -> CorruptError:
+    return CorruptError(
+        "SEGMENT_CORRUPT",
+        f"Segment `{path}` cannot be used: {why}.",
+        hint="Restore the file from a copy; nothing was changed.",
+    )

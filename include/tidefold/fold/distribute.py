@@ -1,0 +1,72 @@
+"""Distributes work over Spark: a DataFrame of tasks, one Spark task each, run with mapInArrow (design 6)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from tidefold.lifecycle.errors import TidefoldError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Takes a JSON text, gives a JSON text; importable by name, since workers load it by pickle.
+Work = Callable[[str], str]
+# One answer a task, in task order. An error that tidefold raised on purpose is an answer too, so that one log's
+# damaged file does not stop the other logs of the run.
+Answer = str | TidefoldError
+Runner = Callable[[Work, Sequence[str]], list[Answer]]
+
+_RESULT = "task long, result string"
+
+
+def in_process(work: Work, tasks: Sequence[str]) -> list[Answer]:
+    """Runs the tasks one after the other in this process."""
+    return [_answer(_guarded(work, task)) for task in tasks]
+
+
+def on_spark(spark: SparkSession) -> Runner:
+    """A runner that gives each task to one Spark task, in the order given (put the largest first)."""
+
+    def run(work: Work, tasks: Sequence[str]) -> list[Answer]:
+        if not tasks:
+            return []
+        numbers = spark.range(0, len(tasks), 1, len(tasks))
+        rows = numbers.mapInArrow(partial(_work_batches, work, list(tasks)), _RESULT).collect()
+        return [_answer(row["result"]) for row in sorted(rows, key=lambda row: int(row["task"]))]
+
+    return run
+
+
+def _work_batches(work: Work, tasks: list[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        numbers = batch.column(0).to_pylist()
+        results = [_guarded(work, tasks[number]) for number in numbers]
+        yield pa.RecordBatch.from_pydict({"task": numbers, "result": results})
+
+
+def _guarded(work: Work, task: str) -> str:
+    # Spark would flatten the error into a Java stack trace; code and hint must reach the driver whole.
+    try:
+        return json.dumps({"ok": work(task)})
+    except TidefoldError as error:
+        return json.dumps({"error": [type(error).__name__, error.code, error.message, error.hint]})
+
+
+def _answer(text: str) -> Answer:
+    answer = json.loads(text)
+    if "error" in answer:
+        name, code, message, hint = answer["error"]
+        return _error_types()[name](code, message, hint=hint)
+    return str(answer["ok"])
+
+
+def _error_types() -> dict[str, type[TidefoldError]]:
+    found = [TidefoldError]
+    for kind in found:
+        found.extend(kind.__subclasses__())
+    return {kind.__name__: kind for kind in found}

@@ -1,0 +1,70 @@
+"""The merge of one bucket: base rows and changes in as Arrow, merged rows out as Arrow; DuckDB does the work.
+
+The result is a pure function of the set of changes: per key the change with the highest order counts, at equal order
+the one with the later source position (design 5). How the changes were split or in which order they came is not seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import duckdb
+import pyarrow as pa
+
+from tidefold.changelog.columns import DELETE, UPSERT, order_columns, table_schema
+from tidefold.changelog.key_group import quoted
+from tidefold.lifecycle.values import Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Squashed:
+    """How many keys the changes leave to upsert and to delete."""
+
+    upserts: int
+    deletes: int
+
+
+@contextmanager
+def merged(
+    base: pa.RecordBatchReader | None, changes: pa.Table, shape: Shape, *, memory: str, scratch: str
+) -> Iterator[tuple[Squashed, pa.RecordBatchReader]]:
+    """The rows of a bucket after its changes, sorted by key, as a stream that is read within the context.
+
+    `base` is consumed once, batch by batch. Above `memory` (DuckDB size, such as `1GB`) it spills into `scratch`.
+    """
+    schema = table_schema(shape)
+    with duckdb.connect() as connection:
+        # One thread: Spark already runs one task a core.
+        connection.execute("SET threads = 1")
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute("SET memory_limit = ?", [memory])
+        connection.execute("SET temp_directory = ?", [scratch])
+        connection.register("changes", changes)
+        connection.execute(_squash_sql(shape))
+        connection.register("base", base if base is not None else schema.empty_table())
+        [counted] = connection.execute(
+            f"SELECT count(*) FILTER (_op = {UPSERT}), count(*) FILTER (_op = {DELETE}) FROM latest"
+        ).fetchall()
+        stream = connection.sql(_merge_sql(shape)).to_arrow_reader(65_536)
+        yield Squashed(*counted), stream
+
+
+def _squash_sql(shape: Shape) -> str:
+    key = ", ".join(quoted(name) for name in shape.key)
+    newest = ", ".join(f"{name} DESC" for name in (*order_columns(shape), "_partition", "_offset"))
+    return (
+        "CREATE TEMP TABLE latest AS SELECT * FROM changes "
+        f"QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY {newest}) = 1"
+    )
+
+
+def _merge_sql(shape: Shape) -> str:
+    columns = ", ".join(quoted(column.name) for column in shape.columns)
+    key = ", ".join(quoted(name) for name in shape.key)
+    # Keys are never null (ingest refuses them), so a plain anti join compares them rightly.
+    return (
+        f"SELECT {columns} FROM base ANTI JOIN latest USING ({key}) "
+        f"UNION ALL SELECT {columns} FROM latest WHERE _op = {UPSERT} ORDER BY {key}"
+    )

@@ -1,0 +1,155 @@
+"""Writes one Parquet data file through the store, with its checksum and its Delta statistics from the same pass."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from collections.abc import Iterable
+from datetime import date, datetime, timedelta
+from typing import Any, BinaryIO, cast
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tidefold.lifecycle.key_groups import KeyGroups
+from tidefold.lifecycle.names import DataFileName, data_path
+from tidefold.lifecycle.values import DataFile
+from tidefold.storage import Store
+
+_ROW_GROUP_ROWS = 262_144
+_STATS_TEXT = 32
+
+
+class _Tally:
+    """A writable stream that hashes and counts what goes through it."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self.sha256 = hashlib.sha256()
+        self.bytes = 0
+        self.closed = False
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data)
+        self.sha256.update(view)
+        self.bytes += view.nbytes
+        return self._stream.write(view)
+
+    def tell(self) -> int:
+        return self.bytes
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+    def writable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return False
+
+    def seekable(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        self.closed = True  # The store closes the real stream, and only then is the file complete.
+
+
+def write_data_file(
+    store: Store,
+    table: str,
+    bucket: KeyGroups,
+    snapshot: int,
+    epoch: int,
+    batches: Iterable[pa.RecordBatch],
+    schema: pa.Schema,
+) -> DataFile | None:
+    """Writes the rows into a new file under `<table>/_data/`; None (and no file) when there is no row."""
+    filled = (batch for batch in batches if batch.num_rows)
+    first = next(filled, None)
+    if first is None:
+        return None
+    name = str(DataFileName(bucket, snapshot, epoch, uuid.uuid4().hex))
+    found: list[pq.FileMetaData] = []
+    with store.create(data_path(table, name)) as stream:
+        tally = _Tally(stream)
+        _write(cast(BinaryIO, tally), first, filled, schema, found)
+    metadata = found[0]
+    return DataFile(
+        name,
+        tally.bytes,
+        metadata.num_rows,
+        tally.sha256.hexdigest(),
+        bucket,
+        json.dumps(delta_stats(metadata, schema)),
+    )
+
+
+def _write(
+    sink: BinaryIO,
+    first: pa.RecordBatch,
+    rest: Iterable[pa.RecordBatch],
+    schema: pa.Schema,
+    found: list[pq.FileMetaData],
+) -> None:
+    with pq.ParquetWriter(sink, schema, compression="zstd", metadata_collector=found) as writer:
+        waiting, rows = [first], first.num_rows
+        for batch in rest:
+            waiting.append(batch)
+            rows += batch.num_rows
+            if rows >= _ROW_GROUP_ROWS:
+                writer.write_table(pa.Table.from_batches(waiting).cast(schema))
+                waiting, rows = [], 0
+        if waiting:
+            writer.write_table(pa.Table.from_batches(waiting).cast(schema))
+
+
+def delta_stats(metadata: pq.FileMetaData, schema: pa.Schema) -> dict[str, Any]:
+    """The statistics document of a Delta `add` action, from a Parquet footer.
+
+    Left out where a bound would be wrong or useless: floating point (NaN counts as largest in Spark), booleans,
+    upper bounds of long texts.
+    """
+    stats: dict[str, Any] = {"numRecords": metadata.num_rows, "minValues": {}, "maxValues": {}, "nullCount": {}}
+    for index, field in enumerate(schema):
+        columns = [metadata.row_group(g).column(index).statistics for g in range(metadata.num_row_groups)]
+        stats["nullCount"][field.name] = sum(c.null_count for c in columns)
+        if any(not c.has_min_max and c.num_values for c in columns):
+            continue
+        bounded = [c for c in columns if c.has_min_max]
+        if bounded and _bounds_hold(field.type):
+            _put(stats["minValues"], field.name, _lower(min(c.min for c in bounded)))
+            _put(stats["maxValues"], field.name, _upper(max(c.max for c in bounded)))
+    return stats
+
+
+def _bounds_hold(kind: pa.DataType) -> bool:
+    return not (pa.types.is_floating(kind) or pa.types.is_boolean(kind))
+
+
+def _put(into: dict[str, Any], name: str, value: Any) -> None:
+    if value is not None:
+        into[name] = value
+
+
+def _lower(value: Any) -> Any:
+    if isinstance(value, str):
+        return value[:_STATS_TEXT]
+    return _millis(value) if isinstance(value, datetime) else _plain(value)
+
+
+def _upper(value: Any) -> Any:
+    if isinstance(value, str):
+        return value if len(value) <= _STATS_TEXT else None
+    if isinstance(value, datetime):
+        # Delta keeps milliseconds: round up, or the bound would cut rows off.
+        return _millis(value + timedelta(microseconds=-value.microsecond % 1000))
+    return _plain(value)
+
+
+def _millis(value: datetime) -> str:
+    return f"{value.strftime('%Y-%m-%dT%H:%M:%S')}.{value.microsecond // 1000:03d}Z"
+
+
+def _plain(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, date) else value

@@ -1,0 +1,193 @@
+"""Delta commits without a JVM: a snapshot's own table, and the published table that readers use (design 4)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from deltalake import CommitProperties, DeltaTable, Schema
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
+
+from tidefold.changelog.columns import table_schema
+from tidefold.lifecycle.errors import AlreadyExistsError, ConflictError, CorruptError, RefusedError
+from tidefold.lifecycle.names import LogPaths, data_path
+from tidefold.lifecycle.values import DataFile, Manifest
+from tidefold.storage import Store
+
+_TRIES = 5
+# Commit metadata key that says which snapshot a table version shows.
+_SNAPSHOT = "tidefold.snapshot"
+# Files that plain readers of older versions use are tidefold's to remove, never a clock's.
+_PROPERTIES = {
+    "delta.deletedFileRetentionDuration": "interval 3650 days",
+    "delta.logRetentionDuration": "interval 3650 days",
+}
+
+
+def create_snapshot_table(store: Store, manifest: Manifest) -> None:
+    """Makes the snapshot's folder a self-contained Delta table over its own files."""
+    path = LogPaths(manifest.log).snapshot(manifest.snapshot)
+    if DeltaTable.is_deltatable(store.uri(path)):
+        raise AlreadyExistsError("NAME_TAKEN", f"`{path}` is a Delta table already.")
+    _create(store, path, manifest)
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What the table shows now: a snapshot's manifest and the table version that showed it first."""
+
+    manifest: Manifest
+    version: int
+
+
+def publish(store: Store, manifest: Manifest, previous: Published | None) -> int:
+    """Shows a completed snapshot to readers as exactly one new version of the table; answers that version.
+
+    Repeating it answers the same version. Raises RefusedError when somebody else changed the table since `previous`,
+    CorruptError when a file of the snapshot is missing, ConflictError when other writers keep being faster.
+    """
+    _provide_files(store, manifest)
+    for _ in range(_TRIES):
+        version = _try_publish(store, manifest, previous)
+        if version is not None:
+            store.sync(f"{LogPaths(manifest.log).table}/_delta_log/{version:020d}.json")
+            return version
+    raise ConflictError("TABLE_BUSY", f"Other writers committed to the table of `{manifest.log}` {_TRIES} times.")
+
+
+def provide_new_files(store: Store, manifest: Manifest) -> None:
+    """Puts the snapshot's new files beside the table's, where readers do not see them before they are published."""
+    _link_all(store, manifest, [f for f in manifest.files if not f.carried])
+
+
+def _provide_files(store: Store, manifest: Manifest) -> None:
+    """Checks that every file of the snapshot is in the table's folder, and provides what is not."""
+    table = LogPaths(manifest.log).table
+    present = {entry.path: entry.bytes for entry in store.list(f"{table}/_data")}
+    missing = [f for f in manifest.files if present.get(data_path(table, f.name)) != f.bytes]
+    _link_all(store, manifest, missing)
+
+
+def _link_all(store: Store, manifest: Manifest, files: Iterable[DataFile]) -> None:
+    paths = LogPaths(manifest.log)
+    for file in files:
+        source = data_path(paths.snapshot(manifest.snapshot), file.name)
+        store.link(source, data_path(paths.table, file.name))
+
+
+def _try_publish(store: Store, manifest: Manifest, previous: Published | None) -> int | None:
+    """One try: the version that shows the snapshot, or None when another commit came between."""
+    path = LogPaths(manifest.log).table
+    try:
+        table = DeltaTable(store.uri(path))
+    except TableNotFoundError:
+        if previous is not None:
+            raise CorruptError(
+                "TABLE_MISSING",
+                f"The table of `{manifest.log}` is gone, though snapshot {previous.manifest.snapshot} was published.",
+                hint=f"Every snapshot is a table of its own under `snapshots/{manifest.log}/`.",
+            ) from None
+        return _create_published(store, path, manifest)
+    done = _version_of(table, manifest.snapshot, previous)
+    if done is not None:
+        return done
+    _require_untouched(table, manifest, previous)
+    return _commit(table, manifest, previous)
+
+
+def _create_published(store: Store, path: str, manifest: Manifest) -> int | None:
+    try:
+        _create(store, path, manifest)
+    except DeltaError:
+        if not DeltaTable.is_deltatable(store.uri(path)):
+            raise
+    return _version_of(DeltaTable(store.uri(path)), manifest.snapshot, None)
+
+
+def _create(store: Store, path: str, manifest: Manifest) -> None:
+    schema = Schema.from_arrow(table_schema(manifest.shape))
+    create_table_with_add_actions(
+        store.uri(path),
+        schema,
+        [_add(file) for file in manifest.files],
+        mode="error",
+        name=manifest.log,
+        configuration=_PROPERTIES,
+        commit_properties=_properties(manifest),
+    )
+    store.sync(f"{path}/_delta_log/{0:020d}.json")
+
+
+def _commit(table: DeltaTable, manifest: Manifest, previous: Published | None) -> int | None:
+    before = {f.name: f for f in previous.manifest.files} if previous else {}
+    after = {f.name: f for f in manifest.files}
+    actions: list[AddAction | RemoveAction] = [_add(f) for name, f in after.items() if name not in before]
+    actions += [_remove(f) for name, f in before.items() if name not in after]
+    schema = Schema.from_arrow(table_schema(manifest.shape))
+    try:
+        table.create_write_transaction(actions, mode="append", schema=schema, commit_properties=_properties(manifest))
+    except CommitFailedError:
+        return None
+    table.update_incremental()
+    return _version_of(table, manifest.snapshot, previous)
+
+
+def _version_of(table: DeltaTable, snapshot: int, previous: Published | None) -> int | None:
+    """The table version, after the previous snapshot's, whose commit says that it shows this snapshot."""
+    found = (c for c in _commits_since(table, previous) if str(c.get(_SNAPSHOT)) == str(snapshot))
+    return next((int(c["version"]) for c in found), None)
+
+
+def _require_untouched(table: DeltaTable, manifest: Manifest, previous: Published | None) -> None:
+    active = {path.removeprefix("_data/") for path in _active_paths(table)}
+    ours = {f.name for f in previous.manifest.files} if previous else set()
+    expected = Schema.from_arrow(table_schema(manifest.shape))
+    if active == ours and table.schema().to_json() == expected.to_json():
+        return
+    raise RefusedError(
+        "FOREIGN_COMMIT",
+        f"The table of `{manifest.log}` was changed by somebody else: {_foreign(table, previous)}.",
+        hint="Undo it (RESTORE to the version before), then `tidefold confirm` again. Readers still see that commit.",
+    )
+
+
+def _active_paths(table: DeltaTable) -> Sequence[str]:
+    actions = table.get_add_actions()
+    return [str(path) for path in actions.column("path").to_pylist()]
+
+
+def _commits_since(table: DeltaTable, previous: Published | None) -> list[dict[str, Any]]:
+    """Commits after the one that published the previous snapshot, newest first; earlier ones are not read."""
+    count = table.version() - (previous.version if previous else -1)
+    return table.history(limit=count) if count > 0 else []
+
+
+def _foreign(table: DeltaTable, previous: Published | None) -> str:
+    others = [c for c in _commits_since(table, previous) if _SNAPSHOT not in c]
+    return ", ".join(f"version {c['version']} {c.get('operation')}" for c in others) or "files differ"
+
+
+def _add(file: DataFile) -> AddAction:
+    return AddAction(f"_data/{file.name}", file.bytes, {}, _millis(), True, file.stats)
+
+
+def _remove(file: DataFile) -> RemoveAction:
+    return RemoveAction(f"_data/{file.name}", True, _millis(), file.bytes, {})
+
+
+def _millis() -> int:
+    # Only information: no reader and no move of ours decides by a file's time.
+    return int(time.time() * 1000)
+
+
+def _properties(manifest: Manifest) -> CommitProperties:
+    facts: dict[str, Any] = {
+        _SNAPSHOT: str(manifest.snapshot),
+        "tidefold.epoch": str(manifest.epoch),
+        "tidefold.sqn": str(manifest.to_sqn),
+    }
+    # Never retried by the library: a conflict means that ledger and table are read again first.
+    return CommitProperties(custom_metadata=facts, max_commit_retries=0)

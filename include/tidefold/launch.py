@@ -1,0 +1,92 @@
+"""How a Spark job of tidefold is started: one definition for the command line and for Airflow."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tidefold
+from tidefold.config import Config
+from tidefold.lifecycle.errors import InvalidInputError, NotFoundError
+
+STEPS = ("ingest", "materialize", "quality")
+PROJECT = Path(tidefold.__file__).resolve().parents[2]
+_JARS = ("delta-spark_4.2_2.13-4.4.0.jar", "delta-storage-4.4.0.jar")
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command line and the environment variables it needs beside the current ones."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+
+
+def job_path(step: str) -> Path:
+    """The spark-submit entry of a step."""
+    if step not in STEPS:
+        raise InvalidInputError("STEP_UNKNOWN", f"There is no Spark step `{step}`.", hint=f"One of {', '.join(STEPS)}.")
+    return PROJECT / "jobs" / f"{step}.py"
+
+
+def spark_conf(config: Config) -> dict[str, str]:
+    """Spark's settings for every job: Delta from local jars (nothing is resolved at run time), all on loopback."""
+    scratch = config.path.parent / "var" / "spark"
+    java = [f"-Djava.io.tmpdir={scratch}", f"-Dderby.system.home={scratch}"]
+    if os.environ.get("TIDEFOLD_SPARK_C1") == "1":
+        # Half of a short job's CPU time is the second compiler's; jobs over big tables want it.
+        java.append("-XX:TieredStopAtLevel=1")
+    return {
+        "spark.jars": ",".join(_jars()),
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.driver.memory": config.spark.driver_memory,
+        "spark.driver.extraJavaOptions": " ".join(java),
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.local.dir": str(scratch),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.sql.shuffle.partitions": "4",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.databricks.delta.snapshotPartitions": "2",
+        # A file that is gone or damaged is an error, never fewer rows.
+        "spark.sql.files.ignoreMissingFiles": "false",
+        "spark.sql.files.ignoreCorruptFiles": "false",
+    }
+
+
+def job_env(config: Config) -> dict[str, str]:
+    """Environment of the job's driver and of its Python workers."""
+    scratch = config.path.parent / "var" / "spark"
+    scratch.mkdir(parents=True, exist_ok=True)
+    return {
+        "PYTHONPATH": str(PROJECT / "include"),
+        "PYSPARK_PYTHON": sys.executable,
+        "TMPDIR": str(scratch),
+        "SPARK_CONF_DIR": str(PROJECT / "conf" / "spark"),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "GX_ANALYTICS_ENABLED": "false",
+    }
+
+
+def submit_command(config: Config, step: str, request: Mapping[str, Any]) -> Command:
+    """The spark-submit call of a step. `request`: see `jobs/`; it travels as one JSON argument."""
+    spark_submit = Path(sys.executable).with_name("spark-submit")
+    conf = [part for key, value in spark_conf(config).items() for part in ("--conf", f"{key}={value}")]
+    argv = (str(spark_submit), "--master", config.spark.master, *conf, str(job_path(step)), json.dumps(request))
+    return Command(argv, job_env(config))
+
+
+def _jars() -> list[str]:
+    jars = [PROJECT / ".jars" / name for name in _JARS]
+    missing = [jar.name for jar in jars if not jar.exists()]
+    if missing:
+        raise NotFoundError("JARS_MISSING", f"Missing in .jars/: {', '.join(missing)}.", hint="Run `make install`.")
+    return [str(jar) for jar in jars]

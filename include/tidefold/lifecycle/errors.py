@@ -1,0 +1,91 @@
+"""Errors, grouped by what the person or program that meets one should do next.
+
+Every error carries a stable code, one sentence that says what happened, and a hint that says what to do.
+"""
+
+from __future__ import annotations
+
+
+class TidefoldError(Exception):
+    """Root of every error that tidefold raises on purpose.
+
+    `exit_code` is what the command line and the Spark jobs end with; `transient` says whether the same call may
+    succeed later without anybody changing anything.
+    """
+
+    exit_code = 1
+    transient = False
+
+    def __init__(self, code: str, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        tail = f" Next: {self.hint}" if self.hint else ""
+        return f"[{self.code}] {self.message}{tail}"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Errors cross process borders (Spark workers); the default would lose the keyword argument.
+        return (_rebuild, (type(self), self.code, self.message, self.hint))
+
+
+def _rebuild(kind: type[TidefoldError], code: str, message: str, hint: str) -> TidefoldError:
+    return kind(code, message, hint=hint)
+
+
+class InvalidInputError(TidefoldError, ValueError):
+    """What was given (configuration, arguments, a landed file) is wrong; change it and call again."""
+
+    exit_code = 2
+
+
+class RefusedError(TidefoldError):
+    """Well formed, but the state of the log forbids it; the hint names the command that changes that."""
+
+    exit_code = 3
+
+
+class SupersededError(RefusedError):
+    """A newer attempt holds the log; this one must stop and leave everything as it is."""
+
+
+class GateFailedError(RefusedError):
+    """The quality gate said no; the snapshot stays unpublished."""
+
+
+class NotFoundError(TidefoldError, LookupError):
+    """The named thing does not exist (and its place could be read, so it is truly absent)."""
+
+    exit_code = 4
+
+
+class CorruptError(TidefoldError):
+    """Something stored cannot be read back as what it must be; nothing was deleted or changed."""
+
+    exit_code = 5
+
+
+class StorageError(TidefoldError, OSError):
+    """A store did not do what it was asked; trying again may help."""
+
+    exit_code = 6
+    transient = True
+
+
+class AlreadyExistsError(StorageError):
+    """A conditional put found its name taken."""
+
+    transient = False
+
+
+class UnknownOutcomeError(StorageError):
+    """The answer to a write was lost: it may or may not have happened. Nothing may be deleted because of it."""
+
+
+class ConflictError(TidefoldError):
+    """Another writer was first, and re-reading did not settle it within the allowed tries."""
+
+    exit_code = 7
+    transient = True

@@ -1,0 +1,255 @@
+"""The moves of the life cycle: each takes a state and gives the next one, or refuses by name (design 3 and 4).
+
+A move that finds its work already done returns the state it was given, so the ledger writes no new version (I4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from tidefold.lifecycle.errors import (
+    GateFailedError,
+    InvalidInputError,
+    NotFoundError,
+    RefusedError,
+    SupersededError,
+)
+from tidefold.lifecycle.values import (
+    Kind,
+    LogState,
+    Manifest,
+    Snapshot,
+    State,
+    Verdict,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Who asks for a snapshot and what for. `takeover` supersedes an attempt of another run on purpose."""
+
+    run: str
+    request: str
+    kind: Kind
+    instant: str
+    takeover: bool = False
+
+
+def claim(state: LogState, asked: Claim) -> LogState:
+    """Begins an attempt under a new epoch, or returns the state unchanged when nothing is to be folded
+    or this run's snapshot is already there (staged, completed).
+
+    Raises RefusedError when another run's attempt is open or this run asked for something else before.
+    """
+    mine = of_run(state, asked.run)
+    if mine and mine.request != asked.request:
+        raise RefusedError(
+            "RUN_CHANGED",
+            f"Run `{asked.run}` made snapshot {mine.id} of `{state.log}` from other inputs.",
+            hint="Use a new run id for a new request.",
+        )
+    if mine and mine.state in (State.STAGED, State.COMPLETED):
+        return state
+    attempt = state.attempt
+    if attempt and attempt.run != asked.run and not asked.takeover:
+        raise _blocked(state, attempt)
+    if not attempt and not state.unfolded:
+        return state
+    _require_published(state)
+    return _begin(_supersede(state, attempt), asked)
+
+
+def of_run(state: LogState, run: str) -> Snapshot | None:
+    """The newest snapshot that this run began and that was not aborted."""
+    return next((s for s in reversed(state.snapshots) if s.run == run and s.state is not State.ABORTED), None)
+
+
+def _blocked(state: LogState, attempt: Snapshot) -> RefusedError:
+    return RefusedError(
+        "ATTEMPT_OPEN",
+        f"Snapshot {attempt.id} of `{state.log}` is {attempt.state} under run `{attempt.run}`.",
+        hint=f"Let it end, or `tidefold abort {state.log}`, or call again with --takeover.",
+    )
+
+
+def _require_published(state: LogState) -> None:
+    latest = state.latest
+    if latest and not latest.published:
+        raise RefusedError(
+            "NOT_PUBLISHED",
+            f"Snapshot {latest.id} of `{state.log}` is completed but not yet published.",
+            hint=f"`tidefold confirm {state.log}` publishes it.",
+        )
+
+
+def _supersede(state: LogState, attempt: Snapshot | None) -> LogState:
+    if attempt is None:
+        return state
+    reason = f"superseded by attempt {state.epoch + 1}"
+    return state.with_snapshot(replace(attempt, state=State.ABORTED, reason=reason))
+
+
+def _begin(state: LogState, asked: Claim) -> LogState:
+    latest = state.latest
+    begun = Snapshot(
+        id=max((s.id for s in state.snapshots), default=0) + 1,
+        epoch=state.epoch + 1,
+        run=asked.run,
+        request=asked.request,
+        kind=asked.kind,
+        state=State.ONGOING,
+        base=latest.id if latest else None,
+        from_sqn=latest.to_sqn if latest else 0,
+        to_sqn=state.last_sqn,
+        instant=asked.instant,
+    )
+    return replace(state, epoch=begun.epoch).with_snapshot(begun)
+
+
+def stage(state: LogState, manifest: Manifest, digest: str) -> LogState:
+    """Records that all files of the attempt are written and synced. `digest`: sha256 of the stored manifest."""
+    snapshot = _held(state, manifest.snapshot)
+    if snapshot.state is not State.ONGOING:
+        if snapshot.manifest == digest:
+            return state
+        raise _wrong_state(state, snapshot, "stage", State.ONGOING)
+    staged = replace(
+        snapshot,
+        state=State.STAGED,
+        manifest=digest,
+        rows=manifest.rows,
+        files=len(manifest.files),
+        bytes_full=manifest.bytes_full,
+        bytes_written=manifest.bytes_written,
+    )
+    return state.with_snapshot(staged)
+
+
+def judge(state: LogState, snapshot_id: int, verdict: Verdict) -> LogState:
+    """Binds a verdict to a staged snapshot. The first verdict of a suite stands; another suite may judge again."""
+    snapshot = _held(state, snapshot_id)
+    if snapshot.verdict and snapshot.verdict.suite == verdict.suite:
+        return state
+    if snapshot.state is not State.STAGED:
+        raise _wrong_state(state, snapshot, "judge", State.STAGED)
+    _check_binding(state, snapshot, verdict)
+    return state.with_snapshot(replace(snapshot, verdict=verdict))
+
+
+def _check_binding(state: LogState, snapshot: Snapshot, verdict: Verdict) -> None:
+    if verdict.manifest != snapshot.manifest:
+        raise RefusedError(
+            "VERDICT_FOR_OTHER_FILES",
+            f"The verdict judged other files than those of snapshot {snapshot.id} of `{state.log}`.",
+            hint=f"`tidefold quality {state.log}` judges the staged files.",
+        )
+
+
+def override(state: LogState, snapshot_id: int, by: str, why: str) -> LogState:
+    """Lets a snapshot pass that the gate refused; the name and the reason are kept for ever (I8)."""
+    if not by.strip() or not why.strip():
+        raise InvalidInputError("OVERRIDE_UNNAMED", "An override needs both a name and a reason.")
+    snapshot = _held(state, snapshot_id)
+    if snapshot.state is not State.STAGED or not snapshot.verdict:
+        raise _wrong_state(state, snapshot, "override", State.STAGED)
+    return state.with_snapshot(replace(snapshot, verdict=replace(snapshot.verdict, override_by=by, override_why=why)))
+
+
+def confirm(state: LogState, snapshot_id: int) -> LogState:
+    """Makes a staged snapshot count. Needs a PASS for its files, and the latest completed one as base (I3, I8)."""
+    snapshot = _held(state, snapshot_id)
+    if snapshot.state is State.COMPLETED:
+        return state
+    if snapshot.state is not State.STAGED:
+        raise _wrong_state(state, snapshot, "confirm", State.STAGED)
+    if not snapshot.verdict:
+        raise RefusedError(
+            "NOT_JUDGED",
+            f"Snapshot {snapshot.id} of `{state.log}` has no verdict.",
+            hint=f"`tidefold quality {state.log}` judges it.",
+        )
+    _check_binding(state, snapshot, snapshot.verdict)
+    if not snapshot.verdict.allows:
+        raise GateFailedError(
+            "GATE_FAILED",
+            f"Snapshot {snapshot.id} of `{state.log}` failed its quality gate: {snapshot.verdict.summary}.",
+            hint=f"Read {snapshot.verdict.path}; then `tidefold abort {state.log}`, or confirm with --override-by.",
+        )
+    _require_published(state)
+    _require_latest_base(state, snapshot)
+    return state.with_snapshot(replace(snapshot, state=State.COMPLETED))
+
+
+def _require_latest_base(state: LogState, snapshot: Snapshot) -> None:
+    latest = state.latest.id if state.latest else None
+    if snapshot.base != latest:
+        raise SupersededError(
+            "BASE_MOVED",
+            f"Snapshot {snapshot.id} of `{state.log}` folds onto snapshot {snapshot.base}, but the latest is {latest}.",
+            hint=f"`tidefold abort {state.log}`, then materialize again.",
+        )
+
+
+def published(state: LogState, snapshot_id: int, table_version: int) -> LogState:
+    """Records the table version that shows a completed snapshot to readers."""
+    snapshot = _known(state, snapshot_id)
+    if snapshot.published:
+        return state
+    if snapshot.state is not State.COMPLETED:
+        raise _wrong_state(state, snapshot, "publish", State.COMPLETED)
+    return state.with_snapshot(replace(snapshot, table_version=table_version))
+
+
+def abort(state: LogState, snapshot_id: int, reason: str) -> LogState:
+    """Undoes an unconfirmed attempt; a completed one is refused."""
+    snapshot = _known(state, snapshot_id)
+    if snapshot.state is State.ABORTED:
+        return state
+    if not snapshot.open:
+        raise _wrong_state(state, snapshot, "abort", State.ONGOING, State.STAGED)
+    return state.with_snapshot(replace(snapshot, state=State.ABORTED, reason=reason))
+
+
+def to_sweep(state: LogState) -> tuple[Snapshot, ...]:
+    """Aborted attempts whose files were not yet removed."""
+    return tuple(s for s in state.snapshots if s.state is State.ABORTED and not s.swept)
+
+
+def swept(state: LogState, snapshots: Iterable[int]) -> LogState:
+    """Records that the files of these aborted attempts are gone."""
+    gone = set(snapshots)
+    marked = tuple(replace(s, swept=True) if s.id in gone and s.state is State.ABORTED else s for s in state.snapshots)
+    return state if marked == state.snapshots else replace(state, snapshots=marked)
+
+
+def _known(state: LogState, snapshot_id: int) -> Snapshot:
+    snapshot = state.snapshot(snapshot_id)
+    if snapshot is None:
+        raise NotFoundError(
+            "SNAPSHOT_UNKNOWN",
+            f"`{state.log}` has no snapshot {snapshot_id}.",
+            hint=f"`tidefold history {state.log}` lists them.",
+        )
+    return snapshot
+
+
+def _held(state: LogState, snapshot_id: int) -> Snapshot:
+    """The snapshot, if its attempt was not fenced off by a newer one or aborted."""
+    snapshot = _known(state, snapshot_id)
+    if snapshot.state is State.ABORTED:
+        raise SupersededError(
+            "SUPERSEDED" if snapshot.reason.startswith("superseded") else "ABORTED",
+            f"Snapshot {snapshot.id} of `{state.log}` (attempt {snapshot.epoch}) was aborted: {snapshot.reason}.",
+            hint="Nothing to do: what this attempt wrote is removed. `tidefold status` shows where the log stands.",
+        )
+    return snapshot
+
+
+def _wrong_state(state: LogState, snapshot: Snapshot, verb: str, *needed: State) -> RefusedError:
+    wanted = " or ".join(needed)
+    return RefusedError(
+        "WRONG_STATE",
+        f"Cannot {verb} snapshot {snapshot.id} of `{state.log}`: it is {snapshot.state}, not {wanted}.",
+        hint=f"`tidefold history {state.log}` shows every snapshot's state.",
+    )

@@ -1,0 +1,236 @@
+"""The state of a log as one frozen value, and the values it is made of (design 3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from tidefold.lifecycle.key_groups import KeyGroups
+
+type_names = ("boolean", "int", "long", "float", "double", "string", "date", "timestamp")
+
+
+class Kind(StrEnum):
+    """What a snapshot consists of."""
+
+    FULL = "full"
+
+
+class State(StrEnum):
+    """Where a snapshot stands in its life."""
+
+    ONGOING = "ONGOING"
+    STAGED = "STAGED"
+    COMPLETED = "COMPLETED"
+    ABORTED = "ABORTED"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a log's table: its name and its type, one of `type_names`."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What never changes silently in a log: key, columns, kind of order, and how keys are spread."""
+
+    key: tuple[str, ...]
+    columns: tuple[Column, ...]
+    order: str
+    key_groups: int
+    buckets: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeSet:
+    """A run of changes of one log appended together.
+
+    `sqn` numbers it within the log; `segment`, `ordinal`, `offset`, `length` (bytes) and `checksum` (sha256 of those
+    bytes) say where it is. Changes whose order lies below `floor` were sent again by the source and do not count;
+    `high` is the highest order seen in the partition up to the end of this change set.
+    """
+
+    sqn: int
+    segment: str
+    ordinal: int
+    offset: int
+    length: int
+    checksum: str
+    rows: int
+    key_groups: KeyGroups
+    high: tuple[int, ...]
+    floor: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """What was taken from one landed file: `length` bytes with that sha256, the offsets [first, next).
+
+    The counts add up: records = changes + tombstones + repeated + quarantined + ignored.
+    """
+
+    number: int
+    name: str
+    length: int
+    checksum: str
+    topic: str
+    partition: int
+    first_offset: int
+    next_offset: int
+    records: int
+    changes: int
+    tombstones: int
+    repeated: int
+    quarantined: int
+    ignored: int
+    sqn: int | None
+    quarantine: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far one partition of the source has been taken, and the highest order seen in it."""
+
+    topic: str
+    partition: int
+    next_offset: int
+    high: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Pass or fail of the quality gate, bound to a manifest and a suite by their sha256."""
+
+    passed: bool
+    suite: str
+    manifest: str
+    path: str
+    summary: str
+    override_by: str | None = None
+    override_why: str | None = None
+
+    @property
+    def allows(self) -> bool:
+        return self.passed or self.override_by is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One attempt at a snapshot and what became of it: it folds `from_sqn` < sqn <= `to_sqn` into `base`.
+
+    `request` is the sha256 of what was asked for: the same run asking for something else is refused.
+    `instant` is information for people (ISO 8601), never an input of a decision (I24).
+    """
+
+    id: int
+    epoch: int
+    run: str
+    request: str
+    kind: Kind
+    state: State
+    base: int | None
+    from_sqn: int
+    to_sqn: int
+    instant: str
+    manifest: str | None = None
+    rows: int = 0
+    files: int = 0
+    bytes_full: int = 0
+    bytes_written: int = 0
+    verdict: Verdict | None = None
+    table_version: int | None = None
+    reason: str = ""
+    swept: bool = False
+
+    @property
+    def open(self) -> bool:
+        return self.state in (State.ONGOING, State.STAGED)
+
+    @property
+    def published(self) -> bool:
+        return self.table_version is not None
+
+
+@dataclass(frozen=True, slots=True)
+class LogState:
+    """Everything that tidefold knows of one log. A move makes the next one; nothing changes in place."""
+
+    log: str
+    shape: Shape
+    version: int = 0
+    epoch: int = 0
+    change_sets: tuple[ChangeSet, ...] = ()
+    landed: tuple[Landed, ...] = ()
+    positions: tuple[Position, ...] = ()
+    snapshots: tuple[Snapshot, ...] = ()
+
+    @property
+    def last_sqn(self) -> int:
+        return self.change_sets[-1].sqn if self.change_sets else 0
+
+    @property
+    def latest(self) -> Snapshot | None:
+        """The newest completed snapshot."""
+        return next((s for s in reversed(self.snapshots) if s.state is State.COMPLETED), None)
+
+    @property
+    def attempt(self) -> Snapshot | None:
+        """The attempt under way: at most one snapshot is open at a time."""
+        return next((s for s in reversed(self.snapshots) if s.open), None)
+
+    @property
+    def unfolded(self) -> tuple[ChangeSet, ...]:
+        """The change sets after the newest completed snapshot."""
+        after = self.latest.to_sqn if self.latest else 0
+        return tuple(c for c in self.change_sets if c.sqn > after)
+
+    def snapshot(self, snapshot: int) -> Snapshot | None:
+        return next((s for s in self.snapshots if s.id == snapshot), None)
+
+    def with_snapshot(self, changed: Snapshot) -> LogState:
+        """The state with one snapshot replaced, or added when its id is new."""
+        kept = tuple(changed if s.id == changed.id else s for s in self.snapshots)
+        return replace(self, snapshots=kept if changed in kept else (*kept, changed))
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """One Parquet file of a snapshot. `stats` is the Delta statistics document; `carried`: taken over from the base."""
+
+    name: str
+    bytes: int
+    rows: int
+    sha256: str
+    key_groups: KeyGroups
+    stats: str
+    carried: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """THE snapshot: its files and what they were made of. Immutable; the ledger names it by its sha256."""
+
+    log: str
+    snapshot: int
+    epoch: int
+    kind: Kind
+    base: int | None
+    from_sqn: int
+    to_sqn: int
+    shape: Shape
+    files: tuple[DataFile, ...]
+
+    @property
+    def rows(self) -> int:
+        return sum(f.rows for f in self.files)
+
+    @property
+    def bytes_full(self) -> int:
+        return sum(f.bytes for f in self.files)
+
+    @property
+    def bytes_written(self) -> int:
+        return sum(f.bytes for f in self.files if not f.carried)

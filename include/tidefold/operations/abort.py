@@ -1,0 +1,35 @@
+"""Undoes an unconfirmed attempt and removes what it wrote; starts no JVM."""
+
+from __future__ import annotations
+
+from tidefold.lifecycle import moves
+from tidefold.lifecycle.values import LogState
+from tidefold.operations.outcome import Outcome
+from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.sweep import sweep
+
+
+def abort(pipeline: Pipeline, log: str, reason: str, snapshot: int | None = None, run_id: str | None = None) -> Outcome:
+    """Aborts a snapshot (by id, by run, or the one under way). A completed one is refused when named by its id.
+
+    Raises RefusedError, NotFoundError.
+    """
+    ledger = pipeline.ledger(log)
+    if not ledger.exists():
+        return Outcome(log, "nothing", "the log has no snapshot yet")
+    chosen = snapshot if snapshot is not None else _open_attempt(ledger.read(), run_id)
+    if chosen is not None:
+        ledger.commit(lambda state: moves.abort(state, chosen, reason))
+    # Also what earlier attempts left when they were killed before they could clean up.
+    removed = sweep(pipeline.store, ledger)
+    if chosen is None:
+        return Outcome(log, "nothing", "no attempt is open", facts={"files_removed": removed})
+    message = f"snapshot {chosen} aborted ({reason}), {removed} files removed"
+    return Outcome(log, "aborted", message, chosen, facts={"files_removed": removed})
+
+
+def _open_attempt(state: LogState, run_id: str | None) -> int | None:
+    attempt = state.attempt
+    if attempt is None or (run_id is not None and attempt.run != run_id):
+        return None
+    return attempt.id

@@ -1,0 +1,88 @@
+"""Confirms a judged snapshot and publishes it to readers; starts no JVM."""
+
+from __future__ import annotations
+
+import logging
+
+from tidefold.fold.publish import Published, publish
+from tidefold.ledger import read_manifest
+from tidefold.lifecycle import moves
+from tidefold.lifecycle.errors import NotFoundError
+from tidefold.lifecycle.values import LogState, Snapshot, State
+from tidefold.operations.outcome import Outcome
+from tidefold.operations.pipeline import Pipeline
+
+_log = logging.getLogger(__name__)
+
+
+def confirm(
+    pipeline: Pipeline,
+    log: str,
+    snapshot: int | None = None,
+    run_id: str | None = None,
+    override_by: str | None = None,
+    why: str | None = None,
+) -> Outcome:
+    """Confirms a snapshot (by id, by run, or the one under way), then publishes it.
+
+    Raises RefusedError: no passing verdict, superseded, foreign commits in the table. Confirming twice is `already`.
+    """
+    ledger = pipeline.ledger(log)
+    roll_forward(pipeline, log)
+    chosen = _choose(ledger.read(), snapshot, run_id)
+    if chosen is None:
+        return Outcome(log, "nothing", "no snapshot waits for confirmation")
+    if chosen.published:
+        return _outcome(log, "already", chosen)
+    if override_by or why:
+        ledger.commit(lambda state: moves.override(state, chosen.id, override_by or "", why or ""))
+    ledger.commit(lambda state: moves.confirm(state, chosen.id))
+    roll_forward(pipeline, log)
+    return _outcome(log, "published", _known(ledger.read(), chosen.id))
+
+
+def roll_forward(pipeline: Pipeline, log: str) -> None:
+    """Publishes the newest completed snapshot if a crash came between its confirmation and its publication (I1)."""
+    ledger = pipeline.ledger(log)
+    state = ledger.read()
+    latest = state.latest
+    if latest is None or latest.published:
+        return
+    manifest = read_manifest(pipeline.store, log, latest)
+    version = publish(pipeline.store, manifest, _shown(pipeline, state))
+    ledger.commit(lambda now: moves.published(now, latest.id, version))
+    _log.info("%s: snapshot %d is version %d of the table", log, latest.id, version)
+
+
+def _shown(pipeline: Pipeline, state: LogState) -> Published | None:
+    """What the table shows: the newest snapshot that was published."""
+    last = next((s for s in reversed(state.snapshots) if s.published), None)
+    if last is None or last.table_version is None:
+        return None
+    return Published(read_manifest(pipeline.store, state.log, last), last.table_version)
+
+
+def _choose(state: LogState, snapshot: int | None, run_id: str | None) -> Snapshot | None:
+    if snapshot is not None:
+        return _known(state, snapshot)
+    if run_id is not None:
+        return moves.of_run(state, run_id)
+    return state.attempt if state.attempt else None
+
+
+def _known(state: LogState, snapshot: int) -> Snapshot:
+    found = state.snapshot(snapshot)
+    if found is None:
+        raise NotFoundError(
+            "SNAPSHOT_UNKNOWN",
+            f"`{state.log}` has no snapshot {snapshot}.",
+            hint=f"`tidefold history {state.log}` lists them.",
+        )
+    return found
+
+
+def _outcome(log: str, result: str, snapshot: Snapshot) -> Outcome:
+    facts = {"rows": snapshot.rows, "table_version": snapshot.table_version, "bytes": snapshot.bytes_full}
+    message = f"snapshot {snapshot.id} with {snapshot.rows:,} rows is version {snapshot.table_version} of the table"
+    assert snapshot.state is State.COMPLETED
+    return Outcome(log, result, message, snapshot.id, facts=facts)

@@ -1,0 +1,182 @@
+"""Folds what arrived since the last snapshot into a new full one, and stages it for the quality gate (design 4)."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from tidefold.fold.bucket import fold_bucket
+from tidefold.fold.distribute import Answer, Runner
+from tidefold.fold.plan import FoldResult, FoldTask, carried_files, plan_fold
+from tidefold.fold.publish import create_snapshot_table, provide_new_files
+from tidefold.ledger import read_manifest, write_manifest
+from tidefold.lifecycle import moves
+from tidefold.lifecycle.errors import SupersededError, TidefoldError
+from tidefold.lifecycle.intake import check_shape
+from tidefold.lifecycle.names import LogPaths, data_path
+from tidefold.lifecycle.values import Kind, Manifest, Snapshot, State
+from tidefold.operations.confirm import roll_forward
+from tidefold.operations.outcome import Outcome
+from tidefold.operations.pipeline import Pipeline, now
+from tidefold.operations.sweep import sweep
+
+_log = logging.getLogger(__name__)
+_LINKERS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A claimed snapshot, what it builds on, and its tasks."""
+
+    log: str
+    snapshot: Snapshot
+    base: Manifest | None
+    tasks: tuple[FoldTask, ...]
+
+
+def pending(pipeline: Pipeline, logs: Sequence[str], run_id: str) -> list[str]:
+    """The logs for which `materialize` would do something; asks the ledgers only."""
+    return [log for log in logs if _is_pending(pipeline, log, run_id)]
+
+
+def _is_pending(pipeline: Pipeline, log: str, run_id: str) -> bool:
+    ledger = pipeline.ledger(log)
+    if not ledger.exists():
+        return False
+    state = ledger.read()
+    mine = moves.of_run(state, run_id)
+    done = mine is not None and mine.state in (State.STAGED, State.COMPLETED)
+    return not done and bool(state.unfolded)
+
+
+def materialize(
+    pipeline: Pipeline, logs: Sequence[str], run_id: str, run: Runner, takeover: bool = False
+) -> list[Outcome]:
+    """Makes a full snapshot of each log that has something new, all of them in one round of tasks.
+
+    A log that cannot be folded gives an error outcome and is left as it was; the others go on.
+    """
+    begun = [_begin(pipeline, log, run_id, takeover) for log in logs]
+    attempts = [a for a in begun if isinstance(a, Attempt)]
+    tasks = sorted((t for a in attempts for t in a.tasks), key=lambda task: -task.weight)
+    _log.info("folding %d buckets of %d logs", len(tasks), len(attempts))
+    answers = run(fold_bucket, [msgspec.json.encode(task).decode() for task in tasks])
+    folded = {a.log: [r for t, r in zip(tasks, answers, strict=True) if t.log == a.log] for a in attempts}
+    return [b if isinstance(b, Outcome) else _finish(pipeline, b, folded[b.log]) for b in begun]
+
+
+def _begin(pipeline: Pipeline, log: str, run_id: str, takeover: bool) -> Attempt | Outcome:
+    try:
+        return _claim(pipeline, log, run_id, takeover)
+    except TidefoldError as error:
+        return Outcome.of_error(log, error)
+
+
+def _claim(pipeline: Pipeline, log: str, run_id: str, takeover: bool) -> Attempt | Outcome:
+    ledger = pipeline.ledger(log)
+    shape = pipeline.log(log).shape
+    if not ledger.exists():
+        return Outcome(log, "nothing", "nothing was ingested yet")
+    roll_forward(pipeline, log)
+    check_shape(ledger.read(), shape)
+    asked = moves.Claim(run_id, _digest(Kind.FULL), Kind.FULL, now(), takeover)
+    state = ledger.commit(lambda current: moves.claim(current, asked))
+    mine = moves.of_run(state, run_id)
+    if mine is None:
+        return Outcome(log, "nothing", "nothing new to fold")
+    if mine.state is not State.ONGOING:
+        return Outcome(log, "already", f"snapshot {mine.id} of this run is {mine.state}", mine.id)
+    sweep(pipeline.store, ledger)
+    latest = state.latest
+    base = read_manifest(pipeline.store, log, latest) if latest else None
+    return Attempt(log, mine, base, plan_fold(pipeline.store.uri(""), state, mine, base))
+
+
+def _digest(kind: Kind) -> str:
+    return hashlib.sha256(msgspec.json.encode({"kind": kind})).hexdigest()
+
+
+def _finish(pipeline: Pipeline, attempt: Attempt, answers: Sequence[Answer]) -> Outcome:
+    try:
+        return _stage(pipeline, attempt, _results(answers))
+    except SupersededError as error:
+        # A newer attempt holds the log: what this one wrote goes, the rest is not its business.
+        sweep(pipeline.store, pipeline.ledger(attempt.log))
+        return Outcome.of_error(attempt.log, error, attempt.snapshot.id)
+    except TidefoldError as error:
+        _give_up(pipeline, attempt, error)
+        return Outcome.of_error(attempt.log, error, attempt.snapshot.id)
+
+
+def _results(answers: Sequence[Answer]) -> list[FoldResult]:
+    for answer in answers:
+        if isinstance(answer, TidefoldError):
+            raise answer
+    return [msgspec.json.decode(answer, type=FoldResult) for answer in answers if isinstance(answer, str)]
+
+
+def _give_up(pipeline: Pipeline, attempt: Attempt, error: TidefoldError) -> None:
+    """Discards the attempt. If even that fails, the first error is the one that matters; the next run cleans up."""
+    ledger = pipeline.ledger(attempt.log)
+    try:
+        ledger.commit(lambda state: moves.abort(state, attempt.snapshot.id, f"failed: {error.code}"))
+        sweep(pipeline.store, ledger)
+    except TidefoldError as second:
+        _log.warning("%s: cleaning up after %s failed: %s", attempt.log, error.code, second)
+
+
+def _stage(pipeline: Pipeline, attempt: Attempt, results: Sequence[FoldResult]) -> Outcome:
+    snapshot, store = attempt.snapshot, pipeline.store
+    carried = tuple(replace(f, carried=True) for f in carried_files(attempt.base, results))
+    written = tuple(r.file for r in results if r.file)
+    _carry(pipeline, attempt, [f.name for f in carried])
+    manifest = Manifest(
+        log=attempt.log,
+        snapshot=snapshot.id,
+        epoch=snapshot.epoch,
+        kind=snapshot.kind,
+        base=snapshot.base,
+        from_sqn=snapshot.from_sqn,
+        to_sqn=snapshot.to_sqn,
+        shape=pipeline.log(attempt.log).shape,
+        files=tuple(sorted((*carried, *written), key=lambda f: f.name)),
+    )
+    create_snapshot_table(store, manifest)
+    provide_new_files(store, manifest)
+    digest = write_manifest(store, manifest)
+    pipeline.ledger(attempt.log).commit(lambda state: moves.stage(state, manifest, digest))
+    return _staged(manifest, results)
+
+
+def _carry(pipeline: Pipeline, attempt: Attempt, names: Sequence[str]) -> None:
+    """Takes unchanged files over as files (N1), several at a time."""
+    if not names or attempt.base is None:
+        return
+    paths = LogPaths(attempt.log)
+    source, target = paths.snapshot(attempt.base.snapshot), paths.snapshot(attempt.snapshot.id)
+    with ThreadPoolExecutor(_LINKERS) as pool:
+        list(pool.map(lambda n: pipeline.store.link(data_path(source, n), data_path(target, n)), names))
+
+
+def _staged(manifest: Manifest, results: Sequence[FoldResult]) -> Outcome:
+    upserts, deletes = sum(r.upserts for r in results), sum(r.deletes for r in results)
+    facts = {
+        "rows": manifest.rows,
+        "changes": sum(r.changes for r in results),
+        "upserts": upserts,
+        "deletes": deletes,
+        "files": len(manifest.files),
+        "files_carried": sum(f.carried for f in manifest.files),
+        "bytes_full": manifest.bytes_full,
+        "bytes_written": manifest.bytes_written,
+    }
+    message = (
+        f"snapshot {manifest.snapshot} staged: {manifest.rows:,} rows, {facts['changes']:,} changes squashed to "
+        f"{upserts:,} upserts and {deletes:,} deletes, {facts['files_carried']} of {len(manifest.files)} files carried"
+    )
+    return Outcome(manifest.log, "staged", message, manifest.snapshot, facts=facts)

@@ -1,0 +1,30 @@
+"""What an operation did to one log: the same value for the command line, the Spark jobs and Airflow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from tidefold.lifecycle.errors import TidefoldError
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """`result` is one word (taken, nothing, staged, already, passed, failed, published, aborted, error), `message` one
+    line for people, `facts` the numbers behind it. With `error` (a code) the log was left as it was.
+    """
+
+    log: str
+    result: str
+    message: str
+    snapshot: int | None = None
+    error: str | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of_error(cls, log: str, error: TidefoldError, snapshot: int | None = None) -> Outcome:
+        return cls(log, "error", str(error), snapshot, error.code, {"exit_code": error.exit_code})
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)

@@ -1,0 +1,38 @@
+"""What every operation works on: a configuration and the store it names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from tidefold.config import Config, LogConfig
+from tidefold.ledger import Ledger
+from tidefold.lifecycle.errors import NotFoundError
+from tidefold.storage import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """A configuration and the store it names."""
+
+    config: Config
+    store: Store
+
+    def ledger(self, log: str) -> Ledger:
+        return Ledger(self.store, log)
+
+    def log(self, log: str) -> LogConfig:
+        """The configuration of a log, or NotFoundError."""
+        found = self.config.logs.get(log)
+        if found is None:
+            raise NotFoundError(
+                "LOG_NOT_CONFIGURED",
+                f"`{self.config.path}` has no log `{log}`.",
+                hint=f"Configured are: {', '.join(self.config.logs)}.",
+            )
+        return found
+
+
+def now() -> str:
+    """This instant, UTC, for people to read: no decision rests on it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")

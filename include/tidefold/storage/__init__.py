@@ -1,0 +1,32 @@
+"""The one door to bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from tidefold.lifecycle.errors import InvalidInputError
+from tidefold.storage.local import LocalStore
+from tidefold.storage.memory import MemoryStore
+from tidefold.storage.store import Entry, Store
+
+__all__ = ["Entry", "Store", "open_store"]
+
+
+def open_store(address: str, base: Path) -> Store:
+    """The store at an address: a path (relative to `base`), `file:///path` or `memory://name`.
+
+    Raises InvalidInputError for any scheme whose conditional put is not proved here.
+    """
+    scheme = urlsplit(address).scheme
+    if scheme == "":
+        return LocalStore(base / address)
+    if scheme == "file" and address.startswith("file:///"):
+        return LocalStore(Path(address.removeprefix("file://")))
+    if scheme == "memory":
+        return MemoryStore(address.removeprefix("memory://"))
+    raise InvalidInputError(
+        "STORE_SCHEME",
+        f"Stores at `{scheme}:` are not supported in this version.",
+        hint="Use a path, `file:///absolute/path` or `memory://name`.",
+    )

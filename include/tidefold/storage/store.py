@@ -1,0 +1,63 @@
+"""The port to bytes: everything that tidefold reads or writes goes through a Store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import BinaryIO, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One stored file: its path relative to the root, and its length in bytes."""
+
+    path: str
+    bytes: int
+
+
+class Store(Protocol):
+    """Named, immutable byte strings below one root. Paths are relative, with `/`; nothing is ever overwritten.
+
+    Raises NotFoundError for an absent path, AlreadyExistsError for a taken one, UnknownOutcomeError when the answer
+    to a write was lost, StorageError for everything else (I23: unreadable is never "absent").
+    """
+
+    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
+        """The bytes of a file, or of a part of it."""
+        ...
+
+    def open(self, path: str) -> AbstractContextManager[BinaryIO]:
+        """A seekable stream over a file."""
+        ...
+
+    def put_if_absent(self, path: str, data: bytes) -> None:
+        """Stores all bytes or none, durably, only if the path is free: the one operation that decides races."""
+        ...
+
+    def create(self, path: str) -> AbstractContextManager[BinaryIO]:
+        """A stream to a new file; leaving it without an error makes it complete and durable, an error removes it."""
+        ...
+
+    def link(self, source: str, target: str) -> str:
+        """Makes `target` hold what `source` holds, without passing the bytes through here where the store can.
+
+        Answers how: `link` (same bytes on disk) or `copy`. An existing target of the same length is left: `kept`.
+        """
+        ...
+
+    def list(self, folder: str) -> list[Entry]:
+        """All files below a folder, at any depth, sorted by path; empty when there is none."""
+        ...
+
+    def delete(self, paths: Iterable[str]) -> None:
+        """Removes files; one that is already gone is no error."""
+        ...
+
+    def sync(self, path: str) -> None:
+        """Makes a file durable that another library wrote below the root."""
+        ...
+
+    def uri(self, path: str) -> str:
+        """The address under which Spark, deltalake and Polars find the path."""
+        ...

@@ -1,0 +1,17 @@
+"""Puts the parts together: the one place that knows which store a configuration names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tidefold.config import load_config
+from tidefold.operations.pipeline import Pipeline, now
+from tidefold.storage import open_store
+
+__all__ = ["Pipeline", "now", "open_pipeline"]
+
+
+def open_pipeline(config_path: Path) -> Pipeline:
+    """Reads the configuration and opens its store. Raises InvalidInputError."""
+    config = load_config(config_path)
+    return Pipeline(config, open_store(config.store, config.path.parent))

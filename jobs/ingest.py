@@ -1,0 +1,22 @@
+"""Spark job: takes landed files of all requested logs into their changelogs. See `tidefold.job` for the request."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from tidefold.operations.ingest import ingest
+
+from tidefold.fold.distribute import on_spark
+from tidefold.fold.session import spark_session
+from tidefold.job import Request, run_job
+from tidefold.operations.outcome import Outcome
+from tidefold.operations.pipeline import Pipeline
+
+
+def act(pipeline: Pipeline, request: Request) -> Sequence[Outcome]:
+    return ingest(pipeline, request.logs, on_spark(spark_session("ingest")))
+
+
+if __name__ == "__main__":
+    sys.exit(run_job(sys.argv, act))

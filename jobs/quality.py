@@ -1,0 +1,21 @@
+"""Spark job: judges the staged snapshots of all requested logs. See `tidefold.job` for the request."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from tidefold.operations.judge import judge
+
+from tidefold.fold.session import spark_session
+from tidefold.job import Request, run_job
+from tidefold.operations.outcome import Outcome
+from tidefold.operations.pipeline import Pipeline
+
+
+def act(pipeline: Pipeline, request: Request) -> Sequence[Outcome]:
+    return judge(pipeline, request.logs, request.run, spark_session("quality"))
+
+
+if __name__ == "__main__":
+    sys.exit(run_job(sys.argv, act))

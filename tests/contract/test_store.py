@@ -1,0 +1,108 @@
+"""One behaviour suite for every store. Promises I2, I23, I26."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from pathlib import Path
+
+import pytest
+
+from tidefold.lifecycle.errors import AlreadyExistsError, InvalidInputError, NotFoundError
+from tidefold.storage import Store, open_store
+
+
+@pytest.fixture(params=["local", "memory"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    if request.param == "local":
+        return open_store("store", tmp_path)
+    return open_store(f"memory://{uuid.uuid4().hex}", tmp_path)
+
+
+def test_what_is_put_is_read_whole_or_in_part(store: Store) -> None:
+    store.put_if_absent("a/b/c.bin", b"0123456789")
+    assert store.read("a/b/c.bin") == b"0123456789"
+    assert store.read("a/b/c.bin", 2, 3) == b"234"
+    with store.open("a/b/c.bin") as stream:
+        stream.seek(-2, 2)
+        assert stream.read() == b"89"
+
+
+def test_a_taken_name_is_refused_and_keeps_its_bytes(store: Store) -> None:
+    store.put_if_absent("x", b"first")
+    with pytest.raises(AlreadyExistsError):
+        store.put_if_absent("x", b"second")
+    assert store.read("x") == b"first"
+
+
+def test_of_many_writers_of_a_name_exactly_one_wins(store: Store) -> None:
+    won: list[int] = []
+
+    def put(number: int) -> None:
+        try:
+            store.put_if_absent("race", str(number).encode())
+        except AlreadyExistsError:
+            return
+        won.append(number)
+
+    threads = [threading.Thread(target=put, args=(n,)) for n in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(won) == 1
+    assert store.read("race") == str(won[0]).encode()
+
+
+def test_a_stream_that_fails_leaves_nothing(store: Store) -> None:
+    def write() -> None:
+        with store.create("half") as stream:
+            stream.write(b"torn")
+            raise RuntimeError("process trouble")
+
+    with pytest.raises(RuntimeError):
+        write()
+    assert store.list("") == []
+
+
+def test_absent_is_not_found(store: Store) -> None:
+    with pytest.raises(NotFoundError):
+        store.read("nothing")
+    with pytest.raises(NotFoundError):
+        store.link("nothing", "target")
+
+
+def test_a_link_holds_the_same_bytes_and_outlives_its_source(store: Store) -> None:
+    store.put_if_absent("one", b"bytes")
+    assert store.link("one", "sub/two") in ("link", "copy")
+    assert store.link("one", "sub/two") == "kept"
+    store.delete(["one", "one"])
+    assert store.read("sub/two") == b"bytes"
+
+
+def test_a_link_over_other_bytes_is_refused(store: Store) -> None:
+    store.put_if_absent("one", b"bytes")
+    store.put_if_absent("two", b"other bytes")
+    with pytest.raises(AlreadyExistsError):
+        store.link("one", "two")
+
+
+def test_a_listing_is_deep_sorted_and_sized(store: Store) -> None:
+    for path in ("f/b", "f/a/x", "g"):
+        store.put_if_absent(path, path.encode())
+    assert [(e.path, e.bytes) for e in store.list("f")] == [("f/a/x", 5), ("f/b", 3)]
+    assert store.list("none") == []
+
+
+@pytest.mark.parametrize("path", ["../out", "a/../../out", "/etc/passwd"])
+def test_paths_outside_the_root_are_refused(store: Store, path: str) -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        store.read(path)
+    assert refused.value.code == "PATH_OUTSIDE_ROOT"
+
+
+@pytest.mark.parametrize("address", ["s3://bucket/x", "gs://x", "file://host/x", "http://h/x"])
+def test_other_schemes_are_refused_by_name(tmp_path: Path, address: str) -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        open_store(address, tmp_path)
+    assert refused.value.code == "STORE_SCHEME"
