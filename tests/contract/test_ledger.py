@@ -62,7 +62,7 @@ def test_long_logs_spill_into_pages_and_the_head_stays_small(store: Store, ledge
     assert len(store.list("logs/accounts/pages")) == 2 * (500 // 128)
 
 
-def _many(state, count):  # noqa: ANN001, ANN202
+def _many(state, count):
     for _ in range(count):
         state = appended(state)
     return state
@@ -72,7 +72,7 @@ def test_a_lost_race_reads_again_and_moves_again(store: Store, ledger: Ledger) -
     rival = Ledger(store, "accounts")
     calls: list[int] = []
 
-    def move(state):  # noqa: ANN001, ANN202
+    def move(state):
         if not calls:
             rival.commit(appended)
         calls.append(state.version)
@@ -122,7 +122,7 @@ def test_a_lost_answer_is_settled_by_reading_back(tmp_path: Path, applied: bool)
     ],
     ids=["empty", "cut", "altered", "newer", "misplaced", "extra-field", "not-utf8"],
 )
-def test_damage_is_a_typed_error_and_never_absence(tmp_path: Path, damage, code: str) -> None:  # noqa: ANN001
+def test_damage_is_a_typed_error_and_never_absence(tmp_path: Path, damage, code: str) -> None:
     store = LocalStore(tmp_path)
     ledger = Ledger(store, "accounts")
     ledger.begin(SHAPE)

@@ -109,7 +109,7 @@ class LifeCycle(RuleBasedStateMachine):
         self.attempt_move(lambda s: moves.swept(s, gone))
         assert not moves.to_sweep(self.state)
 
-    def any_snapshot(self, data: st.DataObject):  # noqa: ANN201 - Hypothesis draws it
+    def any_snapshot(self, data: st.DataObject):
         if not self.state.snapshots:
             return None
         return data.draw(st.sampled_from(self.state.snapshots))

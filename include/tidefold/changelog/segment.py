@@ -99,18 +99,20 @@ def _encode(table: pa.Table, compress: bool) -> tuple[bytes, Piece, list[Piece]]
     sink = io.BytesIO()
     options = pa.ipc.IpcWriteOptions(compression="zstd" if compress else None)
     pieces: list[Piece] = []
+    # The writer puts the schema message out together with the first batch; it is a piece of its own here.
+    head = ordered.schema.serialize().size
     with pa.ipc.new_stream(sink, ordered.schema, options=options) as writer:
-        schema = _piece(sink, 0)
         for batch in ordered.to_batches(max_chunksize=_BATCH_ROWS):
-            start = sink.tell()
+            start = max(sink.tell(), head)
             writer.write_batch(batch)
             groups = batch.column("_kg")
-            pieces.append(_piece(sink, start, rows=batch.num_rows, first=groups[0].as_py(), last=groups[-1].as_py()))
-    return sink.getvalue(), schema, pieces
+            span = {"first": groups[0].as_py(), "last": groups[-1].as_py()}
+            pieces.append(_piece(sink, start, sink.tell(), rows=batch.num_rows, **span))
+    return sink.getvalue(), _piece(sink, 0, head), pieces
 
 
-def _piece(sink: io.BytesIO, start: int, **facts: Any) -> Piece:
-    data = sink.getbuffer()[start : sink.tell()]
+def _piece(sink: io.BytesIO, start: int, end: int, **facts: Any) -> Piece:
+    data = sink.getbuffer()[start:end]
     digest = hashlib.sha256(data).hexdigest()
     length = len(data)
     data.release()

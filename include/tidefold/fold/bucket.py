@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import msgspec
@@ -63,19 +64,24 @@ def _base_rows(store: Store, task: FoldTask, schema: pa.Schema) -> Iterator[pa.R
         return
     assert task.base_snapshot is not None
     folder = LogPaths(task.log).snapshot(task.base_snapshot)
-    yield pa.RecordBatchReader.from_batches(schema, _batches(store, folder, task.base, schema))
+    with ExitStack() as opened:
+        # Opened and checked before the merge begins: inside it DuckDB would wrap the error.
+        files = [_open(store, data_path(folder, f.name), f, opened) for f in task.base]
+        yield pa.RecordBatchReader.from_batches(schema, _batches(files, schema))
 
 
-def _batches(store: Store, folder: str, files: tuple[DataFile, ...], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _open(store: Store, path: str, file: DataFile, opened: ExitStack) -> pq.ParquetFile:
+    """A base file whose bytes are those of its manifest (I6): silent damage must not live on in new files."""
+    stream = opened.enter_context(store.open(path))
+    if hashlib.file_digest(stream, "sha256").hexdigest() != file.sha256:
+        raise CorruptError(
+            "DATA_FILE_CORRUPT", f"`{path}` is not the file that was confirmed.", hint="Restore it from a copy."
+        )
+    stream.seek(0)
+    return pq.ParquetFile(stream)
+
+
+def _batches(files: list[pq.ParquetFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     for file in files:
-        path = data_path(folder, file.name)
-        with store.open(path) as stream:
-            parquet = pq.ParquetFile(stream)
-            if parquet.metadata.num_rows != file.rows:
-                raise CorruptError(
-                    "DATA_FILE_CORRUPT",
-                    f"`{path}` has {parquet.metadata.num_rows} rows, its manifest says {file.rows}.",
-                    hint="Restore the file from a copy.",
-                )
-            for batch in parquet.iter_batches(batch_size=65_536):
-                yield from pa.Table.from_batches([batch]).cast(schema).to_batches()
+        for batch in file.iter_batches(batch_size=65_536):
+            yield from pa.Table.from_batches([batch]).cast(schema).to_batches()

@@ -92,7 +92,10 @@ def _write(
     schema: pa.Schema,
     found: list[pq.FileMetaData],
 ) -> None:
-    with pq.ParquetWriter(sink, schema, compression="zstd", metadata_collector=found) as writer:
+    bounded = [field.name for field in schema if _bounds_hold(field.type)]
+    with pq.ParquetWriter(
+        sink, schema, compression="zstd", write_statistics=bounded, metadata_collector=found
+    ) as writer:
         waiting, rows = [first], first.num_rows
         for batch in rest:
             waiting.append(batch)
@@ -107,24 +110,25 @@ def _write(
 def delta_stats(metadata: pq.FileMetaData, schema: pa.Schema) -> dict[str, Any]:
     """The statistics document of a Delta `add` action, from a Parquet footer.
 
-    Left out where a bound would be wrong or useless: floating point (NaN counts as largest in Spark), booleans,
-    upper bounds of long texts.
+    Left out where a bound would be wrong or useless: floating point, and upper bounds of long texts.
     """
     stats: dict[str, Any] = {"numRecords": metadata.num_rows, "minValues": {}, "maxValues": {}, "nullCount": {}}
     for index, field in enumerate(schema):
         columns = [metadata.row_group(g).column(index).statistics for g in range(metadata.num_row_groups)]
-        stats["nullCount"][field.name] = sum(c.null_count for c in columns)
-        if any(not c.has_min_max and c.num_values for c in columns):
+        if not _bounds_hold(field.type):
             continue
+        stats["nullCount"][field.name] = sum(c.null_count for c in columns)
         bounded = [c for c in columns if c.has_min_max]
-        if bounded and _bounds_hold(field.type):
+        if bounded and not any(c.num_values and not c.has_min_max for c in columns):
             _put(stats["minValues"], field.name, _lower(min(c.min for c in bounded)))
             _put(stats["maxValues"], field.name, _upper(max(c.max for c in bounded)))
     return stats
 
 
 def _bounds_hold(kind: pa.DataType) -> bool:
-    return not (pa.types.is_floating(kind) or pa.types.is_boolean(kind))
+    # NaN is in no bound that Arrow writes, but to Spark it is larger than every number: `d > 1` would lose its row,
+    # by the bounds in the Delta log and by those in the Parquet footer.
+    return not pa.types.is_floating(kind)
 
 
 def _put(into: dict[str, Any], name: str, value: Any) -> None:
@@ -133,12 +137,16 @@ def _put(into: dict[str, Any], name: str, value: Any) -> None:
 
 
 def _lower(value: Any) -> Any:
+    if isinstance(value, bool):
+        return None  # Delta keeps no bounds of booleans.
     if isinstance(value, str):
         return value[:_STATS_TEXT]
     return _millis(value) if isinstance(value, datetime) else _plain(value)
 
 
 def _upper(value: Any) -> Any:
+    if isinstance(value, bool):
+        return None
     if isinstance(value, str):
         return value if len(value) <= _STATS_TEXT else None
     if isinstance(value, datetime):

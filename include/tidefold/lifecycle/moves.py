@@ -109,7 +109,7 @@ def _begin(state: LogState, asked: Claim) -> LogState:
 
 def stage(state: LogState, manifest: Manifest, digest: str) -> LogState:
     """Records that all files of the attempt are written and synced. `digest`: sha256 of the stored manifest."""
-    snapshot = _held(state, manifest.snapshot)
+    snapshot = held(state, manifest.snapshot)
     if snapshot.state is not State.ONGOING:
         if snapshot.manifest == digest:
             return state
@@ -128,7 +128,7 @@ def stage(state: LogState, manifest: Manifest, digest: str) -> LogState:
 
 def judge(state: LogState, snapshot_id: int, verdict: Verdict) -> LogState:
     """Binds a verdict to a staged snapshot. The first verdict of a suite stands; another suite may judge again."""
-    snapshot = _held(state, snapshot_id)
+    snapshot = held(state, snapshot_id)
     if snapshot.verdict and snapshot.verdict.suite == verdict.suite:
         return state
     if snapshot.state is not State.STAGED:
@@ -150,7 +150,7 @@ def override(state: LogState, snapshot_id: int, by: str, why: str) -> LogState:
     """Lets a snapshot pass that the gate refused; the name and the reason are kept for ever (I8)."""
     if not by.strip() or not why.strip():
         raise InvalidInputError("OVERRIDE_UNNAMED", "An override needs both a name and a reason.")
-    snapshot = _held(state, snapshot_id)
+    snapshot = held(state, snapshot_id)
     if snapshot.state is not State.STAGED or not snapshot.verdict:
         raise _wrong_state(state, snapshot, "override", State.STAGED)
     return state.with_snapshot(replace(snapshot, verdict=replace(snapshot.verdict, override_by=by, override_why=why)))
@@ -158,7 +158,7 @@ def override(state: LogState, snapshot_id: int, by: str, why: str) -> LogState:
 
 def confirm(state: LogState, snapshot_id: int) -> LogState:
     """Makes a staged snapshot count. Needs a PASS for its files, and the latest completed one as base (I3, I8)."""
-    snapshot = _held(state, snapshot_id)
+    snapshot = held(state, snapshot_id)
     if snapshot.state is State.COMPLETED:
         return state
     if snapshot.state is not State.STAGED:
@@ -234,8 +234,8 @@ def _known(state: LogState, snapshot_id: int) -> Snapshot:
     return snapshot
 
 
-def _held(state: LogState, snapshot_id: int) -> Snapshot:
-    """The snapshot, if its attempt was not fenced off by a newer one or aborted."""
+def held(state: LogState, snapshot_id: int) -> Snapshot:
+    """The snapshot, or SupersededError when its attempt was fenced off by a newer one or aborted."""
     snapshot = _known(state, snapshot_id)
     if snapshot.state is State.ABORTED:
         raise SupersededError(

@@ -23,7 +23,7 @@ from tidefold.lifecycle.values import Kind, Manifest, Snapshot, State
 from tidefold.operations.confirm import roll_forward
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline, now
-from tidefold.operations.sweep import sweep
+from tidefold.operations.sweep import discard, sweep
 
 _log = logging.getLogger(__name__)
 _LINKERS = 8
@@ -104,13 +104,9 @@ def _digest(kind: Kind) -> str:
 def _finish(pipeline: Pipeline, attempt: Attempt, answers: Sequence[Answer]) -> Outcome:
     try:
         return _stage(pipeline, attempt, _results(answers))
-    except SupersededError as error:
-        # A newer attempt holds the log: what this one wrote goes, the rest is not its business.
-        sweep(pipeline.store, pipeline.ledger(attempt.log))
-        return Outcome.of_error(attempt.log, error, attempt.snapshot.id)
     except TidefoldError as error:
-        _give_up(pipeline, attempt, error)
-        return Outcome.of_error(attempt.log, error, attempt.snapshot.id)
+        reason = _give_up(pipeline, attempt, error)
+        return Outcome.of_error(attempt.log, reason, attempt.snapshot.id)
 
 
 def _results(answers: Sequence[Answer]) -> list[FoldResult]:
@@ -120,14 +116,22 @@ def _results(answers: Sequence[Answer]) -> list[FoldResult]:
     return [msgspec.json.decode(answer, type=FoldResult) for answer in answers if isinstance(answer, str)]
 
 
-def _give_up(pipeline: Pipeline, attempt: Attempt, error: TidefoldError) -> None:
-    """Discards the attempt. If even that fails, the first error is the one that matters; the next run cleans up."""
+def _give_up(pipeline: Pipeline, attempt: Attempt, error: TidefoldError) -> TidefoldError:
+    """Discards the attempt; answers why it ended. If cleaning up fails too, the first error is the one that matters
+    and the next run cleans up.
+    """
     ledger = pipeline.ledger(attempt.log)
     try:
+        # A newer attempt may have removed this one's files: then being superseded is the cause, not the missing file.
+        moves.held(ledger.read(), attempt.snapshot.id)
         ledger.commit(lambda state: moves.abort(state, attempt.snapshot.id, f"failed: {error.code}"))
         sweep(pipeline.store, ledger)
+    except SupersededError as superseded:
+        discard(pipeline.store, attempt.log, attempt.snapshot)
+        return superseded
     except TidefoldError as second:
         _log.warning("%s: cleaning up after %s failed: %s", attempt.log, error.code, second)
+    return error
 
 
 def _stage(pipeline: Pipeline, attempt: Attempt, results: Sequence[FoldResult]) -> Outcome:
