@@ -1,0 +1,151 @@
+"""The judgement of one snapshot as a frozen value: what was checked, what was seen, what it cost, in one line too."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidefold.lifecycle.values import LogState, Manifest, Snapshot, State
+from tidefold.quality.suite import Severity
+
+SAMPLES = 10
+_LONGEST_SAMPLE = 200
+_NAMED = 3
+_TREND = 30
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """What one check saw. `unexpected` counts rows; `sample` holds at most `SAMPLES` of their values, as text.
+
+    `detail` says in a few words what is wrong, for the summary; `arguments` and `observed` are JSON texts for people.
+    """
+
+    name: str
+    type: str
+    arguments: str
+    severity: str
+    built_in: bool
+    passed: bool
+    observed: str | None = None
+    unexpected: int | None = None
+    sample: tuple[str, ...] = ()
+    detail: str = ""
+
+    @property
+    def failed(self) -> bool:
+        return not self.passed and self.severity == Severity.FAIL
+
+    @property
+    def warned(self) -> bool:
+        return not self.passed and self.severity == Severity.WARN
+
+
+@dataclass(frozen=True, slots=True)
+class RowCount:
+    """Rows of one snapshot, a point of the trend."""
+
+    snapshot: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The whole content of verdict.json, and all that the report shows. `manifest` and `suite` are sha256 sums.
+
+    `rows` is what the manifest counts, `seconds` the wall time of the checks; `instant` (ISO 8601) informs people only.
+    """
+
+    log: str
+    snapshot: int
+    run: str
+    manifest: str
+    suite: str
+    passed: bool
+    summary: str
+    checks: tuple[CheckResult, ...]
+    rows: int
+    base: int | None
+    base_rows: int | None
+    files: int
+    files_carried: int
+    bytes_full: int
+    bytes_written: int
+    trend: tuple[RowCount, ...]
+    seconds: float
+    instant: str
+
+
+def conclude(
+    state: LogState,
+    snapshot: Snapshot,
+    manifest: Manifest,
+    suite: str,
+    checks: Sequence[CheckResult],
+    seconds: float,
+    instant: str,
+) -> Judgement:
+    """The judgement that follows from the results of all checks."""
+    base = state.snapshot(snapshot.base) if snapshot.base is not None else None
+    return Judgement(
+        log=state.log,
+        snapshot=snapshot.id,
+        run=snapshot.run,
+        manifest=snapshot.manifest or "",
+        suite=suite,
+        passed=not any(c.failed for c in checks),
+        summary=summarize(checks),
+        checks=tuple(checks),
+        rows=manifest.rows,
+        base=snapshot.base,
+        base_rows=base.rows if base else None,
+        files=len(manifest.files),
+        files_carried=sum(f.carried for f in manifest.files),
+        bytes_full=manifest.bytes_full,
+        bytes_written=manifest.bytes_written,
+        trend=_trend(state, snapshot),
+        seconds=round(seconds, 2),
+        instant=instant,
+    )
+
+
+def summarize(checks: Sequence[CheckResult]) -> str:
+    """One line: `2 of 7 checks failed: aid unique (3 duplicates); row count 10 < 100`."""
+    failed = [c for c in checks if c.failed]
+    warned = [c for c in checks if c.warned]
+    if failed:
+        line = f"{len(failed)} of {_counted(len(checks), 'check')} failed: {_named(failed)}"
+    else:
+        line = f"{_counted(len(checks) - len(warned), 'check')} passed"
+    return f"{line}; {_counted(len(warned), 'warning')}: {_named(warned)}" if warned else line
+
+
+def clipped(text: str) -> str:
+    """Text of bounded length: a sample is a hint, not a copy of the data. What does not print is shown as its escape,
+    so no value can steer a terminal or turn the direction of the text around it.
+    """
+    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[:_LONGEST_SAMPLE])
+    return shown if len(text) <= _LONGEST_SAMPLE else f"{shown}\u2026"
+
+
+def _named(checks: Sequence[CheckResult]) -> str:
+    named = [_with_detail(c) for c in checks[:_NAMED]]
+    rest = len(checks) - _NAMED
+    return "; ".join([*named, f"{rest} more"] if rest > 0 else named)
+
+
+def _with_detail(check: CheckResult) -> str:
+    if not check.detail:
+        return check.name
+    reads_on = check.built_in and check.unexpected is None
+    return f"{check.name} {check.detail}" if reads_on else f"{check.name} ({check.detail})"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _trend(state: LogState, snapshot: Snapshot) -> tuple[RowCount, ...]:
+    """Rows of the completed snapshots before this one, and of this one."""
+    before = [s for s in state.snapshots if s.state is State.COMPLETED and s.id < snapshot.id]
+    return tuple(RowCount(s.id, s.rows) for s in (*before, snapshot))[-_TREND:]

@@ -1,0 +1,78 @@
+"""The staged rows, read so that nothing but the files themselves can answer a check.
+
+Not through `format("delta")`, by measurement (docs/quality.md): Delta answers row counts from the statistics in its
+log, and a column that its schema calls NOT NULL makes Spark fold `IS NULL` to false, so a null key passes unseen.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from tidefold.lifecycle.errors import CorruptError, TidefoldError
+from tidefold.lifecycle.names import LogPaths, data_path
+from tidefold.lifecycle.values import Column, Manifest
+from tidefold.quality.judgement import clipped
+from tidefold.storage import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+# For those who only pass a session on and must not know Spark.
+Session: TypeAlias = "SparkSession"
+_AGAIN = "`tidefold abort` the snapshot and materialize again; the published table is untouched."
+_GLOB = str.maketrans({c: f"\\{c}" for c in "\\{}[]*?"})
+
+
+def check_files(store: Store, manifest: Manifest) -> None:
+    """Raises CorruptError unless manifest, staged Delta table and disk agree on every file's name and size."""
+    folder = LogPaths(manifest.log).snapshot(manifest.snapshot)
+    wanted = {data_path("", f.name).lstrip("/"): f.bytes for f in manifest.files}
+    _compare(manifest, "its Delta table", wanted, _active_files(store.uri(folder)))
+    stored = {e.path.removeprefix(f"{folder}/"): e.bytes for e in store.list(data_path(folder, "").rstrip("/"))}
+    # A file beside those of the table is not read by anyone: garbage of a killed attempt, no harm.
+    _compare(manifest, "the store", wanted, {path: size for path, size in stored.items() if path in wanted})
+
+
+def read_rows(spark: Session, store: Store, manifest: Manifest) -> DataFrame:
+    """All rows of exactly the manifest's files, every column nullable."""
+    schema = ", ".join(_spark_column(column) for column in manifest.shape.columns)
+    folder = LogPaths(manifest.log).snapshot(manifest.snapshot)
+    paths = [store.uri(data_path(folder, f.name)).translate(_GLOB) for f in manifest.files]
+    try:
+        if not paths:
+            return spark.createDataFrame([], schema)
+        reader = spark.read.schema(schema).option("ignoreMissingFiles", "false").option("ignoreCorruptFiles", "false")
+        return reader.parquet(*paths)
+    except Exception as error:  # Whatever Spark raises must end as an error of this log, never as a pass.
+        line = clipped(" ".join(str(error).split()))
+        raise TidefoldError("STAGED_ROWS_UNREADABLE", f"Spark cannot read `{folder}`: {line}", hint=_AGAIN) from error
+
+
+def _active_files(uri: str) -> dict[str, int]:
+    try:
+        actions = pa.table(DeltaTable(uri).get_add_actions(flatten=True)).select(["path", "size_bytes"])
+    except DeltaError as error:
+        raise CorruptError(
+            "STAGED_TABLE_UNREADABLE", f"The staged table `{uri}` cannot be read: {error}.", hint=_AGAIN
+        ) from error
+    return {row["path"]: row["size_bytes"] for row in actions.to_pylist()}
+
+
+def _compare(manifest: Manifest, where: str, wanted: dict[str, int], found: dict[str, int]) -> None:
+    differing = sorted(path for path in wanted.keys() | found.keys() if wanted.get(path) != found.get(path))
+    if differing:
+        raise CorruptError(
+            "STAGED_FILES_DIFFER",
+            f"Snapshot {manifest.snapshot} of `{manifest.log}`: manifest and {where} differ in {len(differing)} files, "
+            f"the first is `{differing[0]}`.",
+            hint=_AGAIN,
+        )
+
+
+def _spark_column(column: Column) -> str:
+    kind = "timestamp_ltz" if column.type == "timestamp" else column.type
+    return f"`{column.name.replace('`', '``')}` {kind}"

@@ -1,0 +1,80 @@
+"""Verdict files: written once beside the snapshot, read again instead of judging twice."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import msgspec
+
+from tidefold.lifecycle.errors import AlreadyExistsError, CorruptError, NotFoundError
+from tidefold.lifecycle.names import LogPaths
+from tidefold.lifecycle.values import Verdict
+from tidefold.quality.judgement import Judgement
+from tidefold.quality.report import render
+from tidefold.storage import Store
+
+FORMAT = 1
+
+
+class VerdictFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """verdict.json."""
+
+    format: int
+    judgement: Judgement
+
+
+def verdict_path(log: str, snapshot: int, suite: str) -> str:
+    """Where the verdict of a suite (its sha256) over a snapshot lies."""
+    return f"{LogPaths(log).quality(snapshot)}/verdict-{suite[:16]}.json"
+
+
+def report_path(log: str, snapshot: int, suite: str) -> str:
+    """Where the page for people lies that belongs to that verdict."""
+    return f"{LogPaths(log).quality(snapshot)}/report-{suite[:16]}.html"
+
+
+def stored_judgement(store: Store, log: str, snapshot: int, manifest: str, suite: str) -> Judgement | None:
+    """What this suite said of exactly these files before, or None. CorruptError: the file says another thing."""
+    path = verdict_path(log, snapshot, suite)
+    try:
+        found = msgspec.json.decode(store.read(path), type=VerdictFile)
+    except NotFoundError:
+        return None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _unusable(path, f"cannot be read: {error}") from error
+    if found.format != FORMAT:
+        raise _unusable(path, f"has format {found.format}, this version reads {FORMAT}")
+    judged = found.judgement
+    if (judged.log, judged.snapshot, judged.manifest, judged.suite) != (log, snapshot, manifest, suite):
+        raise _unusable(path, "judges other files or another suite")
+    return judged
+
+
+def store_judgement(store: Store, judgement: Judgement) -> Judgement:
+    """Stores a judgement; when another process stored one first for the same files and suite, that one stands."""
+    path = verdict_path(judgement.log, judgement.snapshot, judgement.suite)
+    try:
+        store.put_if_absent(path, msgspec.json.format(msgspec.json.encode(VerdictFile(FORMAT, judgement)), indent=1))
+    except AlreadyExistsError:
+        first = stored_judgement(store, judgement.log, judgement.snapshot, judgement.manifest, judgement.suite)
+        return first or judgement
+    return judgement
+
+
+def store_report(store: Store, judgement: Judgement) -> str:
+    """Writes the page if it is not there yet, and answers its path. It follows from the stored judgement alone."""
+    path = report_path(judgement.log, judgement.snapshot, judgement.suite)
+    # Taken after a crash between page and ledger: that page was made from the same judgement.
+    with suppress(AlreadyExistsError):
+        store.put_if_absent(path, render(judgement).encode())
+    return path
+
+
+def verdict_of(judgement: Judgement) -> Verdict:
+    """What the ledger keeps. Its path is the page for people: verdict.json lies beside it."""
+    path = report_path(judgement.log, judgement.snapshot, judgement.suite)
+    return Verdict(judgement.passed, judgement.suite, judgement.manifest, path, judgement.summary)
+
+
+def _unusable(path: str, why: str) -> CorruptError:
+    return CorruptError("VERDICT_UNUSABLE", f"`{path}` {why}.", hint="Move the file away, then judge again.")

@@ -1,0 +1,343 @@
+"""The quality gate over real staged tables: Spark reads, Great Expectations judges. Promises I4, I8, I19, I23, I28."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from builders import arrival
+from tidefold.changelog.columns import table_schema
+from tidefold.fold.publish import create_snapshot_table
+from tidefold.ledger import write_manifest
+from tidefold.lifecycle import moves
+from tidefold.lifecycle.intake import append
+from tidefold.lifecycle.key_groups import KeyGroups
+from tidefold.lifecycle.names import DataFileName, LogPaths, data_path
+from tidefold.lifecycle.values import DataFile, Kind, Manifest, Shape, Snapshot
+from tidefold.operations.judge import judge, pending
+from tidefold.operations.outcome import Outcome
+from tidefold.quality.gate import evaluate
+from tidefold.quality.suite import Check
+from tidefold.wiring import Pipeline, open_pipeline
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOG = """\
+  {log}:
+    source: {{format: debezium-json, connector: postgresql, path: landing/{log}}}
+    key: [{key}]
+    columns: {{aid: int, bid: int, filler: string}}
+    quality: {{suite: {log}.yaml, max_row_drop: 0.5}}
+"""
+Row = tuple[int | None, int | None, str | None]
+ROWS: list[Row] = [(i, i % 3, f"row {i}") for i in range(100)]
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Pipeline:
+    """Two logs with empty suites."""
+    return make_pipeline(tmp_path, "store")
+
+
+def make_pipeline(tmp_path: Path, store: str) -> Pipeline:
+    logs = LOG.format(log="accounts", key="aid") + LOG.format(log="pairs", key="aid, bid")
+    (tmp_path / "tidefold.yaml").write_text(f"version: 1\nstore: '{store}'\nlogs:\n{logs}")
+    for log in ("accounts", "pairs"):
+        (tmp_path / f"{log}.yaml").write_text("expectations: []")
+    return open_pipeline(tmp_path / "tidefold.yaml")
+
+
+def give_suite(pipeline: Pipeline, *expectations: dict[str, Any], log: str = "accounts") -> None:
+    (pipeline.config.path.parent / f"{log}.yaml").write_text(json.dumps({"expectations": expectations}))
+
+
+def stage(
+    pipeline: Pipeline,
+    rows: list[Row],
+    log: str = "accounts",
+    run: str = "run-1",
+    alter: Callable[[DataFile], DataFile] = lambda file: file,
+) -> Snapshot:
+    """A staged snapshot with these rows in one file. `alter` makes the manifest say something else of it."""
+    shape = pipeline.log(log).shape
+    ledger = pipeline.ledger(log)
+    ledger.begin(shape)
+    ledger.commit(lambda state: append(state, [arrival(state)]))
+    claim = moves.Claim(run, "request", Kind.FULL, "2026-01-01T00:00:00+00:00")
+    snapshot = ledger.commit(lambda state: moves.claim(state, claim)).attempt
+    assert snapshot
+    files = tuple(alter(f) for f in write_file(pipeline, log, shape, snapshot, rows))
+    manifest = Manifest(
+        log, snapshot.id, snapshot.epoch, Kind.FULL, snapshot.base, snapshot.from_sqn, snapshot.to_sqn, shape, files
+    )
+    create_snapshot_table(pipeline.store, manifest)
+    digest = write_manifest(pipeline.store, manifest)
+    staged = ledger.commit(lambda state: moves.stage(state, manifest, digest)).attempt
+    assert staged
+    return staged
+
+
+def write_file(pipeline: Pipeline, log: str, shape: Shape, snapshot: Snapshot, rows: list[Row]) -> list[DataFile]:
+    if not rows:
+        return []
+    # The file itself can hold a null key, whatever the table's schema says: that is what the gate is for.
+    schema = pa.schema([field.with_nullable(True) for field in table_schema(shape)])
+    table = pa.table(
+        [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), schema, strict=True)],
+        schema=schema,
+    )
+    span = KeyGroups(0, shape.key_groups - 1)
+    name = str(DataFileName(span, snapshot.id, snapshot.epoch, "0" * 32))
+    path = data_path(LogPaths(log).snapshot(snapshot.id), name)
+    with pipeline.store.create(path) as stream:
+        pq.write_table(table, stream)
+    data = pipeline.store.read(path)
+    # Statistics as the fold writes them for a table whose key is never null.
+    stats = json.dumps({"numRecords": len(rows), "nullCount": dict.fromkeys(schema.names, 0)})
+    return [DataFile(name, len(data), len(rows), sha256(data).hexdigest(), span, stats)]
+
+
+def judge_one(pipeline: Pipeline, spark: SparkSession | None, log: str = "accounts") -> Outcome:
+    [outcome] = judge(pipeline, [log], None, spark)
+    return outcome
+
+
+def complete(pipeline: Pipeline, spark: SparkSession, rows: list[Row]) -> None:
+    """A published first snapshot, to be the base of the next one."""
+    snapshot = stage(pipeline, rows, run="base")
+    assert judge_one(pipeline, spark).result == "passed"
+    ledger = pipeline.ledger("accounts")
+    ledger.commit(lambda state: moves.published(moves.confirm(state, snapshot.id), snapshot.id, 0))
+
+
+def staged_file(pipeline: Pipeline) -> Path:
+    [entry] = [e for e in pipeline.store.list("snapshots") if e.path.endswith(".parquet")]
+    return Path(pipeline.store.uri(entry.path))
+
+
+def test_good_rows_pass_and_the_verdict_is_stored_and_bound(pipeline: Pipeline, spark: SparkSession) -> None:
+    snapshot = stage(pipeline, ROWS)
+    assert pending(pipeline, ["accounts", "pairs"], "run-1") == ["accounts"]
+    outcome = judge_one(pipeline, spark)
+    assert (outcome.result, outcome.message) == ("passed", "snapshot 1 passed: 3 checks passed")
+    verdict = pipeline.ledger("accounts").read().snapshots[-1].verdict
+    assert verdict
+    assert verdict.manifest == snapshot.manifest
+    stored = json.loads(Path(outcome.facts["verdict"]).read_text())["judgement"]
+    assert (stored["passed"], stored["manifest"], stored["suite"]) == (True, snapshot.manifest, verdict.suite)
+    assert "3 checks passed" in Path(outcome.facts["report"]).read_text()
+
+
+def test_judging_again_changes_nothing_and_needs_no_spark(pipeline: Pipeline, spark: SparkSession) -> None:
+    stage(pipeline, ROWS)
+    first = judge_one(pipeline, spark)
+    before = pipeline.store.list("")
+    assert pending(pipeline, ["accounts"], None) == []
+    assert judge_one(pipeline, None) == first
+    assert pipeline.store.list("") == before
+
+
+def test_a_crash_between_verdict_file_and_ledger_is_healed(pipeline: Pipeline, spark: SparkSession) -> None:
+    stage(pipeline, ROWS)
+    ledger = Path(pipeline.store.uri(LogPaths("accounts").ledger))
+    shutil.copytree(ledger, before := ledger.with_name("before"))
+    first = judge_one(pipeline, spark)
+    # The crash: ledger and page never came, the verdict file did.
+    shutil.rmtree(ledger)
+    before.rename(ledger)
+    Path(first.facts["report"]).unlink()
+    assert pending(pipeline, ["accounts"], None) == ["accounts"]
+    assert judge_one(pipeline, None) == first
+    verdict = pipeline.ledger("accounts").read().snapshots[-1].verdict
+    assert verdict
+    assert verdict.passed
+    assert Path(first.facts["report"]).exists()
+
+
+@pytest.mark.parametrize(
+    ("rows", "summary"),
+    [
+        ([*ROWS, (7, 1, "again")], "1 of 3 checks failed: aid unique (2 duplicates)"),
+        ([*ROWS, (None, 1, "keyless")], "1 of 3 checks failed: aid not null (1 null)"),
+    ],
+    ids=["duplicate key", "null key"],
+)
+def test_a_bad_key_fails(pipeline: Pipeline, spark: SparkSession, rows: list[Row], summary: str) -> None:
+    stage(pipeline, rows)
+    outcome = judge_one(pipeline, spark)
+    assert (outcome.result, outcome.message) == ("failed", f"snapshot 1 failed: {summary}")
+
+
+def test_a_compound_key_is_judged_as_a_whole(pipeline: Pipeline, spark: SparkSession) -> None:
+    stage(pipeline, [(1, 1, "a"), (1, 2, "b"), (2, 1, "c")], "pairs")
+    assert judge_one(pipeline, spark, "pairs").message == "snapshot 1 passed: 4 checks passed"
+    pipeline.ledger("pairs").commit(lambda state: moves.abort(state, 1, "next"))
+    stage(pipeline, [(1, 1, "a"), (1, 1, "b"), (2, None, "c")], "pairs", "run-2")
+    message = judge_one(pipeline, spark, "pairs").message
+    assert message == "snapshot 2 failed: 2 of 4 checks failed: aid, bid unique (2 duplicates); bid not null (1 null)"
+
+
+def test_fewer_rows_than_the_share_allowed_fail(pipeline: Pipeline, spark: SparkSession) -> None:
+    complete(pipeline, spark, ROWS)
+    stage(pipeline, ROWS[:10], run="run-2")
+    outcome = judge_one(pipeline, spark)
+    assert outcome.message == "snapshot 2 failed: 1 of 4 checks failed: row count 10 < 50"
+    assert outcome.facts["base_rows"] == 100
+
+
+def test_a_table_that_became_empty_is_judged_too(pipeline: Pipeline, spark: SparkSession) -> None:
+    complete(pipeline, spark, ROWS)
+    stage(pipeline, [], run="run-2")
+    assert judge_one(pipeline, spark).message == "snapshot 2 failed: 1 of 4 checks failed: row count 0 < 50"
+
+
+def test_rows_are_counted_in_the_files_not_in_their_statistics(pipeline: Pipeline, spark: SparkSession) -> None:
+    stats = json.dumps({"numRecords": 101})
+    stage(pipeline, ROWS, alter=lambda file: replace(file, rows=101, stats=stats))
+    message = judge_one(pipeline, spark).message
+    assert message == "snapshot 1 failed: 1 of 3 checks failed: row count of manifest 100, not 101"
+
+
+def test_the_suite_of_the_log_can_fail_or_warn(pipeline: Pipeline, spark: SparkSession) -> None:
+    in_set = {"type": "expect_column_values_to_be_in_set", "kwargs": {"column": "bid", "value_set": [0, 1]}}
+    text = {"type": "expect_column_value_lengths_to_be_between", "kwargs": {"column": "filler", "max_value": 5}}
+    stage(pipeline, ROWS)
+    give_suite(pipeline, in_set, {**text, "severity": "warn", "name": "short filler"})
+    outcome = judge_one(pipeline, spark)
+    assert outcome.message == (
+        "snapshot 1 failed: 1 of 5 checks failed: bid values to be in set (33 unexpected values); "
+        "1 warning: short filler (90 unexpected values)"
+    )
+    [check] = [c for c in checks_of(outcome) if c["name"] == "bid values to be in set"]
+    assert (check["unexpected"], check["sample"]) == (33, ["2"] * 10)
+
+
+def checks_of(outcome: Outcome) -> list[dict[str, Any]]:
+    checks: list[dict[str, Any]] = json.loads(Path(outcome.facts["verdict"]).read_text())["judgement"]["checks"]
+    return checks
+
+
+def test_warnings_alone_pass_and_another_suite_judges_again(pipeline: Pipeline, spark: SparkSession) -> None:
+    expectation = {"type": "expect_column_max_to_be_between", "kwargs": {"column": "aid", "max_value": 50}}
+    stage(pipeline, ROWS)
+    give_suite(pipeline, expectation)
+    assert judge_one(pipeline, spark).result == "failed"
+    give_suite(pipeline, {**expectation, "severity": "warn"})
+    assert pending(pipeline, ["accounts"], None) == ["accounts"]
+    outcome = judge_one(pipeline, spark)
+    assert outcome.message == "snapshot 1 passed: 3 checks passed; 1 warning: aid max to be between (99 > 50)"
+    verdict = pipeline.ledger("accounts").read().snapshots[-1].verdict
+    assert verdict
+    assert verdict.passed
+
+
+@pytest.mark.parametrize(
+    ("expectation", "code", "says"),
+    [
+        ({"type": "expect_column_values_to_be_uniqe", "kwargs": {"column": "aid"}}, "SUITE_UNKNOWN_EXPECTATION",
+         "did you mean `expect_column_values_to_be_unique`?"),
+        ({"type": "expect_column_values_to_be_unique", "kwargs": {"colum": "aid"}}, "SUITE_BAD_ARGUMENTS", "colum"),
+        ({"type": "expect_column_values_to_be_between", "kwargs": {"column": "filler", "min_value": 1}},
+         "CHECK_NOT_COMPUTED", "StringType"),
+    ],
+    ids=["unknown type", "unknown argument", "wrong column type"],
+)  # fmt: skip
+def test_a_check_that_cannot_be_computed_is_an_error_and_no_verdict(
+    pipeline: Pipeline, spark: SparkSession, expectation: dict[str, Any], code: str, says: str
+) -> None:
+    stage(pipeline, ROWS)
+    give_suite(pipeline, expectation)
+    outcome = judge_one(pipeline, spark)
+    assert (outcome.result, outcome.error) == ("error", code)
+    assert says in outcome.message
+    assert pipeline.ledger("accounts").read().snapshots[-1].verdict is None
+    assert pipeline.store.list("logs/accounts/quality") == []
+
+
+def test_a_store_may_have_any_name(tmp_path: Path, spark: SparkSession) -> None:
+    # Spark takes these characters for a pattern unless they are escaped.
+    pipeline = make_pipeline(tmp_path, "st[o]re {a,b} *?% ü")
+    stage(pipeline, ROWS)
+    assert judge_one(pipeline, spark).result == "passed"
+
+
+def test_a_log_with_an_error_does_not_hold_up_the_others(pipeline: Pipeline, spark: SparkSession) -> None:
+    stage(pipeline, ROWS)
+    stage(pipeline, ROWS, "pairs")
+    (pipeline.config.path.parent / "accounts.yaml").write_text("nonsense")
+    assert pending(pipeline, ["accounts", "pairs"], None) == ["accounts", "pairs"]
+    outcomes = judge(pipeline, ["accounts", "pairs", "absent"], None, spark)
+    assert [(o.result, o.error) for o in outcomes] == [
+        ("error", "SUITE_INVALID"),
+        ("passed", None),
+        ("error", "LOG_NOT_CONFIGURED"),
+    ]
+
+
+def test_only_the_snapshot_of_the_run_is_judged(pipeline: Pipeline) -> None:
+    [nothing_ingested] = judge(pipeline, ["accounts"], None, None)
+    stage(pipeline, ROWS)
+    [other_run] = judge(pipeline, ["accounts"], "run-2", None)
+    assert (nothing_ingested.result, other_run.result) == ("nothing", "nothing")
+    assert pending(pipeline, ["accounts"], "run-2") == []
+    assert judge_one(pipeline, None).error == "SPARK_NEEDED"
+
+
+def test_files_that_are_not_those_of_the_manifest_are_refused(pipeline: Pipeline, spark: SparkSession) -> None:
+    stage(pipeline, ROWS)
+    file = staged_file(pipeline)
+    data = file.read_bytes()
+    file.write_bytes(data[:-1])
+    assert judge_one(pipeline, spark).error == "STAGED_FILES_DIFFER"
+    file.unlink()
+    assert judge_one(pipeline, spark).error == "STAGED_FILES_DIFFER"
+    file.write_bytes(data)
+    DeltaTable(file.parent.parent).delete("aid = 5")
+    assert judge_one(pipeline, spark).error == "STAGED_FILES_DIFFER"
+    first_commit = file.parent.parent / "_delta_log" / f"{0:020d}.json"
+    first_commit.write_text("nonsense")
+    assert judge_one(pipeline, spark).error == "STAGED_TABLE_UNREADABLE"
+    shutil.rmtree(first_commit.parent)
+    assert judge_one(pipeline, spark).error == "STAGED_TABLE_UNREADABLE"
+
+
+def test_damaged_bytes_are_an_error_never_a_pass(pipeline: Pipeline, spark: SparkSession) -> None:
+    stage(pipeline, ROWS)
+    file = staged_file(pipeline)
+    data = bytearray(file.read_bytes())
+    data[4 : len(data) // 2] = bytes(len(data) // 2 - 4)
+    file.write_bytes(bytes(data))
+    assert judge_one(pipeline, spark).error == "CHECK_NOT_COMPUTED"
+    assert pipeline.store.list("logs/accounts/quality") == []
+
+
+def test_samples_of_every_type_are_text(spark: SparkSession) -> None:
+    columns = {
+        "boolean": True,
+        "int": 1,
+        "bigint": 1 << 40,
+        "double": 1.5,
+        "string": "<b>ü\u202e\x00",
+        "date": date(2026, 1, 2),
+        "timestamp": datetime(2026, 1, 2, 3, 4, 5, 6, UTC),
+    }
+    schema = ", ".join(f"c_{kind} {kind}" for kind in columns)
+    rows = spark.createDataFrame([tuple(columns.values())], schema)
+    checks = [Check(k, "expect_column_values_to_be_null", {"column": f"c_{k}"}) for k in columns]
+    results = evaluate(rows, checks)
+    assert [r.name for r in results] == list(columns)
+    assert [r.sample[0][:15] for r in results] == [
+        "true", "1", "1099511627776", "1.5", r"<b>ü\u202e\x00", "2026-01-02", "2026-01-02T03:0",
+    ]  # fmt: skip
