@@ -20,7 +20,7 @@ def plan_sweep(store: Store, log: str, attempts: Sequence[Snapshot]) -> tuple[st
     if not attempts:
         return ()
     paths = LogPaths(log)
-    own = [entry.path for s in attempts for entry in store.list(paths.snapshot(s.id))]
+    own = [entry.path for s in attempts for entry in store.list(paths.snapshot(s.id), unfinished=True)]
     beside = [e.path for e in store.list(f"{paths.table}/_data") if _written_by(e.path, attempts)]
     return (*own, *beside)
 

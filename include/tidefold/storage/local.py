@@ -18,6 +18,8 @@ from fsspec.implementations.local import LocalFileSystem
 from tidefold.lifecycle.errors import AlreadyExistsError, InvalidInputError, NotFoundError, StorageError
 from tidefold.storage.store import Entry
 
+_UNFINISHED = ".part"
+
 
 class LocalStore:
     """Files below `root`. A file appears under its name only when it is complete and on disk."""
@@ -45,7 +47,7 @@ class LocalStore:
     @contextmanager
     def create(self, path: str) -> Iterator[BinaryIO]:
         final = self._full(path)
-        part = f"{final}.{uuid.uuid4().hex}.part"
+        part = f"{final}.{uuid.uuid4().hex}{_UNFINISHED}"
         with _typed(path):
             self._make_folder(os.path.dirname(final))
         try:
@@ -86,13 +88,13 @@ class LocalStore:
             shutil.copyfileobj(old, new, 1 << 20)
         return "copy"
 
-    def list(self, folder: str) -> list[Entry]:
+    def list(self, folder: str, unfinished: bool = False) -> list[Entry]:
         with _typed(folder):
             found = self._fs.find(self._full(folder), detail=True)
         entries = [
             Entry(os.path.relpath(name, self.root), info["size"])
             for name, info in found.items()
-            if not name.endswith(".part")
+            if unfinished or not name.endswith(_UNFINISHED)
         ]
         return sorted(entries, key=lambda e: e.path)
 

@@ -57,7 +57,7 @@ class MemoryStore:
             return "kept"
         return "copy"
 
-    def list(self, folder: str) -> list[Entry]:
+    def list(self, folder: str, unfinished: bool = False) -> list[Entry]:
         found = self._fs.find(self._full(folder), detail=True)
         return [Entry(name[len(self._root) + 1 :], info["size"]) for name, info in sorted(found.items())]
 

@@ -46,8 +46,11 @@ class Store(Protocol):
         """
         ...
 
-    def list(self, folder: str) -> list[Entry]:
-        """All files below a folder, at any depth, sorted by path; empty when there is none."""
+    def list(self, folder: str, unfinished: bool = False) -> list[Entry]:
+        """All files below a folder, at any depth, sorted by path; empty when there is none.
+
+        `unfinished` also names what killed writers left behind under names of its own.
+        """
         ...
 
     def delete(self, paths: Iterable[str]) -> None:

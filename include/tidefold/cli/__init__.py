@@ -1,0 +1,1 @@
+"""The command line. `python -m tidefold.cli` is the same as `./tidefold`."""

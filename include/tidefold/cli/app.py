@@ -1,0 +1,54 @@
+"""The application: which commands there are, in which order and group."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+import tidefold
+from tidefold.cli import beginning, deciding, reading, working
+from tidefold.cli.terminal import command, help_text
+
+app = typer.Typer(
+    name="tidefold",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=(
+        "Exit codes: 0 done, 1 unexpected, 2 wrong input, 3 refused or gate failed, 4 not found, 5 damaged, 6 storage, "
+        "7 busy, 130 interrupted."
+    ),
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"tidefold {tidefold.__version__}")
+        raise typer.Exit
+
+
+def main(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,
+) -> None:
+    """Changelogs in; verified, restorable Delta tables out.
+
+    Landed changes are taken in (ingest), folded into a staged snapshot (materialize), judged (quality), and published
+    (confirm) or undone (abort); run does all of it.
+
+    Begin: tidefold init landing/, then tidefold validate, then tidefold run
+    """
+
+
+app.callback(help=help_text(main))(main)
+
+_GROUPS = {
+    "Begin": (beginning.init, reading.validate),
+    "Look (no Spark)": (reading.status, reading.history, reading.report),
+    "Work": (working.run, working.ingest, working.materialize, working.quality),
+    "Decide (no Spark)": (deciding.confirm, deciding.abort),
+}
+for _group, _acts in _GROUPS.items():
+    for _act in _acts:
+        app.command(_act.__name__, rich_help_panel=_group)(command(_act))

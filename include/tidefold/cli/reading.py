@@ -1,0 +1,98 @@
+"""Commands that only look: validate, status, history, report. They start no JVM."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from tidefold.cli.arguments import Log, Logs, SnapshotId
+from tidefold.cli.terminal import Terminal, chosen_logs
+
+
+def validate(
+    terminal: Terminal,
+    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of the file, for editors.")] = False,
+) -> None:
+    """Check the configuration and its suite files, offline.
+
+    Every mistake is listed at once with file, line, key and what is allowed. Nothing is started and no store is asked.
+
+    Example: tidefold validate -c tidefold.yaml
+
+    Next: tidefold ingest
+    """
+    from tidefold.config import json_schema, load_config
+
+    if schema:
+        terminal.result(json_schema(), json.dumps(json_schema(), indent=2))
+        return
+    from tidefold.cli.suites import check_suites, missing_folders
+    from tidefold.cli.tables import log_table
+
+    config = load_config(terminal.config_path)
+    check_suites(config)
+    warnings = missing_folders(config)
+    for warning in warnings:
+        terminal.note(f"warning: {warning}")
+    data = {"valid": True, "config": str(config.path), "logs": list(config.logs), "warnings": warnings}
+    terminal.result(data, f"{terminal.config_path} is valid.", log_table(config.logs.values()))
+
+
+def status(terminal: Terminal, logs: Logs = None) -> int:
+    """Show where each log stands.
+
+    The published snapshot, the open attempt, what waits to be folded, how far the source was taken, how many records
+    were refused, and in one line why the newest snapshot did not get through. Read from the ledger; starts no Spark.
+
+    Example: tidefold status accounts --format json
+
+    Next: tidefold history LOG, tidefold report LOG
+    """
+    from tidefold.cli.outcomes import exit_code
+    from tidefold.cli.tables import position_table, remarks, status_table
+    from tidefold.operations.status import status as read_status
+
+    pipeline = terminal.pipeline()
+    found = read_status(pipeline, chosen_logs(pipeline, logs))
+    parts = [status_table(found), "", *([position_table(found), ""] if any(s.positions for s in found) else [])]
+    terminal.result({"logs": [asdict(s) for s in found]}, *parts, *remarks(found))
+    return exit_code(s.error for s in found if s.error)
+
+
+def history(terminal: Terminal, log: Log) -> None:
+    """List every snapshot of a log, newest first.
+
+    State, kind, epoch, base, the change sets it folded, rows, bytes of the whole and bytes written for it, the gate's
+    word, the run and the reason of an abort. Read from the ledger; starts no Spark.
+
+    Example: tidefold history accounts
+
+    Next: tidefold report LOG --snapshot ID
+    """
+    from tidefold.cli.tables import history_table, reasons
+    from tidefold.operations.history import history as read_history
+
+    pipeline = terminal.pipeline()
+    snapshots = read_history(pipeline, pipeline.log(log).id)
+    shown = [history_table(snapshots), "", *reasons(snapshots)] if snapshots else [f"{log} has no snapshot yet."]
+    terminal.result({"log": log, "snapshots": [asdict(s) for s in snapshots]}, *shown)
+
+
+def report(terminal: Terminal, log: Log, snapshot: SnapshotId = None) -> None:
+    """Print the address of the newest quality report of a log.
+
+    The report is one self-contained HTML page; with --snapshot it is that of one snapshot.
+
+    Example: xdg-open "$(tidefold report accounts)"
+
+    Next: tidefold confirm LOG, or tidefold abort LOG
+    """
+    from tidefold.operations.history import newest_report
+
+    pipeline = terminal.pipeline()
+    found, address = newest_report(pipeline, pipeline.log(log).id, snapshot)
+    passed = bool(found.verdict and found.verdict.passed)
+    terminal.result({"log": log, "snapshot": found.id, "passed": passed, "report": address}, address)

@@ -1,0 +1,159 @@
+"""Runs one step (ingest, materialize, quality) for some logs: without a JVM when nothing is to be done, else with ONE
+spark-submit whose output goes to a file.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tidefold.cli.java import check_java
+from tidefold.cli.terminal import Terminal
+from tidefold.launch import submit_command
+from tidefold.lifecycle.errors import InvalidInputError, TidefoldError
+from tidefold.operations.outcome import Outcome
+from tidefold.operations.pipeline import Pipeline
+
+_MODULES = {"ingest": "ingest", "materialize": "materialize", "quality": "judge"}
+_PROGRESS_SECONDS = 5.0
+_GRACE_SECONDS = 10.0
+_TAIL_LINES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step and what it is asked for. `run` may be None for ingest and quality."""
+
+    name: str
+    run: str | None = None
+    takeover: bool = False
+
+
+def run_step(terminal: Terminal, pipeline: Pipeline, step: Step, logs: Sequence[str]) -> list[Outcome]:
+    """One outcome a log, in the order given; an error of one log does not stop the others."""
+    found: dict[str, Outcome] = {}
+    pending = []
+    for log in logs:
+        try:
+            if _is_pending(pipeline, step, log):
+                pending.append(log)
+            else:
+                found[log] = _unchanged(pipeline, step, log)
+        except TidefoldError as error:
+            found[log] = Outcome.of_error(log, error)
+    if pending:
+        found |= {outcome.log: outcome for outcome in _submit(terminal, pipeline, step, pending)}
+    return [found[log] for log in logs]
+
+
+def _operation(step: Step) -> Any:
+    return importlib.import_module(f"tidefold.operations.{_MODULES[step.name]}")
+
+
+def _is_pending(pipeline: Pipeline, step: Step, log: str) -> bool:
+    arguments = () if step.name == "ingest" else (step.run,)
+    return bool(_operation(step).pending(pipeline, [log], *arguments))
+
+
+def _unchanged(pipeline: Pipeline, step: Step, log: str) -> Outcome:
+    if step.name != "quality":
+        return Outcome(log, "nothing", f"nothing to {step.name}, no Spark started")
+    # A snapshot that was judged before keeps its verdict, and that is what the caller wants to hear.
+    kept: list[Outcome] = _operation(step).judge(pipeline, [log], step.run, None)
+    return kept[0]
+
+
+def _submit(terminal: Terminal, pipeline: Pipeline, step: Step, logs: Sequence[str]) -> list[Outcome]:
+    """Runs the job; one that ends without a word gives every log an error."""
+    config = pipeline.config
+    if config.store.startswith("memory:"):
+        raise InvalidInputError(
+            "STORE_IN_MEMORY", "A Spark job cannot see a store in this process's memory.", hint="Set `store` to a path."
+        )
+    check_java()
+    output = _fresh_file(config.path.parent / "var" / "log", step, ".log")
+    result = _fresh_file(config.path.parent / "var" / "results", step, ".json")
+    request = {
+        "config": str(config.path),
+        "logs": list(logs),
+        "run": step.run,
+        "result": str(result),
+        "takeover": step.takeover,
+    }
+    command = submit_command(config, step.name, request)
+    terminal.note(f"{step.name}: starting Spark for {', '.join(logs)}; its output goes to {output}")
+    code = _run(terminal, step, command.argv, {**os.environ, **command.env}, output)
+    return _read(result) or _died(terminal, step, logs, code, output)
+
+
+def _fresh_file(folder: Path, step: Step, ending: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    run = re.sub(r"[^\w.-]", "_", step.run or "any")[:80]
+    return folder / f"{run}-{step.name}-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}{ending}"
+
+
+def _run(terminal: Terminal, step: Step, argv: Sequence[str], env: dict[str, str], output: Path) -> int:
+    """The job's exit code. Says every few seconds that it still runs; whatever ends us ends it too."""
+    began = time.monotonic()
+    with output.open("wb") as sink:
+        # In a session of its own, so that the JVM and its Python workers can be ended as one.
+        job = subprocess.Popen(
+            argv, env=env, stdin=subprocess.DEVNULL, stdout=sink, stderr=subprocess.STDOUT, start_new_session=True
+        )
+        before = signal.signal(signal.SIGTERM, _interrupt)
+        try:
+            while True:
+                with suppress(subprocess.TimeoutExpired):
+                    return job.wait(_PROGRESS_SECONDS)
+                terminal.note(f"{step.name}: running, {time.monotonic() - began:.0f} s")
+        finally:
+            signal.signal(signal.SIGTERM, before)
+            _end(job)
+            if job.returncode == 0:
+                terminal.note(f"{step.name}: Spark done after {time.monotonic() - began:.0f} s")
+
+
+def _interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _end(job: subprocess.Popen[bytes]) -> None:
+    """Ends a job that still runs, its children too."""
+    if job.poll() is not None:
+        return
+    os.killpg(job.pid, signal.SIGTERM)
+    try:
+        job.wait(_GRACE_SECONDS)
+    except subprocess.TimeoutExpired:
+        os.killpg(job.pid, signal.SIGKILL)
+        job.wait()
+
+
+def _read(result: Path) -> list[Outcome]:
+    """What the job wrote (and removes the file), or nothing."""
+    try:
+        written = json.loads(result.read_text())
+    except FileNotFoundError:
+        return []
+    result.unlink()
+    return [Outcome(**each) for each in written["outcomes"]]
+
+
+def _died(terminal: Terminal, step: Step, logs: Sequence[str], code: int, output: Path) -> list[Outcome]:
+    tail = output.read_text(errors="replace").splitlines()[-_TAIL_LINES:]
+    terminal.note("\n".join(["the last lines of its output:", *(f"  | {line}" for line in tail)]))
+    how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+    error = TidefoldError(
+        "JOB_DIED", f"The Spark job of {step.name} {how} before it could say what it did.", hint=f"Read {output}."
+    )
+    return [Outcome.of_error(log, error) for log in logs]

@@ -1,0 +1,160 @@
+"""Results as tables for people: at most 100 columns wide, no colour needed to read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from tidefold.cli.terminal import harmless
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from tidefold.config import LogConfig
+    from tidefold.lifecycle.values import Snapshot
+    from tidefold.operations.status import LogStatus
+
+
+def plain_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """A table without frame. A column whose name ends in `>` is right-aligned; long values go on below."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False, header_style="bold")
+    for column in columns:
+        right = column.endswith(">")
+        table.add_column(column.removesuffix(">"), justify="right" if right else "left", no_wrap=right, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(harmless(cell)) for cell in row))
+    return table
+
+
+def log_table(logs: Iterable[LogConfig]) -> Table:
+    """What `validate` shows of each log."""
+    rows = [_log_row(c) for c in logs]
+    return plain_table(("log", "key", "columns>", "order", "landing folder", "suite"), rows)
+
+
+def _log_row(log: LogConfig) -> tuple[str, ...]:
+    suite = log.quality.suite.name if log.quality.suite else "-"
+    return (log.id, ", ".join(log.key), str(len(log.columns)), log.order, str(log.source.path), suite)
+
+
+def status_table(found: Sequence[LogStatus]) -> Table:
+    """One line a log."""
+    columns = ("log", "snapshot>", "rows>", "bytes>", "table>", "made", "open", "to fold>", "refused>")
+    return plain_table(columns, [_status_row(s) for s in found])
+
+
+def _status_row(status: LogStatus) -> tuple[str, ...]:
+    if status.error:
+        return (status.log, "?", "?", "?", "?", "unreadable", "?", "?", "?")
+    if not status.begun:
+        return (status.log, "-", "-", "-", "-", "-", "-", "-", "-")
+    latest, attempt = status.latest, status.attempt
+    done = ("-", "-", "-", "-", "-")
+    if latest:
+        version = "-" if latest.table_version is None else f"v{latest.table_version}"
+        done = (str(latest.id), f"{latest.rows:,}", in_units(latest.bytes_full), version, minute(latest.instant))
+    opened = f"{attempt.id} {attempt.state}" if attempt else "-"
+    return (status.log, *done, opened, f"{status.changes:,}", f"{status.quarantined:,}")
+
+
+def position_table(found: Sequence[LogStatus]) -> Table:
+    """How far each partition has been taken."""
+    rows = [(s.log, p.topic, str(p.partition), f"{p.next_offset:,}") for s in found for p in s.positions]
+    return plain_table(("log", "topic", "partition>", "next offset>"), rows)
+
+
+def remarks(found: Sequence[LogStatus]) -> list[str]:
+    """One line for everything that a person should know or do."""
+    lines = []
+    for status in found:
+        if status.error:
+            lines.append(f"{status.log}: {status.error.message}")
+        if not status.begun:
+            lines.append(f"{status.log}: not begun; `tidefold ingest {status.log}` takes its landed files in.")
+        if status.attempt:
+            lines.append(
+                f"{status.log}: snapshot {status.attempt.id} is {status.attempt.state} under run {status.attempt.run}."
+            )
+        if status.why:
+            lines.append(f"{status.log}: {status.why}.")
+        if status.report:
+            lines.append(f"{status.log}: `tidefold report {status.log}` names the page with the details.")
+    return lines
+
+
+def history_table(snapshots: Sequence[Snapshot]) -> Table:
+    """One line a snapshot. `full`: bytes of all its files, `written`: of those that it did not carry over."""
+    columns = (
+        "id>",
+        "state",
+        "kind",
+        "epoch>",
+        "base>",
+        "sqn>",
+        "rows>",
+        "full>",
+        "written>",
+        "gate",
+        "begun",
+    )
+    return plain_table(columns, [_history_row(s) for s in snapshots])
+
+
+def _history_row(snapshot: Snapshot) -> tuple[str, ...]:
+    judged = snapshot.verdict is not None or snapshot.manifest is not None
+    sizes = (f"{snapshot.rows:,}", in_units(snapshot.bytes_full), in_units(snapshot.bytes_written))
+    return (
+        str(snapshot.id),
+        str(snapshot.state),
+        str(snapshot.kind),
+        str(snapshot.epoch),
+        "-" if snapshot.base is None else str(snapshot.base),
+        f"{snapshot.from_sqn + 1}-{snapshot.to_sqn}",
+        *(sizes if judged else ("-", "-", "-")),
+        gate_word(snapshot),
+        minute(snapshot.instant),
+    )
+
+
+def reasons(snapshots: Sequence[Snapshot]) -> list[str]:
+    """Under which run each snapshot was made, and what stopped it: one line each."""
+    return [f"{s.id}: run {'; '.join((s.run, *_reasons(s)))}" for s in snapshots]
+
+
+def _reasons(snapshot: Snapshot) -> Iterable[str]:
+    verdict = snapshot.verdict
+    if verdict and not verdict.passed:
+        yield f"gate failed: {verdict.summary}"
+    if verdict and verdict.override_by:
+        yield f"let through by {verdict.override_by}: {verdict.override_why}"
+    if snapshot.reason:
+        yield f"aborted: {snapshot.reason}" if snapshot.state == "ABORTED" else snapshot.reason
+
+
+def gate_word(snapshot: Snapshot) -> str:
+    """`pass`, `FAIL`, `override`, or `-` when it was not judged."""
+    verdict = snapshot.verdict
+    if verdict is None:
+        return "-"
+    if verdict.passed:
+        return "pass"
+    return "override" if verdict.override_by else "FAIL"
+
+
+def in_units(size: int) -> str:
+    """`1.5 MB`; units of 1000."""
+    value, unit = float(size), "B"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if value < 999.95:
+            break
+        value, unit = value / 1000, larger
+    return f"{size} B" if unit == "B" else f"{value:.1f} {unit}"
+
+
+def minute(instant: str) -> str:
+    """An ISO instant without its seconds and its zone, which is always UTC."""
+    return instant[:16].replace("T", " ")

@@ -1,0 +1,165 @@
+"""What every command has in common: where the configuration is, how results are printed, how errors end."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+
+import typer
+
+from tidefold.lifecycle.errors import TidefoldError
+
+if TYPE_CHECKING:
+    from tidefold.operations.pipeline import Pipeline
+
+_WIDTH = 100
+_BUG_CODE = 1
+_INTERRUPTED = 130
+
+
+class Format(StrEnum):
+    """How a result is printed on stdout."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+@dataclass(frozen=True, slots=True)
+class Terminal:
+    """One call of the command line. Results go to stdout, everything else to stderr."""
+
+    config_path: Path
+    format: Format
+    debug: bool
+
+    def pipeline(self) -> Pipeline:
+        """The configured pipeline. Raises InvalidInputError, NotFoundError."""
+        from tidefold.wiring import open_pipeline
+
+        return open_pipeline(self.config_path)
+
+    def result(self, data: Mapping[str, Any], *parts: Any) -> None:
+        """Prints a result: `data` as one JSON object, or the parts (text or rich tables) for people."""
+        self.json(data)
+        for part in parts:
+            if isinstance(part, str):
+                self.line(part)
+            elif self.format is Format.TEXT:
+                _console().print(part)
+
+    def json(self, data: Mapping[str, Any]) -> None:
+        """Prints the one JSON object of a call, when that is the format."""
+        if self.format is Format.JSON:
+            sys.stdout.write(json.dumps(data, indent=2, default=str) + "\n")
+
+    def line(self, text: str) -> None:
+        """Prints a line of the result for people."""
+        if self.format is Format.TEXT:
+            sys.stdout.write(harmless(text) + "\n")
+            sys.stdout.flush()
+
+    def note(self, text: str) -> None:
+        """A line for people beside the result, on stderr."""
+        sys.stderr.write(harmless(text) + "\n")
+        sys.stderr.flush()
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Ends the command with a code and two lines instead of a traceback."""
+        try:
+            yield
+        except TidefoldError as error:
+            self._fail(error.code, error.message, error.hint)
+            raise typer.Exit(error.exit_code) from error
+        except KeyboardInterrupt:
+            self._fail("INTERRUPTED", "Stopped by you.", "`tidefold status` shows where each log stands.")
+            raise typer.Exit(_INTERRUPTED) from None
+        except (typer.Exit, typer.Abort, BrokenPipeError):
+            raise
+        except Exception as error:
+            self._fail(
+                "UNEXPECTED", f"{type(error).__name__}: {error}", "Call again with --debug and report what it shows."
+            )
+            raise typer.Exit(_BUG_CODE) from error
+
+    def _fail(self, code: str, message: str, hint: str) -> None:
+        if self.debug:
+            self.note(traceback.format_exc())
+        self.note(f"error [{code}] {message}")
+        if hint:
+            self.note(f"next: {hint}")
+        if self.format is Format.JSON:
+            self.json({"error": {"code": code, "message": message, "hint": hint}})
+
+
+def harmless(text: str) -> str:
+    """Without control characters: names and reasons come from landed data, and terminals obey escape sequences."""
+    return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def _console() -> Any:
+    from rich.console import Console
+
+    # Piped output keeps the width that the tables were made for, not the 80 columns of no terminal.
+    width = min(_WIDTH, os.get_terminal_size().columns) if sys.stdout.isatty() else _WIDTH
+    return Console(file=sys.stdout, width=width, highlight=False, emoji=False, markup=False)
+
+
+def chosen_logs(pipeline: Pipeline, logs: Sequence[str] | None) -> list[str]:
+    """The logs that were named, once each, or all that are configured. Raises NotFoundError."""
+    return [pipeline.log(log).id for log in dict.fromkeys(logs or pipeline.config.logs)]
+
+
+_Config = Annotated[
+    Path, typer.Option("--config", "-c", envvar="TIDEFOLD_CONFIG", help="The configuration file.", show_default=True)
+]
+_Format = Annotated[Format, typer.Option("--format", help="How the result is printed on stdout.")]
+_Debug = Annotated[bool, typer.Option("--debug", help="Show a traceback with an error.")]
+_COMMON: dict[str, tuple[Any, Any]] = {
+    "config": (_Config, Path("tidefold.yaml")),
+    "format": (_Format, Format.TEXT),
+    "debug": (_Debug, False),
+}
+
+
+def command(act: Callable[..., int | None]) -> Callable[..., None]:
+    """Makes a typer command of a function that takes a Terminal first: adds the options that all commands have.
+
+    The function answers its exit code; None is 0.
+    """
+    hints = get_type_hints(act, include_extras=True)
+    own = [p.replace(annotation=hints[p.name]) for p in list(inspect.signature(act).parameters.values())[1:]]
+    common = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        for name, (annotation, default) in _COMMON.items()
+    ]
+
+    @wraps(act)
+    def run(*, config: Path, format: Format, debug: bool, **given: Any) -> None:
+        terminal = Terminal(config, format, debug)
+        with terminal.errors():
+            code = act(terminal, **given)
+        if code:
+            raise typer.Exit(code)
+
+    parameters = [*(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own), *common]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__doc__ = help_text(act)
+    run.__annotations__ = {p.name: p.annotation for p in parameters}
+    return run
+
+
+def help_text(act: Callable[..., Any]) -> str:
+    """A docstring whose paragraphs are one line each: the help page breaks lines where the terminal ends."""
+    paragraphs = inspect.cleandoc(act.__doc__ or "").split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)

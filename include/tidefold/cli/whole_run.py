@@ -1,0 +1,72 @@
+"""`tidefold run`: every step for every log; what fails drops out and is aborted, the others go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tidefold.cli.outcomes import exit_code, print_lines
+from tidefold.cli.spark_step import Step, run_step
+from tidefold.cli.terminal import Terminal
+from tidefold.lifecycle.errors import TidefoldError
+from tidefold.operations.abort import abort
+from tidefold.operations.confirm import confirm
+from tidefold.operations.outcome import Outcome
+from tidefold.operations.pipeline import Pipeline
+
+
+@dataclass(slots=True)
+class WholeRun:
+    """One run over some logs; `steps` collects what each step did."""
+
+    terminal: Terminal
+    pipeline: Pipeline
+    run: str
+    takeover: bool
+    steps: dict[str, list[Outcome]] = field(default_factory=dict)
+
+    def go(self, logs: list[str]) -> int:
+        """Works, prints, and answers the exit code."""
+        try:
+            self._work(logs)
+        except KeyboardInterrupt:
+            # Else the next run would find the log held by one that nobody continues.
+            self._abort(logs, f"run {self.run} was interrupted")
+            raise
+        code = exit_code(o for outcomes in self.steps.values() for o in outcomes)
+        steps = {name: [o.to_dict() for o in outcomes] for name, outcomes in self.steps.items()}
+        self.terminal.json({"command": "run", "run": self.run, "exit_code": code, "steps": steps})
+        return code
+
+    def _work(self, logs: list[str]) -> None:
+        going = self._step(Step("ingest"), logs)
+        for step in (Step("materialize", self.run, self.takeover), Step("quality", self.run)):
+            going = self._step(step, going)
+        # Also where nothing was staged: a publication that a crash cut off is finished here.
+        confirmed = self._each("confirm", going, lambda log: confirm(self.pipeline, log, run_id=self.run))
+        self._abort([log for log in logs if log not in confirmed], f"run {self.run} did not confirm it")
+
+    def _step(self, step: Step, logs: list[str]) -> list[str]:
+        """The logs that may go on. Those with nothing to ingest may still have something to fold."""
+        outcomes = run_step(self.terminal, self.pipeline, step, logs)
+        return self._record(step.name, outcomes)
+
+    def _each(self, name: str, logs: list[str], act: Callable[[str], Outcome]) -> list[str]:
+        outcomes = []
+        for log in logs:
+            try:
+                begun = self.pipeline.ledger(log).exists()
+                outcomes.append(act(log) if begun else Outcome(log, "nothing", "nothing was taken in yet"))
+            except TidefoldError as error:
+                outcomes.append(Outcome.of_error(log, error))
+        return self._record(name, outcomes)
+
+    def _record(self, name: str, outcomes: list[Outcome]) -> list[str]:
+        self.steps[name] = outcomes
+        self.terminal.line(f"{name}")
+        print_lines(self.terminal, outcomes, indent="  ")
+        return [o.log for o in outcomes if not o.error and o.result != "failed"]
+
+    def _abort(self, logs: list[str], reason: str) -> None:
+        if logs:
+            self._each("abort", logs, lambda log: abort(self.pipeline, log, reason, run_id=self.run))

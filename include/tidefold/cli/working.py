@@ -1,0 +1,104 @@
+"""Commands that fold landed changes into tables: ingest, materialize, quality, and run for all of it.
+
+Each first asks the ledgers whether there is anything to do, and starts Spark only then.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from tidefold.cli.arguments import Logs, RunId, Takeover
+from tidefold.cli.outcomes import print_outcomes
+from tidefold.cli.terminal import Terminal, chosen_logs
+from tidefold.lifecycle.errors import InvalidInputError
+
+_RUN = re.compile(r"[\w./:+-]{1,200}")
+
+
+def ingest(terminal: Terminal, logs: Logs = None) -> int:
+    """Take new landed files into the changelog.
+
+    Each partition is taken strictly in offset order; refused records go to quarantine, counted, with file and line. A
+    newest file with a torn end is left until it is whole. Nothing new: no Spark, no new file.
+
+    Example: tidefold ingest accounts
+
+    Next: tidefold materialize
+    """
+    from tidefold.cli.spark_step import Step, run_step
+
+    pipeline = terminal.pipeline()
+    outcomes = run_step(terminal, pipeline, Step("ingest"), chosen_logs(pipeline, logs))
+    return print_outcomes(terminal, "ingest", outcomes, after=f"tidefold materialize{_named(logs)}")
+
+
+def materialize(terminal: Terminal, logs: Logs = None, run: RunId = None, takeover: Takeover = False) -> int:
+    """Fold new changes into a full snapshot of each log, staged: no reader sees it yet.
+
+    One Spark job serves all logs. An open attempt of another run blocks unless --takeover supersedes it. Nothing to
+    fold: no Spark, no new file.
+
+    Example: tidefold materialize accounts tellers
+
+    Next: tidefold quality
+    """
+    from tidefold.cli.spark_step import Step, run_step
+
+    run = run_id(run)
+    pipeline = terminal.pipeline()
+    outcomes = run_step(terminal, pipeline, Step("materialize", run, takeover), chosen_logs(pipeline, logs))
+    return print_outcomes(terminal, "materialize", outcomes, after=f"tidefold quality{_named(logs)}")
+
+
+def quality(terminal: Terminal, logs: Logs = None, run: RunId = None) -> int:
+    """Judge the staged snapshots: all rows of exactly the staged files.
+
+    The key is checked to be unique and never null, the row count against the last snapshot, and then what the log's
+    suite file asks for. The verdict is stored with a report. Exit code 3 when a gate failed.
+
+    Example: tidefold quality accounts
+
+    Next: tidefold confirm LOG, or tidefold report LOG when it failed
+    """
+    from tidefold.cli.spark_step import Step, run_step
+
+    pipeline = terminal.pipeline()
+    step = Step("quality", None if run is None else run_id(run))
+    outcomes = run_step(terminal, pipeline, step, chosen_logs(pipeline, logs))
+    return print_outcomes(terminal, "quality", outcomes, after="tidefold confirm LOG")
+
+
+def run(terminal: Terminal, logs: Logs = None, run: RunId = None, takeover: Takeover = False) -> int:
+    """Do all of it: ingest, materialize, quality, and confirm what passed.
+
+    What failed is aborted: its table stays as it was, and the next run folds the same changes again. Logs do not wait
+    for each other's failures. Exit code 3 when a gate failed.
+
+    Example: tidefold run accounts
+
+    Next: tidefold status
+    """
+    from tidefold.cli.whole_run import WholeRun
+
+    pipeline = terminal.pipeline()
+    return WholeRun(terminal, pipeline, run_id(run), takeover).go(chosen_logs(pipeline, logs))
+
+
+def run_id(given: str | None) -> str:
+    """The id that was given, or a new one. Raises InvalidInputError."""
+    if given is None:
+        return f"cli-{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(2)}"
+    if not _RUN.fullmatch(given):
+        raise InvalidInputError(
+            "RUN_INVALID",
+            "The run id is not usable.",
+            hint="Use up to 200 letters, digits and the characters _ . / : + -.",
+        )
+    return given
+
+
+def _named(logs: Iterable[str] | None) -> str:
+    return "".join(f" {log}" for log in logs or ())

@@ -1,0 +1,122 @@
+"""What a configuration must fulfil beyond the types of its values: columns, keys, paths, and logs among each other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from tidefold.config.schema import LogEntry
+from tidefold.config.text import Document, Place, Problem, dotted
+from tidefold.lifecycle.errors import InvalidInputError
+from tidefold.lifecycle.names import check_log_id
+
+_COLUMN = re.compile(r"[^\W_]\w{0,127}")
+_STORE_SCHEMES = ("", "file", "memory")
+
+
+def check_log(log: str, entry: LogEntry, document: Document, base: Path) -> Iterator[Problem]:
+    """The mistakes of one log, each by itself well formed."""
+    place: Place = ("logs", log)
+
+    def problem(code: str, at: Place, message: str, hint: str = "") -> Problem:
+        here = (*place, *at)
+        return Problem(code, document.line(here), dotted(here), message, hint)
+
+    try:
+        check_log_id(log)
+    except InvalidInputError as error:
+        yield problem(error.code, (), "cannot name a log.", error.hint)
+    for code, at, message, hint in (*_columns(entry), *_key(entry), *_paths(entry)):
+        yield problem(code, at, message, hint)
+    if entry.buckets > entry.key_groups:
+        message = f"({entry.buckets}) is more than key_groups ({entry.key_groups})."
+        yield problem("BUCKETS_INVALID", ("buckets",), message, "Lower buckets, or raise key_groups.")
+
+
+_Found = tuple[str, Place, str, str]
+
+
+def _columns(entry: LogEntry) -> Iterator[_Found]:
+    seen: dict[str, str] = {}
+    for name in entry.columns:
+        at: Place = ("columns", name)
+        if name.startswith("_"):
+            yield (
+                "COLUMN_RESERVED",
+                at,
+                "begins with `_`, which is kept for system columns.",
+                "Rename it in the source.",
+            )
+        elif not _COLUMN.fullmatch(name):
+            hint = "Column names are up to 128 letters, digits and underscores in this version."
+            yield "COLUMN_INVALID", at, "cannot name a column.", hint
+        if name.casefold() in seen:
+            message = f"differs from `{seen[name.casefold()]}` only by case, which Spark cannot tell apart."
+            yield "COLUMN_TWICE", at, message, "Keep one of them."
+        seen.setdefault(name.casefold(), name)
+
+
+def _key(entry: LogEntry) -> Iterator[_Found]:
+    for i, name in enumerate(entry.key):
+        at: Place = ("key", i)
+        if name in entry.key[:i]:
+            yield "KEY_COLUMN_TWICE", at, f"names `{name}` a second time.", "Keep one of them."
+        if name not in entry.columns:
+            hint = f"Columns are: {', '.join(entry.columns)}."
+            yield "KEY_COLUMN_UNKNOWN", at, f"names `{name}`, which is no column of the log.", hint
+        elif entry.columns[name] in ("float", "double"):
+            message = f"names `{name}` of type {entry.columns[name]}: equal numbers may have different bytes."
+            yield "KEY_TYPE", at, message, "Use a key of whole numbers, text, dates or timestamps."
+
+
+def _paths(entry: LogEntry) -> Iterator[_Found]:
+    given: list[tuple[Place, str | None]] = [(("source", "path"), entry.source.path)]
+    given.append((("quality", "suite"), entry.quality.suite))
+    for at, path in given:
+        found = _path_mistake(path, ("",)) if path else None
+        if found:
+            code, message, hint = found
+            yield code, at, message, hint
+
+
+def _path_mistake(address: str, schemes: tuple[str, ...]) -> tuple[str, str, str] | None:
+    """What is wrong with an address, in words that never repeat it: it may hold a secret."""
+    if re.search(r"://[^/]*@", address):
+        hint = "Remove it; change the password, since it stood in a file."
+        return "CONFIG_SECRET", "holds a user name or password.", hint
+    scheme = urlsplit(address).scheme if "://" in address else ""
+    if scheme not in schemes:
+        allowed = "a path" if schemes == ("",) else "a path, file:///absolute/path or memory://name"
+        return "NOT_IN_THIS_VERSION", f"cannot be a `{scheme}:` address in this version.", f"Use {allowed}."
+    rest = address.removeprefix(f"{scheme}://") if scheme else address
+    if scheme == "file" and not rest.startswith("/"):
+        return "CONFIG_PATH", "must have three slashes after `file:`.", "As an example `file:///data/store`."
+    if rest.startswith("~") or "::" in rest or "\0" in rest or ".." in Path(rest).parts or not rest.strip():
+        message = "must be a plain path without `~`, `..`, `::`."
+        return "CONFIG_PATH", message, "Write an absolute path, or one below the folder of this file."
+    return None
+
+
+def check_all(document: Document, base: Path, logs: Mapping[str, LogEntry]) -> Iterator[Problem]:
+    """The store, and the mistakes that logs make together: folders that meet would be read as each other's input."""
+    folders: list[tuple[Place, Path]] = []
+    store = document.data.get("store")
+    if isinstance(store, str) and store:
+        found = _path_mistake(store, _STORE_SCHEMES)
+        if found:
+            code, message, hint = found
+            yield Problem(code, document.line(("store",)), "store", message, hint)
+        elif not store.startswith("memory:"):
+            folders.append((("store",), (base / store.removeprefix("file://")).resolve()))
+    for log, entry in logs.items():
+        if not _path_mistake(entry.source.path, ("",)):
+            folders.append((("logs", log, "source", "path"), (base / entry.source.path).resolve()))
+    for i, (place, folder) in enumerate(folders):
+        for other_place, other in folders[:i]:
+            if folder == other or folder in other.parents or other in folder.parents:
+                same = "is the same folder as" if folder == other else "lies inside, or around,"
+                message = f"{same} `{dotted(other_place)}` (line {document.line(other_place)})."
+                hint = "Give each log and the store a folder of its own."
+                yield Problem("FOLDERS_OVERLAP", document.line(place), dotted(place), message, hint)

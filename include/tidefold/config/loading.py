@@ -1,0 +1,144 @@
+"""The configuration of a pipeline, checked: `load_config` reads `tidefold.yaml` or says every mistake in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from tidefold.config.checks import check_all, check_log
+from tidefold.config.schema import (
+    FileEntry,
+    LocalConfig,
+    LogEntry,
+    RetentionConfig,
+    SparkConfig,
+    problems_of,
+)
+from tidefold.config.text import Document, Place, Problem, config_error, read_document
+from tidefold.lifecycle.values import Column, Shape
+
+
+class _Resolved(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class SourceConfig(_Resolved):
+    """Where the changes of a log come from; `path` is absolute."""
+
+    format: str
+    connector: str
+    path: Path
+
+
+class QualityConfig(_Resolved):
+    """The quality gate of a log; `suite` is absolute, `max_row_drop` a share from 0 to 1."""
+
+    suite: Path | None = None
+    max_row_drop: float = 0.5
+
+
+class LogConfig(_Resolved):
+    """One log: what it is made from and what its table looks like."""
+
+    id: str
+    source: SourceConfig
+    key: tuple[str, ...]
+    columns: tuple[Column, ...]
+    order: str
+    key_groups: int
+    buckets: int
+    on_bad_record: str
+    quality: QualityConfig
+
+    @property
+    def shape(self) -> Shape:
+        """What the ledger holds the log to."""
+        return Shape(self.key, self.columns, self.order, self.key_groups, self.buckets)
+
+
+class Config(_Resolved):
+    """A whole pipeline. `path` is absolute; `store` is as written, relative to the folder of `path`."""
+
+    path: Path
+    store: str
+    spark: SparkConfig
+    local: LocalConfig
+    retention: RetentionConfig
+    logs: dict[str, LogConfig]
+
+
+def load_config(path: Path) -> Config:
+    """Reads and checks a file, offline. Raises ConfigError with every mistake, or NotFoundError."""
+    document = read_document(path)
+    base = path.absolute().parent
+    problems = list(document.problems)
+    logs, found = _read_logs(document, base)
+    problems += found
+    head = _read_head(document, problems)
+    problems += check_all(document, base, logs)
+    if problems or head is None:
+        raise config_error(path, problems)
+    return Config(
+        path=path.absolute(),
+        store=head.store,
+        spark=head.spark,
+        local=head.local,
+        retention=head.retention,
+        logs={log: _resolve(log, entry, base) for log, entry in logs.items()},
+    )
+
+
+def key_line(path: Path, place: Place) -> int:
+    """The line on which a key of the file stands, for those who find a mistake in what it names."""
+    return read_document(path).line(place)
+
+
+def log_mistakes(log: str, data: object, base: Path) -> list[str]:
+    """What would be refused about one log, in words, before it stands in a file. `base`: folder of that file."""
+    try:
+        return [f"{p.key} {p.message}" for p in check_log(log, LogEntry.model_validate(data), Document({}, {}), base)]
+    except ValidationError as error:
+        return [f"{p.key} {p.message}" for p in problems_of(error, ("logs", log), lambda place: 1)]
+
+
+def _read_logs(document: Document, base: Path) -> tuple[dict[str, LogEntry], list[Problem]]:
+    """Each log by itself, so that a mistake in one does not hide the mistakes of another."""
+    entries: dict[str, LogEntry] = {}
+    problems: list[Problem] = []
+    given = document.data.get("logs")
+    for log, data in given.items() if isinstance(given, dict) else ():
+        place = ("logs", log)
+        try:
+            entries[log] = LogEntry.model_validate(data)
+            problems += check_log(log, entries[log], document, base)
+        except ValidationError as error:
+            problems += problems_of(error, place, document.line)
+    return entries, problems
+
+
+def _read_head(document: Document, problems: list[Problem]) -> FileEntry | None:
+    """Everything but the logs, which were read before."""
+    data: dict[str, Any] = dict(document.data)
+    try:
+        return FileEntry.model_validate(data)
+    except ValidationError as error:
+        found = problems_of(error, (), document.line)
+        problems += [p for p in found if not p.key.startswith("logs.")]
+        return None
+
+
+def _resolve(log: str, entry: LogEntry, base: Path) -> LogConfig:
+    source, quality = entry.source, entry.quality
+    return LogConfig(
+        id=log,
+        source=SourceConfig(format=source.format, connector=source.connector, path=base / source.path),
+        key=tuple(entry.key),
+        columns=tuple(Column(name, type_) for name, type_ in entry.columns.items()),
+        order=entry.order or source.connector,
+        key_groups=entry.key_groups,
+        buckets=entry.buckets,
+        on_bad_record=entry.on_bad_record,
+        quality=QualityConfig(suite=base / quality.suite if quality.suite else None, max_row_drop=quality.max_row_drop),
+    )

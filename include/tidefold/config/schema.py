@@ -1,0 +1,202 @@
+"""The shape of `tidefold.yaml`: what may be written, of which type, with which defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from difflib import get_close_matches
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
+
+from tidefold.config.text import Place, Problem, dotted
+
+Text = Annotated[str, Field(min_length=1)]
+ColumnType = Literal["boolean", "int", "long", "float", "double", "string", "date", "timestamp"]
+
+
+class Entry(BaseModel):
+    """A mapping of the file: unknown keys and lenient conversions are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class SparkConfig(Entry):
+    """How Spark is started."""
+
+    master: str = Field(
+        default="local[*]", pattern=r"^local(\[(\*|[1-9]\d*)\])?$", description="local, local[N] or local[*]"
+    )
+    driver_memory: str = Field(
+        default="2g", pattern=r"^[1-9]\d*[mg]$", description="memory of the Spark process, as 512m or 2g"
+    )
+
+
+class LocalConfig(Entry):
+    """Local copies of snapshots."""
+
+    mode: Literal["disabled"] = "disabled"
+
+
+class RetentionConfig(Entry):
+    """How many completed snapshots are kept."""
+
+    snapshots: Literal["all"] = "all"
+
+
+class SourceEntry(Entry):
+    """Where the changes of a log come from."""
+
+    format: Literal["debezium-json"]
+    connector: Literal["postgresql"]
+    path: Text = Field(description="folder of landed files, relative to this file or absolute")
+
+
+class QualityEntry(Entry):
+    """The quality gate of a log, beside what is always checked."""
+
+    suite: Text | None = Field(default=None, description="file of expectations, relative to this file or absolute")
+    max_row_drop: float = Field(
+        default=0.5, ge=0, le=1, description="largest allowed loss of rows against the last snapshot"
+    )
+
+
+class LogEntry(Entry):
+    """One log of keyed changes; it becomes one table."""
+
+    source: SourceEntry
+    key: list[Text] = Field(min_length=1, description="columns that tell rows apart")
+    columns: dict[str, ColumnType] = Field(min_length=1, description="every column of the table with its type")
+    order: Literal["postgresql"] | None = Field(
+        default=None, description="how changes are ordered; default: as the connector"
+    )
+    key_groups: int = Field(default=128, ge=1, le=32768, description="fixed for the life of the log")
+    buckets: int = Field(default=8, ge=1, le=32768, description="data files of a table, at most key_groups")
+    on_bad_record: Literal["quarantine", "fail"] = "quarantine"
+    quality: QualityEntry = QualityEntry()
+
+
+def _not_boolean(given: Any) -> Any:
+    """For Python true is 1; for who wrote `version: yes` it is not."""
+    return str(given).lower() if isinstance(given, bool) else given
+
+
+class FileEntry(Entry):
+    """The whole of `tidefold.yaml`."""
+
+    version: Annotated[Literal[1], BeforeValidator(_not_boolean)]
+    store: Text = Field(description="path relative to this file, file:///absolute/path or memory://name")
+    spark: SparkConfig = SparkConfig()
+    local: LocalConfig = LocalConfig()
+    retention: RetentionConfig = RetentionConfig()
+    logs: dict[str, LogEntry] = Field(min_length=1)
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON Schema of the file, for editors."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **FileEntry.model_json_schema()}
+
+
+# Words that a later version will know: refused by name, so that nobody takes them for a typing mistake.
+_LATER: dict[str, tuple[str, ...]] = {
+    "snapshots": (),
+    "mode": (),
+    "connector": ("mysql", "mariadb", "mongodb", "sqlserver", "oracle", "db2", "vitess", "spanner", "informix"),
+    "format": ("debezium-avro", "delta-cdf", "canal-json", "maxwell-json", "parquet", "avro", "csv"),
+    "order": ("mysql", "mariadb", "arrival"),
+}
+_MODELS: dict[str, type[Entry]] = {
+    "spark": SparkConfig, "local": LocalConfig, "retention": RetentionConfig, "source": SourceEntry,
+    "quality": QualityEntry,
+}  # fmt: skip
+
+
+def problems_of(error: ValidationError, place: Place, lines: Any) -> Iterator[Problem]:
+    """Our words for what pydantic found below a place. `lines`: place -> line."""
+    for detail in error.errors(include_url=False):
+        here = (*place, *(part for part in detail["loc"] if part != "[key]"))
+        code, message, hint = _explain(detail, here)
+        yield Problem(code, lines(here), dotted(here), message, hint)
+
+
+def _explain(detail: ErrorDetails, place: Place) -> tuple[str, str, str]:
+    kind, name, context = detail["type"], str(place[-1]) if place else "", detail.get("ctx", {})
+    is_key = len(place) == 3 and place[0] == "logs" and name == "key"
+    if is_key and kind in ("missing", "too_short"):
+        return (
+            "LOG_WITHOUT_KEY",
+            "is missing: a log needs a key.",
+            "Name the columns that tell rows apart: `key: [id]`.",
+        )
+    if kind == "missing":
+        return "CONFIG_MISSING_KEY", "is missing.", _purpose(place)
+    if kind == "extra_forbidden":
+        return _unknown_key(place)
+    if kind == "literal_error":
+        return _unknown_value(name, detail["input"], context["expected"])
+    if kind in ("greater_than_equal", "less_than_equal", "finite_number"):
+        return "CONFIG_OUT_OF_RANGE", f"is out of range: {_sentence(detail['msg'])}", ""
+    if kind in ("too_short", "string_too_short"):
+        return "CONFIG_EMPTY_VALUE", "must not be empty.", ""
+    if kind == "string_pattern_mismatch":
+        return _pattern_mismatch(name)
+    return "CONFIG_WRONG_TYPE", f"has the wrong type: {_sentence(detail['msg'])}", _type_hint(kind, detail["input"])
+
+
+def _sentence(said: str) -> str:
+    lowered = said[0].lower() + said[1:]
+    for theirs, ours in (
+        ("a valid dictionary or instance of ", "a mapping like "),
+        ("dictionary", "mapping"),
+        ("input", "it"),
+    ):
+        lowered = lowered.replace(theirs, ours)
+    return f"{lowered}."
+
+
+def _model_at(place: Place) -> type[Entry]:
+    """The entry that a place lies in directly."""
+    if len(place) == 1:
+        return FileEntry
+    parent = str(place[-2])
+    return LogEntry if len(place) == 3 and place[0] == "logs" else _MODELS.get(parent, FileEntry)
+
+
+def _unknown_key(place: Place) -> tuple[str, str, str]:
+    allowed = list(_model_at(place).model_fields)
+    near = get_close_matches(str(place[-1]).lower(), allowed, n=1)
+    hint = f"Did you mean `{near[0]}`?" if near else "Remove it; docs/config.md explains every key."
+    return "CONFIG_UNKNOWN_KEY", f"is no known key. Allowed here: {', '.join(allowed)}.", hint
+
+
+def _unknown_value(name: str, given: Any, expected: str) -> tuple[str, str, str]:
+    shown = f"`{given}`" if isinstance(given, str | int | float) and len(str(given)) <= 40 else "what is given"
+    allowed = expected.replace("'", "").replace(" or ", ", ")
+    later = _LATER.get(name)
+    if later is not None and (not later or given in later):
+        return "NOT_IN_THIS_VERSION", f"cannot be {shown} in this version. Allowed: {allowed}.", f"Set it to {allowed}."
+    near = get_close_matches(str(given).lower(), allowed.split(", "), n=1, cutoff=0.5)
+    hint = f"Did you mean `{near[0]}`?" if near else ""
+    return "CONFIG_UNKNOWN_VALUE", f"does not know {shown}. Allowed: {allowed}.", hint
+
+
+def _pattern_mismatch(name: str) -> tuple[str, str, str]:
+    if name == "master":
+        hint = "Set `local[*]` (all cores) or, as an example, `local[4]`."
+        return "NOT_IN_THIS_VERSION", "can only be local, local[N] or local[*] in this version.", hint
+    return "CONFIG_WRONG_TYPE", "must be a whole number followed by m or g.", "As an example `2g`."
+
+
+def _type_hint(kind: str, given: Any) -> str:
+    if given is None:
+        return "Give it a value, or remove the line."
+    if kind == "list_type":
+        return f"Write it as a list: `[{given}]`." if isinstance(given, str) else "Write it as a list: `[a, b]`."
+    if kind == "string_type":
+        return "Put it in quotes."
+    return ""
+
+
+def _purpose(place: Place) -> str:
+    known = _model_at(place).model_fields.get(str(place[-1]))
+    return f"It is the {known.description}." if known and known.description else "docs/config.md shows an example."

@@ -1,0 +1,78 @@
+"""Where each log stands: read from the ledgers only, so it answers at once and changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidefold.lifecycle.errors import TidefoldError
+from tidefold.lifecycle.values import LogState, Position, Snapshot, State
+from tidefold.operations.outcome import Outcome
+from tidefold.operations.pipeline import Pipeline
+
+
+@dataclass(frozen=True, slots=True)
+class LogStatus:
+    """`latest` is the newest completed snapshot, `attempt` the open one; `change_sets` and `changes` wait to be folded.
+
+    `why` says in one line why the newest snapshot is not the latest one, `report` is the page that tells more;
+    `error` (with its code) is set when the ledger cannot be read, `begun` is false until the first ingest.
+    """
+
+    log: str
+    begun: bool
+    latest: Snapshot | None = None
+    attempt: Snapshot | None = None
+    change_sets: int = 0
+    changes: int = 0
+    positions: tuple[Position, ...] = ()
+    quarantined: int = 0
+    why: str = ""
+    report: str | None = None
+    error: Outcome | None = None
+
+
+def status(pipeline: Pipeline, logs: Sequence[str]) -> list[LogStatus]:
+    """One status a log; a log whose ledger cannot be read says so and hides no other."""
+    return [_status(pipeline, log) for log in logs]
+
+
+def _status(pipeline: Pipeline, log: str) -> LogStatus:
+    try:
+        ledger = pipeline.ledger(log)
+        return status_of(ledger.read()) if ledger.exists() else LogStatus(log, begun=False)
+    except TidefoldError as error:
+        return LogStatus(log, begun=True, error=Outcome.of_error(log, error))
+
+
+def status_of(state: LogState) -> LogStatus:
+    """The status that a state means."""
+    why, report = _why(state)
+    return LogStatus(
+        log=state.log,
+        begun=True,
+        latest=state.latest,
+        attempt=state.attempt,
+        change_sets=len(state.unfolded),
+        changes=sum(c.rows for c in state.unfolded),
+        positions=state.positions,
+        quarantined=sum(entry.quarantined for entry in state.landed),
+        why=why,
+        report=report,
+    )
+
+
+def _why(state: LogState) -> tuple[str, str | None]:
+    """What stopped the newest snapshot, and its report. Silent once a later snapshot was completed."""
+    newest = state.snapshots[-1] if state.snapshots else None
+    if newest is None:
+        return "", None
+    if newest.state is State.COMPLETED:
+        return ("" if newest.published else f"snapshot {newest.id} is completed but not yet published"), None
+    after = state.latest.id if state.latest else 0
+    failed = next((s for s in reversed(state.snapshots) if s.id > after and s.verdict and not s.verdict.allows), None)
+    if failed and failed.verdict:
+        return f"snapshot {failed.id} failed its quality gate: {failed.verdict.summary}", failed.verdict.path
+    if newest.state is State.ABORTED:
+        return f"snapshot {newest.id} was aborted: {newest.reason}", None
+    return "", None

@@ -1,0 +1,90 @@
+"""Moves that bring the ledger of a real store into every state of a log's life."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from builders import arrival, manifest_of, verdict_for
+from tidefold.lifecycle import moves
+from tidefold.lifecycle.intake import append
+from tidefold.lifecycle.values import Kind, LogState
+from tidefold.operations.pipeline import Pipeline
+from tidefold.quality.suite import load_suite
+from tidefold.wiring import open_pipeline
+
+CONFIG = """\
+version: 1
+store: store
+logs:
+  accounts:
+    source: {format: debezium-json, connector: postgresql, path: landing/accounts}
+    key: [id]
+    columns: {id: int, text: string}
+  tellers:
+    source: {format: debezium-json, connector: postgresql, path: landing/tellers}
+    key: [id]
+    columns: {id: int, text: string}
+"""
+Move = Callable[[LogState], LogState]
+
+
+def make_pipeline(folder: Path) -> Pipeline:
+    """A pipeline of two logs in a folder, nothing taken in yet."""
+    path = folder / "tidefold.yaml"
+    path.write_text(CONFIG)
+    return open_pipeline(path)
+
+
+def take(state: LogState, changes: int = 10, refused: int = 0) -> LogState:
+    found = arrival(state, changes)
+    return append(state, [replace(found, landed=replace(found.landed, quarantined=refused))])
+
+
+def claim(run: str) -> Move:
+    return lambda state: moves.claim(state, moves.Claim(run, "r", Kind.FULL, "2026-01-02T03:04:05+00:00"))
+
+
+def stage(state: LogState) -> LogState:
+    assert state.attempt
+    return moves.stage(state, manifest_of(state, state.attempt), f"digest-{state.attempt.id}")
+
+
+def judge(passed: bool) -> Move:
+    def move(state: LogState) -> LogState:
+        assert state.attempt
+        suite = load_suite(None, state.shape, 0.5).sha256
+        verdict = replace(
+            verdict_for(state.attempt, passed, suite), path=f"logs/accounts/quality/{state.attempt.id}.html"
+        )
+        return moves.judge(state, state.attempt.id, verdict)
+
+    return move
+
+
+def confirm(state: LogState) -> LogState:
+    assert state.attempt
+    return moves.confirm(state, state.attempt.id)
+
+
+def publish(state: LogState) -> LogState:
+    assert state.latest
+    return moves.published(state, state.latest.id, state.latest.id - 1)
+
+
+def abort(state: LogState) -> LogState:
+    assert state.attempt
+    return moves.abort(state, state.attempt.id, "by hand")
+
+
+PUBLISHED = (take, claim("run-1"), stage, judge(True), confirm, publish)
+
+
+def live(pipeline: Pipeline, *through: Move) -> LogState:
+    """Commits these moves of `accounts` one by one."""
+    ledger = pipeline.ledger("accounts")
+    state = ledger.begin(pipeline.log("accounts").shape)
+    for move in through:
+        state = ledger.commit(move)
+    return state

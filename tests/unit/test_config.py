@@ -1,0 +1,303 @@
+"""A good configuration gives these values; every bad one is refused with code, line and key. Bad inputs 1 to 28."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from tidefold.config import ConfigError, json_schema, load_config
+from tidefold.config.schema import ColumnType
+from tidefold.config.text import SIZE_LIMIT
+from tidefold.lifecycle.errors import InvalidInputError, NotFoundError
+from tidefold.lifecycle.values import Column, Shape, type_names
+
+GOOD = """\
+version: 1
+store: var/store
+spark: {master: "local[2]", driver_memory: 512m}
+local: {mode: disabled}
+retention: {snapshots: all}
+logs:
+  accounts:
+    source:
+      format: debezium-json
+      connector: postgresql
+      path: landing/accounts
+    key: [aid, bid]
+    columns:
+      bid: int
+      aid: long
+      filler: string
+    key_groups: 16
+    buckets: 4
+    on_bad_record: fail
+    quality:
+      suite: quality/accounts.yaml
+      max_row_drop: 0.25
+  tellers:
+    source: {format: debezium-json, connector: postgresql, path: landing/tellers}
+    key: [tid]
+    columns: {tid: int, on: string, 1: string}
+"""
+
+
+def write(folder: Path, text: str | bytes) -> Path:
+    path = folder / "tidefold.yaml"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def refusal(folder: Path, text: str | bytes) -> ConfigError:
+    with pytest.raises(ConfigError) as refused:
+        load_config(write(folder, text))
+    return refused.value
+
+
+def test_a_good_file_gives_absolute_paths_and_the_order_of_the_file(tmp_path: Path) -> None:
+    config = load_config(write(tmp_path, GOOD))
+    accounts = config.logs["accounts"]
+    assert (config.path, config.store) == (tmp_path / "tidefold.yaml", "var/store")
+    assert (config.spark.master, config.spark.driver_memory) == ("local[2]", "512m")
+    assert accounts.source.path == tmp_path / "landing/accounts"
+    assert accounts.quality.suite == tmp_path / "quality/accounts.yaml"
+    assert accounts.quality.max_row_drop == 0.25
+    columns = (Column("bid", "int"), Column("aid", "long"), Column("filler", "string"))
+    assert accounts.shape == Shape(("aid", "bid"), columns, "postgresql", 16, 4)
+
+
+def test_defaults(tmp_path: Path) -> None:
+    tellers = load_config(write(tmp_path, GOOD)).logs["tellers"]
+    assert (tellers.order, tellers.key_groups, tellers.buckets) == ("postgresql", 128, 8)
+    assert (tellers.on_bad_record, tellers.quality.suite, tellers.quality.max_row_drop) == ("quarantine", None, 0.5)
+
+
+def test_column_names_are_text_as_written_not_what_yaml_makes_of_them(tmp_path: Path) -> None:
+    tellers = load_config(write(tmp_path, GOOD)).logs["tellers"]
+    assert [c.name for c in tellers.columns] == ["tid", "on", "1"]
+
+
+def test_nothing_can_be_changed_afterwards(tmp_path: Path) -> None:
+    config = load_config(write(tmp_path, GOOD))
+    with pytest.raises(ValueError, match="frozen"):
+        config.store = "elsewhere"  # type: ignore[misc]
+
+
+def test_the_types_are_those_of_the_life_cycle() -> None:
+    assert get_args(ColumnType) == type_names
+
+
+@dataclass(frozen=True)
+class Bad:
+    """`old` in the good file becomes `new`."""
+
+    name: str
+    old: str
+    new: str
+    code: str
+    line: int
+    key: str
+
+
+A, T = "logs.accounts", "logs.tellers"
+UNKNOWN_VALUE, OUT_OF_RANGE = "CONFIG_UNKNOWN_VALUE", "CONFIG_OUT_OF_RANGE"
+LATER, OVERLAP = "NOT_IN_THIS_VERSION", "FOLDERS_OVERLAP"
+
+BAD = [
+    Bad("duplicate key", "store: var/store", "store: a\nstore: b", "CONFIG_DUPLICATE_KEY", 3, "store"),
+    Bad("duplicate log", "  tellers:", "  accounts:", "CONFIG_DUPLICATE_KEY", 23, f"{A}"),
+    Bad(
+        "duplicate column", "filler: string", "bid: string", "CONFIG_DUPLICATE_KEY", 16, f"{A}.columns.bid"
+    ),
+    Bad("unknown key above", "local:", "lokal:", "CONFIG_UNKNOWN_KEY", 4, "lokal"),
+    Bad("unknown key in a log", "    buckets:", "    bucket:", "CONFIG_UNKNOWN_KEY", 18, f"{A}.bucket"),
+    Bad(
+        "unknown key in source", "      format:", "      formatt: x\n      format:",
+        "CONFIG_UNKNOWN_KEY", 9, f"{A}.source.formatt",
+    ),
+    Bad("a Spark setting", "512m}", "512m, spark.jars: x.jar}", "CONFIG_UNKNOWN_KEY", 3, "spark.spark.jars"),
+    Bad("merge key", "    buckets: 4", "    <<: {buckets: 4}", "CONFIG_UNKNOWN_KEY", 18, f"{A}.<<"),
+    Bad("missing version", "version: 1", "", "CONFIG_MISSING_KEY", 1, "version"),
+    Bad("missing store", "store: var/store", "", "CONFIG_MISSING_KEY", 1, "store"),
+    Bad("missing path", "      path: landing/accounts", "", "CONFIG_MISSING_KEY", 8, f"{A}.source.path"),
+    Bad("other version", "version: 1", "version: 2", UNKNOWN_VALUE, 1, "version"),
+    Bad("version as text", "version: 1", "version: '1'", UNKNOWN_VALUE, 1, "version"),
+    Bad("version as boolean", "version: 1", "version: yes", UNKNOWN_VALUE, 1, "version"),
+    Bad("text for a number", "buckets: 4", "buckets: four", "CONFIG_WRONG_TYPE", 18, f"{A}.buckets"),
+    Bad("boolean for a number", "buckets: 4", "buckets: yes", "CONFIG_WRONG_TYPE", 18, f"{A}.buckets"),
+    Bad("fraction for a number", "buckets: 4", "buckets: 4.5", "CONFIG_WRONG_TYPE", 18, f"{A}.buckets"),
+    Bad("huge number", "buckets: 4", f"buckets: {'9' * 5000}", "CONFIG_WRONG_TYPE", 18, f"{A}.buckets"),
+    Bad("number for text", "store: var/store", "store: 7", "CONFIG_WRONG_TYPE", 2, "store"),
+    Bad("boolean for a column", "[aid, bid]", "[aid, no]", "CONFIG_WRONG_TYPE", 12, f"{A}.key[1]"),
+    Bad("text for a list", "key: [tid]", "key: tid", "CONFIG_WRONG_TYPE", 25, f"{T}.key"),
+    Bad("text for a mapping", "local: {mode: disabled}", "local: disabled", "CONFIG_WRONG_TYPE", 4, "local"),
+    Bad("no value", "retention: {snapshots: all}", "retention:", "CONFIG_WRONG_TYPE", 5, "retention"),
+    Bad("a log that is a list", GOOD[GOOD.index("  tellers:"):], "  tellers: []", "CONFIG_WRONG_TYPE", 23, f"{T}"),
+    Bad("memory without unit", "512m", "512", "CONFIG_WRONG_TYPE", 3, "spark.driver_memory"),
+    Bad("memory in words", "512m", "lots", "CONFIG_WRONG_TYPE", 3, "spark.driver_memory"),
+    Bad("no logs", GOOD[GOOD.index("logs:"):], "logs: {}", "CONFIG_EMPTY_VALUE", 6, "logs"),
+    Bad("empty store", "store: var/store", "store: ''", "CONFIG_EMPTY_VALUE", 2, "store"),
+    Bad("row drop above one", "0.25", "1.5", OUT_OF_RANGE, 22, f"{A}.quality.max_row_drop"),
+    Bad("row drop not a number", "0.25", ".nan", OUT_OF_RANGE, 22, f"{A}.quality.max_row_drop"),
+    Bad("no buckets", "buckets: 4", "buckets: 0", OUT_OF_RANGE, 18, f"{A}.buckets"),
+    Bad("too many key groups", "key_groups: 16", "key_groups: 70000", OUT_OF_RANGE, 17, f"{A}.key_groups"),
+    Bad("more buckets than key groups", "buckets: 4", "buckets: 17", "BUCKETS_INVALID", 18, f"{A}.buckets"),
+    Bad("unknown type", "aid: long", "aid: bigint", UNKNOWN_VALUE, 15, f"{A}.columns.aid"),
+    Bad("unknown format", "format: debezium-json\n", "format: xml\n", UNKNOWN_VALUE, 9, f"{A}.source.format"),
+    Bad(
+        "unknown connector", "connector: postgresql\n", "connector: postgres\n",
+        UNKNOWN_VALUE, 10, f"{A}.source.connector",
+    ),
+    Bad("unknown policy", "fail", "ignore", UNKNOWN_VALUE, 19, f"{A}.on_bad_record"),
+    Bad(
+        "connector of later", "connector: postgresql\n", "connector: mysql\n",
+        LATER, 10, f"{A}.source.connector",
+    ),
+    Bad("retain a number", "snapshots: all", "snapshots: 3", LATER, 5, "retention.snapshots"),
+    Bad("retain nothing", "snapshots: all", "snapshots: 0", LATER, 5, "retention.snapshots"),
+    Bad("retain less than nothing", "snapshots: all", "snapshots: -1", LATER, 5, "retention.snapshots"),
+    Bad("local copies", "mode: disabled", "mode: best-effort", LATER, 4, "local.mode"),
+    Bad("a Spark cluster", "local[2]", "spark://host:7077", LATER, 3, "spark.master"),
+    Bad("a store of later", "var/store", "s3://bucket/prefix", LATER, 2, "store"),
+    Bad("a landing folder of later", "landing/accounts", "s3://b/a", LATER, 11, f"{A}.source.path"),
+    Bad("missing key", "    key: [tid]\n", "", "LOG_WITHOUT_KEY", 23, f"{T}.key"),
+    Bad("empty key", "key: [tid]", "key: []", "LOG_WITHOUT_KEY", 25, f"{T}.key"),
+    Bad("key column twice", "[aid, bid]", "[aid, aid]", "KEY_COLUMN_TWICE", 12, f"{A}.key[1]"),
+    Bad("key column unknown", "[aid, bid]", "[aid, cid]", "KEY_COLUMN_UNKNOWN", 12, f"{A}.key[1]"),
+    Bad("key of float", "aid: long", "aid: float", "KEY_TYPE", 12, f"{A}.key[0]"),
+    Bad("key of double", "aid: long", "aid: double", "KEY_TYPE", 12, f"{A}.key[0]"),
+    Bad("system column", "filler:", "_filler:", "COLUMN_RESERVED", 16, f"{A}.columns._filler"),
+    Bad("column with a blank", "filler:", "fil ler:", "COLUMN_INVALID", 16, f"{A}.columns.fil ler"),
+    Bad("column with a dot", "filler:", "fil.ler:", "COLUMN_INVALID", 16, f"{A}.columns.fil.ler"),
+    Bad("column with a line break", "filler:", '"fil\\nler":', "COLUMN_INVALID", 16, f"{A}.columns.fil\nler"),
+    Bad("columns by case", "filler:", "BID:", "COLUMN_TWICE", 16, f"{A}.columns.BID"),
+    Bad("id with a slash", "  tellers:", "  a/b:", "LOG_ID_INVALID", 23, "logs.a/b"),
+    Bad("id with dots", "  tellers:", "  ..:", "LOG_ID_INVALID", 23, "logs..."),
+    Bad("id with a blank", "  tellers:", "  a b:", "LOG_ID_INVALID", 23, "logs.a b"),
+    Bad("id in capitals", "  tellers:", "  Tellers:", "LOG_ID_INVALID", 23, "logs.Tellers"),
+    Bad("password in the store", "var/store", "s3://me:hunter2@host/b", "CONFIG_SECRET", 2, "store"),
+    Bad(
+        "password in the path", "landing/accounts", "https://me:hunter2@host/b",
+        "CONFIG_SECRET", 11, f"{A}.source.path",
+    ),
+    Bad("home folder", "landing/accounts", "~/landing", "CONFIG_PATH", 11, f"{A}.source.path"),
+    Bad("path upwards", "var/store", "../store", "CONFIG_PATH", 2, "store"),
+    Bad("chained address", "var/store", "zip::store", "CONFIG_PATH", 2, "store"),
+    Bad("blank path", "landing/accounts", "' '", "CONFIG_PATH", 11, f"{A}.source.path"),
+    Bad("suite upwards", "quality/accounts.yaml", "../a.yaml", "CONFIG_PATH", 21, f"{A}.quality.suite"),
+    Bad("half a file address", "var/store", "file://var/store", "CONFIG_PATH", 2, "store"),
+    Bad("same folder", "landing/tellers", "landing/accounts", OVERLAP, 24, f"{T}.source.path"),
+    Bad("same folder, other words", "landing/tellers", "landing/./accounts/", OVERLAP, 24, f"{T}.source.path"),
+    Bad("folder in a folder", "landing/tellers", "landing/accounts/t", OVERLAP, 24, f"{T}.source.path"),
+    Bad("store in a landing folder", "var/store", "landing/accounts/s", OVERLAP, 11, f"{A}.source.path"),
+    Bad("landing folder in the store", "landing/accounts", "var/store/in", OVERLAP, 11, f"{A}.source.path"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("bad", BAD, ids=[b.name for b in BAD])
+def test_a_mistake_is_refused_with_code_line_and_key(bad: Bad, tmp_path: Path) -> None:
+    assert bad.old in GOOD
+    error = refusal(tmp_path, GOOD.replace(bad.old, bad.new, 1))
+    assert [(p.code, p.line, p.key) for p in error.problems] == [(bad.code, bad.line, bad.key)]
+    assert error.code == bad.code
+    assert f"{tmp_path / 'tidefold.yaml'}:{bad.line}: `{bad.key}`" in error.message
+    assert "hunter2" not in str(error)
+
+
+WHOLE: list[tuple[str, str | bytes, str, int]] = [
+    ("empty", "", "CONFIG_EMPTY", 0),
+    ("only comments", "# nothing\n", "CONFIG_EMPTY", 0),
+    ("only null", "~\n", "CONFIG_NOT_A_MAPPING", 1),
+    ("a list", "- a\n", "CONFIG_NOT_A_MAPPING", 1),
+    ("a word", "tidefold\n", "CONFIG_NOT_A_MAPPING", 1),
+    ("tab", GOOD.replace("  accounts:", "\taccounts:", 1), "CONFIG_TAB", 7),
+    ("broken brackets", GOOD.replace("[aid, bid]", "[aid, bid", 1), "CONFIG_SYNTAX", 13),
+    ("second document", f"{GOOD}---\na: 1\n", "CONFIG_SYNTAX", 27),
+    ("python tag", GOOD.replace("var/store", "!!python/object/apply:os.system [id]", 1), "CONFIG_TAG", 2),
+    ("other tag", GOOD.replace("var/store", "!secret x", 1), "CONFIG_TAG", 2),
+    ("aliases", "a: &a [x, x]\nb: &b [*a, *a]\n", "CONFIG_ALIAS", 1),
+    ("10 MB", b"#" * 10_000_000, "CONFIG_TOO_LARGE", 0),
+    ("just too large", GOOD.encode() + b"#" * SIZE_LIMIT, "CONFIG_TOO_LARGE", 0),
+    ("not UTF-8", GOOD.encode().replace(b"filler", b"f\xfcller", 1), "CONFIG_ENCODING", 16),
+    ("byte order mark", b"\xef\xbb\xbf" + GOOD.encode(), "CONFIG_ENCODING", 1),
+    ("UTF-16", GOOD.encode("utf-16"), "CONFIG_ENCODING", 1),
+    ("control character", GOOD.replace("filler", "f\x07ller", 1), "CONFIG_ENCODING", 16),
+    ("deep nesting", f"a: {'[' * 10_000}\n", "CONFIG_TOO_DEEP", 1),
+    ("deep nesting by blocks", "- " * 5_000 + "a\n", "CONFIG_TOO_DEEP", 1),
+    ("a key that is a list", f"? [a, b]\n: c\n{GOOD}", "CONFIG_WRONG_TYPE", 1),
+]
+
+
+@pytest.mark.parametrize(("text", "code", "line"), [w[1:] for w in WHOLE], ids=[w[0] for w in WHOLE])
+def test_a_file_that_is_no_configuration_is_refused(text: str | bytes, code: str, line: int, tmp_path: Path) -> None:
+    error = refusal(tmp_path, text)
+    assert [(p.code, p.line) for p in error.problems] == [(code, line)]
+
+
+def test_a_bomb_of_aliases_is_refused_at_its_first_anchor(tmp_path: Path) -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 30)]
+    assert refusal(tmp_path, "\n".join(lines)).code == "CONFIG_ALIAS"
+
+
+def test_all_mistakes_are_listed_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
+    text = GOOD.replace("local:", "lokal:").replace("aid: long", "aid: bigint").replace("    key: [tid]\n", "")
+    error = refusal(tmp_path, text)
+    assert [(p.code, p.line) for p in error.problems] == [
+        ("CONFIG_UNKNOWN_KEY", 4),
+        ("CONFIG_UNKNOWN_VALUE", 15),
+        ("LOG_WITHOUT_KEY", 23),
+    ]
+    assert error.code == "CONFIG_INVALID"
+    assert all(f"[{p.code}]" in error.message for p in error.problems)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "hint"),
+    [
+        ("local:", "lokal:", "Did you mean `local`?"),
+        ("max_row_drop", "max_rows_drop", "Did you mean `max_row_drop`?"),
+        ("aid: long", "aid: lng", "Did you mean `long`?"),
+        ("connector: postgresql\n", "connector: postgres\n", "Did you mean `postgresql`?"),
+        ("key: [tid]", "key: tid", "Write it as a list: `[tid]`."),
+        ("[aid, bid]", "[aid, no]", "Put it in quotes."),
+    ],
+)
+def test_a_mistake_comes_with_what_to_do(old: str, new: str, hint: str, tmp_path: Path) -> None:
+    assert refusal(tmp_path, GOOD.replace(old, new, 1)).hint == hint
+
+
+def test_an_unknown_key_says_what_is_allowed(tmp_path: Path) -> None:
+    message = refusal(tmp_path, GOOD.replace("suite:", "file:")).message
+    assert "Allowed here: suite, max_row_drop." in message
+
+
+def test_folders_that_meet_through_a_link_are_found(tmp_path: Path) -> None:
+    (tmp_path / "landing/accounts").mkdir(parents=True)
+    os.symlink(tmp_path / "landing/accounts", tmp_path / "landing/tellers")
+    assert refusal(tmp_path, GOOD).code == "FOLDERS_OVERLAP"
+
+
+def test_addresses_of_stores(tmp_path: Path) -> None:
+    for store in ("memory://tests", f"file://{tmp_path}/store", f"{tmp_path}/store"):
+        assert load_config(write(tmp_path, GOOD.replace("var/store", store))).store == store
+
+
+def test_a_missing_file_is_not_found_and_a_folder_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError) as missing:
+        load_config(tmp_path / "none.yaml")
+    assert missing.value.code == "CONFIG_NOT_FOUND"
+    with pytest.raises(InvalidInputError) as folder:
+        load_config(tmp_path)
+    assert folder.value.code == "CONFIG_NOT_A_FILE"
+
+
+def test_the_json_schema_names_every_key_and_refuses_others() -> None:
+    schema = json_schema()
+    assert set(schema["properties"]) == {"version", "store", "spark", "local", "retention", "logs"}
+    assert schema["additionalProperties"] is False
+    assert json.loads(json.dumps(schema)) == schema
