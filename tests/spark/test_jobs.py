@@ -1,4 +1,4 @@
-"""The jobs as users start them: spark-submit in processes of their own, killed and put to sleep. I3, I19; complaint 8."""
+"""The jobs as users start them: spark-submit in own processes, killed and put to sleep. I3, I19; complaint 8."""
 
 from __future__ import annotations
 
@@ -65,9 +65,7 @@ def wait_until_claimed(pipeline: Pipeline, job: subprocess.Popen[str]) -> None:
         assert time.monotonic() < deadline, "the job never claimed a snapshot"
 
 
-def test_a_job_leaves_its_outcomes_and_ends_with_zero(
-    pipeline: Pipeline, started: list[subprocess.Popen[str]]
-) -> None:
+def test_a_job_leaves_its_outcomes_and_ends_with_zero(pipeline: Pipeline, started: list[subprocess.Popen[str]]) -> None:
     job = submit(pipeline, "run-1", started)
     output, _ = job.communicate(timeout=_PATIENCE_SECONDS)
     assert job.returncode == 0, output

@@ -1,0 +1,181 @@
+"""Takes what has landed into the logs: plan, parse in parallel, append (design 4)."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from tidefold.fold.distribute import Runner
+from tidefold.lifecycle.errors import InvalidInputError, RefusedError, StorageError, TidefoldError
+from tidefold.lifecycle.intake import Arrival, append, check_shape
+from tidefold.lifecycle.values import LogState
+from tidefold.operations.intake import Intake, begin_intake, parse_tasks, with_answers
+from tidefold.operations.outcome import Outcome
+from tidefold.operations.pipeline import Pipeline, now
+from tidefold.sources.parse import parse
+
+_log = logging.getLogger(__name__)
+_COUNTS = ("records", "changes", "tombstones", "repeated", "quarantined", "ignored")
+
+
+def pending(pipeline: Pipeline, logs: Sequence[str]) -> list[str]:
+    """The logs for which `ingest` would take something or has a problem to report; needs no JVM."""
+    return [log for log in logs if _is_pending(_begun(pipeline, log))]
+
+
+def _is_pending(intake: Intake | Outcome) -> bool:
+    return isinstance(intake, Outcome) or bool(intake.plan.take or intake.all_problems)
+
+
+def ingest(pipeline: Pipeline, logs: Sequence[str], run: Runner) -> list[Outcome]:
+    """Takes all new files of the logs, the files of all logs in one round of tasks.
+
+    A log that fails gives an error outcome and is left as it was; the others go on. Nothing new: nothing is written.
+    """
+    intakes = [_begun(pipeline, log) for log in logs]
+    while any(isinstance(intake, Intake) and intake.plan.take and not intake.error for intake in intakes):
+        # One round, unless files overlap or a second snapshot begins: only the first file's result then stands.
+        intakes = _round(pipeline, intakes, run)
+    return [_finish(pipeline, intake) if isinstance(intake, Intake) else intake for intake in intakes]
+
+
+def _begun(pipeline: Pipeline, log: str) -> Intake | Outcome:
+    try:
+        return begin_intake(pipeline, log)
+    except TidefoldError as error:
+        return Outcome.of_error(log, error)
+
+
+def _round(pipeline: Pipeline, intakes: Sequence[Intake | Outcome], run: Runner) -> list[Intake | Outcome]:
+    day = now()[:10]
+    open_intakes = [i for i in intakes if isinstance(i, Intake)]
+    tasks = sorted((t for i in open_intakes for t in parse_tasks(pipeline, i, day)), key=lambda task: -task.weight)
+    _log.info("parsing %d files in %d tasks", sum(len(t.files) for t in tasks), len(tasks))
+    answers = run(parse, [msgspec.json.encode(task).decode() for task in tasks])
+    results: list[Intake | Outcome] = []
+    for intake in intakes:
+        mine = [a for t, a in zip(tasks, answers, strict=True) if t.log == intake.log]
+        results.append(_answered(pipeline, intake, mine) if isinstance(intake, Intake) and mine else intake)
+    return results
+
+
+def _answered(pipeline: Pipeline, intake: Intake, answers: Sequence[Any]) -> Intake:
+    try:
+        return with_answers(intake, pipeline.store, answers)
+    except TidefoldError as error:
+        return replace(intake, error=error)
+
+
+def _finish(pipeline: Pipeline, intake: Intake) -> Outcome:
+    try:
+        return _committed(pipeline, intake)
+    except TidefoldError as error:
+        return _failed(intake, error)
+
+
+def _committed(pipeline: Pipeline, intake: Intake) -> Outcome:
+    """Nothing is committed unless this returns; what no ledger can ever name is removed."""
+    bad = _bad_records(pipeline, intake)
+    if intake.error or bad:
+        dropped = replace(intake, arrivals=())
+        _drop(pipeline, dropped.unused)
+        return _failed(intake, intake.error or bad)
+    blocking = next((p for p in intake.all_problems if p.blocking), None)
+    if not intake.arrivals:
+        _drop(pipeline, intake.unused)
+        return _failed(intake, blocking.error) if blocking else _nothing(intake)
+    ledger = pipeline.ledger(intake.log)
+    ledger.begin(intake.begun.shape)
+    ledger.commit(partial(_append, intake.begun, intake.arrivals))
+    _drop(pipeline, intake.unused)
+    return _taken(intake)
+
+
+def _append(begun: LogState, arrivals: Sequence[Arrival], state: LogState) -> LogState:
+    """The move. What was parsed rests on where its partitions stood: refused when they stand elsewhere now."""
+    check_shape(state, begun.shape)
+    partitions = {(a.landed.topic, a.landed.partition) for a in arrivals}
+    for before, at in ((begun, state), (state, begun)):
+        for position in before.positions:
+            if (position.topic, position.partition) in partitions and position not in at.positions:
+                raise RefusedError(
+                    "OFFSETS_TAKEN",
+                    f"Another run took records of {position.topic} partition {position.partition} meanwhile.",
+                    hint="Nothing was appended; run ingest again, it continues where the log stands.",
+                )
+    return append(state, arrivals)
+
+
+def _bad_records(pipeline: Pipeline, intake: Intake) -> TidefoldError | None:
+    if not intake.refused or pipeline.log(intake.log).on_bad_record != "fail":
+        return None
+    first = next(a.landed for a in intake.arrivals if a.landed.quarantined)
+    reasons = ", ".join(f"{number} {reason}" for reason, number in intake.refused)
+    return InvalidInputError(
+        "BAD_RECORDS",
+        f"Log `{intake.log}` must have no refused record, and there are: {reasons}; "
+        f"{_first_refused(pipeline, first.name, first.quarantine)}. Nothing was taken.",
+        hint="Land a corrected file, or set `on_bad_record: quarantine`.",
+    )
+
+
+def _first_refused(pipeline: Pipeline, name: str, quarantine: str | None) -> str:
+    assert quarantine is not None
+    entries = map(msgspec.json.decode, pipeline.store.read(quarantine).splitlines())
+    entry = next(e for e in entries if e["file"] == name)
+    return f"the first is line {entry['line']} of `{name}` ({entry['reason']}: {entry['detail'].rstrip('.')})"
+
+
+def _drop(pipeline: Pipeline, paths: Sequence[str]) -> None:
+    try:
+        pipeline.store.delete(paths)
+    except StorageError as error:
+        _log.warning("left behind: %s", error)
+
+
+def _taken(intake: Intake) -> Outcome:
+    facts = _facts(intake)
+    files = len(intake.arrivals)
+    parts = [f"{facts[name]:,} {name}" for name in _COUNTS[1:5]]
+    parts += [f"{facts['ignored']:,} ignored"] if facts["ignored"] else []
+    message = f"took {files:,} {'file' if files == 1 else 'files'}: {', '.join(parts)}"
+    return Outcome(intake.log, "taken", "; ".join([message, *_remarks(intake)]), facts=facts)
+
+
+def _nothing(intake: Intake) -> Outcome:
+    return Outcome(intake.log, "nothing", "; ".join(["nothing new", *_remarks(intake)]), facts=_facts(intake))
+
+
+def _failed(intake: Intake, error: TidefoldError | None) -> Outcome:
+    assert error is not None
+    outcome = Outcome.of_error(intake.log, error)
+    problems = {"problems": _facts(intake)["problems"], "refused": dict(intake.refused)}
+    return replace(outcome, facts={**outcome.facts, **problems})
+
+
+def _remarks(intake: Intake) -> list[str]:
+    left = len(intake.plan.left)
+    remarks = [f"{left:,} {'file' if left == 1 else 'files'} still being written"] if left else []
+    return remarks + [str(problem) for problem in intake.all_problems]
+
+
+def _facts(intake: Intake) -> dict[str, Any]:
+    counts: Counter[str] = Counter()
+    for arrival in intake.arrivals:
+        counts.update({name: getattr(arrival.landed, name) for name in _COUNTS})
+    return {
+        "files": len(intake.arrivals),
+        **{name: counts[name] for name in _COUNTS},
+        "refused": dict(intake.refused),
+        "quarantine": sorted({a.landed.quarantine for a in intake.arrivals if a.landed.quarantine}),
+        "still_writing": list(intake.plan.left),
+        "problems": [
+            {"file": p.file, "code": p.code, "message": p.message, "hint": p.hint} for p in intake.all_problems
+        ],
+    }

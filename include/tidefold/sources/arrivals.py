@@ -1,0 +1,142 @@
+"""Turns what the tasks of an ingest found into arrivals, in offset order, knowing what came before each file.
+
+Tasks parse files side by side, each knowing only what the log held before. Here the files are put behind one another:
+changes below the highest order of an earlier file were sent again, and get a floor. A file that must be read again
+with that knowledge is left for another round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tidefold.changelog.segment import WrittenChangeSet
+from tidefold.lifecycle.intake import Arrival, append
+from tidefold.lifecycle.values import ChangeSet, Landed, LogState, Position
+from tidefold.sources.debezium import Account
+from tidefold.sources.parse import FileResult
+from tidefold.sources.plan import FileTask
+from tidefold.sources.problems import Problem
+
+# Answers how many changes of a change set are not below its floor.
+Count = Callable[[ChangeSet], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The result of one file, and the segment and quarantine file of its task."""
+
+    result: FileResult
+    segment: str | None
+    quarantine: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """`state` is the log with `arrivals` appended; `stopped` are the partitions that a problem holds up."""
+
+    state: LogState
+    arrivals: tuple[Arrival, ...]
+    problems: tuple[Problem, ...]
+    stopped: frozenset[int]
+
+
+def merge(state: LogState, tasks: Sequence[FileTask], found: Mapping[str, Found], count: Count) -> Merged:
+    """Takes the files in, each partition up to its first problem or to the first file that needs another round."""
+    arrivals: list[Arrival] = []
+    problems: list[Problem] = []
+    waiting: set[int] = set()
+    for task in tasks:
+        file = task.file
+        if file.partition in waiting:
+            continue
+        here = found[file.name]
+        account = here.result.account
+        if account is None:
+            problems += [here.result.problem] if here.result.problem else []
+            waiting.add(file.partition)
+            continue
+        position = _position(state, task)
+        if needs_another_look(task, account, position):
+            waiting.add(file.partition)
+            continue
+        arrival = _arrival(task, here, account, position, count)
+        arrivals.append(arrival)
+        state = append(state, [arrival])
+    stopped = frozenset(t.file.partition for t in tasks if any(p.file == t.file.name for p in problems))
+    return Merged(state, tuple(arrivals), tuple(problems), stopped)
+
+
+def needs_another_look(task: FileTask, account: Account, position: Position) -> bool:
+    """True when a file of the same run, unknown to this file's task, changes how it must be read."""
+    moved = task.next_offset < position.next_offset
+    if moved and account.lowest is not None and account.lowest < position.next_offset:
+        return True  # Offsets overlap.
+    # Rows of an initial snapshot after other records: is it the same snapshot?
+    unseen = bool(position.high) and position.high != task.high
+    return unseen and account.snapshot is not None and account.snapshot != position.high
+
+
+def _position(state: LogState, task: FileTask) -> Position:
+    file = task.file
+    known = next((p for p in state.positions if p.partition == file.partition), None)
+    return known or Position(file.topic, file.partition, 0, ())
+
+
+def _arrival(task: FileTask, found: Found, account: Account, before: Position, count: Count) -> Arrival:
+    high = max(before.high, account.high)
+    change_set = _change_set(found, account, before.high, high, count)
+    kept = change_set.rows if change_set else 0
+    # A file without any new offset takes an empty interval, at the place where the partition stands.
+    stand = before.next_offset or task.file.start
+    first = stand if account.first is None else account.first
+    end = first if account.last is None else account.last + 1
+    quarantined = sum(account.refused.values())
+    landed = Landed(
+        number=0,
+        name=task.file.name,
+        length=task.until,
+        checksum=found.result.checksum,
+        topic=task.file.topic,
+        partition=task.file.partition,
+        first_offset=first,
+        next_offset=end,
+        records=account.records,
+        changes=kept,
+        tombstones=account.tombstones,
+        repeated=account.repeated + account.changes - kept,
+        quarantined=quarantined,
+        ignored=account.ignored,
+        sqn=None,
+        quarantine=found.quarantine if quarantined else None,
+    )
+    return Arrival(landed, change_set, Position(task.file.topic, task.file.partition, end, high))
+
+
+def _change_set(
+    found: Found, account: Account, before: tuple[int, ...], high: tuple[int, ...], count: Count
+) -> ChangeSet | None:
+    written = found.result.written
+    if written is None or found.segment is None:
+        return None
+    floor = before if account.low is not None and account.low < before else None
+    change_set = _of(written, found.segment, high, floor)
+    if floor is None:
+        return change_set
+    kept = count(change_set)
+    return replace(change_set, rows=kept) if kept else None
+
+
+def _of(written: WrittenChangeSet, segment: str, high: tuple[int, ...], floor: tuple[int, ...] | None) -> ChangeSet:
+    return ChangeSet(
+        sqn=0,
+        segment=segment,
+        ordinal=written.ordinal,
+        offset=written.offset,
+        length=written.length,
+        checksum=written.checksum,
+        rows=written.rows,
+        key_groups=written.key_groups,
+        high=high,
+        floor=floor,
+    )

@@ -1,0 +1,91 @@
+"""How the newest file of a partition ends: complete, or still being written."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO
+
+import msgspec
+
+from tidefold.sources.landed import LandedFile
+from tidefold.sources.problems import Problem, damaged, gone, unreadable, wrong_content
+from tidefold.sources.reading import BLOCK, GZIP_MAGIC, MAX_LINE, CutShortError, DamagedError, unzipped
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """The first `complete` bytes can be taken; `torn`: more stands there, but it is not complete yet.
+
+    `problem`: the file cannot be looked at.
+    """
+
+    complete: int
+    torn: bool = False
+    problem: Problem | None = None
+
+
+def ending_of(file: LandedFile, taken: int = 0) -> Ending:
+    """Looks at the end of a file of which `taken` bytes were taken before."""
+    try:
+        with open(file.path, "rb") as stream:
+            return _zipped_ending(stream, file) if file.gzip else _plain_ending(stream, file.size, taken)
+    except FileNotFoundError:
+        return Ending(0, problem=gone(file.name))
+    except OSError as error:
+        return Ending(0, problem=unreadable(file.name, str(error.strerror or error)))
+
+
+def _plain_ending(stream: BinaryIO, size: int, taken: int) -> Ending:
+    line = _last_line_start(stream, size, taken)
+    if size - line > MAX_LINE:
+        return Ending(line, torn=True)
+    stream.seek(line)
+    rest = stream.read(size - line)
+    if not rest.strip():
+        return Ending(line)
+    # A record is an object: its last brace says that it is whole, with or without a line end.
+    return Ending(size) if _is_object(rest) else Ending(line, torn=True)
+
+
+def _last_line_start(stream: BinaryIO, size: int, taken: int) -> int:
+    position = size
+    while position > taken:
+        begin = max(taken, position - BLOCK)
+        stream.seek(begin)
+        found = stream.read(position - begin).rfind(b"\n")
+        if found >= 0:
+            return begin + found + 1
+        position = begin
+    return taken
+
+
+def _is_object(text: bytes) -> bool:
+    try:
+        return isinstance(msgspec.json.decode(text), dict)
+    except msgspec.ValidationError:
+        return True  # Well formed, but it holds a number that fits no type: a matter for the parser.
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+
+
+def _zipped_ending(stream: BinaryIO, file: LandedFile) -> Ending:
+    if file.size >= len(GZIP_MAGIC) and stream.read(len(GZIP_MAGIC)) != GZIP_MAGIC:
+        return Ending(0, problem=wrong_content(file.name))
+    stream.seek(0)
+    try:
+        for _ in unzipped(_blocks(stream, file.size)):
+            pass
+    except CutShortError:
+        return Ending(0, torn=True)
+    except DamagedError as error:
+        return Ending(0, problem=damaged(file.name, str(error)))
+    return Ending(file.size)
+
+
+def _blocks(stream: BinaryIO, size: int) -> Iterator[bytes]:
+    while (position := stream.tell()) < size and (
+        block := stream.read(min(io.DEFAULT_BUFFER_SIZE * 16, size - position))
+    ):
+        yield block

@@ -1,0 +1,159 @@
+"""Bytes of a landed file as lines, in bounded memory: blocks, gzip, line ends, and the checksum of what was read."""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import BinaryIO
+
+BLOCK = 1 << 20
+MAX_LINE = 64 << 20
+_KEPT_OF_LONG_LINE = 8 << 10
+_BOM = b"\xef\xbb\xbf"
+GZIP_MAGIC = b"\x1f\x8b"
+
+
+class CutShortError(Exception):
+    """The input ends before it is complete."""
+
+
+class ShrunkError(Exception):
+    """A file has become shorter than it was when it was planned."""
+
+
+class DamagedError(Exception):
+    """The input is complete but cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Some whole lines without their line ends. `unterminated`: the last one had none, being the end of the file.
+
+    A line longer than MAX_LINE makes a chunk of its own that holds only its beginning (`too_long`).
+    """
+
+    data: bytes
+    unterminated: bool = False
+    too_long: bool = False
+
+    @property
+    def lines(self) -> list[bytes]:
+        return self.data.split(b"\n")
+
+
+class Fingerprint:
+    """Reads a stream up to byte `until`, keeping the sha256 of all that was read."""
+
+    def __init__(self, stream: BinaryIO, until: int) -> None:
+        self._stream = stream
+        self._until = until
+        self._hash = hashlib.sha256()
+
+    def prefix(self, length: int) -> tuple[str, int]:
+        """Reads `length` bytes; answers their sha256 and how many line ends they hold."""
+        line_ends = sum(block.count(b"\n") for block in self._read(length))
+        return self._hash.hexdigest(), line_ends
+
+    def rewind(self) -> None:
+        self._stream.seek(0)
+        self._hash = hashlib.sha256()
+
+    def blocks(self) -> Iterator[bytes]:
+        """What is left up to `until`. Raises ShrunkError when the file has become shorter."""
+        return self._read(self._until)
+
+    def _read(self, until: int) -> Iterator[bytes]:
+        position = self._stream.tell()
+        while position < until:
+            block = self._stream.read(min(BLOCK, until - position))
+            if not block:
+                raise ShrunkError
+            self._hash.update(block)
+            position += len(block)
+            yield block
+
+    @property
+    def sha256(self) -> str:
+        return self._hash.hexdigest()
+
+
+def unzipped(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """The content of a gzip file of any number of members. Raises CutShortError or DamagedError."""
+    machine = zlib.decompressobj(wbits=31)
+    between = False
+    for block in blocks:
+        while block:
+            if between:
+                # Writers may pad between members; a file that BEGINS with zeros was lost in a crash.
+                block = block.lstrip(b"\0")
+                if not block:
+                    break
+                machine, between = zlib.decompressobj(wbits=31), False
+            yield from _inflate(machine, block)
+            block, between = machine.unused_data, machine.eof
+    if not between:
+        raise CutShortError
+
+
+def _inflate(machine: zlib._Decompress, block: bytes) -> Iterator[bytes]:
+    """At most BLOCK bytes at a time, so that a small file cannot become a large amount of memory."""
+    try:
+        while True:
+            data = machine.decompress(block, BLOCK)
+            if data:
+                yield data
+            block = machine.unconsumed_tail
+            # A full block may leave more behind even when all input was consumed.
+            if machine.eof or (not block and len(data) < BLOCK):
+                return
+    except zlib.error as error:
+        raise DamagedError(str(error)) from error
+
+
+def chunks(blocks: Iterable[bytes], max_line: int = MAX_LINE) -> Iterator[Chunk]:
+    """Cuts blocks into whole lines. No block is longer than `max_line`."""
+    held = _Held(max_line)
+    for block in blocks:
+        first, last = block.find(b"\n"), block.rfind(b"\n")
+        if first < 0:
+            held.add(block)
+            continue
+        if held.size + first > max_line:
+            held.add(block[:first])
+            yield Chunk(held.taken(), too_long=True)
+            if last > first:
+                yield Chunk(block[first + 1 : last])
+        else:
+            yield Chunk(held.taken() + block[:last])
+        held.add(block[last + 1 :])
+    if held.size:
+        too_long = held.size > max_line
+        yield Chunk(held.taken(), unterminated=True, too_long=too_long)
+
+
+class _Held:
+    """The beginning of a line whose end has not come yet; of one that grew too long only a sample."""
+
+    def __init__(self, max_line: int) -> None:
+        self.size = 0
+        self._max_line = max_line
+        self._parts: list[bytes] = []
+
+    def add(self, part: bytes) -> None:
+        self.size += len(part)
+        if self.size <= self._max_line:
+            self._parts.append(part)
+        else:
+            self._parts = [b"".join([*self._parts, part])[:_KEPT_OF_LONG_LINE]]
+
+    def taken(self) -> bytes:
+        data = b"".join(self._parts)
+        self.size, self._parts = 0, []
+        return data
+
+
+def without_bom(chunk: Chunk) -> Chunk:
+    """The first chunk of a file without the mark that some editors put before it."""
+    return replace(chunk, data=chunk.data.removeprefix(_BOM))

@@ -1,0 +1,115 @@
+"""Why a record is refused: the slow, exact look at a line that the decoder would not take."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from tidefold.lifecycle.values import Shape
+from tidefold.sources.records import Head
+
+PLACEHOLDER = "__debezium_unavailable_value"
+UPSERTS = ("r", "c", "u")
+_UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_heads = msgspec.json.Decoder(Head)
+
+
+class RefusedRecordError(Exception):
+    """A record goes to quarantine: `reason` is a stable code, `detail` one sentence."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(f"{reason}: {detail}")
+        self.reason = reason
+        self.detail = detail
+
+
+def head_of(line: bytes) -> Head:
+    """Topic, partition and offset of a line. Raises RefusedRecordError when not even they can be read."""
+    try:
+        msgspec.json.decode(line)
+    except msgspec.ValidationError:
+        pass  # A number that fits no type; whether it matters depends on where it stands.
+    except _UNDECODABLE as error:
+        raise RefusedRecordError("BROKEN_JSON", f"{error}.") from error
+    try:
+        return _heads.decode(line)
+    except _UNDECODABLE as error:
+        raise RefusedRecordError("NOT_A_RECORD", f"{error}.") from error
+
+
+def is_ignored(head: Head) -> bool:
+    """True for what the connector tells of itself: heartbeats, transaction marks, schema changes, logical messages."""
+    value = _plain(head.value)
+    if not isinstance(value, dict):
+        return False
+    if "op" in value:
+        return bool(value["op"] == "m")
+    heartbeat = bool(value) and set(value) <= {"ts_ms", "ts_us", "ts_ns"}
+    transaction = value.get("status") in ("BEGIN", "END") and "id" in value
+    return heartbeat or transaction or "ddl" in value or "tableChanges" in value
+
+
+def refusal_of(head: Head, shape: Shape, why: str) -> RefusedRecordError:
+    """The reason why a well-formed record was not taken; `why` is what the strict decoder said."""
+    value = _plain(head.value)
+    if not isinstance(value, dict):
+        return RefusedRecordError("NOT_A_RECORD", "The value is no object.")
+    op = value.get("op")
+    if op in UPSERTS:
+        found = _refused_row(value.get("after"), shape)
+    elif op == "d":
+        found = None
+    else:
+        return refused_op(op)
+    if found is None and not isinstance(value.get("source"), dict):
+        found = RefusedRecordError("ORDER_MISSING", "The record has no source block.")
+    return found or RefusedRecordError("VALUE_INVALID", f"{why}.")
+
+
+def refused_op(op: object) -> RefusedRecordError:
+    """Truncates are known but not supported; everything else is unknown (case matters)."""
+    if op == "t":
+        return RefusedRecordError("OP_UNSUPPORTED", "A truncate (`t`) is not supported in this version.")
+    if op is None:
+        return RefusedRecordError("OP_UNKNOWN", "The value has no op: envelopes need op and source, without schema.")
+    return RefusedRecordError("OP_UNKNOWN", f"op {str(op)[:40]!r} is none of r, c, u, d.")
+
+
+def _refused_row(row: Any, shape: Shape) -> RefusedRecordError | None:
+    if row is None:
+        return RefusedRecordError("AFTER_MISSING", "An insert or update has no `after`.")
+    if not isinstance(row, dict):
+        return RefusedRecordError("VALUE_INVALID", "`after` is no object.")
+    if PLACEHOLDER in row.values():
+        return unavailable()
+    if null := [name for name in shape.key if row.get(name) is None]:
+        return RefusedRecordError("KEY_NULL", f"Key column {', '.join(null)} is null or missing.")
+    return _refused_columns(row, [c.name for c in shape.columns])
+
+
+def _refused_columns(row: Mapping[str, Any], columns: list[str]) -> RefusedRecordError | None:
+    if unknown := [name for name in row if name not in columns]:
+        return RefusedRecordError("UNKNOWN_COLUMN", f"`after` has {', '.join(unknown)[:200]}, which is not configured.")
+    if missing := [name for name in columns if name not in row]:
+        return RefusedRecordError("MISSING_COLUMN", f"`after` has no {', '.join(missing)}; missing is not null.")
+    return None
+
+
+def unavailable() -> RefusedRecordError:
+    """An unchanged out-of-line value that the connector did not send."""
+    return RefusedRecordError("UNAVAILABLE_VALUE", f"`{PLACEHOLDER}` is not supported in this version.")
+
+
+def _plain(raw: msgspec.Raw) -> Any:
+    try:
+        return msgspec.json.decode(raw)
+    except msgspec.ValidationError:
+        return _lenient(bytes(raw))
+
+
+def _lenient(raw: bytes) -> Any:
+    """Decodes what holds a number beyond every type: only names and presence are asked of it."""
+    return json.loads(raw)

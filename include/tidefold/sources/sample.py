@@ -1,0 +1,187 @@
+"""Looks at landed files and proposes logs for them: what `tidefold init` writes down for people to check."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby, islice
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from tidefold.sources.landed import LandedFile, list_landed
+from tidefold.sources.reading import (
+    CutShortError,
+    DamagedError,
+    Fingerprint,
+    ShrunkError,
+    chunks,
+    unzipped,
+    without_bom,
+)
+
+RECORDS, FILES = 2000, 3
+# Microseconds since 1970 of the years 1980 to 2100: a whole number in there may be a time.
+_TIMES = (315_532_800_000_000, 4_102_444_800_000_000)
+_NAMES = {bool: "boolean", int: "long", float: "double", str: "string"}
+
+
+@dataclass(frozen=True, slots=True)
+class ProposedColumn:
+    """A column as the sample shows it; `type` is None when no type of this version fits. `note` says what was seen."""
+
+    name: str
+    type: str | None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ProposedLog:
+    """A log as the sample shows it. `path` is relative to the sampled folder.
+
+    `usable` is False when something must be decided by a person first: `notes` say what.
+    """
+
+    id: str
+    topic: str
+    path: str
+    key: tuple[str, ...]
+    columns: tuple[ProposedColumn, ...]
+    connector: str
+    order: str
+    records: int
+    usable: bool
+    notes: tuple[str, ...]
+
+
+def propose(directory: Path) -> list[ProposedLog]:
+    """One proposal for each topic that has files below `directory`. Raises NotFoundError when it does not exist."""
+    files = sorted(list_landed(directory)[0], key=lambda f: f.topic)
+    topics = {topic: list(members) for topic, members in groupby(files, key=lambda f: f.topic)}
+    folders = {topic: _folder(members) for topic, members in topics.items()}
+    ids = _log_ids(list(topics))
+    proposals = []
+    for topic, members in topics.items():
+        shared = [t for t, folder in folders.items() if t != topic and folder.is_relative_to(folders[topic])]
+        proposals.append(_propose_log(ids[topic], topic, folders[topic], shared, _sample(members)))
+    return proposals
+
+
+def _folder(files: Sequence[LandedFile]) -> PurePosixPath:
+    """The deepest folder that holds all files of a topic."""
+    common = PurePosixPath(files[0].name).parent
+    while not all(PurePosixPath(f.name).is_relative_to(common) for f in files):
+        common = common.parent
+    return common
+
+
+def _log_ids(topics: Sequence[str]) -> dict[str, str]:
+    """Ids after the table names; with more of the topic's name where two tables would share one."""
+    ids: dict[str, str] = {}
+    for topic in topics:
+        parts = topic.split(".")
+        candidates = [_sanitized("_".join(parts[-n:])) for n in range(1, len(parts) + 1)]
+        free = [c for c in candidates if c not in ids.values()]
+        ids[topic] = free[0] if free else f"{candidates[-1][:55]}_{len(ids)}"
+    return ids
+
+
+def _sanitized(name: str) -> str:
+    text = re.sub(r"[^a-z0-9_]+", "_", name.lower()).strip("_")
+    return (text if text[:1].isalpha() else f"log_{text}")[:63]
+
+
+def _sample(files: Sequence[LandedFile]) -> list[dict[str, Any]]:
+    """Records of the first, the middle and the last file: deletes and new columns tend to come late."""
+    chosen = sorted({0, len(files) // 2, len(files) - 1})
+    share = RECORDS // len(chosen)
+    return [record for index in chosen for record in islice(_records(files[index]), share)]
+
+
+def _records(file: LandedFile) -> Iterator[dict[str, Any]]:
+    with open(file.path, "rb") as stream:
+        blocks: Iterable[bytes] = Fingerprint(stream, file.size).blocks()
+        try:
+            for chunk in chunks(unzipped(blocks) if file.gzip else blocks):
+                yield from filter(None, map(_record, without_bom(chunk).lines))
+        except (CutShortError, DamagedError, ShrunkError):
+            return  # A sample needs no whole file; ingest says what is wrong with it.
+
+
+def _record(line: bytes) -> dict[str, Any] | None:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def _propose_log(
+    log: str, topic: str, folder: PurePosixPath, shared: Sequence[str], sample: Sequence[dict[str, Any]]
+) -> ProposedLog:
+    values = [r["value"] for r in sample if isinstance(r.get("value"), dict)]
+    rows = [v["after"] for v in values if isinstance(v.get("after"), dict)]
+    columns = tuple(_column(name, [row[name] for row in rows if name in row]) for name in _names(rows))
+    key = _key(sample)
+    connector = next((str(v["source"].get("connector")) for v in values if isinstance(v.get("source"), dict)), "")
+    notes = _notes(key, columns, connector, shared)
+    return ProposedLog(
+        id=log,
+        topic=topic,
+        path=str(folder),
+        key=key,
+        columns=columns,
+        connector=connector,
+        order=connector,
+        records=len(sample),
+        usable=not notes,
+        notes=tuple(notes),
+    )
+
+
+def _names(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Names of columns in the order in which they were seen."""
+    return list(dict.fromkeys(name for row in rows for name in row))
+
+
+def _key(sample: Sequence[dict[str, Any]]) -> tuple[str, ...]:
+    keys = [tuple(r["key"]) for r in sample if isinstance(r.get("key"), dict)]
+    return keys[0] if keys else ()
+
+
+def _column(name: str, seen: Sequence[Any]) -> ProposedColumn:
+    values = [v for v in seen if v is not None]
+    kinds = {type(v) for v in values}
+    if not kinds:
+        return ProposedColumn(name, "string", "only nulls seen: check the type")
+    if kinds == {int, float}:
+        kinds = {float}
+    if len(kinds) > 1 or not kinds <= set(_NAMES):
+        found = ", ".join(sorted(kind.__name__ for kind in kinds))
+        return ProposedColumn(name, None, f"no type fits what was seen ({found})")
+    kind = kinds.pop()
+    return ProposedColumn(name, _NAMES[kind], _whole_number_note(values) if kind is int else "")
+
+
+def _whole_number_note(values: Sequence[int]) -> str:
+    """`long` is proposed for every whole number: a value outside `int` may come tomorrow and would be refused."""
+    low, high = min(values), max(values)
+    note = f"{low} to {high} seen"
+    if _TIMES[0] <= low and high <= _TIMES[1]:
+        return f"{note}: microseconds since 1970? then `timestamp`"
+    return f"{note}: `int` would fit" if low >= -(2**31) and high < 2**31 else note
+
+
+def _notes(key: Sequence[str], columns: Sequence[ProposedColumn], connector: str, shared: Sequence[str]) -> list[str]:
+    notes = []
+    if not columns:
+        notes.append("no record with `after` seen: the columns are not known")
+    if not key:
+        notes.append("the records have no key: a log needs one in this version")
+    notes += [f"column {c.name}: {c.note}" for c in columns if c.type is None]
+    if connector != "postgresql":
+        notes.append(f"connector {connector or 'unknown'}: only postgresql is supported in this version")
+    if shared:
+        notes.append(f"its folder also holds {', '.join(shared)}: give each topic a folder of its own")
+    return notes

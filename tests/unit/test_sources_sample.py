@@ -1,0 +1,114 @@
+"""What `tidefold init` gets to know from landed files."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from landing import record, text_of
+from tidefold.lifecycle.errors import NotFoundError
+from tidefold.sources.sample import ProposedLog, propose
+
+BANK = Path(__file__).parents[1] / "data" / "bank" / "landing"
+
+
+def put(root: Path, topic: str, rows: list[dict[str, Any]], folder: str | None = None, **changes: Any) -> None:
+    target = root / (topic if folder is None else folder) / f"{topic}+0+0000000000.jsonl.gz"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    records = [record(i, after=row, topic=topic, connector="postgresql", **changes) for i, row in enumerate(rows)]
+    target.write_bytes(gzip.compress(text_of(records)))
+
+
+def test_the_bank_is_proposed_as_three_logs() -> None:
+    found = {p.id: p for p in propose(BANK / "phase2")}
+    assert list(found) == ["pgbench_accounts", "pgbench_branches", "pgbench_tellers"]
+    accounts = found["pgbench_accounts"]
+    assert (accounts.key, accounts.path, accounts.connector, accounts.order, accounts.usable) == (
+        ("aid",),
+        "bank.public.pgbench_accounts",
+        "postgresql",
+        "postgresql",
+        True,
+    )
+    assert {c.name: c.type for c in accounts.columns} == {
+        "aid": "long",
+        "bid": "long",
+        "abalance": "long",
+        "filler": "string",
+    }
+    assert "`int` would fit" in accounts.columns[0].note
+    assert found["pgbench_tellers"].columns[3].note == "only nulls seen: check the type"
+
+
+def one(root: Path, **rows: Any) -> ProposedLog:
+    put(
+        root,
+        "a.b.t",
+        [{"id": 1, **dict(zip(rows, values, strict=True))} for values in zip(*rows.values(), strict=True)],
+    )
+    [found] = propose(root)
+    return found
+
+
+def test_types_follow_from_all_values_and_what_fits_none_is_said(tmp_path: Path) -> None:
+    found = one(tmp_path, f=[True], d=[1.5], t=[1_795_226_336_485_714], big=[2**40], deep=[{"x": 1}])
+    assert {c.name: (c.type, c.note) for c in found.columns} == {
+        "id": ("long", "1 to 1 seen: `int` would fit"),
+        "f": ("boolean", ""),
+        "d": ("double", ""),
+        "t": ("long", "1795226336485714 to 1795226336485714 seen: microseconds since 1970? then `timestamp`"),
+        "big": ("long", "1099511627776 to 1099511627776 seen"),
+        "deep": (None, "no type fits what was seen (dict)"),
+    }
+    assert not found.usable
+
+
+def test_whole_and_broken_numbers_make_a_double_and_other_mixtures_nothing(tmp_path: Path) -> None:
+    found = one(tmp_path, n=[1, 2.5, None], m=[1, "x", None])
+    assert [c.type for c in found.columns] == ["long", "double", None]
+
+
+def test_without_a_key_the_log_is_not_usable(tmp_path: Path) -> None:
+    put(tmp_path, "a.b.t", [{"id": 1}], key=None)
+    [found] = propose(tmp_path)
+    assert (found.key, found.usable) == ((), False)
+    assert "no key" in found.notes[0]
+
+
+def test_ids_are_made_of_table_names_and_stay_apart(tmp_path: Path) -> None:
+    for topic in ("a.x.Order-Lines", "a.y.order_lines", "a.x.2024"):
+        put(tmp_path, topic, [{"id": 1}])
+    assert {p.topic: p.id for p in propose(tmp_path)} == {
+        "a.x.2024": "log_2024",
+        "a.x.Order-Lines": "order_lines",
+        "a.y.order_lines": "y_order_lines",
+    }
+
+
+def test_topics_that_share_a_folder_are_named(tmp_path: Path) -> None:
+    put(tmp_path, "a", [{"id": 1}], folder="all")
+    put(tmp_path, "b", [{"id": 1}], folder="all")
+    assert [(p.path, p.usable) for p in propose(tmp_path)] == [("all", False), ("all", False)]
+    assert "folder" in propose(tmp_path)[0].notes[0]
+
+
+def test_broken_files_give_what_they_have(tmp_path: Path) -> None:
+    folder = tmp_path / "t"
+    folder.mkdir()
+    data = text_of([record(i) for i in range(50)])
+    (folder / "t+0+0000000000.jsonl").write_bytes(data[:-20] + b"\n[1]\nnonsense\n")
+    (folder / "t+0+0000000050.jsonl.gz").write_bytes(gzip.compress(data)[:-10])
+    (folder / "t+0+0000000100.jsonl").write_bytes(b"")
+    [found] = propose(tmp_path)
+    assert (found.usable, found.key, found.records > 49) == (True, ("id",), True)
+
+
+def test_an_empty_file_gives_a_log_without_columns_and_a_missing_folder_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "t+0+0000000000.jsonl").write_bytes(b"")
+    [found] = propose(tmp_path)
+    assert (found.columns, found.usable) == ((), False)
+    with pytest.raises(NotFoundError):
+        propose(tmp_path / "missing")
