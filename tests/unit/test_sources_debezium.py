@@ -297,7 +297,7 @@ def table_of(*records: dict[str, Any]) -> list[dict[str, Any]]:
     builder = TableBuilder(WIDE, 3)
     builder.add(into.taken_batch())
     [table] = grouped(filter(None, [builder.table()]), WIDE)
-    return table.to_pylist()  # type: ignore[no-any-return]
+    return table.to_pylist()
 
 
 def test_every_type_arrives_as_it_was_sent() -> None:

@@ -13,6 +13,8 @@ from tidefold.sources.landed import LandedFile
 from tidefold.sources.problems import Problem, damaged, gone, unreadable, wrong_content
 from tidefold.sources.reading import BLOCK, GZIP_MAGIC, MAX_LINE, CutShortError, DamagedError, unzipped
 
+_FEW = 64
+
 
 @dataclass(frozen=True, slots=True)
 class Ending:
@@ -44,9 +46,17 @@ def _plain_ending(stream: BinaryIO, size: int, taken: int) -> Ending:
     stream.seek(line)
     rest = stream.read(size - line)
     if not rest.strip():
-        return Ending(line)
+        return Ending(taken if _is_blank(stream, taken, line) else line)
     # A record is an object: its last brace says that it is whole, with or without a line end.
     return Ending(size) if _is_object(rest) else Ending(line, torn=True)
+
+
+def _is_blank(stream: BinaryIO, begin: int, end: int) -> bool:
+    """True when nothing but line ends came: those of a line that was taken before it had one."""
+    if end - begin > _FEW:
+        return False
+    stream.seek(begin)
+    return not stream.read(end - begin).strip()
 
 
 def _last_line_start(stream: BinaryIO, size: int, taken: int) -> int:

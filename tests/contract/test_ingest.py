@@ -1,0 +1,379 @@
+"""Ingest from landed files to the ledger: what is taken, what is left, what holds a partition up, and that it is exact.
+
+Promises I2, I4, I20, I25; requirement "takes each partition strictly in offset order" (design 4).
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from landing import TOPIC, changes_of, land, make_landing, quarantined, record, state_of, take, text_of, tombstone
+from tidefold.fold.distribute import Answer, Work, in_process
+from tidefold.lifecycle.errors import StorageError
+from tidefold.operations.ingest import ingest, pending
+from tidefold.operations.pipeline import Pipeline
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Pipeline:
+    return make_landing(tmp_path)
+
+
+def offsets(pipeline: Pipeline) -> list[int]:
+    return [row["_offset"] for row in changes_of(pipeline)]
+
+
+def store_files(tmp_path: Path) -> list[Path]:
+    return sorted(path for path in (tmp_path / "store").rglob("*") if path.is_file())
+
+
+def test_files_become_change_sets_and_the_message_says_how_many(pipeline: Pipeline, tmp_path: Path) -> None:
+    land(tmp_path, 0, [record(0, 1), record(1, 2), record(2, 1, "d"), tombstone(3, 1)])
+    land(tmp_path, 4, [record(4, 3), record(5, 4, order=1000), "{oops", record(7, value={"ts_ms": 1})], "json.gz")
+    assert pending(pipeline, ["items"]) == ["items"]
+    outcome = take(pipeline)
+    assert (outcome.result, outcome.message) == (
+        "taken",
+        "took 2 files: 4 changes, 1 tombstones, 1 repeated, 1 quarantined, 1 ignored",
+    )
+    state = state_of(pipeline)
+    assert [(c.sqn, c.rows, c.high) for c in state.change_sets] == [(1, 3, (-1, 1002)), (2, 1, (-1, 1004))]
+    assert [(e.first_offset, e.next_offset, e.sqn) for e in state.landed] == [(0, 4, 1), (4, 8, 2)]
+    assert [(p.next_offset, p.high) for p in state.positions] == [(8, (-1, 1004))]
+    assert len({c.segment for c in state.change_sets}) == 1
+
+
+def test_nothing_new_writes_nothing_at_all(pipeline: Pipeline, tmp_path: Path) -> None:
+    assert take(pipeline).result == "nothing"
+    assert not store_files(tmp_path)
+    land(tmp_path, 0, [record(0)])
+    take(pipeline)
+    before = store_files(tmp_path)
+    assert pending(pipeline, ["items"]) == []
+    assert take(pipeline).message == "nothing new"
+    assert store_files(tmp_path) == before
+
+
+def test_a_run_that_reads_no_task_needs_no_runner(pipeline: Pipeline) -> None:
+    def no_runner(work: Work, tasks: Sequence[str]) -> list[Answer]:
+        raise AssertionError("a JVM was started for nothing")
+
+    assert ingest(pipeline, ["items"], no_runner)[0].result == "nothing"
+
+
+def test_a_torn_end_of_the_newest_file_is_left_and_taken_once_it_is_complete(
+    pipeline: Pipeline, tmp_path: Path
+) -> None:
+    whole = text_of([record(i, i) for i in range(3)])
+    land(tmp_path, 0, whole[:-40])
+    outcome = take(pipeline)
+    assert outcome.message.endswith("; 1 file still being written")
+    assert outcome.facts["still_writing"] == [f"{TOPIC}+0+0000000000.jsonl"]
+    assert offsets(pipeline) == [0, 1]
+    before = store_files(tmp_path)
+    assert pending(pipeline, ["items"]) == []
+    assert take(pipeline).message == "nothing new; 1 file still being written"
+    assert store_files(tmp_path) == before
+    land(tmp_path, 0, whole + text_of([record(3, 3), "{torn"])[:-1])
+    assert take(pipeline).facts["changes"] == 2
+    assert offsets(pipeline) == [0, 1, 2, 3]
+    assert [entry.records for entry in state_of(pipeline).landed] == [2, 2]
+
+
+def test_a_complete_last_line_needs_no_line_end(pipeline: Pipeline, tmp_path: Path) -> None:
+    data = text_of([record(0), record(1)])
+    land(tmp_path, 0, data[:-1])
+    assert take(pipeline).message == "took 1 file: 2 changes, 0 tombstones, 0 repeated, 0 quarantined"
+    land(tmp_path, 0, data)
+    assert take(pipeline).result == "nothing"
+    land(tmp_path, 0, data + text_of([record(2)]))
+    take(pipeline)
+    assert offsets(pipeline) == [0, 1, 2]
+
+
+def test_lines_of_a_grown_file_keep_their_numbers_in_the_quarantine(pipeline: Pipeline, tmp_path: Path) -> None:
+    records = [record(0), "", "{bad", record(3)]
+    land(tmp_path, 0, records)
+    take(pipeline)
+    land(tmp_path, 0, [*records, record(4), "{worse"])
+    take(pipeline)
+    assert [(q["line"], q["reason"]) for q in quarantined(pipeline)] == [(3, "BROKEN_JSON"), (6, "BROKEN_JSON")]
+
+
+def test_a_grown_gzip_file_gives_only_its_new_records(pipeline: Pipeline, tmp_path: Path) -> None:
+    first = gzip.compress(text_of([record(0), "{bad", record(2)]))
+    land(tmp_path, 0, first, "jsonl.gz")
+    take(pipeline)
+    land(tmp_path, 0, first + gzip.compress(text_of([record(3), "{bad"])), "jsonl.gz")
+    outcome = take(pipeline)
+    assert (outcome.facts["records"], outcome.facts["changes"], outcome.facts["quarantined"]) == (2, 1, 1)
+    assert offsets(pipeline) == [0, 2, 3]
+    assert take(pipeline).result == "nothing"
+
+
+@pytest.mark.parametrize("extension", ["jsonl", "jsonl.gz"])
+def test_other_bytes_under_a_known_name_are_an_error(pipeline: Pipeline, tmp_path: Path, extension: str) -> None:
+    land(tmp_path, 0, [record(0), record(1)], extension)
+    take(pipeline)
+    before = state_of(pipeline)
+    land(tmp_path, 0, [record(0, 5), record(1, 6), record(2, 7), record(3, 8)], extension)
+    outcome = take(pipeline)
+    assert (outcome.result, outcome.error) == ("error", "LANDED_CHANGED")
+    assert pending(pipeline, ["items"]) == ["items"]
+    land(tmp_path, 0, [record(0)] if extension == "jsonl" else gzip.compress(b""), extension)
+    assert take(pipeline).error == "LANDED_CHANGED"
+    assert state_of(pipeline) == before
+
+
+def test_a_cut_gzip_file_is_left_when_newest_and_stops_its_partition_otherwise(
+    pipeline: Pipeline, tmp_path: Path
+) -> None:
+    land(tmp_path, 0, [record(0)])
+    whole = gzip.compress(text_of([record(i, i) for i in range(1, 50)]))
+    cut = land(tmp_path, 1, whole[:-9], "jsonl.gz")
+    outcome = take(pipeline)
+    assert outcome.message == (
+        "took 1 file: 1 changes, 0 tombstones, 0 repeated, 0 quarantined; 1 file still being written"
+    )
+    land(tmp_path, 50, [record(50)])
+    before = state_of(pipeline)
+    outcome = take(pipeline)
+    assert (outcome.error, outcome.facts["exit_code"]) == ("LANDED_TRUNCATED", 2)
+    assert cut.name in outcome.message
+    assert state_of(pipeline) == before
+    land(tmp_path, 1, whole, "jsonl.gz")
+    assert take(pipeline).facts["files"] == 2
+    assert offsets(pipeline) == list(range(51))
+
+
+def test_what_comes_before_a_problem_is_taken_and_the_problem_is_told(pipeline: Pipeline, tmp_path: Path) -> None:
+    land(tmp_path, 0, [record(0)])
+    land(tmp_path, 1, gzip.compress(text_of([record(1), "{bad"]))[:-4], "jsonl.gz")
+    land(tmp_path, 2, [record(2)])
+    land(tmp_path, 0, [record(0, partition=1)], name="{topic}+1+{start:010d}.{extension}")
+    outcome = take(pipeline)
+    assert (outcome.result, outcome.error, outcome.facts["files"]) == ("taken", None, 2)
+    assert [p["code"] for p in outcome.facts["problems"]] == ["LANDED_TRUNCATED"]
+    assert "[LANDED_TRUNCATED]" in outcome.message
+    assert [(p.partition, p.next_offset) for p in state_of(pipeline).positions] == [(0, 1), (1, 1)]
+    assert quarantined(pipeline) == []
+    assert take(pipeline).error == "LANDED_TRUNCATED"
+
+
+def test_a_torn_line_in_a_file_that_is_not_the_newest_is_quarantined(pipeline: Pipeline, tmp_path: Path) -> None:
+    land(tmp_path, 0, text_of([record(0), record(1)])[:-30])
+    take(pipeline)
+    land(tmp_path, 5, [record(5)])
+    outcome = take(pipeline)
+    assert (outcome.facts["files"], outcome.facts["refused"]) == (2, {"TORN_LINE": 1})
+    [entry] = quarantined(pipeline)
+    assert (entry["line"], entry["reason"]) == (2, "TORN_LINE")
+    assert offsets(pipeline) == [0, 5]
+    assert take(pipeline).result == "nothing"
+
+
+def test_the_same_records_under_another_name_are_counted_and_nothing_is_taken(
+    pipeline: Pipeline, tmp_path: Path
+) -> None:
+    land(tmp_path, 0, [record(i, i) for i in range(4)])
+    take(pipeline)
+    again = [record(0), tombstone(1), record(2), record(3)]
+    land(tmp_path, 0, again, "json.gz")
+    land(tmp_path, 2, [record(i, i) for i in range(2, 7)], name="{topic}-0-{start}.{extension}")
+    outcome = take(pipeline)
+    assert (outcome.facts["repeated"], outcome.facts["changes"]) == (6, 3)
+    assert offsets(pipeline) == list(range(7))
+    assert [(e.first_offset, e.next_offset) for e in state_of(pipeline).landed] == [(0, 4), (4, 4), (4, 7)]
+    assert take(pipeline).result == "nothing"
+
+
+def test_overlapping_files_of_one_run_are_taken_once(pipeline: Pipeline, tmp_path: Path) -> None:
+    land(tmp_path, 0, [record(i, i) for i in range(4)])
+    land(tmp_path, 2, [record(i, i) for i in range(2, 6)])
+    land(tmp_path, 2, [record(i, i) for i in range(2, 5)], "json")
+    land(tmp_path, 6, [record(6)])
+    outcome = take(pipeline)
+    assert (outcome.facts["changes"], outcome.facts["repeated"], outcome.facts["files"]) == (7, 5, 4)
+    assert offsets(pipeline) == list(range(7))
+    named = {c.segment for c in state_of(pipeline).change_sets}
+    assert {str(p.relative_to(tmp_path / "store")) for p in (tmp_path / "store/changelog").rglob("*.seg")} == named
+
+
+def test_offsets_that_come_too_late_are_an_error_and_gaps_are_not(pipeline: Pipeline, tmp_path: Path) -> None:
+    land(tmp_path, 0, [record(0), record(5)])
+    land(tmp_path, 10, [record(10)])
+    take(pipeline)
+    before = state_of(pipeline)
+    late = land(tmp_path, 7, [record(7)])
+    land(tmp_path, 20, [record(20)])
+    outcome = take(pipeline)
+    assert outcome.error == "LANDED_LATE"
+    assert "offset 7" in outcome.message
+    assert state_of(pipeline) == before
+    late.unlink()
+    assert take(pipeline).facts["changes"] == 1
+
+
+def test_a_file_replaced_or_removed_after_planning_is_not_taken(pipeline: Pipeline, tmp_path: Path) -> None:
+    for act, code in (("remove", "LANDED_GONE"), ("replace", "LANDED_CHANGED"), ("rewrite", "LANDED_CHANGED")):
+        path = land(tmp_path, 0, [record(0), record(1)])
+
+        def disturbed(work: Work, tasks: Sequence[str], path: Path = path, act: str = act) -> list[Answer]:
+            data = path.read_bytes()
+            if act == "remove":
+                path.unlink()
+            elif act == "replace":
+                path.with_suffix(".new").write_bytes(data)
+                path.with_suffix(".new").replace(path)
+            else:
+                path.write_bytes(data.replace(b"t1000", b"t9999"))
+                os.utime(path, (1, 1))
+            return in_process(work, tasks)
+
+        [outcome] = ingest(pipeline, ["items"], disturbed)
+        assert (outcome.result, outcome.error) == ("error", code)
+        assert not store_files(tmp_path)
+    assert take(pipeline).facts["changes"] == 2
+
+
+def test_a_file_that_grows_while_it_is_taken_is_taken_as_planned(pipeline: Pipeline, tmp_path: Path) -> None:
+    path = land(tmp_path, 0, [record(0)])
+
+    def growing(work: Work, tasks: Sequence[str]) -> list[Answer]:
+        with path.open("ab") as stream:
+            stream.write(text_of([record(1)]))
+        return in_process(work, tasks)
+
+    assert ingest(pipeline, ["items"], growing)[0].facts["changes"] == 1
+    take(pipeline)
+    assert offsets(pipeline) == [0, 1]
+
+
+def test_records_sent_again_across_files_and_runs_get_a_floor(pipeline: Pipeline, tmp_path: Path) -> None:
+    land(tmp_path, 0, [record(i, i, order=100 + i) for i in range(10)])
+    land(tmp_path, 10, [record(10 + i, i, order=105 + i) for i in range(8)], "json.gz")
+    land(tmp_path, 18, [record(18, 3, order=104), tombstone(19), record(20, 3, order=101)])
+    outcome = take(pipeline)
+    assert (outcome.facts["changes"], outcome.facts["repeated"]) == (14, 6)
+    assert [(c.floor, c.rows) for c in state_of(pipeline).change_sets] == [(None, 10), ((-1, 109), 4)]
+    assert offsets(pipeline) == [*range(10), 14, 15, 16, 17]
+    land(tmp_path, 30, [record(30, 1, order=111), record(31, 1, order=112)])
+    assert take(pipeline).facts["repeated"] == 1
+    assert state_of(pipeline).positions[0].high == (-1, 112)
+
+
+def test_a_second_initial_snapshot_is_quarantined_whichever_files_it_lies_in(
+    pipeline: Pipeline, tmp_path: Path
+) -> None:
+    land(tmp_path, 0, [record(i, i, "r", order=50, snapshot="first" if i == 0 else "true") for i in range(3)])
+    land(tmp_path, 3, [record(i, i, "r", order=50, snapshot="true") for i in range(3, 5)])
+    land(tmp_path, 5, [record(5, 1, "u", order=60)])
+    land(tmp_path, 6, [record(6 + i, i, "r", order=90, snapshot="first" if i == 0 else "true") for i in range(3)])
+    land(tmp_path, 9, [record(9, 9, "r", order=90, snapshot="last"), record(10, 1, "u", order=95)])
+    outcome = take(pipeline)
+    assert (outcome.facts["changes"], outcome.facts["refused"]) == (7, {"SNAPSHOT_RESTART": 4})
+    assert offsets(pipeline) == [0, 1, 2, 3, 4, 5, 10]
+
+
+def test_on_bad_record_fail_appends_nothing_and_leaves_the_state_as_before(tmp_path: Path) -> None:
+    pipeline = make_landing(tmp_path, policy="fail")
+    land(tmp_path, 0, [record(0), record(1, op="U"), "{bad", record(3)])
+    outcome = take(pipeline)
+    assert (outcome.result, outcome.error) == ("error", "BAD_RECORDS")
+    assert "1 BROKEN_JSON, 1 OP_UNKNOWN" in outcome.message
+    assert f"the first is line 2 of `{TOPIC}+0+0000000000.jsonl` (OP_UNKNOWN:" in outcome.message
+    assert outcome.facts["refused"] == {"BROKEN_JSON": 1, "OP_UNKNOWN": 1}
+    assert not store_files(tmp_path)
+    land(tmp_path, 0, [record(0), record(3)])
+    assert take(pipeline).result == "taken"
+    land(tmp_path, 4, [record(4, after=None)])
+    before = store_files(tmp_path)
+    assert take(pipeline).error == "BAD_RECORDS"
+    assert store_files(tmp_path) == before
+
+
+def test_quarantine_says_file_line_offset_reason_and_the_record(pipeline: Pipeline, tmp_path: Path) -> None:
+    land(tmp_path, 0, [record(0), "", record(2, op="U"), b"\xff" * 9000])
+    take(pipeline)
+    first, second = quarantined(pipeline)
+    assert first["file"] == f"{TOPIC}+0+0000000000.jsonl"
+    assert (first["line"], first["offset"], first["reason"]) == (3, 2, "OP_UNKNOWN")
+    assert json.loads(first["record"])["offset"] == 2
+    assert (second["line"], second["offset"], second["reason"]) == (4, None, "BROKEN_JSON")
+    assert second["record"] == "\\xff" * 8192
+    [entry] = state_of(pipeline).landed
+    assert entry.quarantine is not None
+    assert entry.quarantine.startswith("logs/items/quarantine/")
+
+
+def test_the_slower_of_two_ingests_at_once_is_refused_and_nothing_is_taken_twice(
+    pipeline: Pipeline, tmp_path: Path
+) -> None:
+    land(tmp_path, 0, [record(0)])
+    land(tmp_path, 1, [record(1)])
+
+    def overtaken(work: Work, tasks: Sequence[str]) -> list[Answer]:
+        answers = in_process(work, tasks)
+        assert take(pipeline).result == "taken"
+        return answers
+
+    [outcome] = ingest(pipeline, ["items"], overtaken)
+    assert (outcome.result, outcome.error) == ("error", "OFFSETS_TAKEN")
+    assert offsets(pipeline) == [0, 1]
+    assert take(pipeline).result == "nothing"
+
+
+def test_a_changed_shape_is_refused_before_anything_is_read(pipeline: Pipeline, tmp_path: Path) -> None:
+    land(tmp_path, 0, [record(0)])
+    take(pipeline)
+    changed = make_landing(tmp_path, columns="{id: long, text: string}")
+    land(tmp_path, 1, [record(1)])
+    before = store_files(tmp_path)
+    assert take(changed).error == "SHAPE_CHANGED"
+    assert pending(changed, ["items"]) == ["items"]
+    assert store_files(tmp_path) == before
+
+
+def test_a_failing_log_does_not_stop_the_others(pipeline: Pipeline, tmp_path: Path) -> None:
+    log = pipeline.config.logs["items"]
+    missing = log.model_copy(
+        update={"id": "missing", "source": log.source.model_copy(update={"path": tmp_path / "no"})}
+    )
+    both = pipeline.config.model_copy(update={"logs": {"missing": missing, "items": log}})
+    land(tmp_path, 0, [record(0)])
+    outcomes = ingest(replace(pipeline, config=both), ["missing", "items", "unknown"], in_process)
+    assert [(o.result, o.error) for o in outcomes] == [
+        ("error", "LANDING_MISSING"),
+        ("taken", None),
+        ("error", "LOG_NOT_CONFIGURED"),
+    ]
+
+
+def test_a_task_that_fails_leaves_its_log_as_it_was(pipeline: Pipeline, tmp_path: Path) -> None:
+    land(tmp_path, 0, [record(0)])
+
+    def failing(work: Work, tasks: Sequence[str]) -> list[Answer]:
+        return [StorageError("STORAGE", "The disk is full.") for _ in tasks]
+
+    [outcome] = ingest(pipeline, ["items"], failing)
+    assert (outcome.result, outcome.error) == ("error", "STORAGE")
+    assert not pipeline.ledger("items").exists()
+
+
+def test_foreign_files_are_named_on_every_run_and_hold_nothing_up(pipeline: Pipeline, tmp_path: Path) -> None:
+    land(tmp_path, 0, [record(0)])
+    land(tmp_path, 0, [record(0)], name="notes.txt")
+    land(tmp_path, 0, [record(0)], name="other.topic+0+{start:010d}.{extension}")
+    outcome = take(pipeline)
+    assert (outcome.result, [p["code"] for p in outcome.facts["problems"]]) == ("taken", ["FOREIGN_FILE"] * 2)
+    assert pending(pipeline, ["items"]) == ["items"]
+    outcome = take(pipeline)
+    assert outcome.result == "nothing"
+    assert outcome.message.count("[FOREIGN_FILE]") == 2
