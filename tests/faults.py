@@ -1,14 +1,20 @@
-"""A store that fails at a chosen call: the crash simulator's only tool."""
+"""A store that fails at a chosen call, and what the crash simulators share."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import shutil
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
-from tidefold.lifecycle.errors import StorageError, UnknownOutcomeError
+from pipelines import CONFIG, make_pipeline
+from tidefold.ledger import read_manifest
+from tidefold.lifecycle.errors import StorageError, TidefoldError, UnknownOutcomeError
+from tidefold.lifecycle.names import LogPaths, data_path
+from tidefold.operations.pipeline import Pipeline
 from tidefold.storage.local import LocalStore
 
 
@@ -69,3 +75,36 @@ class FaultyStore(LocalStore):
     def sync(self, path: str) -> None:
         with self._call():
             super().sync(path)
+
+
+def on_copy(template: Path, folder: Path, config: str = CONFIG, **fault: Any) -> Pipeline:
+    shutil.rmtree(folder, ignore_errors=True)
+    # Hard links stay links, as on the disk of a user.
+    shutil.copytree(template, folder)
+    return reopened(folder, config, **fault)
+
+
+def reopened(folder: Path, config: str = CONFIG, **fault: Any) -> Pipeline:
+    pipeline = make_pipeline(folder, config)
+    return replace(pipeline, store=FaultyStore(folder / "store", **fault))
+
+
+def attempt(pipeline: Pipeline, act: Callable[[Pipeline, str], None]) -> None:
+    try:
+        act(pipeline, "run-2")
+    except (Killed, TidefoldError):
+        return
+
+
+def check_nothing_left_over(pipeline: Pipeline, completed: list[int]) -> None:
+    state, paths = pipeline.ledger("accounts").read(), LogPaths("accounts")
+    owned = set()
+    for snapshot in state.snapshots:
+        if snapshot.id in completed:
+            names = [f.name for f in read_manifest(pipeline.store, "accounts", snapshot).files]
+            owned |= {data_path(paths.snapshot(snapshot.id), n) for n in names}
+            owned |= {data_path(paths.table, n) for n in names}
+    stored = [e.path for top in ("snapshots", "tables") for e in pipeline.store.list(top, unfinished=True)]
+    assert {path for path in stored if "/_delta_log/" not in path} == owned
+    logs = {path.split("/_delta_log/")[0] for path in stored if "/_delta_log/" in path}
+    assert logs == {paths.table, *(paths.snapshot(i) for i in completed)}

@@ -5,22 +5,18 @@ The fold runs in this process, against real Delta tables on disk; what a killed 
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from faults import Fault, FaultyStore, Killed
+from faults import Fault, FaultyStore, attempt, check_nothing_left_over, on_copy, reopened
 from pipelines import contents, judge_all, make_pipeline, put, snapshot_rows, table_rows
 from tidefold.changelog.columns import DELETE
 from tidefold.fold import bucket
 from tidefold.fold.distribute import Answer, Work, in_process
-from tidefold.ledger import read_manifest
 from tidefold.lifecycle.errors import TidefoldError
-from tidefold.lifecycle.names import LogPaths, data_path
 from tidefold.lifecycle.values import State
 from tidefold.operations.abort import abort
 from tidefold.operations.confirm import confirm
@@ -75,30 +71,11 @@ def _runner(pipeline: Pipeline):  # type: ignore[no-untyped-def]
     return run
 
 
-def on_copy(template: Path, folder: Path, **fault: Any) -> Pipeline:
-    shutil.rmtree(folder, ignore_errors=True)
-    # Hard links stay links, as on the disk of a user.
-    shutil.copytree(template, folder)
-    return reopened(folder, **fault)
-
-
-def reopened(folder: Path, **fault: Any) -> Pipeline:
-    pipeline = make_pipeline(folder)
-    return replace(pipeline, store=FaultyStore(folder / "store", **fault))
-
-
 def calls_of(template: Path, folder: Path, act: Callable[[Pipeline, str], None]) -> int:
     pipeline = on_copy(template, folder)
     act(pipeline, "run-2")
     assert isinstance(pipeline.store, FaultyStore)
     return pipeline.store.calls
-
-
-def attempt(pipeline: Pipeline, act: Callable[[Pipeline, str], None]) -> None:
-    try:
-        act(pipeline, "run-2")
-    except (Killed, TidefoldError):
-        return
 
 
 def check_readers(pipeline: Pipeline) -> None:
@@ -115,20 +92,6 @@ def check_recovered(pipeline: Pipeline) -> None:
     assert snapshot_rows(pipeline, completed[1].id) == AFTER
     assert state.attempt is None
     check_nothing_left_over(pipeline, [s.id for s in completed])
-
-
-def check_nothing_left_over(pipeline: Pipeline, completed: list[int]) -> None:
-    state, paths = pipeline.ledger("accounts").read(), LogPaths("accounts")
-    owned = set()
-    for snapshot in state.snapshots:
-        if snapshot.id in completed:
-            names = [f.name for f in read_manifest(pipeline.store, "accounts", snapshot).files]
-            owned |= {data_path(paths.snapshot(snapshot.id), n) for n in names}
-            owned |= {data_path(paths.table, n) for n in names}
-    stored = [e.path for top in ("snapshots", "tables") for e in pipeline.store.list(top, unfinished=True)]
-    assert {path for path in stored if "/_delta_log/" not in path} == owned
-    logs = {path.split("/_delta_log/")[0] for path in stored if "/_delta_log/" in path}
-    assert logs == {paths.table, *(paths.snapshot(i) for i in completed)}
 
 
 ERRORS = [Fault.ERROR_BEFORE, Fault.ERROR_AFTER]

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from builders import appended, manifest_of, new_log, verdict_for
-from tidefold.lifecycle import moves
+from tidefold.lifecycle import moves, retention
 from tidefold.lifecycle.errors import RefusedError
 from tidefold.lifecycle.values import Kind, LogState, State
 
+CONFIRMED = (State.COMPLETED, State.SUBSUMED, State.DELETED)
 RUNS = st.sampled_from(["run-a", "run-b", "run-c"])
 
 
@@ -103,6 +104,41 @@ class LifeCycle(RuleBasedStateMachine):
         if self.attempt_move(lambda s: moves.abort(s, snapshot.id, "asked for")):
             assert snapshot.id not in self.confirmed
 
+    @rule(keep=st.integers(1, 3))
+    def subsume(self, keep: int) -> None:
+        newest = self.confirmed[-keep:]
+        self.attempt_move(lambda s: retention.subsume(s, keep))
+        kept = {s.id for s in self.state.snapshots if s.state is State.COMPLETED}
+        assert kept >= set(newest)
+        assert kept >= {t.snapshot for t in self.state.tags}
+
+    @rule(keep=st.integers(1, 3) | st.none())
+    def truncate(self, keep: int | None) -> None:
+        bounds = retention.bounds(self.state, keep)
+        before = self.state.truncated_to
+        self.attempt_move(lambda s: retention.truncate(s, keep))
+        cut = self.state.truncated_to
+        assert cut == before or all(cut <= bound.sqn for bound in bounds)
+        assert [c.sqn for c in self.state.change_sets] == list(range(cut + 1, self.state.last_sqn + 1))
+
+    @rule(data=st.data(), name=st.sampled_from(["x", "y"]))
+    def tag(self, data: st.DataObject, name: str) -> None:
+        snapshot = self.any_snapshot(data)
+        if snapshot is not None and self.attempt_move(lambda s: retention.tag(s, name, snapshot.id)):
+            assert snapshot.id in self.confirmed
+
+    @rule(name=st.sampled_from(["x", "y"]))
+    def untag(self, name: str) -> None:
+        self.attempt_move(lambda s: retention.untag(s, name))
+
+    @rule()
+    def collect(self) -> None:
+        gone = [s.id for s in retention.subsumed(self.state)]
+        self.attempt_move(lambda s: retention.deleted(s, gone))
+        garbage = self.state.garbage
+        assert not {c.segment for c in self.state.change_sets} & set(garbage)
+        self.attempt_move(lambda s: retention.collected(s, garbage))
+
     @rule()
     def sweep(self) -> None:
         gone = [s.id for s in moves.to_sweep(self.state)]
@@ -116,17 +152,21 @@ class LifeCycle(RuleBasedStateMachine):
 
     @invariant()
     def confirmed_ids_rise(self) -> None:
-        completed = [s.id for s in self.state.snapshots if s.state is State.COMPLETED]
-        assert completed == self.confirmed == sorted(self.confirmed)
+        ever = [s.id for s in self.state.snapshots if s.state in CONFIRMED]
+        assert ever == self.confirmed == sorted(self.confirmed)
+        if self.confirmed:
+            assert self.state.latest
+            assert self.state.latest.id == self.confirmed[-1]
 
     @invariant()
     def ranges_touch(self) -> None:
         end = 0
         for snapshot in self.state.snapshots:
-            if snapshot.state is State.COMPLETED:
+            if snapshot.state in CONFIRMED:
                 assert snapshot.from_sqn == end
                 end = snapshot.to_sqn
-        assert [c.sqn for c in self.state.change_sets] == list(range(1, self.state.last_sqn + 1))
+        needed = self.state.attempt.from_sqn if self.state.attempt else end
+        assert self.state.truncated_to <= needed
 
     @invariant()
     def one_open_attempt_with_the_highest_epoch(self) -> None:

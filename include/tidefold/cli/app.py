@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import tidefold
-from tidefold.cli import beginning, deciding, reading, working
+from tidefold.cli import beginning, deciding, keeping, reading, working
 from tidefold.cli.terminal import command, help_text
 
 app = typer.Typer(
@@ -48,6 +48,7 @@ _GROUPS = {
     "Look (no Spark)": (reading.status, reading.history, reading.report),
     "Work": (working.run, working.ingest, working.materialize, working.quality),
     "Decide (no Spark)": (deciding.confirm, deciding.abort),
+    "Keep (no Spark)": (keeping.subsume, keeping.truncate, keeping.tag, keeping.untag),
 }
 for _group, _acts in _GROUPS.items():
     for _act in _acts:

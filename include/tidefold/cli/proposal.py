@@ -30,7 +30,7 @@ spark:
   driver_memory: 2g
 
 retention:
-  snapshots: all # this version keeps every completed snapshot
+  snapshots: all # or a number: how many of the newest `tidefold subsume` keeps
 
 # Each log becomes one table. Its id names folders of the store: choose it now, it cannot change later.
 # key, columns and their types cannot change in this version either once the log has data.

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from tidefold.cli.outcomes import exit_code, print_lines
 from tidefold.cli.spark_step import Step, run_step
 from tidefold.cli.terminal import Terminal
-from tidefold.lifecycle.errors import TidefoldError
 from tidefold.operations.abort import abort
 from tidefold.operations.confirm import confirm
-from tidefold.operations.outcome import Outcome
+from tidefold.operations.outcome import Outcome, each_log
 from tidefold.operations.pipeline import Pipeline
 
 
@@ -52,14 +51,11 @@ class WholeRun:
         return self._record(step.name, outcomes)
 
     def _each(self, name: str, logs: list[str], act: Callable[[str], Outcome]) -> list[str]:
-        outcomes = []
-        for log in logs:
-            try:
-                begun = self.pipeline.ledger(log).exists()
-                outcomes.append(act(log) if begun else Outcome(log, "nothing", "nothing was taken in yet"))
-            except TidefoldError as error:
-                outcomes.append(Outcome.of_error(log, error))
-        return self._record(name, outcomes)
+        def act_if_begun(log: str) -> Outcome:
+            begun = self.pipeline.ledger(log).exists()
+            return act(log) if begun else Outcome(log, "nothing", "nothing was taken in yet")
+
+        return self._record(name, each_log(logs, act_if_begun))
 
     def _record(self, name: str, outcomes: list[Outcome]) -> list[str]:
         self.steps[name] = outcomes

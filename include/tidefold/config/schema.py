@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
-from pydantic_core import ErrorDetails
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
+from pydantic_core import ErrorDetails, PydanticCustomError
 
 from tidefold.config.text import Place, Problem, dotted
 
@@ -38,10 +38,29 @@ class LocalConfig(Entry):
     mode: Literal["disabled"] = "disabled"
 
 
-class RetentionConfig(Entry):
-    """How many completed snapshots are kept."""
+# Whoever is reading the table version before the newest still needs its files.
+_LEAST_RETAINED = 2
 
-    snapshots: Literal["all"] = "all"
+
+def _retained(value: Any) -> Any:
+    if value == "all" or (type(value) is int and value >= _LEAST_RETAINED):
+        return value
+    raise PydanticCustomError("retained", "must be `all` or a whole number from 2")
+
+
+class RetentionConfig(Entry):
+    """How many completed snapshots are kept; the log is kept so that it can be replayed onto each of them."""
+
+    snapshots: Annotated[
+        Any,
+        BeforeValidator(_retained),
+        WithJsonSchema({"anyOf": [{"const": "all"}, {"type": "integer", "minimum": _LEAST_RETAINED}]}),
+    ] = Field(default="all", description="`all`, or how many of the newest are kept")
+
+    @property
+    def keep(self) -> int | None:
+        """The number to keep; None keeps all."""
+        return None if self.snapshots == "all" else int(self.snapshots)
 
 
 class SourceEntry(Entry):
@@ -99,7 +118,6 @@ def json_schema() -> dict[str, Any]:
 
 # Words that a later version will know: refused by name, so that nobody takes them for a typing mistake.
 _LATER: dict[str, tuple[str, ...]] = {
-    "snapshots": (),
     "mode": (),
     "connector": ("mysql", "mariadb", "mongodb", "sqlserver", "oracle", "db2", "vitess", "spanner", "informix"),
     "format": ("debezium-avro", "delta-cdf", "canal-json", "maxwell-json", "parquet", "avro", "csv"),
@@ -136,6 +154,8 @@ def _explain(detail: ErrorDetails, place: Place) -> tuple[str, str, str]:
         return _unknown_value(name, detail["input"], context["expected"])
     if kind in ("greater_than_equal", "less_than_equal", "finite_number"):
         return "CONFIG_OUT_OF_RANGE", f"is out of range: {_sentence(detail['msg'])}", ""
+    if kind == "retained":
+        return "CONFIG_OUT_OF_RANGE", f"{detail['msg']}.", "Readers of the version before the newest need one more."
     if kind in ("too_short", "string_too_short"):
         return "CONFIG_EMPTY_VALUE", "must not be empty.", ""
     if kind == "string_pattern_mismatch":

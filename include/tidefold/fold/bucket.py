@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import cast
 
 import msgspec
 import pyarrow as pa
@@ -73,7 +75,7 @@ def _base_rows(store: Store, task: FoldTask, schema: pa.Schema) -> Iterator[pa.R
 def _open(store: Store, path: str, file: DataFile, opened: ExitStack) -> pq.ParquetFile:
     """A base file whose bytes are those of its manifest (I6): silent damage must not live on in new files."""
     stream = opened.enter_context(store.open(path))
-    if hashlib.file_digest(stream, "sha256").hexdigest() != file.sha256:
+    if hashlib.file_digest(cast(io.BufferedReader, stream), "sha256").hexdigest() != file.sha256:
         raise CorruptError(
             "DATA_FILE_CORRUPT", f"`{path}` is not the file that was confirmed.", hint="Restore it from a copy."
         )

@@ -22,6 +22,8 @@ class State(StrEnum):
     ONGOING = "ONGOING"
     STAGED = "STAGED"
     COMPLETED = "COMPLETED"
+    SUBSUMED = "SUBSUMED"
+    DELETED = "DELETED"
     ABORTED = "ABORTED"
 
 
@@ -155,8 +157,19 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class Tag:
+    """A name that somebody gave to a snapshot, so that it is kept for as long as the name stands."""
+
+    name: str
+    snapshot: int
+
+
+@dataclass(frozen=True, slots=True)
 class LogState:
-    """Everything that tidefold knows of one log. A move makes the next one; nothing changes in place."""
+    """Everything that tidefold knows of one log. A move makes the next one; nothing changes in place.
+
+    Change sets up to `truncated_to` are cut off; `garbage` names segments that were marked and not yet deleted.
+    """
 
     log: str
     shape: Shape
@@ -166,10 +179,13 @@ class LogState:
     landed: tuple[Landed, ...] = ()
     positions: tuple[Position, ...] = ()
     snapshots: tuple[Snapshot, ...] = ()
+    tags: tuple[Tag, ...] = ()
+    truncated_to: int = 0
+    garbage: tuple[str, ...] = ()
 
     @property
     def last_sqn(self) -> int:
-        return self.change_sets[-1].sqn if self.change_sets else 0
+        return self.change_sets[-1].sqn if self.change_sets else self.truncated_to
 
     @property
     def latest(self) -> Snapshot | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -28,3 +28,14 @@ class Outcome:
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def each_log(logs: Iterable[str], act: Callable[[str], Outcome]) -> list[Outcome]:
+    """Acts on every log, whatever happens to the others; an error of a log is its outcome."""
+    outcomes = []
+    for log in logs:
+        try:
+            outcomes.append(act(log))
+        except TidefoldError as error:
+            outcomes.append(Outcome.of_error(log, error))
+    return outcomes

@@ -1,0 +1,70 @@
+"""Retires completed snapshots beyond the newest N and removes what only they needed; starts no JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidefold.ledger import read_manifest
+from tidefold.lifecycle import retention
+from tidefold.lifecycle.names import LogPaths, data_path
+from tidefold.lifecycle.values import LogState, Snapshot, State
+from tidefold.operations.outcome import Outcome
+from tidefold.operations.pipeline import Pipeline
+from tidefold.storage import Entry, Store
+
+
+def subsume(pipeline: Pipeline, log: str, plan: bool = False) -> Outcome:
+    """Retires what the configured retention does not keep. With `plan` nothing changes: the outcome says what would go.
+
+    Also finishes what an interrupted call began.
+    """
+    ledger = pipeline.ledger(log)
+    if not ledger.exists():
+        return Outcome(log, "nothing", "the log has no snapshot yet")
+    keep = pipeline.config.retention.keep
+    state = ledger.read()
+    if keep is not None:
+        wanted = keep
+        state = retention.subsume(state, wanted) if plan else ledger.commit(lambda now: retention.subsume(now, wanted))
+    retired = retention.subsumed(state)
+    files = files_to_delete(pipeline.store, state)
+    if retired and not plan:
+        pipeline.store.delete([file.path for file in files])
+        ledger.commit(lambda now: retention.deleted(now, [s.id for s in retired]))
+    return _outcome(state, retired, files, plan)
+
+
+def files_to_delete(store: Store, state: LogState) -> tuple[Entry, ...]:
+    """Files that only retired snapshots need: their own folders, and their files beside the table's.
+
+    What any kept or staged snapshot names is taken out first.
+    """
+    retired = retention.subsumed(state)
+    if not retired:
+        return ()
+    paths = LogPaths(state.log)
+    needed = _names(store, state, [s for s in state.snapshots if s.state in (State.COMPLETED, State.STAGED)])
+    beside = {data_path(paths.table, name) for name in _names(store, state, retired) - needed}
+    own = [entry for s in retired for entry in store.list(paths.snapshot(s.id), unfinished=True)]
+    return (*own, *(e for e in store.list(f"{paths.table}/_data") if e.path in beside))
+
+
+def _names(store: Store, state: LogState, snapshots: Sequence[Snapshot]) -> set[str]:
+    return {f.name for s in snapshots for f in read_manifest(store, state.log, s).files}
+
+
+def _outcome(state: LogState, retired: Sequence[Snapshot], files: Sequence[Entry], plan: bool) -> Outcome:
+    kept = [s.id for s in state.snapshots if s.state is State.COMPLETED]
+    facts = {
+        "snapshots": [s.id for s in retired],
+        "kept": kept,
+        "files": len(files),
+        "bytes": sum(file.bytes for file in files),
+        "paths": [file.path for file in files],
+    }
+    if not retired:
+        return Outcome(state.log, "nothing", f"all {len(kept)} completed snapshots are kept", facts=facts)
+    ids = ", ".join(str(s.id) for s in retired)
+    verb = "would retire" if plan else "retired"
+    message = f"{verb} snapshots {ids}: {len(files):,} files, {facts['bytes']:,} bytes; {len(kept)} kept"
+    return Outcome(state.log, "planned" if plan else "subsumed", message, facts=facts)

@@ -1,0 +1,49 @@
+"""Cuts the log behind the kept snapshots and removes the segments that nothing needs any more; starts no JVM."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from tidefold.lifecycle import retention
+from tidefold.lifecycle.values import LogState
+from tidefold.operations.outcome import Outcome
+from tidefold.operations.pipeline import Pipeline
+
+
+def truncate(pipeline: Pipeline, log: str, plan: bool = False) -> Outcome:
+    """Cuts the log up to its tightest bound. With `plan` nothing changes: the outcome says what would go and what holds.
+
+    Also finishes what an interrupted call began.
+    """
+    ledger = pipeline.ledger(log)
+    if not ledger.exists():
+        return Outcome(log, "nothing", "the log is empty")
+    keep = pipeline.config.retention.keep
+    before = ledger.read()
+    state = retention.truncate(before, keep) if plan else ledger.commit(lambda now: retention.truncate(now, keep))
+    sizes = {entry.path: entry.bytes for entry in pipeline.store.list("changelog")} if state.garbage else {}
+    going = [path for path in state.garbage if path in sizes]
+    if state.garbage and not plan:
+        pipeline.store.delete(state.garbage)
+        garbage = state.garbage
+        ledger.commit(lambda now: retention.collected(now, garbage))
+    return _outcome(before, state, {path: sizes[path] for path in going}, keep, plan)
+
+
+def _outcome(before: LogState, state: LogState, going: dict[str, int], keep: int | None, plan: bool) -> Outcome:
+    found = retention.bounds(state, keep)
+    facts = {
+        "truncated_to": state.truncated_to,
+        "bounds": [asdict(bound) for bound in found],
+        "files": len(going),
+        "bytes": sum(going.values()),
+        "paths": sorted(going),
+    }
+    holds = f"held by {found[0].name} at {found[0].sqn}: {found[0].why}" if found else "nothing was folded yet"
+    if state.truncated_to == before.truncated_to and not going:
+        return Outcome(state.log, "nothing", f"nothing to cut; {holds}", facts=facts)
+    verb = "would cut" if plan else "cut"
+    message = (
+        f"{verb} up to change set {state.truncated_to}: {len(going):,} segments, {facts['bytes']:,} bytes; {holds}"
+    )
+    return Outcome(state.log, "planned" if plan else "truncated", message, facts=facts)

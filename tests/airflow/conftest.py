@@ -1,0 +1,31 @@
+"""One real Airflow for the whole tier: Postgres, scheduler, dag-processor, api-server, spark-submit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from airflow_stack import Scene
+from demo.pipeline import land, prepare
+from local_airflow.settings import Request
+from local_airflow.stack import down, up
+from tidefold.wiring import open_pipeline
+
+
+@pytest.fixture(scope="session")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    """Airflow over the demo's pipeline with the first phase landed; the scheduler makes a run every 20 seconds."""
+    root = tmp_path_factory.mktemp("stack")
+    config = prepare(root)
+    land(config, "phase1")
+    airflow = up(Request(root, config, "* * * * * */20", quick_spark=True), print)
+    scene = Scene(airflow, open_pipeline(config))
+    started = []
+    try:
+        yield scene
+        started = list(scene.processes())
+        assert started
+    finally:
+        down(root, print)
+    assert not [p for p in started if p.is_running() and p.status() != "zombie"]

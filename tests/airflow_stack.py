@@ -1,0 +1,139 @@
+"""What the Airflow tests share: one running Airflow over the demo's pipeline, and looks at it from outside."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from demo.pipeline import LOGS, land
+from demo.truth import check
+from demo.watch import DAG, Run, last_try, next_run
+from local_airflow.processes import Register, members
+from local_airflow.stack import LocalAirflow
+from tidefold.lifecycle.errors import NotFoundError
+from tidefold.lifecycle.names import LogPaths
+from tidefold.lifecycle.values import LogState
+from tidefold.operations.pipeline import Pipeline
+
+
+@dataclass(frozen=True)
+class Scene:
+    """The Airflow under test and the pipeline that its DAG works on."""
+
+    airflow: LocalAirflow
+    pipeline: Pipeline
+
+    @property
+    def folder(self) -> Path:
+        return self.pipeline.config.path.parent
+
+    def state(self, log: str) -> LogState:
+        return self.pipeline.ledger(log).read()
+
+    def land(self, phase: str) -> datetime:
+        """Lands a phase while no run is under way; the next run, which begins after this instant, finds all of it."""
+        api = self.airflow.api
+        api.set_paused(DAG, True)
+        while self._under_way():
+            # A paused DAG's run would not go on either.
+            api.set_paused(DAG, False)
+            wait_until(lambda: not self._under_way())
+            api.set_paused(DAG, True)
+        land(self.pipeline.config.path, phase)
+        landed = datetime.now(UTC)
+        api.set_paused(DAG, False)
+        return landed
+
+    def _under_way(self) -> bool:
+        return any(run["state"] in ("queued", "running") for run in self.airflow.api.runs(DAG))
+
+    def follow(self, since: datetime) -> Run:
+        return next_run(self.airflow, since, lambda line: print(f"{time.strftime('%X')} {line}", flush=True))
+
+    def task(self, run: Run, name: str) -> dict[str, Any]:
+        return next(t for t in self.airflow.api.tasks(DAG, run.id) if t["task_id"] == name)
+
+    def log(self, run: Run, task: str) -> str:
+        return "\n".join(last_try(self.airflow, run.id, task))
+
+    def rows_equal_truth(self, log: str, phase: str) -> int:
+        """Rows of the published table, all equal to the database's at the end of a phase."""
+        columns = {column.name: column.type for column in self.pipeline.log(log).columns}
+        return check(self.pipeline.store.uri(LogPaths(log).table), log, phase, columns)
+
+    def all_equal_truth(self, phase: str) -> list[int]:
+        return [self.rows_equal_truth(log, phase) for log in LOGS]
+
+    def files(self, below: str = "") -> dict[str, str]:
+        """sha256 of every stored file below a folder; a run under way may remove one of its own meanwhile."""
+        found = {}
+        for entry in self.pipeline.store.list(below):
+            with suppress(NotFoundError):
+                found[entry.path] = hashlib.sha256(self.pipeline.store.read(entry.path)).hexdigest()
+        return found
+
+    def jobs(self, step: str) -> list[psutil.Process]:
+        """The running processes of a step's Spark job: the JVM and the Python driver."""
+        return [p for p in self.processes() if any(f"jobs/{step}.py" in word for word in _words(p))]
+
+    def processes(self) -> Iterator[psutil.Process]:
+        for started in Register(self.airflow.request.root / "processes.json").read():
+            yield from members(started)
+
+    def kill(self, step: str) -> None:
+        for process in self.jobs(step):
+            os.kill(process.pid, signal.SIGKILL)
+
+
+def wait_until(happened: Callable[[], bool], seconds: float = 180) -> None:
+    """Looks often, since what is waited for may last a second only."""
+    deadline = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < deadline, f"did not happen within {seconds:.0f} s"
+        time.sleep(0.05)
+
+
+@contextmanager
+def java_started(scene: Scene) -> Iterator[list[str]]:
+    """Collects the command lines of Java processes that Airflow starts meanwhile."""
+    seen: dict[int, str] = {}
+    done = threading.Event()
+
+    def look() -> None:
+        while not done.wait(0.2):
+            seen.update({p.pid: " ".join(_words(p))[-200:] for p in scene.processes() if "java" in _name(p)})
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    found: list[str] = []
+    try:
+        yield found
+    finally:
+        done.set()
+        watcher.join()
+        found.extend(seen.values())
+
+
+def _words(process: psutil.Process) -> list[str]:
+    try:
+        return list(process.cmdline())
+    except psutil.Error:
+        return []
+
+
+def _name(process: psutil.Process) -> str:
+    try:
+        return str(process.name())
+    except psutil.Error:
+        return ""

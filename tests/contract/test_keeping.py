@@ -1,0 +1,129 @@
+"""Subsume and truncate against real files: exactly what the plan names goes. I9, I10, I12, I18, I22; complaints 13, 14."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from faults import Fault, attempt, check_nothing_left_over, on_copy, reopened
+from pipelines import CONFIG, contents, judge_all, make_pipeline, put, rows_of, snapshot_rows, table_rows
+from tidefold.fold.distribute import in_process
+from tidefold.lifecycle.names import LogPaths
+from tidefold.operations.confirm import confirm
+from tidefold.operations.materialize import materialize
+from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.subsume import subsume
+from tidefold.operations.tag import tag, untag
+from tidefold.operations.truncate import truncate
+
+KEEPING = CONFIG.replace("store: store\n", "store: store\nretention: {snapshots: 2}\n")
+
+
+def grow(pipeline: Pipeline, first: int, last: int) -> None:
+    """Snapshots `first` to `last`: the first of all has 40 rows, each later one changes one of them."""
+    for number in range(first, last + 1):
+        rows = range(40) if number == 1 else [number]
+        put(pipeline, [{"id": i, "text": f"{number}"} for i in rows])
+        materialize(pipeline, ["accounts"], f"run-{number}", in_process)
+        judge_all(pipeline)
+        confirm(pipeline, "accounts")
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Pipeline:
+    made = make_pipeline(tmp_path, KEEPING)
+    grow(made, 1, 5)
+    return made
+
+
+def test_a_plan_changes_nothing_and_names_exactly_what_goes(pipeline: Pipeline, tmp_path: Path) -> None:
+    before = contents(tmp_path / "store")
+    planned = subsume(pipeline, "accounts", plan=True)
+    assert contents(tmp_path / "store") == before
+    done = subsume(pipeline, "accounts")
+    assert done.facts == {**planned.facts, "paths": done.facts["paths"]}
+    assert sorted(done.facts["paths"]) == sorted(planned.facts["paths"])
+    gone = {p for p in set(before) - set(contents(tmp_path / "store")) if "/ledger/" not in p}
+    assert gone == set(done.facts["paths"])
+    assert done.facts["bytes"] == sum(len(before[p]) for p in gone)
+
+
+def test_kept_snapshots_the_table_and_its_kept_versions_read_as_before(pipeline: Pipeline) -> None:
+    rows = {n: snapshot_rows(pipeline, n) for n in (4, 5)}
+    assert subsume(pipeline, "accounts").facts["snapshots"] == [1, 2, 3]
+    assert truncate(pipeline, "accounts").result == "truncated"
+    assert {n: snapshot_rows(pipeline, n) for n in (4, 5)} == rows
+    assert table_rows(pipeline) == rows[5]
+    uri = pipeline.store.uri(LogPaths("accounts").table)
+    before = DeltaTable(uri, version=3).to_pyarrow_table().to_pylist()
+    assert {r["id"]: r["text"] for r in before} == rows[4]
+    check_nothing_left_over(pipeline, [4, 5])
+    assert len(pipeline.store.list("changelog")) == 1
+
+
+def test_again_is_nothing(pipeline: Pipeline, tmp_path: Path) -> None:
+    subsume(pipeline, "accounts")
+    truncate(pipeline, "accounts")
+    before = contents(tmp_path / "store")
+    assert subsume(pipeline, "accounts").result == "nothing"
+    assert truncate(pipeline, "accounts").result == "nothing"
+    assert contents(tmp_path / "store") == before
+
+
+def test_the_log_goes_on_after_a_cut(pipeline: Pipeline) -> None:
+    subsume(pipeline, "accounts")
+    truncate(pipeline, "accounts")
+    grow(pipeline, 6, 8)
+    rows = table_rows(pipeline)
+    assert (len(rows), rows[1], rows[8]) == (40, "1", "8")
+
+
+def test_a_tagged_snapshot_stays_and_reads_until_it_is_freed(pipeline: Pipeline) -> None:
+    first = snapshot_rows(pipeline, 1)
+    assert tag(pipeline, "accounts", "start", 1).result == "tagged"
+    assert tag(pipeline, "accounts", "start", 1).result == "already"
+    assert subsume(pipeline, "accounts").facts["snapshots"] == [2, 3]
+    assert snapshot_rows(pipeline, 1) == first
+    assert untag(pipeline, "accounts", "start").result == "untagged"
+    assert subsume(pipeline, "accounts").facts["snapshots"] == [1]
+
+
+def test_a_staged_snapshot_keeps_what_it_carries(pipeline: Pipeline) -> None:
+    put(pipeline, [{"id": 6, "text": "6"}])
+    materialize(pipeline, ["accounts"], "run-6", in_process)
+    subsume(pipeline, "accounts")
+    truncate(pipeline, "accounts")
+    judge_all(pipeline)
+    assert confirm(pipeline, "accounts").result == "published"
+    assert len(table_rows(pipeline)) == 40
+
+
+def test_keeping_all_retires_nothing(tmp_path: Path) -> None:
+    pipeline = make_pipeline(tmp_path)
+    grow(pipeline, 1, 3)
+    assert subsume(pipeline, "accounts").result == "nothing"
+    assert truncate(pipeline, "accounts").facts["truncated_to"] == 1
+
+
+@pytest.mark.parametrize("fault", list(Fault), ids=lambda f: f.name.lower())
+def test_after_any_fault_the_next_call_finishes(pipeline: Pipeline, tmp_path: Path, fault: Fault) -> None:
+    def clean(at_work: Pipeline, run: str) -> None:
+        subsume(at_work, "accounts")
+        truncate(at_work, "accounts")
+
+    template, folder = tmp_path, tmp_path.with_name(f"{tmp_path.name}-copy")
+    whole = on_copy(template, folder, config=KEEPING)
+    clean(whole, "")
+    calls = whole.store.calls  # type: ignore[attr-defined]
+    assert calls > 10
+    expected = {n: snapshot_rows(pipeline, n) for n in (4, 5)}
+    for at in range(calls):
+        attempt(on_copy(template, folder, config=KEEPING, at=at, fault=fault), clean)
+        recovered = reopened(folder, config=KEEPING)
+        assert rows_of(recovered.store.uri(LogPaths("accounts").table)) == expected[5]
+        clean(recovered, "")
+        assert {n: snapshot_rows(recovered, n) for n in (4, 5)} == expected
+        check_nothing_left_over(recovered, [4, 5])
+        assert len(recovered.store.list("changelog")) == 1
