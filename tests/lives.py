@@ -9,7 +9,8 @@ from pathlib import Path
 from builders import arrival, manifest_of, verdict_for
 from tidefold.lifecycle import moves
 from tidefold.lifecycle.intake import append
-from tidefold.lifecycle.values import Kind, LogState
+from tidefold.lifecycle.values import LogState
+from tidefold.operations.materialize import asked
 from tidefold.operations.pipeline import Pipeline
 from tidefold.quality.suite import load_suite
 from tidefold.wiring import open_pipeline
@@ -43,7 +44,7 @@ def take(state: LogState, changes: int = 10, refused: int = 0) -> LogState:
 
 
 def claim(run: str) -> Move:
-    return lambda state: moves.claim(state, moves.Claim(run, "r", Kind.FULL, "2026-01-02T03:04:05+00:00"))
+    return lambda state: moves.claim(state, asked(run))
 
 
 def stage(state: LogState) -> LogState:

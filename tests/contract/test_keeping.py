@@ -1,4 +1,4 @@
-"""Subsume and truncate against real files: exactly what the plan names goes. I9, I10, I12, I18, I22; complaints 13, 14."""
+"""Subsume and truncate against real files: exactly what the plan names goes. I9, I10, I12, I18, I22."""
 
 from __future__ import annotations
 

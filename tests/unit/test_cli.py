@@ -239,7 +239,7 @@ def test_the_outcomes_that_a_job_wrote_are_printed(pipeline: Pipeline, monkeypat
     said = call_json("materialize", "--run", "manual__2026-01-01T00:00:00+00:00")
     assert [(o["log"], o["result"], o["message"]) for o in said["outcomes"]] == [
         ("accounts", "staged", "manual__2026-01-01T00:00:00+00:00"),
-        ("tellers", "nothing", "nothing to materialize, no Spark started"),
+        ("tellers", "nothing", "nothing was ingested yet"),
     ]
 
 
@@ -359,7 +359,7 @@ def test_a_run_that_failed_at_its_gate_fails_again_without_spark(pipeline: Pipel
     failed = call("run", "accounts", "--run", "run-2", "--format", "json")
     assert failed.exit_code == 3
     steps = {name: found[0]["result"] for name, found in json.loads(failed.stdout)["steps"].items() if found}
-    assert steps == {"ingest": "nothing", "materialize": "nothing", "quality": "failed", "abort": "aborted"}
+    assert steps == {"ingest": "nothing", "materialize": "already", "quality": "failed", "abort": "aborted"}
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ spark-submit whose output goes to a file.
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import re
@@ -13,9 +12,7 @@ import subprocess
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tidefold.cli.java import check_java
 from tidefold.cli.terminal import Terminal
@@ -23,54 +20,20 @@ from tidefold.launch import submit_command
 from tidefold.lifecycle.errors import InvalidInputError, TidefoldError
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.steps import Step, without_spark
 
-_MODULES = {"ingest": "ingest", "materialize": "materialize", "quality": "judge"}
 _PROGRESS_SECONDS = 5.0
 _GRACE_SECONDS = 10.0
 _TAIL_LINES = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A step and what it is asked for. `run` may be None for ingest and quality."""
-
-    name: str
-    run: str | None = None
-    takeover: bool = False
-
-
 def run_step(terminal: Terminal, pipeline: Pipeline, step: Step, logs: Sequence[str]) -> list[Outcome]:
     """One outcome a log, in the order given; an error of one log does not stop the others."""
-    found: dict[str, Outcome] = {}
-    pending = []
-    for log in logs:
-        try:
-            if _is_pending(pipeline, step, log):
-                pending.append(log)
-            else:
-                found[log] = _unchanged(pipeline, step, log)
-        except TidefoldError as error:
-            found[log] = Outcome.of_error(log, error)
-    if pending:
-        found |= {outcome.log: outcome for outcome in _submit(terminal, pipeline, step, pending)}
-    return [found[log] for log in logs]
-
-
-def _operation(step: Step) -> Any:
-    return importlib.import_module(f"tidefold.operations.{_MODULES[step.name]}")
-
-
-def _is_pending(pipeline: Pipeline, step: Step, log: str) -> bool:
-    arguments = () if step.name == "ingest" else (step.run,)
-    return bool(_operation(step).pending(pipeline, [log], *arguments))
-
-
-def _unchanged(pipeline: Pipeline, step: Step, log: str) -> Outcome:
-    if step.name != "quality":
-        return Outcome(log, "nothing", f"nothing to {step.name}, no Spark started")
-    # A snapshot that was judged before keeps its verdict, and that is what the caller wants to hear.
-    kept: list[Outcome] = _operation(step).judge(pipeline, [log], step.run, None)
-    return kept[0]
+    found = without_spark(pipeline, step, logs)
+    outcomes = {outcome.log: outcome for outcome in found.done}
+    if found.spark:
+        outcomes |= {outcome.log: outcome for outcome in _submit(terminal, pipeline, step, found.spark)}
+    return [outcomes[log] for log in logs]
 
 
 def _submit(terminal: Terminal, pipeline: Pipeline, step: Step, logs: Sequence[str]) -> list[Outcome]:

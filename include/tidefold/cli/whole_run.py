@@ -6,12 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tidefold.cli.outcomes import exit_code, print_lines
-from tidefold.cli.spark_step import Step, run_step
+from tidefold.cli.spark_step import run_step
 from tidefold.cli.terminal import Terminal
 from tidefold.operations.abort import abort
 from tidefold.operations.confirm import confirm
 from tidefold.operations.outcome import Outcome, each_log
 from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.steps import Step
 
 
 @dataclass(slots=True)

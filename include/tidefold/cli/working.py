@@ -28,7 +28,8 @@ def ingest(terminal: Terminal, logs: Logs = None) -> int:
 
     Next: tidefold materialize
     """
-    from tidefold.cli.spark_step import Step, run_step
+    from tidefold.cli.spark_step import run_step
+    from tidefold.operations.steps import Step
 
     pipeline = terminal.pipeline()
     outcomes = run_step(terminal, pipeline, Step("ingest"), chosen_logs(pipeline, logs))
@@ -45,7 +46,8 @@ def materialize(terminal: Terminal, logs: Logs = None, run: RunId = None, takeov
 
     Next: tidefold quality
     """
-    from tidefold.cli.spark_step import Step, run_step
+    from tidefold.cli.spark_step import run_step
+    from tidefold.operations.steps import Step
 
     run = run_id(run)
     pipeline = terminal.pipeline()
@@ -63,7 +65,8 @@ def quality(terminal: Terminal, logs: Logs = None, run: RunId = None) -> int:
 
     Next: tidefold confirm LOG, or tidefold report LOG when it failed
     """
-    from tidefold.cli.spark_step import Step, run_step
+    from tidefold.cli.spark_step import run_step
+    from tidefold.operations.steps import Step
 
     pipeline = terminal.pipeline()
     step = Step("quality", None if run is None else run_id(run))

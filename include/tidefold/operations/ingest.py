@@ -25,12 +25,12 @@ _COUNTS = ("records", "changes", "tombstones", "repeated", "quarantined", "ignor
 
 
 def pending(pipeline: Pipeline, logs: Sequence[str]) -> list[str]:
-    """The logs for which `ingest` would take something or has a problem to report; needs no JVM."""
-    return [log for log in logs if _is_pending(_begun(pipeline, log))]
+    """The logs with files to parse; for the others `ingest` has nothing to distribute, only problems to report."""
+    return [log for log in logs if _has_work(_begun(pipeline, log))]
 
 
-def _is_pending(intake: Intake | Outcome) -> bool:
-    return isinstance(intake, Outcome) or bool(intake.plan.take or intake.all_problems)
+def _has_work(intake: Intake | Outcome) -> bool:
+    return isinstance(intake, Intake) and bool(intake.plan.take)
 
 
 def ingest(pipeline: Pipeline, logs: Sequence[str], run: Runner) -> list[Outcome]:

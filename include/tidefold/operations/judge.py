@@ -38,7 +38,7 @@ class Case:
 
 
 def pending(pipeline: Pipeline, logs: Sequence[str], run_id: str | None) -> list[str]:
-    """The logs for which `judge` would do something or report an error; loads neither Spark nor Great Expectations."""
+    """The logs whose rows `judge` would look at; for the others it needs no Spark. Loads no Great Expectations."""
     return [log for log in logs if _is_pending(pipeline, log, run_id)]
 
 
@@ -46,7 +46,7 @@ def _is_pending(pipeline: Pipeline, log: str, run_id: str | None) -> bool:
     try:
         case = _case(pipeline, log, run_id)
     except TidefoldError:
-        return True
+        return False  # An error to report: that needs no Spark.
     if case is None:
         return False
     verdict = case.snapshot.verdict

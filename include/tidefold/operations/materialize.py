@@ -39,19 +39,22 @@ class Attempt:
     tasks: tuple[FoldTask, ...]
 
 
-def pending(pipeline: Pipeline, logs: Sequence[str], run_id: str) -> list[str]:
-    """The logs for which `materialize` would do something; asks the ledgers only."""
-    return [log for log in logs if _is_pending(pipeline, log, run_id)]
+def pending(pipeline: Pipeline, logs: Sequence[str], run_id: str, takeover: bool = False) -> list[str]:
+    """The logs that `materialize` would fold; the others have nothing new or are refused. Asks the ledgers only."""
+    return [log for log in logs if _would_fold(pipeline, log, run_id, takeover)]
 
 
-def _is_pending(pipeline: Pipeline, log: str, run_id: str) -> bool:
+def _would_fold(pipeline: Pipeline, log: str, run_id: str, takeover: bool) -> bool:
     ledger = pipeline.ledger(log)
     if not ledger.exists():
         return False
-    state = ledger.read()
-    mine = moves.of_run(state, run_id)
-    done = mine is not None and mine.state in (State.STAGED, State.COMPLETED)
-    return not done and bool(state.unfolded)
+    try:
+        roll_forward(pipeline, log)
+        state = ledger.read()
+        check_shape(state, pipeline.log(log).shape)
+        return moves.claim(state, asked(run_id, takeover)) != state
+    except TidefoldError:
+        return False  # An error to report: that needs no Spark.
 
 
 def materialize(
@@ -84,8 +87,8 @@ def _claim(pipeline: Pipeline, log: str, run_id: str, takeover: bool) -> Attempt
         return Outcome(log, "nothing", "nothing was ingested yet")
     roll_forward(pipeline, log)
     check_shape(ledger.read(), shape)
-    asked = moves.Claim(run_id, _digest(Kind.FULL), Kind.FULL, now(), takeover)
-    state = ledger.commit(lambda current: moves.claim(current, asked))
+    wanted = asked(run_id, takeover)
+    state = ledger.commit(lambda current: moves.claim(current, wanted))
     mine = moves.of_run(state, run_id)
     if mine is None:
         return Outcome(log, "nothing", "nothing new to fold")
@@ -97,8 +100,10 @@ def _claim(pipeline: Pipeline, log: str, run_id: str, takeover: bool) -> Attempt
     return Attempt(log, mine, base, plan_fold(pipeline.store.uri(""), state, mine, base))
 
 
-def _digest(kind: Kind) -> str:
-    return hashlib.sha256(msgspec.json.encode({"kind": kind})).hexdigest()
+def asked(run_id: str, takeover: bool = False) -> moves.Claim:
+    """The claim of a run, with the sha256 of what it asks for."""
+    request = hashlib.sha256(msgspec.json.encode({"kind": Kind.FULL})).hexdigest()
+    return moves.Claim(run_id, request, Kind.FULL, now(), takeover)
 
 
 def _finish(pipeline: Pipeline, attempt: Attempt, answers: Sequence[Answer]) -> Outcome:

@@ -11,7 +11,7 @@ from tidefold.operations.pipeline import Pipeline
 
 
 def truncate(pipeline: Pipeline, log: str, plan: bool = False) -> Outcome:
-    """Cuts the log up to its tightest bound. With `plan` nothing changes: the outcome says what would go and what holds.
+    """Cuts the log up to its tightest bound. With `plan` nothing changes: the outcome only says what would go.
 
     Also finishes what an interrupted call began.
     """

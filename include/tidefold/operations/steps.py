@@ -1,0 +1,63 @@
+"""The three steps that may need Spark, and which logs really do: the others are answered without starting a JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tidefold.fold.distribute import in_process
+from tidefold.lifecycle.errors import InvalidInputError
+from tidefold.operations import ingest, judge, materialize
+from tidefold.operations.outcome import Outcome, each_log
+from tidefold.operations.pipeline import Pipeline
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step (`ingest`, `materialize`, `quality`) and what it is asked for. `run` is the id of the run."""
+
+    name: str
+    run: str | None = None
+    takeover: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Sorted:
+    """`spark`: logs that need Spark. `done`: what the step did to the others, errors among it."""
+
+    spark: tuple[str, ...]
+    done: tuple[Outcome, ...]
+
+
+def without_spark(pipeline: Pipeline, step: Step, logs: Sequence[str]) -> Sorted:
+    """Does the step for every log that needs no Spark for it: nothing new, already done, or an error to report."""
+    pending: list[str] = []
+
+    def act(log: str) -> Outcome:
+        if _pending(pipeline, step, log):
+            pending.append(log)
+            return Outcome(log, "pending", "needs Spark")
+        return _acts(pipeline, step)(log)
+
+    outcomes = each_log(logs, act)
+    return Sorted(tuple(pending), tuple(o for o in outcomes if o.log not in pending))
+
+
+def _pending(pipeline: Pipeline, step: Step, log: str) -> bool:
+    if step.name == "ingest":
+        return bool(ingest.pending(pipeline, [log]))
+    if step.name == "materialize":
+        return bool(materialize.pending(pipeline, [log], step.run or "", step.takeover))
+    return bool(judge.pending(pipeline, [log], step.run))
+
+
+def _acts(pipeline: Pipeline, step: Step) -> Callable[[str], Outcome]:
+    # Nothing is pending, so there are no tasks; were one to appear in this very moment, it would be done here.
+    if step.name == "ingest":
+        return lambda log: ingest.ingest(pipeline, [log], in_process)[0]
+    if step.name == "materialize":
+        run = step.run
+        if run is None:
+            raise InvalidInputError("RUN_MISSING", "A materialization needs a run id.", hint="Give it one.")
+        return lambda log: materialize.materialize(pipeline, [log], run, in_process, step.takeover)[0]
+    return lambda log: judge.judge(pipeline, [log], step.run, None)[0]
