@@ -19,6 +19,7 @@ from tidefold.lifecycle.errors import (
     ConflictError,
     CorruptError,
     NotFoundError,
+    RefusedError,
     UnknownOutcomeError,
 )
 from tidefold.lifecycle.names import LogPaths
@@ -88,15 +89,16 @@ class Ledger:
             # Another process may begin the log in the same moment: its beginning is as good.
             with suppress(AlreadyExistsError):
                 self._put(replace(LogState(self._log, shape), version=1))
-        return self.read()
+        return _not_dropped(self.read())
 
-    def commit(self, move: Callable[[LogState], LogState]) -> LogState:
+    def commit(self, move: Callable[[LogState], LogState], *, of_dropped: bool = False) -> LogState:
         """Applies a move to the newest state and writes the result; on a lost race reads again and moves again.
 
-        A move that changes nothing writes nothing. Raises what the move raises, or ConflictError after many losses.
+        A move that changes nothing writes nothing. Raises what the move raises, ConflictError after many losses,
+        RefusedError for a log that is being dropped (unless `of_dropped`: the drop itself asks).
         """
         for _ in range(_TRIES):
-            state = self.read()
+            state = self.read() if of_dropped else _not_dropped(self.read())
             moved = move(state)
             if moved == state:
                 return state
@@ -164,6 +166,16 @@ class Ledger:
             self._pages[digest] = data
             items.extend(_decode(path, data, _PAGED[name][2]))
         return tuple(items)
+
+
+def _not_dropped(state: LogState) -> LogState:
+    if state.dropped:
+        raise RefusedError(
+            "LOG_DROPPED",
+            f"Log `{state.log}` is being dropped.",
+            hint=f"`tidefold drop {state.log} --yes` finishes it; then the log can begin anew.",
+        )
+    return state
 
 
 def read_manifest(store: Store, log: str, snapshot: Snapshot) -> Manifest:

@@ -10,8 +10,10 @@ from deltalake import DeltaTable
 from faults import Fault, attempt, check_nothing_left_over, on_copy, reopened
 from pipelines import CONFIG, contents, judge_all, make_pipeline, put, rows_of, snapshot_rows, table_rows
 from tidefold.fold.distribute import in_process
+from tidefold.lifecycle.errors import RefusedError
 from tidefold.lifecycle.names import LogPaths
 from tidefold.operations.confirm import confirm
+from tidefold.operations.drop import drop
 from tidefold.operations.materialize import materialize
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.subsume import subsume
@@ -127,3 +129,44 @@ def test_after_any_fault_the_next_call_finishes(pipeline: Pipeline, tmp_path: Pa
         assert {n: snapshot_rows(recovered, n) for n in (4, 5)} == expected
         check_nothing_left_over(recovered, [4, 5])
         assert len(recovered.store.list("changelog")) == 1
+
+
+def test_a_drop_deletes_what_its_plan_named_and_nothing_of_others(pipeline: Pipeline, tmp_path: Path) -> None:
+    put(pipeline, [{"id": 1, "text": "a"}], log="tellers")
+    others = {p for p in contents(tmp_path / "store") if "tellers" in p}
+    others.add(pipeline.ledger("tellers").read().change_sets[0].segment)
+    before = contents(tmp_path / "store")
+    planned = drop(pipeline, "accounts")
+    assert contents(tmp_path / "store") == before
+    assert planned.facts["bytes"] == sum(len(before[p]) for p in planned.facts["paths"])
+    assert drop(pipeline, "accounts", plan=False).result == "dropped"
+    assert set(contents(tmp_path / "store")) == others
+    assert drop(pipeline, "accounts", plan=False).result == "nothing"
+    grow(pipeline, 1, 1)
+    assert len(table_rows(pipeline)) == 40
+
+
+def test_a_drop_waits_for_an_open_attempt(pipeline: Pipeline) -> None:
+    put(pipeline, [{"id": 6, "text": "6"}])
+    materialize(pipeline, ["accounts"], "run-6", in_process)
+    with pytest.raises(RefusedError) as refused:
+        drop(pipeline, "accounts", plan=False)
+    assert refused.value.code == "ATTEMPT_OPEN"
+
+
+def test_an_interrupted_drop_lets_nobody_in_and_is_finished_by_the_next(pipeline: Pipeline, tmp_path: Path) -> None:
+    def dropping(at_work: Pipeline, run: str) -> None:
+        drop(at_work, "accounts", plan=False)
+
+    for _ in range(130):  # Enough for pages, which go before the ledger.
+        put(pipeline, [{"id": 1, "text": "more"}])
+    folder = tmp_path.with_name(f"{tmp_path.name}-copy")
+    calls = len(drop(pipeline, "accounts").facts["paths"])
+    for at in range(1, calls, 17):
+        attempt(on_copy(tmp_path, folder, config=KEEPING, at=at, fault=Fault.KILLED_AFTER), dropping)
+        left = reopened(folder, config=KEEPING)
+        with pytest.raises(RefusedError) as refused:
+            put(left, [{"id": 1, "text": "late"}])
+        assert refused.value.code == "LOG_DROPPED"
+        assert drop(left, "accounts", plan=False).result == "dropped"
+        assert left.store.list("") == []

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import tidefold
-from tidefold.cli import beginning, deciding, keeping, reading, working
+from tidefold.cli import beginning, deciding, keeping, reading, rows, working
 from tidefold.cli.terminal import command, help_text
 
 app = typer.Typer(
@@ -45,10 +45,10 @@ app.callback(help=help_text(main))(main)
 
 _GROUPS = {
     "Begin": (beginning.init, reading.validate),
-    "Look (no Spark)": (reading.status, reading.history, reading.report),
+    "Look (no Spark)": (reading.status, reading.history, rows.read, reading.report),
     "Work": (working.run, working.ingest, working.materialize, working.quality),
     "Decide (no Spark)": (deciding.confirm, deciding.abort),
-    "Keep (no Spark)": (keeping.subsume, keeping.truncate, keeping.tag, keeping.untag),
+    "Keep (no Spark)": (keeping.subsume, keeping.truncate, keeping.tag, keeping.untag, keeping.drop),
 }
 for _group, _acts in _GROUPS.items():
     for _act in _acts:

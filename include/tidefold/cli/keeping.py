@@ -1,4 +1,4 @@
-"""Commands that decide what is kept: subsume, truncate, tag, untag. They start no JVM."""
+"""Commands that decide what is kept: subsume, truncate, tag, untag, drop. They start no JVM."""
 
 from __future__ import annotations
 
@@ -72,6 +72,24 @@ def untag(terminal: Terminal, log: Log, name: TagName) -> int:
 
     pipeline = terminal.pipeline()
     return print_outcomes(terminal, "untag", [act(pipeline, pipeline.log(log).id, name)])
+
+
+def drop(
+    terminal: Terminal,
+    log: Log,
+    yes: Annotated[bool, typer.Option("--yes", help="Really delete; without it only the plan is printed.")] = False,
+) -> int:
+    """Delete a log with everything that only it needs: table, snapshots, segments, reports, quarantine, ledger.
+
+    Landed files stay. The log need not be configured any more. There is no undo. Starts no Spark.
+
+    Example: tidefold drop accounts --yes
+
+    Next: tidefold ingest LOG begins it anew
+    """
+    from tidefold.operations.drop import drop as act
+
+    return _print(terminal, "drop", [act(terminal.pipeline(), log, plan=not yes)])
 
 
 def _print(terminal: Terminal, verb: str, outcomes: list[Outcome]) -> int:

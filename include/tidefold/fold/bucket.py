@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import cast
@@ -43,7 +43,7 @@ def _fold(store: Store, task: FoldTask) -> FoldResult:
     base_rows = sum(f.rows for f in task.base)
     with (
         tempfile.TemporaryDirectory(prefix="tidefold-") as scratch,
-        _base_rows(store, task, schema) as base,
+        open_base(store, task.log, task.base_snapshot, task.base, schema) as base,
         merged(base, changes, task.shape, memory=_MEMORY, scratch=scratch) as (squashed, rows),
     ):
         file = write_data_file(store, target, task.bucket, task.snapshot, task.epoch, rows, schema)
@@ -60,15 +60,17 @@ def _fold(store: Store, task: FoldTask) -> FoldResult:
 
 
 @contextmanager
-def _base_rows(store: Store, task: FoldTask, schema: pa.Schema) -> Iterator[pa.RecordBatchReader | None]:
-    if not task.base:
+def open_base(
+    store: Store, log: str, snapshot: int | None, base: Sequence[DataFile], schema: pa.Schema
+) -> Iterator[pa.RecordBatchReader | None]:
+    """The rows of some files of a snapshot as one stream; None when there is no file. Raises CorruptError."""
+    if snapshot is None or not base:
         yield None
         return
-    assert task.base_snapshot is not None
-    folder = LogPaths(task.log).snapshot(task.base_snapshot)
+    folder = LogPaths(log).snapshot(snapshot)
     with ExitStack() as opened:
         # Opened and checked before the merge begins: inside it DuckDB would wrap the error.
-        files = [_open(store, data_path(folder, f.name), f, opened) for f in task.base]
+        files = [_open(store, data_path(folder, f.name), f, opened) for f in base]
         yield pa.RecordBatchReader.from_batches(schema, _batches(files, schema))
 
 

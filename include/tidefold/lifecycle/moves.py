@@ -193,7 +193,7 @@ def _require_latest_base(state: LogState, snapshot: Snapshot) -> None:
 
 def published(state: LogState, snapshot_id: int, table_version: int) -> LogState:
     """Records the table version that shows a completed snapshot to readers."""
-    snapshot = _known(state, snapshot_id)
+    snapshot = known(state, snapshot_id)
     if snapshot.published:
         return state
     if snapshot.state is not State.COMPLETED:
@@ -203,7 +203,7 @@ def published(state: LogState, snapshot_id: int, table_version: int) -> LogState
 
 def abort(state: LogState, snapshot_id: int, reason: str) -> LogState:
     """Undoes an unconfirmed attempt; a completed one is refused."""
-    snapshot = _known(state, snapshot_id)
+    snapshot = known(state, snapshot_id)
     if snapshot.state is State.ABORTED:
         return state
     if not snapshot.open:
@@ -223,7 +223,8 @@ def swept(state: LogState, snapshots: Iterable[int]) -> LogState:
     return state if marked == state.snapshots else replace(state, snapshots=marked)
 
 
-def _known(state: LogState, snapshot_id: int) -> Snapshot:
+def known(state: LogState, snapshot_id: int) -> Snapshot:
+    """The snapshot of that id, or NotFoundError."""
     snapshot = state.snapshot(snapshot_id)
     if snapshot is None:
         raise NotFoundError(
@@ -236,7 +237,7 @@ def _known(state: LogState, snapshot_id: int) -> Snapshot:
 
 def held(state: LogState, snapshot_id: int) -> Snapshot:
     """The snapshot, or SupersededError when its attempt was fenced off by a newer one or aborted."""
-    snapshot = _known(state, snapshot_id)
+    snapshot = known(state, snapshot_id)
     if snapshot.state is State.ABORTED:
         raise SupersededError(
             "SUPERSEDED" if snapshot.reason.startswith("superseded") else "ABORTED",

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from tidefold.lifecycle.errors import InvalidInputError, NotFoundError, RefusedError
+from tidefold.lifecycle.errors import InvalidInputError, RefusedError
+from tidefold.lifecycle.moves import known
 from tidefold.lifecycle.values import LogState, Snapshot, State, Tag
 
 
@@ -98,23 +99,21 @@ def collected(state: LogState, paths: Iterable[str]) -> LogState:
 
 def tag(state: LogState, name: str, snapshot_id: int) -> LogState:
     """Names a completed snapshot, which keeps it. Refused for a retired one: its files may be going (design 3)."""
-    snapshot = state.snapshot(snapshot_id)
-    if snapshot is None:
-        raise NotFoundError("SNAPSHOT_UNKNOWN", f"`{state.log}` has no snapshot {snapshot_id}.")
+    snapshot = known(state, snapshot_id)
     if snapshot.state is not State.COMPLETED:
         raise RefusedError(
             "WRONG_STATE",
             f"Snapshot {snapshot_id} of `{state.log}` is {snapshot.state} and cannot be tagged.",
             hint=f"`tidefold history {state.log}` shows which snapshots are COMPLETED.",
         )
-    known = next((t for t in state.tags if t.name == name), None)
-    if known and known.snapshot != snapshot_id:
+    taken = next((t for t in state.tags if t.name == name), None)
+    if taken and taken.snapshot != snapshot_id:
         raise RefusedError(
             "TAG_TAKEN",
-            f"Tag `{name}` of `{state.log}` names snapshot {known.snapshot}.",
+            f"Tag `{name}` of `{state.log}` names snapshot {taken.snapshot}.",
             hint=f"`tidefold untag {state.log} {name}` frees it.",
         )
-    return state if known else replace(state, tags=(*state.tags, Tag(name, snapshot_id)))
+    return state if taken else replace(state, tags=(*state.tags, Tag(name, snapshot_id)))
 
 
 def untag(state: LogState, name: str) -> LogState:

@@ -169,6 +169,7 @@ class LogState:
     """Everything that tidefold knows of one log. A move makes the next one; nothing changes in place.
 
     Change sets up to `truncated_to` are cut off; `garbage` names segments that were marked and not yet deleted.
+    `dropped`: everything of the log is being deleted, no move is possible any more.
     """
 
     log: str
@@ -182,6 +183,7 @@ class LogState:
     tags: tuple[Tag, ...] = ()
     truncated_to: int = 0
     garbage: tuple[str, ...] = ()
+    dropped: bool = False
 
     @property
     def last_sqn(self) -> int:

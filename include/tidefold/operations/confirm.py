@@ -7,7 +7,6 @@ import logging
 from tidefold.fold.publish import Published, publish
 from tidefold.ledger import read_manifest
 from tidefold.lifecycle import moves
-from tidefold.lifecycle.errors import NotFoundError
 from tidefold.lifecycle.values import LogState, Snapshot, State
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
@@ -38,7 +37,7 @@ def confirm(
         ledger.commit(lambda state: moves.override(state, chosen.id, override_by or "", why or ""))
     ledger.commit(lambda state: moves.confirm(state, chosen.id))
     roll_forward(pipeline, log)
-    return _outcome(log, "published", _known(ledger.read(), chosen.id))
+    return _outcome(log, "published", moves.known(ledger.read(), chosen.id))
 
 
 def roll_forward(pipeline: Pipeline, log: str) -> None:
@@ -64,21 +63,10 @@ def _shown(pipeline: Pipeline, state: LogState) -> Published | None:
 
 def _choose(state: LogState, snapshot: int | None, run_id: str | None) -> Snapshot | None:
     if snapshot is not None:
-        return _known(state, snapshot)
+        return moves.known(state, snapshot)
     if run_id is not None:
         return moves.of_run(state, run_id)
     return state.attempt if state.attempt else None
-
-
-def _known(state: LogState, snapshot: int) -> Snapshot:
-    found = state.snapshot(snapshot)
-    if found is None:
-        raise NotFoundError(
-            "SNAPSHOT_UNKNOWN",
-            f"`{state.log}` has no snapshot {snapshot}.",
-            hint=f"`tidefold history {state.log}` lists them.",
-        )
-    return found
 
 
 def _outcome(log: str, result: str, snapshot: Snapshot) -> Outcome:
