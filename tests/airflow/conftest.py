@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
 
 from airflow_stack import Scene
 from demo.pipeline import land, prepare
-from local_airflow.settings import Request
+from local_airflow.settings import PROJECT, Request
 from local_airflow.stack import down, up
 from tidefold.wiring import open_pipeline
+
+# Importing Airflow makes a folder; in this process too it must not be the user's.
+os.environ["AIRFLOW_HOME"] = str(PROJECT / "var" / "pytest")
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,50 @@
+# Every command a contributor needs. The same ones run in .ci/run.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.PHONY: help install lock lint test test-unit test-spark test-airflow demo up down clean
+
+# Set in some shells; with it every start would compile all its imports again.
+unexport PYTHONDONTWRITEBYTECODE
+PYTHON := .venv/bin/python
+RUN := PYTHONPATH=include:plugins:scripts $(PYTHON)
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+install: ## Install packages (.venv) and jars (.jars) into the clone; does nothing when they are up to date
+	@scripts/install
+
+lock: ## Resolve requirements*.in into the hashed locks (needs uv)
+	@command -v uv >/dev/null || { echo "lock: needs uv (https://docs.astral.sh/uv/)"; exit 1; }
+	uv pip compile --quiet --python-version 3.11 --generate-hashes --no-annotate --no-header -o requirements.txt requirements.in
+	uv pip compile --quiet --python-version 3.11 --generate-hashes --no-annotate --no-header -c requirements.txt -o requirements-dev.txt requirements-dev.in
+
+lint: install ## ruff, mypy --strict, import contracts
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+	PYTHONPATH=include:plugins .venv/bin/lint-imports
+
+test: install ## All tests: unit, contract, Spark, Airflow
+	$(RUN) -m pytest tests
+
+test-unit: install ## Seconds: no Spark, no Airflow
+	$(RUN) -m pytest tests/unit tests/contract
+
+test-spark: install ## Real Spark, Delta and Great Expectations
+	$(RUN) -m pytest tests/spark
+
+test-airflow: install ## A real Airflow with its scheduler and spark-submit
+	$(RUN) -m pytest tests/airflow
+
+demo: install ## About 6 minutes: Airflow runs the pipeline over the sample input, phase by phase
+	@$(RUN) -m demo
+
+up: install ## Start Airflow and leave it running (address, user and password are printed)
+	@$(RUN) -m local_airflow up
+
+down: ## Stop what `make up` (or an interrupted demo) started
+	@if [ -x $(PYTHON) ]; then $(RUN) -m local_airflow down; fi
+
+clean: down ## Stop Airflow, then remove var/ and the tools' caches; .venv and .jars stay
+	rm -rf var .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache spark-warehouse metastore_db derby.log

@@ -1,0 +1,62 @@
+"""What one task works on: the pipeline, the logs and the run's name, read when the task executes and never at parse."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+import tidefold
+from tidefold.lifecycle.errors import InvalidInputError, TidefoldError
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from tidefold.wiring import Pipeline
+
+
+@dataclass(frozen=True)
+class Scope:
+    """`run` is the id under which tidefold keeps what this DAG run makes: a retry carries the same one."""
+
+    pipeline: Pipeline
+    logs: list[str]
+    run: str
+
+
+def open_scope(config: str | None, logs: Sequence[str] | None, context: Context) -> Scope:
+    """Opens the pipeline. No logs named: all that it configures. Raises InvalidInputError, NotFoundError."""
+    from tidefold.wiring import open_pipeline
+
+    if isinstance(logs, str):
+        raise InvalidInputError(
+            "LOGS_NOT_A_LIST",
+            f"`logs` is the text `{logs}`.",
+            hint="Give a list; for a template set render_template_as_native_obj=True on the DAG.",
+        )
+    pipeline = open_pipeline(config_path(config))
+    chosen = list(logs or pipeline.config.logs)
+    for log in chosen:
+        pipeline.log(log)
+    dag_run = context["dag_run"]
+    return Scope(pipeline, chosen, f"{dag_run.dag_id}/{dag_run.run_id}")
+
+
+def config_path(config: str | None) -> Path:
+    """The given path, else TIDEFOLD_CONFIG, else `tidefold.yaml` of the project."""
+    project = Path(tidefold.__file__).resolve().parents[2]
+    return Path(config or os.environ.get("TIDEFOLD_CONFIG") or project / "tidefold.yaml")
+
+
+@contextmanager
+def airflow_errors() -> Iterator[None]:
+    """Lets Airflow retry what may pass by itself, and nothing else."""
+    try:
+        yield
+    except TidefoldError as error:
+        raise (AirflowException if error.transient else AirflowFailException)(str(error)) from error

@@ -1,0 +1,76 @@
+"""The demo's pipeline: its configuration, its suites, and the landing of the sample input."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from local_airflow.settings import PROJECT
+
+BANK = PROJECT / "tests" / "data" / "bank"
+PHASES = ("phase1", "phase2", "phase3")
+LOGS = ("accounts", "branches", "tellers")
+
+_CONFIG = """\
+# Real changes of a pgbench database, as Debezium wrote them to Kafka and a sink wrote them to files.
+version: 1
+store: store
+logs:
+  accounts:
+    source: {format: debezium-json, connector: postgresql, path: landing/bank.public.pgbench_accounts}
+    key: [aid]
+    columns: {aid: int, bid: int, abalance: int, filler: string}
+    quality: {suite: quality/accounts.yaml}
+  branches:
+    source: {format: debezium-json, connector: postgresql, path: landing/bank.public.pgbench_branches}
+    key: [bid]
+    columns: {bid: int, bbalance: int, filler: string}
+    buckets: 1
+    quality: {suite: quality/branches.yaml}
+  tellers:
+    source: {format: debezium-json, connector: postgresql, path: landing/bank.public.pgbench_tellers}
+    key: [tid]
+    columns: {tid: int, bid: int, tbalance: int, filler: string}
+    buckets: 1
+    quality: {suite: quality/tellers.yaml}
+"""
+
+_SUITE = """\
+# Checked on every row before it is published, beside the key and the row count, which always are.
+expectations:
+  - type: expect_column_values_to_not_be_null
+    kwargs: {{column: {balance}}}
+  - type: expect_column_values_to_be_between
+    kwargs: {{column: {balance}, min_value: -100000000, max_value: 100000000}}
+"""
+_BALANCES = {"accounts": "abalance", "branches": "bbalance", "tellers": "tbalance"}
+
+
+def prepare(root: Path) -> Path:
+    """Writes the configuration and the suites where there are none; the path of `tidefold.yaml`."""
+    for log, balance in _BALANCES.items():
+        _write(root / "quality" / f"{log}.yaml", _SUITE.format(balance=balance))
+        (root / "landing" / f"bank.public.pgbench_{log}").mkdir(parents=True, exist_ok=True)
+    _write(root / "tidefold.yaml", _CONFIG)
+    return root / "tidefold.yaml"
+
+
+def land(config: Path, phase: str, bank: Path = BANK) -> int:
+    """Puts a phase's files into the landing folders, as a sink does: each appears whole. Answers how many."""
+    sources = sorted((bank / "landing" / phase).glob("*/*"))
+    if not sources:
+        raise FileNotFoundError(f"The sample input {bank / 'landing' / phase} is missing.")
+    for source in sources:
+        target = config.parent / "landing" / source.parent.name / source.name
+        part = config.parent / "landing.part"
+        shutil.copyfile(source, part)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        os.replace(part, target)
+    return len(sources)
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists():
+        path.write_text(text)

@@ -1,0 +1,99 @@
+"""Waits for runs that the scheduler makes, and tells what their tasks do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from local_airflow.errors import LocalAirflowError
+from local_airflow.stack import LocalAirflow
+
+DAG = "tidefold_materialize"
+TASKS = ("ingest", "materialize", "quality", "confirm", "abort")
+_ENDED = ("success", "failed", "upstream_failed", "skipped")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run: `state` is success or failed, `tasks` maps a task to its last state."""
+
+    id: str
+    state: str
+    begun: datetime
+    tasks: dict[str, str]
+
+
+def next_run(airflow: LocalAirflow, since: datetime, say: Callable[[str], None], seconds: float = 400) -> Run:
+    """The first run that the scheduler began after an instant, once it has ended."""
+    deadline = time.monotonic() + seconds
+    said: set[tuple[str, str]] = set()
+    while time.monotonic() < deadline:
+        run = _first_after(airflow, since)
+        if run is not None:
+            states = _tell(airflow, run["dag_run_id"], said, say)
+            if run["state"] in ("success", "failed"):
+                return Run(run["dag_run_id"], run["state"], _instant(run["start_date"]), states)
+        _still_alive(airflow)
+        time.sleep(1)
+    raise LocalAirflowError(f"No run ended within {seconds:.0f} s.", airflow.log("scheduler"))
+
+
+def require_success(airflow: LocalAirflow, run: Run) -> None:
+    """Raises with the failed task's last lines when the run is red."""
+    if run.state == "success":
+        return
+    task = next((name for name in TASKS if run.tasks.get(name) == "failed"), "ingest")
+    lines = last_try(airflow, run.id, task)
+    raise LocalAirflowError("\n  ".join([f"Run {run.id} failed in task {task}. The end of its log:", *lines[-25:]]))
+
+
+def last_try(airflow: LocalAirflow, run: str, task: str) -> list[str]:
+    """The log lines of a task's last try."""
+    attempts = {t["task_id"]: t["try_number"] for t in airflow.api.tasks(DAG, run)}
+    return airflow.api.log(DAG, run, task, max(attempts[task], 1))
+
+
+def _first_after(airflow: LocalAirflow, since: datetime) -> dict[str, Any] | None:
+    begun = [r for r in airflow.api.runs(DAG) if r["start_date"] and _instant(r["start_date"]) > since]
+    return min(begun, key=lambda r: _instant(r["start_date"]), default=None)
+
+
+def _instant(text: str) -> datetime:
+    return datetime.fromisoformat(text.replace("Z", "+00:00")).astimezone(UTC)
+
+
+def _tell(airflow: LocalAirflow, run: str, said: set[tuple[str, str]], say: Callable[[str], None]) -> dict[str, str]:
+    tasks = {t["task_id"]: t for t in airflow.api.tasks(DAG, run)}
+    if not said:
+        say(run)
+        said.add((run, "began"))
+    for name in TASKS:
+        state = tasks[name]["state"] if name in tasks else None
+        if state in (*_ENDED, "running", "up_for_retry") and (name, state) not in said:
+            said.add((name, state))
+            if state != "running":
+                say(f"  {name:<12}{state:<16}{_seconds(tasks[name])}{_results(airflow, run, name, state)}")
+    return {name: str(task["state"]) for name, task in tasks.items()}
+
+
+def _seconds(task: dict[str, Any]) -> str:
+    return f"{task['duration']:5.1f} s   " if task.get("duration") else " " * 10
+
+
+def _results(airflow: LocalAirflow, run: str, task: str, state: str) -> str:
+    if state not in ("success", "failed"):
+        return ""
+    try:
+        summary = airflow.api.xcom(DAG, run, task)
+    except LocalAirflowError:
+        return ""
+    return ", ".join(f"{log} {what['error'] or what['result']}" for log, what in sorted(summary.items()))
+
+
+def _still_alive(airflow: LocalAirflow) -> None:
+    for component in ("scheduler", "dag_processor"):
+        if airflow.api.health().get(component) == "unhealthy":
+            raise LocalAirflowError(f"Airflow's {component} stopped.", airflow.log(component.replace("_", "-")))

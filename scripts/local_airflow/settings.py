@@ -1,0 +1,81 @@
+"""How this Airflow is set: everything by environment, nothing to keep in a file."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from local_airflow.postgres import Database
+
+PROJECT = Path(__file__).resolve().parents[2]
+# What a shell may carry over from another Airflow or Spark would change ours.
+_FOREIGN = ("AIRFLOW", "SPARK_", "PYSPARK_", "HADOOP_", "PYTHONDONTWRITEBYTECODE", "PYTHONHOME", "PYTHONPATH")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to run: below which folder, with which pipeline, how often."""
+
+    root: Path
+    config: Path
+    schedule: str
+    dags: Path = PROJECT / "dags"
+    # C1 only: half the CPU time of jobs that take seconds, wrong for jobs that take minutes.
+    quick_spark: bool = False
+
+    @property
+    def home(self) -> Path:
+        return self.root / "airflow"
+
+    @property
+    def passwords(self) -> Path:
+        return self.home / "passwords.json"
+
+
+def airflow_env(request: Request, database: Database, port: int) -> dict[str, str]:
+    """The environment of every component."""
+    address = f"http://127.0.0.1:{port}"
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)}
+    own = {
+        "AIRFLOW_HOME": str(request.home),
+        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[*]"}),
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(PROJECT / "include"),
+        "TIDEFOLD_CONFIG": str(request.config),
+        "TIDEFOLD_SCHEDULE": request.schedule,
+        "TIDEFOLD_SPARK_C1": "1" if request.quick_spark else "0",
+        # A proxy must not get between a task and the api-server on this machine.
+        "NO_PROXY": "127.0.0.1,localhost",
+        "no_proxy": "127.0.0.1,localhost",
+    }
+    return {**kept, **own, **_sections(request, database, address, port)}
+
+
+def _sections(request: Request, database: Database, address: str, port: int) -> dict[str, str]:
+    values = {
+        "CORE__DAGS_FOLDER": str(request.dags),
+        "CORE__PLUGINS_FOLDER": str(PROJECT / "plugins"),
+        "CORE__LOAD_EXAMPLES": "False",
+        "CORE__EXECUTOR": "LocalExecutor",
+        # One task runs at a time in our DAG; the second place lets a person's own run start.
+        "CORE__PARALLELISM": "2",
+        "CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
+        "CORE__EXECUTION_API_SERVER_URL": f"{address}/execution/",
+        "CORE__SIMPLE_AUTH_MANAGER_USERS": "admin:admin",
+        "CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(request.passwords),
+        "DATABASE__SQL_ALCHEMY_CONN": database.url("psycopg2"),
+        "DATABASE__SQL_ALCHEMY_CONN_ASYNC": database.url("asyncpg"),
+        "API__HOST": "127.0.0.1",
+        "API__PORT": str(port),
+        "API__WORKERS": "1",
+        "API__BASE_URL": address,
+        "DAG_PROCESSOR__REFRESH_INTERVAL": "10",
+        "DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "30",
+        "DAG_PROCESSOR__PARSING_PROCESSES": "1",
+        "SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "1",
+        "USAGE_DATA_COLLECTION__ENABLED": "False",
+    }
+    return {f"AIRFLOW__{name}": value for name, value in values.items()}

@@ -1,0 +1,118 @@
+"""Brings the parts up in order, tells how far it is, and takes them down again."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from local_airflow.api import AirflowApi
+from local_airflow.errors import LocalAirflowError
+from local_airflow.ports import free_port
+from local_airflow.postgres import start_postgres, stop_postgres
+from local_airflow.processes import Register, Started, stop
+from local_airflow.settings import PROJECT, Request, airflow_env
+
+Say = Callable[[str], None]
+# Without its log server (it listens on all addresses) the api-server reads the log files directly. No triggerer:
+# nothing of ours is deferred.
+_COMPONENTS = (("scheduler", "--skip-serve-logs"), ("dag-processor",), ("api-server",))
+_HEALTHY = ("metadatabase", "scheduler", "dag_processor")
+
+
+@dataclass(frozen=True)
+class LocalAirflow:
+    """A running Airflow."""
+
+    request: Request
+    api: AirflowApi
+    env: Mapping[str, str]
+
+    def log(self, component: str) -> Path:
+        return self.request.root / "log" / f"{component}.log"
+
+
+def up(request: Request, say: Say) -> LocalAirflow:
+    """Starts everything below `request.root`. What was started is stopped again if one part fails."""
+    register = _register(request.root)
+    if any(entry.alive for entry in register.read()):
+        raise LocalAirflowError(f"An Airflow is already running below {request.root}: `make down` stops it.")
+    try:
+        return _up(request, register, say)
+    except BaseException:
+        down(request.root, say)
+        raise
+
+
+def down(root: Path, say: Say) -> bool:
+    """Stops all that was started below a folder, children too. False: there was nothing."""
+    register = _register(root)
+    started = register.read()
+    for entry in sorted(started, key=lambda entry: entry.name == "postgres"):
+        say(f"stopping {entry.name}")
+        (stop_postgres if entry.name == "postgres" else stop)(entry)
+        register.forget(entry)
+    return bool(started)
+
+
+def _up(request: Request, register: Register, say: Say) -> LocalAirflow:
+    since = time.monotonic()
+    database = start_postgres(request.root / "postgres", register)
+    say(f"Postgres on port {database.port} ({time.monotonic() - since:.0f} s)")
+    port = free_port(8080)
+    env = airflow_env(request, database, port)
+    _write_password(request)
+    log = request.root / "log"
+    _migrate(env, log / "migrate.log")
+    say(f"database migrated ({time.monotonic() - since:.0f} s)")
+    password = json.loads(request.passwords.read_text())["admin"]
+    airflow = LocalAirflow(request, AirflowApi(f"http://127.0.0.1:{port}", "admin", password), env)
+    started = [register.start(c[0], _airflow(*c), env, airflow.log(c[0])) for c in _COMPONENTS]
+    _wait(airflow, started)
+    say(f"scheduler, dag-processor and api-server healthy on port {port} ({time.monotonic() - since:.0f} s)")
+    return airflow
+
+
+def _register(root: Path) -> Register:
+    return Register(root / "processes.json")
+
+
+def _airflow(*words: str) -> list[str]:
+    return [str(Path(sys.executable).with_name("airflow")), *words]
+
+
+def _write_password(request: Request) -> None:
+    request.home.mkdir(parents=True, exist_ok=True)
+    if not request.passwords.exists():
+        request.passwords.touch(mode=0o600)
+        request.passwords.write_text(json.dumps({"admin": secrets.token_urlsafe(12)}))
+
+
+def _migrate(env: Mapping[str, str], log: Path) -> None:
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("wb") as stream:
+        migrated = subprocess.run(_airflow("db", "migrate"), env=env, stdout=stream, stderr=stream, check=False)
+    if migrated.returncode:
+        raise LocalAirflowError("`airflow db migrate` failed.", log)
+
+
+def _wait(airflow: LocalAirflow, started: list[Started], seconds: float = 240) -> None:
+    deadline = time.monotonic() + seconds
+    while True:
+        health = airflow.api.health()
+        if all(health.get(part) == "healthy" for part in _HEALTHY):
+            return
+        for entry in started:
+            if not entry.alive:
+                raise LocalAirflowError(f"{entry.name} ended while starting.", Path(entry.log))
+        if time.monotonic() > deadline:
+            raise LocalAirflowError(f"Not healthy within {seconds:.0f} s: {health}.", airflow.log("scheduler"))
+        time.sleep(0.5)
+
+
+__all__ = ["PROJECT", "LocalAirflow", "Request", "Say", "down", "up"]

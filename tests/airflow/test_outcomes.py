@@ -1,0 +1,81 @@
+"""What the operators make of outcomes: a summary, or a failure that Airflow tries again only when that may help."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from pipelines import make_pipeline
+from tidefold.lifecycle.errors import InvalidInputError, StorageError, TidefoldError
+from tidefold.operations.outcome import Outcome
+from tidefold_airflow.outcomes import read_outcomes, report, result_path
+from tidefold_airflow.scope import Scope, airflow_errors
+
+GOOD = Outcome("tellers", "staged", "snapshot 1 staged", 1)
+WRONG = Outcome.of_error("accounts", InvalidInputError("BAD_RECORDS", "Line 3 is broken."))
+PASSING = Outcome.of_error("branches", StorageError("STORAGE", "The disk is full."))
+
+
+class Pushed:
+    """Keeps what a task would hand to Airflow."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+
+    def xcom_push(self, key: str, value: Any) -> None:
+        self.values[key] = value
+
+
+def _report(*outcomes: Outcome) -> dict[str, Any]:
+    return report(outcomes, {"ti": Pushed()})  # type: ignore[typeddict-item]
+
+
+def test_a_summary_has_one_small_entry_a_log() -> None:
+    assert _report(GOOD) == {"tellers": {"result": "staged", "snapshot": 1, "error": None}}
+
+
+def test_what_will_not_pass_by_itself_is_not_tried_again() -> None:
+    with pytest.raises(AirflowFailException, match=r"1 of 2 logs failed\. accounts: \[BAD_RECORDS\] Line 3"):
+        _report(GOOD, WRONG)
+
+
+def test_what_may_pass_is_tried_again_for_the_sake_of_its_log() -> None:
+    with pytest.raises(AirflowException) as raised:
+        _report(WRONG, PASSING)
+    assert not isinstance(raised.value, AirflowFailException)
+
+
+def test_a_failed_task_still_says_what_it_did_to_the_other_logs() -> None:
+    pushed = Pushed()
+    with pytest.raises(AirflowFailException):
+        report([GOOD, WRONG], {"ti": pushed})  # type: ignore[typeddict-item]
+    assert pushed.values["return_value"]["tellers"]["result"] == "staged"
+    assert pushed.values["return_value"]["accounts"]["error"] == "BAD_RECORDS"
+
+
+def test_an_older_result_is_never_read(tmp_path: Path) -> None:
+    scope = Scope(make_pipeline(tmp_path), ["accounts"], "dag/scheduled__2026-11-21T09:00:00+00:00")
+    path = result_path(scope, "ingest", 1)
+    path.write_text(json.dumps({"outcomes": [GOOD.to_dict()]}))
+    assert result_path(scope, "ingest", 2) != path
+    assert read_outcomes(result_path(scope, "ingest", 1)) == []
+
+
+def test_a_result_is_read_once(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    path.write_text(json.dumps({"outcomes": [GOOD.to_dict(), WRONG.to_dict()]}))
+    assert [o.log for o in read_outcomes(path)] == ["tellers", "accounts"]
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("error", "final"), [(InvalidInputError("CONFIG", "Wrong."), True), (StorageError("STORAGE", "Busy."), False)]
+)
+def test_errors_become_airflows_with_code_and_sentence(error: TidefoldError, final: bool) -> None:
+    with pytest.raises(AirflowException, match=error.code) as raised, airflow_errors():
+        raise error
+    assert isinstance(raised.value, AirflowFailException) is final
