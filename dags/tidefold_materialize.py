@@ -1,11 +1,12 @@
-"""Ingest, fold, judge, publish: one DAG for all logs of a `tidefold.yaml`."""
+"""Ingest, fold, judge, publish, clean up: one DAG for all logs of a `tidefold.yaml`."""
 
 import os
 from datetime import UTC, datetime, timedelta
 
+from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, CronDataIntervalTimetable, Param
 
-from tidefold_airflow.operators import TidefoldAbortOperator, TidefoldConfirmOperator, TidefoldSparkOperator
+from tidefold_airflow import operators
 
 DOC = """
 ### Landed changes become published tables
@@ -16,8 +17,11 @@ DOC = """
 | materialize | folds it into a new full snapshot of each log, STAGED: no reader sees it | one job, if needed |
 | quality | judges every row of the staged files and stores the verdict | one job, if needed |
 | confirm | completes and publishes every log that passed; then fails if one did not | none |
+| subsume, truncate | retire old snapshots, cut the log behind them, as `retention` says | none |
 | abort | undoes what this run staged and did not confirm; always runs | none |
+| done | is red when a task above is, and makes the run so | none |
 
+A log that fails a step does not hold up the others: each task does what it can, then names the logs that failed.
 A run takes everything landed so far (its data interval is a name, not a filter), so a missed run loses nothing and
 there is nothing to catch up. **Red run?** The tables of the failed logs are untouched. Read the failed task's last
 line, or `./tidefold status`; correct what it names; the next run folds the same changes again.
@@ -28,7 +32,7 @@ Parameter `logs`: work on these logs only. Environment: `TIDEFOLD_CONFIG` (path 
 
 with DAG(
     "tidefold_materialize",
-    description="Ingest >> materialize >> quality >> confirm, abort on failure",
+    description="Ingest >> materialize >> quality >> confirm >> subsume >> truncate, abort on failure",
     doc_md=DOC,
     schedule=CronDataIntervalTimetable(os.environ.get("TIDEFOLD_SCHEDULE", "@hourly"), timezone="UTC"),
     start_date=datetime(2025, 1, 1, tzinfo=UTC),
@@ -36,15 +40,20 @@ with DAG(
     max_active_runs=1,
     render_template_as_native_obj=True,
     params={"logs": Param([], type="array", items={"type": "string"}, description="Only these logs; empty: all.")},
-    default_args={"retry_delay": timedelta(seconds=10)},
+    default_args={"retry_delay": timedelta(seconds=10), "trigger_rule": "all_done"},
     tags=["tidefold"],
 ):
-    logs = "{{ params.logs }}"
-    ingest = TidefoldSparkOperator(task_id="ingest", step="ingest", logs=logs, retries=2)
-    materialize = TidefoldSparkOperator(task_id="materialize", step="materialize", logs=logs, retries=2)
+    logs = {"logs": "{{ params.logs }}"}
+    ingest = operators.TidefoldSparkOperator(task_id="ingest", step="ingest", retries=2, **logs)
+    materialize = operators.TidefoldSparkOperator(task_id="materialize", step="materialize", retries=2, **logs)
     # A suite that fails fails again; what may pass the second time is left to the next run.
-    quality = TidefoldSparkOperator(task_id="quality", step="quality", logs=logs, retries=0)
-    confirm = TidefoldConfirmOperator(task_id="confirm", logs=logs, retries=1)
-    abort = TidefoldAbortOperator(task_id="abort", logs=logs, retries=2)
-    # Not with on_failure_fail_dagrun: the run would then have abort's colour, green after a failed confirm (measured).
-    ingest >> materialize >> quality >> confirm >> abort.as_teardown()
+    quality = operators.TidefoldSparkOperator(task_id="quality", step="quality", retries=0, **logs)
+    confirm = operators.TidefoldConfirmOperator(task_id="confirm", retries=1, **logs)
+    subsume = operators.TidefoldSubsumeOperator(task_id="subsume", retries=1, **logs)
+    truncate = operators.TidefoldTruncateOperator(task_id="truncate", retries=1, **logs)
+    abort = operators.TidefoldAbortOperator(task_id="abort", retries=2, **logs)
+    done = EmptyOperator(task_id="done", trigger_rule="all_success")
+    # Not with on_failure_fail_dagrun: a task before such a teardown no longer counts for the run's colour (measured).
+    ingest >> materialize >> quality >> confirm >> subsume >> truncate >> abort.as_teardown()
+    # Leaves decide a run's colour, and with all_done no failure reaches the last task by itself.
+    [ingest, materialize, quality, confirm, subsume, truncate] >> done

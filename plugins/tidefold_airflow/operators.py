@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, cast
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import BaseOperator
@@ -19,12 +18,9 @@ if TYPE_CHECKING:
 
     from tidefold.operations.outcome import Outcome
 
-Step = Literal["ingest", "materialize", "quality"]
-_OPERATIONS = {"ingest": "ingest", "materialize": "materialize", "quality": "judge"}
-
 
 class TidefoldSparkOperator(SparkSubmitOperator):
-    """Runs one step for all logs with ONE spark-submit, or without any when no log has work for it.
+    """Runs one step for all logs with ONE spark-submit, or without any when no log has rows to touch.
 
     :param step: `ingest`, `materialize` or `quality`.
     :param logs: the logs to work on (templated); none: all that the configuration names.
@@ -37,7 +33,12 @@ class TidefoldSparkOperator(SparkSubmitOperator):
     template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "logs", "config")
 
     def __init__(
-        self, *, step: Step, logs: Sequence[str] | None = None, config: str | None = None, **kwargs: Any
+        self,
+        *,
+        step: Literal["ingest", "materialize", "quality"],
+        logs: Sequence[str] | None = None,
+        config: str | None = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__(name=f"tidefold-{step}", **kwargs)
         self.step = step
@@ -45,21 +46,18 @@ class TidefoldSparkOperator(SparkSubmitOperator):
         self.config = config
 
     def execute(self, context: Context) -> Summary:  # type: ignore[override]
-        """Asks without a JVM which logs have work, submits for those, reports what the job wrote."""
+        """Does without a JVM what can be done so, submits for the rest, reports what became of each log."""
+        from tidefold.operations.steps import Step, without_spark
+
         with airflow_errors():
             scope = open_scope(self.config, self.logs, context)
-            pending = self._pending(scope)
-            if not pending:
-                self.log.info("Nothing to %s in %s: no Spark job started.", self.step, ", ".join(scope.logs))
-                return {log: {"result": "nothing", "snapshot": None, "error": None} for log in scope.logs}
-            return self._submit(scope, pending, context)
+            found = without_spark(scope.pipeline, Step(self.step, scope.run), scope.logs)
+            if not found.spark:
+                self.log.info("No rows to touch in %s: no Spark job started.", ", ".join(scope.logs))
+            submitted = self._submit(scope, found.spark, context) if found.spark else []
+        return report([*found.done, *submitted], context)
 
-    def _pending(self, scope: Scope) -> list[str]:
-        operation = importlib.import_module(f"tidefold.operations.{_OPERATIONS[self.step]}")
-        arguments = (scope.pipeline, scope.logs) if self.step == "ingest" else (scope.pipeline, scope.logs, scope.run)
-        return cast("list[str]", operation.pending(*arguments))
-
-    def _submit(self, scope: Scope, logs: list[str], context: Context) -> Summary:
+    def _submit(self, scope: Scope, logs: Sequence[str], context: Context) -> list[Outcome]:
         result = result_path(scope, self.step, context["ti"].try_number)
         config = scope.pipeline.config
         self._prepare(scope, {"config": str(config.path), "logs": logs, "run": scope.run, "result": str(result)})
@@ -70,8 +68,8 @@ class TidefoldSparkOperator(SparkSubmitOperator):
             outcomes = read_outcomes(result)
             if not any(outcome.error for outcome in outcomes):
                 raise
-            return report(outcomes, context)
-        return report(read_outcomes(result), context)
+            return outcomes
+        return read_outcomes(result)
 
     def _prepare(self, scope: Scope, request: dict[str, Any]) -> None:
         from tidefold.launch import job_env, job_path, spark_conf
@@ -83,8 +81,8 @@ class TidefoldSparkOperator(SparkSubmitOperator):
         self.env_vars = {**job_env(config), **(self.env_vars or {})}
 
 
-class TidefoldConfirmOperator(BaseOperator):
-    """Confirms and publishes every log whose verdict allows it, then fails if some log did not pass. No JVM.
+class TidefoldLogOperator(BaseOperator):
+    """Base of the operators that do one thing to each log, without a JVM.
 
     :param logs, config: as for TidefoldSparkOperator.
     """
@@ -97,46 +95,49 @@ class TidefoldConfirmOperator(BaseOperator):
         self.config = config
 
     def execute(self, context: Context) -> Summary:
+        """Does it to every log, whatever happens to the others, then fails if it failed for some."""
+        from tidefold.operations.outcome import each_log
+
+        with airflow_errors():
+            scope = open_scope(self.config, self.logs, context)
+        return report(each_log(scope.logs, lambda log: self.act(scope, log)), context)
+
+    def act(self, scope: Scope, log: str) -> Outcome:
+        """The one thing."""
+        raise NotImplementedError
+
+
+class TidefoldConfirmOperator(TidefoldLogOperator):
+    """Confirms and publishes every log whose verdict allows it; fails if some log did not pass."""
+
+    def act(self, scope: Scope, log: str) -> Outcome:
         from tidefold.operations.confirm import confirm
 
-        with airflow_errors():
-            scope = open_scope(self.config, self.logs, context)
-            # A configured log that nothing has ever landed for is no failure.
-            known = [log for log in scope.logs if scope.pipeline.ledger(log).exists()]
-        return report(_each(known, lambda log: confirm(scope.pipeline, log, run_id=scope.run)), context)
+        return confirm(scope.pipeline, log, run_id=scope.run)
 
 
-class TidefoldAbortOperator(BaseOperator):
-    """Aborts what this run began and did not confirm; nothing is open after a good run. No JVM. Meant as a teardown.
+class TidefoldAbortOperator(TidefoldLogOperator):
+    """Aborts what this run began and did not confirm; nothing is open after a good run. Meant as a teardown."""
 
-    :param logs, config: as for TidefoldSparkOperator.
-    """
-
-    template_fields: Sequence[str] = ("logs", "config")
-
-    def __init__(self, *, logs: Sequence[str] | None = None, config: str | None = None, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.logs = logs
-        self.config = config
-
-    def execute(self, context: Context) -> Summary:
+    def act(self, scope: Scope, log: str) -> Outcome:
         from tidefold.operations.abort import abort
 
-        with airflow_errors():
-            scope = open_scope(self.config, self.logs, context)
-        reason = f"run {scope.run} did not confirm it"
-        return report(_each(scope.logs, lambda log: abort(scope.pipeline, log, reason, run_id=scope.run)), context)
+        return abort(scope.pipeline, log, f"run {scope.run} did not confirm it", run_id=scope.run)
 
 
-def _each(logs: Iterable[str], operation: Callable[[str], Outcome]) -> list[Outcome]:
-    """Calls the operation for every log, whatever it says about the others."""
-    from tidefold.lifecycle.errors import TidefoldError
-    from tidefold.operations.outcome import Outcome
+class TidefoldSubsumeOperator(TidefoldLogOperator):
+    """Retires completed snapshots beyond `retention.snapshots` and removes the files that only they need."""
 
-    outcomes = []
-    for log in logs:
-        try:
-            outcomes.append(operation(log))
-        except TidefoldError as error:
-            outcomes.append(Outcome.of_error(log, error))
-    return outcomes
+    def act(self, scope: Scope, log: str) -> Outcome:
+        from tidefold.operations.subsume import subsume
+
+        return subsume(scope.pipeline, log)
+
+
+class TidefoldTruncateOperator(TidefoldLogOperator):
+    """Cuts the log behind the kept snapshots and removes the segments that nothing needs any more."""
+
+    def act(self, scope: Scope, log: str) -> Outcome:
+        from tidefold.operations.truncate import truncate
+
+        return truncate(scope.pipeline, log)

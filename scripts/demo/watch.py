@@ -12,7 +12,7 @@ from local_airflow.errors import LocalAirflowError
 from local_airflow.stack import LocalAirflow
 
 DAG = "tidefold_materialize"
-TASKS = ("ingest", "materialize", "quality", "confirm", "abort")
+TASKS = ("ingest", "materialize", "quality", "confirm", "subsume", "truncate", "abort")
 _ENDED = ("success", "failed", "upstream_failed", "skipped")
 
 

@@ -139,12 +139,6 @@ class LifeCycle(RuleBasedStateMachine):
         assert not {c.segment for c in self.state.change_sets} & set(garbage)
         self.attempt_move(lambda s: retention.collected(s, garbage))
 
-    @rule()
-    def sweep(self) -> None:
-        gone = [s.id for s in moves.to_sweep(self.state)]
-        self.attempt_move(lambda s: moves.swept(s, gone))
-        assert not moves.to_sweep(self.state)
-
     def any_snapshot(self, data: st.DataObject):
         if not self.state.snapshots:
             return None

@@ -52,11 +52,7 @@ class WholeRun:
         return self._record(step.name, outcomes)
 
     def _each(self, name: str, logs: list[str], act: Callable[[str], Outcome]) -> list[str]:
-        def act_if_begun(log: str) -> Outcome:
-            begun = self.pipeline.ledger(log).exists()
-            return act(log) if begun else Outcome(log, "nothing", "nothing was taken in yet")
-
-        return self._record(name, each_log(logs, act_if_begun))
+        return self._record(name, each_log(logs, act))
 
     def _record(self, name: str, outcomes: list[Outcome]) -> list[str]:
         self.steps[name] = outcomes

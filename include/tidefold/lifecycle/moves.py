@@ -5,7 +5,6 @@ A move that finds its work already done returns the state it was given, so the l
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from tidefold.lifecycle.errors import (
@@ -209,18 +208,6 @@ def abort(state: LogState, snapshot_id: int, reason: str) -> LogState:
     if not snapshot.open:
         raise _wrong_state(state, snapshot, "abort", State.ONGOING, State.STAGED)
     return state.with_snapshot(replace(snapshot, state=State.ABORTED, reason=reason))
-
-
-def to_sweep(state: LogState) -> tuple[Snapshot, ...]:
-    """Aborted attempts whose files were not yet removed."""
-    return tuple(s for s in state.snapshots if s.state is State.ABORTED and not s.swept)
-
-
-def swept(state: LogState, snapshots: Iterable[int]) -> LogState:
-    """Records that the files of these aborted attempts are gone."""
-    gone = set(snapshots)
-    marked = tuple(replace(s, swept=True) if s.id in gone and s.state is State.ABORTED else s for s in state.snapshots)
-    return state if marked == state.snapshots else replace(state, snapshots=marked)
 
 
 def known(state: LogState, snapshot_id: int) -> Snapshot:

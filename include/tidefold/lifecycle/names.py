@@ -61,8 +61,12 @@ class LogPaths:
     def page(self, digest: str) -> str:
         return f"logs/{self.log}/pages/{digest}.json"
 
+    @property
+    def snapshots(self) -> str:
+        return f"snapshots/{self.log}"
+
     def snapshot(self, snapshot: int) -> str:
-        return f"snapshots/{self.log}/{snapshot:010d}"
+        return f"{self.snapshots}/{snapshot:010d}"
 
     def manifest(self, snapshot: int) -> str:
         return f"logs/{self.log}/snapshots/{snapshot:010d}/manifest"

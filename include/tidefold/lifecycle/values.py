@@ -145,7 +145,6 @@ class Snapshot:
     verdict: Verdict | None = None
     table_version: int | None = None
     reason: str = ""
-    swept: bool = False
 
     @property
     def open(self) -> bool:

@@ -27,6 +27,8 @@ def confirm(
     Raises RefusedError: no passing verdict, superseded, foreign commits in the table. Confirming twice is `already`.
     """
     ledger = pipeline.ledger(log)
+    if not ledger.exists():
+        return Outcome(log, "nothing", "nothing was ingested yet")
     roll_forward(pipeline, log)
     chosen = _choose(ledger.read(), snapshot, run_id)
     if chosen is None:

@@ -49,7 +49,7 @@ def files_of_log(store: Store, state: LogState) -> tuple[tuple[Entry, ...], tupl
     """What a log has in folders of many logs, and its own folder with the ledger last, each in the order to delete."""
     paths = LogPaths(state.log)
     segments = {c.segment for c in state.change_sets} | set(state.garbage)
-    found = [*store.list(paths.table, unfinished=True), *store.list(f"snapshots/{state.log}", unfinished=True)]
+    found = [*store.list(paths.table, unfinished=True), *store.list(paths.snapshots, unfinished=True)]
     found += [entry for entry in store.list("changelog") if entry.path in segments]
     own = store.list(f"logs/{state.log}", unfinished=True)
     # Ascending: while any version is left, the newest one is, and it says that the log is being dropped.

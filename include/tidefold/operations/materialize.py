@@ -23,7 +23,7 @@ from tidefold.lifecycle.values import Kind, Manifest, Snapshot, State
 from tidefold.operations.confirm import roll_forward
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline, now
-from tidefold.operations.sweep import discard, sweep
+from tidefold.operations.sweep import sweep
 
 _log = logging.getLogger(__name__)
 _LINKERS = 8
@@ -132,7 +132,7 @@ def _give_up(pipeline: Pipeline, attempt: Attempt, error: TidefoldError) -> Tide
         ledger.commit(lambda state: moves.abort(state, attempt.snapshot.id, f"failed: {error.code}"))
         sweep(pipeline.store, ledger)
     except SupersededError as superseded:
-        discard(pipeline.store, attempt.log, attempt.snapshot)
+        sweep(pipeline.store, ledger)
         return superseded
     except TidefoldError as second:
         _log.warning("%s: cleaning up after %s failed: %s", attempt.log, error.code, second)
