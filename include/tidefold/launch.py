@@ -37,7 +37,8 @@ def job_path(step: str) -> Path:
 def spark_conf(config: Config) -> dict[str, str]:
     """Spark's settings for every job: Delta from local jars (nothing is resolved at run time), all on loopback."""
     scratch = config.path.parent / "var" / "spark"
-    java = [f"-Djava.io.tmpdir={scratch}", f"-Dderby.system.home={scratch}"]
+    # Quoted: the folder's name may hold spaces.
+    java = [f'"-Djava.io.tmpdir={scratch}"', f'"-Dderby.system.home={scratch}"']
     if os.environ.get("TIDEFOLD_SPARK_C1") == "1":
         # Half of a short job's CPU time is the second compiler's; jobs over big tables want it.
         java.append("-XX:TieredStopAtLevel=1")

@@ -23,7 +23,7 @@ from tidefold.lifecycle.errors import (
     UnknownOutcomeError,
 )
 from tidefold.lifecycle.names import LogPaths
-from tidefold.lifecycle.values import ChangeSet, Landed, LogState, Manifest, Shape, Snapshot
+from tidefold.lifecycle.values import ChangeSet, Drop, Landed, LogState, Manifest, Shape, Snapshot
 from tidefold.storage import Store
 
 FORMAT = 1
@@ -32,9 +32,9 @@ _TRIES = 50
 
 # Lists that grow with the log: full chunks become immutable pages, so that the head stays small.
 _PAGED: dict[str, tuple[Callable[[Any], int], int, Any]] = {
-    "change_sets": (lambda c: c.sqn, 128, list[ChangeSet]),
-    "landed": (lambda entry: entry.number, 128, list[Landed]),
-    "snapshots": (lambda s: s.id, 64, list[Snapshot]),
+    "change_sets": (lambda c: c.sqn, 32, list[ChangeSet]),
+    "landed": (lambda entry: entry.number, 32, list[Landed]),
+    "snapshots": (lambda s: s.id, 32, list[Snapshot]),
 }
 
 
@@ -60,7 +60,8 @@ class Ledger:
         self._pages: dict[str, bytes] = {}
 
     def exists(self) -> bool:
-        return self._latest_version() > 0
+        """Whether the log was begun (and not dropped since)."""
+        return self._latest_version() > 0 and self.read().dropped is not Drop.GONE
 
     def read(self) -> LogState:
         """The newest state. Raises NotFoundError (no such log) or CorruptError (unreadable; never taken for absent)."""
@@ -85,11 +86,16 @@ class Ledger:
 
     def begin(self, shape: Shape) -> LogState:
         """The state, made empty if the log is new."""
-        if not self.exists():
+        while not self.exists():
             # Another process may begin the log in the same moment: its beginning is as good.
             with suppress(AlreadyExistsError):
-                self._put(replace(LogState(self._log, shape), version=1))
+                self._put(self._first(shape))
         return _not_dropped(self.read())
+
+    def _first(self, shape: Shape) -> LogState:
+        version = self._latest_version()
+        before = self.read_version(version) if version else LogState(self._log, shape)
+        return LogState(self._log, shape, version + 1, before.epoch, last_snapshot=before.last_snapshot)
 
     def commit(self, move: Callable[[LogState], LogState], *, of_dropped: bool = False) -> LogState:
         """Applies a move to the newest state and writes the result; on a lost race reads again and moves again.
@@ -162,14 +168,14 @@ class Ledger:
         items: list[Any] = []
         for digest in digests:
             path = self._paths.page(digest)
-            data = self._pages.get(digest) or _checked(path, self._store.read(path), digest)
+            data = self._pages.get(digest) or _checked(path, _read_named(self._store, path), digest)
             self._pages[digest] = data
             items.extend(_decode(path, data, _PAGED[name][2]))
         return tuple(items)
 
 
 def _not_dropped(state: LogState) -> LogState:
-    if state.dropped:
+    if state.dropped is not Drop.NO:
         raise RefusedError(
             "LOG_DROPPED",
             f"Log `{state.log}` is being dropped.",
@@ -181,7 +187,7 @@ def _not_dropped(state: LogState) -> LogState:
 def read_manifest(store: Store, log: str, snapshot: Snapshot) -> Manifest:
     """The manifest that the ledger names; CorruptError when its bytes are not those that were staged."""
     path = LogPaths(log).manifest(snapshot.id)
-    return _decode(path, _checked(path, store.read(path), snapshot.manifest or ""), Manifest)
+    return _decode(path, _checked(path, _read_named(store, path), snapshot.manifest or ""), Manifest)
 
 
 def write_manifest(store: Store, manifest: Manifest) -> str:
@@ -200,6 +206,14 @@ def _chunks(
         chunks.setdefault(number(item) // size, []).append(item)
     ordered = [tuple(chunks[key]) for key in sorted(chunks)]
     return (ordered[:-1], ordered[-1]) if ordered else ([], ())
+
+
+def _read_named(store: Store, path: str) -> bytes:
+    """A file that the ledger names: if it is not there, it was lost, which is more than "not found"."""
+    try:
+        return store.read(path)
+    except NotFoundError as error:
+        raise CorruptError("FILE_MISSING", f"`{path}` is gone, and the ledger needs it.", hint="Restore it.") from error
 
 
 def _checked(path: str, data: bytes, digest: str) -> bytes:

@@ -59,7 +59,7 @@ def test_long_logs_spill_into_pages_and_the_head_stays_small(store: Store, ledge
     head = max(store.list("logs/accounts/ledger"), key=lambda e: e.path)
     assert head.bytes < 64 * 1024
     # A page is written once and named by every later head.
-    assert len(store.list("logs/accounts/pages")) == 2 * (500 // 128)
+    assert len(store.list("logs/accounts/pages")) == 2 * (500 // 32)
 
 
 def _many(state, count):

@@ -11,7 +11,7 @@ from pipelines import judge_all, make_pipeline, put, table_rows
 from spark_work import breaks, double
 from tidefold.changelog.columns import DELETE
 from tidefold.fold.distribute import in_process, on_spark
-from tidefold.lifecycle.errors import CorruptError
+from tidefold.lifecycle.errors import CorruptError, TidefoldError
 from tidefold.lifecycle.names import LogPaths
 from tidefold.operations.confirm import confirm
 from tidefold.operations.materialize import materialize
@@ -33,9 +33,10 @@ def test_answers_come_in_task_order_and_typed_errors_come_whole(spark: SparkSess
     assert (answers[1].code, answers[1].hint) == ("SEGMENT_CORRUPT", "Restore it.")
 
 
-def test_an_unforeseen_error_fails_the_job_and_is_no_answer(spark: SparkSession) -> None:
-    with pytest.raises(Exception, match="ZeroDivisionError"):
-        on_spark(spark)(breaks, ["a"])
+def test_an_unforeseen_error_is_one_task_s_and_says_what_it_was(spark: SparkSession) -> None:
+    [answer] = on_spark(spark)(breaks, ["a"])
+    assert isinstance(answer, TidefoldError)
+    assert (answer.code, answer.message) == ("UNFORESEEN", "ZeroDivisionError: a")
 
 
 def test_both_logs_fold_in_one_round_and_spark_reads_the_same_rows(spark: SparkSession, pipeline: Pipeline) -> None:

@@ -285,7 +285,7 @@ def test_folders_that_meet_through_a_link_are_found(tmp_path: Path) -> None:
 
 
 def test_addresses_of_stores(tmp_path: Path) -> None:
-    for store in ("memory://tests", f"file://{tmp_path}/store", f"{tmp_path}/store"):
+    for store in (f"file://{tmp_path}/store", f"{tmp_path}/store"):
         assert load_config(write(tmp_path, GOOD.replace("var/store", store))).store == store
 
 

@@ -20,7 +20,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidefold.lifecycle.errors import CorruptError
+from tidefold.lifecycle.errors import CorruptError, NotFoundError
 from tidefold.lifecycle.key_groups import KeyGroups
 from tidefold.lifecycle.values import ChangeSet
 from tidefold.storage import Store
@@ -156,10 +156,13 @@ def read_change_set(store: Store, change_set: ChangeSet, wanted: KeyGroups | Non
 
     Raises CorruptError when the bytes are not those that the ledger recorded.
     """
-    with store.open(change_set.segment) as stream:
-        entry = _find(_read_index(stream, change_set.segment), change_set)
-        pieces = [b for b in entry.batches if wanted is None or wanted.meets(KeyGroups(b.first, b.last))]
-        data = [_read_piece(stream, change_set.segment, entry, piece) for piece in (entry.schema, *pieces)]
+    try:
+        with store.open(change_set.segment) as stream:
+            entry = _find(_read_index(stream, change_set.segment), change_set)
+            pieces = [b for b in entry.batches if wanted is None or wanted.meets(KeyGroups(b.first, b.last))]
+            data = [_read_piece(stream, change_set.segment, entry, piece) for piece in (entry.schema, *pieces)]
+    except NotFoundError:
+        raise _corrupt(change_set.segment, "it is gone") from None
     # A schema message, some of the batches and an end mark are again a complete Arrow stream.
     table = pa.ipc.open_stream(b"".join([*data, _END_OF_STREAM])).read_all()
     return _counted(table, change_set, wanted)

@@ -74,11 +74,14 @@ def history(terminal: Terminal, log: Log) -> None:
     """
     from tidefold.cli.tables import history_table, reasons
     from tidefold.operations.history import history as read_history
+    from tidefold.operations.history import tags_of
 
     pipeline = terminal.pipeline()
     snapshots = read_history(pipeline, pipeline.log(log).id)
-    shown = [history_table(snapshots), "", *reasons(snapshots)] if snapshots else [f"{log} has no snapshot yet."]
-    terminal.result({"log": log, "snapshots": [asdict(s) for s in snapshots]}, *shown)
+    tags = tags_of(pipeline, log)
+    shown = [history_table(snapshots), "", *reasons(snapshots, tags)] if snapshots else [f"{log} has no snapshot yet."]
+    data = [{**asdict(s), "tags": tags.get(s.id, [])} for s in snapshots]
+    terminal.result({"log": log, "snapshots": data}, *shown)
 
 
 def report(terminal: Terminal, log: Log, snapshot: SnapshotId = None) -> None:

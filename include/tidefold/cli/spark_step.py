@@ -17,7 +17,7 @@ from pathlib import Path
 from tidefold.cli.java import check_java
 from tidefold.cli.terminal import Terminal
 from tidefold.launch import submit_command
-from tidefold.lifecycle.errors import InvalidInputError, TidefoldError
+from tidefold.lifecycle.errors import TidefoldError
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.steps import Step, without_spark
@@ -39,10 +39,6 @@ def run_step(terminal: Terminal, pipeline: Pipeline, step: Step, logs: Sequence[
 def _submit(terminal: Terminal, pipeline: Pipeline, step: Step, logs: Sequence[str]) -> list[Outcome]:
     """Runs the job; one that ends without a word gives every log an error."""
     config = pipeline.config
-    if config.store.startswith("memory:"):
-        raise InvalidInputError(
-            "STORE_IN_MEMORY", "A Spark job cannot see a store in this process's memory.", hint="Set `store` to a path."
-        )
     check_java()
     output = _fresh_file(config.path.parent / "var" / "log", step, ".log")
     result = _fresh_file(config.path.parent / "var" / "results", step, ".json")

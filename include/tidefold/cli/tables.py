@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tidefold.cli.terminal import harmless
@@ -76,8 +76,12 @@ def remarks(found: Sequence[LogStatus]) -> list[str]:
         if not status.begun:
             lines.append(f"{status.log}: not begun; `tidefold ingest {status.log}` takes its landed files in.")
         if status.attempt:
+            held = (
+                f"{status.log}: snapshot {status.attempt.id} is {status.attempt.state} under run {status.attempt.run}"
+            )
+            lines.append(f"{held}.")
             lines.append(
-                f"{status.log}: snapshot {status.attempt.id} is {status.attempt.state} under run {status.attempt.run}."
+                f"{status.log}: `tidefold run --run RUN` continues that run, `tidefold abort {status.log}` undoes it."
             )
         if status.why:
             lines.append(f"{status.log}: {status.why}.")
@@ -120,13 +124,15 @@ def _history_row(snapshot: Snapshot) -> tuple[str, ...]:
     )
 
 
-def reasons(snapshots: Sequence[Snapshot]) -> list[str]:
-    """Under which run each snapshot was made, and what stopped it: one line each."""
-    return [f"{s.id}: run {'; '.join((s.run, *_reasons(s)))}" for s in snapshots]
+def reasons(snapshots: Sequence[Snapshot], tags: Mapping[int, Sequence[str]]) -> list[str]:
+    """Under which run each snapshot was made, its tags, and what stopped it: one line each."""
+    return [f"{s.id}: run {'; '.join((s.run, *_reasons(s, tags.get(s.id, ()))))}" for s in snapshots]
 
 
-def _reasons(snapshot: Snapshot) -> Iterable[str]:
+def _reasons(snapshot: Snapshot, tags: Sequence[str]) -> Iterable[str]:
     verdict = snapshot.verdict
+    if tags:
+        yield f"tagged {', '.join(tags)}"
     if verdict and not verdict.passed:
         yield f"gate failed: {verdict.summary}"
     if verdict and verdict.override_by:

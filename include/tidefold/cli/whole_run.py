@@ -62,4 +62,9 @@ class WholeRun:
 
     def _abort(self, logs: list[str], reason: str) -> None:
         if logs:
-            self._each("abort", logs, lambda log: abort(self.pipeline, log, reason, run_id=self.run))
+            self._each("abort", logs, lambda log: abort(self.pipeline, log, self._why(log, reason), run_id=self.run))
+
+    def _why(self, log: str, reason: str) -> str:
+        """The error that stopped the log in this run, so that it is found in the history later."""
+        errors = [o for outcomes in self.steps.values() for o in outcomes if o.log == log and o.error]
+        return errors[-1].message if errors else reason

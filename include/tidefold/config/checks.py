@@ -13,7 +13,7 @@ from tidefold.lifecycle.errors import InvalidInputError
 from tidefold.lifecycle.names import check_log_id
 
 _COLUMN = re.compile(r"[^\W_]\w{0,127}")
-_STORE_SCHEMES = ("", "file", "memory")
+_STORE_SCHEMES = ("", "file")
 
 
 def check_log(log: str, entry: LogEntry, document: Document, base: Path) -> Iterator[Problem]:
@@ -88,7 +88,7 @@ def _path_mistake(address: str, schemes: tuple[str, ...]) -> tuple[str, str, str
         return "CONFIG_SECRET", "holds a user name or password.", hint
     scheme = urlsplit(address).scheme if "://" in address else ""
     if scheme not in schemes:
-        allowed = "a path" if schemes == ("",) else "a path, file:///absolute/path or memory://name"
+        allowed = "a path" if schemes == ("",) else "a path or file:///absolute/path"
         return "NOT_IN_THIS_VERSION", f"cannot be a `{scheme}:` address in this version.", f"Use {allowed}."
     rest = address.removeprefix(f"{scheme}://") if scheme else address
     if scheme == "file" and not rest.startswith("/"):
@@ -96,6 +96,8 @@ def _path_mistake(address: str, schemes: tuple[str, ...]) -> tuple[str, str, str
     if rest.startswith("~") or "::" in rest or "\0" in rest or ".." in Path(rest).parts or not rest.strip():
         message = "must be a plain path without `~`, `..`, `::`."
         return "CONFIG_PATH", message, "Write an absolute path, or one below the folder of this file."
+    if "%" in rest:
+        return "CONFIG_PATH", "must not contain `%`: Delta readers take it for an escape.", "Choose another folder."
     return None
 
 

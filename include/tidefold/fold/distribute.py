@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import json
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from tidefold.lifecycle.errors import TidefoldError
+from tidefold.lifecycle.errors import TidefoldError, unforeseen
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # Takes a JSON text, gives a JSON text; importable by name, since workers load it by pickle.
 Work = Callable[[str], str]
-# One answer a task, in task order. An error that tidefold raised on purpose is an answer too, so that one log's
-# damaged file does not stop the other logs of the run.
+# One answer a task, in task order. An error is an answer too, so that one log's damaged file does not stop the others.
 Answer = str | TidefoldError
 Runner = Callable[[Work, Sequence[str]], list[Answer]]
 
@@ -50,11 +50,16 @@ def _work_batches(work: Work, tasks: list[str], batches: Iterator[pa.RecordBatch
 
 
 def _guarded(work: Work, task: str) -> str:
-    # Spark would flatten the error into a Java stack trace; code and hint must reach the driver whole.
+    # Spark would flatten an error into a Java stack trace and end the job for all logs; code and hint must reach the
+    # driver whole, and an error that nobody foresaw is one log's too.
     try:
         return json.dumps({"ok": work(task)})
     except TidefoldError as error:
         return json.dumps({"error": [type(error).__name__, error.code, error.message, error.hint]})
+    except Exception as error:
+        traceback.print_exc()
+        found = unforeseen(error)
+        return json.dumps({"error": [type(found).__name__, found.code, found.message, found.hint]})
 
 
 def _answer(text: str) -> Answer:

@@ -150,13 +150,21 @@ def _upper(value: Any) -> Any:
     if isinstance(value, str):
         return value if len(value) <= _STATS_TEXT else None
     if isinstance(value, datetime):
-        # Delta keeps milliseconds: round up, or the bound would cut rows off.
-        return _millis(value + timedelta(microseconds=-value.microsecond % 1000))
+        return _millis_above(value)
     return _plain(value)
 
 
+def _millis_above(value: datetime) -> str | None:
+    """Delta keeps milliseconds: rounded up, or the bound would cut rows off; none at the end of time."""
+    try:
+        return _millis(value + timedelta(microseconds=-value.microsecond % 1000))
+    except OverflowError:
+        return None
+
+
 def _millis(value: datetime) -> str:
-    return f"{value.strftime('%Y-%m-%dT%H:%M:%S')}.{value.microsecond // 1000:03d}Z"
+    # strftime does not pad years below 1000, and a bound that is not a timestamp hides rows.
+    return f"{value.year:04d}-{value:%m-%dT%H:%M:%S}.{value.microsecond // 1000:03d}Z"
 
 
 def _plain(value: Any) -> Any:

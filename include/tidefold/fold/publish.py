@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,14 +13,25 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
 from tidefold.changelog.columns import table_schema
-from tidefold.lifecycle.errors import AlreadyExistsError, ConflictError, CorruptError, RefusedError
+from tidefold.lifecycle.errors import (
+    AlreadyExistsError,
+    ConflictError,
+    CorruptError,
+    NotFoundError,
+    RefusedError,
+    StorageError,
+    TidefoldError,
+)
 from tidefold.lifecycle.names import LogPaths, data_path
 from tidefold.lifecycle.values import DataFile, Manifest
 from tidefold.storage import Store
 
 _TRIES = 5
-# Commit metadata key that says which snapshot a table version shows.
+# Commit metadata: the snapshot that a table version shows, for people, and the sha256 of its manifest, which decides.
+# Ids begin anew with a log; a manifest names files with random names, so no other one has its digest.
 _SNAPSHOT = "tidefold.snapshot"
+_MANIFEST = "tidefold.manifest"
+_READER, _WRITER = 1, 2  # Protocol versions that every Delta reader knows.
 # Files that plain readers of older versions use are tidefold's to remove, never a clock's.
 _PROPERTIES = {
     "delta.deletedFileRetentionDuration": "interval 3650 days",
@@ -28,11 +40,12 @@ _PROPERTIES = {
 
 
 def create_snapshot_table(store: Store, manifest: Manifest) -> None:
-    """Makes the snapshot's folder a self-contained Delta table over its own files."""
+    """Makes the snapshot's folder a self-contained Delta table over its own files. Raises TidefoldError."""
     path = LogPaths(manifest.log).snapshot(manifest.snapshot)
-    if DeltaTable.is_deltatable(store.uri(path)):
-        raise AlreadyExistsError("NAME_TAKEN", f"`{path}` is a Delta table already.")
-    _create(store, path, manifest)
+    with _typed(path):
+        if DeltaTable.is_deltatable(store.uri(path)):
+            raise AlreadyExistsError("NAME_TAKEN", f"`{path}` is a Delta table already.")
+        _create(store, path, manifest, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +56,18 @@ class Published:
     version: int
 
 
-def publish(store: Store, manifest: Manifest, previous: Published | None) -> int:
+def publish(store: Store, manifest: Manifest, digest: str, previous: Published | None) -> int:
     """Shows a completed snapshot to readers as exactly one new version of the table; answers that version.
+
+    `digest`: sha256 of the manifest, by which the commit is known again.
 
     Repeating it answers the same version. Raises RefusedError when somebody else changed the table since `previous`,
     CorruptError when a file of the snapshot is missing, ConflictError when other writers keep being faster.
     """
     _provide_files(store, manifest)
     for _ in range(_TRIES):
-        version = _try_publish(store, manifest, previous)
+        with _typed(LogPaths(manifest.log).table):
+            version = _try_publish(store, manifest, digest, previous)
         if version is not None:
             store.sync(f"{LogPaths(manifest.log).table}/_delta_log/{version:020d}.json")
             return version
@@ -70,15 +86,41 @@ def _provide_files(store: Store, manifest: Manifest) -> None:
     missing = [f for f in manifest.files if present.get(data_path(table, f.name)) != f.bytes]
     _link_all(store, manifest, missing)
 
+    if manifest.files:
+        # Whoever linked the others may have been killed before it synced.
+        store.sync(f"{table}/_data")
+
 
 def _link_all(store: Store, manifest: Manifest, files: Iterable[DataFile]) -> None:
     paths = LogPaths(manifest.log)
     for file in files:
         source = data_path(paths.snapshot(manifest.snapshot), file.name)
-        store.link(source, data_path(paths.table, file.name))
+        try:
+            store.link(source, data_path(paths.table, file.name))
+        except NotFoundError as error:
+            raise CorruptError(
+                "DATA_FILE_MISSING",
+                f"`{source}` is gone, and snapshot {manifest.snapshot} of `{manifest.log}` needs it.",
+                hint="Restore the file from a copy.",
+            ) from error
 
 
-def _try_publish(store: Store, manifest: Manifest, previous: Published | None) -> int | None:
+@contextmanager
+def _typed(path: str) -> Iterator[None]:
+    """deltalake raises errors of its own and of the system; whoever calls handles only ours."""
+    try:
+        yield
+    except TidefoldError:
+        raise
+    except DeltaError as error:
+        raise CorruptError(
+            "DELTA_TABLE", f"The Delta table `{path}` cannot be used: {error}", hint="Restore its _delta_log."
+        ) from error
+    except OSError as error:
+        raise StorageError("STORAGE", f"The Delta table `{path}`: {error}") from error
+
+
+def _try_publish(store: Store, manifest: Manifest, digest: str, previous: Published | None) -> int | None:
     """One try: the version that shows the snapshot, or None when another commit came between."""
     path = LogPaths(manifest.log).table
     try:
@@ -90,24 +132,24 @@ def _try_publish(store: Store, manifest: Manifest, previous: Published | None) -
                 f"The table of `{manifest.log}` is gone, though snapshot {previous.manifest.snapshot} was published.",
                 hint=f"Every snapshot is a table of its own under `snapshots/{manifest.log}/`.",
             ) from None
-        return _create_published(store, path, manifest)
-    done = _version_of(table, manifest.snapshot, previous)
+        return _create_published(store, path, manifest, digest)
+    done = _version_of(table, digest, previous)
     if done is not None:
         return done
     _require_untouched(table, manifest, previous)
-    return _commit(table, manifest, previous)
+    return _commit(table, manifest, digest, previous)
 
 
-def _create_published(store: Store, path: str, manifest: Manifest) -> int | None:
+def _create_published(store: Store, path: str, manifest: Manifest, digest: str) -> int | None:
     try:
-        _create(store, path, manifest)
+        _create(store, path, manifest, digest)
     except DeltaError:
         if not DeltaTable.is_deltatable(store.uri(path)):
             raise
-    return _version_of(DeltaTable(store.uri(path)), manifest.snapshot, None)
+    return _version_of(DeltaTable(store.uri(path)), digest, None)
 
 
-def _create(store: Store, path: str, manifest: Manifest) -> None:
+def _create(store: Store, path: str, manifest: Manifest, digest: str) -> None:
     schema = Schema.from_arrow(table_schema(manifest.shape))
     create_table_with_add_actions(
         store.uri(path),
@@ -116,47 +158,56 @@ def _create(store: Store, path: str, manifest: Manifest) -> None:
         mode="error",
         name=manifest.log,
         configuration=_PROPERTIES,
-        commit_properties=_properties(manifest),
+        commit_properties=_properties(manifest, digest),
     )
     store.sync(f"{path}/_delta_log/{0:020d}.json")
 
 
-def _commit(table: DeltaTable, manifest: Manifest, previous: Published | None) -> int | None:
+def _commit(table: DeltaTable, manifest: Manifest, digest: str, previous: Published | None) -> int | None:
     before = {f.name: f for f in previous.manifest.files} if previous else {}
     after = {f.name: f for f in manifest.files}
     actions: list[AddAction | RemoveAction] = [_add(f) for name, f in after.items() if name not in before]
     actions += [_remove(f) for name, f in before.items() if name not in after]
     schema = Schema.from_arrow(table_schema(manifest.shape))
     try:
-        table.create_write_transaction(actions, mode="append", schema=schema, commit_properties=_properties(manifest))
+        table.create_write_transaction(
+            actions, mode="append", schema=schema, commit_properties=_properties(manifest, digest)
+        )
     except CommitFailedError:
         return None
     table.update_incremental()
-    return _version_of(table, manifest.snapshot, previous)
+    return _version_of(table, digest, previous)
 
 
-def _version_of(table: DeltaTable, snapshot: int, previous: Published | None) -> int | None:
-    """The table version, after the previous snapshot's, whose commit says that it shows this snapshot."""
-    found = (c for c in _commits_since(table, previous) if str(c.get(_SNAPSHOT)) == str(snapshot))
+def _version_of(table: DeltaTable, digest: str, previous: Published | None) -> int | None:
+    """The table version, after the previous snapshot's, whose commit says that it shows the manifest."""
+    found = (c for c in _commits_since(table, previous) if c.get(_MANIFEST) == digest)
     return next((int(c["version"]) for c in found), None)
 
 
 def _require_untouched(table: DeltaTable, manifest: Manifest, previous: Published | None) -> None:
-    active = {path.removeprefix("_data/") for path in _active_paths(table)}
-    ours = {f.name for f in previous.manifest.files} if previous else set()
-    expected = Schema.from_arrow(table_schema(manifest.shape))
-    if active == ours and table.schema().to_json() == expected.to_json():
+    changed = _changes(table, manifest, previous)
+    if not changed:
         return
     raise RefusedError(
         "FOREIGN_COMMIT",
-        f"The table of `{manifest.log}` was changed by somebody else: {_foreign(table, previous)}.",
+        f"Other {', '.join(changed)} in the table of `{manifest.log}` than tidefold left: {_foreign(table, previous)}.",
         hint="Undo it (RESTORE to the version before), then `tidefold confirm` again. Readers still see that commit.",
     )
 
 
-def _active_paths(table: DeltaTable) -> Sequence[str]:
-    actions = table.get_add_actions()
-    return [str(path) for path in actions.column("path").to_pylist()]
+def _changes(table: DeltaTable, manifest: Manifest, previous: Published | None) -> list[str]:
+    """What of the table is not as the last publication left it."""
+    ours = {f"_data/{f.name}" for f in previous.manifest.files} if previous else set()
+    protocol = table.protocol()
+    same = {
+        "files": set(table.get_add_actions().column("path").to_pylist()) == ours,
+        "schema": table.schema().to_json() == Schema.from_arrow(table_schema(manifest.shape)).to_json(),
+        "properties": table.metadata().configuration == _PROPERTIES,
+        # Also the only way in which rows could vanish from a file that keeps its name: deletion vectors need more.
+        "protocol": (protocol.min_reader_version, protocol.min_writer_version) == (_READER, _WRITER),
+    }
+    return [name for name, as_left in same.items() if not as_left]
 
 
 def _commits_since(table: DeltaTable, previous: Published | None) -> list[dict[str, Any]]:
@@ -166,7 +217,7 @@ def _commits_since(table: DeltaTable, previous: Published | None) -> list[dict[s
 
 
 def _foreign(table: DeltaTable, previous: Published | None) -> str:
-    others = [c for c in _commits_since(table, previous) if _SNAPSHOT not in c]
+    others = [c for c in _commits_since(table, previous) if _MANIFEST not in c]
     return ", ".join(f"version {c['version']} {c.get('operation')}" for c in others) or "files differ"
 
 
@@ -183,9 +234,10 @@ def _millis() -> int:
     return int(time.time() * 1000)
 
 
-def _properties(manifest: Manifest) -> CommitProperties:
+def _properties(manifest: Manifest, digest: str) -> CommitProperties:
     facts: dict[str, Any] = {
         _SNAPSHOT: str(manifest.snapshot),
+        _MANIFEST: digest,
         "tidefold.epoch": str(manifest.epoch),
         "tidefold.sqn": str(manifest.to_sqn),
     }

@@ -35,6 +35,17 @@ def _rebuild(kind: type[TidefoldError], code: str, message: str, hint: str) -> T
     return kind(code, message, hint=hint)
 
 
+def unforeseen(error: Exception) -> TidefoldError:
+    """An error that nobody raised on purpose, as one of ours: it belongs to one log and stops no other."""
+    if isinstance(error, TidefoldError):
+        return error
+    return TidefoldError(
+        "UNFORESEEN",
+        f"{type(error).__name__}: {error}",
+        hint="The job's output has the traceback. If it comes again, it is a bug worth reporting.",
+    )
+
+
 class InvalidInputError(TidefoldError, ValueError):
     """What was given (configuration, arguments, a landed file) is wrong; change it and call again."""
 

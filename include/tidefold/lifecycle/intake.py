@@ -52,11 +52,21 @@ def check_shape(state: LogState, shape: Shape) -> None:
     """Raises RefusedError when the configuration describes another table than the log was begun with (I28)."""
     if shape == state.shape:
         return
+    old, new = _described(state.shape), _described(shape)
     changed = [
-        f for f in ("key", "columns", "order", "key_groups", "buckets") if getattr(shape, f) != getattr(state.shape, f)
+        f"{name}: {old.get(name, 'none')} before, {new.get(name, 'none')} now"
+        for name in {**old, **new}
+        if old.get(name) != new.get(name)
     ]
     raise RefusedError(
         "SHAPE_CHANGED",
-        f"The configuration changes {', '.join(changed)} of log `{state.log}`, which it was begun with.",
+        f"The configuration describes another table than log `{state.log}` was begun with ({'; '.join(changed)}).",
         hint="Put the old value back; this version cannot change it for a log that has data.",
     )
+
+
+def _described(shape: Shape) -> dict[str, str]:
+    parts = {"key": ", ".join(shape.key), "order": shape.order}
+    parts |= {"key_groups": str(shape.key_groups), "buckets": str(shape.buckets)}
+    parts |= {f"column `{column.name}`": column.type for column in shape.columns}
+    return {**parts, "column order": ", ".join(column.name for column in shape.columns)}

@@ -37,7 +37,7 @@ class Claim:
 
 def claim(state: LogState, asked: Claim) -> LogState:
     """Begins an attempt under a new epoch, or returns the state unchanged when nothing is to be folded
-    or this run's snapshot is already there (staged, completed).
+    or this run's snapshot is already there (staged, or whatever became of it since).
 
     Raises RefusedError when another run's attempt is open or this run asked for something else before.
     """
@@ -48,7 +48,7 @@ def claim(state: LogState, asked: Claim) -> LogState:
             f"Run `{asked.run}` made snapshot {mine.id} of `{state.log}` from other inputs.",
             hint="Use a new run id for a new request.",
         )
-    if mine and mine.state in (State.STAGED, State.COMPLETED):
+    if mine and mine.state is not State.ONGOING:
         return state
     attempt = state.attempt
     if attempt and attempt.run != asked.run and not asked.takeover:
@@ -92,7 +92,7 @@ def _supersede(state: LogState, attempt: Snapshot | None) -> LogState:
 def _begin(state: LogState, asked: Claim) -> LogState:
     latest = state.latest
     begun = Snapshot(
-        id=max((s.id for s in state.snapshots), default=0) + 1,
+        id=max((s.id for s in state.snapshots), default=state.last_snapshot) + 1,
         epoch=state.epoch + 1,
         run=asked.run,
         request=asked.request,
@@ -148,10 +148,13 @@ def _check_binding(state: LogState, snapshot: Snapshot, verdict: Verdict) -> Non
 def override(state: LogState, snapshot_id: int, by: str, why: str) -> LogState:
     """Lets a snapshot pass that the gate refused; the name and the reason are kept for ever (I8)."""
     if not by.strip() or not why.strip():
-        raise InvalidInputError("OVERRIDE_UNNAMED", "An override needs both a name and a reason.")
+        message = "An override needs both a name and a reason."
+        raise InvalidInputError("OVERRIDE_UNNAMED", message, hint="Give --override-by and --why.")
     snapshot = held(state, snapshot_id)
     if snapshot.state is not State.STAGED or not snapshot.verdict:
         raise _wrong_state(state, snapshot, "override", State.STAGED)
+    if snapshot.verdict.passed:
+        return state  # There is nothing to let through.
     return state.with_snapshot(replace(snapshot, verdict=replace(snapshot.verdict, override_by=by, override_why=why)))
 
 
@@ -173,7 +176,7 @@ def confirm(state: LogState, snapshot_id: int) -> LogState:
         raise GateFailedError(
             "GATE_FAILED",
             f"Snapshot {snapshot.id} of `{state.log}` failed its quality gate: {snapshot.verdict.summary}.",
-            hint=f"Read {snapshot.verdict.path}; then `tidefold abort {state.log}`, or confirm with --override-by.",
+            hint=f"`tidefold report {state.log}` names the page; abort it, or confirm with --override-by and --why.",
         )
     _require_published(state)
     _require_latest_base(state, snapshot)
@@ -229,7 +232,7 @@ def held(state: LogState, snapshot_id: int) -> Snapshot:
         raise SupersededError(
             "SUPERSEDED" if snapshot.reason.startswith("superseded") else "ABORTED",
             f"Snapshot {snapshot.id} of `{state.log}` (attempt {snapshot.epoch}) was aborted: {snapshot.reason}.",
-            hint="Nothing to do: what this attempt wrote is removed. `tidefold status` shows where the log stands.",
+            hint=f"What it wrote is removed, no change is lost: `tidefold materialize {state.log}` folds them again.",
         )
     return snapshot
 

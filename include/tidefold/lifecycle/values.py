@@ -155,6 +155,14 @@ class Snapshot:
         return self.table_version is not None
 
 
+class Drop(StrEnum):
+    """How far the deletion of a log is."""
+
+    NO = "no"
+    GOING = "going"
+    GONE = "gone"
+
+
 @dataclass(frozen=True, slots=True)
 class Tag:
     """A name that somebody gave to a snapshot, so that it is kept for as long as the name stands."""
@@ -168,7 +176,8 @@ class LogState:
     """Everything that tidefold knows of one log. A move makes the next one; nothing changes in place.
 
     Change sets up to `truncated_to` are cut off; `garbage` names segments that were marked and not yet deleted.
-    `dropped`: everything of the log is being deleted, no move is possible any more.
+    `dropped`: the log is being deleted (no move is possible) or gone; the next one of that name begins with the epoch
+    and above the snapshot ids of the last (`last_snapshot`), so that none of them ever comes back.
     """
 
     log: str
@@ -182,7 +191,8 @@ class LogState:
     tags: tuple[Tag, ...] = ()
     truncated_to: int = 0
     garbage: tuple[str, ...] = ()
-    dropped: bool = False
+    dropped: Drop = Drop.NO
+    last_snapshot: int = 0
 
     @property
     def last_sqn(self) -> int:

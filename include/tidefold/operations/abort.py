@@ -23,7 +23,8 @@ def abort(pipeline: Pipeline, log: str, reason: str, snapshot: int | None = None
     # Also what earlier attempts left when they were killed before they could clean up.
     removed = sweep(pipeline.store, ledger)
     if chosen is None:
-        return Outcome(log, "nothing", "no attempt is open", facts={"files_removed": removed})
+        message = "no attempt is open" if run_id is None else "nothing of this run is open"
+        return Outcome(log, "nothing", message, facts={"files_removed": removed})
     message = f"snapshot {chosen} aborted ({reason}), {removed} files removed"
     return Outcome(log, "aborted", message, chosen, facts={"files_removed": removed})
 

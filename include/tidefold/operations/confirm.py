@@ -29,10 +29,12 @@ def confirm(
     ledger = pipeline.ledger(log)
     if not ledger.exists():
         return Outcome(log, "nothing", "nothing was ingested yet")
-    roll_forward(pipeline, log)
+    rolled = roll_forward(pipeline, log)
     chosen = _choose(ledger.read(), snapshot, run_id)
-    if chosen is None:
-        return Outcome(log, "nothing", "no snapshot waits for confirmation")
+    if chosen is None or (rolled is not None and chosen.id == rolled):
+        if rolled is None:
+            return Outcome(log, "nothing", "no snapshot waits for confirmation")
+        return _outcome(log, "published", moves.known(ledger.read(), rolled))
     if chosen.published:
         return _outcome(log, "already", chosen)
     if override_by or why:
@@ -42,17 +44,21 @@ def confirm(
     return _outcome(log, "published", moves.known(ledger.read(), chosen.id))
 
 
-def roll_forward(pipeline: Pipeline, log: str) -> None:
-    """Publishes the newest completed snapshot if a crash came between its confirmation and its publication (I1)."""
+def roll_forward(pipeline: Pipeline, log: str) -> int | None:
+    """Publishes the newest completed snapshot if a crash came between its confirmation and its publication (I1).
+
+    Answers its id, or None when nothing waited for that.
+    """
     ledger = pipeline.ledger(log)
     state = ledger.read()
     latest = state.latest
     if latest is None or latest.published:
-        return
+        return None
     manifest = read_manifest(pipeline.store, log, latest)
-    version = publish(pipeline.store, manifest, _shown(pipeline, state))
+    version = publish(pipeline.store, manifest, latest.manifest or "", _shown(pipeline, state))
     ledger.commit(lambda now: moves.published(now, latest.id, version))
     _log.info("%s: snapshot %d is version %d of the table", log, latest.id, version)
+    return latest.id
 
 
 def _shown(pipeline: Pipeline, state: LogState) -> Published | None:
@@ -74,5 +80,6 @@ def _choose(state: LogState, snapshot: int | None, run_id: str | None) -> Snapsh
 def _outcome(log: str, result: str, snapshot: Snapshot) -> Outcome:
     facts = {"rows": snapshot.rows, "table_version": snapshot.table_version, "bytes": snapshot.bytes_full}
     message = f"snapshot {snapshot.id} with {snapshot.rows:,} rows is version {snapshot.table_version} of the table"
-    assert snapshot.state is State.COMPLETED
+    if snapshot.state is not State.COMPLETED:
+        message += f", and {snapshot.state} since"
     return Outcome(log, result, message, snapshot.id, facts=facts)

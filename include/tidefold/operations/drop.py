@@ -4,45 +4,70 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tidefold.lifecycle.errors import RefusedError
+from tidefold.lifecycle.errors import NotFoundError, RefusedError
 from tidefold.lifecycle.names import LogPaths
-from tidefold.lifecycle.values import LogState
+from tidefold.lifecycle.values import Drop, LogState
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.storage import Entry, Store
 
 
 def drop(pipeline: Pipeline, log: str, plan: bool = True) -> Outcome:
-    """Deletes table, snapshots, segments, verdicts, quarantine and last the ledger. With `plan` it only says so.
+    """Deletes table, snapshots, segments, verdicts, quarantine and the ledger but its last head. `plan` only says so.
 
     An interrupted drop is finished by the next. Raises RefusedError while an attempt is open.
     """
     ledger = pipeline.ledger(log)
-    if not ledger.exists():
+    try:
+        state = ledger.read()
+    except NotFoundError:
         return Outcome(log, "nothing", "the store has no such log")
-    state = ledger.read()
-    if not plan and not state.dropped:
-        state = ledger.commit(_dropped)
+    if state.dropped is Drop.GONE:
+        return _leftovers(pipeline, state, plan)
+    if plan:
+        _require_closed(state)
+    elif state.dropped is Drop.NO:
+        state = ledger.commit(_going)
     shared, own = files_of_log(pipeline.store, state)
     files = (*shared, *own)
     facts = {"files": len(files), "bytes": sum(f.bytes for f in files), "paths": [f.path for f in files]}
     if plan:
         return Outcome(log, "planned", f"would delete {len(files):,} files, {facts['bytes']:,} bytes", facts=facts)
     pipeline.store.delete([file.path for file in shared])
-    # From here on the ledger must be readable without its pages, which go before it.
-    ledger.commit(lambda now: LogState(now.log, now.shape, now.version, dropped=True), of_dropped=True)
-    pipeline.store.delete([file.path for file in files_of_log(pipeline.store, ledger.read())[1]])
+    # This head needs no pages. It stays: from it a next log of this name goes on with epoch and ids.
+    _leftovers(pipeline, ledger.commit(_gone, of_dropped=True), plan)
     return Outcome(log, "dropped", f"deleted {len(files):,} files, {facts['bytes']:,} bytes", facts=facts)
 
 
-def _dropped(state: LogState) -> LogState:
+def _leftovers(pipeline: Pipeline, gone: LogState, plan: bool) -> Outcome:
+    """Deletes what is left of a log that is gone, but for the head that says so."""
+    last = LogPaths(gone.log).ledger_version(gone.version)
+    files = [file.path for file in files_of_log(pipeline.store, gone)[1] if file.path != last]
+    if not files:
+        return Outcome(gone.log, "nothing", "the store has no such log")
+    if not plan:
+        pipeline.store.delete(files)
+    facts = {"files": len(files), "paths": files}
+    return Outcome(gone.log, "planned" if plan else "dropped", f"{len(files):,} files were left of it", facts=facts)
+
+
+def _going(state: LogState) -> LogState:
+    _require_closed(state)
+    return replace(state, dropped=Drop.GOING)
+
+
+def _gone(state: LogState) -> LogState:
+    last = max((s.id for s in state.snapshots), default=state.last_snapshot)
+    return LogState(state.log, state.shape, state.version, state.epoch, dropped=Drop.GONE, last_snapshot=last)
+
+
+def _require_closed(state: LogState) -> None:
     if state.attempt:
         raise RefusedError(
             "ATTEMPT_OPEN",
             f"Snapshot {state.attempt.id} of `{state.log}` is {state.attempt.state} under run `{state.attempt.run}`.",
             hint=f"Let it end, or `tidefold abort {state.log}`.",
         )
-    return replace(state, dropped=True)
 
 
 def files_of_log(store: Store, state: LogState) -> tuple[tuple[Entry, ...], tuple[Entry, ...]]:
@@ -52,6 +77,5 @@ def files_of_log(store: Store, state: LogState) -> tuple[tuple[Entry, ...], tupl
     found = [*store.list(paths.table, unfinished=True), *store.list(paths.snapshots, unfinished=True)]
     found += [entry for entry in store.list("changelog") if entry.path in segments]
     own = store.list(f"logs/{state.log}", unfinished=True)
-    # Ascending: while any version is left, the newest one is, and it says that the log is being dropped.
     ledger = [entry for entry in own if entry.path.startswith(f"{paths.ledger}/")]
     return tuple(found), (*(entry for entry in own if entry not in ledger), *ledger)

@@ -12,6 +12,14 @@ def history(pipeline: Pipeline, log: str) -> list[Snapshot]:
     return list(reversed(pipeline.ledger(log).read().snapshots))
 
 
+def tags_of(pipeline: Pipeline, log: str) -> dict[int, list[str]]:
+    """The tags of each tagged snapshot."""
+    tags: dict[int, list[str]] = {}
+    for tag in pipeline.ledger(log).read().tags:
+        tags.setdefault(tag.snapshot, []).append(tag.name)
+    return tags
+
+
 def newest_report(pipeline: Pipeline, log: str, snapshot: int | None = None) -> tuple[Snapshot, str]:
     """The newest judged snapshot, or the one asked for, with the address of its report. Raises NotFoundError."""
     for found in history(pipeline, log):

@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 
 from tidefold.fold.distribute import Runner
-from tidefold.lifecycle.errors import InvalidInputError, RefusedError, StorageError, TidefoldError
+from tidefold.lifecycle.errors import ConflictError, InvalidInputError, RefusedError, StorageError, TidefoldError
 from tidefold.lifecycle.intake import Arrival, append, check_shape
-from tidefold.lifecycle.values import LogState
+from tidefold.lifecycle.values import Landed, LogState, Position
 from tidefold.operations.intake import Intake, begin_intake, parse_tasks, with_answers
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline, now
@@ -90,26 +90,50 @@ def _committed(pipeline: Pipeline, intake: Intake) -> Outcome:
     if not intake.arrivals:
         _drop(pipeline, intake.unused)
         return _failed(intake, blocking.error) if blocking else _nothing(intake)
-    ledger = pipeline.ledger(intake.log)
-    ledger.begin(intake.begun.shape)
-    ledger.commit(partial(_append, intake.begun, intake.arrivals))
+    _commit(pipeline, intake)
     _drop(pipeline, intake.unused)
     return _taken(intake)
+
+
+def _commit(pipeline: Pipeline, intake: Intake) -> None:
+    ledger = pipeline.ledger(intake.log)
+    try:
+        ledger.begin(intake.begun.shape)
+        ledger.commit(partial(_append, intake.begun, intake.arrivals))
+    except (RefusedError, ConflictError):
+        # Only now is it certain that nothing was committed; of any other error the outcome is unknown.
+        _withdraw(pipeline, intake)
+        raise
+
+
+def _withdraw(pipeline: Pipeline, intake: Intake) -> None:
+    """Removes what this run wrote. What the ledger names all the same stays: an answer may have been lost before."""
+    try:
+        state = pipeline.ledger(intake.log).read()
+    except TidefoldError as error:
+        _log.warning("left behind: %s", error)
+        return
+    named = {c.segment for c in state.change_sets} | {entry.quarantine for entry in state.landed} | set(state.garbage)
+    _drop(pipeline, [path for path in intake.written if path not in named])
 
 
 def _append(begun: LogState, arrivals: Sequence[Arrival], state: LogState) -> LogState:
     """The move. What was parsed rests on where its partitions stood: refused when they stand elsewhere now."""
     check_shape(state, begun.shape)
-    partitions = {(a.landed.topic, a.landed.partition) for a in arrivals}
-    for before, at in ((begun, state), (state, begun)):
-        for position in before.positions:
-            if (position.topic, position.partition) in partitions and position not in at.positions:
-                raise RefusedError(
-                    "OFFSETS_TAKEN",
-                    f"Another run took records of {position.topic} partition {position.partition} meanwhile.",
-                    hint="Nothing was appended; run ingest again, it continues where the log stands.",
-                )
+    for topic, partition in dict.fromkeys((a.landed.topic, a.landed.partition) for a in arrivals):
+        if _stand(state, topic, partition) != _stand(begun, topic, partition):
+            raise RefusedError(
+                "OFFSETS_TAKEN",
+                f"Another run took records of {topic} partition {partition} meanwhile.",
+                hint="Nothing was appended; run ingest again, it continues where the log stands.",
+            )
     return append(state, arrivals)
+
+
+def _stand(state: LogState, topic: str, partition: int) -> list[Position | Landed]:
+    """What is known of a partition. Its files count too: one without new offsets leaves the position where it was."""
+    known: tuple[Position | Landed, ...] = (*state.positions, *state.landed)
+    return [one for one in known if (one.topic, one.partition) == (topic, partition)]
 
 
 def _bad_records(pipeline: Pipeline, intake: Intake) -> TidefoldError | None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
@@ -31,7 +31,8 @@ _TASK_BYTES = 64 << 20
 class Intake:
     """`begun` is the log as the run found it, `state` the same with `arrivals` appended, not yet committed.
 
-    `written` are all files that the run's tasks wrote, `refused` the reasons of refused records and their number.
+    `written` are all files that the run's tasks wrote, `refused` the reasons of refused records and their number;
+    `found` is what earlier rounds found in files that are still to be taken.
     """
 
     log: str
@@ -45,6 +46,7 @@ class Intake:
     stopped: frozenset[int] = frozenset()
     written: tuple[str, ...] = ()
     refused: tuple[tuple[str, int], ...] = ()
+    found: Mapping[str, Found] = field(default_factory=dict)
     error: TidefoldError | None = None
 
     @property
@@ -77,7 +79,7 @@ def _own_files(folder: Path, state: LogState) -> tuple[tuple[LandedFile, ...], t
 
 
 def parse_tasks(pipeline: Pipeline, intake: Intake, day: str) -> list[ParseTask]:
-    """The tasks that parse what the intake's plan takes."""
+    """The tasks that parse what the intake's plan takes and no earlier round read."""
     if intake.error:
         return []
     quarantine = LogPaths(intake.log).quarantine
@@ -90,13 +92,14 @@ def parse_tasks(pipeline: Pipeline, intake: Intake, day: str) -> list[ParseTask]
             quarantine=f"{quarantine}/{uuid.uuid4().hex}.jsonl",
             files=files,
         )
-        for files in bins(intake.plan.take, _TASK_BYTES)
+        for files in bins([t for t in intake.plan.take if t.file.name not in intake.found], _TASK_BYTES)
     ]
 
 
 def with_answers(intake: Intake, store: Store, answers: Sequence[Answer]) -> Intake:
     """The intake after a round of tasks; its plan holds what another round must take."""
-    found: dict[str, Found] = {}
+    planned = {task.file.name: task for task in intake.plan.take}
+    found = dict(intake.found)
     for answer in answers:
         if isinstance(answer, TidefoldError):
             intake = replace(intake, error=answer)
@@ -104,7 +107,7 @@ def with_answers(intake: Intake, store: Store, answers: Sequence[Answer]) -> Int
         result = msgspec.json.decode(answer, type=ParseResult)
         written = tuple(path for path in (result.segment, result.quarantine) if path)
         intake = replace(intake, written=(*intake.written, *written))
-        found.update({f.name: Found(f, result.segment, result.quarantine) for f in result.files})
+        found.update({f.name: Found(planned[f.name], f, result.segment, result.quarantine) for f in result.files})
     return intake if intake.error else _merged(intake, store, found)
 
 
@@ -120,6 +123,7 @@ def _merged(intake: Intake, store: Store, found: dict[str, Found]) -> Intake:
         arrivals=(*intake.arrivals, *merged.arrivals),
         problems=(*intake.problems, *kept_problems, *merged.problems),
         stopped=stopped,
+        found={name: one for name, one in found.items() if name not in merged.again},
         refused=_summed(intake.refused, found, merged.arrivals),
     )
 

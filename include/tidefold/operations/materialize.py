@@ -16,7 +16,7 @@ from tidefold.fold.plan import FoldResult, FoldTask, carried_files, plan_fold
 from tidefold.fold.publish import create_snapshot_table, provide_new_files
 from tidefold.ledger import read_manifest, write_manifest
 from tidefold.lifecycle import moves
-from tidefold.lifecycle.errors import SupersededError, TidefoldError
+from tidefold.lifecycle.errors import SupersededError, TidefoldError, unforeseen
 from tidefold.lifecycle.intake import check_shape
 from tidefold.lifecycle.names import LogPaths, data_path
 from tidefold.lifecycle.values import Kind, Manifest, Snapshot, State
@@ -75,12 +75,18 @@ def materialize(
 
 def _begin(pipeline: Pipeline, log: str, run_id: str, takeover: bool) -> Attempt | Outcome:
     try:
-        return _claim(pipeline, log, run_id, takeover)
+        claimed = _claim(pipeline, log, run_id, takeover)
     except TidefoldError as error:
         return Outcome.of_error(log, error)
+    if isinstance(claimed, Outcome):
+        return claimed
+    try:
+        return _planned(pipeline, log, claimed)
+    except Exception as error:
+        return _given_up(pipeline, log, claimed, error)
 
 
-def _claim(pipeline: Pipeline, log: str, run_id: str, takeover: bool) -> Attempt | Outcome:
+def _claim(pipeline: Pipeline, log: str, run_id: str, takeover: bool) -> Snapshot | Outcome:
     ledger = pipeline.ledger(log)
     shape = pipeline.log(log).shape
     if not ledger.exists():
@@ -94,10 +100,16 @@ def _claim(pipeline: Pipeline, log: str, run_id: str, takeover: bool) -> Attempt
         return Outcome(log, "nothing", "nothing new to fold")
     if mine.state is not State.ONGOING:
         return Outcome(log, "already", f"snapshot {mine.id} of this run is {mine.state}", mine.id)
+    return mine
+
+
+def _planned(pipeline: Pipeline, log: str, snapshot: Snapshot) -> Attempt:
+    ledger = pipeline.ledger(log)
     sweep(pipeline.store, ledger)
-    latest = state.latest
-    base = read_manifest(pipeline.store, log, latest) if latest else None
-    return Attempt(log, mine, base, plan_fold(pipeline.store.uri(""), state, mine, base))
+    state = ledger.read()
+    below = state.snapshot(snapshot.base) if snapshot.base is not None else None
+    base = read_manifest(pipeline.store, log, below) if below else None
+    return Attempt(log, snapshot, base, plan_fold(pipeline.store.uri(""), state, snapshot, base))
 
 
 def asked(run_id: str, takeover: bool = False) -> moves.Claim:
@@ -109,9 +121,8 @@ def asked(run_id: str, takeover: bool = False) -> moves.Claim:
 def _finish(pipeline: Pipeline, attempt: Attempt, answers: Sequence[Answer]) -> Outcome:
     try:
         return _stage(pipeline, attempt, _results(answers))
-    except TidefoldError as error:
-        reason = _give_up(pipeline, attempt, error)
-        return Outcome.of_error(attempt.log, reason, attempt.snapshot.id)
+    except Exception as error:
+        return _given_up(pipeline, attempt.log, attempt.snapshot, error)
 
 
 def _results(answers: Sequence[Answer]) -> list[FoldResult]:
@@ -121,22 +132,23 @@ def _results(answers: Sequence[Answer]) -> list[FoldResult]:
     return [msgspec.json.decode(answer, type=FoldResult) for answer in answers if isinstance(answer, str)]
 
 
-def _give_up(pipeline: Pipeline, attempt: Attempt, error: TidefoldError) -> TidefoldError:
-    """Discards the attempt; answers why it ended. If cleaning up fails too, the first error is the one that matters
-    and the next run cleans up.
-    """
-    ledger = pipeline.ledger(attempt.log)
+def _given_up(pipeline: Pipeline, log: str, snapshot: Snapshot, error: Exception) -> Outcome:
+    """Discards the attempt. If that fails too, the first error still is the reason; the next run cleans up."""
+    found = unforeseen(error)
+    if found is not error:
+        _log.error("%s: %s", log, found, exc_info=error)
+    ledger = pipeline.ledger(log)
     try:
         # A newer attempt may have removed this one's files: then being superseded is the cause, not the missing file.
-        moves.held(ledger.read(), attempt.snapshot.id)
-        ledger.commit(lambda state: moves.abort(state, attempt.snapshot.id, f"failed: {error.code}"))
+        moves.held(ledger.read(), snapshot.id)
+        ledger.commit(lambda state: moves.abort(state, snapshot.id, f"{found.code}: {found.message}"))
         sweep(pipeline.store, ledger)
     except SupersededError as superseded:
         sweep(pipeline.store, ledger)
-        return superseded
+        found = superseded
     except TidefoldError as second:
-        _log.warning("%s: cleaning up after %s failed: %s", attempt.log, error.code, second)
-    return error
+        _log.warning("%s: cleaning up after %s failed: %s", log, found.code, second)
+    return Outcome.of_error(log, found, snapshot.id)
 
 
 def _stage(pipeline: Pipeline, attempt: Attempt, results: Sequence[FoldResult]) -> Outcome:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from tidefold.lifecycle.errors import TidefoldError
+from tidefold.lifecycle.errors import TidefoldError, unforeseen
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,9 @@ def each_log(logs: Iterable[str], act: Callable[[str], Outcome]) -> list[Outcome
     for log in logs:
         try:
             outcomes.append(act(log))
-        except TidefoldError as error:
-            outcomes.append(Outcome.of_error(log, error))
+        except Exception as error:
+            found = unforeseen(error)
+            if found is not error:
+                _log.error("%s: %s", log, found, exc_info=error)
+            outcomes.append(Outcome.of_error(log, found))
     return outcomes

@@ -63,7 +63,9 @@ def _outcome(state: LogState, retired: Sequence[Snapshot], files: Sequence[Entry
         "paths": [file.path for file in files],
     }
     if not retired:
-        return Outcome(state.log, "nothing", f"all {len(kept)} completed snapshots are kept", facts=facts)
+        tagged = sum(s in {t.snapshot for t in state.tags} for s in kept)
+        message = f"nothing to retire; {len(kept)} completed snapshots are kept, {tagged} of them tagged"
+        return Outcome(state.log, "nothing", message, facts=facts)
     ids = ", ".join(str(s.id) for s in retired)
     verb = "would retire" if plan else "retired"
     message = f"{verb} snapshots {ids}: {len(files):,} files, {facts['bytes']:,} bytes; {len(kept)} kept"

@@ -2,7 +2,8 @@
 
 Tasks parse files side by side, each knowing only what the log held before. Here the files are put behind one another:
 changes below the highest order of an earlier file were sent again, and get a floor. A file that must be read again
-with that knowledge is left for another round.
+with that knowledge is left for another round; what was found in those behind it is kept, and judged when it is their
+turn.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ Count = Callable[[ChangeSet], int]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The result of one file, and the segment and quarantine file of its task."""
+    """The result of one file, what it was read as, and the segment and quarantine file of the Spark task."""
 
+    task: FileTask
     result: FileResult
     segment: str | None
     quarantine: str | None
@@ -33,12 +35,15 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """`state` is the log with `arrivals` appended; `stopped` are the partitions that a problem holds up."""
+    """`state` is the log with `arrivals` appended; `stopped` are the partitions that a problem holds up, `again` the
+    names of the files that must be read again.
+    """
 
     state: LogState
     arrivals: tuple[Arrival, ...]
     problems: tuple[Problem, ...]
     stopped: frozenset[int]
+    again: frozenset[str]
 
 
 def merge(state: LogState, tasks: Sequence[FileTask], found: Mapping[str, Found], count: Count) -> Merged:
@@ -46,6 +51,7 @@ def merge(state: LogState, tasks: Sequence[FileTask], found: Mapping[str, Found]
     arrivals: list[Arrival] = []
     problems: list[Problem] = []
     waiting: set[int] = set()
+    again: set[str] = set()
     for task in tasks:
         file = task.file
         if file.partition in waiting:
@@ -57,18 +63,19 @@ def merge(state: LogState, tasks: Sequence[FileTask], found: Mapping[str, Found]
             waiting.add(file.partition)
             continue
         position = _position(state, task)
-        if needs_another_look(task, account, position):
+        if needs_another_look(here.task, account, position):
+            again.add(file.name)
             waiting.add(file.partition)
             continue
         arrival = _arrival(task, here, account, position, count)
         arrivals.append(arrival)
         state = append(state, [arrival])
     stopped = frozenset(t.file.partition for t in tasks if any(p.file == t.file.name for p in problems))
-    return Merged(state, tuple(arrivals), tuple(problems), stopped)
+    return Merged(state, tuple(arrivals), tuple(problems), stopped, frozenset(again))
 
 
 def needs_another_look(task: FileTask, account: Account, position: Position) -> bool:
-    """True when a file of the same run, unknown to this file's task, changes how it must be read."""
+    """True when an earlier file of the same run, unknown when this one was read, changes how it must be read."""
     moved = task.next_offset < position.next_offset
     if moved and account.lowest is not None and account.lowest < position.next_offset:
         return True  # Offsets overlap.

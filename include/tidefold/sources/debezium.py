@@ -160,10 +160,13 @@ class RecordReader:
                 f"The record is of {record.topic[:249]} partition {record.partition}, "
                 f"the file of {place.topic} partition {place.partition}.",
             )
+        account = self.account
+        if offset == self._last and account.lowest is not None:
+            account.repeated += 1  # A line that was written twice.
+            return False
         if offset <= self._last:
             raise RefusedRecordError("OFFSET_ORDER", f"Offset {offset} comes after {self._last} in the file.")
         self._last = offset
-        account = self.account
         if account.lowest is None:
             account.lowest = offset
         if offset < place.next_offset:

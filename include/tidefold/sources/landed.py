@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from fsspec.implementations.local import LocalFileSystem
-
-from tidefold.lifecycle.errors import InvalidInputError, NotFoundError
+from tidefold.lifecycle.errors import InvalidInputError, NotFoundError, StorageError, TidefoldError
 from tidefold.sources.problems import Problem, foreign
 
 _TAIL = r"\.(?P<extension>(?:jsonl|json)(?:\.gz)?)"
@@ -80,41 +78,68 @@ class LandedFile:
 
 
 def stamp_of(path: str) -> Stamp:
-    """The stamp of a file as it is now. Raises FileNotFoundError."""
-    info = LocalFileSystem().info(path)
-    return Stamp(int(info["ino"]), int(info["size"]), float(info["mtime"]))
+    """The stamp of a file as it is now, links followed. Raises OSError."""
+    found = os.stat(path)
+    return Stamp(found.st_ino, found.st_size, found.st_mtime)
 
 
 def list_landed(folder: Path) -> tuple[tuple[LandedFile, ...], tuple[Problem, ...]]:
     """All landed files below a folder, ordered by partition and start, and a problem for every other file.
 
-    Raises NotFoundError when there is no such folder.
+    Raises NotFoundError when there is no such folder, and StorageError when anything in it cannot be looked at: a file
+    that is not seen may come before one that is.
     """
-    if not folder.is_dir():
-        raise NotFoundError(
-            "LANDING_MISSING",
-            f"The landing folder `{folder}` does not exist.",
-            hint="Check `source.path`; make the folder if nothing was landed yet.",
-        )
+    root = os.path.abspath(folder)
+    try:
+        # All names first: a sink ends a file before it begins the next, so a file that is looked at after its
+        # successor was seen is seen complete.
+        paths = sorted(_paths(root))
+        found, problems = _looked_at(root, paths)
+    except OSError as error:
+        raise _unlisted(root, error) from error
+    return tuple(sorted(found, key=lambda f: (f.partition, f.start, f.name))), tuple(problems)
+
+
+def _paths(folder: str) -> Iterator[str]:
+    """What lies below a folder and is neither folder nor hidden nor temporary; links to folders are not followed."""
+    with os.scandir(folder) as listing:
+        entries = list(listing)
+    for entry in entries:
+        if entry.name.startswith((".", "_")):
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            yield from _paths(entry.path)
+        elif not entry.name.endswith(_TEMPORARY):
+            yield entry.path
+
+
+def _looked_at(root: str, paths: Sequence[str]) -> tuple[list[LandedFile], list[Problem]]:
     found: list[LandedFile] = []
     problems: list[Problem] = []
-    root = os.path.abspath(folder)
-    for path, info in LocalFileSystem().find(root, detail=True).items():
+    for path in paths:
         name = PurePosixPath(path).relative_to(root)
-        if _hidden(name):
-            continue
         try:
             landed = LandedName.parse(name.name)
         except InvalidInputError as error:
             problems.append(foreign(str(name), error.message))
             continue
-        stamp = Stamp(int(info["ino"]), int(info["size"]), float(info["mtime"]))
+        stamp = stamp_of(path)
         found.append(LandedFile(str(name), path, stamp, landed.topic, landed.partition, landed.start, landed.gzip))
-    return tuple(sorted(found, key=lambda f: (f.partition, f.start, f.name))), tuple(problems)
+    return found, problems
 
 
-def _hidden(name: PurePosixPath) -> bool:
-    return name.suffix in _TEMPORARY or any(part.startswith((".", "_")) for part in name.parts)
+def _unlisted(root: str, error: OSError) -> TidefoldError:
+    if error.filename == root and isinstance(error, FileNotFoundError | NotADirectoryError):
+        return NotFoundError(
+            "LANDING_MISSING",
+            f"The landing folder `{root}` does not exist.",
+            hint="Check `source.path`; make the folder if nothing was landed yet.",
+        )
+    return StorageError(
+        "LANDING_UNREADABLE",
+        f"`{error.filename or root}` cannot be looked at: {error.strerror or error}.",
+        hint="Nothing was taken, since it may hold what comes first. Check its permissions and its disk, and run again.",
+    )
 
 
 def of_topic(

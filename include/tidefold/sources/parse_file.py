@@ -13,7 +13,17 @@ from tidefold.sources.batches import TableBuilder
 from tidefold.sources.debezium import Account, LateOffsetError, Place, RecordReader
 from tidefold.sources.landed import stamp_of
 from tidefold.sources.plan import FileTask
-from tidefold.sources.problems import Problem, changed, damaged, gone, late, truncated, unreadable, wrong_content
+from tidefold.sources.problems import (
+    Problem,
+    changed,
+    damaged,
+    gone,
+    growing,
+    late,
+    truncated,
+    unreadable,
+    wrong_content,
+)
 from tidefold.sources.quarantine import QuarantineWriter
 from tidefold.sources.reading import (
     GZIP_MAGIC,
@@ -73,8 +83,12 @@ def parse_file(task: FileTask, shape: Shape, quarantine: QuarantineWriter) -> Pa
 
 
 def _check_stamp(task: FileTask) -> None:
-    if not task.file.stamp.holds(stamp_of(task.file.path)):
+    planned, now = task.file.stamp, stamp_of(task.file.path)
+    if not planned.holds(now):
         raise UnfitFileError(changed(task.file.name, "was replaced while it was taken"))
+    if planned != now and not task.newest:
+        # Its end was not looked at: it was planned as complete, and was not.
+        raise UnfitFileError(growing(task.file.name))
 
 
 def _parse(stream: BinaryIO, task: FileTask, shape: Shape, quarantine: QuarantineWriter) -> ParsedFile:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from tidefold.lifecycle.values import Landed, LogState, Position
@@ -21,6 +21,7 @@ class FileTask:
 
     `begin` bytes with `begin_checksum` were taken before; of a gzip file that is the whole file of then, `skip` its
     records. Offsets below `next_offset` were taken if they lie in one of `taken`; `high` is the highest order seen.
+    Only the `newest` file of a partition may still grow.
     """
 
     file: LandedFile
@@ -31,6 +32,7 @@ class FileTask:
     next_offset: int = 0
     taken: tuple[tuple[int, int], ...] = ()
     high: tuple[int, ...] = ()
+    newest: bool = True
 
     @property
     def weight(self) -> int:
@@ -73,14 +75,16 @@ def plan_files(files: Sequence[LandedFile], endings: Mapping[str, Ending], state
         position = next((p for p in state.positions if p.partition == partition), None)
         covered = _intervals(p for p in state.landed if p.partition == partition)
         for file in members:
-            step = _step(file, known.get(file.name, _Known()), endings.get(file.name), file is members[-1])
+            newest = file is members[-1]
+            step = _step(file, known.get(file.name, _Known()), endings.get(file.name), newest)
             if isinstance(step, Problem):
                 problems.append(step)
                 break  # What follows in the partition waits: offsets are taken in order.
             until, torn = step
             left += [file.name] if torn else []
             if until is not None:
-                take.append(_task(file, until, known.get(file.name, _Known()), position, covered))
+                task = _task(file, until, known.get(file.name, _Known()), position, covered)
+                take.append(replace(task, newest=newest))
     return Plan(tuple(take), tuple(left), tuple(problems))
 
 

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidefold.lifecycle.errors import InvalidInputError
+from tidefold.lifecycle.errors import ConflictError, InvalidInputError, TidefoldError
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why a file was not taken. A `blocking` one holds up its partition until somebody acts."""
+    """Why a file was not taken. A `blocking` one holds up its partition until somebody acts; `passing`: until a later
+    run finds it settled.
+    """
 
     file: str
     code: str
     message: str
     hint: str
     blocking: bool = True
+    passing: bool = False
 
     def __str__(self) -> str:
         return f"[{self.code}] {self.message}"
 
     @property
-    def error(self) -> InvalidInputError:
-        return InvalidInputError(self.code, self.message, hint=self.hint)
+    def error(self) -> TidefoldError:
+        kind = ConflictError if self.passing else InvalidInputError
+        return kind(self.code, self.message, hint=self.hint)
 
 
 def foreign(name: str, why: str) -> Problem:
@@ -69,8 +73,19 @@ def changed(name: str, why: str) -> Problem:
     )
 
 
+def growing(name: str) -> Problem:
+    message = f"`{name}` is still being written, and newer files of its partition are there."
+    hint = "Run ingest again once it is complete; nothing more of it was taken, and what follows waits for it."
+    return Problem(name, "LANDED_GROWING", message, hint, passing=True)
+
+
 def late(name: str, offset: int, next_offset: int) -> Problem:
     message = (
-        f"`{name}` brings offset {offset}, which was never taken, but everything from {next_offset} on comes next."
+        f"`{name}` brings offset {offset}, which was never taken, but everything from {next_offset} on comes next: it "
+        "landed after newer files. Its records are not in the log, and cannot be put behind newer ones."
     )
-    return Problem(name, "LANDED_LATE", message, "It came after newer files; move it out of the landing folder.")
+    hint = (
+        "To have them: when all that ever landed still lies there, begin the log anew with `tidefold drop LOG` (this "
+        "deletes its table and snapshots too) and `tidefold ingest LOG`. To go on without them: keep the file elsewhere."
+    )
+    return Problem(name, "LANDED_LATE", message, hint)

@@ -5,17 +5,24 @@ because fsspec's local transaction is a move without fsync.
 from __future__ import annotations
 
 import errno
+import filecmp
 import os
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, cast
 
 from fsspec.implementations.local import LocalFileSystem
 
-from tidefold.lifecycle.errors import AlreadyExistsError, InvalidInputError, NotFoundError, StorageError
+from tidefold.lifecycle.errors import (
+    AlreadyExistsError,
+    InvalidInputError,
+    NotFoundError,
+    StorageError,
+    UnknownOutcomeError,
+)
 from tidefold.storage.store import Entry
 
 _UNFINISHED = ".part"
@@ -51,7 +58,7 @@ class LocalStore:
         with _typed(path):
             self._make_folder(os.path.dirname(final))
         try:
-            with _typed(path), open(part, "xb") as stream:
+            with _typed(path), self._begin(part) as stream:
                 yield stream
                 stream.flush()
                 os.fsync(stream.fileno())
@@ -59,9 +66,21 @@ class LocalStore:
                 # A hard link fails where a rename would replace: the conditional put of local disks.
                 os.link(part, final)
         finally:
-            _unlink(part)
-        with _typed(path):
-            _sync_folder(os.path.dirname(final))
+            with suppress(OSError):  # What went wrong before is the error that matters.
+                _unlink(part)
+        try:
+            _sync(os.path.dirname(final))
+        except OSError as error:
+            # The name is visible and may not survive a power cut: neither done nor not done.
+            raise UnknownOutcomeError("NOT_SYNCED", f"`{path}` was written, its folder not synced.") from error
+
+    def _begin(self, part: str) -> BinaryIO:
+        try:
+            return open(part, "xb")
+        except FileNotFoundError:
+            # Another process has just removed the folder because it was empty.
+            self._make_folder(os.path.dirname(part))
+            return open(part, "xb")
 
     def link(self, source: str, target: str) -> str:
         final = self._full(target)
@@ -75,12 +94,15 @@ class LocalStore:
                 if error.errno not in (errno.EXDEV, errno.EMLINK, errno.EPERM):
                     raise
                 return self._copy(source, target)
-            _sync_folder(os.path.dirname(final))
+            _sync(os.path.dirname(final))
         return "link"
 
     def _kept(self, source: str, target: str) -> str:
-        if os.path.getsize(self._full(source)) != os.path.getsize(self._full(target)):
+        one, other = self._full(source), self._full(target)
+        if not os.path.samefile(one, other) and not filecmp.cmp(one, other, shallow=False):
             raise AlreadyExistsError("NAME_TAKEN", f"`{target}` exists and is not `{source}`.")
+        # Whoever made it may have been killed before it synced.
+        _sync(os.path.dirname(other))
         return "kept"
 
     def _copy(self, source: str, target: str) -> str:
@@ -89,26 +111,31 @@ class LocalStore:
         return "copy"
 
     def list(self, folder: str, unfinished: bool = False) -> list[Entry]:
+        # Not fsspec's find: it leaves out folders that cannot be read, as if they were empty (I23).
         with _typed(folder):
-            found = self._fs.find(self._full(folder), detail=True)
-        entries = [
-            Entry(os.path.relpath(name, self.root), info["size"])
-            for name, info in found.items()
-            if unfinished or not name.endswith(_UNFINISHED)
-        ]
-        return sorted(entries, key=lambda e: e.path)
+            found = [Entry(os.path.relpath(name, self.root), size) for name, size in _walk(self._full(folder))]
+        kept = (entry for entry in found if unfinished or not entry.path.endswith(_UNFINISHED))
+        return sorted(kept, key=lambda entry: entry.path)
 
     def delete(self, paths: Iterable[str]) -> None:
         for path in paths:
+            full = self._full(path)
             with _typed(path):
-                _unlink(self._full(path))
+                _unlink(full)
+            self._prune(os.path.dirname(full))
+
+    def _prune(self, folder: str) -> None:
+        """Removes folders that became empty; one that is being filled again is not empty, or made again."""
+        with suppress(OSError):
+            while folder != str(self.root):
+                os.rmdir(folder)
+                folder = os.path.dirname(folder)
 
     def sync(self, path: str) -> None:
         full = self._full(path)
         with _typed(path):
-            with open(full, "rb") as stream:
-                os.fsync(stream.fileno())
-            _sync_folder(os.path.dirname(full))
+            _sync(full)
+            _sync(os.path.dirname(full))
 
     def uri(self, path: str) -> str:
         return self._full(path)
@@ -128,7 +155,7 @@ class LocalStore:
             folder = os.path.dirname(folder)
         for new in reversed(missing):
             os.makedirs(new, exist_ok=True)
-            _sync_folder(os.path.dirname(new))
+            _sync(os.path.dirname(new))
 
 
 @contextmanager
@@ -143,7 +170,22 @@ def _typed(path: str) -> Iterator[None]:
     except StorageError:
         raise
     except OSError as error:
-        raise StorageError("STORAGE", f"`{path}`: {error.strerror or error}.") from error
+        hint = "Check the disk and the rights of the store's folder, then call again."
+        raise StorageError("STORAGE", f"`{path}`: {error.strerror or error}.", hint=hint) from error
+
+
+def _walk(folder: str) -> Iterator[tuple[str, int]]:
+    """Files and their sizes, at any depth. What is gone by the time it is looked at is not there; all else raises."""
+    try:
+        listed = list(os.scandir(folder))
+    except FileNotFoundError:
+        return
+    for entry in listed:
+        if entry.is_dir(follow_symlinks=False):
+            yield from _walk(entry.path)
+            continue
+        with suppress(FileNotFoundError):
+            yield entry.path, entry.stat().st_size
 
 
 def _unlink(full: str) -> None:
@@ -153,8 +195,8 @@ def _unlink(full: str) -> None:
         return
 
 
-def _sync_folder(folder: str) -> None:
-    handle = os.open(folder, os.O_RDONLY)
+def _sync(full: str) -> None:
+    handle = os.open(full, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

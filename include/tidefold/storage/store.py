@@ -42,7 +42,7 @@ class Store(Protocol):
     def link(self, source: str, target: str) -> str:
         """Makes `target` hold what `source` holds, without passing the bytes through here where the store can.
 
-        Answers how: `link` (same bytes on disk) or `copy`. An existing target of the same length is left: `kept`.
+        Answers how: `link` (same bytes on disk) or `copy`. An existing target with the same bytes is left: `kept`.
         """
         ...
 
@@ -58,7 +58,7 @@ class Store(Protocol):
         ...
 
     def sync(self, path: str) -> None:
-        """Makes a file durable that another library wrote below the root."""
+        """Makes a file durable that another library wrote below the root, or a folder's names."""
         ...
 
     def uri(self, path: str) -> str:
