@@ -19,6 +19,7 @@ from tidefold.storage import Store
 
 _ROW_GROUP_ROWS = 262_144
 _STATS_TEXT = 32
+_LAST_CHARACTER = "\U0010ffff"
 
 
 class _Tally:
@@ -110,7 +111,8 @@ def _write(
 def delta_stats(metadata: pq.FileMetaData, schema: pa.Schema) -> dict[str, Any]:
     """The statistics document of a Delta `add` action, from a Parquet footer.
 
-    Left out where a bound would be wrong or useless: floating point, and upper bounds of long texts.
+    Left out where a bound would be wrong or useless: floating point, booleans, and a lower bound without an upper one
+    or the reverse, for which deltalake hides every row (seen with 1.6.6).
     """
     stats: dict[str, Any] = {"numRecords": metadata.num_rows, "minValues": {}, "maxValues": {}, "nullCount": {}}
     for index, field in enumerate(schema):
@@ -119,9 +121,11 @@ def delta_stats(metadata: pq.FileMetaData, schema: pa.Schema) -> dict[str, Any]:
             continue
         stats["nullCount"][field.name] = sum(c.null_count for c in columns)
         bounded = [c for c in columns if c.has_min_max]
-        if bounded and not any(c.num_values and not c.has_min_max for c in columns):
-            _put(stats["minValues"], field.name, _lower(min(c.min for c in bounded)))
-            _put(stats["maxValues"], field.name, _upper(max(c.max for c in bounded)))
+        if not bounded or any(c.num_values and not c.has_min_max for c in columns):
+            continue
+        lower, upper = _lower(min(c.min for c in bounded)), _upper(max(c.max for c in bounded))
+        if lower is not None and upper is not None:
+            stats["minValues"][field.name], stats["maxValues"][field.name] = lower, upper
     return stats
 
 
@@ -131,14 +135,9 @@ def _bounds_hold(kind: pa.DataType) -> bool:
     return not pa.types.is_floating(kind)
 
 
-def _put(into: dict[str, Any], name: str, value: Any) -> None:
-    if value is not None:
-        into[name] = value
-
-
 def _lower(value: Any) -> Any:
     if isinstance(value, bool):
-        return None  # Delta keeps no bounds of booleans.
+        return None
     if isinstance(value, str):
         return value[:_STATS_TEXT]
     return _millis(value) if isinstance(value, datetime) else _plain(value)
@@ -148,10 +147,15 @@ def _upper(value: Any) -> Any:
     if isinstance(value, bool):
         return None
     if isinstance(value, str):
-        return value if len(value) <= _STATS_TEXT else None
-    if isinstance(value, datetime):
-        return _millis_above(value)
-    return _plain(value)
+        return _text_above(value)
+    return _millis_above(value) if isinstance(value, datetime) else _plain(value)
+
+
+def _text_above(value: str) -> str | None:
+    """The beginning of a long text, and the last of all characters: no text that begins so sorts above it."""
+    if len(value) <= _STATS_TEXT:
+        return value
+    return None if value[_STATS_TEXT] == _LAST_CHARACTER else value[:_STATS_TEXT] + _LAST_CHARACTER
 
 
 def _millis_above(value: datetime) -> str | None:
