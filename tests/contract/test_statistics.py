@@ -1,0 +1,69 @@
+"""Bounds hide no row: filtered reads equal reading everything and filtering then. Decision 0006; promise I5."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import polars
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from deltalake import DeltaTable, Schema
+from deltalake.transaction import AddAction, create_table_with_add_actions
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tidefold.fold.parquet import write_data_file
+from tidefold.lifecycle.key_groups import KeyGroups
+from tidefold.storage.local import LocalStore
+
+FIRST, LAST = datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999999)
+TYPES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
+    "long": (pa.int64(), st.integers(-(2**63), 2**63 - 1)),
+    "text": (pa.string(), st.text(max_size=40) | st.text("zé\U0010ffff", min_size=31, max_size=34)),
+    "double": (pa.float64(), st.floats(allow_nan=False, allow_infinity=False)),
+    "boolean": (pa.bool_(), st.booleans()),
+    "date": (pa.date32(), st.dates(date(1, 1, 1), date(9999, 12, 31))),
+    "timestamp": (pa.timestamp("us", tz="UTC"), st.datetimes(FIRST, LAST, timezones=st.just(UTC))),
+}
+
+
+def table_of(folder: Path, kind: pa.DataType, files: list[list[Any]]) -> str:
+    """A Delta table with one data file of ours for each list of values."""
+    schema = pa.schema([pa.field("v", kind)])
+    store = LocalStore(folder)
+    actions = []
+    for number, values in enumerate(files):
+        batch = pa.record_batch({"v": pa.array(values, kind)}, schema=schema)
+        file = write_data_file(store, "t", KeyGroups(0, 0), number, 1, [batch], schema)
+        if file:
+            actions.append(AddAction(f"_data/{file.name}", file.bytes, {}, 0, True, file.stats))
+    create_table_with_add_actions(store.uri("t"), Schema.from_arrow(schema), actions)
+    return store.uri("t")
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_filters_find_what_is_there(name: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    kind, values = TYPES[name]
+
+    @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(files=st.lists(st.lists(st.none() | values, min_size=1, max_size=4), min_size=1, max_size=3), data=st.data())
+    def check(files: list[list[Any]], data: st.DataObject) -> None:
+        uri = table_of(tmp_path_factory.mktemp("table"), kind, files)
+        stored = [v for file in files for v in file if v is not None]
+        wanted = data.draw(st.sampled_from(stored) | values) if stored else data.draw(values)
+        dataset, lazy = DeltaTable(uri).to_pyarrow_dataset(), polars.scan_delta(uri)
+        everything = dataset.to_table()
+        for compare in ("equal", "less_equal", "greater_equal"):
+            expected = pc.filter(everything, getattr(pc, compare)(everything["v"], pa.scalar(wanted, kind))).num_rows
+            field = pc.field("v")
+            by = {"equal": field == wanted, "less_equal": field <= wanted, "greater_equal": field >= wanted}[compare]
+            assert dataset.to_table(filter=by).num_rows == expected, (compare, wanted)
+        assert dataset.to_table(filter=pc.field("v").is_null()).num_rows == everything["v"].null_count
+        literal = polars.lit(pa.scalar(wanted, kind).as_py(), dtype=lazy.collect_schema()["v"])
+        found = lazy.filter(polars.col("v") == literal).collect().height
+        assert found == pc.filter(everything, pc.equal(everything["v"], pa.scalar(wanted, kind))).num_rows
+
+    check()
