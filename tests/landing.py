@@ -104,6 +104,15 @@ def changes_of(pipeline: Pipeline) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (row["_partition"], row["_offset"]))
 
 
+def offsets(pipeline: Pipeline) -> list[int]:
+    """The offsets of all changes that count, in their order."""
+    return [row["_offset"] for row in changes_of(pipeline)]
+
+
+def store_files(root: Path) -> list[Path]:
+    return sorted(path for path in (root / "store").rglob("*") if path.is_file())
+
+
 def quarantined(pipeline: Pipeline) -> list[dict[str, Any]]:
     """All refused records, in the order of the files that were taken."""
     paths = dict.fromkeys(entry.quarantine for entry in state_of(pipeline).landed if entry.quarantine)

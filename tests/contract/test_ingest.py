@@ -7,31 +7,37 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from landing import TOPIC, changes_of, land, make_landing, quarantined, record, state_of, take, text_of, tombstone
+from landing import (
+    TOPIC,
+    land,
+    make_landing,
+    offsets,
+    quarantined,
+    record,
+    state_of,
+    store_files,
+    take,
+    text_of,
+    tombstone,
+)
 from tidefold.fold.distribute import Answer, Work, in_process
 from tidefold.lifecycle.errors import StorageError
+from tidefold.operations.drop import drop
 from tidefold.operations.ingest import ingest, pending
 from tidefold.operations.pipeline import Pipeline
+from tidefold.sources import parse as parse_module
 
 
 @pytest.fixture
 def pipeline(tmp_path: Path) -> Pipeline:
     return make_landing(tmp_path)
-
-
-def offsets(pipeline: Pipeline) -> list[int]:
-    return [row["_offset"] for row in changes_of(pipeline)]
-
-
-def store_files(tmp_path: Path) -> list[Path]:
-    return sorted(path for path in (tmp_path / "store").rglob("*") if path.is_file())
 
 
 def test_files_become_change_sets_and_the_message_says_how_many(pipeline: Pipeline, tmp_path: Path) -> None:
@@ -66,6 +72,24 @@ def test_a_run_that_reads_no_task_needs_no_runner(pipeline: Pipeline) -> None:
         raise AssertionError("a JVM was started for nothing")
 
     assert ingest(pipeline, ["items"], no_runner)[0].result == "nothing"
+
+
+def test_a_line_that_was_written_twice_is_no_bad_record(tmp_path: Path) -> None:
+    pipeline = make_landing(tmp_path, policy="fail")
+    land(tmp_path, 0, [record(0), record(1), record(1), record(2)])
+    outcome = take(pipeline)
+    assert (outcome.result, outcome.facts["changes"], outcome.facts["repeated"]) == ("taken", 3, 1)
+    land(tmp_path, 0, [record(0), record(1), record(1), record(2), record(2), record(3)])
+    assert take(pipeline).facts["repeated"] == 1
+    assert offsets(pipeline) == [0, 1, 2, 3]
+
+
+def test_a_linked_file_is_taken(pipeline: Pipeline, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").write_bytes(text_of([record(0)]))
+    (tmp_path / "landing" / TOPIC / f"{TOPIC}+0+0000000000.jsonl").symlink_to(tmp_path / "elsewhere")
+    land(tmp_path, 1, [record(1)])
+    assert take(pipeline).facts["files"] == 2
+    assert take(pipeline).result == "nothing"
 
 
 def test_a_torn_end_of_the_newest_file_is_left_and_taken_once_it_is_complete(
@@ -206,6 +230,25 @@ def test_overlapping_files_of_one_run_are_taken_once(pipeline: Pipeline, tmp_pat
     assert {str(p.relative_to(tmp_path / "store")) for p in (tmp_path / "store/changelog").rglob("*.seg")} == named
 
 
+def test_files_that_overlap_one_after_the_other_are_parsed_twice_at_most(
+    pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for start in range(0, 24, 2):
+        land(tmp_path, start, [record(start), record(start + 1), "{bad", record(start + 2)])
+    parsed: list[str] = []
+    real = parse_module.parse_file
+
+    def counted(task: parse_module.FileTask, *others: Any) -> Any:
+        parsed.append(task.file.name)
+        return real(task, *others)
+
+    monkeypatch.setattr(parse_module, "parse_file", counted)
+    outcome = take(pipeline)
+    assert (outcome.facts["changes"], outcome.facts["repeated"], outcome.facts["quarantined"]) == (25, 11, 12)
+    assert offsets(pipeline) == list(range(25))
+    assert len(parsed) == 12 + 11
+
+
 def test_offsets_that_come_too_late_are_an_error_and_gaps_are_not(pipeline: Pipeline, tmp_path: Path) -> None:
     land(tmp_path, 0, [record(0), record(5)])
     land(tmp_path, 10, [record(10)])
@@ -216,44 +259,16 @@ def test_offsets_that_come_too_late_are_an_error_and_gaps_are_not(pipeline: Pipe
     outcome = take(pipeline)
     assert outcome.error == "LANDED_LATE"
     assert "offset 7" in outcome.message
+    assert "not in the log" in outcome.message
+    assert "tidefold drop LOG" in outcome.message
     assert state_of(pipeline) == before
-    late.unlink()
+    late.rename(tmp_path / "kept elsewhere")
     assert take(pipeline).facts["changes"] == 1
-
-
-def test_a_file_replaced_or_removed_after_planning_is_not_taken(pipeline: Pipeline, tmp_path: Path) -> None:
-    for act, code in (("remove", "LANDED_GONE"), ("replace", "LANDED_CHANGED"), ("rewrite", "LANDED_CHANGED")):
-        path = land(tmp_path, 0, [record(0), record(1)])
-
-        def disturbed(work: Work, tasks: Sequence[str], path: Path = path, act: str = act) -> list[Answer]:
-            data = path.read_bytes()
-            if act == "remove":
-                path.unlink()
-            elif act == "replace":
-                path.with_suffix(".new").write_bytes(data)
-                path.with_suffix(".new").replace(path)
-            else:
-                path.write_bytes(data.replace(b"t1000", b"t9999"))
-                os.utime(path, (1, 1))
-            return in_process(work, tasks)
-
-        [outcome] = ingest(pipeline, ["items"], disturbed)
-        assert (outcome.result, outcome.error) == ("error", code)
-        assert not store_files(tmp_path)
-    assert take(pipeline).facts["changes"] == 2
-
-
-def test_a_file_that_grows_while_it_is_taken_is_taken_as_planned(pipeline: Pipeline, tmp_path: Path) -> None:
-    path = land(tmp_path, 0, [record(0)])
-
-    def growing(work: Work, tasks: Sequence[str]) -> list[Answer]:
-        with path.open("ab") as stream:
-            stream.write(text_of([record(1)]))
-        return in_process(work, tasks)
-
-    assert ingest(pipeline, ["items"], growing)[0].facts["changes"] == 1
-    take(pipeline)
-    assert offsets(pipeline) == [0, 1]
+    # Begun anew, the log takes it.
+    (tmp_path / "kept elsewhere").rename(late)
+    drop(pipeline, "items", plan=False)
+    assert take(pipeline).error is None
+    assert offsets(pipeline) == [0, 5, 7, 10, 20]
 
 
 def test_records_sent_again_across_files_and_runs_get_a_floor(pipeline: Pipeline, tmp_path: Path) -> None:
@@ -311,23 +326,6 @@ def test_quarantine_says_file_line_offset_reason_and_the_record(pipeline: Pipeli
     [entry] = state_of(pipeline).landed
     assert entry.quarantine is not None
     assert entry.quarantine.startswith("logs/items/quarantine/")
-
-
-def test_the_slower_of_two_ingests_at_once_is_refused_and_nothing_is_taken_twice(
-    pipeline: Pipeline, tmp_path: Path
-) -> None:
-    land(tmp_path, 0, [record(0)])
-    land(tmp_path, 1, [record(1)])
-
-    def overtaken(work: Work, tasks: Sequence[str]) -> list[Answer]:
-        answers = in_process(work, tasks)
-        assert take(pipeline).result == "taken"
-        return answers
-
-    [outcome] = ingest(pipeline, ["items"], overtaken)
-    assert (outcome.result, outcome.error) == ("error", "OFFSETS_TAKEN")
-    assert offsets(pipeline) == [0, 1]
-    assert take(pipeline).result == "nothing"
 
 
 def test_a_changed_shape_is_refused_before_anything_is_read(pipeline: Pipeline, tmp_path: Path) -> None:

@@ -247,14 +247,30 @@ def test_an_offset_below_those_that_come_next_that_was_never_taken_is_late() -> 
 
 def test_offsets_must_rise_within_a_file_and_may_leave_gaps() -> None:
     into = reader(start=5)
-    assert feed(into, record(4), record(5), record(9), record(9), record(7), record(10)) == [
+    assert feed(into, record(4), record(5), record(9), record(7), record(9), record(5), record(10)) == [
         "OFFSET_ORDER",
         "changes",
         "changes",
         "OFFSET_ORDER",
+        "repeated",
         "OFFSET_ORDER",
         "changes",
     ]
+
+
+def test_an_offset_twice_in_a_row_is_repeated_whatever_the_line_holds() -> None:
+    into = reader()
+    lines = (record(0), record(0), record(0), tombstone(1), tombstone(1), record(2, op="U"), record(2, op="U"))
+    assert feed(into, *lines) == [
+        "changes",
+        "repeated",
+        "repeated",
+        "tombstones",
+        "repeated",
+        "OP_UNKNOWN",
+        "repeated",
+    ]
+    assert (into.account.lowest, into.account.first, into.account.last) == (0, 0, 2)
 
 
 def test_a_second_initial_snapshot_is_refused_and_an_incremental_one_is_taken() -> None:

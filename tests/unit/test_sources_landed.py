@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidefold.lifecycle.errors import InvalidInputError, NotFoundError
+from tidefold.lifecycle.errors import InvalidInputError, NotFoundError, StorageError
 from tidefold.sources.landed import LandedName, Stamp, list_landed, of_topic, stamp_of
 
 
@@ -74,6 +78,81 @@ def test_a_missing_folder_is_an_error_not_an_empty_one(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError) as caught:
         list_landed(tmp_path / "typo")
     assert caught.value.code == "LANDING_MISSING"
+
+
+def test_a_path_that_is_no_folder_is_an_error_too(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(NotFoundError):
+        list_landed(tmp_path / "file")
+
+
+def failing(real: Callable[..., Any], end: str, number: int) -> Callable[..., Any]:
+    """The same call, which fails for one path."""
+
+    def call(path: Any = ".", **options: Any) -> Any:
+        if os.fspath(path).endswith(end):
+            raise OSError(number, os.strerror(number), os.fspath(path))
+        return real(path, **options)
+
+    return call
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EACCES, errno.EMFILE, errno.ENOENT])
+@pytest.mark.parametrize(("call", "end"), [("scandir", "h10"), ("stat", "0000000000.jsonl")])
+def test_what_cannot_be_looked_at_is_an_error_and_never_absent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, end: str, number: int
+) -> None:
+    (tmp_path / "h10").mkdir()
+    (tmp_path / "h10" / "t+0+0000000000.jsonl").write_text("x")
+    (tmp_path / "t+0+0000000001.jsonl").write_text("x")
+    monkeypatch.setattr(os, call, failing(getattr(os, call), end, number))
+    with pytest.raises(StorageError) as caught:
+        list_landed(tmp_path)
+    assert (caught.value.code, caught.value.transient) == ("LANDING_UNREADABLE", True)
+    assert end in caught.value.message
+
+
+def test_a_folder_that_cannot_be_listed_is_no_missing_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "scandir", failing(os.scandir, tmp_path.name, errno.EACCES))
+    with pytest.raises(StorageError):
+        list_landed(tmp_path)
+
+
+def test_hidden_folders_are_not_even_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "_temporary").mkdir()
+    monkeypatch.setattr(os, "scandir", failing(os.scandir, "_temporary", errno.EACCES))
+    assert list_landed(tmp_path) == ((), ())
+
+
+def test_files_are_looked_at_only_after_all_names_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sink that ends one file and begins the next while the folders are listed: the first is seen complete."""
+    for hour in ("h10", "h11"):
+        (tmp_path / hour).mkdir()
+    first = tmp_path / "h10" / "t+0+0000000000.jsonl"
+    first.write_text("one")
+    real = os.scandir
+
+    def scandir(folder: str) -> Iterator[os.DirEntry[str]]:
+        if folder.endswith("h11"):
+            first.write_text("one two")
+            (tmp_path / "h11" / "t+0+0000000002.jsonl").write_text("three")
+        return real(folder)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    assert [(f.start, f.size) for f in list_landed(tmp_path)[0]] == [(0, 7), (2, 5)]
+
+
+def test_a_linked_file_is_the_file_that_it_leads_to_and_a_linked_folder_is_foreign(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    target = tmp_path / "elsewhere" / "some.jsonl"
+    target.write_text("one")
+    landing = tmp_path / "landing"
+    landing.mkdir()
+    (landing / "t+0+0000000000.jsonl").symlink_to(target)
+    (landing / "hour").symlink_to(tmp_path / "elsewhere")
+    [file], [problem] = list_landed(landing)
+    assert file.stamp == stamp_of(file.path) == stamp_of(str(target))
+    assert (problem.file, problem.code) == ("hour", "FOREIGN_FILE")
 
 
 def _topics(tmp_path: Path, *topics: str) -> Path:

@@ -119,6 +119,11 @@ def test_a_file_below_the_next_offset_gets_to_know_what_was_taken() -> None:
     assert (task.next_offset, task.taken) == (40, ((0, 20), (30, 40)))
 
 
+def test_only_the_newest_file_of_a_partition_may_still_grow() -> None:
+    plan = plan_files([file(0), file(10), file(0, partition=1)], {}, state())
+    assert [t.newest for t in plan.take] == [False, True, True]
+
+
 def test_neighbouring_files_share_a_task_up_to_its_size() -> None:
     tasks = plan_files([file(i * 10, size=size) for i, size in enumerate([40, 40, 40, 500, 10])], {}, state()).take
     assert [[t.file.start for t in members] for members in bins(tasks, 100)] == [[0, 10], [20], [30], [40]]

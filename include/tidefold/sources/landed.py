@@ -138,7 +138,7 @@ def _unlisted(root: str, error: OSError) -> TidefoldError:
     return StorageError(
         "LANDING_UNREADABLE",
         f"`{error.filename or root}` cannot be looked at: {error.strerror or error}.",
-        hint="Nothing was taken, since it may hold what comes first. Check its permissions and its disk, and run again.",
+        hint="Nothing was taken, since it may hold what comes first. Check its permissions and its disk; run again.",
     )
 
 

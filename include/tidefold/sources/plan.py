@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 
 from tidefold.lifecycle.values import Landed, LogState, Position
@@ -83,8 +83,7 @@ def plan_files(files: Sequence[LandedFile], endings: Mapping[str, Ending], state
             until, torn = step
             left += [file.name] if torn else []
             if until is not None:
-                task = _task(file, until, known.get(file.name, _Known()), position, covered)
-                take.append(replace(task, newest=newest))
+                take.append(_task(file, until, known.get(file.name, _Known()), position, covered, newest))
     return Plan(tuple(take), tuple(left), tuple(problems))
 
 
@@ -106,6 +105,7 @@ def _task(
     known: _Known,
     position: Position | None,
     covered: tuple[tuple[int, int], ...],
+    newest: bool,
 ) -> FileTask:
     next_offset = position.next_offset if position else 0
     return FileTask(
@@ -117,6 +117,7 @@ def _task(
         next_offset=next_offset,
         taken=covered if file.start < next_offset else (),
         high=position.high if position else (),
+        newest=newest,
     )
 
 

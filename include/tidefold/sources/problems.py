@@ -85,7 +85,7 @@ def late(name: str, offset: int, next_offset: int) -> Problem:
         "landed after newer files. Its records are not in the log, and cannot be put behind newer ones."
     )
     hint = (
-        "To have them: when all that ever landed still lies there, begin the log anew with `tidefold drop LOG` (this "
-        "deletes its table and snapshots too) and `tidefold ingest LOG`. To go on without them: keep the file elsewhere."
+        "To have them: when all that ever landed still lies there, begin the log anew with `tidefold drop LOG` (it "
+        "deletes table and snapshots too) and `tidefold ingest LOG`. To go on without them: keep the file elsewhere."
     )
     return Problem(name, "LANDED_LATE", message, hint)
