@@ -45,10 +45,10 @@ def test_files_become_change_sets_and_the_message_says_how_many(pipeline: Pipeli
     land(tmp_path, 4, [record(4, 3), record(5, 4, order=1000), "{oops", record(7, value={"ts_ms": 1})], "json.gz")
     assert pending(pipeline, ["items"]) == ["items"]
     outcome = take(pipeline)
-    assert (outcome.result, outcome.message) == (
-        "taken",
-        "took 2 files: 4 changes, 1 tombstones, 1 repeated, 1 quarantined, 1 ignored",
-    )
+    counts = "took 2 files: 4 changes, 1 tombstones, 1 repeated, 1 quarantined, 1 ignored"
+    [quarantine] = outcome.facts["quarantine"]
+    assert outcome.result == "taken"
+    assert outcome.message == f"{counts}; refused: 1 BROKEN_JSON, see {quarantine} in the store"
     state = state_of(pipeline)
     assert [(c.sqn, c.rows, c.high) for c in state.change_sets] == [(1, 3, (-1, 1002)), (2, 1, (-1, 1004))]
     assert [(e.first_offset, e.next_offset, e.sqn) for e in state.landed] == [(0, 4, 1), (4, 8, 2)]
@@ -284,17 +284,24 @@ def test_records_sent_again_across_files_and_runs_get_a_floor(pipeline: Pipeline
     assert state_of(pipeline).positions[0].high == (-1, 112)
 
 
-def test_a_second_initial_snapshot_is_quarantined_whichever_files_it_lies_in(
-    pipeline: Pipeline, tmp_path: Path
-) -> None:
+def test_a_truncate_stops_the_log_whatever_is_done_with_bad_records(pipeline: Pipeline, tmp_path: Path) -> None:
+    land(tmp_path, 0, [record(0), record(1, op="t", after=None)])
+    before = store_files(tmp_path)
+    outcome = take(pipeline)
+    assert (outcome.error, outcome.facts["refused"]) == ("TABLE_EVENT", {"OP_UNSUPPORTED": 1})
+    assert "line 2" in outcome.message
+    assert store_files(tmp_path) == before
+
+
+def test_a_second_initial_snapshot_stops_the_log_whichever_files_it_lies_in(pipeline: Pipeline, tmp_path: Path) -> None:
     land(tmp_path, 0, [record(i, i, "r", order=50, snapshot="first" if i == 0 else "true") for i in range(3)])
     land(tmp_path, 3, [record(i, i, "r", order=50, snapshot="true") for i in range(3, 5)])
     land(tmp_path, 5, [record(5, 1, "u", order=60)])
     land(tmp_path, 6, [record(6 + i, i, "r", order=90, snapshot="first" if i == 0 else "true") for i in range(3)])
     land(tmp_path, 9, [record(9, 9, "r", order=90, snapshot="last"), record(10, 1, "u", order=95)])
     outcome = take(pipeline)
-    assert (outcome.facts["changes"], outcome.facts["refused"]) == (7, {"SNAPSHOT_RESTART": 4})
-    assert offsets(pipeline) == [0, 1, 2, 3, 4, 5, 10]
+    assert (outcome.error, outcome.facts["refused"]) == ("TABLE_EVENT", {"SNAPSHOT_RESTART": 4})
+    assert not pipeline.ledger("items").exists()
 
 
 def test_on_bad_record_fail_appends_nothing_and_leaves_the_state_as_before(tmp_path: Path) -> None:

@@ -38,7 +38,6 @@ UNREADABLE: dict[str, tuple[list[Any], list[str]]] = {
     "45 null key in the record, key in the row": ([GOOD | {"key": None}], []),
     "45 null key column": ([GOOD, record(1, None, key=None)], ["KEY_NULL"]),
     "49 out of order in the file": ([GOOD, record(5), record(3), record(6)], ["OFFSET_ORDER"]),
-    "53 truncate": ([GOOD, record(1, op="t", after=None)], ["OP_UNSUPPORTED"]),
     "55 placeholder": (
         [GOOD, record(1, op="u", after={"id": 1, "text": "__debezium_unavailable_value"})],
         ["UNAVAILABLE_VALUE"],

@@ -8,7 +8,14 @@ import pytest
 
 from builders import SHAPE, appended, arrival, manifest_of, new_log, verdict_for
 from tidefold.lifecycle import moves
-from tidefold.lifecycle.errors import GateFailedError, InvalidInputError, NotFoundError, RefusedError, SupersededError
+from tidefold.lifecycle.errors import (
+    ConflictError,
+    GateFailedError,
+    InvalidInputError,
+    NotFoundError,
+    RefusedError,
+    SupersededError,
+)
 from tidefold.lifecycle.intake import append, check_shape
 from tidefold.lifecycle.values import Kind, LogState, State
 
@@ -133,7 +140,7 @@ def test_an_abort_lets_the_same_run_begin_again_with_a_new_id() -> None:
 def test_offsets_that_another_ingest_took_are_refused() -> None:
     state = new_log()
     late = arrival(state)
-    with pytest.raises(RefusedError) as refused:
+    with pytest.raises(ConflictError) as refused:
         append(append(state, [late]), [late])
     assert refused.value.code == "OFFSETS_TAKEN"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tidefold.lifecycle.errors import RefusedError
+from tidefold.lifecycle.errors import ConflictError, RefusedError
 from tidefold.lifecycle.values import ChangeSet, Landed, LogState, Position, Shape
 
 
@@ -21,7 +21,7 @@ class Arrival:
 def append(state: LogState, arrivals: Sequence[Arrival]) -> LogState:
     """Takes landed files in, in the order given; numbers their change sets (sqn) and their accounts.
 
-    Raises RefusedError when another run took the same offsets meanwhile.
+    Raises ConflictError when another run took the same offsets meanwhile.
     """
     for arrival in arrivals:
         state = _append_one(state, arrival)
@@ -33,7 +33,7 @@ def _append_one(state: LogState, arrival: Arrival) -> LogState:
     known = {(p.topic, p.partition): p for p in state.positions}
     before = known.get((position.topic, position.partition))
     if before and landed.first_offset < before.next_offset:
-        raise RefusedError(
+        raise ConflictError(
             "OFFSETS_TAKEN",
             f"{position.topic} partition {position.partition}: offsets below {before.next_offset} are taken, "
             f"{landed.name} brings {landed.first_offset}.",

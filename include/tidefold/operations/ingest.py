@@ -21,6 +21,11 @@ from tidefold.operations.pipeline import Pipeline, now
 from tidefold.sources.parse import parse
 
 _log = logging.getLogger(__name__)
+# Refused records that say something of the table as a whole, and what to do about each.
+_OF_THE_WHOLE_TABLE = {
+    "OP_UNSUPPORTED": "Truncate events are not supported yet. Drop the log and begin it from a new Debezium snapshot.",
+    "SNAPSHOT_RESTART": "`tidefold drop` the log, and ingest it anew from where its newest Debezium snapshot begins.",
+}
 _COUNTS = ("records", "changes", "tombstones", "repeated", "quarantined", "ignored")
 
 
@@ -122,7 +127,7 @@ def _append(begun: LogState, arrivals: Sequence[Arrival], state: LogState) -> Lo
     check_shape(state, begun.shape)
     for topic, partition in dict.fromkeys((a.landed.topic, a.landed.partition) for a in arrivals):
         if _stand(state, topic, partition) != _stand(begun, topic, partition):
-            raise RefusedError(
+            raise ConflictError(
                 "OFFSETS_TAKEN",
                 f"Another run took records of {topic} partition {partition} meanwhile.",
                 hint="Nothing was appended; run ingest again, it continues where the log stands.",
@@ -137,22 +142,38 @@ def _stand(state: LogState, topic: str, partition: int) -> list[Position | Lande
 
 
 def _bad_records(pipeline: Pipeline, intake: Intake) -> TidefoldError | None:
-    if not intake.refused or pipeline.log(intake.log).on_bad_record != "fail":
+    reasons = dict(intake.refused)
+    unsupported = [reason for reason in _OF_THE_WHOLE_TABLE if reason in reasons]
+    if unsupported:
+        # To leave such an event out would make every later row doubtful, whatever is done with single records.
+        return RefusedError(
+            "TABLE_EVENT",
+            f"Log `{intake.log}`: {_first_refused(pipeline, intake, unsupported)}. Nothing was taken.",
+            hint=_OF_THE_WHOLE_TABLE[unsupported[0]],
+        )
+    if not reasons or pipeline.log(intake.log).on_bad_record != "fail":
         return None
-    first = next(a.landed for a in intake.arrivals if a.landed.quarantined)
-    reasons = ", ".join(f"{number} {reason}" for reason, number in intake.refused)
     return InvalidInputError(
         "BAD_RECORDS",
-        f"Log `{intake.log}` must have no refused record, and there are: {reasons}; "
-        f"{_first_refused(pipeline, first.name, first.quarantine)}. Nothing was taken.",
+        f"Log `{intake.log}` must have no refused record, and there are: {_counted(intake)}; "
+        f"{_first_refused(pipeline, intake, list(reasons))}. Nothing was taken.",
         hint="Land a corrected file, or set `on_bad_record: quarantine`.",
     )
 
 
-def _first_refused(pipeline: Pipeline, name: str, quarantine: str | None) -> str:
-    assert quarantine is not None
-    entries = map(msgspec.json.decode, pipeline.store.read(quarantine).splitlines())
-    entry = next(e for e in entries if e["file"] == name)
+def _counted(intake: Intake) -> str:
+    return ", ".join(f"{number} {reason}" for reason, number in intake.refused)
+
+
+def _first_refused(pipeline: Pipeline, intake: Intake, reasons: Sequence[str]) -> str:
+    files = [a.landed.name for a in intake.arrivals]
+    stored = dict.fromkeys(a.landed.quarantine for a in intake.arrivals if a.landed.quarantine)
+    entries = [e for path in stored for e in map(msgspec.json.decode, pipeline.store.read(path).splitlines())]
+    entry = min(
+        (e for e in entries if e["reason"] in reasons and e["file"] in files),
+        key=lambda e: (files.index(e["file"]), e["line"]),
+    )
+    name = entry["file"]
     return f"the first is line {entry['line']} of `{name}` ({entry['reason']}: {entry['detail'].rstrip('.')})"
 
 
@@ -186,6 +207,9 @@ def _failed(intake: Intake, error: TidefoldError | None) -> Outcome:
 def _remarks(intake: Intake) -> list[str]:
     left = len(intake.plan.left)
     remarks = [f"{left:,} {'file' if left == 1 else 'files'} still being written"] if left else []
+    if intake.refused:
+        where = ", ".join(sorted({a.landed.quarantine for a in intake.arrivals if a.landed.quarantine}))
+        remarks.append(f"refused: {_counted(intake)}, see {where} in the store")
     return remarks + [str(problem) for problem in intake.all_problems]
 
 
