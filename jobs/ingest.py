@@ -5,11 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from tidefold.operations.ingest import ingest
-
 from tidefold.fold.distribute import on_spark
 from tidefold.fold.session import spark_session
 from tidefold.job import Request, run_job
+from tidefold.operations.ingest import ingest
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 

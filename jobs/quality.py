@@ -5,10 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from tidefold.operations.judge import judge
-
 from tidefold.fold.session import spark_session
 from tidefold.job import Request, run_job
+from tidefold.operations.judge import judge
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 

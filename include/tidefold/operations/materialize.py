@@ -6,6 +6,7 @@ import hashlib
 import logging
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -144,8 +145,9 @@ def _given_up(pipeline: Pipeline, log: str, snapshot: Snapshot, error: Exception
         ledger.commit(lambda state: moves.abort(state, snapshot.id, f"{found.code}: {found.message}"))
         sweep(pipeline.store, ledger)
     except SupersededError as superseded:
-        sweep(pipeline.store, ledger)
         found = superseded
+        with suppress(TidefoldError):
+            sweep(pipeline.store, ledger)
     except TidefoldError as second:
         _log.warning("%s: cleaning up after %s failed: %s", log, found.code, second)
     return Outcome.of_error(log, found, snapshot.id)
