@@ -86,7 +86,6 @@ def conclude(
     instant: str,
 ) -> Judgement:
     """The judgement that follows from the results of all checks."""
-    base = state.snapshot(snapshot.base) if snapshot.base is not None else None
     return Judgement(
         log=state.log,
         snapshot=snapshot.id,
@@ -98,7 +97,7 @@ def conclude(
         checks=tuple(checks),
         rows=manifest.rows,
         base=snapshot.base,
-        base_rows=base.rows if base else None,
+        base_rows=next((s.rows for s in state.snapshots if s.id == snapshot.base), None),
         files=len(manifest.files),
         files_carried=sum(f.carried for f in manifest.files),
         bytes_full=manifest.bytes_full,
