@@ -1,7 +1,7 @@
 # Every command a contributor needs. The same ones run in .ci/run.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help install lock lint test test-unit test-spark test-airflow demo up down clean
+.PHONY: help install lock lint test test-unit test-contract test-spark test-airflow demo up down clean
 
 # Set in some shells; with it every start would compile all its imports again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -28,8 +28,11 @@ lint: install ## ruff, mypy --strict, import contracts
 test: install ## All tests: unit, contract, Spark, Airflow
 	$(RUN) -m pytest tests
 
-test-unit: install ## Seconds: no Spark, no Airflow
-	$(RUN) -m pytest tests/unit tests/contract
+test-unit: install ## Seconds: values, moves, parsing, configuration, command line
+	$(RUN) -m pytest tests/unit
+
+test-contract: install ## About 3 minutes: stores, ledger, real Delta tables, every call failing in turn; no Spark, no Airflow
+	$(RUN) -m pytest tests/contract
 
 test-spark: install ## Real Spark, Delta and Great Expectations
 	$(RUN) -m pytest tests/spark
@@ -37,7 +40,7 @@ test-spark: install ## Real Spark, Delta and Great Expectations
 test-airflow: install ## A real Airflow with its scheduler and spark-submit
 	$(RUN) -m pytest tests/airflow
 
-demo: install ## About 6 minutes: Airflow runs the pipeline over the sample input, phase by phase
+demo: install ## About 3 minutes: Airflow runs the pipeline over the sample input, phase by phase
 	@$(RUN) -m demo
 
 up: install ## Start Airflow and leave it running (address, user and password are printed)

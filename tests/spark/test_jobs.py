@@ -69,7 +69,7 @@ def test_a_job_leaves_its_outcomes_and_ends_with_zero(pipeline: Pipeline, starte
     job = submit(pipeline, "run-1", started)
     output, _ = job.communicate(timeout=_PATIENCE_SECONDS)
     assert job.returncode == 0, output
-    assert "accounts: staged: snapshot 1 staged: 500 rows" in output
+    assert "accounts: staged: snapshot 1: 500 rows after 500 changes of 500 keys (0 deleted)" in output
     [outcome] = json.loads((pipeline.config.path.parent / "var" / "result.json").read_text())["outcomes"]
     assert (outcome["result"], outcome["snapshot"], outcome["facts"]["rows"]) == ("staged", 1, 500)
 

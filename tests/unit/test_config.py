@@ -14,7 +14,7 @@ from tidefold.config import ConfigError, json_schema, load_config
 from tidefold.config.schema import ColumnType
 from tidefold.config.text import SIZE_LIMIT
 from tidefold.lifecycle.errors import InvalidInputError, NotFoundError
-from tidefold.lifecycle.values import Column, Shape, type_names
+from tidefold.lifecycle.values import TYPES, Column, Shape
 
 GOOD = """\
 version: 1
@@ -88,7 +88,7 @@ def test_nothing_can_be_changed_afterwards(tmp_path: Path) -> None:
 
 
 def test_the_types_are_those_of_the_life_cycle() -> None:
-    assert get_args(ColumnType) == type_names
+    assert get_args(ColumnType) == TYPES
 
 
 @dataclass(frozen=True)

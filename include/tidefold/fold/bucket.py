@@ -24,7 +24,8 @@ from tidefold.lifecycle.names import LogPaths, data_path
 from tidefold.lifecycle.values import DataFile
 from tidefold.storage import Store, open_store
 
-_MEMORY = "1GB"
+# What DuckDB may take for one merge before it spills.
+MERGE_MEMORY = "1GB"
 
 
 def fold_bucket(text: str) -> str:
@@ -44,7 +45,7 @@ def _fold(store: Store, task: FoldTask) -> FoldResult:
     with (
         tempfile.TemporaryDirectory(prefix="tidefold-") as scratch,
         open_base(store, task.log, task.base_snapshot, task.base, schema) as base,
-        merged(base, changes, task.shape, memory=_MEMORY, scratch=scratch) as (squashed, rows),
+        merged(base, changes, task.shape, memory=MERGE_MEMORY, scratch=scratch) as (squashed, rows),
     ):
         file = write_data_file(store, target, task.bucket, task.snapshot, task.epoch, rows, schema)
     kept = (file.rows if file else 0) - squashed.upserts

@@ -9,13 +9,11 @@ import pyarrow as pa
 
 from tidefold.changelog.columns import table_schema
 from tidefold.changelog.segment import read_change_set
-from tidefold.fold.bucket import open_base
+from tidefold.fold.bucket import MERGE_MEMORY, open_base
 from tidefold.fold.kernel import merged
 from tidefold.lifecycle.key_groups import KeyGroups, bucket_ranges
 from tidefold.lifecycle.values import LogState, Manifest
 from tidefold.storage import Store
-
-_MEMORY = "1GB"
 
 
 def live_batches(store: Store, state: LogState, base: Manifest | None) -> Iterator[pa.RecordBatch]:
@@ -34,7 +32,7 @@ def _bucket(store: Store, state: LogState, base: Manifest | None, bucket: KeyGro
             return
         with (
             tempfile.TemporaryDirectory(prefix="tidefold-") as scratch,
-            merged(rows, pa.concat_tables(tables), state.shape, memory=_MEMORY, scratch=scratch) as (_, stream),
+            merged(rows, pa.concat_tables(tables), state.shape, memory=MERGE_MEMORY, scratch=scratch) as (_, stream),
         ):
             for batch in stream:
                 yield from pa.Table.from_batches([batch]).cast(schema).to_batches()

@@ -37,7 +37,7 @@ class FoldTask:
 @dataclass(frozen=True, slots=True)
 class FoldResult:
     """What became of one bucket. `file` is None when it has no rows left; `touched` is False when none of the changes
-    was for it and its base files can be carried. Counts are of keys after squashing.
+    was for it and its base files can be carried. Counts are of keys after squashing; `replaced`: base rows that went.
     """
 
     bucket: KeyGroups

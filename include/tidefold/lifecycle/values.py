@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from tidefold.lifecycle.key_groups import KeyGroups
 
-type_names = ("boolean", "int", "long", "float", "double", "string", "date", "timestamp")
+TYPES = ("boolean", "int", "long", "float", "double", "string", "date", "timestamp")
 
 
 class Kind(StrEnum):
@@ -29,7 +29,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a log's table: its name and its type, one of `type_names`."""
+    """One column of a log's table: its name and its type, one of `TYPES`."""
 
     name: str
     type: str

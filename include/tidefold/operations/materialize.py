@@ -193,13 +193,13 @@ def _staged(manifest: Manifest, results: Sequence[FoldResult]) -> Outcome:
         "changes": sum(r.changes for r in results),
         "upserts": upserts,
         "deletes": deletes,
+        "replaced": sum(r.replaced for r in results),
         "files": len(manifest.files),
         "files_carried": sum(f.carried for f in manifest.files),
         "bytes_full": manifest.bytes_full,
         "bytes_written": manifest.bytes_written,
     }
-    message = (
-        f"snapshot {manifest.snapshot} staged: {manifest.rows:,} rows, {facts['changes']:,} changes squashed to "
-        f"{upserts:,} upserts and {deletes:,} deletes, {facts['files_carried']} of {len(manifest.files)} files carried"
-    )
+    changes = f"{facts['changes']:,} changes of {upserts + deletes:,} keys ({deletes:,} deleted)"
+    carried = f"{facts['files_carried']} of {facts['files']} files taken over unchanged"
+    message = f"snapshot {manifest.snapshot}: {manifest.rows:,} rows after {changes}; {carried}"
     return Outcome(manifest.log, "staged", message, manifest.snapshot, facts=facts)
