@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -382,3 +383,20 @@ def test_foreign_files_are_named_on_every_run_and_hold_nothing_up(pipeline: Pipe
     outcome = take(pipeline)
     assert outcome.result == "nothing"
     assert outcome.message.count("[FOREIGN_FILE]") == 2
+
+
+def test_other_bytes_of_the_same_length_are_an_error_and_a_touch_is_not(pipeline: Pipeline, tmp_path: Path) -> None:
+    file = land(tmp_path, 0, [record(0, 1)])
+    take(pipeline)
+    before = state_of(pipeline)
+    os.utime(file, (1, 1))
+    assert take(pipeline).result == "nothing"
+    whole = file.read_bytes()
+    file.write_bytes(whole.replace(b'"t1000"', b'"x1000"'))
+    land(tmp_path, 1, [record(1, 2)])
+    outcome = take(pipeline)
+    assert (outcome.result, [p["code"] for p in outcome.facts["problems"]]) == ("taken", ["LANDED_CHANGED"])
+    assert take(pipeline).error == "LANDED_CHANGED"
+    file.write_bytes(whole)
+    assert take(pipeline).result == "nothing"
+    assert state_of(pipeline).landed[0] == before.landed[0]

@@ -71,6 +71,8 @@ class ChangeSet:
 class Landed:
     """What was taken from one landed file: `length` bytes with that sha256, the offsets [first, next).
 
+    `changed` is the file's own time of change then (seconds): another one is a reason to look at its bytes again.
+
     The counts add up: records = changes + tombstones + repeated + quarantined + ignored.
     """
 
@@ -90,6 +92,7 @@ class Landed:
     ignored: int
     sqn: int | None
     quarantine: str | None = None
+    changed: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from tidefold.sources.landed import LandedFile, list_landed, of_topic
 from tidefold.sources.parse import ParseResult, ParseTask
 from tidefold.sources.plan import Plan, bins, newest_files, plan_files
 from tidefold.sources.problems import Problem
+from tidefold.sources.rewritten import rewritten
 from tidefold.storage import Store
 
 _TASK_BYTES = 64 << 20
@@ -69,6 +70,7 @@ def begin_intake(pipeline: Pipeline, log: str) -> Intake:
     check_shape(state, config.shape)
     files, problems = _own_files(config.source.path, state)
     endings = {file.name: ending_of(file, taken) for file, taken in newest_files(files, state)}
+    problems = (*problems, *rewritten(files, state))
     return Intake(log, state, files, endings, problems, state, plan_files(files, endings, state))
 
 

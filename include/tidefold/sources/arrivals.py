@@ -116,6 +116,7 @@ def _arrival(task: FileTask, found: Found, account: Account, before: Position, c
         ignored=account.ignored,
         sqn=None,
         quarantine=found.quarantine if quarantined else None,
+        changed=task.file.stamp.changed,
     )
     return Arrival(landed, change_set, Position(task.file.topic, task.file.partition, end, high))
 
