@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import random
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +15,7 @@ import pytest
 from pipelines import contents, judge_all, make_pipeline, put
 from tidefold.changelog.columns import DELETE
 from tidefold.fold.distribute import in_process
+from tidefold.launch import PROJECT
 from tidefold.lifecycle.errors import NotFoundError
 from tidefold.operations.confirm import confirm
 from tidefold.operations.materialize import materialize
@@ -64,3 +69,22 @@ def test_a_snapshot_and_the_table_are_read_as_they_are(tmp_path: Path) -> None:
     assert rows(pipeline, snapshot=1) == {1: "one"}
     with pytest.raises(NotFoundError):
         rows(pipeline, snapshot=9)
+
+
+def test_a_look_at_the_first_rows_of_a_larger_table_ends(tmp_path: Path) -> None:
+    pipeline = make_pipeline(tmp_path)
+    put(pipeline, [{"id": i, "text": "a"} for i in range(150_000)])
+    materialize(pipeline, ["accounts"], "run", in_process)
+    judge_all(pipeline)
+    confirm(pipeline, "accounts")
+    for live in ([], ["--live"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "tidefold.cli", "read", "accounts", "--limit", "2", "--format", "json", *live],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(PROJECT / "include")},
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=120,
+        )
+        assert [len(json.loads(done.stdout)["rows"]), json.loads(done.stdout)["more"]] == [2, True]

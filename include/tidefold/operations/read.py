@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pyarrow as pa
-from deltalake import DeltaTable
 
 from tidefold.changelog.columns import table_schema
+from tidefold.fold.bucket import open_base
 from tidefold.fold.live import live_batches
 from tidefold.ledger import read_manifest
 from tidefold.lifecycle.errors import NotFoundError
 from tidefold.lifecycle.moves import known
-from tidefold.lifecycle.names import LogPaths
-from tidefold.lifecycle.values import State
+from tidefold.lifecycle.values import Manifest, Snapshot, State
 from tidefold.operations.pipeline import Pipeline
 
 
@@ -29,15 +28,15 @@ def read_rows(
     if live:
         base = read_manifest(pipeline.store, log, state.latest) if state.latest else None
         return schema, live_batches(pipeline.store, state, base)
-    path = LogPaths(log).table
     if snapshot is not None:
+        chosen: Snapshot | None = known(state, snapshot)
         _require_kept(known(state, snapshot).state, log, snapshot)
-        path = LogPaths(log).snapshot(snapshot)
-    elif not any(s.published for s in state.snapshots):
-        raise NotFoundError(
-            "NOTHING_PUBLISHED", f"`{log}` has no published snapshot yet.", hint=f"`tidefold run {log}`"
-        )
-    return schema, _batches(DeltaTable(pipeline.store.uri(path)), schema)
+    else:
+        chosen = next((s for s in reversed(state.snapshots) if s.published), None)
+    if chosen is None:
+        message = f"`{log}` has no published snapshot yet."
+        raise NotFoundError("NOTHING_PUBLISHED", message, hint=f"`tidefold run {log}` makes one.")
+    return schema, _batches(pipeline, read_manifest(pipeline.store, log, chosen), schema)
 
 
 def _require_kept(state: State, log: str, snapshot: int) -> None:
@@ -49,6 +48,9 @@ def _require_kept(state: State, log: str, snapshot: int) -> None:
         )
 
 
-def _batches(table: DeltaTable, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    for batch in table.to_pyarrow_dataset().to_batches():
-        yield from pa.Table.from_batches([batch]).cast(schema).to_batches()
+def _batches(pipeline: Pipeline, manifest: Manifest, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    # File by file: a look at the first rows of a large table reads one file. (A dataset's reader threads hang the
+    # process at its end when not all of it was read.)
+    for file in manifest.files:
+        with open_base(pipeline.store, manifest.log, manifest.snapshot, (file,), schema) as rows:
+            yield from rows or ()
