@@ -6,9 +6,7 @@ Request (one JSON argument): `config` path of tidefold.yaml, `logs` their ids, `
 
 from __future__ import annotations
 
-import json
 import logging
-import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,6 +17,7 @@ import msgspec
 from tidefold.lifecycle.errors import InvalidInputError, TidefoldError
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.result_file import write_outcomes
 from tidefold.wiring import open_pipeline
 
 
@@ -47,7 +46,7 @@ def run_job(argv: Sequence[str], act: Callable[[Pipeline, Request], Sequence[Out
     for outcome in outcomes:
         print(f"{outcome.log}: {outcome.result}: {outcome.message}", flush=True)
     if request.result:
-        _write(Path(request.result), outcomes)
+        write_outcomes(Path(request.result), outcomes)
     return next((int(o.facts.get("exit_code", 1)) for o in outcomes if o.error), 0)
 
 
@@ -58,11 +57,3 @@ def _parse(argv: Sequence[str]) -> Request:
         raise InvalidInputError(
             "REQUEST_INVALID", f"The job's argument is not a request: {error}.", hint="Start jobs with `tidefold`."
         ) from error
-
-
-def _write(path: Path, outcomes: Sequence[Outcome]) -> None:
-    """Whoever reads the file sees all of it or none."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.part")
-    part.write_text(json.dumps({"outcomes": [outcome.to_dict() for outcome in outcomes]}))
-    os.replace(part, path)

@@ -59,9 +59,15 @@ class Ledger:
         self._log = log
         self._pages: dict[str, bytes] = {}
 
+    def find(self) -> LogState | None:
+        """The newest state, or None for a log that was not begun (or was dropped since). Raises CorruptError."""
+        version = self._latest_version()
+        state = self.read_version(version) if version else None
+        return None if state is None or state.dropped is Drop.GONE else state
+
     def exists(self) -> bool:
-        """Whether the log was begun (and not dropped since)."""
-        return self._latest_version() > 0 and self.read().dropped is not Drop.GONE
+        """Whether the log was begun (and not dropped since). Who also wants its state asks `find`."""
+        return self.find() is not None
 
     def read(self) -> LogState:
         """The newest state. Raises NotFoundError (no such log) or CorruptError (unreadable; never taken for absent)."""
@@ -86,11 +92,11 @@ class Ledger:
 
     def begin(self, shape: Shape) -> LogState:
         """The state, made empty if the log is new."""
-        while not self.exists():
+        while (state := self.find()) is None:
             # Another process may begin the log in the same moment: its beginning is as good.
             with suppress(AlreadyExistsError):
                 self._put(self._first(shape))
-        return _not_dropped(self.read())
+        return _not_dropped(state)
 
     def _first(self, shape: Shape) -> LogState:
         version = self._latest_version()

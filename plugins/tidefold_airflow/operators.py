@@ -10,7 +10,8 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException
 
-from tidefold_airflow.outcomes import Summary, read_outcomes, report, result_path
+from tidefold.operations.result_file import read_outcomes
+from tidefold_airflow.outcomes import Summary, report, result_path
 from tidefold_airflow.scope import Scope, airflow_errors, open_scope
 
 if TYPE_CHECKING:

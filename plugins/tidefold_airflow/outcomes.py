@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 from collections.abc import Sequence
@@ -31,16 +30,6 @@ def result_path(scope: Scope, step: str, attempt: int) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     return path
-
-
-def read_outcomes(path: Path) -> list[Outcome]:
-    """The outcomes that a job wrote, and removes the file; none when the job died before it could write."""
-    try:
-        written = json.loads(path.read_text())
-    except FileNotFoundError:
-        return []
-    path.unlink()
-    return [Outcome(**each) for each in written["outcomes"]]
 
 
 def report(outcomes: Sequence[Outcome], context: Context) -> Summary:

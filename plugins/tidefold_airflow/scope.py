@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-import tidefold
 from tidefold.lifecycle.errors import InvalidInputError, TidefoldError
 
 if TYPE_CHECKING:
@@ -49,8 +48,9 @@ def open_scope(config: str | None, logs: Sequence[str] | None, context: Context)
 
 def config_path(config: str | None) -> Path:
     """The given path, else TIDEFOLD_CONFIG, else `tidefold.yaml` of the project."""
-    project = Path(tidefold.__file__).resolve().parents[2]
-    return Path(config or os.environ.get("TIDEFOLD_CONFIG") or project / "tidefold.yaml")
+    from tidefold.launch import PROJECT
+
+    return Path(config or os.environ.get("TIDEFOLD_CONFIG") or PROJECT / "tidefold.yaml")
 
 
 @contextmanager

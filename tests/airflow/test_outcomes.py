@@ -12,7 +12,8 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from pipelines import make_pipeline
 from tidefold.lifecycle.errors import InvalidInputError, StorageError, TidefoldError
 from tidefold.operations.outcome import Outcome
-from tidefold_airflow.outcomes import read_outcomes, report, result_path
+from tidefold.operations.result_file import read_outcomes
+from tidefold_airflow.outcomes import report, result_path
 from tidefold_airflow.scope import Scope, airflow_errors
 
 GOOD = Outcome("tellers", "staged", "snapshot 1 staged", 1)

@@ -4,7 +4,6 @@ spark-submit whose output goes to a file.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -20,6 +19,7 @@ from tidefold.launch import submit_command
 from tidefold.lifecycle.errors import TidefoldError
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.result_file import read_outcomes
 from tidefold.operations.steps import Step, without_spark
 
 _PROGRESS_SECONDS = 5.0
@@ -52,7 +52,7 @@ def _submit(terminal: Terminal, pipeline: Pipeline, step: Step, logs: Sequence[s
     command = submit_command(config, step.name, request)
     terminal.note(f"{step.name}: starting Spark for {', '.join(logs)}; its output goes to {output}")
     code = _run(terminal, step, command.argv, {**os.environ, **command.env}, output)
-    return _read(result) or _died(terminal, step, logs, code, output)
+    return read_outcomes(result) or _died(terminal, step, logs, code, output)
 
 
 def _fresh_file(folder: Path, step: Step, ending: str) -> Path:
@@ -96,16 +96,6 @@ def _end(job: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         os.killpg(job.pid, signal.SIGKILL)
         job.wait()
-
-
-def _read(result: Path) -> list[Outcome]:
-    """What the job wrote (and removes the file), or nothing."""
-    try:
-        written = json.loads(result.read_text())
-    except FileNotFoundError:
-        return []
-    result.unlink()
-    return [Outcome(**each) for each in written["outcomes"]]
 
 
 def _died(terminal: Terminal, step: Step, logs: Sequence[str], code: int, output: Path) -> list[Outcome]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import cast
@@ -72,7 +72,8 @@ def open_base(
     with ExitStack() as opened:
         # Opened and checked before the merge begins: inside it DuckDB would wrap the error.
         files = [_open(store, data_path(folder, f.name), f, opened) for f in base]
-        yield pa.RecordBatchReader.from_batches(schema, _batches(files, schema))
+        batches = (batch for file in files for batch in file.iter_batches(batch_size=65_536))
+        yield pa.RecordBatchReader.from_batches(schema, with_schema(batches, schema))
 
 
 def _open(store: Store, path: str, file: DataFile, opened: ExitStack) -> pq.ParquetFile:
@@ -86,7 +87,7 @@ def _open(store: Store, path: str, file: DataFile, opened: ExitStack) -> pq.Parq
     return pq.ParquetFile(stream)
 
 
-def _batches(files: list[pq.ParquetFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    for file in files:
-        for batch in file.iter_batches(batch_size=65_536):
-            yield from pa.Table.from_batches([batch]).cast(schema).to_batches()
+def with_schema(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The same rows with exactly these types and nullability."""
+    for batch in batches:
+        yield from pa.Table.from_batches([batch]).cast(schema).to_batches()

@@ -9,8 +9,9 @@ import pyarrow as pa
 
 from tidefold.changelog.columns import table_schema
 from tidefold.changelog.segment import read_change_set
-from tidefold.fold.bucket import MERGE_MEMORY, open_base
+from tidefold.fold.bucket import MERGE_MEMORY, open_base, with_schema
 from tidefold.fold.kernel import merged
+from tidefold.fold.plan import files_of
 from tidefold.lifecycle.key_groups import KeyGroups, bucket_ranges
 from tidefold.lifecycle.values import LogState, Manifest
 from tidefold.storage import Store
@@ -25,8 +26,7 @@ def live_batches(store: Store, state: LogState, base: Manifest | None) -> Iterat
 def _bucket(store: Store, state: LogState, base: Manifest | None, bucket: KeyGroups) -> Iterator[pa.RecordBatch]:
     schema = table_schema(state.shape)
     tables = [read_change_set(store, c, bucket) for c in state.unfolded if c.key_groups.meets(bucket)]
-    files = tuple(f for f in base.files if f.key_groups.meets(bucket)) if base else ()
-    with open_base(store, state.log, base.snapshot if base else None, files, schema) as rows:
+    with open_base(store, state.log, base.snapshot if base else None, files_of(bucket, base), schema) as rows:
         if not any(table.num_rows for table in tables):
             yield from rows or ()
             return
@@ -34,5 +34,4 @@ def _bucket(store: Store, state: LogState, base: Manifest | None, bucket: KeyGro
             tempfile.TemporaryDirectory(prefix="tidefold-") as scratch,
             merged(rows, pa.concat_tables(tables), state.shape, memory=MERGE_MEMORY, scratch=scratch) as (_, stream),
         ):
-            for batch in stream:
-                yield from pa.Table.from_batches([batch]).cast(schema).to_batches()
+            yield from with_schema(stream, schema)

@@ -15,9 +15,10 @@ def abort(pipeline: Pipeline, log: str, reason: str, snapshot: int | None = None
     Raises RefusedError, NotFoundError.
     """
     ledger = pipeline.ledger(log)
-    if not ledger.exists():
+    state = ledger.find()
+    if state is None:
         return Outcome(log, "nothing", "the log has no snapshot yet")
-    chosen = snapshot if snapshot is not None else _open_attempt(ledger.read(), run_id)
+    chosen = snapshot if snapshot is not None else _open_attempt(state, run_id)
     if chosen is not None:
         ledger.commit(lambda state: moves.abort(state, chosen, reason))
     # Also what earlier attempts left when they were killed before they could clean up.

@@ -65,8 +65,7 @@ class Intake:
 def begin_intake(pipeline: Pipeline, log: str) -> Intake:
     """Looks at the landing folder and the ledger, and plans. Raises TidefoldError."""
     config = pipeline.log(log)
-    ledger = pipeline.ledger(log)
-    state = ledger.read() if ledger.exists() else LogState(log, config.shape)
+    state = pipeline.ledger(log).find() or LogState(log, config.shape)
     check_shape(state, config.shape)
     files, problems = _own_files(config.source.path, state)
     endings = {file.name: ending_of(file, taken) for file, taken in newest_files(files, state)}

@@ -77,10 +77,9 @@ def _outcome(pipeline: Pipeline, log: str, run_id: str | None, spark: Session | 
 
 def _case(pipeline: Pipeline, log: str, run_id: str | None) -> Case | None:
     config = pipeline.log(log)
-    ledger = pipeline.ledger(log)
-    if not ledger.exists():
+    state = pipeline.ledger(log).find()
+    if state is None:
         return None
-    state = ledger.read()
     snapshot = state.attempt
     if snapshot is None or snapshot.state is not State.STAGED or (run_id is not None and snapshot.run != run_id):
         return None

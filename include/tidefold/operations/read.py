@@ -12,7 +12,7 @@ from tidefold.fold.live import live_batches
 from tidefold.ledger import read_manifest
 from tidefold.lifecycle.errors import NotFoundError
 from tidefold.lifecycle.moves import known
-from tidefold.lifecycle.values import Manifest, Snapshot, State
+from tidefold.lifecycle.values import LogState, Manifest, Snapshot, State
 from tidefold.operations.pipeline import Pipeline
 
 
@@ -28,24 +28,27 @@ def read_rows(
     if live:
         base = read_manifest(pipeline.store, log, state.latest) if state.latest else None
         return schema, live_batches(pipeline.store, state, base)
-    if snapshot is not None:
-        chosen: Snapshot | None = known(state, snapshot)
-        _require_kept(known(state, snapshot).state, log, snapshot)
-    else:
-        chosen = next((s for s in reversed(state.snapshots) if s.published), None)
-    if chosen is None:
-        message = f"`{log}` has no published snapshot yet."
-        raise NotFoundError("NOTHING_PUBLISHED", message, hint=f"`tidefold run {log}` makes one.")
+    chosen = _published(state) if snapshot is None else _kept(state, snapshot)
     return schema, _batches(pipeline, read_manifest(pipeline.store, log, chosen), schema)
 
 
-def _require_kept(state: State, log: str, snapshot: int) -> None:
-    if state not in (State.COMPLETED, State.STAGED):
+def _published(state: LogState) -> Snapshot:
+    found = next((s for s in reversed(state.snapshots) if s.published), None)
+    if found is None:
+        message = f"`{state.log}` has no published snapshot yet."
+        raise NotFoundError("NOTHING_PUBLISHED", message, hint=f"`tidefold run {state.log}` makes one.")
+    return found
+
+
+def _kept(state: LogState, snapshot: int) -> Snapshot:
+    found = known(state, snapshot)
+    if found.state not in (State.COMPLETED, State.STAGED):
         raise NotFoundError(
             "SNAPSHOT_GONE",
-            f"Snapshot {snapshot} of `{log}` is {state}; its files are not kept.",
-            hint=f"`tidefold history {log}` shows which are COMPLETED.",
+            f"Snapshot {snapshot} of `{state.log}` is {found.state}; its files are not kept.",
+            hint=f"`tidefold history {state.log}` shows which are COMPLETED.",
         )
+    return found
 
 
 def _batches(pipeline: Pipeline, manifest: Manifest, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

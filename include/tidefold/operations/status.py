@@ -39,8 +39,8 @@ def status(pipeline: Pipeline, logs: Sequence[str]) -> list[LogStatus]:
 
 def _status(pipeline: Pipeline, log: str) -> LogStatus:
     try:
-        ledger = pipeline.ledger(log)
-        return status_of(ledger.read()) if ledger.exists() else LogStatus(log, begun=False)
+        state = pipeline.ledger(log).find()
+        return status_of(state) if state else LogStatus(log, begun=False)
     except TidefoldError as error:
         return LogStatus(log, begun=True, error=Outcome.of_error(log, error))
 

@@ -19,10 +19,10 @@ def subsume(pipeline: Pipeline, log: str, plan: bool = False) -> Outcome:
     Also finishes what an interrupted call began.
     """
     ledger = pipeline.ledger(log)
-    if not ledger.exists():
+    state = ledger.find()
+    if state is None:
         return Outcome(log, "nothing", "the log has no snapshot yet")
     keep = pipeline.config.retention.keep
-    state = ledger.read()
     if keep is not None:
         wanted = keep
         state = retention.subsume(state, wanted) if plan else ledger.commit(lambda now: retention.subsume(now, wanted))

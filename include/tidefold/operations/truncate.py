@@ -16,10 +16,10 @@ def truncate(pipeline: Pipeline, log: str, plan: bool = False) -> Outcome:
     Also finishes what an interrupted call began.
     """
     ledger = pipeline.ledger(log)
-    if not ledger.exists():
+    before = ledger.find()
+    if before is None:
         return Outcome(log, "nothing", "the log is empty")
     keep = pipeline.config.retention.keep
-    before = ledger.read()
     state = retention.truncate(before, keep) if plan else ledger.commit(lambda now: retention.truncate(now, keep))
     sizes = {entry.path: entry.bytes for entry in pipeline.store.list("changelog")} if state.garbage else {}
     going = [path for path in state.garbage if path in sizes]

@@ -1,0 +1,28 @@
+"""The file by which a Spark job hands its outcomes back to whoever started it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from tidefold.operations.outcome import Outcome
+
+
+def write_outcomes(path: Path, outcomes: Sequence[Outcome]) -> None:
+    """Whoever reads the file sees all of it or none."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.part")
+    part.write_text(json.dumps({"outcomes": [outcome.to_dict() for outcome in outcomes]}))
+    os.replace(part, path)
+
+
+def read_outcomes(path: Path) -> list[Outcome]:
+    """The outcomes that a job wrote, and removes the file; none when the job died before it could write."""
+    try:
+        written = json.loads(path.read_text())
+    except FileNotFoundError:
+        return []
+    path.unlink()
+    return [Outcome(**each) for each in written["outcomes"]]
