@@ -1,4 +1,4 @@
-"""Spark job: takes landed files of all requested logs into their changelogs. See `tidefold.job` for the request."""
+"""Spark job: takes landed files of all requested logs into their changelogs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from tidefold.fold.distribute import on_spark
 from tidefold.fold.session import spark_session
-from tidefold.job import Request, run_job
+from tidefold.job import run_job
+from tidefold.launch import Request
 from tidefold.operations.ingest import ingest
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline

@@ -1,4 +1,4 @@
-"""Spark job: judges the staged snapshots of all requested logs. See `tidefold.job` for the request."""
+"""Spark job: judges the staged snapshots of all requested logs."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import sys
 from collections.abc import Sequence
 
 from tidefold.fold.session import spark_session
-from tidefold.job import Request, run_job
+from tidefold.job import run_job
+from tidefold.launch import Request
 from tidefold.operations.judge import judge
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 
 
 def act(pipeline: Pipeline, request: Request) -> Sequence[Outcome]:
-    return judge(pipeline, request.logs, request.run, spark_session("quality"))
+    return judge(pipeline, request.logs, request.asking.run, spark_session("quality"))
 
 
 if __name__ == "__main__":

@@ -4,20 +4,9 @@ from __future__ import annotations
 
 from tidefold.lifecycle.intake import Arrival, append
 from tidefold.lifecycle.key_groups import KeyGroups, bucket_ranges
+from tidefold.lifecycle.manifest import DataFile, Manifest
 from tidefold.lifecycle.names import DataFileName
-from tidefold.lifecycle.values import (
-    ChangeSet,
-    Column,
-    DataFile,
-    Kind,
-    Landed,
-    LogState,
-    Manifest,
-    Position,
-    Shape,
-    Snapshot,
-    Verdict,
-)
+from tidefold.lifecycle.values import ChangeSet, Column, Kind, Landed, LogState, Position, Shape, Snapshot, Verdict
 
 SHAPE = Shape(("id",), (Column("id", "int"), Column("text", "string")), "postgresql", 16, 4)
 

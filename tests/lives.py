@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from builders import arrival, manifest_of, verdict_for
-from tidefold.lifecycle import moves
+from tidefold.lifecycle import claims, moves
 from tidefold.lifecycle.intake import append
 from tidefold.lifecycle.values import LogState
-from tidefold.operations.materialize import asked
+from tidefold.operations.asking import Asking
 from tidefold.operations.pipeline import Pipeline
 from tidefold.quality.suite import load_suite
 from tidefold.wiring import open_pipeline
@@ -44,7 +44,7 @@ def take(state: LogState, changes: int = 10, refused: int = 0) -> LogState:
 
 
 def claim(run: str) -> Move:
-    return lambda state: moves.claim(state, asked(run))
+    return lambda state: claims.claim(state, Asking(run).of(state.log))
 
 
 def stage(state: LogState) -> LogState:

@@ -83,21 +83,21 @@ def judge_all(pipeline: Pipeline, log: str = "accounts", passed: bool = True) ->
     pipeline.ledger(log).commit(move)
 
 
-def rows_of(uri: str) -> dict[int, str | None]:
+def rows_of(uri: str, options: dict[str, str] | None = None) -> dict[int, str | None]:
     """The rows of a Delta table, read by deltalake and by Polars, which must agree."""
-    table = DeltaTable(uri).to_pyarrow_table().sort_by("id").to_pylist()
-    assert polars.read_delta(uri).sort("id").to_dicts() == table
+    table = DeltaTable(uri, storage_options=options).to_pyarrow_table().sort_by("id").to_pylist()
+    assert polars.read_delta(uri, storage_options=options).sort("id").to_dicts() == table
     rows = {row["id"]: row["text"] for row in table}
     assert len(rows) == len(table)
     return rows
 
 
 def table_rows(pipeline: Pipeline, log: str = "accounts") -> dict[int, str | None]:
-    return rows_of(pipeline.store.uri(LogPaths(log).table))
+    return rows_of(pipeline.store.uri(LogPaths(log).table), pipeline.store.options())
 
 
 def snapshot_rows(pipeline: Pipeline, snapshot: int, log: str = "accounts") -> dict[int, str | None]:
-    return rows_of(pipeline.store.uri(LogPaths(log).snapshot(snapshot)))
+    return rows_of(pipeline.store.uri(LogPaths(log).snapshot(snapshot)), pipeline.store.options())
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -1,35 +1,20 @@
-"""What all Spark jobs share: the request they take, the result file they leave, the code they end with.
-
-Request (one JSON argument): `config` path of tidefold.yaml, `logs` their ids, `run` the run's id (null: none),
-`result` where to write the outcomes (null: nowhere), `takeover` true to supersede another run's attempt.
-"""
+"""What all Spark jobs share: the request they take, the result file they leave, the code they end with."""
 
 from __future__ import annotations
 
 import logging
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
+from tidefold.launch import Request
 from tidefold.lifecycle.errors import InvalidInputError, TidefoldError
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.result_file import write_outcomes
 from tidefold.wiring import open_pipeline
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What a job is asked to do."""
-
-    config: str
-    logs: tuple[str, ...]
-    run: str | None = None
-    result: str | None = None
-    takeover: bool = False
 
 
 def run_job(argv: Sequence[str], act: Callable[[Pipeline, Request], Sequence[Outcome]]) -> int:

@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 import tidefold
 from tidefold.config import Config
 from tidefold.lifecycle.errors import InvalidInputError, NotFoundError
+from tidefold.operations.asking import Asking
 
 STEPS = ("ingest", "materialize", "quality")
 PROJECT = Path(tidefold.__file__).resolve().parents[2]
 _JARS = ("delta-spark_4.2_2.13-4.4.0.jar", "delta-storage-4.4.0.jar")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a job is asked to do, sent as its one argument: `config` is the path of tidefold.yaml, `result` where to
+    write the outcomes (None: nowhere).
+    """
+
+    config: str
+    logs: tuple[str, ...]
+    asking: Asking
+    result: str | None = None
+
+    def encoded(self) -> str:
+        return msgspec.json.encode(self).decode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +93,11 @@ def job_env(config: Config) -> dict[str, str]:
     }
 
 
-def submit_command(config: Config, step: str, request: Mapping[str, Any]) -> Command:
-    """The spark-submit call of a step. `request`: see `jobs/`; it travels as one JSON argument."""
+def submit_command(config: Config, step: str, request: Request) -> Command:
+    """The spark-submit call of a step."""
     spark_submit = Path(sys.executable).with_name("spark-submit")
     conf = [part for key, value in spark_conf(config).items() for part in ("--conf", f"{key}={value}")]
-    argv = (str(spark_submit), "--master", config.spark.master, *conf, str(job_path(step)), json.dumps(request))
+    argv = (str(spark_submit), "--master", config.spark.master, *conf, str(job_path(step)), request.encoded())
     return Command(argv, job_env(config))
 
 

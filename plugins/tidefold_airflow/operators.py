@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,6 +16,7 @@ from tidefold_airflow.scope import Scope, airflow_errors, open_scope
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from tidefold.launch import Request
     from tidefold.operations.outcome import Outcome
 
 
@@ -48,20 +48,24 @@ class TidefoldSparkOperator(SparkSubmitOperator):
 
     def execute(self, context: Context) -> Summary:  # type: ignore[override]
         """Does without a JVM what can be done so, submits for the rest, reports what became of each log."""
+        from tidefold.operations.asking import Asking
         from tidefold.operations.steps import Step, without_spark
 
         with airflow_errors():
             scope = open_scope(self.config, self.logs, context)
-            found = without_spark(scope.pipeline, Step(self.step, scope.run), scope.logs)
+            found = without_spark(scope.pipeline, Step(self.step, Asking(scope.run)), scope.logs)
             if not found.spark:
                 self.log.info("No rows to touch in %s: no Spark job started.", ", ".join(scope.logs))
             submitted = self._submit(scope, found.spark, context) if found.spark else []
         return report([*found.done, *submitted], context)
 
     def _submit(self, scope: Scope, logs: Sequence[str], context: Context) -> list[Outcome]:
+        from tidefold.launch import Request
+        from tidefold.operations.asking import Asking
+
         result = result_path(scope, self.step, context["ti"].try_number)
         config = scope.pipeline.config
-        self._prepare(scope, {"config": str(config.path), "logs": logs, "run": scope.run, "result": str(result)})
+        self._prepare(scope, Request(str(config.path), tuple(logs), Asking(scope.run), str(result)))
         try:
             super().execute(context)
         except AirflowException:
@@ -72,12 +76,12 @@ class TidefoldSparkOperator(SparkSubmitOperator):
             return outcomes
         return read_outcomes(result)
 
-    def _prepare(self, scope: Scope, request: dict[str, Any]) -> None:
+    def _prepare(self, scope: Scope, request: Request) -> None:
         from tidefold.launch import job_env, job_path, spark_conf
 
         config = scope.pipeline.config
         self.application = str(job_path(self.step))
-        self.application_args = [json.dumps({**request, "takeover": False})]
+        self.application_args = [request.encoded()]
         self.conf = {**spark_conf(config), **(self.conf or {})}
         self.env_vars = {**job_env(config), **(self.env_vars or {})}
 

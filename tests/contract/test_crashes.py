@@ -19,6 +19,7 @@ from tidefold.fold.distribute import Answer, Work, in_process
 from tidefold.lifecycle.errors import TidefoldError
 from tidefold.lifecycle.values import State
 from tidefold.operations.abort import abort
+from tidefold.operations.asking import Asking
 from tidefold.operations.confirm import confirm
 from tidefold.operations.materialize import materialize
 from tidefold.operations.pipeline import Pipeline
@@ -41,7 +42,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def cycle(pipeline: Pipeline, run: str) -> None:
     """One run as the DAG makes it; an error of a step ends it."""
-    [outcome] = materialize(pipeline, ["accounts"], run, _runner(pipeline))
+    [outcome] = materialize(pipeline, ["accounts"], Asking(run), _runner(pipeline))
     if outcome.error:
         raise TidefoldError(outcome.error, outcome.message)
     if pipeline.ledger("accounts").read().attempt:
@@ -51,7 +52,7 @@ def cycle(pipeline: Pipeline, run: str) -> None:
 
 def cycle_then_abort(pipeline: Pipeline, run: str) -> None:
     """A run whose gate refuses."""
-    [outcome] = materialize(pipeline, ["accounts"], run, _runner(pipeline))
+    [outcome] = materialize(pipeline, ["accounts"], Asking(run), _runner(pipeline))
     if outcome.error:
         raise TidefoldError(outcome.error, outcome.message)
     abort(pipeline, "accounts", "refused", run_id=run)

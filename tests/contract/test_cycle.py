@@ -21,6 +21,7 @@ from tidefold.lifecycle.errors import GateFailedError, RefusedError, SupersededE
 from tidefold.lifecycle.names import LogPaths
 from tidefold.lifecycle.values import State
 from tidefold.operations.abort import abort
+from tidefold.operations.asking import Asking
 from tidefold.operations.confirm import confirm
 from tidefold.operations.materialize import materialize, pending
 from tidefold.operations.outcome import Outcome
@@ -33,7 +34,7 @@ def pipeline(tmp_path: Path) -> Pipeline:
 
 
 def fold(pipeline: Pipeline, run: str, takeover: bool = False) -> Outcome:
-    [outcome] = materialize(pipeline, ["accounts"], run, in_process, takeover)
+    [outcome] = materialize(pipeline, ["accounts"], Asking(run, takeover), in_process)
     return outcome
 
 
@@ -88,7 +89,7 @@ def test_nothing_new_writes_nothing_at_all(pipeline: Pipeline, tmp_path: Path) -
     put(pipeline, upserts([1, 2], "a"))
     cycle(pipeline, "run-1")
     before = contents(tmp_path / "store")
-    assert pending(pipeline, ["accounts", "tellers"], "run-2") == []
+    assert pending(pipeline, ["accounts", "tellers"], Asking("run-2")) == []
     assert fold(pipeline, "run-2").result == "nothing"
     assert fold(pipeline, "run-1").result == "already"
     assert confirm(pipeline, "accounts").result == "nothing"
@@ -158,7 +159,7 @@ def test_a_zombie_that_wakes_after_a_retry_is_refused_and_cleans_up(pipeline: Pi
         cycle(pipeline, "run-1")
         return answers
 
-    [zombie] = materialize(pipeline, ["accounts"], "run-1", sleeps_while_a_retry_finishes)
+    [zombie] = materialize(pipeline, ["accounts"], Asking("run-1"), sleeps_while_a_retry_finishes)
     assert zombie.error == "SUPERSEDED"
     assert "superseded by attempt 2" in zombie.message
     with pytest.raises(SupersededError):
@@ -177,7 +178,7 @@ def test_a_killed_attempt_is_swept_by_the_retry(pipeline: Pipeline) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        materialize(pipeline, ["accounts"], "run-1", dies)
+        materialize(pipeline, ["accounts"], Asking("run-1"), dies)
     assert [e for e in pipeline.store.list("snapshots") if "s0000000001" in e.path]
     cycle(pipeline, "run-1")
     assert len(table_rows(pipeline)) == 20
@@ -190,7 +191,7 @@ def test_a_damaged_segment_stops_its_log_only(pipeline: Pipeline, tmp_path: Path
     segment = tmp_path / "store" / state.change_sets[0].segment
     whole = segment.read_bytes()
     segment.write_bytes(whole[:-3])
-    accounts, tellers = materialize(pipeline, ["accounts", "tellers"], "run-1", in_process)
+    accounts, tellers = materialize(pipeline, ["accounts", "tellers"], Asking("run-1"), in_process)
     assert (accounts.error, tellers.result) == ("SEGMENT_CORRUPT", "staged")
     after = pipeline.ledger("accounts").read()
     assert after.attempt is None

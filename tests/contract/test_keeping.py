@@ -12,6 +12,7 @@ from pipelines import CONFIG, contents, judge_all, make_pipeline, put, rows_of, 
 from tidefold.fold.distribute import in_process
 from tidefold.lifecycle.errors import RefusedError
 from tidefold.lifecycle.names import LogPaths
+from tidefold.operations.asking import Asking
 from tidefold.operations.confirm import confirm
 from tidefold.operations.drop import drop
 from tidefold.operations.materialize import materialize
@@ -28,7 +29,7 @@ def grow(pipeline: Pipeline, first: int, last: int) -> None:
     for number in range(first, last + 1):
         rows = range(40) if number == 1 else [number]
         put(pipeline, [{"id": i, "text": f"{number}"} for i in rows])
-        materialize(pipeline, ["accounts"], f"run-{number}", in_process)
+        materialize(pipeline, ["accounts"], Asking(f"run-{number}"), in_process)
         judge_all(pipeline)
         confirm(pipeline, "accounts")
 
@@ -94,7 +95,7 @@ def test_a_tagged_snapshot_stays_and_reads_until_it_is_freed(pipeline: Pipeline)
 
 def test_a_staged_snapshot_keeps_what_it_carries(pipeline: Pipeline) -> None:
     put(pipeline, [{"id": 6, "text": "6"}])
-    materialize(pipeline, ["accounts"], "run-6", in_process)
+    materialize(pipeline, ["accounts"], Asking("run-6"), in_process)
     subsume(pipeline, "accounts")
     truncate(pipeline, "accounts")
     judge_all(pipeline)
@@ -151,7 +152,7 @@ def test_a_drop_deletes_what_its_plan_named_and_nothing_of_others(pipeline: Pipe
 
 def test_a_drop_waits_for_an_open_attempt(pipeline: Pipeline) -> None:
     put(pipeline, [{"id": 6, "text": "6"}])
-    materialize(pipeline, ["accounts"], "run-6", in_process)
+    materialize(pipeline, ["accounts"], Asking("run-6"), in_process)
     with pytest.raises(RefusedError) as refused:
         drop(pipeline, "accounts", plan=False)
     assert refused.value.code == "ATTEMPT_OPEN"

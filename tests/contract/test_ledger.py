@@ -16,10 +16,12 @@ from tidefold.storage import Store, open_store
 from tidefold.storage.local import LocalStore
 
 
-@pytest.fixture(params=["local", "memory"])
+@pytest.fixture(params=["local", "memory", "s3"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     if request.param == "local":
         return open_store("store", tmp_path)
+    if request.param == "s3":
+        return open_store(request.getfixturevalue("s3").address, tmp_path)
     return open_store(f"memory://{uuid.uuid4().hex}", tmp_path)
 
 

@@ -16,6 +16,7 @@ from tidefold.ledger import Ledger
 from tidefold.lifecycle.errors import CorruptError, RefusedError, StorageError
 from tidefold.lifecycle.names import LogPaths
 from tidefold.operations import materialize as materialize_module
+from tidefold.operations.asking import Asking
 from tidefold.operations.confirm import confirm
 from tidefold.operations.drop import drop
 from tidefold.operations.materialize import materialize
@@ -31,7 +32,7 @@ def pipeline(tmp_path: Path) -> Pipeline:
 
 def cycle(pipeline: Pipeline, number: int) -> None:
     put(pipeline, [{"id": number, "text": str(number)}])
-    materialize(pipeline, ["accounts"], f"run-{number}", in_process)
+    materialize(pipeline, ["accounts"], Asking(f"run-{number}"), in_process)
     judge_all(pipeline)
     confirm(pipeline, "accounts", run_id=f"run-{number}")
 
@@ -70,7 +71,7 @@ def test_the_end_of_time_and_years_below_1000_have_right_bounds(tmp_path: Path) 
     pipeline = make_pipeline(tmp_path, columns)
     early, last = datetime(201, 5, 6, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
     put(pipeline, [{"id": 1, "text": "a", "at": early}, {"id": 2, "text": "b", "at": last}])
-    [outcome] = materialize(pipeline, ["accounts"], "run", in_process)
+    [outcome] = materialize(pipeline, ["accounts"], Asking("run"), in_process)
     assert outcome.result == "staged"
     judge_all(pipeline)
     confirm(pipeline, "accounts")
@@ -82,7 +83,7 @@ def test_the_end_of_time_and_years_below_1000_have_right_bounds(tmp_path: Path) 
 def test_bounds_of_long_texts_hide_no_row(pipeline: Pipeline) -> None:
     texts = ["a" * 40, "z" * 40, "z" * 32 + "\U0010ffff", "é" * 50]
     put(pipeline, [{"id": number, "text": text} for number, text in enumerate(texts)])
-    materialize(pipeline, ["accounts"], "run", in_process)
+    materialize(pipeline, ["accounts"], Asking("run"), in_process)
     judge_all(pipeline)
     confirm(pipeline, "accounts")
     table = DeltaTable(pipeline.store.uri(LogPaths("accounts").table))
@@ -103,7 +104,7 @@ def test_an_error_that_nobody_foresaw_stops_one_log_and_leaves_no_attempt(
         real(store, manifest)
 
     monkeypatch.setattr(materialize_module, "create_snapshot_table", breaks)
-    accounts, tellers = materialize(pipeline, ["accounts", "tellers"], "run", in_process)
+    accounts, tellers = materialize(pipeline, ["accounts", "tellers"], Asking("run"), in_process)
     assert (accounts.error, tellers.result) == ("UNFORESEEN", "staged")
     assert "surprise" in accounts.message
     assert pipeline.ledger("accounts").read().attempt is None
@@ -115,11 +116,11 @@ def test_an_error_right_after_the_claim_leaves_no_open_attempt(pipeline: Pipelin
     whole = manifest.read_bytes()
     manifest.unlink()
     put(pipeline, [{"id": 2, "text": "2"}])
-    [outcome] = materialize(pipeline, ["accounts"], "run-2", in_process)
+    [outcome] = materialize(pipeline, ["accounts"], Asking("run-2"), in_process)
     assert outcome.error == "FILE_MISSING"
     assert pipeline.ledger("accounts").read().attempt is None
     manifest.write_bytes(whole)
-    assert materialize(pipeline, ["accounts"], "run-3", in_process)[0].result == "staged"
+    assert materialize(pipeline, ["accounts"], Asking("run-3"), in_process)[0].result == "staged"
 
 
 def test_a_retired_snapshot_is_confirmed_already_and_its_run_makes_no_second(pipeline: Pipeline) -> None:
@@ -129,7 +130,7 @@ def test_a_retired_snapshot_is_confirmed_already_and_its_run_makes_no_second(pip
     outcome = confirm(pipeline, "accounts", snapshot=1)
     assert (outcome.result, outcome.message.endswith("DELETED since")) == ("already", True)
     put(pipeline, [{"id": 4, "text": "4"}])
-    [again] = materialize(pipeline, ["accounts"], "run-1", in_process)
+    [again] = materialize(pipeline, ["accounts"], Asking("run-1"), in_process)
     assert (again.result, again.snapshot) == ("already", 1)
 
 
@@ -151,7 +152,7 @@ def test_an_unreadable_folder_is_an_error_and_not_an_empty_one(tmp_path: Path, m
 def test_a_missing_segment_is_damage_and_says_so(pipeline: Pipeline, tmp_path: Path) -> None:
     state = put(pipeline, [{"id": 1, "text": "a"}])
     (tmp_path / "store" / state.change_sets[0].segment).unlink()
-    [outcome] = materialize(pipeline, ["accounts"], "run", in_process)
+    [outcome] = materialize(pipeline, ["accounts"], Asking("run"), in_process)
     assert outcome.error == "SEGMENT_CORRUPT"
     assert "it is gone" in outcome.message
 
@@ -166,10 +167,10 @@ def test_a_job_of_a_dropped_log_does_nothing_to_the_next_of_that_name(pipeline: 
         abort(pipeline, "accounts", "in the way")
         drop(pipeline, "accounts", plan=False)
         put(pipeline, [{"id": 50, "text": "new"}])
-        assert materialize(pipeline, ["accounts"], "new", in_process)[0].result == "staged"
+        assert materialize(pipeline, ["accounts"], Asking("new"), in_process)[0].result == "staged"
         return in_process(work, tasks)
 
-    [zombie] = materialize(pipeline, ["accounts"], "old", sleeps)
+    [zombie] = materialize(pipeline, ["accounts"], Asking("old"), sleeps)
     assert zombie.error
     judge_all(pipeline)
     assert confirm(pipeline, "accounts").result == "published"
@@ -180,7 +181,7 @@ def test_a_confirm_that_finishes_a_publication_says_so(pipeline: Pipeline) -> No
     from tidefold.lifecycle import moves
 
     put(pipeline, [{"id": 1, "text": "a"}])
-    materialize(pipeline, ["accounts"], "run", in_process)
+    materialize(pipeline, ["accounts"], Asking("run"), in_process)
     judge_all(pipeline)
     pipeline.ledger("accounts").commit(lambda state: moves.confirm(state, 1))
     assert confirm(pipeline, "accounts").result == "published"

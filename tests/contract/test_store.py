@@ -12,10 +12,12 @@ from tidefold.lifecycle.errors import AlreadyExistsError, InvalidInputError, Not
 from tidefold.storage import Store, open_store
 
 
-@pytest.fixture(params=["local", "memory"])
+@pytest.fixture(params=["local", "memory", "s3"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     if request.param == "local":
         return open_store("store", tmp_path)
+    if request.param == "s3":
+        return open_store(request.getfixturevalue("s3").address, tmp_path)
     return open_store(f"memory://{uuid.uuid4().hex}", tmp_path)
 
 
@@ -23,9 +25,40 @@ def test_what_is_put_is_read_whole_or_in_part(store: Store) -> None:
     store.put_if_absent("a/b/c.bin", b"0123456789")
     assert store.read("a/b/c.bin") == b"0123456789"
     assert store.read("a/b/c.bin", 2, 3) == b"234"
+    assert store.read("a/b/c.bin", 8, 9) == b"89"
+    assert store.read("a/b/c.bin", 7) == b"789"
+    assert store.read("a/b/c.bin", 10, 5) == store.read("a/b/c.bin", 3, 0) == b""
     with store.open("a/b/c.bin") as stream:
         stream.seek(-2, 2)
         assert stream.read() == b"89"
+
+
+def test_an_empty_file_is_a_file(store: Store) -> None:
+    store.put_if_absent("empty", b"")
+    assert store.read("empty") == store.read("empty", 0, 4) == b""
+    with store.open("empty") as stream:
+        assert stream.read() == b""
+    with pytest.raises(AlreadyExistsError), store.create("empty"):
+        pass
+    assert store.link("empty", "other") in ("link", "copy")
+    assert [(e.path, e.bytes) for e in store.list("")] == [("empty", 0), ("other", 0)]
+
+
+def test_a_stream_to_a_taken_name_is_refused_and_leaves_its_bytes(store: Store) -> None:
+    store.put_if_absent("x", b"first")
+    with pytest.raises(AlreadyExistsError), store.create("x") as stream:
+        stream.write(b"second")
+    assert store.read("x") == b"first"
+    assert [e.path for e in store.list("", unfinished=True)] == ["x"]
+
+
+def test_nothing_is_seen_of_a_stream_before_its_end(store: Store) -> None:
+    with store.create("f/long") as stream:
+        stream.write(b"first")
+        stream.write(memoryview(b"second"))
+        assert stream.tell() == 11
+        assert store.list("f") == []
+    assert store.read("f/long") == b"firstsecond"
 
 
 def test_a_taken_name_is_refused_and_keeps_its_bytes(store: Store) -> None:
@@ -70,6 +103,11 @@ def test_absent_is_not_found(store: Store) -> None:
         store.read("nothing")
     with pytest.raises(NotFoundError):
         store.link("nothing", "target")
+    store.put_if_absent("folder/file", b"bytes")
+    for path in ("nothing", "folder/nothing"):
+        with pytest.raises(NotFoundError), store.open(path):
+            pass
+    assert store.list("nothing") == []
 
 
 def test_a_link_holds_the_same_bytes_and_outlives_its_source(store: Store) -> None:
@@ -83,8 +121,11 @@ def test_a_link_holds_the_same_bytes_and_outlives_its_source(store: Store) -> No
 def test_a_link_over_other_bytes_is_refused(store: Store) -> None:
     store.put_if_absent("one", b"bytes")
     store.put_if_absent("two", b"other bytes")
-    with pytest.raises(AlreadyExistsError):
-        store.link("one", "two")
+    store.put_if_absent("three", b"BYTES")
+    for other in ("two", "three"):
+        with pytest.raises(AlreadyExistsError):
+            store.link("one", other)
+    assert store.read("three") == b"BYTES"
 
 
 def test_a_listing_is_deep_sorted_and_sized(store: Store) -> None:
@@ -92,6 +133,17 @@ def test_a_listing_is_deep_sorted_and_sized(store: Store) -> None:
         store.put_if_absent(path, path.encode())
     assert [(e.path, e.bytes) for e in store.list("f")] == [("f/a/x", 5), ("f/b", 3)]
     assert store.list("none") == []
+    # A name that begins alike is another folder.
+    store.put_if_absent("ff/c", b"")
+    assert [e.path for e in store.list("f")] == ["f/a/x", "f/b"]
+
+
+def test_many_are_deleted_at_once_and_absent_ones_are_no_error(store: Store) -> None:
+    for path in ("f/a", "f/b", "keep"):
+        store.put_if_absent(path, b"")
+    store.delete(["f/a", "f/never", "f/b"])
+    store.delete([])
+    assert [e.path for e in store.list("")] == ["keep"]
 
 
 @pytest.mark.parametrize("path", ["../out", "a/../../out", "/etc/passwd"])
@@ -101,7 +153,7 @@ def test_paths_outside_the_root_are_refused(store: Store, path: str) -> None:
     assert refused.value.code == "PATH_OUTSIDE_ROOT"
 
 
-@pytest.mark.parametrize("address", ["s3://bucket/x", "gs://x", "file://host/x", "http://h/x"])
+@pytest.mark.parametrize("address", ["s3a://bucket/x", "gs://x", "file://host/x", "http://h/x"])
 def test_other_schemes_are_refused_by_name(tmp_path: Path, address: str) -> None:
     with pytest.raises(InvalidInputError) as refused:
         open_store(address, tmp_path)

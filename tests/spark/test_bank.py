@@ -16,6 +16,7 @@ from pipelines import contents
 from tidefold.fold.distribute import on_spark
 from tidefold.lifecycle.names import LogPaths
 from tidefold.operations import ingest, judge, materialize
+from tidefold.operations.asking import Asking
 from tidefold.operations.confirm import confirm
 from tidefold.operations.pipeline import Pipeline
 from tidefold.wiring import open_pipeline
@@ -48,7 +49,7 @@ def run(pipeline: Pipeline, spark: SparkSession, name: str) -> dict[str, list[st
     runner = on_spark(spark)
     steps = {
         "ingest": ingest.ingest(pipeline, LOGS, runner),
-        "materialize": materialize.materialize(pipeline, LOGS, name, runner),
+        "materialize": materialize.materialize(pipeline, LOGS, Asking(name), runner),
         "quality": judge.judge(pipeline, LOGS, name, spark),
         "confirm": [confirm(pipeline, log, run_id=name) for log in LOGS],
     }

@@ -14,9 +14,10 @@ import pytest
 
 from pipelines import judge_all, make_pipeline, put, table_rows
 from tidefold.fold.distribute import in_process
-from tidefold.launch import submit_command
+from tidefold.launch import Request, submit_command
 from tidefold.lifecycle.errors import SupersededError
 from tidefold.lifecycle.values import State
+from tidefold.operations.asking import Asking
 from tidefold.operations.confirm import confirm
 from tidefold.operations.materialize import materialize
 from tidefold.operations.pipeline import Pipeline
@@ -43,7 +44,7 @@ def started() -> Iterator[list[subprocess.Popen[str]]]:
 
 def submit(pipeline: Pipeline, run: str, started: list[subprocess.Popen[str]]) -> subprocess.Popen[str]:
     result = pipeline.config.path.parent / "var" / "result.json"
-    request = {"config": str(pipeline.config.path), "logs": ["accounts"], "run": run, "result": str(result)}
+    request = Request(str(pipeline.config.path), ("accounts",), Asking(run), str(result))
     command = submit_command(pipeline.config, "materialize", request)
     job = subprocess.Popen(
         command.argv,
@@ -97,7 +98,7 @@ def test_a_job_that_sleeps_through_its_retry_is_refused_when_it_wakes(
     job = submit(pipeline, "run-1", started)
     wait_until_claimed(pipeline, job)
     os.killpg(job.pid, signal.SIGSTOP)
-    materialize(pipeline, ["accounts"], "run-1", in_process)
+    materialize(pipeline, ["accounts"], Asking("run-1"), in_process)
     judge_all(pipeline)
     assert confirm(pipeline, "accounts").snapshot == 2
     before = [e.path for e in pipeline.store.list("tables")]

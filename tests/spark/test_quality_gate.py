@@ -20,11 +20,12 @@ from builders import arrival
 from tidefold.changelog.columns import table_schema
 from tidefold.fold.publish import create_snapshot_table
 from tidefold.ledger import write_manifest
-from tidefold.lifecycle import moves
+from tidefold.lifecycle import claims, moves
 from tidefold.lifecycle.intake import append
 from tidefold.lifecycle.key_groups import KeyGroups
+from tidefold.lifecycle.manifest import DataFile, Manifest
 from tidefold.lifecycle.names import DataFileName, LogPaths, data_path
-from tidefold.lifecycle.values import DataFile, Kind, Manifest, Shape, Snapshot
+from tidefold.lifecycle.values import Kind, Shape, Snapshot
 from tidefold.operations.judge import judge, pending
 from tidefold.operations.outcome import Outcome
 from tidefold.quality.gate import evaluate
@@ -75,8 +76,8 @@ def stage(
     ledger = pipeline.ledger(log)
     ledger.begin(shape)
     ledger.commit(lambda state: append(state, [arrival(state)]))
-    claim = moves.Claim(run, "request", Kind.FULL, "2026-01-01T00:00:00+00:00")
-    snapshot = ledger.commit(lambda state: moves.claim(state, claim)).attempt
+    claim = claims.Claim(run, "request", Kind.FULL, "2026-01-01T00:00:00+00:00")
+    snapshot = ledger.commit(lambda state: claims.claim(state, claim)).attempt
     assert snapshot
     files = tuple(alter(f) for f in write_file(pipeline, log, shape, snapshot, rows))
     manifest = Manifest(

@@ -214,7 +214,7 @@ def job(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
     monkeypatch.setattr(
         spark_step,
         "submit_command",
-        lambda config, step, request: Command((sys.executable, "-c", program, json.dumps(request)), {}),
+        lambda config, step, request: Command((sys.executable, "-c", program, request.encoded()), {}),
     )
 
 

@@ -164,7 +164,12 @@ BAD = [
     Bad("retain yes", "snapshots: all", "snapshots: yes", OUT_OF_RANGE, 5, "retention.snapshots"),
     Bad("local copies", "mode: disabled", "mode: best-effort", LATER, 4, "local.mode"),
     Bad("a Spark cluster", "local[2]", "spark://host:7077", LATER, 3, "spark.master"),
-    Bad("a store of later", "var/store", "s3://bucket/prefix", LATER, 2, "store"),
+    Bad("a store of later", "var/store", "gs://bucket/prefix", LATER, 2, "store"),
+    Bad("a store that Spark cannot see", "var/store", "memory://name", LATER, 2, "store"),
+    Bad("no address of S3", "var/store", "s3://Bucket_1/a", "CONFIG_PATH", 2, "store"),
+    Bad("a version in the address", "var/store", "s3://bucket/a?versionId=hunter2", "CONFIG_PATH", 2, "store"),
+    Bad("upwards in a bucket", "var/store", "s3://bucket/../a", "CONFIG_PATH", 2, "store"),
+    Bad("a key with a slash in the store", "var/store", "s3://me:hun/ter2@bucket/b", "CONFIG_SECRET", 2, "store"),
     Bad("a landing folder of later", "landing/accounts", "s3://b/a", LATER, 11, f"{A}.source.path"),
     Bad("missing key", "    key: [tid]\n", "", "LOG_WITHOUT_KEY", 23, f"{T}.key"),
     Bad("empty key", "key: [tid]", "key: []", "LOG_WITHOUT_KEY", 25, f"{T}.key"),
@@ -285,7 +290,7 @@ def test_folders_that_meet_through_a_link_are_found(tmp_path: Path) -> None:
 
 
 def test_addresses_of_stores(tmp_path: Path) -> None:
-    for store in (f"file://{tmp_path}/store", f"{tmp_path}/store"):
+    for store in (f"file://{tmp_path}/store", f"{tmp_path}/store", "s3://bucket", "s3://bucket/folder/a"):
         assert load_config(write(tmp_path, GOOD.replace("var/store", store))).store == store
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from builders import appended, manifest_of, new_log, verdict_for
-from tidefold.lifecycle import moves, retention
+from tidefold.lifecycle import claims, moves, retention
 from tidefold.lifecycle.errors import RefusedError
 from tidefold.lifecycle.values import Kind, LogState, State
 
@@ -46,9 +46,9 @@ class LifeCycle(RuleBasedStateMachine):
     @rule(run=RUNS, takeover=st.booleans())
     def claim(self, run: str, takeover: bool) -> None:
         before = self.state.attempt
-        asked = moves.Claim(run, "request", Kind.FULL, "2026-01-01T00:00:00+00:00", takeover)
+        asked = claims.Claim(run, "request", Kind.FULL, "2026-01-01T00:00:00+00:00", takeover)
         try:
-            self.state = moves.claim(self.state, asked)
+            self.state = claims.claim(self.state, asked)
         except RefusedError:
             assert before is not None or not self.state.latest or not self.state.latest.published
             return

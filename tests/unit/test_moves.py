@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from builders import SHAPE, appended, arrival, manifest_of, new_log, verdict_for
-from tidefold.lifecycle import moves
+from tidefold.lifecycle import claims, moves
 from tidefold.lifecycle.errors import (
     ConflictError,
     GateFailedError,
@@ -21,7 +21,7 @@ from tidefold.lifecycle.values import Kind, LogState, State
 
 
 def claim(state: LogState, run: str = "run-1", request: str = "r", takeover: bool = False) -> LogState:
-    return moves.claim(state, moves.Claim(run, request, Kind.FULL, "2026-01-01", takeover))
+    return claims.claim(state, claims.Claim(run, request, Kind.FULL, "2026-01-01", takeover))
 
 
 def staged(state: LogState, run: str = "run-1") -> LogState:
@@ -140,12 +140,13 @@ def test_an_abort_lets_the_same_run_begin_again_with_a_new_id() -> None:
 def test_offsets_that_another_ingest_took_are_refused() -> None:
     state = new_log()
     late = arrival(state)
+    other = replace(late, landed=replace(late.landed, checksum="01"))
     with pytest.raises(ConflictError) as refused:
-        append(append(state, [late]), [late])
+        append(append(state, [late]), [other])
     assert refused.value.code == "OFFSETS_TAKEN"
 
 
 def test_a_changed_shape_is_refused_by_name() -> None:
     with pytest.raises(RefusedError) as refused:
-        check_shape(new_log(), replace(SHAPE, buckets=8))
+        check_shape(appended(new_log()), replace(SHAPE, buckets=8))
     assert "buckets" in refused.value.message

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from builders import appended, manifest_of, new_log, verdict_for
-from tidefold.lifecycle import moves, retention
+from tidefold.lifecycle import claims, moves, retention
 from tidefold.lifecycle.errors import InvalidInputError, NotFoundError, RefusedError
 from tidefold.lifecycle.values import Kind, LogState, State
 
@@ -14,7 +14,7 @@ def with_snapshots(count: int, state: LogState | None = None) -> LogState:
     state = state or new_log()
     for number in range(count):
         state = appended(state)
-        state = moves.claim(state, moves.Claim(f"run-{state.epoch}-{number}", "r", Kind.FULL, "2026"))
+        state = claims.claim(state, claims.Claim(f"run-{state.epoch}-{number}", "r", Kind.FULL, "2026"))
         attempt = state.attempt
         assert attempt
         state = moves.stage(state, manifest_of(state, attempt), f"digest-{attempt.id}")
@@ -83,7 +83,7 @@ def test_keeping_all_snapshots_keeps_the_log_of_the_first() -> None:
 
 def test_an_open_attempt_keeps_what_it_folds() -> None:
     state = appended(with_snapshots(3))
-    state = moves.claim(state, moves.Claim("next", "r", Kind.FULL, "2026"))
+    state = claims.claim(state, claims.Claim("next", "r", Kind.FULL, "2026"))
     cut = retention.truncate(state, 1)
     assert cut.truncated_to == 3
     assert {b.name: b.sqn for b in retention.bounds(state, 1)} == {"replay": 3, "materialized": 3, "attempt": 3}
@@ -113,6 +113,6 @@ def test_keeping_none_is_refused() -> None:
 
 
 def test_unfinished_states_are_never_retired() -> None:
-    state = moves.claim(appended(with_snapshots(2)), moves.Claim("next", "r", Kind.FULL, "2026"))
+    state = claims.claim(appended(with_snapshots(2)), claims.Claim("next", "r", Kind.FULL, "2026"))
     assert retention.subsume(state, 1).attempt
     assert retention.subsume(state, 1).attempt.state is State.ONGOING  # type: ignore[union-attr]

@@ -12,8 +12,10 @@ import pyarrow as pa
 from tidefold.lifecycle.values import Shape
 
 UPSERT, DELETE = 0, 1
+# The order of a log that has none of its own: the place in the stream of the one who writes it.
+ARRIVAL = "arrival"
 # How many numbers make up an order of each kind.
-ORDER_WIDTH = {"postgresql": 2}
+ORDER_WIDTH = {"postgresql": 2, ARRIVAL: 1}
 
 _ARROW = {
     "boolean": pa.bool_(),

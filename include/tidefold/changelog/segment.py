@@ -14,7 +14,7 @@ import struct
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Protocol
 
 import msgspec
 import pyarrow as pa
@@ -73,6 +73,12 @@ class WrittenChangeSet:
     key_groups: KeyGroups
 
 
+class Writable(Protocol):
+    """A stream that takes bytes: a Store's, or one that writes to two of them."""
+
+    def write(self, data: bytes, /) -> int: ...
+
+
 def write_segment(
     store: Store, path: str, parts: Iterable[tuple[str, pa.Table]], *, compress: bool = True
 ) -> list[WrittenChangeSet]:
@@ -80,17 +86,24 @@ def write_segment(
 
     Tables follow `columns.change_schema` and hold at least one row.
     """
-    entries: list[Entry] = []
     with store.create(path) as stream:
-        stream.write(_MAGIC + bytes([_VERSION, _COMPRESSED if compress else 0]))
-        position = len(_MAGIC) + 2
-        for ordinal, (log, table) in enumerate(parts):
-            body, schema, batches = _encode(table, compress)
-            entries.append(Entry(log, ordinal, position, len(body), table.num_rows, schema, batches))
-            stream.write(body)
-            position += len(body)
-        footer = msgspec.json.encode(entries)
-        stream.write(footer + _TRAILER.pack(len(footer), zlib.crc32(footer), _END))
+        return write_parts(stream, parts, compress=compress)
+
+
+def write_parts(
+    stream: Writable, parts: Iterable[tuple[str, pa.Table]], *, compress: bool = True
+) -> list[WrittenChangeSet]:
+    """Writes a whole segment into an open stream."""
+    entries: list[Entry] = []
+    stream.write(_MAGIC + bytes([_VERSION, _COMPRESSED if compress else 0]))
+    position = len(_MAGIC) + 2
+    for ordinal, (log, table) in enumerate(parts):
+        body, schema, batches = _encode(table, compress)
+        entries.append(Entry(log, ordinal, position, len(body), table.num_rows, schema, batches))
+        stream.write(body)
+        position += len(body)
+    footer = msgspec.json.encode(entries)
+    stream.write(footer + _TRAILER.pack(len(footer), zlib.crc32(footer), _END))
     return [_written(entry) for entry in entries]
 
 
@@ -108,6 +121,9 @@ def _encode(table: pa.Table, compress: bool) -> tuple[bytes, Piece, list[Piece]]
             groups = batch.column("_kg")
             span = {"first": groups[0].as_py(), "last": groups[-1].as_py()}
             pieces.append(_piece(sink, start, sink.tell(), rows=batch.num_rows, **span))
+    # The end mark belongs to the last piece, so that no byte of the stream is without a checksum.
+    last = pieces[-1]
+    pieces[-1] = _piece(sink, last.offset, sink.tell(), rows=last.rows, first=last.first, last=last.last)
     return sink.getvalue(), _piece(sink, 0, head), pieces
 
 

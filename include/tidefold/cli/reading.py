@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -15,12 +15,15 @@ from tidefold.cli.terminal import Terminal, chosen_logs
 def validate(
     terminal: Terminal,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of the file, for editors.")] = False,
+    online: Annotated[bool, typer.Option("--online", help="Also ask the store, with small files of its own.")] = False,
 ) -> None:
-    """Check the configuration and its suite files, offline.
+    """Check the configuration and its suite files, offline; with --online the store too.
 
-    Every mistake is listed at once with file, line, key and what is allowed. Nothing is started and no store is asked.
+    Every mistake is listed at once with file, line, key and what is allowed. Nothing is started and no store is asked,
+    unless --online: then a file is put, a second put of its name must be refused, and it is read, listed, copied,
+    deleted. What fails is named, with the next step.
 
-    Example: tidefold validate -c tidefold.yaml
+    Example: tidefold validate -c tidefold.yaml --online
 
     Next: tidefold ingest
     """
@@ -38,7 +41,16 @@ def validate(
     for warning in warnings:
         terminal.note(f"warning: {warning}")
     data = {"valid": True, "config": str(config.path), "logs": list(config.logs), "warnings": warnings}
-    terminal.result(data, f"{terminal.config_path} is valid.", log_table(config.logs.values()))
+    asked = _asked_store(terminal) if online else {}
+    said = [f"The store {asked['store']} does what it must: {', '.join(asked['done'])}."] if asked else []
+    terminal.result({**data, **asked}, f"{terminal.config_path} is valid.", *said, log_table(config.logs.values()))
+
+
+def _asked_store(terminal: Terminal) -> dict[str, Any]:
+    from tidefold.storage.probe import probe
+
+    store = terminal.pipeline().store
+    return {"store": store.uri(""), "done": probe(store)}
 
 
 def status(terminal: Terminal, logs: Logs = None) -> int:

@@ -3,22 +3,39 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tidefold.cli.arguments import Log, SnapshotId
 from tidefold.cli.terminal import Terminal
+from tidefold.lifecycle.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from tidefold.operations.read import Wanted
 
 Live = Annotated[bool, typer.Option("--live", help="Also what was ingested and not yet folded.")]
+Changes = Annotated[bool, typer.Option("--changes", help="The change sets themselves, in the order of the log.")]
+Since = Annotated[
+    int | None, typer.Option("--since", help="With --changes: only after this sqn.", min=0, show_default=False)
+]
 Limit = Annotated[int, typer.Option("--limit", help="How many rows at most.", min=1)]
 
 
-def read(terminal: Terminal, log: Log, live: Live = False, snapshot: SnapshotId = None, limit: Limit = 20) -> None:
-    """Show rows of a log: as published, of one snapshot, or live.
+def read(
+    terminal: Terminal,
+    log: Log,
+    live: Live = False,
+    snapshot: SnapshotId = None,
+    changes: Changes = False,
+    since: Since = None,
+    limit: Limit = 20,
+) -> None:
+    """Show rows of a log: as published, of one snapshot, live, or its change sets.
 
-    --live folds what was ingested since the newest snapshot while it reads; nothing is written. For more than a look
-    use any Delta reader on the table. Starts no Spark.
+    --live folds what was ingested since the newest snapshot while it reads; nothing is written. --changes shows the
+    log itself: each change with the number of its change set (_sqn), 0 upsert or 1 delete (_op), and its place. For
+    more than a look use any Delta reader on the table, or Spark's format tidefold. Starts no Spark.
 
     Example: tidefold read accounts --live --limit 5
 
@@ -27,10 +44,7 @@ def read(terminal: Terminal, log: Log, live: Live = False, snapshot: SnapshotId 
     from tidefold.cli.tables import plain_table
     from tidefold.operations.read import read_rows
 
-    if live and snapshot is not None:
-        raise typer.BadParameter("--live and --snapshot exclude each other.")
-    pipeline = terminal.pipeline()
-    schema, batches = read_rows(pipeline, pipeline.log(log).id, live, snapshot)
+    schema, batches = read_rows(terminal.pipeline(), log, _wanted(live, snapshot, changes, since))
     rows = list(islice((row for batch in batches for row in batch.to_pylist()), limit + 1))
     shown, more = rows[:limit], len(rows) > limit
     data = {"log": log, "columns": {f.name: str(f.type) for f in schema}, "rows": shown, "more": more}
@@ -38,6 +52,19 @@ def read(terminal: Terminal, log: Log, live: Live = False, snapshot: SnapshotId 
     terminal.result(data, plain_table(schema.names, cells))
     if more:
         terminal.note(f"the first {limit} rows; --limit shows more")
+
+
+def _wanted(live: bool, snapshot: int | None, changes: bool, since: int | None) -> Wanted:
+    from tidefold.operations.read import Wanted, What
+
+    given = [("--live", live), ("--snapshot", snapshot is not None), ("--changes", changes)]
+    several = [name for name, is_given in given if is_given]
+    if len(several) > 1:
+        message = f"{' and '.join(several)} exclude each other."
+        raise InvalidInputError("READ_OPTIONS", message, hint="Give one of them.")
+    if since is not None and not changes:
+        raise InvalidInputError("READ_OPTIONS", "--since goes with --changes.", hint="Add --changes.")
+    return Wanted(What.LIVE if live else What.LOG if changes else What.TABLE, snapshot, since)
 
 
 def _cell(value: Any) -> str:

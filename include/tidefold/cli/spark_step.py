@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tidefold.cli.java import check_java
 from tidefold.cli.terminal import Terminal
-from tidefold.launch import submit_command
+from tidefold.launch import Request, submit_command
 from tidefold.lifecycle.errors import TidefoldError
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
@@ -42,13 +42,7 @@ def _submit(terminal: Terminal, pipeline: Pipeline, step: Step, logs: Sequence[s
     check_java()
     output = _fresh_file(config.path.parent / "var" / "log", step, ".log")
     result = _fresh_file(config.path.parent / "var" / "results", step, ".json")
-    request = {
-        "config": str(config.path),
-        "logs": list(logs),
-        "run": step.run,
-        "result": str(result),
-        "takeover": step.takeover,
-    }
+    request = Request(str(config.path), tuple(logs), step.asking, str(result))
     command = submit_command(config, step.name, request)
     terminal.note(f"{step.name}: starting Spark for {', '.join(logs)}; its output goes to {output}")
     code = _run(terminal, step, command.argv, {**os.environ, **command.env}, output)
@@ -57,7 +51,7 @@ def _submit(terminal: Terminal, pipeline: Pipeline, step: Step, logs: Sequence[s
 
 def _fresh_file(folder: Path, step: Step, ending: str) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
-    run = re.sub(r"[^\w.-]", "_", step.run or "any")[:80]
+    run = re.sub(r"[^\w.-]", "_", step.asking.run or "any")[:80]
     return folder / f"{run}-{step.name}-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}{ending}"
 
 

@@ -9,6 +9,7 @@ from tidefold.cli.outcomes import exit_code, print_lines
 from tidefold.cli.spark_step import run_step
 from tidefold.cli.terminal import Terminal
 from tidefold.operations.abort import abort
+from tidefold.operations.asking import Asking
 from tidefold.operations.confirm import confirm
 from tidefold.operations.outcome import Outcome, each_log
 from tidefold.operations.pipeline import Pipeline
@@ -40,7 +41,8 @@ class WholeRun:
 
     def _work(self, logs: list[str]) -> None:
         going = self._step(Step("ingest"), logs)
-        for step in (Step("materialize", self.run, self.takeover), Step("quality", self.run)):
+        asking = Asking(self.run, self.takeover)
+        for step in (Step("materialize", asking), Step("quality", asking)):
             going = self._step(step, going)
         # Also where nothing was staged: a publication that a crash cut off is finished here.
         confirmed = self._each("confirm", going, lambda log: confirm(self.pipeline, log, run_id=self.run))

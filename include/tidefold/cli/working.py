@@ -47,11 +47,12 @@ def materialize(terminal: Terminal, logs: Logs = None, run: RunId = None, takeov
     Next: tidefold quality
     """
     from tidefold.cli.spark_step import run_step
+    from tidefold.operations.asking import Asking
     from tidefold.operations.steps import Step
 
-    run = run_id(run)
+    step = Step("materialize", Asking(run_id(run), takeover))
     pipeline = terminal.pipeline()
-    outcomes = run_step(terminal, pipeline, Step("materialize", run, takeover), chosen_logs(pipeline, logs))
+    outcomes = run_step(terminal, pipeline, step, chosen_logs(pipeline, logs))
     return print_outcomes(terminal, "materialize", outcomes, after=f"tidefold quality{_named(logs)}")
 
 
@@ -66,10 +67,11 @@ def quality(terminal: Terminal, logs: Logs = None, run: RunId = None) -> int:
     Next: tidefold confirm LOG, or tidefold report LOG when it failed
     """
     from tidefold.cli.spark_step import run_step
+    from tidefold.operations.asking import Asking
     from tidefold.operations.steps import Step
 
     pipeline = terminal.pipeline()
-    step = Step("quality", None if run is None else run_id(run))
+    step = Step("quality", Asking(None if run is None else run_id(run)))
     outcomes = run_step(terminal, pipeline, step, chosen_logs(pipeline, logs))
     return print_outcomes(terminal, "quality", outcomes, after="tidefold confirm LOG")
 

@@ -11,9 +11,10 @@ from tidefold.config.schema import LogEntry
 from tidefold.config.text import Document, Place, Problem, dotted
 from tidefold.lifecycle.errors import InvalidInputError
 from tidefold.lifecycle.names import check_log_id
+from tidefold.storage.s3_address import S3Address
 
 _COLUMN = re.compile(r"[^\W_]\w{0,127}")
-_STORE_SCHEMES = ("", "file")
+_STORE_SCHEMES = ("", "file", "s3")
 
 
 def check_log(log: str, entry: LogEntry, document: Document, base: Path) -> Iterator[Problem]:
@@ -88,8 +89,10 @@ def _path_mistake(address: str, schemes: tuple[str, ...]) -> tuple[str, str, str
         return "CONFIG_SECRET", "holds a user name or password.", hint
     scheme = urlsplit(address).scheme if "://" in address else ""
     if scheme not in schemes:
-        allowed = "a path" if schemes == ("",) else "a path or file:///absolute/path"
+        allowed = "a path" if schemes == ("",) else "a path, file:///absolute/path or s3://bucket/folder"
         return "NOT_IN_THIS_VERSION", f"cannot be a `{scheme}:` address in this version.", f"Use {allowed}."
+    if scheme == "s3":
+        return _s3_mistake(address)
     rest = address.removeprefix(f"{scheme}://") if scheme else address
     if scheme == "file" and not rest.startswith("/"):
         return "CONFIG_PATH", "must have three slashes after `file:`.", "As an example `file:///data/store`."
@@ -98,6 +101,16 @@ def _path_mistake(address: str, schemes: tuple[str, ...]) -> tuple[str, str, str
         return "CONFIG_PATH", message, "Write an absolute path, or one below the folder of this file."
     if "%" in rest:
         return "CONFIG_PATH", "must not contain `%`: Delta readers take it for an escape.", "Choose another folder."
+    return None
+
+
+def _s3_mistake(address: str) -> tuple[str, str, str] | None:
+    try:
+        S3Address.parse(address)
+    except InvalidInputError as error:
+        if error.code == "STORE_SECRET":
+            return "CONFIG_SECRET", "holds credentials.", error.hint
+        return "CONFIG_PATH", "is no address of S3: `s3://bucket/folder`.", error.hint
     return None
 
 
@@ -110,7 +123,7 @@ def check_all(document: Document, base: Path, logs: Mapping[str, LogEntry]) -> I
         if found:
             code, message, hint = found
             yield Problem(code, document.line(("store",)), "store", message, hint)
-        elif not store.startswith("memory:"):
+        elif urlsplit(store).scheme != "s3":
             folders.append((("store",), (base / store.removeprefix("file://")).resolve()))
     for log, entry in logs.items():
         if not _path_mistake(entry.source.path, ("",)):

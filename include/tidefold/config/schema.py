@@ -104,7 +104,7 @@ class FileEntry(Entry):
     """The whole of `tidefold.yaml`."""
 
     version: Annotated[Literal[1], BeforeValidator(_not_boolean)]
-    store: Text = Field(description="path relative to this file, or file:///absolute/path")
+    store: Text = Field(description="path relative to this file, file:///absolute/path, or s3://bucket/folder")
     spark: SparkConfig = SparkConfig()
     local: LocalConfig = LocalConfig()
     retention: RetentionConfig = RetentionConfig()

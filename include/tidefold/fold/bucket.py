@@ -20,8 +20,8 @@ from tidefold.fold.kernel import merged
 from tidefold.fold.parquet import write_data_file
 from tidefold.fold.plan import FoldResult, FoldTask
 from tidefold.lifecycle.errors import CorruptError
+from tidefold.lifecycle.manifest import DataFile
 from tidefold.lifecycle.names import LogPaths, data_path
-from tidefold.lifecycle.values import DataFile
 from tidefold.storage import Store, open_store
 
 # What DuckDB may take for one merge before it spills.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from tidefold.lifecycle.errors import TidefoldError, unforeseen
+from tidefold.lifecycle.errors import TidefoldError, packed, unforeseen, unpacked
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,23 +55,14 @@ def _guarded(work: Work, task: str) -> str:
     try:
         return json.dumps({"ok": work(task)})
     except TidefoldError as error:
-        return json.dumps({"error": [type(error).__name__, error.code, error.message, error.hint]})
+        return json.dumps({"error": packed(error)})
     except Exception as error:
         traceback.print_exc()
-        found = unforeseen(error)
-        return json.dumps({"error": [type(found).__name__, found.code, found.message, found.hint]})
+        return json.dumps({"error": packed(unforeseen(error))})
 
 
 def _answer(text: str) -> Answer:
     answer = json.loads(text)
     if "error" in answer:
-        name, code, message, hint = answer["error"]
-        return _error_types()[name](code, message, hint=hint)
+        return unpacked(answer["error"])
     return str(answer["ok"])
-
-
-def _error_types() -> dict[str, type[TidefoldError]]:
-    found = [TidefoldError]
-    for kind in found:
-        found.extend(kind.__subclasses__())
-    return {kind.__name__: kind for kind in found}

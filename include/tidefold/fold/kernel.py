@@ -51,6 +51,15 @@ def merged(
         yield Squashed(*counted), stream
 
 
+def squashed(changes: pa.Table, shape: Shape) -> pa.Table:
+    """Of each key the change that counts, with the schema of a change set."""
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.register("changes", changes)
+        connection.execute(_squash_sql(shape))
+        return connection.sql("SELECT * FROM latest").to_arrow_table().cast(changes.schema)
+
+
 def _squash_sql(shape: Shape) -> str:
     key = ", ".join(quoted(name) for name in shape.key)
     newest = ", ".join(f"{name} DESC" for name in (*order_columns(shape), "_partition", "_offset"))

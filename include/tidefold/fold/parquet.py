@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 
 from tidefold.fold.statistics import Statistics
 from tidefold.lifecycle.key_groups import KeyGroups
+from tidefold.lifecycle.manifest import DataFile
 from tidefold.lifecycle.names import DataFileName, data_path
-from tidefold.lifecycle.values import DataFile
 from tidefold.storage import Store
 
 _ROW_GROUP_ROWS = 262_144

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from tidefold.lifecycle.errors import RefusedError
 from tidefold.lifecycle.key_groups import KeyGroups, bucket_ranges
-from tidefold.lifecycle.values import ChangeSet, DataFile, LogState, Manifest, Shape, Snapshot
+from tidefold.lifecycle.manifest import DataFile, Manifest
+from tidefold.lifecycle.values import ChangeSet, LogState, Shape, Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ def plan_fold(store: str, state: LogState, snapshot: Snapshot, base: Manifest | 
 
     Raises RefusedError when the change sets do not join the base without gap or overlap (I7).
     """
-    change_sets = tuple(c for c in state.change_sets if snapshot.from_sqn < c.sqn <= snapshot.to_sqn)
+    change_sets = state.between(snapshot.from_sqn, snapshot.folds_to)
     _require_joined(state.log, snapshot, change_sets)
     tasks = []
     for bucket in bucket_ranges(state.shape.key_groups, state.shape.buckets):
@@ -82,12 +83,13 @@ def carried_files(base: Manifest | None, results: Sequence[FoldResult]) -> tuple
 
 
 def _require_joined(log: str, snapshot: Snapshot, change_sets: tuple[ChangeSet, ...]) -> None:
-    wanted = range(snapshot.from_sqn + 1, snapshot.to_sqn + 1)
-    if [c.sqn for c in change_sets] != list(wanted):
+    begins = [c.begin for c in change_sets]
+    ends = [snapshot.from_sqn, *(c.sqn for c in change_sets)]
+    if [end + 1 for end in ends] != [*begins, snapshot.folds_to + 1]:
         raise RefusedError(
             "SQN_GAP",
-            f"Snapshot {snapshot.id} of `{log}` needs the change sets {wanted.start} to {wanted.stop - 1}, "
-            f"the log has {[c.sqn for c in change_sets]}.",
+            f"Snapshot {snapshot.id} of `{log}` needs the change sets {snapshot.from_sqn + 1} to {snapshot.folds_to}, "
+            f"the log has {ends[1:]}.",
             hint=f"`tidefold history {log}` shows what was folded; restore an older snapshot.",
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -22,11 +23,12 @@ from tidefold.lifecycle.errors import (
     StorageError,
     TidefoldError,
 )
+from tidefold.lifecycle.manifest import DataFile, Manifest
 from tidefold.lifecycle.names import LogPaths, data_path
-from tidefold.lifecycle.values import DataFile, Manifest
 from tidefold.storage import Store
 
 _TRIES = 5
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 # Commit metadata: the snapshot that a table version shows, for people, and the sha256 of its manifest, which decides.
 # Ids begin anew with a log; a manifest names files with random names, so no other one has its digest.
 _SNAPSHOT = "tidefold.snapshot"
@@ -43,7 +45,7 @@ def create_snapshot_table(store: Store, manifest: Manifest) -> None:
     """Makes the snapshot's folder a self-contained Delta table over its own files. Raises TidefoldError."""
     path = LogPaths(manifest.log).snapshot(manifest.snapshot)
     with _typed(path):
-        if DeltaTable.is_deltatable(store.uri(path)):
+        if _is_table(store, path):
             raise AlreadyExistsError("NAME_TAKEN", f"`{path}` is a Delta table already.")
         _create(store, path, manifest, "")
 
@@ -113,18 +115,26 @@ def _typed(path: str) -> Iterator[None]:
     except TidefoldError:
         raise
     except DeltaError as error:
+        if "interacting with object store" in str(error):
+            raise _unreachable(path, error) from error
         raise CorruptError(
             "DELTA_TABLE", f"The Delta table `{path}` cannot be used: {error}", hint="Restore its _delta_log."
         ) from error
     except OSError as error:
-        raise StorageError("STORAGE", f"The Delta table `{path}`: {error}") from error
+        raise _unreachable(path, error) from error
+
+
+def _unreachable(path: str, error: Exception) -> StorageError:
+    # deltalake draws its chain of causes with colours and arrows, over many lines.
+    said = " ".join(_COLOUR.sub("", str(error)).replace("\N{DOWNWARDS ARROW WITH TIP RIGHTWARDS}", ":").split())
+    return StorageError("STORAGE", f"The Delta table `{path}`: {said}", hint="Call again when the store answers.")
 
 
 def _try_publish(store: Store, manifest: Manifest, digest: str, previous: Published | None) -> int | None:
     """One try: the version that shows the snapshot, or None when another commit came between."""
     path = LogPaths(manifest.log).table
     try:
-        table = DeltaTable(store.uri(path))
+        table = DeltaTable(store.uri(path), storage_options=store.options())
     except TableNotFoundError:
         if previous is not None:
             raise CorruptError(
@@ -144,9 +154,14 @@ def _create_published(store: Store, path: str, manifest: Manifest, digest: str) 
     try:
         _create(store, path, manifest, digest)
     except DeltaError:
-        if not DeltaTable.is_deltatable(store.uri(path)):
+        if not _is_table(store, path):
             raise
-    return _version_of(DeltaTable(store.uri(path)), digest, None)
+    return _version_of(DeltaTable(store.uri(path), storage_options=store.options()), digest, None)
+
+
+def _is_table(store: Store, path: str) -> bool:
+    # Not deltalake's is_deltatable: no other thread of the process runs while that one waits for S3.
+    return any(e.path.endswith((".json", ".parquet")) for e in store.list(f"{path}/_delta_log"))
 
 
 def _create(store: Store, path: str, manifest: Manifest, digest: str) -> None:
@@ -158,6 +173,7 @@ def _create(store: Store, path: str, manifest: Manifest, digest: str) -> None:
         mode="error",
         name=manifest.log,
         configuration=_PROPERTIES,
+        storage_options=store.options(),
         commit_properties=_properties(manifest, digest),
     )
     store.sync(f"{path}/_delta_log/{0:020d}.json")

@@ -1,11 +1,13 @@
-"""The move that takes landed files into a log, and the check that the log is still the one it was begun as."""
+"""The moves that take change sets into a log, or refuse them for good, and the check that the log is still the one it
+was begun as.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from tidefold.lifecycle.errors import ConflictError, RefusedError
+from tidefold.lifecycle.errors import ConflictError, RefusedError, SupersededError
 from tidefold.lifecycle.values import ChangeSet, Landed, LogState, Position, Shape
 
 
@@ -18,14 +20,82 @@ class Arrival:
     position: Position
 
 
-def append(state: LogState, arrivals: Sequence[Arrival]) -> LogState:
-    """Takes landed files in, in the order given; numbers their change sets (sqn) and their accounts.
+@dataclass(frozen=True, slots=True)
+class Stand:
+    """What a log knew of one partition when a run began: what the run brings rests on it.
 
-    Raises ConflictError when another run took the same offsets meanwhile.
+    The number of `files` counts too: one without new offsets leaves the position where it was.
     """
+
+    topic: str
+    partition: int
+    position: Position | None
+    files: int
+
+
+def stands(state: LogState, arrivals: Iterable[Arrival]) -> tuple[Stand, ...]:
+    """How far the partitions of these arrivals were taken."""
+    partitions = dict.fromkeys((a.landed.topic, a.landed.partition) for a in arrivals)
+    return tuple(_stand(state, topic, partition) for topic, partition in partitions)
+
+
+def _stand(state: LogState, topic: str, partition: int) -> Stand:
+    position = next((p for p in state.positions if (p.topic, p.partition) == (topic, partition)), None)
+    files = sum((entry.topic, entry.partition) == (topic, partition) for entry in state.landed)
+    return Stand(topic, partition, position, files)
+
+
+def append(
+    state: LogState, arrivals: Sequence[Arrival], fence: int | None = None, rests_on: Sequence[Stand] = ()
+) -> LogState:
+    """Takes arrivals in, in the order given; numbers their change sets (sqn) and their accounts.
+
+    What was taken before changes nothing. `fence` is that of the log when the change sets were announced.
+
+    Raises SupersededError when they were given up since, ConflictError when another run took the same offsets, or
+    anything of a partition that differs from what the arrivals rest on.
+    """
+    if taken(state, arrivals):
+        return state
+    if fence is not None:
+        require_fence(state, fence)
+    for stand in rests_on:
+        if _stand(state, stand.topic, stand.partition) != stand:
+            raise ConflictError(
+                "OFFSETS_TAKEN",
+                f"Another run took records of {stand.topic} partition {stand.partition} meanwhile.",
+                hint="Nothing was appended; run ingest again, it continues where the log stands.",
+            )
     for arrival in arrivals:
         state = _append_one(state, arrival)
     return state
+
+
+def require_fence(state: LogState, fence: int) -> None:
+    """Raises SupersededError when what was announced under this fence was given up."""
+    if fence != state.fence:
+        raise SupersededError(
+            "INTAKE_FENCED",
+            f"Change sets for `{state.log}` came too late: they were given up, so that their segments can be removed.",
+            hint="Nothing was appended; call again, it continues where the log stands.",
+        )
+
+
+def taken(state: LogState, arrivals: Sequence[Arrival]) -> bool:
+    """Whether the log has taken exactly these before: the same accounts, with the same change sets."""
+    accounts = {(entry.name, entry.length): entry for entry in state.landed} if arrivals else {}
+    # One that was cut off or squashed since cannot be compared any more.
+    places = {c.sqn: (c.segment, c.ordinal) for c in state.change_sets if c.first is None}
+    return bool(arrivals) and all(
+        (known := accounts.get((arrival.landed.name, arrival.landed.length))) is not None
+        and replace(known, number=0, sqn=None) == replace(arrival.landed, number=0, sqn=None)
+        and (known.sqn is None) == (arrival.change_set is None)
+        and (
+            not (c := arrival.change_set)
+            or places.get(known.sqn or 0, (c.segment, c.ordinal)) == (c.segment, c.ordinal)
+        )
+        for arrival in arrivals
+    )
 
 
 def _append_one(state: LogState, arrival: Arrival) -> LogState:
@@ -48,9 +118,20 @@ def _append_one(state: LogState, arrival: Arrival) -> LogState:
     return replace(state, landed=(*state.landed, account), positions=tuple(known[k] for k in sorted(known)))
 
 
+def give_up(state: LogState, fence: int) -> LogState:
+    """Refuses for good what was announced under this fence and is not appended; all in flight must begin anew."""
+    return replace(state, fence=fence + 1) if state.fence == fence else state
+
+
+def names(state: LogState) -> frozenset[str]:
+    """The segments and quarantine files that the log needs, or has marked to be removed in order."""
+    segments = {change_set.segment for change_set in state.change_sets}
+    return frozenset(segments | {e.quarantine for e in state.landed if e.quarantine} | set(state.garbage))
+
+
 def check_shape(state: LogState, shape: Shape) -> None:
     """Raises RefusedError when the configuration describes another table than the log was begun with (I28)."""
-    if shape == state.shape:
+    if shape == state.shape or is_empty(state):
         return
     old, new = _described(state.shape), _described(shape)
     changed = [
@@ -63,6 +144,16 @@ def check_shape(state: LogState, shape: Shape) -> None:
         f"The configuration describes another table than log `{state.log}` was begun with ({'; '.join(changed)}).",
         hint="Put the old value back; this version cannot change it for a log that has data.",
     )
+
+
+def is_empty(state: LogState) -> bool:
+    """Whether nothing was ever taken: such a log may still become another table."""
+    return not state.landed and not state.change_sets and not state.snapshots and not state.truncated_to
+
+
+def reshaped(state: LogState, shape: Shape) -> LogState:
+    """An empty log with the shape that is configured now."""
+    return replace(state, shape=shape) if is_empty(state) and state.shape != shape else state
 
 
 def _described(shape: Shape) -> dict[str, str]:

@@ -5,7 +5,7 @@ A move that finds its work already done returns the state it was given, so the l
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tidefold.lifecycle.errors import (
     GateFailedError,
@@ -14,96 +14,8 @@ from tidefold.lifecycle.errors import (
     RefusedError,
     SupersededError,
 )
-from tidefold.lifecycle.values import (
-    Kind,
-    LogState,
-    Manifest,
-    Snapshot,
-    State,
-    Verdict,
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """Who asks for a snapshot and what for. `takeover` supersedes an attempt of another run on purpose."""
-
-    run: str
-    request: str
-    kind: Kind
-    instant: str
-    takeover: bool = False
-
-
-def claim(state: LogState, asked: Claim) -> LogState:
-    """Begins an attempt under a new epoch, or returns the state unchanged when nothing is to be folded
-    or this run's snapshot is already there (staged, or whatever became of it since).
-
-    Raises RefusedError when another run's attempt is open or this run asked for something else before.
-    """
-    mine = of_run(state, asked.run)
-    if mine and mine.request != asked.request:
-        raise RefusedError(
-            "RUN_CHANGED",
-            f"Run `{asked.run}` made snapshot {mine.id} of `{state.log}` from other inputs.",
-            hint="Use a new run id for a new request.",
-        )
-    if mine and mine.state is not State.ONGOING:
-        return state
-    attempt = state.attempt
-    if attempt and attempt.run != asked.run and not asked.takeover:
-        raise _blocked(state, attempt)
-    if not attempt and not state.unfolded:
-        return state
-    _require_published(state)
-    return _begin(_supersede(state, attempt), asked)
-
-
-def of_run(state: LogState, run: str) -> Snapshot | None:
-    """The newest snapshot that this run began and that was not aborted."""
-    return next((s for s in reversed(state.snapshots) if s.run == run and s.state is not State.ABORTED), None)
-
-
-def _blocked(state: LogState, attempt: Snapshot) -> RefusedError:
-    return RefusedError(
-        "ATTEMPT_OPEN",
-        f"Snapshot {attempt.id} of `{state.log}` is {attempt.state} under run `{attempt.run}`.",
-        hint=f"Let it end, or `tidefold abort {state.log}`, or call again with --takeover.",
-    )
-
-
-def _require_published(state: LogState) -> None:
-    latest = state.latest
-    if latest and not latest.published:
-        raise RefusedError(
-            "NOT_PUBLISHED",
-            f"Snapshot {latest.id} of `{state.log}` is completed but not yet published.",
-            hint=f"`tidefold confirm {state.log}` publishes it.",
-        )
-
-
-def _supersede(state: LogState, attempt: Snapshot | None) -> LogState:
-    if attempt is None:
-        return state
-    reason = f"superseded by attempt {state.epoch + 1}"
-    return state.with_snapshot(replace(attempt, state=State.ABORTED, reason=reason))
-
-
-def _begin(state: LogState, asked: Claim) -> LogState:
-    latest = state.latest
-    begun = Snapshot(
-        id=max((s.id for s in state.snapshots), default=state.last_snapshot) + 1,
-        epoch=state.epoch + 1,
-        run=asked.run,
-        request=asked.request,
-        kind=asked.kind,
-        state=State.ONGOING,
-        base=latest.id if latest else None,
-        from_sqn=latest.to_sqn if latest else 0,
-        to_sqn=state.last_sqn,
-        instant=asked.instant,
-    )
-    return replace(state, epoch=begun.epoch).with_snapshot(begun)
+from tidefold.lifecycle.manifest import Manifest
+from tidefold.lifecycle.values import Kind, LogState, Snapshot, State, Verdict
 
 
 def stage(state: LogState, manifest: Manifest, digest: str) -> LogState:
@@ -162,7 +74,7 @@ def confirm(state: LogState, snapshot_id: int) -> LogState:
     """Makes a staged snapshot count. Needs a PASS for its files, and the latest completed one as base (I3, I8)."""
     snapshot = held(state, snapshot_id)
     if snapshot.state is State.COMPLETED:
-        return state
+        return state  # So is a tail-only one, from its beginning.
     if snapshot.state is not State.STAGED:
         raise _wrong_state(state, snapshot, "confirm", State.STAGED)
     if not snapshot.verdict:
@@ -178,7 +90,7 @@ def confirm(state: LogState, snapshot_id: int) -> LogState:
             f"Snapshot {snapshot.id} of `{state.log}` failed its quality gate: {snapshot.verdict.summary}.",
             hint=f"`tidefold report {state.log}` names the page; abort it, or confirm with --override-by and --why.",
         )
-    _require_published(state)
+    require_published(state)
     _require_latest_base(state, snapshot)
     return state.with_snapshot(replace(snapshot, state=State.COMPLETED))
 
@@ -198,7 +110,7 @@ def published(state: LogState, snapshot_id: int, table_version: int) -> LogState
     snapshot = known(state, snapshot_id)
     if snapshot.published:
         return state
-    if snapshot.state is not State.COMPLETED:
+    if snapshot.state is not State.COMPLETED or snapshot.kind is Kind.TAIL:
         raise _wrong_state(state, snapshot, "publish", State.COMPLETED)
     return state.with_snapshot(replace(snapshot, table_version=table_version))
 
@@ -211,6 +123,17 @@ def abort(state: LogState, snapshot_id: int, reason: str) -> LogState:
     if not snapshot.open:
         raise _wrong_state(state, snapshot, "abort", State.ONGOING, State.STAGED)
     return state.with_snapshot(replace(snapshot, state=State.ABORTED, reason=reason))
+
+
+def require_published(state: LogState) -> None:
+    """Raises RefusedError while the newest completed snapshot is not shown to readers yet."""
+    latest = state.latest
+    if latest and not latest.published:
+        raise RefusedError(
+            "NOT_PUBLISHED",
+            f"Snapshot {latest.id} of `{state.log}` is completed but not yet published.",
+            hint=f"`tidefold confirm {state.log}` publishes it.",
+        )
 
 
 def known(state: LogState, snapshot_id: int) -> Snapshot:

@@ -38,6 +38,11 @@ class DataFileName:
         return cls(KeyGroups(int(first), int(last)), int(snapshot), int(epoch), unique)
 
 
+# Segments of all logs, and what is known of those that are being written.
+CHANGELOG = "changelog"
+INTENTS = f"{CHANGELOG}/intents"
+
+
 @dataclass(frozen=True, slots=True)
 class LogPaths:
     """Where the parts of one log live, relative to the store's root (design 2)."""

@@ -6,12 +6,15 @@ marked, a later move forgets it. Nothing marked ever comes back.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from tidefold.lifecycle.errors import InvalidInputError, RefusedError
+from tidefold.lifecycle.errors import ConflictError, InvalidInputError, RefusedError
 from tidefold.lifecycle.moves import known
-from tidefold.lifecycle.values import LogState, Snapshot, State, Tag
+from tidefold.lifecycle.values import ChangeSet, Hold, Kind, LogState, Reader, Snapshot, State, Tag
+
+# Of a longer run so much is squashed at once: it is held in memory.
+_SQUASHED_BYTES = 128 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,16 +26,32 @@ class Bound:
     why: str
 
 
+def with_files(snapshots: Iterable[Snapshot]) -> tuple[Snapshot, ...]:
+    """Those that have files of their own."""
+    return tuple(s for s in snapshots if s.kind is not Kind.TAIL)
+
+
 def newest(state: LogState, keep: int) -> tuple[Snapshot, ...]:
-    """The newest `keep` completed snapshots, oldest first."""
+    """The newest `keep` completed snapshots with files of their own, oldest first."""
     if keep < 1:
         raise InvalidInputError("RETENTION_INVALID", f"{keep} snapshots cannot be kept.", hint="Keep at least one.")
-    return tuple(s for s in state.snapshots if s.state is State.COMPLETED)[-keep:]
+    return with_files(s for s in state.snapshots if s.state is State.COMPLETED)[-keep:]
+
+
+def tails(state: LogState) -> tuple[Snapshot, ...]:
+    """The completed snapshots that consist of another one's files and the change sets after them."""
+    return tuple(s for s in state.snapshots if s.state is State.COMPLETED and s.kind is Kind.TAIL)
 
 
 def protected(state: LogState, keep: int) -> frozenset[int]:
-    """Ids of the completed snapshots that must stay: the newest `keep`, and tagged ones."""
-    return frozenset({s.id for s in newest(state, keep)} | {t.snapshot for t in state.tags})
+    """Ids of the completed snapshots that must stay: the newest `keep` and the tails on them, tagged and held ones,
+    what a kept tail is built on, and what an open attempt builds on.
+    """
+    kept = {s.id for s in newest(state, keep)}
+    named = {t.snapshot for t in state.tags} | {h.snapshot for h in state.holds}
+    kept_tails = {s.id: s.base for s in tails(state) if s.base in kept or s.id in named}
+    building = {state.attempt.base, state.attempt.source} if state.attempt else set()
+    return frozenset(i for i in kept | named | set(kept_tails) | set(kept_tails.values()) | building if i is not None)
 
 
 def subsume(state: LogState, keep: int) -> LogState:
@@ -63,19 +82,29 @@ def bounds(state: LogState, keep: int | None) -> tuple[Bound, ...]:
     """Everything that keeps the log, the tightest first. Empty: nothing was folded yet, so nothing may be cut.
 
     The log can be replayed onto each of the newest `keep` snapshots (None: onto every completed one). A tag keeps its
-    snapshot, which is complete without the log, and not the log behind it.
+    snapshot, which is complete without the log, and not the log behind it; a hold keeps both. A tail-only snapshot
+    needs the change sets that it consists of.
     """
     count = keep if keep is not None else len(state.snapshots)
     kept = newest(state, max(count, 1))
     if not kept:
         return ()
+    oldest = min(kept, key=lambda s: s.to_sqn)
     found = [
-        Bound("replay", kept[0].to_sqn, f"the log can be replayed onto snapshot {kept[0].id}, the oldest kept"),
+        Bound("replay", oldest.to_sqn, f"the log can be replayed onto snapshot {oldest.id}, which is kept"),
         Bound("materialized", kept[-1].to_sqn, f"snapshot {kept[-1].id} is the newest completed one"),
+        *(Bound("tail", s.from_sqn, f"tail-only snapshot {s.id} consists of what follows") for s in tails(state)),
+        *(Bound(f"hold {h.name}", _behind(state, h.snapshot), f"it is held: {h.why}") for h in state.holds),
+        *(Bound(f"reader {r.name}", r.sqn, "it has read the log up to there") for r in state.readers),
     ]
     if state.attempt:
         found.append(Bound("attempt", state.attempt.from_sqn, f"snapshot {state.attempt.id} is being made from there"))
     return tuple(sorted(found, key=lambda bound: bound.sqn))
+
+
+def _behind(state: LogState, snapshot: int) -> int:
+    found = known(state, snapshot)
+    return found.from_sqn if found.kind is Kind.TAIL else found.to_sqn
 
 
 def truncate(state: LogState, keep: int | None) -> LogState:
@@ -84,10 +113,57 @@ def truncate(state: LogState, keep: int | None) -> LogState:
     if tightest is None or tightest.sqn <= state.truncated_to:
         return state
     kept = tuple(c for c in state.change_sets if c.sqn > tightest.sqn)
+    # A run that was squashed can only go as a whole.
+    cut = min([tightest.sqn, *(kept[0].begin - 1 for _ in kept[:1])])
+    return replace(state, change_sets=kept, truncated_to=cut, garbage=_marked(state, kept))
+
+
+def _marked(state: LogState, kept: Sequence[ChangeSet]) -> tuple[str, ...]:
+    """The garbage when only these change sets are left."""
     needed = {c.segment for c in kept}
     cut = dict.fromkeys(c.segment for c in state.change_sets if c.segment not in needed)
-    garbage = (*state.garbage, *(path for path in cut if path not in state.garbage))
-    return replace(state, change_sets=kept, truncated_to=tightest.sqn, garbage=garbage)
+    return (*state.garbage, *(path for path in cut if path not in state.garbage))
+
+
+def squashable(state: LogState) -> tuple[tuple[ChangeSet, ...], ...]:
+    """Runs of at least two change sets of the tail of which only the last value a key is needed.
+
+    Whatever ends in between is kept apart: snapshots onto which the log may be replayed, and readers of the log. None
+    while an attempt is being made: it reads exactly what it planned.
+    """
+    if state.attempt and state.attempt.state is State.ONGOING:
+        return ()
+    ends = {s.to_sqn for s in state.snapshots if s.open or s.state is State.COMPLETED}
+    ends |= {reader.sqn for reader in state.readers}
+    runs: list[list[ChangeSet]] = [[]]
+    for change_set in state.unfolded:
+        if sum(c.length for c in runs[-1]) + change_set.length > _SQUASHED_BYTES:
+            runs.append([])
+        runs[-1].append(change_set)
+        if change_set.sqn in ends:
+            runs.append([])
+    inside = {e for e in ends for c in state.unfolded if c.begin <= e < c.sqn}
+    return tuple(tuple(run) for run in runs if len(run) > 1 and not inside)
+
+
+def squash(state: LogState, squashed: ChangeSet) -> LogState:
+    """Puts one change set in the place of the run `squashed.begin` to `squashed.sqn` (C12).
+
+    Raises ConflictError when that run is not there as a whole any more, or may no longer be squashed.
+    """
+    if squashed in state.change_sets:
+        return state
+    run = tuple(c for c in state.change_sets if squashed.begin <= c.begin and c.sqn <= squashed.sqn)
+    found = next((r for r in squashable(state) if set(run) <= set(r)), ())
+    if not found or (run[0].begin, run[-1].sqn) != (squashed.begin, squashed.sqn):
+        raise ConflictError(
+            "RUN_GONE",
+            f"The change sets {squashed.begin} to {squashed.sqn} of `{state.log}` cannot be squashed any more.",
+            hint="Nothing was changed; call again, it looks at what is there now.",
+        )
+    before = tuple(c for c in state.change_sets if c.sqn < squashed.begin)
+    kept = (*before, squashed, *(c for c in state.change_sets if c.begin > squashed.sqn))
+    return replace(state, change_sets=kept, garbage=_marked(state, kept))
 
 
 def collected(state: LogState, paths: Iterable[str]) -> LogState:
@@ -114,6 +190,51 @@ def tag(state: LogState, name: str, snapshot_id: int) -> LogState:
             hint=f"`tidefold untag {state.log} {name}` frees it.",
         )
     return state if taken else replace(state, tags=(*state.tags, Tag(name, snapshot_id)))
+
+
+def hold(state: LogState, wanted: Hold) -> LogState:
+    """Keeps a completed snapshot and the log behind it. Refused for a retired one, or when the log behind it is cut."""
+    snapshot = known(state, wanted.snapshot)
+    if snapshot.state is not State.COMPLETED or _behind(state, snapshot.id) < state.truncated_to:
+        what = f"is {snapshot.state}" if snapshot.state is not State.COMPLETED else "has no log behind it any more"
+        raise RefusedError(
+            "CANNOT_HOLD",
+            f"Snapshot {snapshot.id} of `{state.log}` {what} and cannot be held.",
+            hint=f"`tidefold history {state.log}` shows others; `tidefold tag` keeps a snapshot without its log.",
+        )
+    taken = next((h for h in state.holds if h.name == wanted.name), None)
+    if taken and taken.snapshot != wanted.snapshot:
+        raise RefusedError(
+            "HOLD_TAKEN",
+            f"Hold `{wanted.name}` of `{state.log}` keeps snapshot {taken.snapshot}.",
+            hint=f"`tidefold release {state.log} {wanted.name}` frees it.",
+        )
+    return state if taken else replace(state, holds=(*state.holds, wanted))
+
+
+def release(state: LogState, name: str) -> LogState:
+    """Frees a hold; one that does not exist is no error."""
+    left = tuple(h for h in state.holds if h.name != name)
+    return state if left == state.holds else replace(state, holds=left)
+
+
+def register(state: LogState, reader: Reader) -> LogState:
+    """Notes how far a reader of the log has come. Refused when he stands before what was cut, or beyond the end."""
+    if not state.truncated_to <= reader.sqn <= state.last_sqn:
+        raise RefusedError(
+            "READER_OUTSIDE_LOG",
+            f"Reader `{reader.name}` cannot stand at {reader.sqn}: "
+            f"`{state.log}` has the change sets after {state.truncated_to} up to {state.last_sqn}.",
+            hint="Begin from a snapshot, and read the log from where that ends.",
+        )
+    others = tuple(r for r in state.readers if r.name != reader.name)
+    return state if reader in state.readers else replace(state, readers=(*others, reader))
+
+
+def unregister(state: LogState, name: str) -> LogState:
+    """Forgets a reader; one that does not exist is no error."""
+    left = tuple(r for r in state.readers if r.name != name)
+    return state if left == state.readers else replace(state, readers=left)
 
 
 def untag(state: LogState, name: str) -> LogState:

@@ -11,9 +11,10 @@ TYPES = ("boolean", "int", "long", "float", "double", "string", "date", "timesta
 
 
 class Kind(StrEnum):
-    """What a snapshot consists of."""
+    """What a snapshot consists of: all its rows as files, or another one's files and the change sets after them."""
 
     FULL = "full"
+    TAIL = "tail"
 
 
 class State(StrEnum):
@@ -50,7 +51,8 @@ class Shape:
 class ChangeSet:
     """A run of changes of one log appended together.
 
-    `sqn` numbers it within the log; `segment`, `ordinal`, `offset`, `length` (bytes) and `checksum` (sha256 of those
+    `sqn` numbers it within the log; one that took the place of a run of others (squash) keeps the number of the last,
+    and `first` is that of the first. `segment`, `ordinal`, `offset`, `length` (bytes) and `checksum` (sha256 of those
     bytes) say where it is. Changes whose order lies below `floor` were sent again by the source and do not count;
     `high` is the highest order seen in the partition up to the end of this change set.
     """
@@ -65,6 +67,12 @@ class ChangeSet:
     key_groups: KeyGroups
     high: tuple[int, ...]
     floor: tuple[int, ...] | None = None
+    first: int | None = None
+
+    @property
+    def begin(self) -> int:
+        """The lowest sqn that it stands for."""
+        return self.sqn if self.first is None else self.first
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +132,12 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One attempt at a snapshot and what became of it: it folds `from_sqn` < sqn <= `to_sqn` into `base`.
+    """One attempt at a snapshot and what became of it: it folds `from_sqn` < sqn <= `folds_to` into its origin.
 
+    The origin is `base`, the newest completed snapshot when it began; of a restored one it is `origin`, the snapshot
+    whose rows come back. The next snapshot folds on from `to_sqn`: what lies between `skipped_from` and there is left
+    out for good. A tail-only one is its base's files and the change sets up to `to_sqn`, and has no files of its own.
+    `progress` is a count that the process at work raises, so that others see whether it still lives.
     `request` is the sha256 of what was asked for: the same run asking for something else is refused.
     `instant` is information for people (ISO 8601), never an input of a decision (I24).
     """
@@ -148,6 +160,19 @@ class Snapshot:
     verdict: Verdict | None = None
     table_version: int | None = None
     reason: str = ""
+    origin: int | None = None
+    skipped_from: int | None = None
+    progress: int = 0
+
+    @property
+    def folds_to(self) -> int:
+        """The last sqn whose change set is folded in."""
+        return self.to_sqn if self.skipped_from is None else self.skipped_from
+
+    @property
+    def source(self) -> int | None:
+        """Id of the snapshot whose files it begins with."""
+        return self.base if self.origin is None else self.origin
 
     @property
     def open(self) -> bool:
@@ -175,10 +200,28 @@ class Tag:
 
 
 @dataclass(frozen=True, slots=True)
+class Hold:
+    """Keeps a snapshot and the log behind it, for as long as it stands; says why."""
+
+    name: str
+    snapshot: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Somebody who reads the log by himself and has read it up to `sqn`."""
+
+    name: str
+    sqn: int
+
+
+@dataclass(frozen=True, slots=True)
 class LogState:
     """Everything that tidefold knows of one log. A move makes the next one; nothing changes in place.
 
     Change sets up to `truncated_to` are cut off; `garbage` names segments that were marked and not yet deleted.
+    `fence` rises when change sets that somebody wrote and never appended are given up: he is refused from then on.
     `dropped`: the log is being deleted (no move is possible) or gone; the next one of that name begins with the epoch
     and above the snapshot ids of the last (`last_snapshot`), so that none of them ever comes back.
     """
@@ -196,6 +239,9 @@ class LogState:
     garbage: tuple[str, ...] = ()
     dropped: Drop = Drop.NO
     last_snapshot: int = 0
+    holds: tuple[Hold, ...] = ()
+    readers: tuple[Reader, ...] = ()
+    fence: int = 0
 
     @property
     def last_sqn(self) -> int:
@@ -203,8 +249,10 @@ class LogState:
 
     @property
     def latest(self) -> Snapshot | None:
-        """The newest completed snapshot."""
-        return next((s for s in reversed(self.snapshots) if s.state is State.COMPLETED), None)
+        """The newest completed snapshot with files of its own: the next one is built on it."""
+        return next(
+            (s for s in reversed(self.snapshots) if s.state is State.COMPLETED and s.kind is not Kind.TAIL), None
+        )
 
     @property
     def attempt(self) -> Snapshot | None:
@@ -214,8 +262,11 @@ class LogState:
     @property
     def unfolded(self) -> tuple[ChangeSet, ...]:
         """The change sets after the newest completed snapshot."""
-        after = self.latest.to_sqn if self.latest else 0
-        return tuple(c for c in self.change_sets if c.sqn > after)
+        return self.between(self.latest.to_sqn if self.latest else 0, self.last_sqn)
+
+    def between(self, after: int, to: int) -> tuple[ChangeSet, ...]:
+        """The change sets with `after` < sqn <= `to`."""
+        return tuple(c for c in self.change_sets if after < c.sqn <= to)
 
     def snapshot(self, snapshot: int) -> Snapshot | None:
         return next((s for s in self.snapshots if s.id == snapshot), None)
@@ -224,43 +275,3 @@ class LogState:
         """The state with one snapshot replaced, or added when its id is new."""
         kept = tuple(changed if s.id == changed.id else s for s in self.snapshots)
         return replace(self, snapshots=kept if changed in kept else (*kept, changed))
-
-
-@dataclass(frozen=True, slots=True)
-class DataFile:
-    """One Parquet file of a snapshot. `stats` is the Delta statistics document; `carried`: taken over from the base."""
-
-    name: str
-    bytes: int
-    rows: int
-    sha256: str
-    key_groups: KeyGroups
-    stats: str
-    carried: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    """THE snapshot: its files and what they were made of. Immutable; the ledger names it by its sha256."""
-
-    log: str
-    snapshot: int
-    epoch: int
-    kind: Kind
-    base: int | None
-    from_sqn: int
-    to_sqn: int
-    shape: Shape
-    files: tuple[DataFile, ...]
-
-    @property
-    def rows(self) -> int:
-        return sum(f.rows for f in self.files)
-
-    @property
-    def bytes_full(self) -> int:
-        return sum(f.bytes for f in self.files)
-
-    @property
-    def bytes_written(self) -> int:
-        return sum(f.bytes for f in self.files if not f.carried)

@@ -6,8 +6,8 @@ import logging
 
 from tidefold.fold.publish import Published, publish
 from tidefold.ledger import read_manifest
-from tidefold.lifecycle import moves
-from tidefold.lifecycle.values import LogState, Snapshot, State
+from tidefold.lifecycle import claims, moves
+from tidefold.lifecycle.values import Kind, LogState, Snapshot, State
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 
@@ -35,7 +35,7 @@ def confirm(
         if rolled is None:
             return Outcome(log, "nothing", "no snapshot waits for confirmation")
         return _outcome(log, "published", moves.known(ledger.read(), rolled))
-    if chosen.published:
+    if chosen.published or chosen.kind is Kind.TAIL:
         return _outcome(log, "already", chosen)
     if override_by or why:
         ledger.commit(lambda state: moves.override(state, chosen.id, override_by or "", why or ""))
@@ -73,12 +73,14 @@ def _choose(state: LogState, snapshot: int | None, run_id: str | None) -> Snapsh
     if snapshot is not None:
         return moves.known(state, snapshot)
     if run_id is not None:
-        return moves.of_run(state, run_id)
+        return claims.of_run(state, run_id)
     return state.attempt if state.attempt else None
 
 
 def _outcome(log: str, result: str, snapshot: Snapshot) -> Outcome:
     facts = {"rows": snapshot.rows, "table_version": snapshot.table_version, "bytes": snapshot.bytes_full}
+    if snapshot.kind is Kind.TAIL:
+        return Outcome(log, result, f"snapshot {snapshot.id} is tail-only and complete from its beginning", snapshot.id)
     message = f"snapshot {snapshot.id} with {snapshot.rows:,} rows is version {snapshot.table_version} of the table"
     if snapshot.state is not State.COMPLETED:
         message += f", and {snapshot.state} since"

@@ -9,6 +9,7 @@ from tidefold.lifecycle.names import LogPaths
 from tidefold.lifecycle.values import Drop, LogState
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.release import plan_release
 from tidefold.storage import Entry, Store
 
 
@@ -58,7 +59,11 @@ def _going(state: LogState) -> LogState:
 
 def _gone(state: LogState) -> LogState:
     last = max((s.id for s in state.snapshots), default=state.last_snapshot)
-    return LogState(state.log, state.shape, state.version, state.epoch, dropped=Drop.GONE, last_snapshot=last)
+    # Whatever is still on its way to this log is refused by the next one of that name.
+    fence = state.fence + 1
+    return LogState(
+        state.log, state.shape, state.version, state.epoch, dropped=Drop.GONE, last_snapshot=last, fence=fence
+    )
 
 
 def _require_closed(state: LogState) -> None:
@@ -75,7 +80,7 @@ def files_of_log(store: Store, state: LogState) -> tuple[tuple[Entry, ...], tupl
     paths = LogPaths(state.log)
     segments = {c.segment for c in state.change_sets} | set(state.garbage)
     found = [*store.list(paths.table, unfinished=True), *store.list(paths.snapshots, unfinished=True)]
-    found += [entry for entry in store.list("changelog") if entry.path in segments]
+    found += plan_release(store, replace(state, garbage=tuple(sorted(segments)))).unneeded
     own = store.list(f"logs/{state.log}", unfinished=True)
     ledger = [entry for entry in own if entry.path.startswith(f"{paths.ledger}/")]
     return tuple(found), (*(entry for entry in own if entry not in ledger), *ledger)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import uuid
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,14 +12,14 @@ from typing import Any
 
 import msgspec
 
+from tidefold.changelog import intents
 from tidefold.fold.distribute import Runner
 from tidefold.lifecycle.errors import ConflictError, InvalidInputError, RefusedError, StorageError, TidefoldError
-from tidefold.lifecycle.intake import Arrival, append, check_shape
-from tidefold.lifecycle.values import Landed, LogState, Position
-from tidefold.operations.intake import Intake, begin_intake, parse_tasks, with_answers
+from tidefold.operations import settle
+from tidefold.operations.intake import Intake, begin_intake
 from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline, now
-from tidefold.sources.parse import parse
+from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.rounds import IngestRun, parse_round
 
 _log = logging.getLogger(__name__)
 # Refused records that say something of the table as a whole, and what to do about each.
@@ -42,12 +43,14 @@ def ingest(pipeline: Pipeline, logs: Sequence[str], run: Runner) -> list[Outcome
     """Takes all new files of the logs, the files of all logs in one round of tasks.
 
     A log that fails gives an error outcome and is left as it was; the others go on. Nothing new: nothing is written.
+    What an earlier run brought the logs and could not tell them is told first.
     """
-    intakes = [_begun(pipeline, log) for log in logs]
-    while any(isinstance(intake, Intake) and intake.plan.take and not intake.error for intake in intakes):
-        # One round, unless files overlap or a second snapshot begins: only the first file's result then stands.
-        intakes = _round(pipeline, intakes, run)
-    return [_finish(pipeline, intake) if isinstance(intake, Intake) else intake for intake in intakes]
+    settle.roll_forward(pipeline.store, logs)
+    begun = [_begun(pipeline, log) for log in logs]
+    this = IngestRun(uuid.uuid4().hex)
+    intakes = _parsed(pipeline, this, [i for i in begun if isinstance(i, Intake)], run)
+    ended = {intake.log: outcome for intake, outcome in zip(intakes, _tell_all(pipeline, this, intakes), strict=True)}
+    return [one if isinstance(one, Outcome) else ended[one.log] for one in begun]
 
 
 def _begun(pipeline: Pipeline, log: str) -> Intake | Outcome:
@@ -57,88 +60,66 @@ def _begun(pipeline: Pipeline, log: str) -> Intake | Outcome:
         return Outcome.of_error(log, error)
 
 
-def _round(pipeline: Pipeline, intakes: Sequence[Intake | Outcome], run: Runner) -> list[Intake | Outcome]:
-    day = now()[:10]
-    open_intakes = [i for i in intakes if isinstance(i, Intake)]
-    tasks = sorted((t for i in open_intakes for t in parse_tasks(pipeline, i, day)), key=lambda task: -task.weight)
-    _log.info("parsing %d files in %d tasks", sum(len(t.files) for t in tasks), len(tasks))
-    answers = run(parse, [msgspec.json.encode(task).decode() for task in tasks])
-    results: list[Intake | Outcome] = []
-    for intake in intakes:
-        mine = [a for t, a in zip(tasks, answers, strict=True) if t.log == intake.log]
-        results.append(_answered(pipeline, intake, mine) if isinstance(intake, Intake) and mine else intake)
-    return results
-
-
-def _answered(pipeline: Pipeline, intake: Intake, answers: Sequence[Any]) -> Intake:
+def _parsed(pipeline: Pipeline, this: IngestRun, intakes: list[Intake], run: Runner) -> list[Intake]:
+    """One round, unless files overlap or a second snapshot begins: only the first file's result then stands."""
     try:
-        return with_answers(intake, pipeline.store, answers)
-    except TidefoldError as error:
-        return replace(intake, error=error)
+        while any(intake.plan.take and not intake.error for intake in intakes):
+            intakes = parse_round(pipeline, this, intakes, run)
+    except StorageError as error:
+        return [intake.failed(intake.error or error) if intake.plan.take else intake for intake in intakes]
+    return [_accepted(pipeline, intake) for intake in intakes]
 
 
-def _finish(pipeline: Pipeline, intake: Intake) -> Outcome:
+def _accepted(pipeline: Pipeline, intake: Intake) -> Intake:
+    """The intake, failed when its log must not take what was found."""
     try:
-        return _committed(pipeline, intake)
+        bad = intake.error or _bad_records(pipeline, intake)
     except TidefoldError as error:
-        return _failed(intake, error)
+        bad = error
+    blocking = next((p.error for p in intake.all_problems if p.blocking), None)
+    if bad or (blocking and not intake.arrivals):
+        return intake.failed(bad or blocking or TidefoldError("UNFORESEEN", "no reason"))
+    return intake
 
 
-def _committed(pipeline: Pipeline, intake: Intake) -> Outcome:
-    """Nothing is committed unless this returns; what no ledger can ever name is removed."""
-    bad = _bad_records(pipeline, intake)
-    if intake.error or bad:
-        dropped = replace(intake, arrivals=())
-        _drop(pipeline, dropped.unused)
-        return _failed(intake, intake.error or bad)
-    blocking = next((p for p in intake.all_problems if p.blocking), None)
+def _tell_all(pipeline: Pipeline, this: IngestRun, intakes: Sequence[Intake]) -> list[Outcome]:
+    """Tells every log what was found for it, then removes what no log needs.
+
+    An answer that was lost leaves everything as it is: the next ingest asks what became of it (I11).
+    """
+    bringing = [intake for intake in intakes if intake.arrivals and not intake.error]
+    try:
+        if bringing:
+            intents.bring(pipeline.store, this.id, [intake.taking for intake in bringing])
+    except StorageError as error:
+        failed = [intake.failed(error) if intake in bringing else intake for intake in intakes]
+        return [_failed(intake, intake.error) if intake.error else _nothing(intake) for intake in failed]
+    told = [_told(pipeline, intake) for intake in intakes]
+    if this.rounds and all(known for _, known in told):
+        _clean_up(pipeline, this, [intake.log for intake in bringing])
+    return [outcome for outcome, _ in told]
+
+
+def _told(pipeline: Pipeline, intake: Intake) -> tuple[Outcome, bool]:
+    """The outcome, and whether it is known what became of what the log was told."""
+    if intake.error:
+        return _failed(intake, intake.error), True
     if not intake.arrivals:
-        _drop(pipeline, intake.unused)
-        return _failed(intake, blocking.error) if blocking else _nothing(intake)
-    _commit(pipeline, intake)
-    _drop(pipeline, intake.unused)
-    return _taken(intake)
-
-
-def _commit(pipeline: Pipeline, intake: Intake) -> None:
+        return _nothing(intake), True
     ledger = pipeline.ledger(intake.log)
     try:
         ledger.begin(intake.begun.shape)
-        ledger.commit(partial(_append, intake.begun, intake.arrivals))
-    except (RefusedError, ConflictError):
-        # Only now is it certain that nothing was committed; of any other error the outcome is unknown.
-        _withdraw(pipeline, intake)
-        raise
-
-
-def _withdraw(pipeline: Pipeline, intake: Intake) -> None:
-    """Removes what this run wrote. What the ledger names all the same stays: an answer may have been lost before."""
-    try:
-        state = pipeline.ledger(intake.log).read()
+        ledger.commit(partial(settle.take, taking=intake.taking))
     except TidefoldError as error:
-        _log.warning("left behind: %s", error)
-        return
-    named = {c.segment for c in state.change_sets} | {entry.quarantine for entry in state.landed} | set(state.garbage)
-    _drop(pipeline, [path for path in intake.written if path not in named])
+        return _failed(intake, error), isinstance(error, RefusedError | ConflictError)
+    return _taken(intake), True
 
 
-def _append(begun: LogState, arrivals: Sequence[Arrival], state: LogState) -> LogState:
-    """The move. What was parsed rests on where its partitions stood: refused when they stand elsewhere now."""
-    check_shape(state, begun.shape)
-    for topic, partition in dict.fromkeys((a.landed.topic, a.landed.partition) for a in arrivals):
-        if _stand(state, topic, partition) != _stand(begun, topic, partition):
-            raise ConflictError(
-                "OFFSETS_TAKEN",
-                f"Another run took records of {topic} partition {partition} meanwhile.",
-                hint="Nothing was appended; run ingest again, it continues where the log stands.",
-            )
-    return append(state, arrivals)
-
-
-def _stand(state: LogState, topic: str, partition: int) -> list[Position | Landed]:
-    """What is known of a partition. Its files count too: one without new offsets leaves the position where it was."""
-    known: tuple[Position | Landed, ...] = (*state.positions, *state.landed)
-    return [one for one in known if (one.topic, one.partition) == (topic, partition)]
+def _clean_up(pipeline: Pipeline, this: IngestRun, told: Sequence[str]) -> None:
+    try:
+        settle.end_run(pipeline.store, this.id, told, this.files)
+    except TidefoldError as error:
+        _log.warning("left for the next ingest: %s", error)
 
 
 def _bad_records(pipeline: Pipeline, intake: Intake) -> TidefoldError | None:
@@ -175,13 +156,6 @@ def _first_refused(pipeline: Pipeline, intake: Intake, reasons: Sequence[str]) -
     )
     name = entry["file"]
     return f"the first is line {entry['line']} of `{name}` ({entry['reason']}: {entry['detail'].rstrip('.')})"
-
-
-def _drop(pipeline: Pipeline, paths: Sequence[str]) -> None:
-    try:
-        pipeline.store.delete(paths)
-    except StorageError as error:
-        _log.warning("left behind: %s", error)
 
 
 def _taken(intake: Intake) -> Outcome:

@@ -7,33 +7,31 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import msgspec
-
+from tidefold.changelog.intents import IntentLog, Taking
 from tidefold.changelog.segment import read_change_set
-from tidefold.fold.distribute import Answer
-from tidefold.lifecycle.errors import TidefoldError
-from tidefold.lifecycle.intake import Arrival, check_shape
+from tidefold.lifecycle.errors import TidefoldError, unpacked
+from tidefold.lifecycle.intake import Arrival, check_shape, stands
 from tidefold.lifecycle.names import LogPaths
 from tidefold.lifecycle.values import LogState
 from tidefold.operations.pipeline import Pipeline
 from tidefold.sources.arrivals import Found, merge
 from tidefold.sources.ending import Ending, ending_of
 from tidefold.sources.landed import LandedFile, list_landed, of_topic
-from tidefold.sources.parse import ParseResult, ParseTask
+from tidefold.sources.parse import LogFiles, LogResult
 from tidefold.sources.plan import Plan, bins, newest_files, plan_files
 from tidefold.sources.problems import Problem
 from tidefold.sources.rewritten import rewritten
 from tidefold.storage import Store
 
-_TASK_BYTES = 64 << 20
+TASK_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Intake:
     """`begun` is the log as the run found it, `state` the same with `arrivals` appended, not yet committed.
 
-    `written` are all files that the run's tasks wrote, `refused` the reasons of refused records and their number;
-    `found` is what earlier rounds found in files that are still to be taken.
+    `refused` are the reasons of refused records and their number; `found` is what earlier rounds found in files that
+    are still to be taken.
     """
 
     log: str
@@ -45,7 +43,6 @@ class Intake:
     plan: Plan
     arrivals: tuple[Arrival, ...] = ()
     stopped: frozenset[int] = frozenset()
-    written: tuple[str, ...] = ()
     refused: tuple[tuple[str, int], ...] = ()
     found: Mapping[str, Found] = field(default_factory=dict)
     error: TidefoldError | None = None
@@ -54,18 +51,25 @@ class Intake:
     def all_problems(self) -> tuple[Problem, ...]:
         return (*self.problems, *self.plan.problems)
 
+    def failed(self, error: TidefoldError) -> Intake:
+        """The intake with an error: its log is told nothing."""
+        return replace(self, error=error, arrivals=())
+
     @property
-    def unused(self) -> list[str]:
-        """Files that this run wrote and that none of its arrivals names."""
-        named = {a.change_set.segment for a in self.arrivals if a.change_set}
-        named |= {a.landed.quarantine for a in self.arrivals if a.landed.quarantine}
-        return [path for path in self.written if path not in named]
+    def intent(self) -> IntentLog:
+        return IntentLog(self.log, self.begun.shape, self.begun.fence)
+
+    @property
+    def taking(self) -> Taking:
+        """What the log will be told."""
+        rests_on = stands(self.begun, self.arrivals)
+        return Taking(self.log, self.begun.shape, self.begun.fence, rests_on, self.arrivals)
 
 
 def begin_intake(pipeline: Pipeline, log: str) -> Intake:
     """Looks at the landing folder and the ledger, and plans. Raises TidefoldError."""
     config = pipeline.log(log)
-    state = pipeline.ledger(log).find() or LogState(log, config.shape)
+    state = pipeline.ledger(log).peek(config.shape)
     check_shape(state, config.shape)
     files, problems = _own_files(config.source.path, state)
     endings = {file.name: ending_of(file, taken) for file, taken in newest_files(files, state)}
@@ -79,36 +83,29 @@ def _own_files(folder: Path, state: LogState) -> tuple[tuple[LandedFile, ...], t
     return own, (*foreign, *strange)
 
 
-def parse_tasks(pipeline: Pipeline, intake: Intake, day: str) -> list[ParseTask]:
-    """The tasks that parse what the intake's plan takes and no earlier round read."""
+def files_to_parse(intake: Intake) -> list[LogFiles]:
+    """What the intake's plan takes and no earlier round read, in parts for one task each."""
     if intake.error:
         return []
     quarantine = LogPaths(intake.log).quarantine
+    new = [task for task in intake.plan.take if task.file.name not in intake.found]
     return [
-        ParseTask(
-            store=pipeline.store.uri(""),
-            log=intake.log,
-            shape=intake.begun.shape,
-            segment=f"changelog/{day}/{uuid.uuid4().hex}.seg",
-            quarantine=f"{quarantine}/{uuid.uuid4().hex}.jsonl",
-            files=files,
-        )
-        for files in bins([t for t in intake.plan.take if t.file.name not in intake.found], _TASK_BYTES)
+        LogFiles(intake.log, intake.begun.shape, f"{quarantine}/{uuid.uuid4().hex}.jsonl", files)
+        for files in bins(new, TASK_BYTES)
     ]
 
 
-def with_answers(intake: Intake, store: Store, answers: Sequence[Answer]) -> Intake:
+def with_results(intake: Intake, store: Store, results: Sequence[LogResult | TidefoldError]) -> Intake:
     """The intake after a round of tasks; its plan holds what another round must take."""
     planned = {task.file.name: task for task in intake.plan.take}
     found = dict(intake.found)
-    for answer in answers:
-        if isinstance(answer, TidefoldError):
-            intake = replace(intake, error=answer)
-            continue
-        result = msgspec.json.decode(answer, type=ParseResult)
-        written = tuple(path for path in (result.segment, result.quarantine) if path)
-        intake = replace(intake, written=(*intake.written, *written))
-        found.update({f.name: Found(planned[f.name], f, result.segment, result.quarantine) for f in result.files})
+    for result in results:
+        if isinstance(result, TidefoldError):
+            intake = replace(intake, error=result)
+        elif result.error:
+            intake = replace(intake, error=unpacked(result.error))
+        else:
+            found.update({f.name: Found(planned[f.name], f, result.segment, result.quarantine) for f in result.files})
     return intake if intake.error else _merged(intake, store, found)
 
 

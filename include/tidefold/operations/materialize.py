@@ -1,8 +1,10 @@
-"""Folds what arrived since the last snapshot into a new full one, and stages it for the quality gate (design 4)."""
+"""Folds what arrived since the last snapshot into a new full one, and stages it for the quality gate (design 4).
+
+A restore is the same work on an older snapshot: its files are taken over, and what its tail holds is folded in.
+"""
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,14 +18,17 @@ from tidefold.fold.distribute import Answer, Runner
 from tidefold.fold.plan import FoldResult, FoldTask, carried_files, plan_fold
 from tidefold.fold.publish import create_snapshot_table, provide_new_files
 from tidefold.ledger import read_manifest, write_manifest
-from tidefold.lifecycle import moves
+from tidefold.lifecycle import claims, moves
 from tidefold.lifecycle.errors import SupersededError, TidefoldError, unforeseen
 from tidefold.lifecycle.intake import check_shape
+from tidefold.lifecycle.manifest import Manifest
 from tidefold.lifecycle.names import LogPaths, data_path
-from tidefold.lifecycle.values import Kind, Manifest, Snapshot, State
+from tidefold.lifecycle.values import Snapshot, State
+from tidefold.operations.asking import Asking
 from tidefold.operations.confirm import roll_forward
+from tidefold.operations.heartbeat import heartbeat
 from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline, now
+from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.sweep import sweep
 
 _log = logging.getLogger(__name__)
@@ -32,7 +37,7 @@ _LINKERS = 8
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A claimed snapshot, what it builds on, and its tasks."""
+    """A claimed snapshot, the manifest that it begins with, and its tasks."""
 
     log: str
     snapshot: Snapshot
@@ -40,12 +45,12 @@ class Attempt:
     tasks: tuple[FoldTask, ...]
 
 
-def pending(pipeline: Pipeline, logs: Sequence[str], run_id: str, takeover: bool = False) -> list[str]:
+def pending(pipeline: Pipeline, logs: Sequence[str], asking: Asking) -> list[str]:
     """The logs that `materialize` would fold; the others have nothing new or are refused. Asks the ledgers only."""
-    return [log for log in logs if _would_fold(pipeline, log, run_id, takeover)]
+    return [log for log in logs if _would_fold(pipeline, log, asking)]
 
 
-def _would_fold(pipeline: Pipeline, log: str, run_id: str, takeover: bool) -> bool:
+def _would_fold(pipeline: Pipeline, log: str, asking: Asking) -> bool:
     ledger = pipeline.ledger(log)
     if not ledger.exists():
         return False
@@ -53,30 +58,32 @@ def _would_fold(pipeline: Pipeline, log: str, run_id: str, takeover: bool) -> bo
         roll_forward(pipeline, log)
         state = ledger.read()
         check_shape(state, pipeline.log(log).shape)
-        return moves.claim(state, asked(run_id, takeover)) != state
+        claimed = claims.claim(state, asking.of(log))
+        attempt = claimed.attempt
+        # The return of a whole snapshot folds nothing: its files are taken over.
+        return claimed != state and attempt is not None and attempt.folds_to > attempt.from_sqn
     except TidefoldError:
         return False  # An error to report: that needs no Spark.
 
 
-def materialize(
-    pipeline: Pipeline, logs: Sequence[str], run_id: str, run: Runner, takeover: bool = False
-) -> list[Outcome]:
+def materialize(pipeline: Pipeline, logs: Sequence[str], asking: Asking, run: Runner) -> list[Outcome]:
     """Makes a full snapshot of each log that has something new, all of them in one round of tasks.
 
     A log that cannot be folded gives an error outcome and is left as it was; the others go on.
     """
-    begun = [_begin(pipeline, log, run_id, takeover) for log in logs]
+    begun = [_begin(pipeline, log, asking) for log in logs]
     attempts = [a for a in begun if isinstance(a, Attempt)]
     tasks = sorted((t for a in attempts for t in a.tasks), key=lambda task: -task.weight)
     _log.info("folding %d buckets of %d logs", len(tasks), len(attempts))
-    answers = run(fold_bucket, [msgspec.json.encode(task).decode() for task in tasks])
+    with heartbeat({a.log: a.snapshot.id for a in attempts}, pipeline.ledger):
+        answers = run(fold_bucket, [msgspec.json.encode(task).decode() for task in tasks])
     folded = {a.log: [r for t, r in zip(tasks, answers, strict=True) if t.log == a.log] for a in attempts}
     return [b if isinstance(b, Outcome) else _finish(pipeline, b, folded[b.log]) for b in begun]
 
 
-def _begin(pipeline: Pipeline, log: str, run_id: str, takeover: bool) -> Attempt | Outcome:
+def _begin(pipeline: Pipeline, log: str, asking: Asking) -> Attempt | Outcome:
     try:
-        claimed = _claim(pipeline, log, run_id, takeover)
+        claimed = _claim(pipeline, log, asking)
     except TidefoldError as error:
         return Outcome.of_error(log, error)
     if isinstance(claimed, Outcome):
@@ -87,16 +94,16 @@ def _begin(pipeline: Pipeline, log: str, run_id: str, takeover: bool) -> Attempt
         return _given_up(pipeline, log, claimed, error)
 
 
-def _claim(pipeline: Pipeline, log: str, run_id: str, takeover: bool) -> Snapshot | Outcome:
+def _claim(pipeline: Pipeline, log: str, asking: Asking) -> Snapshot | Outcome:
     ledger = pipeline.ledger(log)
     shape = pipeline.log(log).shape
     if not ledger.exists():
         return Outcome(log, "nothing", "nothing was ingested yet")
     roll_forward(pipeline, log)
     check_shape(ledger.read(), shape)
-    wanted = asked(run_id, takeover)
-    state = ledger.commit(lambda current: moves.claim(current, wanted))
-    mine = moves.of_run(state, run_id)
+    wanted = asking.of(log)
+    state = ledger.commit(lambda current: claims.claim(current, wanted))
+    mine = claims.of_run(state, wanted.run)
     if mine is None:
         return Outcome(log, "nothing", "nothing new to fold")
     if mine.state is not State.ONGOING:
@@ -108,15 +115,9 @@ def _planned(pipeline: Pipeline, log: str, snapshot: Snapshot) -> Attempt:
     ledger = pipeline.ledger(log)
     sweep(pipeline.store, ledger)
     state = ledger.read()
-    below = state.snapshot(snapshot.base) if snapshot.base is not None else None
+    below = state.snapshot(snapshot.source) if snapshot.source is not None else None
     base = read_manifest(pipeline.store, log, below) if below else None
     return Attempt(log, snapshot, base, plan_fold(pipeline.store.uri(""), state, snapshot, base))
-
-
-def asked(run_id: str, takeover: bool = False) -> moves.Claim:
-    """The claim of a run, with the sha256 of what it asks for."""
-    request = hashlib.sha256(msgspec.json.encode({"kind": Kind.FULL})).hexdigest()
-    return moves.Claim(run_id, request, Kind.FULL, now(), takeover)
 
 
 def _finish(pipeline: Pipeline, attempt: Attempt, answers: Sequence[Answer]) -> Outcome:

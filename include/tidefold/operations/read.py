@@ -1,35 +1,108 @@
-"""Reads a log's rows for people and scripts: as published, or live; starts no JVM."""
+"""Plans what a read of a log takes in, for the command line and for Spark alike; reads it without a JVM."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from itertools import chain
 
+import msgspec
 import pyarrow as pa
 
-from tidefold.changelog.columns import table_schema
-from tidefold.fold.bucket import open_base
-from tidefold.fold.live import live_batches
+from tidefold.changelog.columns import change_schema, table_schema
+from tidefold.changelog.key_group import with_key_groups
+from tidefold.fold.read_plan import OneKey, ReadPlan
+from tidefold.fold.read_task import plan_schema, read_task
 from tidefold.ledger import read_manifest
-from tidefold.lifecycle.errors import NotFoundError
+from tidefold.lifecycle.errors import InvalidInputError, NotFoundError, RefusedError
+from tidefold.lifecycle.manifest import Manifest
 from tidefold.lifecycle.moves import known
-from tidefold.lifecycle.values import LogState, Manifest, Snapshot, State
+from tidefold.lifecycle.values import ChangeSet, Kind, LogState, Shape, Snapshot, State
 from tidefold.operations.pipeline import Pipeline
 
 
-def read_rows(
-    pipeline: Pipeline, log: str, live: bool = False, snapshot: int | None = None
-) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """Schema and rows of the published table, of one snapshot, or (`live`) of everything that was ingested.
+class What(StrEnum):
+    """What is read of a log: the published rows, the rows as of everything ingested, or its change sets."""
 
-    Raises NotFoundError when there is nothing to read yet.
+    TABLE = "table"
+    LIVE = "live"
+    LOG = "log"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A read as it was asked for.
+
+    `snapshot` names another one than the published (table only), `since` the sqn after which change sets are read (log
+    only), `key` one key as a JSON object: of all others nothing is returned, and of other buckets nothing is read.
     """
-    state = pipeline.ledger(log).read()
-    schema = table_schema(state.shape)
-    if live:
-        base = read_manifest(pipeline.store, log, state.latest) if state.latest else None
-        return schema, live_batches(pipeline.store, state, base)
-    chosen = _published(state) if snapshot is None else _kept(state, snapshot)
-    return schema, _batches(pipeline, read_manifest(pipeline.store, log, chosen), schema)
+
+    what: What = What.TABLE
+    snapshot: int | None = None
+    since: int | None = None
+    key: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.snapshot is not None and self.what is not What.TABLE:
+            raise _excluded("snapshot", self.what, What.TABLE)
+        if self.since is not None and self.what is not What.LOG:
+            raise _excluded("since", self.what, What.LOG)
+
+
+def _excluded(name: str, what: What, allowed: What) -> InvalidInputError:
+    return InvalidInputError("READ_OPTIONS", f"`{name}` goes with `{allowed}`, not with `{what}`.", hint="Drop one.")
+
+
+def read_rows(pipeline: Pipeline, log: str, wanted: Wanted | None = None) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """Schema and rows of a log in this process. Raises what `plan_read` and `read_task` raise."""
+    plan = plan_read(pipeline, log, wanted or Wanted())
+    tasks = plan.tasks if plan.folded else (plan.whole,)
+    return plan_schema(plan), chain.from_iterable(read_task(pipeline.store, plan, task) for task in tasks)
+
+
+def plan_read(pipeline: Pipeline, log: str, wanted: Wanted) -> ReadPlan:
+    """Freezes what a read takes in. Asks the ledger and one manifest.
+
+    Raises NotFoundError when there is nothing to read yet, RefusedError when the log no longer has what is needed.
+    """
+    state = pipeline.ledger(pipeline.log(log).id).find()
+    if state is None:  # Never begun, or dropped.
+        hint = f"`tidefold ingest {log}` begins it."
+        raise NotFoundError("LOG_UNKNOWN", f"The store has no log `{log}`.", hint=hint)
+    if wanted.what is What.LOG:
+        plan = _planned(pipeline, state, None, _since(state, wanted.since), folded=False)
+    elif wanted.what is What.LIVE:
+        plan = _live(pipeline, state)
+    else:
+        chosen = _published(state) if wanted.snapshot is None else _kept(state, wanted.snapshot)
+        plan = _of_snapshot(pipeline, state, chosen)
+    return replace(plan, key=_one_key(plan.shape, wanted.key)) if wanted.key is not None else plan
+
+
+def _planned(
+    pipeline: Pipeline, state: LogState, base: Manifest | None, change_sets: tuple[ChangeSet, ...], folded: bool = True
+) -> ReadPlan:
+    # The files lie in the buckets of their own snapshot.
+    shape = replace(state.shape, buckets=base.shape.buckets) if base else state.shape
+    files = base.files if base else ()
+    snapshot = base.snapshot if base else None
+    return ReadPlan(pipeline.store.uri(""), state.log, shape, folded, snapshot, files, change_sets)
+
+
+def _live(pipeline: Pipeline, state: LogState) -> ReadPlan:
+    latest = state.latest
+    base = read_manifest(pipeline.store, state.log, latest) if latest else None
+    return _planned(pipeline, state, base, _joined(state, latest.to_sqn if latest else 0, state.last_sqn))
+
+
+def _of_snapshot(pipeline: Pipeline, state: LogState, chosen: Snapshot) -> ReadPlan:
+    if chosen.kind is not Kind.TAIL:
+        manifest = read_manifest(pipeline.store, state.log, chosen)
+        return replace(_planned(pipeline, state, manifest, ()), shape=manifest.shape)
+    below = None if chosen.base is None else _kept(state, chosen.base)
+    base = read_manifest(pipeline.store, state.log, below) if below else None
+    return _planned(pipeline, state, base, _joined(state, chosen.from_sqn, chosen.to_sqn))
 
 
 def _published(state: LogState) -> Snapshot:
@@ -51,9 +124,69 @@ def _kept(state: LogState, snapshot: int) -> Snapshot:
     return found
 
 
-def _batches(pipeline: Pipeline, manifest: Manifest, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    # File by file: a look at the first rows of a large table reads one file. (A dataset's reader threads hang the
-    # process at its end when not all of it was read.)
-    for file in manifest.files:
-        with open_base(pipeline.store, manifest.log, manifest.snapshot, (file,), schema) as rows:
-            yield from rows or ()
+def _since(state: LogState, since: int | None) -> tuple[ChangeSet, ...]:
+    if since is None:
+        return state.change_sets
+    if since < state.truncated_to:
+        raise _cut(state, since)
+    if since > state.last_sqn:
+        raise RefusedError(
+            "SINCE_AHEAD",
+            f"`{state.log}` ends at change set {state.last_sqn}; {since} was not taken in yet.",
+            hint="Was the log dropped and begun anew? Then read it from its start.",
+        )
+    found = state.between(since, state.last_sqn)
+    if found and found[0].begin <= since:
+        raise RefusedError(
+            "LOG_SQUASHED",
+            f"Change sets {found[0].begin} to {found[0].sqn} of `{state.log}` are one now: not {since + 1} alone.",
+            hint=f"Read since {found[0].begin - 1}, or since {found[0].sqn}.",
+        )
+    return found
+
+
+def _joined(state: LogState, after: int, to: int) -> tuple[ChangeSet, ...]:
+    """The change sets with `after` < sqn <= `to`, if none of them is missing (I7)."""
+    found = state.between(after, to)
+    reached = after
+    for change_set in found:
+        if change_set.begin > reached + 1:
+            break
+        reached = change_set.sqn
+    if reached < to:
+        raise _cut(state, reached)
+    return found
+
+
+def _cut(state: LogState, after: int) -> RefusedError:
+    first = next((c.begin for c in state.change_sets if c.sqn > after), state.last_sqn + 1)
+    return RefusedError(
+        "LOG_CUT",
+        f"`{state.log}` no longer has the change sets from {after + 1} on: it begins at {first}.",
+        hint=f"Read change sets since {first - 1} or later, or rows: `table`, `live`.",
+    )
+
+
+def _one_key(shape: Shape, text: str) -> OneKey:
+    """A key given as JSON, with the types of its columns. Raises InvalidInputError."""
+    hint = "Name every key column, as in " + "{" + ", ".join(f'"{name}": ...' for name in shape.key) + "}."
+    try:
+        given = msgspec.json.decode(text, type=dict[str, str | int | bool])
+    except msgspec.DecodeError as error:
+        raise InvalidInputError("READ_KEY", f"`{text}` is no key: {error}.", hint=hint) from error
+    if set(given) != set(shape.key):
+        raise InvalidInputError("READ_KEY", f"`{text}` does not name exactly the columns of the key.", hint=hint)
+    types = table_schema(shape)
+    try:
+        values = {name: _typed(given[name], types.field(name).type) for name in shape.key}
+    except (pa.ArrowException, OverflowError) as error:
+        raise InvalidInputError("READ_KEY", f"`{text}` has a value of the wrong type: {error}.", hint=hint) from error
+    row = pa.Table.from_pylist([values], schema=change_schema(shape))
+    [key_group] = with_key_groups(row, shape).column("_kg").to_pylist()
+    return OneKey(tuple(values.items()), key_group)
+
+
+def _typed(value: str | int | bool, kind: pa.DataType) -> object:
+    if isinstance(value, str) and pa.types.is_temporal(kind):
+        return pa.scalar(value).cast(kind).as_py()
+    return pa.scalar(value, kind).as_py()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidefold.lifecycle.errors import TidefoldError
-from tidefold.lifecycle.values import LogState, Position, Snapshot, State
+from tidefold.lifecycle.values import Kind, LogState, Position, Snapshot, State
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 
@@ -64,7 +64,7 @@ def status_of(state: LogState) -> LogStatus:
 
 def _why(state: LogState) -> tuple[str, str | None]:
     """What stopped the newest snapshot, and its report. Silent once a later snapshot was completed."""
-    newest = state.snapshots[-1] if state.snapshots else None
+    newest = next((s for s in reversed(state.snapshots) if s.kind is not Kind.TAIL), None)
     if newest is None:
         return "", None
     if newest.state is State.COMPLETED:

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tidefold.fold.distribute import in_process
-from tidefold.lifecycle.errors import InvalidInputError
 from tidefold.operations import ingest, judge, materialize
+from tidefold.operations.asking import Asking
 from tidefold.operations.outcome import Outcome, each_log
 from tidefold.operations.pipeline import Pipeline
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step (`ingest`, `materialize`, `quality`) and what it is asked for. `run` is the id of the run."""
+    """A step (`ingest`, `materialize`, `quality`) and what is asked of it."""
 
     name: str
-    run: str | None = None
-    takeover: bool = False
+    asking: Asking = field(default_factory=Asking)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +46,8 @@ def _pending(pipeline: Pipeline, step: Step, log: str) -> bool:
     if step.name == "ingest":
         return bool(ingest.pending(pipeline, [log]))
     if step.name == "materialize":
-        return bool(materialize.pending(pipeline, [log], step.run or "", step.takeover))
-    return bool(judge.pending(pipeline, [log], step.run))
+        return bool(materialize.pending(pipeline, [log], step.asking))
+    return bool(judge.pending(pipeline, [log], step.asking.run))
 
 
 def _acts(pipeline: Pipeline, step: Step) -> Callable[[str], Outcome]:
@@ -56,8 +55,5 @@ def _acts(pipeline: Pipeline, step: Step) -> Callable[[str], Outcome]:
     if step.name == "ingest":
         return lambda log: ingest.ingest(pipeline, [log], in_process)[0]
     if step.name == "materialize":
-        run = step.run
-        if run is None:
-            raise InvalidInputError("RUN_MISSING", "A materialization needs a run id.", hint="Give it one.")
-        return lambda log: materialize.materialize(pipeline, [log], run, in_process, step.takeover)[0]
-    return lambda log: judge.judge(pipeline, [log], step.run, None)[0]
+        return lambda log: materialize.materialize(pipeline, [log], step.asking, in_process)[0]
+    return lambda log: judge.judge(pipeline, [log], step.asking.run, None)[0]

@@ -39,11 +39,12 @@ def files_to_delete(store: Store, state: LogState) -> tuple[Entry, ...]:
 
     What any kept or staged snapshot names is taken out first.
     """
-    retired = retention.subsumed(state)
+    retired = retention.with_files(retention.subsumed(state))
     if not retired:
         return ()
     paths = LogPaths(state.log)
-    needed = _names(store, state, [s for s in state.snapshots if s.state in (State.COMPLETED, State.STAGED)])
+    kept = [s for s in state.snapshots if s.state in (State.COMPLETED, State.STAGED)]
+    needed = _names(store, state, retention.with_files(kept))
     beside = {data_path(paths.table, name) for name in _names(store, state, retired) - needed}
     own = [entry for s in retired for entry in store.list(paths.snapshot(s.id), unfinished=True)]
     return (*own, *(e for e in store.list(f"{paths.table}/_data") if e.path in beside))

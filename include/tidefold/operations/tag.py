@@ -14,16 +14,21 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 
 def tag(pipeline: Pipeline, log: str, name: str, snapshot: int) -> Outcome:
     """Gives a completed snapshot a name. Raises RefusedError, NotFoundError, InvalidInputError."""
-    if not _NAME.fullmatch(name):
-        raise InvalidInputError(
-            "TAG_INVALID",
-            f"`{name}` cannot be a tag.",
-            hint="Use 1 to 63 letters, digits, `_`, `.` and `-`, beginning with a letter or digit.",
-        )
+    check_name(name)
     ledger = pipeline.ledger(log)
     known = any(t.name == name for t in ledger.read().tags)
     ledger.commit(lambda state: retention.tag(state, name, snapshot))
     return Outcome(log, "already" if known else "tagged", f"snapshot {snapshot} is `{name}`", snapshot)
+
+
+def check_name(name: str) -> None:
+    """Raises InvalidInputError when it cannot name a tag, a hold or a reader."""
+    if not _NAME.fullmatch(name):
+        raise InvalidInputError(
+            "NAME_INVALID",
+            f"`{name}` cannot be a name.",
+            hint="Use 1 to 63 letters, digits, `_`, `.` and `-`, beginning with a letter or digit.",
+        )
 
 
 def untag(pipeline: Pipeline, log: str, name: str) -> Outcome:

@@ -8,6 +8,7 @@ from tidefold.lifecycle import retention
 from tidefold.lifecycle.values import LogState
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.release import plan_release
 
 
 def truncate(pipeline: Pipeline, log: str, plan: bool = False) -> Outcome:
@@ -21,13 +22,12 @@ def truncate(pipeline: Pipeline, log: str, plan: bool = False) -> Outcome:
         return Outcome(log, "nothing", "the log is empty")
     keep = pipeline.config.retention.keep
     state = retention.truncate(before, keep) if plan else ledger.commit(lambda now: retention.truncate(now, keep))
-    sizes = {entry.path: entry.bytes for entry in pipeline.store.list("changelog")} if state.garbage else {}
-    going = [path for path in state.garbage if path in sizes]
-    if state.garbage and not plan:
-        pipeline.store.delete(state.garbage)
-        garbage = state.garbage
-        ledger.commit(lambda now: retention.collected(now, garbage))
-    return _outcome(before, state, {path: sizes[path] for path in going}, keep, plan)
+    released = plan_release(pipeline.store, state)
+    if not plan:
+        pipeline.store.delete([entry.path for entry in released.unneeded])
+        ledger.commit(lambda now: retention.collected(now, released.settled))
+        ledger.prune()
+    return _outcome(before, state, {entry.path: entry.bytes for entry in released.unneeded}, keep, plan)
 
 
 def _outcome(before: LogState, state: LogState, going: dict[str, int], keep: int | None, plan: bool) -> Outcome:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidefold.lifecycle.values import LogState, Manifest, Snapshot, State
+from tidefold.lifecycle.manifest import Manifest
+from tidefold.lifecycle.values import LogState, Snapshot, State
 from tidefold.quality.suite import Severity
 
 SAMPLES = 10

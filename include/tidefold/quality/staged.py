@@ -13,8 +13,9 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from tidefold.lifecycle.errors import CorruptError, TidefoldError
+from tidefold.lifecycle.manifest import Manifest
 from tidefold.lifecycle.names import LogPaths, data_path
-from tidefold.lifecycle.values import Column, Manifest
+from tidefold.lifecycle.values import Column
 from tidefold.quality.judgement import clipped
 from tidefold.storage import Store
 
@@ -31,7 +32,7 @@ def check_files(store: Store, manifest: Manifest) -> None:
     """Raises CorruptError unless manifest, staged Delta table and disk agree on every file's name and size."""
     folder = LogPaths(manifest.log).snapshot(manifest.snapshot)
     wanted = {data_path("", f.name).lstrip("/"): f.bytes for f in manifest.files}
-    _compare(manifest, "its Delta table", wanted, _active_files(store.uri(folder)))
+    _compare(manifest, "its Delta table", wanted, _active_files(store.uri(folder), store.options()))
     stored = {e.path.removeprefix(f"{folder}/"): e.bytes for e in store.list(data_path(folder, "").rstrip("/"))}
     # A file beside those of the table is not read by anyone: garbage of a killed attempt, no harm.
     _compare(manifest, "the store", wanted, {path: size for path, size in stored.items() if path in wanted})
@@ -52,9 +53,10 @@ def read_rows(spark: Session, store: Store, manifest: Manifest) -> DataFrame:
         raise TidefoldError("STAGED_ROWS_UNREADABLE", f"Spark cannot read `{folder}`: {line}", hint=_AGAIN) from error
 
 
-def _active_files(uri: str) -> dict[str, int]:
+def _active_files(uri: str, options: dict[str, str]) -> dict[str, int]:
     try:
-        actions = pa.table(DeltaTable(uri).get_add_actions(flatten=True)).select(["path", "size_bytes"])
+        table = DeltaTable(uri, storage_options=options)
+        actions = pa.table(table.get_add_actions(flatten=True)).select(["path", "size_bytes"])
     except DeltaError as error:
         raise CorruptError(
             "STAGED_TABLE_UNREADABLE", f"The staged table `{uri}` cannot be read: {error}.", hint=_AGAIN

@@ -1,9 +1,11 @@
-"""The work of one Spark task of an ingest: parses landed files of one log into one segment (decision 0003)."""
+"""The work of one Spark task of an ingest: parses landed files of one or more logs into a segment (decision 0003)."""
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import msgspec
 import pyarrow as pa
 
 from tidefold.changelog.segment import WrittenChangeSet, write_segment
+from tidefold.lifecycle.errors import Packed, StorageError, packed, unforeseen
 from tidefold.lifecycle.values import Shape
 from tidefold.sources.batches import grouped
 from tidefold.sources.debezium import Account
@@ -18,26 +21,34 @@ from tidefold.sources.parse_file import UnfitFileError, parse_file
 from tidefold.sources.plan import FileTask
 from tidefold.sources.problems import Problem
 from tidefold.sources.quarantine import QuarantineWriter
-from tidefold.storage import open_store
+from tidefold.storage import Store, open_store
 
 
 @dataclass(frozen=True, slots=True)
-class ParseTask:
-    """What one task takes: files of one log, in offset order within each partition.
+class LogFiles:
+    """Files of one log, in offset order within each partition. `quarantine` is a free path for what is refused."""
 
-    `store` is the store's address; `segment` and `quarantine` are free paths in it for what the task finds.
-    """
-
-    store: str
     log: str
     shape: Shape
-    segment: str
     quarantine: str
     files: tuple[FileTask, ...]
 
     @property
     def weight(self) -> int:
         return sum(f.weight for f in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class ParseTask:
+    """What one task takes. `store` is the store's address, `segment` a free path in it; `logs` are sorted by name."""
+
+    store: str
+    segment: str
+    logs: tuple[LogFiles, ...]
+
+    @property
+    def weight(self) -> int:
+        return sum(one.weight for one in self.logs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,53 +63,81 @@ class FileResult:
 
 
 @dataclass(frozen=True, slots=True)
-class ParseResult:
+class LogResult:
     """One result a file, in the order of the task; a partition ends with its first problem.
 
-    `segment` and `quarantine` are the paths written, None where nothing was to be written.
+    `segment` and `quarantine` are the paths written, None where nothing of the log was to be written. With an `error`
+    (nobody foresaw it) nothing of this log counts; the other logs of the task are as good as alone.
     """
 
+    log: str
     files: tuple[FileResult, ...]
     segment: str | None
     quarantine: str | None
+    error: Packed | None = None
+
+
+@dataclass
+class _Parsing:
+    """One log's files while they are parsed."""
+
+    given: LogFiles
+    quarantine: QuarantineWriter
+    results: list[FileResult] = field(default_factory=list)
+    error: Packed | None = None
+
+    def tables(self) -> Iterator[tuple[str, pa.Table]]:
+        try:
+            for table in grouped(self._file_tables(), self.given.shape):
+                yield self.given.log, table
+        except Exception as error:
+            traceback.print_exc()
+            self.error = packed(unforeseen(error))
+
+    def _file_tables(self) -> Iterator[pa.Table]:
+        """One table at a time, so that the task holds the changes of one file only."""
+        stopped: set[int] = set()
+        for file_task in self.given.files:
+            file = file_task.file
+            if file.partition in stopped:
+                continue
+            mark = self.quarantine.mark()
+            try:
+                parsed = parse_file(file_task, self.given.shape, self.quarantine)
+            except UnfitFileError as unfit:
+                self.quarantine.drop_after(mark)
+                stopped.add(file.partition)
+                self.results.append(FileResult(file.name, problem=unfit.problem))
+                continue
+            self.results.append(FileResult(file.name, account=parsed.account, checksum=parsed.checksum))
+            if parsed.table is not None:
+                yield parsed.table
+
+    def result(self, store: Store, segment: str, written: list[WrittenChangeSet]) -> LogResult:
+        """Stores what was refused, and joins each file with its change set."""
+        mine = [one for one in written if one.log == self.given.log]
+        path = self.given.quarantine
+        try:
+            refused = self.error is None and self.quarantine.store(store, path)
+        except StorageError as error:
+            self.error, refused = packed(error), False
+        files = () if self.error else tuple(_with_written(self.results, mine))
+        return LogResult(self.given.log, files, segment if mine else None, path if refused else None, self.error)
 
 
 def parse(text: str) -> str:
-    """Takes a ParseTask and gives a ParseResult, both as JSON. Writes one segment and one quarantine file at most."""
+    """Takes a ParseTask and gives its LogResults, both as JSON. Writes one segment, and one quarantine file a log,
+    at most.
+    """
     task = msgspec.json.decode(text, type=ParseTask)
     store = open_store(task.store, Path("/"))
-    results: list[FileResult] = []
-    with QuarantineWriter() as quarantine:
-        tables = ((task.log, table) for table in grouped(_tables(task, quarantine, results), task.shape))
+    with ExitStack() as opened:
+        parsings = [_Parsing(given, opened.enter_context(QuarantineWriter())) for given in task.logs]
+        tables = chain.from_iterable(parsing.tables() for parsing in parsings)
         first = next(tables, None)
         written = write_segment(store, task.segment, chain([first], tables)) if first else []
-        refused = quarantine.store(store, task.quarantine)
-    result = ParseResult(
-        tuple(_with_written(results, written)),
-        task.segment if written else None,
-        task.quarantine if refused else None,
-    )
-    return msgspec.json.encode(result).decode()
-
-
-def _tables(task: ParseTask, quarantine: QuarantineWriter, results: list[FileResult]) -> Iterator[tuple[str, pa.Table]]:
-    """One table at a time, so that the task holds the changes of one file only."""
-    stopped: set[int] = set()
-    for file_task in task.files:
-        file = file_task.file
-        if file.partition in stopped:
-            continue
-        mark = quarantine.mark()
-        try:
-            parsed = parse_file(file_task, task.shape, quarantine)
-        except UnfitFileError as unfit:
-            quarantine.drop_after(mark)
-            stopped.add(file.partition)
-            results.append(FileResult(file.name, problem=unfit.problem))
-            continue
-        results.append(FileResult(file.name, account=parsed.account, checksum=parsed.checksum))
-        if parsed.table is not None:
-            yield parsed.table
+        results = [parsing.result(store, task.segment, written) for parsing in parsings]
+    return msgspec.json.encode(results).decode()
 
 
 def _with_written(results: list[FileResult], written: list[WrittenChangeSet]) -> Iterator[FileResult]:

@@ -14,7 +14,7 @@ __all__ = ["Entry", "Store", "open_store"]
 
 
 def open_store(address: str, base: Path) -> Store:
-    """The store at an address: a path (relative to `base`), `file:///path` or `memory://name`.
+    """The store at an address: a path (relative to `base`), `file:///path`, `s3://bucket/folder` or `memory://name`.
 
     Raises InvalidInputError for any scheme whose conditional put is not proved here.
     """
@@ -25,8 +25,13 @@ def open_store(address: str, base: Path) -> Store:
         return LocalStore(Path(address.removeprefix("file://")))
     if scheme == "memory":
         return MemoryStore(address.removeprefix("memory://"))
+    if scheme == "s3":
+        # Loads its client only for those who use it.
+        from tidefold.storage.s3 import S3Store
+
+        return S3Store(address)
     raise InvalidInputError(
         "STORE_SCHEME",
         f"Stores at `{scheme}:` are not supported in this version.",
-        hint="Use a path, `file:///absolute/path` or `memory://name`.",
+        hint="Use a path, `file:///absolute/path`, `s3://bucket/folder` or `memory://name`.",
     )

@@ -140,6 +140,9 @@ class LocalStore:
     def uri(self, path: str) -> str:
         return self._full(path)
 
+    def options(self) -> dict[str, str]:
+        return {}
+
     def _full(self, path: str) -> str:
         """The absolute path, or InvalidInputError when it would lie outside the root (I26)."""
         full = os.path.normpath(self.root / path)

@@ -73,6 +73,9 @@ class MemoryStore:
     def uri(self, path: str) -> str:
         return f"memory:/{self._full(path)}"
 
+    def options(self) -> dict[str, str]:
+        return {}
+
     def _full(self, path: str) -> str:
         if path.startswith("/") or ".." in path.split("/"):
             raise InvalidInputError("PATH_OUTSIDE_ROOT", f"`{path}` lies outside the store.")

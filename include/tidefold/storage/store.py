@@ -64,3 +64,7 @@ class Store(Protocol):
     def uri(self, path: str) -> str:
         """The address under which Spark, deltalake and Polars find the path."""
         ...
+
+    def options(self) -> dict[str, str]:
+        """What deltalake and Polars need beside `uri` (`storage_options`); holds no secret, empty for a local disk."""
+        ...

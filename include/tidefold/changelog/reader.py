@@ -1,0 +1,74 @@
+"""Reads a log's change sets in order, from the ledger and the segments alone: no Spark needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from tidefold.changelog.segment import read_change_set
+from tidefold.ledger import Ledger
+from tidefold.lifecycle.errors import CorruptError, RefusedError
+from tidefold.lifecycle.key_groups import KeyGroups
+from tidefold.lifecycle.values import ChangeSet, LogState
+from tidefold.storage import Store
+
+
+class ChangelogReader:
+    """Iterates over (change set, its changes) after the sqn `since`, up to what the log held when iterating began.
+
+    Each iteration looks at the log anew. Raises NotFoundError for no such log, RefusedError when change sets after
+    `since` were cut off or squashed with earlier ones, CorruptError when a segment is not what was appended.
+    """
+
+    def __init__(self, store: Store, log: str, since: int = 0, key_groups: KeyGroups | None = None) -> None:
+        self._store = store
+        self._ledger = Ledger(store, log)
+        self._since = since
+        self._key_groups = key_groups
+
+    def __iter__(self) -> Iterator[tuple[ChangeSet, pa.Table]]:
+        state = self._ledger.read()
+        self._check(state)
+        for change_set in state.change_sets:
+            if change_set.sqn > self._since:
+                yield change_set, self._read(change_set)
+
+    def tables(self) -> Iterator[pa.Table]:
+        """The changes alone, one table a change set."""
+        return (table for _, table in self)
+
+    def _check(self, state: LogState) -> None:
+        if self._since < state.truncated_to:
+            raise _cut(state, self._since)
+        for change_set in state.change_sets:
+            if change_set.begin <= self._since < change_set.sqn:
+                raise RefusedError(
+                    "LOG_SQUASHED",
+                    f"Change sets {change_set.begin} to {change_set.sqn} of log `{state.log}` are one now: it cannot "
+                    f"be read from {self._since + 1} on.",
+                    hint=f"Read since {change_set.begin - 1}, or since {change_set.sqn}.",
+                )
+
+    def _read(self, change_set: ChangeSet) -> pa.Table:
+        try:
+            return read_change_set(self._store, change_set, self._key_groups)
+        except CorruptError:
+            # Cut or squashed while this was read? Then it is no damage.
+            state = self._ledger.read()
+            if change_set.sqn <= state.truncated_to:
+                raise _cut(state, change_set.sqn - 1) from None
+            if change_set.segment not in {one.segment for one in state.change_sets}:
+                message = f"Change set {change_set.sqn} of log `{state.log}` was rewritten while it was read."
+                raise RefusedError("LOG_SQUASHED", message, hint="Read again.") from None
+            raise
+
+
+def _cut(state: LogState, since: int) -> RefusedError:
+    first = state.change_sets[0].sqn if state.change_sets else None
+    there = f"the first one there is {first}" if first is not None else "none is left"
+    return RefusedError(
+        "LOG_CUT",
+        f"Log `{state.log}` was cut up to change set {state.truncated_to}: {since + 1} is gone, {there}.",
+        hint=f"Read since {state.truncated_to}, on top of a snapshot that holds everything before.",
+    )

@@ -1,0 +1,70 @@
+"""A read with its inputs frozen: what each task reads, one task a bucket. Pure; pickled to Spark's tasks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tidefold.lifecycle.key_groups import KeyGroups, bucket_ranges
+from tidefold.lifecycle.manifest import DataFile
+from tidefold.lifecycle.values import ChangeSet, Shape
+
+
+@dataclass(frozen=True, slots=True)
+class OneKey:
+    """A key to look for: the values of its columns, in the order of the key, and its key group."""
+
+    values: tuple[tuple[str, Any], ...]
+    key_group: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTask:
+    """What one task reads: the files of a bucket and the change sets that may hold changes for it."""
+
+    bucket: KeyGroups
+    files: tuple[DataFile, ...]
+    change_sets: tuple[ChangeSet, ...]
+
+    @property
+    def weight(self) -> int:
+        """Bytes of its files and of the whole change sets: enough to put the largest task first."""
+        return sum(f.bytes for f in self.files) + sum(c.length for c in self.change_sets)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPlan:
+    """Everything a read will touch; what is ingested or confirmed later is not in it (I6).
+
+    `store` is the store's address, `files` are those of snapshot `snapshot`. `folded`: the change sets are folded into
+    the files' rows; if not, the change sets themselves are read, in order of their sqn.
+    """
+
+    store: str
+    log: str
+    shape: Shape
+    folded: bool
+    snapshot: int | None
+    files: tuple[DataFile, ...]
+    change_sets: tuple[ChangeSet, ...]
+    key: OneKey | None = None
+
+    @property
+    def tasks(self) -> tuple[ReadTask, ...]:
+        """One task for each bucket that has anything to read; of one key its bucket alone."""
+        buckets = bucket_ranges(self.shape.key_groups, self.shape.buckets)
+        tasks = [self._task(bucket) for bucket in buckets if self.key is None or _holds(bucket, self.key)]
+        return tuple(task for task in tasks if task.files or task.change_sets)
+
+    @property
+    def whole(self) -> ReadTask:
+        """All buckets in one task: change sets come out one after the other."""
+        return self._task(KeyGroups(0, self.shape.key_groups - 1))
+
+    def _task(self, bucket: KeyGroups) -> ReadTask:
+        files = tuple(f for f in self.files if f.key_groups.meets(bucket))
+        return ReadTask(bucket, files, tuple(c for c in self.change_sets if c.key_groups.meets(bucket)))
+
+
+def _holds(bucket: KeyGroups, key: OneKey) -> bool:
+    return bucket.first <= key.key_group <= bucket.last

@@ -1,0 +1,8 @@
+"""The one truth about a log, beside its data."""
+
+from __future__ import annotations
+
+from tidefold.ledger.ledger import Ledger
+from tidefold.ledger.manifests import read_manifest, write_manifest
+
+__all__ = ["Ledger", "read_manifest", "write_manifest"]

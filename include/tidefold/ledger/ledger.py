@@ -1,0 +1,226 @@
+"""The ledger: the one truth about a log, kept beside its data as numbered, never overwritten versions (design 3).
+
+Committing is writing version n+1 only if it is absent. No lock, no clock and no database decides anything.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+
+import msgspec
+
+from tidefold.ledger.documents import FORMAT, Head, decode, decode_head, digest_of
+from tidefold.ledger.pages import Pages
+from tidefold.lifecycle.errors import (
+    AlreadyExistsError,
+    ConflictError,
+    CorruptError,
+    NotFoundError,
+    RefusedError,
+    UnknownOutcomeError,
+)
+from tidefold.lifecycle.intake import reshaped
+from tidefold.lifecycle.names import LogPaths
+from tidefold.lifecycle.values import Drop, LogState, Shape
+from tidefold.storage import Store
+
+_TRIES = 50
+# Versions that pruning leaves: whoever sleeps through fewer commits finds everything as it was.
+KEPT_VERSIONS = 1_000
+
+
+class Ledger:
+    """Reads and commits the state of one log. `read` raises NotFoundError until `begin` wrote version 1."""
+
+    def __init__(self, store: Store, log: str) -> None:
+        self._store = store
+        self._paths = LogPaths(log)
+        self._log = log
+        self._pages = Pages(store, log)
+        self._digests: dict[int, str] = {}
+
+    def find(self) -> LogState | None:
+        """The newest state, or None for a log that was not begun (or was dropped since). Raises CorruptError."""
+        state = self._newest()
+        return None if state is None or state.dropped is Drop.GONE else state
+
+    def exists(self) -> bool:
+        """Whether the log was begun (and not dropped since). Who also wants its state asks `find`."""
+        return self.find() is not None
+
+    def read(self) -> LogState:
+        """The newest state. Raises NotFoundError (no such log) or CorruptError (unreadable; never taken for absent)."""
+        state = self._newest()
+        if state is None:
+            raise NotFoundError(
+                "LOG_UNKNOWN", f"The store has no log `{self._log}`.", hint=f"`tidefold ingest {self._log}` begins it."
+            )
+        return state
+
+    def peek(self, shape: Shape) -> LogState:
+        """The newest state, or that which `begin` would write now. Writes nothing."""
+        return self.find() or self._first(shape)
+
+    def _newest(self) -> LogState | None:
+        version = self._latest_version()
+        while version:
+            try:
+                return self.read_version(version)
+            except (NotFoundError, CorruptError):
+                # Slept through so many commits that this version was pruned?
+                newer = self._latest_version()
+                if newer == version:
+                    raise
+                version = newer
+        return None
+
+    def read_version(self, version: int) -> LogState:
+        """The state as of one ledger version."""
+        path = self._paths.ledger_version(version)
+        data = self._store.read(path)
+        head = decode_head(path, data)
+        if (head.log, head.version) != (self._log, version):
+            raise CorruptError("LEDGER_MISPLACED", f"`{path}` says it is version {head.version} of `{head.log}`.")
+        self._digests[version] = digest_of(data)
+        return self._pages.join(head.pages, decode(path, bytes(head.state), LogState))
+
+    def begin(self, shape: Shape) -> LogState:
+        """The state, made empty if the log is new; an empty log takes another shape."""
+        while (state := self.find()) is None:
+            # Another process may begin the log in the same moment: its beginning is as good.
+            with suppress(AlreadyExistsError):
+                self._put(self._first(shape))
+        _not_dropped(state)
+        return self.commit(lambda empty: reshaped(empty, shape)) if reshaped(state, shape) != state else state
+
+    def _first(self, shape: Shape) -> LogState:
+        before = self._newest() or LogState(self._log, shape)
+        first = LogState(self._log, shape, before.version + 1, before.epoch, last_snapshot=before.last_snapshot)
+        # What was announced to the log of that name before is refused, as is everything that it numbered.
+        return replace(first, fence=before.fence)
+
+    def commit(self, move: Callable[[LogState], LogState], *, of_dropped: bool = False) -> LogState:
+        """Applies a move to the newest state and writes the result; on a lost race reads again and moves again.
+
+        A move that changes nothing writes nothing. Raises what the move raises, ConflictError after many losses,
+        RefusedError for a log that is being dropped (unless `of_dropped`: the drop itself asks).
+        """
+        for _ in range(_TRIES):
+            state = self.read() if of_dropped else _not_dropped(self.read())
+            moved = move(state)
+            if moved == state:
+                return state
+            try:
+                return self._put(replace(moved, version=state.version + 1))
+            except AlreadyExistsError:
+                continue
+        raise ConflictError("LEDGER_BUSY", f"Other writers of log `{self._log}` were faster {_TRIES} times.")
+
+    def _put(self, state: LogState) -> LogState:
+        writer = uuid.uuid4().hex
+        path = self._paths.ledger_version(state.version)
+        data = self._encode(state, writer)
+        try:
+            self._store.put_if_absent(path, data)
+        except UnknownOutcomeError:
+            self._settle(path, writer)
+        self._require_counted(state.version, digest_of(data))
+        return state
+
+    def _settle(self, path: str, writer: str) -> None:
+        """After a lost answer: read back who wrote the version. Not readable: the outcome stays unknown."""
+        try:
+            head = decode_head(path, self._store.read(path))
+        except NotFoundError:
+            raise AlreadyExistsError("LEDGER_LOST_ANSWER", f"`{path}` was not written.") from None
+        if head.writer != writer:
+            raise AlreadyExistsError("LEDGER_LOST_RACE", f"`{path}` was written by another process.")
+
+    def _require_counted(self, version: int, digest: str) -> None:
+        """A version counts only if the one it was made from is still there: a writer who slept while it was pruned
+        finds his number free and is late all the same. Raises AlreadyExistsError then.
+        """
+        if self._latest_version() == 1 if version == 1 else self._is_there(version - 1):
+            return
+        try:
+            path = self._paths.ledger_version(version + 1)
+            if decode_head(path, self._store.read(path)).previous == digest:
+                return  # It counted, and was followed by so many that pruning has come this far.
+            late = True
+        except NotFoundError:
+            late = self._find_digest(version) == digest
+        if late:
+            raise AlreadyExistsError("LEDGER_PRUNED", f"Version {version} of `{self._log}` was pruned before.")
+        raise UnknownOutcomeError(
+            "LEDGER_UNKNOWN",
+            f"Whether version {version} of `{self._log}` counted cannot be told: it was pruned meanwhile.",
+            hint="Call again: what was done before is not done twice.",
+        )
+
+    def _is_there(self, version: int) -> bool:
+        return self._find_digest(version) == self._digests.get(version)
+
+    def _find_digest(self, version: int) -> str | None:
+        try:
+            return digest_of(self._store.read(self._paths.ledger_version(version)))
+        except NotFoundError:
+            return None
+
+    def prune(self, keep: int = KEPT_VERSIONS) -> int:
+        """Removes the oldest versions but for the newest `keep`, in ascending order, with the pages that only they
+        name; answers how many versions went.
+
+        Lists only grow, or lose for good: what the oldest kept version does not name, no later one names either.
+        """
+        versions = self._versions()
+        old, kept = versions[:-keep], versions[-keep:]
+        if not old:
+            return 0
+        needed = _pages_of(self._head(kept[0]))
+        unneeded = dict.fromkeys(page for v in old for page in _pages_of(self._head(v)) if page not in needed)
+        self._store.delete([self._paths.page(page) for page in unneeded])
+        for version in old:
+            self._store.delete([self._paths.ledger_version(version)])
+        return len(old)
+
+    def _head(self, version: int) -> Head:
+        path = self._paths.ledger_version(version)
+        return decode_head(path, self._store.read(path))
+
+    def _latest_version(self) -> int:
+        return max(self._versions(), default=0)
+
+    def _versions(self) -> list[int]:
+        names = [entry.path.rsplit("/", 1)[1] for entry in self._store.list(self._paths.ledger)]
+        try:
+            return sorted(int(name.removesuffix(".json")) for name in names)
+        except ValueError as error:
+            raise CorruptError(
+                "LEDGER_FOREIGN_FILE",
+                f"`{self._paths.ledger}` holds a file that is no ledger version: {error}.",
+                hint="Move it away; nothing was changed.",
+            ) from error
+
+    def _encode(self, state: LogState, writer: str) -> bytes:
+        pages, recent = self._pages.split(state)
+        body = msgspec.json.encode(recent)
+        previous = self._digests.get(state.version - 1, "")
+        head = Head(FORMAT, state.log, state.version, writer, digest_of(body), pages, msgspec.Raw(body), previous)
+        return msgspec.json.encode(head)
+
+
+def _pages_of(head: Head) -> set[str]:
+    return {page for pages in head.pages.values() for page in pages}
+
+
+def _not_dropped(state: LogState) -> LogState:
+    if state.dropped is not Drop.NO:
+        raise RefusedError(
+            "LOG_DROPPED",
+            f"Log `{state.log}` is being dropped.",
+            hint=f"`tidefold drop {state.log} --yes` finishes it; then the log can begin anew.",
+        )
+    return state

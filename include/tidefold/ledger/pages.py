@@ -1,0 +1,81 @@
+"""Lists that grow with a log: full chunks become immutable pages named by their content, so that a head stays small."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from tidefold.ledger.documents import checked, decode, digest_of, read_named
+from tidefold.lifecycle.errors import AlreadyExistsError
+from tidefold.lifecycle.names import LogPaths
+from tidefold.lifecycle.values import ChangeSet, Landed, LogState, Snapshot
+from tidefold.storage import Store
+
+_SIZE = 32
+# How the items of each paged list are numbered, and what a page of it holds.
+_PAGED: dict[str, tuple[Callable[[Any], int], Any]] = {
+    "change_sets": (lambda c: c.sqn, tuple[ChangeSet, ...]),
+    "landed": (lambda entry: entry.number, tuple[Landed, ...]),
+    "snapshots": (lambda s: s.id, tuple[Snapshot, ...]),
+}
+Chunk = tuple[Any, ...]
+
+
+class Pages:
+    """Splits a state into pages and its recent rest, and joins it again. Keeps what it has seen: pages never change."""
+
+    def __init__(self, store: Store, log: str) -> None:
+        self._store = store
+        self._paths = LogPaths(log)
+        self._chunks: dict[str, Chunk] = {}
+        self._written: dict[tuple[str, int], str] = {}
+
+    def split(self, state: LogState) -> tuple[dict[str, list[str]], LogState]:
+        """Writes the pages that are not there yet; answers their names and the state without what they hold."""
+        pages: dict[str, list[str]] = {}
+        recent: dict[str, Any] = {}
+        for name, (number, _) in _PAGED.items():
+            full, recent[name] = _chunked(getattr(state, name), number)
+            pages[name] = [self._put(name, key, chunk) for key, chunk in full]
+        return pages, replace(state, **recent)
+
+    def join(self, pages: dict[str, list[str]], recent: LogState) -> LogState:
+        """The whole state. Raises CorruptError when a page is missing or damaged."""
+        whole: dict[str, Any] = {}
+        for name, (_, kind) in _PAGED.items():
+            chunks = [self._read(digest, kind) for digest in pages.get(name, [])]
+            whole[name] = (*(item for chunk in chunks for item in chunk), *getattr(recent, name))
+        return replace(recent, **whole)
+
+    def _put(self, name: str, key: int, chunk: Chunk) -> str:
+        known = self._written.get((name, key))
+        if known and self._chunks[known] == chunk:
+            return known
+        data = msgspec.json.encode(chunk)
+        digest = digest_of(data)
+        if digest not in self._chunks:
+            # Named by its content: whoever wrote it before wrote the same.
+            with suppress(AlreadyExistsError):
+                self._store.put_if_absent(self._paths.page(digest), data)
+        self._chunks[digest] = chunk
+        self._written[name, key] = digest
+        return digest
+
+    def _read(self, digest: str, kind: Any) -> Chunk:
+        if digest not in self._chunks:
+            path = self._paths.page(digest)
+            self._chunks[digest] = decode(path, checked(path, read_named(self._store, path), digest), kind)
+        return self._chunks[digest]
+
+
+def _chunked(items: Chunk, number: Callable[[Any], int]) -> tuple[list[tuple[int, Chunk]], Chunk]:
+    """Cuts a list at fixed numbers, so that the same items always make the same page; the newest chunk stays open."""
+    chunks: dict[int, list[Any]] = {}
+    for item in items:
+        chunks.setdefault(number(item) // _SIZE, []).append(item)
+    ordered = [(key, tuple(chunks[key])) for key in sorted(chunks)]
+    return (ordered[:-1], ordered[-1][1]) if ordered else ([], ())

@@ -1,0 +1,189 @@
+"""The moves that begin a snapshot: a fold of what is new, the return of an older one, or a tail, complete at once.
+
+Each takes a state and gives the next one, or refuses by name; nothing to do gives the state it was given (I4).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from tidefold.lifecycle.errors import RefusedError
+from tidefold.lifecycle.moves import held, known, require_published
+from tidefold.lifecycle.values import Kind, LogState, Snapshot, State
+
+
+class Mode(StrEnum):
+    """What a restore does with the changes after the snapshot: fold them again later, or leave them out for good."""
+
+    REPLAY = "replay"
+    SKIP = "skip"
+
+
+@dataclass(frozen=True, slots=True)
+class Restore:
+    """The snapshot whose rows are to come back."""
+
+    snapshot: int
+    mode: Mode
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Who asks for a snapshot and what for. `takeover` supersedes an attempt of another run on purpose; `stalled` does
+    so if the attempt is still just as it was seen to be, without any progress.
+    """
+
+    run: str
+    request: str
+    kind: Kind
+    instant: str
+    takeover: bool = False
+    stalled: Snapshot | None = None
+    restore: Restore | None = None
+
+
+def claim(state: LogState, asked: Claim) -> LogState:
+    """Begins an attempt under a new epoch, or returns the state unchanged when nothing is to be folded
+    or this run's snapshot is already there (staged, or whatever became of it since).
+
+    Raises RefusedError when another run's attempt is open or this run asked for something else before.
+    """
+    mine = _same_request(state, asked)
+    if mine and mine.state is not State.ONGOING:
+        return state
+    attempt = state.attempt
+    if attempt and attempt.run != asked.run and not asked.takeover and attempt != asked.stalled:
+        raise _blocked(state, attempt)
+    if not attempt and not state.unfolded and not asked.restore:
+        return state
+    require_published(state)
+    return _begin(_supersede(state, attempt), asked)
+
+
+def _same_request(state: LogState, asked: Claim) -> Snapshot | None:
+    """The snapshot that this run made before. Raises RefusedError when it asked for something else then."""
+    mine = of_run(state, asked.run)
+    if mine and mine.request != asked.request:
+        raise RefusedError(
+            "RUN_CHANGED",
+            f"Run `{asked.run}` made snapshot {mine.id} of `{state.log}` from other inputs.",
+            hint="Use a new run id for a new request.",
+        )
+    return mine
+
+
+def tail(state: LogState, asked: Claim) -> LogState:
+    """A snapshot without a new materialization: the newest one and the change sets after it, complete at once (C10).
+
+    Unchanged when this run has one, or nothing was appended since the newest snapshot. Raises RefusedError when there
+    is no materialization to build on: what was judged is inherited from it.
+    """
+    latest = state.latest
+    if _same_request(state, asked):
+        return state
+    if latest is None:
+        raise RefusedError(
+            "NOTHING_MATERIALIZED",
+            f"`{state.log}` has no completed snapshot that a tail could follow.",
+            hint=f"`tidefold run {state.log}` makes one.",
+        )
+    if newest_sqn(state) == state.last_sqn:
+        return state
+    begun = Snapshot(
+        id=_next_id(state),
+        epoch=state.epoch,
+        run=asked.run,
+        request=asked.request,
+        kind=Kind.TAIL,
+        state=State.COMPLETED,
+        base=latest.id,
+        from_sqn=latest.to_sqn,
+        to_sqn=state.last_sqn,
+        instant=asked.instant,
+    )
+    return state.with_snapshot(begun)
+
+
+def newest_sqn(state: LogState) -> int:
+    """How far the newest materialization, or a tail on it, reaches."""
+    latest = state.latest
+    on_it = (s.to_sqn for s in state.snapshots if s.state is State.COMPLETED and latest and s.base == latest.id)
+    return max(on_it, default=0) if latest is None else max(latest.to_sqn, max(on_it, default=0))
+
+
+def _next_id(state: LogState) -> int:
+    return max((s.id for s in state.snapshots), default=state.last_snapshot) + 1
+
+
+def of_run(state: LogState, run: str) -> Snapshot | None:
+    """The newest snapshot that this run began and that was not aborted."""
+    return next((s for s in reversed(state.snapshots) if s.run == run and s.state is not State.ABORTED), None)
+
+
+def _blocked(state: LogState, attempt: Snapshot) -> RefusedError:
+    return RefusedError(
+        "ATTEMPT_OPEN",
+        f"Snapshot {attempt.id} of `{state.log}` is {attempt.state} under run `{attempt.run}`.",
+        hint=f"Let it end, or `tidefold abort {state.log}`, or call again with --takeover.",
+    )
+
+
+def _supersede(state: LogState, attempt: Snapshot | None) -> LogState:
+    if attempt is None:
+        return state
+    reason = f"superseded by attempt {state.epoch + 1}"
+    return state.with_snapshot(replace(attempt, state=State.ABORTED, reason=reason))
+
+
+def _begin(state: LogState, asked: Claim) -> LogState:
+    latest = state.latest
+    begun = Snapshot(
+        id=_next_id(state),
+        epoch=state.epoch + 1,
+        run=asked.run,
+        request=asked.request,
+        kind=asked.kind,
+        state=State.ONGOING,
+        base=latest.id if latest else None,
+        from_sqn=latest.to_sqn if latest else 0,
+        to_sqn=state.last_sqn,
+        instant=asked.instant,
+    )
+    if asked.restore:
+        begun = _restoring(state, begun, asked.restore)
+    return replace(state, epoch=begun.epoch).with_snapshot(begun)
+
+
+def _restoring(state: LogState, begun: Snapshot, asked: Restore) -> Snapshot:
+    """The attempt that brings the rows of a snapshot back, under a new id: undoing it is one more restore."""
+    wanted = known(state, asked.snapshot)
+    if wanted.state is not State.COMPLETED:
+        raise RefusedError(
+            "WRONG_STATE",
+            f"Snapshot {wanted.id} of `{state.log}` is {wanted.state} and cannot be restored.",
+            hint=f"`tidefold history {state.log}` shows which are COMPLETED.",
+        )
+    is_tail = wanted.kind is Kind.TAIL
+    begun = replace(
+        begun, origin=wanted.base if is_tail else wanted.id, from_sqn=wanted.from_sqn if is_tail else wanted.to_sqn
+    )
+    if asked.mode is Mode.SKIP:
+        skipped = wanted.to_sqn if wanted.to_sqn < state.last_sqn else None
+        return replace(begun, to_sqn=state.last_sqn, skipped_from=skipped)
+    if wanted.to_sqn < state.truncated_to:
+        raise RefusedError(
+            "LOG_CUT",
+            f"The changes after snapshot {wanted.id} of `{state.log}` cannot be replayed: "
+            f"the log was cut up to change set {state.truncated_to}, the snapshot ends with {wanted.to_sqn}.",
+            hint="`--mode skip` restores it and leaves out what came after.",
+        )
+    return replace(begun, to_sqn=wanted.to_sqn)
+
+
+def progress(state: LogState, snapshot_id: int) -> LogState:
+    """Shows that the attempt is alive. Raises SupersededError when it was fenced off meanwhile."""
+    snapshot = held(state, snapshot_id)
+    if snapshot.state is not State.ONGOING:
+        return state
+    return state.with_snapshot(replace(snapshot, progress=snapshot.progress + 1))

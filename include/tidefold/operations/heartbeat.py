@@ -1,0 +1,79 @@
+"""Shows that an attempt is alive, so that nobody takes it for stalled; and finds the attempts that are.
+
+Only the count of the ledger is compared. A clock says how long to look, never that somebody is dead: a claim over an
+attempt names the count that was seen, and is refused when it moved.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+
+from tidefold.ledger import Ledger
+from tidefold.lifecycle.claims import progress
+from tidefold.lifecycle.errors import TidefoldError
+from tidefold.lifecycle.values import Snapshot, State
+from tidefold.operations.pipeline import Pipeline
+
+_log = logging.getLogger(__name__)
+INTERVAL = 30.0
+
+
+@contextmanager
+def heartbeat(
+    snapshots: Mapping[str, int], ledger: Callable[[str], Ledger], interval: float = INTERVAL
+) -> Iterator[None]:
+    """Raises the progress of these attempts (log -> snapshot) every `interval` seconds while the work lasts."""
+    ended = threading.Event()
+
+    def beat() -> None:
+        while not ended.wait(interval):
+            for log, snapshot in snapshots.items():
+                _beat(ledger(log), snapshot)
+
+    thread = threading.Thread(target=beat, name="tidefold-heartbeat", daemon=True)
+    if snapshots:
+        thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        if snapshots:
+            thread.join()
+
+
+def _beat(ledger: Ledger, snapshot: int) -> None:
+    try:
+        ledger.commit(partial(progress, snapshot_id=snapshot))
+    except TidefoldError as error:
+        # Superseded, or the store is away: whoever does the work finds out when he stages it.
+        _log.warning("no sign of life: %s", error)
+
+
+def find_stalled(
+    pipeline: Pipeline,
+    logs: Sequence[str],
+    run_id: str,
+    patience: float,
+    wait: Callable[[float], None] = time.sleep,
+) -> dict[str, Snapshot]:
+    """The attempts of other runs that are being made and showed no progress for `patience` seconds, as they were seen.
+
+    Waits only when there is such an attempt. `patience` should be several times the heartbeat's interval.
+    """
+    seen = {log: found for log in logs if (found := _at_work(pipeline, log, run_id))}
+    if not seen:
+        return {}
+    _log.info("waiting %.0f s for signs of life of %s", patience, ", ".join(seen))
+    wait(patience)
+    return {log: snapshot for log, snapshot in seen.items() if _at_work(pipeline, log, run_id) == snapshot}
+
+
+def _at_work(pipeline: Pipeline, log: str, run_id: str) -> Snapshot | None:
+    state = pipeline.ledger(log).find()
+    attempt = state.attempt if state else None
+    return attempt if attempt and attempt.state is State.ONGOING and attempt.run != run_id else None

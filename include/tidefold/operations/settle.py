@@ -1,0 +1,87 @@
+"""Ends what a run announced and did not bring to its end: every log takes what it was brought, or refuses it for good.
+
+Whoever comes next may do this at any time, also while the run still lives: what it then tells a log was taken already,
+or is refused (design 3).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime, timedelta
+from functools import partial
+
+from tidefold.changelog import intents
+from tidefold.changelog.intents import Announced, IntentLog, Taking
+from tidefold.ledger import Ledger
+from tidefold.lifecycle.errors import ConflictError, RefusedError
+from tidefold.lifecycle.intake import append, check_shape, give_up, names
+from tidefold.lifecycle.values import LogState
+from tidefold.storage import Store
+
+_log = logging.getLogger(__name__)
+# How long a run that wrote and said nothing more is left alone. It only delays: no clock decides that it is dead.
+PATIENCE = timedelta(hours=1)
+
+
+def take(state: LogState, taking: Taking) -> LogState:
+    """The move that tells a log what it was brought."""
+    check_shape(state, taking.shape)
+    return append(state, taking.arrivals, taking.fence, taking.rests_on)
+
+
+def roll_forward(store: Store, logs: Collection[str]) -> None:
+    """Tells these logs, and those beside them, what runs brought them that died before they could."""
+    for run in intents.announced(store):
+        if run.takings is not None and any(taking.log in logs for taking in run.takings):
+            settle(store, run)
+
+
+def abandoned(store: Store, instant: str) -> list[Announced]:
+    """The runs that have everything said, or that have been silent for long."""
+    latest = datetime.fromisoformat(instant) - PATIENCE
+    return [
+        run
+        for run in intents.announced(store)
+        if run.takings is not None or all(datetime.fromisoformat(i.instant) <= latest for i in run.intents)
+    ]
+
+
+def settle(store: Store, run: Announced) -> None:
+    """Rolls the logs of a run forward, or refuses for them; then removes what none of them needs."""
+    brought: Mapping[str, Taking] = {taking.log: taking for taking in run.takings or ()}
+    waiting = {**{t.log: IntentLog(t.log, t.shape, t.fence) for t in brought.values()}, **run.logs}
+    for log, announced in waiting.items():
+        _settle_log(Ledger(store, log), announced, brought.get(log), run.files)
+    end_run(store, run.run, waiting, run.files)
+    _log.info("ended run %s, which died", run.run)
+
+
+def end_run(store: Store, run: str, logs: Iterable[str], files: Collection[str]) -> None:
+    """Removes what none of the logs needs of a run's files, and forgets the run: every log has taken or refused."""
+    store.delete(sorted(set(files) - needed(store, logs)))
+    intents.end(store, run)
+
+
+def _settle_log(ledger: Ledger, announced: IntentLog, taking: Taking | None, files: Collection[str]) -> None:
+    try:
+        if taking:
+            ledger.begin(taking.shape)
+            ledger.commit(partial(take, taking=taking))
+            return
+    except (RefusedError, ConflictError) as error:
+        _log.info("%s refuses what a run brought: %s", announced.log, error)
+    state = ledger.peek(announced.shape)
+    if state.fence > announced.fence or names(state) & set(files):
+        return
+    ledger.begin(announced.shape)
+    ledger.commit(lambda now: give_up(now, announced.fence))
+
+
+def needed(store: Store, logs: Iterable[str]) -> set[str]:
+    """The segments and quarantine files that these logs name."""
+    found: set[str] = set()
+    for log in logs:
+        state = Ledger(store, log).find()
+        found |= names(state) if state else set()
+    return found

@@ -1,0 +1,109 @@
+"""Snapshots of one write: the newest materialization and the change sets after it (C10); and their squash (C12)."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+import msgspec
+import pyarrow as pa
+
+from tidefold.changelog import intents
+from tidefold.changelog.intents import Intent, IntentLog
+from tidefold.changelog.segment import read_change_set, write_segment
+from tidefold.fold.kernel import squashed
+from tidefold.lifecycle import claims, retention
+from tidefold.lifecycle.errors import ConflictError, RefusedError
+from tidefold.lifecycle.intake import require_fence
+from tidefold.lifecycle.names import CHANGELOG
+from tidefold.lifecycle.values import ChangeSet, Kind, LogState
+from tidefold.operations import settle
+from tidefold.operations.confirm import roll_forward
+from tidefold.operations.outcome import Outcome
+from tidefold.operations.pipeline import Pipeline, now
+from tidefold.storage import Store
+
+
+def take_tail(pipeline: Pipeline, log: str, run_id: str) -> Outcome:
+    """Takes a tail-only snapshot: complete at once, never published, judged as what it is built on.
+
+    Raises RefusedError when nothing was materialized yet. The same run again answers the same snapshot.
+    """
+    ledger = pipeline.ledger(log)
+    before = ledger.find()
+    if before is None:
+        return Outcome(log, "nothing", "nothing was ingested yet")
+    roll_forward(pipeline, log)
+    request = hashlib.sha256(msgspec.json.encode({"kind": Kind.TAIL})).hexdigest()
+    asked = claims.Claim(run_id, request, Kind.TAIL, now())
+    state = ledger.commit(lambda current: claims.tail(current, asked))
+    snapshot = claims.of_run(state, run_id)
+    if snapshot is None:
+        return Outcome(log, "nothing", "nothing new since the newest snapshot")
+    if before.snapshot(snapshot.id):
+        return Outcome(log, "already", f"snapshot {snapshot.id} of this run is {snapshot.state}", snapshot.id)
+    change_sets = state.between(snapshot.from_sqn, snapshot.to_sqn)
+    facts = {"base": snapshot.base, "change_sets": len(change_sets), "changes": sum(c.rows for c in change_sets)}
+    message = f"snapshot {snapshot.id} is snapshot {snapshot.base} and {facts['changes']:,} changes after it"
+    return Outcome(log, "completed", message, snapshot.id, facts=facts)
+
+
+def squash(pipeline: Pipeline, log: str, plan: bool = False) -> Outcome:
+    """Keeps of each run of the tail's change sets only the last change a key. With `plan` nothing changes.
+
+    What it replaces becomes garbage, which `truncate` removes. Raises ConflictError when somebody else was faster.
+    """
+    state = pipeline.ledger(log).find()
+    runs = retention.squashable(state) if state else ()
+    if state is None or not runs:
+        return Outcome(log, "nothing", "no change sets of the tail can be squashed")
+    sets, rows = sum(map(len, runs)), sum(c.rows for run in runs for c in run)
+    facts = {"change_sets": sets, "changes": rows, "into": len(runs)}
+    if plan:
+        return Outcome(log, "planned", f"would squash {sets:,} change sets into {len(runs):,}", facts=facts)
+    facts["changes_kept"] = sum(_squash_run(pipeline, state, run) for run in runs)
+    message = (
+        f"squashed {sets:,} change sets into {len(runs):,}: {facts['changes_kept']:,} of {rows:,} changes are left"
+    )
+    return Outcome(log, "squashed", message, facts=facts)
+
+
+def _squash_run(pipeline: Pipeline, state: LogState, run: Sequence[ChangeSet]) -> int:
+    """Writes the squash of one run and puts it in its place; answers how many changes are left."""
+    store, this = pipeline.store, uuid.uuid4().hex
+    path = f"{CHANGELOG}/{now()[:10]}/{uuid.uuid4().hex}.seg"
+    announced = IntentLog(state.log, state.shape, state.fence)
+    intents.begin(store, Intent(this, 0, now(), (announced,), (path,)))
+    rest = squashed(pa.concat_tables([read_change_set(store, c) for c in run]), state.shape)
+    change_set = _written(store, path, state, run, rest)
+    try:
+        pipeline.ledger(state.log).commit(partial(_replaced, fence=state.fence, change_set=change_set))
+    except (RefusedError, ConflictError):
+        settle.end_run(store, this, [state.log], (path,))
+        raise
+    settle.end_run(store, this, [state.log], (path,))
+    return change_set.rows
+
+
+def _replaced(state: LogState, fence: int, change_set: ChangeSet) -> LogState:
+    require_fence(state, fence)
+    return retention.squash(state, change_set)
+
+
+def _written(store: Store, path: str, state: LogState, run: Sequence[ChangeSet], rest: pa.Table) -> ChangeSet:
+    [part] = write_segment(store, path, [(state.log, rest)])
+    return replace(
+        run[-1],
+        segment=path,
+        ordinal=part.ordinal,
+        offset=part.offset,
+        length=part.length,
+        checksum=part.checksum,
+        rows=part.rows,
+        key_groups=part.key_groups,
+        floor=None,
+        first=run[0].begin,
+    )

@@ -1,0 +1,32 @@
+"""An S3 for the tests that want one: one server for all of them, one bucket for each."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from contract_s3 import S3Bucket
+from s3_server import ENVIRONMENT, FOREIGN, S3Server
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[S3Server]:
+    server = S3Server()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def s3(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Bucket]:
+    """An empty bucket, and the environment by which every library of this and of started processes finds it."""
+    for name in FOREIGN:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in {**ENVIRONMENT, "AWS_ENDPOINT_URL": s3_server.url}.items():
+        monkeypatch.setenv(name, value)
+    bucket = S3Bucket(s3_server, f"test-{uuid.uuid4().hex[:12]}")
+    s3_server.client().create_bucket(Bucket=bucket.name)
+    s3_server.heal()
+    yield bucket
+    s3_server.heal()
