@@ -1,7 +1,7 @@
 # Every command a contributor needs. The same ones run in .ci/run.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help install lock lint test test-unit test-contract test-spark test-airflow demo up down clean
+.PHONY: help install lock lint test test-unit test-contract test-spark test-airflow bench-log demo up down clean
 
 # Set in some shells; with it every start would compile all its imports again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -39,6 +39,9 @@ test-spark: install ## Real Spark, Delta and Great Expectations
 
 test-airflow: install ## A real Airflow with its scheduler and spark-submit
 	$(RUN) -m pytest tests/airflow
+
+bench-log: install ## About 2 minutes: what writing a log and its ledger costs; writes docs/benchmarks/log.md
+	$(RUN) benchmarks/log.py
 
 demo: install ## About 3 minutes: Airflow runs the pipeline over the sample input, phase by phase
 	@$(RUN) -m demo

@@ -17,9 +17,8 @@ DOC = """
 | materialize | folds it into a new full snapshot of each log, STAGED: no reader sees it | one job, if needed |
 | quality | judges every row of the staged files and stores the verdict | one job, if needed |
 | confirm | completes and publishes every log that passed; then fails if one did not | none |
-| subsume, truncate | retire old snapshots, cut the log behind them, as `retention` says | none |
-| abort | undoes what this run staged and did not confirm; always runs | none |
-| done | is red when a task above is, and makes the run so | none |
+| subsume, truncate, local_retention, clean | remove old snapshots, log, local copies; what died runs left | none |
+| abort, done | undo what this run staged and did not confirm; make the run red when a task is | none |
 
 A log that fails a step does not hold up the others: each task does what it can, then names the logs that failed.
 A run takes everything landed so far (its data interval is a name, not a filter), so a missed run loses nothing and
@@ -32,7 +31,7 @@ Parameter `logs`: work on these logs only. Environment: `TIDEFOLD_CONFIG` (path 
 
 with DAG(
     "tidefold_materialize",
-    description="Ingest >> materialize >> quality >> confirm >> subsume >> truncate, abort on failure",
+    description="Ingest >> materialize >> quality >> confirm >> subsume >> truncate >> local_retention >> clean, abort on failure",
     doc_md=DOC,
     schedule=CronDataIntervalTimetable(os.environ.get("TIDEFOLD_SCHEDULE", "@hourly"), timezone="UTC"),
     start_date=datetime(2025, 1, 1, tzinfo=UTC),
@@ -51,9 +50,11 @@ with DAG(
     confirm = operators.TidefoldConfirmOperator(task_id="confirm", retries=1, **logs)
     subsume = operators.TidefoldSubsumeOperator(task_id="subsume", retries=1, **logs)
     truncate = operators.TidefoldTruncateOperator(task_id="truncate", retries=1, **logs)
+    local_retention = operators.TidefoldLocalRetentionOperator(task_id="local_retention", retries=1, **logs)
+    clean = operators.TidefoldCleanOperator(task_id="clean", retries=1, **logs)
     abort = operators.TidefoldAbortOperator(task_id="abort", retries=2, **logs)
     done = EmptyOperator(task_id="done", trigger_rule="all_success")
     # Not with on_failure_fail_dagrun: a task before such a teardown no longer counts for the run's colour (measured).
-    ingest >> materialize >> quality >> confirm >> subsume >> truncate >> abort.as_teardown()
+    ingest >> materialize >> quality >> confirm >> subsume >> truncate >> local_retention >> clean >> abort.as_teardown()
     # Leaves decide a run's colour, and with all_done no failure reaches the last task by itself.
-    [ingest, materialize, quality, confirm, subsume, truncate] >> done
+    [ingest, materialize, quality, confirm, subsume, truncate, local_retention, clean] >> done

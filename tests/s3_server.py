@@ -59,14 +59,6 @@ class S3Server:
     def stop(self) -> None:
         self._process.communicate()  # It ends with its input.
 
-    def client(self) -> Any:
-        """A client that is not the store's: what it sees is what others see."""
-        import boto3
-
-        return boto3.client(
-            "s3", endpoint_url=self.url, region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x"
-        )
-
     def fail(self, method: str, address: str, **how: Any) -> None:
         self._control("fail", asdict(Fault(method, address, **how)))
 
@@ -81,6 +73,26 @@ class S3Server:
     def _control(self, verb: str, data: Any) -> Any:
         with urllib.request.urlopen(f"{self.url}{_CONTROL}{verb}", json.dumps(data).encode()) as answer:
             return json.load(answer)
+
+
+@dataclass(frozen=True)
+class S3Bucket:
+    """A bucket of its own for one test."""
+
+    server: S3Server
+    name: str
+
+    @property
+    def address(self) -> str:
+        return f"s3://{self.name}/a/store"
+
+    @property
+    def client(self) -> Any:
+        """A client that is not the store's: what it sees is what others see."""
+        import boto3
+
+        keys = {"aws_access_key_id": "x", "aws_secret_access_key": "x"}
+        return boto3.client("s3", endpoint_url=self.server.url, region_name="us-east-1", **keys)
 
 
 class _Application:

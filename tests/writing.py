@@ -151,7 +151,13 @@ def rows(*ids: int, text: str = "a") -> list[dict[str, Any]]:
 
 def make_changelog(store: Store, **given: Any) -> Changelog:
     """A changelog that does everything in the caller's thread, at once, unless told otherwise."""
-    settings = {"persist_delay": 0.0, "attempts": 1, "attempt_timeout": 0.0, **given.pop("settings", {})}
+    settings = {
+        "persist_delay": 0.0,
+        "attempts": 1,
+        "attempt_timeout": 0.0,
+        "close_timeout": 0.0,
+        **given.pop("settings", {}),
+    }
     given = {"timer": FakeTimer(), "executor": InlineExecutor(), "clock": lambda: INSTANT, **given}
     return Changelog(store, WriterSettings(**settings), **given)
 

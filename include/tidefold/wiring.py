@@ -7,6 +7,7 @@ from pathlib import Path
 from tidefold.config import load_config
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.storage import open_store
+from tidefold.storage.local_copies import open_local
 
 __all__ = ["Pipeline", "now", "open_pipeline"]
 
@@ -14,4 +15,7 @@ __all__ = ["Pipeline", "now", "open_pipeline"]
 def open_pipeline(config_path: Path) -> Pipeline:
     """Reads the configuration and opens its store. Raises InvalidInputError."""
     config = load_config(config_path)
-    return Pipeline(config, open_store(config.store, config.path.parent))
+    base = config.path.parent
+    store = open_store(config.store, base)
+    folder = config.local.folder
+    return Pipeline(config, store, open_local(base / folder, store.uri("")) if folder else None)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from tidefold.launch import Request
+    from tidefold.operations.asking import Asking
     from tidefold.operations.outcome import Outcome
 
 
@@ -26,12 +27,14 @@ class TidefoldSparkOperator(SparkSubmitOperator):
     :param step: `ingest`, `materialize` or `quality`.
     :param logs: the logs to work on (templated); none: all that the configuration names.
     :param config: path of `tidefold.yaml` (templated); default: TIDEFOLD_CONFIG.
+    :param takeover_after: seconds (60 or more; templated) after which `materialize` supersedes an attempt of another
+        run that shows no progress; None: never. It waits for so long only where such an attempt is open.
 
     Returns ``{log: {result, snapshot, error}}``. A log's failure does not stop the other logs; the task fails naming
     it, without a retry unless trying again may help.
     """
 
-    template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "logs", "config")
+    template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "logs", "config", "takeover_after")
 
     def __init__(
         self,
@@ -39,33 +42,45 @@ class TidefoldSparkOperator(SparkSubmitOperator):
         step: Literal["ingest", "materialize", "quality"],
         logs: Sequence[str] | None = None,
         config: str | None = None,
+        takeover_after: float | str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(name=f"tidefold-{step}", **kwargs)
+        if takeover_after is not None and step != "materialize":
+            raise ValueError(f"takeover_after is for materialize, not for {step}")
         self.step = step
+        self.takeover_after = takeover_after
         self.logs = logs
         self.config = config
 
     def execute(self, context: Context) -> Summary:  # type: ignore[override]
         """Does without a JVM what can be done so, submits for the rest, reports what became of each log."""
-        from tidefold.operations.asking import Asking
         from tidefold.operations.steps import Step, without_spark
 
         with airflow_errors():
             scope = open_scope(self.config, self.logs, context)
-            found = without_spark(scope.pipeline, Step(self.step, Asking(scope.run)), scope.logs)
+            asking = self._asking(scope)
+            found = without_spark(scope.pipeline, Step(self.step, asking), scope.logs)
             if not found.spark:
                 self.log.info("No rows to touch in %s: no Spark job started.", ", ".join(scope.logs))
-            submitted = self._submit(scope, found.spark, context) if found.spark else []
+            submitted = self._submit(scope, asking, found.spark, context) if found.spark else []
         return report([*found.done, *submitted], context)
 
-    def _submit(self, scope: Scope, logs: Sequence[str], context: Context) -> list[Outcome]:
-        from tidefold.launch import Request
+    def _asking(self, scope: Scope) -> Asking:
         from tidefold.operations.asking import Asking
+        from tidefold.operations.heartbeat import find_stalled
+
+        if self.takeover_after is None:
+            return Asking(scope.run)
+        patience = float(self.takeover_after)
+        return Asking(scope.run, stalled=find_stalled(scope.pipeline, scope.logs, scope.run, patience))
+
+    def _submit(self, scope: Scope, asking: Asking, logs: Sequence[str], context: Context) -> list[Outcome]:
+        from tidefold.launch import Request
 
         result = result_path(scope, self.step, context["ti"].try_number)
         config = scope.pipeline.config
-        self._prepare(scope, Request(str(config.path), tuple(logs), Asking(scope.run), str(result)))
+        self._prepare(scope, Request(str(config.path), tuple(logs), asking, str(result)))
         try:
             super().execute(context)
         except AirflowException:
@@ -146,3 +161,38 @@ class TidefoldTruncateOperator(TidefoldLogOperator):
         from tidefold.operations.truncate import truncate
 
         return truncate(scope.pipeline, log)
+
+
+class TidefoldLocalRetentionOperator(TidefoldLogOperator):
+    """Removes this machine's local copies but that of each log's newest completed snapshot; never fails for a disk."""
+
+    def execute(self, context: Context) -> Summary:
+        """Looks at the local folder once for all logs."""
+        from tidefold.operations.retain_local import retain_local
+
+        with airflow_errors():
+            scope = open_scope(self.config, self.logs, context)
+            outcomes = retain_local(scope.pipeline, scope.logs)
+        return report(outcomes, context)
+
+
+class TidefoldTailOperator(TidefoldLogOperator):
+    """Takes a tail-only snapshot of each log: complete at once, one small file, never published."""
+
+    def act(self, scope: Scope, log: str) -> Outcome:
+        from tidefold.operations.tail import take_tail
+
+        return take_tail(scope.pipeline, log, scope.run)
+
+
+class TidefoldCleanOperator(TidefoldLogOperator):
+    """Ends what died runs announced in the store, and removes what they and aborted attempts of each log left."""
+
+    def execute(self, context: Context) -> Summary:
+        """Cleans the store, then each log; one outcome more than logs: that of the store."""
+        from tidefold.operations.clean import clean
+
+        with airflow_errors():
+            scope = open_scope(self.config, self.logs, context)
+            outcomes = clean(scope.pipeline, scope.logs)
+        return report(outcomes, context)

@@ -16,6 +16,7 @@ _CONFIG = """\
 # Real changes of a pgbench database, as Debezium wrote them to Kafka and a sink wrote them to files.
 version: 1
 store: store
+local: {mode: files, path: local}
 logs:
   accounts:
     source: {format: debezium-json, connector: postgresql, path: landing/bank.public.pgbench_accounts}

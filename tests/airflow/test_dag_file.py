@@ -1,4 +1,4 @@
-"""The DAG file by itself: it loads at once, and loads nothing that only a task needs."""
+"""The DAG files by themselves: they load at once, and load nothing that only a task needs."""
 
 from __future__ import annotations
 
@@ -19,8 +19,14 @@ _PARSE = """
 import json, runpy, sys, time
 import airflow.sdk, airflow.providers.apache.spark.operators.spark_submit
 begun = time.perf_counter()
-found = runpy.run_path("dags/tidefold_materialize.py")
-print(json.dumps({"seconds": time.perf_counter() - begun, "modules": list(sys.modules)}))
+found = runpy.run_path(sys.argv[1])
+seconds = time.perf_counter() - begun
+[dag] = [value for value in found.values() if isinstance(value, airflow.sdk.DAG)] or [found["logs"] and next(
+    value.dag for value in found.values() if isinstance(value, airflow.sdk.BaseOperator))]
+chain = {task.task_id: sorted(task.downstream_task_ids) for task in dag.tasks}
+schedule = None if dag.schedule is None else dag.schedule.expression
+print(json.dumps({"seconds": seconds, "modules": list(sys.modules), "dag": dag.dag_id, "chain": chain,
+    "schedule": schedule, "doc": dag.doc_md}))
 """
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from contract_s3 import S3Bucket
+from s3_server import S3Bucket
 from tidefold.lifecycle.errors import (
     AlreadyExistsError,
     InvalidInputError,
@@ -87,6 +87,17 @@ def test_a_put_that_may_still_arrive_is_unknown_though_nothing_is_there(
     assert names(store) == []
 
 
+def test_a_refusal_of_the_second_try_says_nothing_of_the_first(s3: S3Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "2")
+    monkeypatch.setenv("AWS_REGION", "eu-north-1")  # A client that was not made before, since it keeps the setting.
+    s3.server.fail("PUT", "/mine", lost=True)
+    s3.server.fail("PUT", "/mine", status=403, code="ExpiredToken")
+    store = open_store(s3.address, HERE)
+    store.put_if_absent("mine", b"bytes")
+    assert [method for method, _ in s3.server.requests()] == ["PUT", "PUT", "HEAD"]
+    assert store.read("mine") == b"bytes"
+
+
 def test_a_lost_answer_after_a_rival_is_a_lost_race(s3: S3Bucket, store: Store) -> None:
     s3.client.put_object(Bucket=s3.name, Key="a/store/mine", Body=b"bytes")  # The same bytes, another's put.
     s3.server.fail("PUT", "/mine", lost=True, times=9)
@@ -94,9 +105,7 @@ def test_a_lost_answer_after_a_rival_is_a_lost_race(s3: S3Bucket, store: Store) 
         store.put_if_absent("mine", b"bytes")
 
 
-def test_a_server_that_is_not_there_is_no_absence(
-    s3: S3Bucket, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_is_not_there_is_no_absence(s3: S3Bucket, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     with pytest.raises(UnknownOutcomeError):
         store.put_if_absent("x", b"")
@@ -180,12 +189,18 @@ def test_a_read_that_fails_in_the_middle_is_typed_and_the_readers_own_errors_are
     s3: S3Bucket, store: Store
 ) -> None:
     store.put_if_absent("there", big(1))
-    with pytest.raises(StorageError), store.open("there") as stream:
-        s3.server.fail("GET", "/there", status=403, code="ExpiredToken", times=99)
+    s3.server.fail("GET", "/there", status=403, code="ExpiredToken", times=99)
+    with pytest.raises(StorageError, match="ExpiredToken"), store.open("there") as stream:
         stream.read()
     s3.server.heal()
     with pytest.raises(FileNotFoundError), store.open("there"):
         raise FileNotFoundError("of the reader")
+
+
+def test_a_folder_is_not_opened_as_an_empty_file(store: Store) -> None:
+    store.put_if_absent("folder/file", b"bytes")
+    with pytest.raises(NotFoundError), store.open("folder"):
+        pass
 
 
 def test_no_credentials_are_named(s3: S3Bucket, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

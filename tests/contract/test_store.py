@@ -8,16 +8,19 @@ from pathlib import Path
 
 import pytest
 
+from dict_store import DictStore
 from tidefold.lifecycle.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from tidefold.storage import Store, open_store
 
 
-@pytest.fixture(params=["local", "memory", "s3"])
+@pytest.fixture(params=["local", "memory", "dict", "s3"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     if request.param == "local":
         return open_store("store", tmp_path)
     if request.param == "s3":
         return open_store(request.getfixturevalue("s3").address, tmp_path)
+    if request.param == "dict":
+        return DictStore()
     return open_store(f"memory://{uuid.uuid4().hex}", tmp_path)
 
 

@@ -11,8 +11,8 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from contract_s3 import S3Bucket
 from pipelines import CONFIG, make_pipeline
+from s3_server import S3Bucket
 from tidefold.cli.app import app
 from tidefold.lifecycle.errors import AlreadyExistsError, StorageError
 from tidefold.storage import open_store

@@ -18,7 +18,7 @@ from tidefold.changelog.columns import DELETE
 from tidefold.datasource import register
 from tidefold.fold.distribute import in_process
 from tidefold.fold.read_plan import ReadPlan
-from tidefold.launch import PROJECT, submit_command
+from tidefold.launch import PROJECT, Request, submit_command
 from tidefold.lifecycle import claims
 from tidefold.lifecycle.values import Kind
 from tidefold.operations.asking import Asking
@@ -300,7 +300,7 @@ spark.stop()
 
 def test_a_job_as_tidefold_launches_it_finds_the_format(bank: Bank, tmp_path: Path) -> None:
     (tmp_path / "job.py").write_text(_SCRIPT)
-    command = submit_command(bank.pipeline.config, "materialize", {})
+    command = submit_command(bank.pipeline.config, "materialize", Request("tidefold.yaml", ("accounts",), Asking()))
     argv = [*command.argv[:-2], str(tmp_path / "job.py")]
     assert f"ROWS {len(bank.rows)} 4" in output(argv, tmp_path, {**os.environ, **command.env})
 

@@ -75,9 +75,13 @@ def test_a_primary_error_fails_the_write_and_leaves_a_file_in_neither(
 
 
 def test_an_error_of_the_caller_leaves_a_file_in_neither(primary: BreakingStore, local: BreakingStore) -> None:
-    with pytest.raises(KeyError), create_duplicating(primary, local, "a") as stream:
-        stream.write(b"half")
-        raise KeyError("a")
+    def fail() -> None:
+        with create_duplicating(primary, local, "a") as stream:
+            stream.write(b"half")
+            raise KeyError("a")
+
+    with pytest.raises(KeyError):
+        fail()
     assert (primary.list(""), local.list("")) == ([], [])
 
 

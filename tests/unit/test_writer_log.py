@@ -139,7 +139,9 @@ def test_only_what_is_new_is_uploaded(store: BreakingStore, writer: LogWriter) -
     assert len(paths(store)) == 2
 
 
-def test_a_failed_upload_fails_the_persist_and_the_next_one_tries_again(store: BreakingStore, writer: LogWriter) -> None:
+def test_a_failed_upload_fails_the_persist_and_the_next_one_tries_again(
+    store: BreakingStore, writer: LogWriter
+) -> None:
     """C1: nothing is lost by a failed upload; a deliberate difference to Flink, where the job would fail over."""
     store.breaks("write", times=1)
     writer.append(rows(1))
@@ -164,9 +166,13 @@ def test_what_could_not_be_uploaded_does_not_fill_the_memory(store: BreakingStor
     limits = {"log_bytes": 1, "batch_bytes": 1, "max_bytes_in_flight": 2000}
     writer = make_changelog(store, settings=limits).log("a", SHAPE)
     store.breaks("open")
-    with pytest.raises(StorageError):
+
+    def fill() -> None:
         for number in range(1000):
             writer.append(rows(*range(number * 10, number * 10 + 10)))
+
+    with pytest.raises(StorageError):
+        fill()
     appended = writer.offset
     assert 0 < appended < 1000
     store.breaks("nothing")
@@ -425,7 +431,7 @@ def test_two_writers_of_one_name_are_found_out(store: BreakingStore, writer: Log
 
 
 def test_writers_of_two_names_share_a_log(store: BreakingStore, writer: LogWriter) -> None:
-    other = make_changelog(store, settings={"name": "other"}).log("a")
+    other = make_changelog(store, settings={"name": "other"}).log("a", SHAPE)
     writer.append(rows(1))
     other.append(rows(2))
     confirmed(writer)
@@ -618,7 +624,9 @@ def test_subsume_drops_the_copies_that_only_older_snapshots_use(store: BreakingS
     assert ids(store) == [[1]]
 
 
-def test_a_shared_local_copy_stays_for_the_log_that_has_not_confirmed(store: BreakingStore, local: BreakingStore) -> None:
+def test_a_shared_local_copy_stays_for_the_log_that_has_not_confirmed(
+    store: BreakingStore, local: BreakingStore
+) -> None:
     """C9: snapshot numbers are a log's own."""
     timer = FakeTimer()
     changelog = make_changelog(store, timer=timer, local=local, settings={"persist_delay": 1.0})
@@ -660,13 +668,18 @@ def test_leaving_the_context_flushes_everything() -> None:
 
 def test_leaving_the_context_with_an_error_gives_up_the_rest() -> None:
     store = memory_store()
-    with pytest.raises(KeyError), make_changelog(store) as changelog:
-        log = changelog.log("a", SHAPE)
-        log.append(rows(1))
-        log.flush()
-        log.append(rows(2))
-        log.persist(1).result(0)
-        raise KeyError("a")
+
+    def fail() -> None:
+        with make_changelog(store) as changelog:
+            log = changelog.log("a", SHAPE)
+            log.append(rows(1))
+            log.flush()
+            log.append(rows(2))
+            log.persist(1).result(0)
+            raise KeyError("a")
+
+    with pytest.raises(KeyError):
+        fail()
     assert ids(store) == [[1]]
     assert len(paths(store)) == 1
 

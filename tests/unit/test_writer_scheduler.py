@@ -62,7 +62,13 @@ def asker() -> Asker:
 
 
 def make(probe: Probe, timer: FakeTimer, executor: Executor | None = None, **settings: object) -> UploadScheduler:
-    plain = {"persist_delay": 1.0, "batch_bytes": 100, "max_bytes_in_flight": 1000, "attempts": 1, "attempt_timeout": 0.0}
+    plain = {
+        "persist_delay": 1.0,
+        "batch_bytes": 100,
+        "max_bytes_in_flight": 1000,
+        "attempts": 1,
+        "attempt_timeout": 0.0,
+    }
     return UploadScheduler(
         probe,
         WriterSettings(**{**plain, **settings}),  # type: ignore[arg-type]

@@ -76,7 +76,7 @@ class WrittenChangeSet:
 class Writable(Protocol):
     """A stream that takes bytes: a Store's, or one that writes to two of them."""
 
-    def write(self, data: bytes, /) -> int: ...
+    def write(self, data: bytes | memoryview, /) -> int: ...
 
 
 def write_segment(
@@ -98,41 +98,34 @@ def write_parts(
     stream.write(_MAGIC + bytes([_VERSION, _COMPRESSED if compress else 0]))
     position = len(_MAGIC) + 2
     for ordinal, (log, table) in enumerate(parts):
-        body, schema, batches = _encode(table, compress)
-        entries.append(Entry(log, ordinal, position, len(body), table.num_rows, schema, batches))
-        stream.write(body)
-        position += len(body)
+        messages, (schema, *batches) = _encode(table, compress)
+        length = sum(message.nbytes for message in messages) + len(_END_OF_STREAM)
+        entries.append(Entry(log, ordinal, position, length, table.num_rows, schema, batches))
+        for message in (*messages, _END_OF_STREAM):
+            stream.write(message)
+        position += length
     footer = msgspec.json.encode(entries)
     stream.write(footer + _TRAILER.pack(len(footer), zlib.crc32(footer), _END))
     return [_written(entry) for entry in entries]
 
 
-def _encode(table: pa.Table, compress: bool) -> tuple[bytes, Piece, list[Piece]]:
+def _encode(table: pa.Table, compress: bool) -> tuple[list[memoryview], list[Piece]]:
+    """The messages of an Arrow stream, each with what the index says of it: the schema's, then one a batch."""
     ordered = table.sort_by([("_kg", "ascending")]).combine_chunks()
-    sink = io.BytesIO()
     options = pa.ipc.IpcWriteOptions(compression="zstd" if compress else None)
-    pieces: list[Piece] = []
-    # The writer puts the schema message out together with the first batch; it is a piece of its own here.
-    head = ordered.schema.serialize().size
-    with pa.ipc.new_stream(sink, ordered.schema, options=options) as writer:
-        for batch in ordered.to_batches(max_chunksize=_BATCH_ROWS):
-            start = max(sink.tell(), head)
-            writer.write_batch(batch)
-            groups = batch.column("_kg")
-            span = {"first": groups[0].as_py(), "last": groups[-1].as_py()}
-            pieces.append(_piece(sink, start, sink.tell(), rows=batch.num_rows, **span))
-    # The end mark belongs to the last piece, so that no byte of the stream is without a checksum.
-    last = pieces[-1]
-    pieces[-1] = _piece(sink, last.offset, sink.tell(), rows=last.rows, first=last.first, last=last.last)
-    return sink.getvalue(), _piece(sink, 0, head), pieces
+    messages = [memoryview(ordered.schema.serialize())]
+    pieces = [_piece(0, messages[0])]
+    for batch in ordered.to_batches(max_chunksize=_BATCH_ROWS):
+        messages.append(memoryview(batch.serialize(options=options)))
+        groups = batch.column("_kg")
+        span = {"first": groups[0].as_py(), "last": groups[-1].as_py()}
+        before = pieces[-1]
+        pieces.append(_piece(before.offset + before.length, messages[-1], rows=batch.num_rows, **span))
+    return messages, pieces
 
 
-def _piece(sink: io.BytesIO, start: int, end: int, **facts: Any) -> Piece:
-    data = sink.getbuffer()[start:end]
-    digest = hashlib.sha256(data).hexdigest()
-    length = len(data)
-    data.release()
-    return Piece(start, length, digest, **facts)
+def _piece(start: int, data: memoryview, **facts: Any) -> Piece:
+    return Piece(start, data.nbytes, hashlib.sha256(data).hexdigest(), **facts)
 
 
 def _written(entry: Entry) -> WrittenChangeSet:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import tidefold
-from tidefold.cli import beginning, deciding, keeping, reading, rows, working
+from tidefold.cli import beginning, deciding, holding, keeping, reading, restoring, rows, tails, working
 from tidefold.cli.terminal import command, help_text
 
 app = typer.Typer(
@@ -46,10 +46,14 @@ app.callback(help=help_text(main))(main)
 _GROUPS = {
     "Begin": (beginning.init, reading.validate),
     "Look (no Spark)": (reading.status, reading.history, rows.read, reading.report),
-    "Work": (working.run, working.ingest, working.materialize, working.quality),
+    "Work": (working.run, working.ingest, working.materialize, working.quality, restoring.restore),
+    "Log (no Spark)": (tails.tail, tails.squash, holding.reader),
     "Decide (no Spark)": (deciding.confirm, deciding.abort),
-    "Keep (no Spark)": (keeping.subsume, keeping.truncate, keeping.tag, keeping.untag, keeping.drop),
+    "Keep (no Spark)": (
+        *(keeping.subsume, keeping.truncate, keeping.local_retention, keeping.clean, keeping.tag, keeping.untag),
+        *(holding.hold, holding.release, keeping.drop),
+    ),
 }
 for _group, _acts in _GROUPS.items():
     for _act in _acts:
-        app.command(_act.__name__, rich_help_panel=_group)(command(_act))
+        app.command(_act.__name__.replace("_", "-"), rich_help_panel=_group)(command(_act))

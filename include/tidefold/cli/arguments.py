@@ -29,6 +29,17 @@ Logs = Annotated[
 ]
 SnapshotId = Annotated[int | None, typer.Option("--snapshot", help="Id of the snapshot.", min=1, show_default=False)]
 RunId = Annotated[
-    str | None, typer.Option("--run", help="Id of the run; the same id again continues it.", show_default="a new one")
+    str | None,
+    typer.Option("--run", "--run-id", help="Id of the run; the same id again continues it.", show_default="a new one"),
 ]
 Takeover = Annotated[bool, typer.Option("--takeover", help="Supersede an open attempt of another run.")]
+TakeoverAfter = Annotated[
+    float | None,
+    typer.Option(
+        "--takeover-after",
+        help="Supersede an attempt of another run that shows no progress for so long; 60 or more.",
+        metavar="SECONDS",
+        show_default="never",
+    ),
+]
+Plan = Annotated[bool, typer.Option("--plan", help="Change nothing: print what would go, in files and bytes.")]

@@ -19,11 +19,16 @@ def confirm(
         str | None, typer.Option("--override-by", help="Your name: let a failed snapshot through.", show_default=False)
     ] = None,
     why: Annotated[str | None, typer.Option("--why", help="The reason of the override.", show_default=False)] = None,
+    reconcile: Annotated[
+        bool, typer.Option("--reconcile", help="Replace files that other programs' commits put into the table.")
+    ] = False,
 ) -> int:
     """Complete a judged snapshot and publish it to the table's readers.
 
     Needs a passing verdict for exactly the staged files. --override-by with --why lets a failed one through; both are
-    kept for ever. Confirming again changes nothing; a publication that was cut off is finished. Starts no Spark.
+    kept for ever. Confirming again changes nothing; a publication that was cut off is finished. When another program
+    committed to the table (an OPTIMIZE, an UPDATE), it is refused: undo that, or replace it with --reconcile. Starts no
+    Spark.
 
     Example: tidefold confirm accounts
 
@@ -32,7 +37,7 @@ def confirm(
     from tidefold.operations.confirm import confirm as act
 
     pipeline = terminal.pipeline()
-    outcome = act(pipeline, pipeline.log(log).id, snapshot, override_by=override_by, why=why)
+    outcome = act(pipeline, pipeline.log(log).id, snapshot, override_by=override_by, why=why, reconcile=reconcile)
     return print_outcomes(terminal, "confirm", [outcome])
 
 

@@ -1,4 +1,4 @@
-"""Commands that decide what is kept: subsume, truncate, tag, untag, drop. They start no JVM."""
+"""Commands that decide what is kept: subsume, truncate, local-retention, clean, tag, untag, drop. They start no JVM."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ from typing import Annotated
 
 import typer
 
-from tidefold.cli.arguments import Log, Logs
+from tidefold.cli.arguments import Log, Logs, Plan
 from tidefold.cli.outcomes import print_outcomes
 from tidefold.cli.terminal import Terminal, chosen_logs
 from tidefold.operations.outcome import Outcome, each_log
 
-Plan = Annotated[bool, typer.Option("--plan", help="Change nothing: print what would go, in files and bytes.")]
 TagName = Annotated[str, typer.Argument(help="Name of the tag.", metavar="TAG")]
 
 
@@ -34,8 +33,8 @@ def subsume(terminal: Terminal, logs: Logs = None, plan: Plan = False) -> int:
 def truncate(terminal: Terminal, logs: Logs = None, plan: Plan = False) -> int:
     """Cut the log behind the kept snapshots and remove segments that nothing needs any more.
 
-    Prints the bound that holds. The log is never cut past what a kept snapshot, an open attempt or replay needs.
-    Starts no Spark.
+    Prints each bound and which one holds. The log is never cut past what a kept snapshot, a tail-only one, an open
+    attempt, a hold, a reader or replay needs. Old ledger versions go too. Starts no Spark.
 
     Example: tidefold truncate accounts --plan
 
@@ -46,6 +45,40 @@ def truncate(terminal: Terminal, logs: Logs = None, plan: Plan = False) -> int:
     pipeline = terminal.pipeline()
     outcomes = each_log(chosen_logs(pipeline, logs), lambda log: act(pipeline, log, plan))
     return _print(terminal, "truncate", outcomes)
+
+
+def local_retention(terminal: Terminal, logs: Logs = None, plan: Plan = False) -> int:
+    """Remove local copies that are of no more use: all but that of each log's newest completed snapshot.
+
+    A copy of a snapshot that is being judged stays too. Copies of older and aborted snapshots go, what dead writers
+    left, and copies of segments that were folded. Only files below this pipeline's folder in `local.path` are touched,
+    never the store's. What cannot be removed is a warning. Starts no Spark.
+
+    Example: tidefold local-retention --plan
+
+    Next: tidefold status
+    """
+    from tidefold.operations.retain_local import retain_local
+
+    pipeline = terminal.pipeline()
+    return _print(terminal, "local-retention", retain_local(pipeline, chosen_logs(pipeline, logs), plan))
+
+
+def clean(terminal: Terminal, logs: Logs = None, plan: Plan = False) -> int:
+    """Remove what died runs left behind: files of ingests that never ended, and of aborted attempts.
+
+    A run announces what it writes before it writes. What one announced and did not end is ended for it, whatever logs
+    it wrote for: each log takes what the run had brought it, or refuses it for good; a run that wrote and said nothing
+    is left alone for an hour. Then the files that no log needs go. What a log names is not touched. Starts no Spark.
+
+    Example: tidefold clean --plan
+
+    Next: tidefold ingest takes anew what was refused
+    """
+    from tidefold.operations.clean import clean as act
+
+    pipeline = terminal.pipeline()
+    return _print(terminal, "clean", act(pipeline, chosen_logs(pipeline, logs), plan))
 
 
 def tag(terminal: Terminal, log: Log, snapshot: Annotated[int, typer.Argument(min=1)], name: TagName) -> int:

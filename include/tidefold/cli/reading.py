@@ -57,7 +57,8 @@ def status(terminal: Terminal, logs: Logs = None) -> int:
     """Show where each log stands.
 
     The published snapshot, the open attempt, what waits to be folded, how far the source was taken, how many records
-    were refused, and in one line why the newest snapshot did not get through. Read from the ledger; starts no Spark.
+    were refused, in one line why the newest snapshot did not get through, the newest tail-only snapshot, holds,
+    readers, segments that wait to be removed, and local copies. Read from the ledger; starts no Spark.
 
     Example: tidefold status accounts --format json
 
@@ -78,7 +79,8 @@ def history(terminal: Terminal, log: Log) -> None:
     """List every snapshot of a log, newest first.
 
     State, kind, epoch, base, the change sets it folded, rows, bytes of the whole and bytes written for it, the gate's
-    word, the run and the reason of an abort. Read from the ledger; starts no Spark.
+    word, the run, of a restored one where its rows came from and what was left out, and the reason of an abort. Read
+    from the ledger; starts no Spark.
 
     Example: tidefold history accounts
 
@@ -86,13 +88,19 @@ def history(terminal: Terminal, log: Log) -> None:
     """
     from tidefold.cli.tables import history_table, reasons
     from tidefold.operations.history import history as read_history
-    from tidefold.operations.history import tags_of
+    from tidefold.operations.history import local_of, restored_by, tags_of
 
     pipeline = terminal.pipeline()
     snapshots = read_history(pipeline, pipeline.log(log).id)
     tags = tags_of(pipeline, log)
-    shown = [history_table(snapshots), "", *reasons(snapshots, tags)] if snapshots else [f"{log} has no snapshot yet."]
-    data = [{**asdict(s), "tags": tags.get(s.id, [])} for s in snapshots]
+    restored = restored_by(snapshots)
+    local = local_of(pipeline, log)
+    lines = reasons(snapshots, tags, restored, local)
+    shown = [history_table(snapshots), "", *lines] if snapshots else [f"{log} has no snapshot yet."]
+    data = [
+        {**asdict(s), "tags": tags.get(s.id, []), "restored": restored.get(s.id), "local": s.id in local}
+        for s in snapshots
+    ]
     terminal.result({"log": log, "snapshots": data}, *shown)
 
 

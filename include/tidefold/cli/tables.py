@@ -87,7 +87,23 @@ def remarks(found: Sequence[LogStatus]) -> list[str]:
             lines.append(f"{status.log}: {status.why}.")
         if status.report:
             lines.append(f"{status.log}: `tidefold report {status.log}` names the page with the details.")
+        lines += [f"{status.log}: {remark}." for remark in _kept_of_the_log(status)]
     return lines
+
+
+def _kept_of_the_log(status: LogStatus) -> Iterable[str]:
+    """What stands in the log beside the newest snapshot, and who keeps it from being cut."""
+    if status.tail:
+        yield f"snapshot {status.tail.id} is snapshot {status.tail.base} and the change sets up to {status.tail.to_sqn}"
+    for hold in status.holds:
+        yield f"hold {hold.name} keeps snapshot {hold.snapshot} and the log behind it: {hold.why}"
+    for reader in status.readers:
+        yield f"reader {reader.name} has read up to change set {reader.sqn}"
+    if status.local:
+        yield f"a local copy of snapshot {', '.join(map(str, status.local))} is on this machine"
+    if status.garbage:
+        which = "1 segment waits" if status.garbage == 1 else f"{status.garbage:,} segments wait"
+        yield f"{which} to be removed by `tidefold truncate {status.log}`"
 
 
 def history_table(snapshots: Sequence[Snapshot]) -> Table:
@@ -117,20 +133,32 @@ def _history_row(snapshot: Snapshot) -> tuple[str, ...]:
         str(snapshot.kind),
         str(snapshot.epoch),
         "-" if snapshot.base is None else str(snapshot.base),
-        f"{snapshot.from_sqn + 1}-{snapshot.to_sqn}",
+        f"{snapshot.from_sqn + 1}-{snapshot.folds_to}" if snapshot.folds_to > snapshot.from_sqn else "-",
         *(sizes if judged else ("-", "-", "-")),
         gate_word(snapshot),
         minute(snapshot.instant),
     )
 
 
-def reasons(snapshots: Sequence[Snapshot], tags: Mapping[int, Sequence[str]]) -> list[str]:
-    """Under which run each snapshot was made, its tags, and what stopped it: one line each."""
-    return [f"{s.id}: run {'; '.join((s.run, *_reasons(s, tags.get(s.id, ()))))}" for s in snapshots]
+def reasons(
+    snapshots: Sequence[Snapshot],
+    tags: Mapping[int, Sequence[str]],
+    restored: Mapping[int, int],
+    local: Sequence[int] = (),
+) -> list[str]:
+    """Under which run each snapshot was made, what it brought back, its tags, whether it has a local copy, and what
+    stopped it: one line each.
+    """
+    known = {s.id: [f"restored from snapshot {restored[s.id]}"] if s.id in restored else [] for s in snapshots}
+    for snapshot in local:
+        known[snapshot].append("a copy is on this machine")
+    return [f"{s.id}: run {'; '.join((s.run, *known[s.id], *_reasons(s, tags.get(s.id, ()))))}" for s in snapshots]
 
 
 def _reasons(snapshot: Snapshot, tags: Sequence[str]) -> Iterable[str]:
     verdict = snapshot.verdict
+    if snapshot.skipped_from is not None:
+        yield f"change sets {snapshot.skipped_from + 1}-{snapshot.to_sqn} left out"
     if tags:
         yield f"tagged {', '.join(tags)}"
     if verdict and not verdict.passed:

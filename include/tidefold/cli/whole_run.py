@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from tidefold.cli.outcomes import exit_code, print_lines
 from tidefold.cli.spark_step import run_step
+from tidefold.cli.takeover import asking_for
 from tidefold.cli.terminal import Terminal
 from tidefold.operations.abort import abort
 from tidefold.operations.asking import Asking
@@ -24,6 +25,7 @@ class WholeRun:
     pipeline: Pipeline
     run: str
     takeover: bool
+    takeover_after: float | None = None
     steps: dict[str, list[Outcome]] = field(default_factory=dict)
 
     def go(self, logs: list[str]) -> int:
@@ -41,7 +43,8 @@ class WholeRun:
 
     def _work(self, logs: list[str]) -> None:
         going = self._step(Step("ingest"), logs)
-        asking = Asking(self.run, self.takeover)
+        asked = Asking(self.run, self.takeover)
+        asking = asking_for(self.terminal, self.pipeline, going, asked, self.takeover_after)
         for step in (Step("materialize", asking), Step("quality", asking)):
             going = self._step(step, going)
         # Also where nothing was staged: a publication that a crash cut off is finished here.

@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from tidefold.cli.arguments import Logs, RunId, Takeover
+from tidefold.cli.arguments import Logs, RunId, Takeover, TakeoverAfter
 from tidefold.cli.outcomes import print_outcomes
 from tidefold.cli.terminal import Terminal, chosen_logs
 from tidefold.lifecycle.errors import InvalidInputError
@@ -36,10 +36,17 @@ def ingest(terminal: Terminal, logs: Logs = None) -> int:
     return print_outcomes(terminal, "ingest", outcomes, after=f"tidefold materialize{_named(logs)}")
 
 
-def materialize(terminal: Terminal, logs: Logs = None, run: RunId = None, takeover: Takeover = False) -> int:
+def materialize(
+    terminal: Terminal,
+    logs: Logs = None,
+    run: RunId = None,
+    takeover: Takeover = False,
+    takeover_after: TakeoverAfter = None,
+) -> int:
     """Fold new changes into a full snapshot of each log, staged: no reader sees it yet.
 
-    One Spark job serves all logs. An open attempt of another run blocks unless --takeover supersedes it. Nothing to
+    One Spark job serves all logs. An open attempt of another run blocks unless --takeover supersedes it, or
+    --takeover-after finds that its count of progress stands still: a living job raises it every 30 seconds. Nothing to
     fold: no Spark, no new file.
 
     Example: tidefold materialize accounts tellers
@@ -47,12 +54,15 @@ def materialize(terminal: Terminal, logs: Logs = None, run: RunId = None, takeov
     Next: tidefold quality
     """
     from tidefold.cli.spark_step import run_step
+    from tidefold.cli.takeover import asking_for
     from tidefold.operations.asking import Asking
     from tidefold.operations.steps import Step
 
-    step = Step("materialize", Asking(run_id(run), takeover))
+    asked = Asking(run_id(run), takeover)
     pipeline = terminal.pipeline()
-    outcomes = run_step(terminal, pipeline, step, chosen_logs(pipeline, logs))
+    chosen = chosen_logs(pipeline, logs)
+    step = Step("materialize", asking_for(terminal, pipeline, chosen, asked, takeover_after))
+    outcomes = run_step(terminal, pipeline, step, chosen)
     return print_outcomes(terminal, "materialize", outcomes, after=f"tidefold quality{_named(logs)}")
 
 
@@ -76,7 +86,13 @@ def quality(terminal: Terminal, logs: Logs = None, run: RunId = None) -> int:
     return print_outcomes(terminal, "quality", outcomes, after="tidefold confirm LOG")
 
 
-def run(terminal: Terminal, logs: Logs = None, run: RunId = None, takeover: Takeover = False) -> int:
+def run(
+    terminal: Terminal,
+    logs: Logs = None,
+    run: RunId = None,
+    takeover: Takeover = False,
+    takeover_after: TakeoverAfter = None,
+) -> int:
     """Do all of it: ingest, materialize, quality, and confirm what passed.
 
     What failed is aborted: its table stays as it was, and the next run folds the same changes again. Logs do not wait
@@ -89,7 +105,7 @@ def run(terminal: Terminal, logs: Logs = None, run: RunId = None, takeover: Take
     from tidefold.cli.whole_run import WholeRun
 
     pipeline = terminal.pipeline()
-    return WholeRun(terminal, pipeline, run_id(run), takeover).go(chosen_logs(pipeline, logs))
+    return WholeRun(terminal, pipeline, run_id(run), takeover, takeover_after).go(chosen_logs(pipeline, logs))
 
 
 def run_id(given: str | None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from tidefold.config.schema import LogEntry
@@ -115,16 +116,18 @@ def _s3_mistake(address: str) -> tuple[str, str, str] | None:
 
 
 def check_all(document: Document, base: Path, logs: Mapping[str, LogEntry]) -> Iterator[Problem]:
-    """The store, and the mistakes that logs make together: folders that meet would be read as each other's input."""
+    """Store, local copies, and the mistakes that logs make together: folders that meet would be read as each other's
+    input, or cleaned up as each other's files.
+    """
     folders: list[tuple[Place, Path]] = []
-    store = document.data.get("store")
-    if isinstance(store, str) and store:
-        found = _path_mistake(store, _STORE_SCHEMES)
+    for place, address, schemes in _roots(document):
+        found = _path_mistake(address, schemes)
         if found:
             code, message, hint = found
-            yield Problem(code, document.line(("store",)), "store", message, hint)
-        elif urlsplit(store).scheme != "s3":
-            folders.append((("store",), (base / store.removeprefix("file://")).resolve()))
+            yield Problem(code, document.line(place), dotted(place), message, hint)
+        elif urlsplit(address).scheme != "s3":
+            folders.append((place, (base / address.removeprefix("file://")).resolve()))
+    yield from _copies_nowhere(document)
     for log, entry in logs.items():
         if not _path_mistake(entry.source.path, ("",)):
             folders.append((("logs", log, "source", "path"), (base / entry.source.path).resolve()))
@@ -133,5 +136,24 @@ def check_all(document: Document, base: Path, logs: Mapping[str, LogEntry]) -> I
             if folder == other or folder in other.parents or other in folder.parents:
                 same = "is the same folder as" if folder == other else "lies inside, or around,"
                 message = f"{same} `{dotted(other_place)}` (line {document.line(other_place)})."
-                hint = "Give each log and the store a folder of its own."
+                hint = "Give each log, the store and the local copies a folder of their own."
                 yield Problem("FOLDERS_OVERLAP", document.line(place), dotted(place), message, hint)
+
+
+def _roots(document: Document) -> Iterator[tuple[Place, str, tuple[str, ...]]]:
+    """The addresses under which tidefold itself keeps files, each with the schemes that it may have."""
+    local = document.data.get("local")
+    given: list[tuple[Place, Any, tuple[str, ...]]] = [(("store",), document.data.get("store"), _STORE_SCHEMES)]
+    given.append((("local", "path"), local.get("path") if isinstance(local, dict) else None, ("",)))
+    for place, address, schemes in given:
+        if isinstance(address, str) and address:
+            yield place, address, schemes
+
+
+def _copies_nowhere(document: Document) -> Iterator[Problem]:
+    local = document.data.get("local")
+    if isinstance(local, dict) and local.get("mode") == "files" and "path" not in local:
+        hint = "Name a folder on a disk of this machine: `local: {mode: files, path: var/local}`."
+        yield Problem(
+            "CONFIG_MISSING_KEY", document.line(("local",)), "local.path", "is missing.", hint
+        )

@@ -33,9 +33,15 @@ class SparkConfig(Entry):
 
 
 class LocalConfig(Entry):
-    """Local copies of snapshots."""
+    """Copies of snapshots and segments on this machine's disks."""
 
-    mode: Literal["disabled"] = "disabled"
+    mode: Literal["disabled", "files"] = "disabled"
+    path: Text | None = Field(default=None, description="folder of local copies, relative to this file or absolute")
+
+    @property
+    def folder(self) -> str | None:
+        """Where copies are kept; None while they are disabled."""
+        return self.path if self.mode == "files" else None
 
 
 # Whoever is reading the table version before the newest still needs its files.
@@ -118,7 +124,6 @@ def json_schema() -> dict[str, Any]:
 
 # Words that a later version will know: refused by name, so that nobody takes them for a typing mistake.
 _LATER: dict[str, tuple[str, ...]] = {
-    "mode": (),
     "connector": ("mysql", "mariadb", "mongodb", "sqlserver", "oracle", "db2", "vitess", "spanner", "informix"),
     "format": ("debezium-avro", "delta-cdf", "canal-json", "maxwell-json", "parquet", "avro", "csv"),
     "order": ("mysql", "mariadb", "arrival"),

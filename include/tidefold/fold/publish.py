@@ -58,10 +58,13 @@ class Published:
     version: int
 
 
-def publish(store: Store, manifest: Manifest, digest: str, previous: Published | None) -> int:
+def publish(
+    store: Store, manifest: Manifest, digest: str, previous: Published | None, reconcile: bool = False
+) -> int:
     """Shows a completed snapshot to readers as exactly one new version of the table; answers that version.
 
-    `digest`: sha256 of the manifest, by which the commit is known again.
+    `digest`: sha256 of the manifest, by which the commit is known again. With `reconcile` it replaces whatever files
+    somebody else's commits left in the table (such as OPTIMIZE), instead of refusing.
 
     Repeating it answers the same version. Raises RefusedError when somebody else changed the table since `previous`,
     CorruptError when a file of the snapshot is missing, ConflictError when other writers keep being faster.
@@ -69,7 +72,7 @@ def publish(store: Store, manifest: Manifest, digest: str, previous: Published |
     _provide_files(store, manifest)
     for _ in range(_TRIES):
         with _typed(LogPaths(manifest.log).table):
-            version = _try_publish(store, manifest, digest, previous)
+            version = _try_publish(store, manifest, digest, previous, reconcile)
         if version is not None:
             store.sync(f"{LogPaths(manifest.log).table}/_delta_log/{version:020d}.json")
             return version
@@ -130,7 +133,9 @@ def _unreachable(path: str, error: Exception) -> StorageError:
     return StorageError("STORAGE", f"The Delta table `{path}`: {said}", hint="Call again when the store answers.")
 
 
-def _try_publish(store: Store, manifest: Manifest, digest: str, previous: Published | None) -> int | None:
+def _try_publish(
+    store: Store, manifest: Manifest, digest: str, previous: Published | None, reconcile: bool
+) -> int | None:
     """One try: the version that shows the snapshot, or None when another commit came between."""
     path = LogPaths(manifest.log).table
     try:
@@ -146,7 +151,7 @@ def _try_publish(store: Store, manifest: Manifest, digest: str, previous: Publis
     done = _version_of(table, digest, previous)
     if done is not None:
         return done
-    _require_untouched(table, manifest, previous)
+    _require_untouched(table, manifest, previous, reconcile)
     return _commit(table, manifest, digest, previous)
 
 
@@ -180,10 +185,11 @@ def _create(store: Store, path: str, manifest: Manifest, digest: str) -> None:
 
 
 def _commit(table: DeltaTable, manifest: Manifest, digest: str, previous: Published | None) -> int | None:
-    before = {f.name: f for f in previous.manifest.files} if previous else {}
-    after = {f.name: f for f in manifest.files}
-    actions: list[AddAction | RemoveAction] = [_add(f) for name, f in after.items() if name not in before]
-    actions += [_remove(f) for name, f in before.items() if name not in after]
+    # What the table shows now: the files of the previous snapshot, unless others' work is being reconciled.
+    before = _active_files(table)
+    after = {f"_data/{f.name}": f for f in manifest.files}
+    actions: list[AddAction | RemoveAction] = [_add(f) for path, f in after.items() if path not in before]
+    actions += [_remove(path, size) for path, size in before.items() if path not in after]
     schema = Schema.from_arrow(table_schema(manifest.shape))
     try:
         table.create_write_transaction(
@@ -201,14 +207,21 @@ def _version_of(table: DeltaTable, digest: str, previous: Published | None) -> i
     return next((int(c["version"]) for c in found), None)
 
 
-def _require_untouched(table: DeltaTable, manifest: Manifest, previous: Published | None) -> None:
-    changed = _changes(table, manifest, previous)
+def _active_files(table: DeltaTable) -> dict[str, int]:
+    """Paths and sizes (bytes) of the files that readers see."""
+    actions = table.get_add_actions()
+    return dict(zip(actions.column("path").to_pylist(), actions.column("size_bytes").to_pylist(), strict=True))
+
+
+def _require_untouched(table: DeltaTable, manifest: Manifest, previous: Published | None, reconcile: bool) -> None:
+    changed = [what for what in _changes(table, manifest, previous) if not (reconcile and what == "files")]
     if not changed:
         return
     raise RefusedError(
         "FOREIGN_COMMIT",
         f"Other {', '.join(changed)} in the table of `{manifest.log}` than tidefold left: {_foreign(table, previous)}.",
-        hint="Undo it (RESTORE to the version before), then `tidefold confirm` again. Readers still see that commit.",
+        hint="Undo it (RESTORE to the version before) and `tidefold confirm` again, or `tidefold confirm --reconcile` "
+        "to replace other files. Readers still see that commit.",
     )
 
 
@@ -217,7 +230,7 @@ def _changes(table: DeltaTable, manifest: Manifest, previous: Published | None) 
     ours = {f"_data/{f.name}" for f in previous.manifest.files} if previous else set()
     protocol = table.protocol()
     same = {
-        "files": set(table.get_add_actions().column("path").to_pylist()) == ours,
+        "files": set(_active_files(table)) == ours,
         "schema": table.schema().to_json() == Schema.from_arrow(table_schema(manifest.shape)).to_json(),
         "properties": table.metadata().configuration == _PROPERTIES,
         # Also the only way in which rows could vanish from a file that keeps its name: deletion vectors need more.
@@ -241,8 +254,8 @@ def _add(file: DataFile) -> AddAction:
     return AddAction(f"_data/{file.name}", file.bytes, {}, _millis(), True, file.stats)
 
 
-def _remove(file: DataFile) -> RemoveAction:
-    return RemoveAction(f"_data/{file.name}", True, _millis(), file.bytes, {})
+def _remove(path: str, size: int) -> RemoveAction:
+    return RemoveAction(path, True, _millis(), size, {})
 
 
 def _millis() -> int:

@@ -23,6 +23,7 @@ from tidefold.lifecycle.errors import (
     UnknownOutcomeError,
 )
 from tidefold.lifecycle.intake import reshaped
+from tidefold.lifecycle.integrity import check_state
 from tidefold.lifecycle.names import LogPaths
 from tidefold.lifecycle.values import Drop, LogState, Shape
 from tidefold.storage import Store
@@ -83,9 +84,13 @@ class Ledger:
         data = self._store.read(path)
         head = decode_head(path, data)
         if (head.log, head.version) != (self._log, version):
-            raise CorruptError("LEDGER_MISPLACED", f"`{path}` says it is version {head.version} of `{head.log}`.")
+            raise CorruptError(
+                "LEDGER_MISPLACED",
+                f"`{path}` says it is version {head.version} of `{head.log}`.",
+                hint="Move it away, if it was copied there; nothing was changed.",
+            )
         self._digests[version] = digest_of(data)
-        return self._pages.join(head.pages, decode(path, bytes(head.state), LogState))
+        return check_state(self._pages.join(head.pages, decode(path, bytes(head.state), LogState)))
 
     def begin(self, shape: Shape) -> LogState:
         """The state, made empty if the log is new; an empty log takes another shape."""
@@ -179,16 +184,21 @@ class Ledger:
         old, kept = versions[:-keep], versions[-keep:]
         if not old:
             return 0
-        needed = _pages_of(self._head(kept[0]))
-        unneeded = dict.fromkeys(page for v in old for page in _pages_of(self._head(v)) if page not in needed)
+        needed = self._pages_of(kept[0])
+        unneeded = dict.fromkeys(page for v in old for page in self._pages_of(v) if page not in needed)
         self._store.delete([self._paths.page(page) for page in unneeded])
         for version in old:
             self._store.delete([self._paths.ledger_version(version)])
         return len(old)
 
-    def _head(self, version: int) -> Head:
+    def _pages_of(self, version: int) -> set[str]:
+        """The pages that a version names; none when another pruned it meanwhile, who then removes them too."""
         path = self._paths.ledger_version(version)
-        return decode_head(path, self._store.read(path))
+        try:
+            head = decode_head(path, self._store.read(path))
+        except NotFoundError:
+            return set()
+        return {page for pages in head.pages.values() for page in pages}
 
     def _latest_version(self) -> int:
         return max(self._versions(), default=0)
@@ -210,10 +220,6 @@ class Ledger:
         previous = self._digests.get(state.version - 1, "")
         head = Head(FORMAT, state.log, state.version, writer, digest_of(body), pages, msgspec.Raw(body), previous)
         return msgspec.json.encode(head)
-
-
-def _pages_of(head: Head) -> set[str]:
-    return {page for pages in head.pages.values() for page in pages}
 
 
 def _not_dropped(state: LogState) -> LogState:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from tidefold.ledger.documents import checked, decode, digest_of, read_named
+from tidefold.lifecycle.integrity import check_manifest
 from tidefold.lifecycle.manifest import Manifest
 from tidefold.lifecycle.names import LogPaths
 from tidefold.lifecycle.values import Snapshot
@@ -14,7 +15,8 @@ from tidefold.storage import Store
 def read_manifest(store: Store, log: str, snapshot: Snapshot) -> Manifest:
     """The manifest that the ledger names; CorruptError when its bytes are not those that were staged."""
     path = LogPaths(log).manifest(snapshot.id)
-    return decode(path, checked(path, read_named(store, path), snapshot.manifest or ""), Manifest)
+    manifest = decode(path, checked(path, read_named(store, path), snapshot.manifest or ""), Manifest)
+    return check_manifest(manifest, snapshot)
 
 
 def write_manifest(store: Store, manifest: Manifest) -> str:

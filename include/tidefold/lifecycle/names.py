@@ -33,7 +33,11 @@ class DataFileName:
         """Raises CorruptError when the name is not one that tidefold gives."""
         found = _DATA_FILE.fullmatch(name)
         if not found:
-            raise CorruptError("DATA_FILE_NAME", f"`{name}` is not a data file name of tidefold.")
+            raise CorruptError(
+                "DATA_FILE_NAME",
+                f"`{name}` is not a data file name of tidefold.",
+                hint="Nothing was changed. Restore what names it from a backup.",
+            )
         first, last, snapshot, epoch, unique = found.groups()
         return cls(KeyGroups(int(first), int(last)), int(snapshot), int(epoch), unique)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tidefold.lifecycle import moves
 from tidefold.lifecycle.values import LogState
+from tidefold.operations.local_copies import prune
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.sweep import sweep
@@ -21,6 +22,7 @@ def abort(pipeline: Pipeline, log: str, reason: str, snapshot: int | None = None
     chosen = snapshot if snapshot is not None else _open_attempt(state, run_id)
     if chosen is not None:
         ledger.commit(lambda state: moves.abort(state, chosen, reason))
+        prune(pipeline, log, chosen)
     # Also what earlier attempts left when they were killed before they could clean up.
     removed = sweep(pipeline.store, ledger)
     if chosen is None:

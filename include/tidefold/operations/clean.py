@@ -3,23 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+from tidefold.changelog.intents import Announced
+from tidefold.lifecycle.errors import TidefoldError
 from tidefold.operations import settle
 from tidefold.operations.outcome import Outcome, each_log
 from tidefold.operations.pipeline import Pipeline, now
-from tidefold.operations.sweep import plan_sweep, sweep
+from tidefold.operations.sweep import plan_forgotten, plan_sweep
+
+# What the outcome of the store as a whole has in the place of a log: no log can be named so.
+STORE = "(store)"
 
 
 def clean(pipeline: Pipeline, logs: Sequence[str], plan: bool = False) -> list[Outcome]:
     """Ends what runs announced and did not bring to an end, then removes the files of aborted attempts of each log.
 
-    An ingest that is only slow loses nothing but its work: it is refused, and the next one begins anew.
+    An ingest that is only slow loses nothing but its work: it is refused, and the next one begins anew. The first
+    outcome is that of the store, as a run writes for several logs; with `plan` nothing changes.
     """
+    ended = each_log([STORE], lambda _: _end_runs(pipeline, plan))
+    return [*ended, *each_log(logs, lambda log: _clean_log(pipeline, log, plan))]
+
+
+def _end_runs(pipeline: Pipeline, plan: bool) -> Outcome:
     runs = settle.abandoned(pipeline.store, now())
-    if not plan:
-        for run in runs:
+    failed: list[TidefoldError] = []
+    for run in () if plan else runs:
+        try:
             settle.settle(pipeline.store, run)
-    return each_log(logs, lambda log: _clean_log(pipeline, log, plan))
+        except TidefoldError as error:  # The other runs are ended all the same.
+            failed.append(error)
+    if failed:
+        raise failed[0]
+    files = sorted({path for run in runs for path in run.files})
+    facts = {"runs": [_described(run) for run in runs], "files": len(files), "paths": files}
+    if not runs:
+        return Outcome(STORE, "nothing", "no run was left unfinished", facts=facts)
+    counted = f"{len(runs):,} unfinished {'run' if len(runs) == 1 else 'runs'}, {len(files):,} files announced"
+    if plan:
+        return Outcome(STORE, "planned", f"would end {counted}; those that no log needs go", facts=facts)
+    return Outcome(STORE, "cleaned", f"ended {counted}; those that no log needs are gone", facts=facts)
+
+
+def _described(run: Announced) -> dict[str, Any]:
+    logs = dict.fromkeys([*run.logs, *(taking.log for taking in run.takings or ())])
+    return {"run": run.run, "logs": list(logs), "written": run.takings is not None, "files": list(run.files)}
 
 
 def _clean_log(pipeline: Pipeline, log: str, plan: bool) -> Outcome:
@@ -27,10 +56,11 @@ def _clean_log(pipeline: Pipeline, log: str, plan: bool) -> Outcome:
     state = ledger.find()
     if state is None:
         return Outcome(log, "nothing", "the store has no such log")
-    going = plan_sweep(pipeline.store, state)
-    removed = 0 if plan else sweep(pipeline.store, ledger)
+    going = (*plan_sweep(pipeline.store, state), *plan_forgotten(pipeline.store, state))
+    if not plan:
+        pipeline.store.delete(going)
     facts = {"files": len(going), "paths": list(going)}
     if not going:
         return Outcome(log, "nothing", "nothing was left behind", facts=facts)
-    message = f"would remove {len(going):,} files" if plan else f"removed {removed:,} files"
-    return Outcome(log, "planned" if plan else "cleaned", f"{message} of aborted attempts", facts=facts)
+    message = f"would remove {len(going):,} files" if plan else f"removed {len(going):,} files"
+    return Outcome(log, "planned" if plan else "cleaned", f"{message} that nothing needs", facts=facts)

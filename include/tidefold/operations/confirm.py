@@ -21,15 +21,17 @@ def confirm(
     run_id: str | None = None,
     override_by: str | None = None,
     why: str | None = None,
+    reconcile: bool = False,
 ) -> Outcome:
-    """Confirms a snapshot (by id, by run, or the one under way), then publishes it.
+    """Confirms a snapshot (by id, by run, or the one under way), then publishes it; with `reconcile` also over files
+    that others' commits left in the table.
 
     Raises RefusedError: no passing verdict, superseded, foreign commits in the table. Confirming twice is `already`.
     """
     ledger = pipeline.ledger(log)
     if not ledger.exists():
         return Outcome(log, "nothing", "nothing was ingested yet")
-    rolled = roll_forward(pipeline, log)
+    rolled = roll_forward(pipeline, log, reconcile)
     chosen = _choose(ledger.read(), snapshot, run_id)
     if chosen is None or (rolled is not None and chosen.id == rolled):
         if rolled is None:
@@ -40,11 +42,11 @@ def confirm(
     if override_by or why:
         ledger.commit(lambda state: moves.override(state, chosen.id, override_by or "", why or ""))
     ledger.commit(lambda state: moves.confirm(state, chosen.id))
-    roll_forward(pipeline, log)
+    roll_forward(pipeline, log, reconcile)
     return _outcome(log, "published", moves.known(ledger.read(), chosen.id))
 
 
-def roll_forward(pipeline: Pipeline, log: str) -> int | None:
+def roll_forward(pipeline: Pipeline, log: str, reconcile: bool = False) -> int | None:
     """Publishes the newest completed snapshot if a crash came between its confirmation and its publication (I1).
 
     Answers its id, or None when nothing waited for that.
@@ -55,7 +57,7 @@ def roll_forward(pipeline: Pipeline, log: str) -> int | None:
     if latest is None or latest.published:
         return None
     manifest = read_manifest(pipeline.store, log, latest)
-    version = publish(pipeline.store, manifest, latest.manifest or "", _shown(pipeline, state))
+    version = publish(pipeline.store, manifest, latest.manifest or "", _shown(pipeline, state), reconcile)
     ledger.commit(lambda now: moves.published(now, latest.id, version))
     _log.info("%s: snapshot %d is version %d of the table", log, latest.id, version)
     return latest.id

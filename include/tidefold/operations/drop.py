@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tidefold.lifecycle.errors import NotFoundError, RefusedError
+from tidefold.lifecycle.local_copies import segment_of
 from tidefold.lifecycle.names import LogPaths
 from tidefold.lifecycle.values import Drop, LogState
+from tidefold.operations.local_copies import forget
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.release import plan_release
@@ -35,6 +37,7 @@ def drop(pipeline: Pipeline, log: str, plan: bool = True) -> Outcome:
     if plan:
         return Outcome(log, "planned", f"would delete {len(files):,} files, {facts['bytes']:,} bytes", facts=facts)
     pipeline.store.delete([file.path for file in shared])
+    forget(pipeline, log, [file.path for file in shared if segment_of(file.path)])
     # This head needs no pages. It stays: from it a next log of this name goes on with epoch and ids.
     _leftovers(pipeline, ledger.commit(_gone, of_dropped=True), plan)
     return Outcome(log, "dropped", f"deleted {len(files):,} files, {facts['bytes']:,} bytes", facts=facts)
@@ -48,6 +51,7 @@ def _leftovers(pipeline: Pipeline, gone: LogState, plan: bool) -> Outcome:
         return Outcome(gone.log, "nothing", "the store has no such log")
     if not plan:
         pipeline.store.delete(files)
+        forget(pipeline, gone.log, ())
     facts = {"files": len(files), "paths": files}
     return Outcome(gone.log, "planned" if plan else "dropped", f"{len(files):,} files were left of it", facts=facts)
 

@@ -15,12 +15,14 @@ from functools import partial
 
 from tidefold.ledger import Ledger
 from tidefold.lifecycle.claims import progress
-from tidefold.lifecycle.errors import TidefoldError
+from tidefold.lifecycle.errors import InvalidInputError, TidefoldError
 from tidefold.lifecycle.values import Snapshot, State
 from tidefold.operations.pipeline import Pipeline
 
 _log = logging.getLogger(__name__)
 INTERVAL = 30.0
+# Whoever looks for a shorter time takes an attempt for stalled that lives, and both begin again and again.
+LEAST_PATIENCE = 2 * INTERVAL
 
 
 @contextmanager
@@ -63,8 +65,14 @@ def find_stalled(
 ) -> dict[str, Snapshot]:
     """The attempts of other runs that are being made and showed no progress for `patience` seconds, as they were seen.
 
-    Waits only when there is such an attempt. `patience` should be several times the heartbeat's interval.
+    Waits only when there is such an attempt. Raises InvalidInputError when `patience` is less than two heartbeats.
     """
+    if patience < LEAST_PATIENCE:
+        raise InvalidInputError(
+            "PATIENCE_TOO_SHORT",
+            f"An attempt that lives shows it every {INTERVAL:.0f} s; to wait {patience:g} s tells nothing.",
+            hint=f"Wait {LEAST_PATIENCE:.0f} s or more.",
+        )
     seen = {log: found for log in logs if (found := _at_work(pipeline, log, run_id))}
     if not seen:
         return {}

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tidefold.lifecycle.errors import NotFoundError
-from tidefold.lifecycle.values import Snapshot
+from tidefold.lifecycle.values import Kind, Snapshot
+from tidefold.operations.local_copies import snapshots_here
 from tidefold.operations.pipeline import Pipeline
 
 
@@ -18,6 +21,24 @@ def tags_of(pipeline: Pipeline, log: str) -> dict[int, list[str]]:
     for tag in pipeline.ledger(log).read().tags:
         tags.setdefault(tag.snapshot, []).append(tag.name)
     return tags
+
+
+def restored_by(snapshots: Sequence[Snapshot]) -> dict[int, int]:
+    """Of each restored snapshot, the one whose rows came back."""
+    return {s.id: _wanted(snapshots, s, s.origin) for s in snapshots if s.origin is not None}
+
+
+def _wanted(snapshots: Sequence[Snapshot], restored: Snapshot, origin: int) -> int:
+    # A whole one is taken over as it is; of those on one base no two tails end at the same sqn.
+    if restored.folds_to == restored.from_sqn:
+        return origin
+    ends = (s for s in snapshots if s.kind is Kind.TAIL and (s.base, s.to_sqn) == (origin, restored.folds_to))
+    return next((s.id for s in ends), origin)
+
+
+def local_of(pipeline: Pipeline, log: str) -> tuple[int, ...]:
+    """The snapshots whose copy on this machine may be used."""
+    return snapshots_here(pipeline, pipeline.ledger(log).read())
 
 
 def newest_report(pipeline: Pipeline, log: str, snapshot: int | None = None) -> tuple[Snapshot, str]:

@@ -184,6 +184,8 @@ def _remarks(intake: Intake) -> list[str]:
     if intake.refused:
         where = ", ".join(sorted({a.landed.quarantine for a in intake.arrivals if a.landed.quarantine}))
         remarks.append(f"refused: {_counted(intake)}, see {where} in the store")
+    if intake.no_copies:
+        remarks.append(f"{len(intake.no_copies):,} segments without a local copy, as {intake.no_copies[0]}")
     return remarks + [str(problem) for problem in intake.all_problems]
 
 
@@ -197,6 +199,7 @@ def _facts(intake: Intake) -> dict[str, Any]:
         "refused": dict(intake.refused),
         "quarantine": sorted({a.landed.quarantine for a in intake.arrivals if a.landed.quarantine}),
         "still_writing": list(intake.plan.left),
+        "no_local_copy": list(intake.no_copies),
         "problems": [
             {"file": p.file, "code": p.code, "message": p.message, "hint": p.hint} for p in intake.all_problems
         ],

@@ -31,7 +31,7 @@ class Intake:
     """`begun` is the log as the run found it, `state` the same with `arrivals` appended, not yet committed.
 
     `refused` are the reasons of refused records and their number; `found` is what earlier rounds found in files that
-    are still to be taken.
+    are still to be taken; `no_copies` says why segments have no local copy, if they should have one.
     """
 
     log: str
@@ -46,6 +46,7 @@ class Intake:
     refused: tuple[tuple[str, int], ...] = ()
     found: Mapping[str, Found] = field(default_factory=dict)
     error: TidefoldError | None = None
+    no_copies: tuple[str, ...] = ()
 
     @property
     def all_problems(self) -> tuple[Problem, ...]:
@@ -106,6 +107,7 @@ def with_results(intake: Intake, store: Store, results: Sequence[LogResult | Tid
             intake = replace(intake, error=unpacked(result.error))
         else:
             found.update({f.name: Found(planned[f.name], f, result.segment, result.quarantine) for f in result.files})
+            intake = replace(intake, no_copies=(*intake.no_copies, *filter(None, [result.no_copy])))
     return intake if intake.error else _merged(intake, store, found)
 
 

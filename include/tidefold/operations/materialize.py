@@ -6,10 +6,11 @@ A restore is the same work on an older snapshot: its files are taken over, and w
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 import msgspec
 
@@ -23,10 +24,11 @@ from tidefold.lifecycle.errors import SupersededError, TidefoldError, unforeseen
 from tidefold.lifecycle.intake import check_shape
 from tidefold.lifecycle.manifest import Manifest
 from tidefold.lifecycle.names import LogPaths, data_path
-from tidefold.lifecycle.values import Snapshot, State
+from tidefold.lifecycle.values import LogState, Snapshot, State
 from tidefold.operations.asking import Asking
 from tidefold.operations.confirm import roll_forward
 from tidefold.operations.heartbeat import heartbeat
+from tidefold.operations.local_copies import with_copy
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.sweep import sweep
@@ -37,12 +39,13 @@ _LINKERS = 8
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A claimed snapshot, the manifest that it begins with, and its tasks."""
+    """A claimed snapshot, the manifest that it begins with, and its tasks; `facts` tell of a restore."""
 
     log: str
     snapshot: Snapshot
     base: Manifest | None
     tasks: tuple[FoldTask, ...]
+    facts: Mapping[str, Any]
 
 
 def pending(pipeline: Pipeline, logs: Sequence[str], asking: Asking) -> list[str]:
@@ -75,10 +78,11 @@ def materialize(pipeline: Pipeline, logs: Sequence[str], asking: Asking, run: Ru
     attempts = [a for a in begun if isinstance(a, Attempt)]
     tasks = sorted((t for a in attempts for t in a.tasks), key=lambda task: -task.weight)
     _log.info("folding %d buckets of %d logs", len(tasks), len(attempts))
+    # Also while files are taken over: in an object store that is a copy of the whole table.
     with heartbeat({a.log: a.snapshot.id for a in attempts}, pipeline.ledger):
         answers = run(fold_bucket, [msgspec.json.encode(task).decode() for task in tasks])
-    folded = {a.log: [r for t, r in zip(tasks, answers, strict=True) if t.log == a.log] for a in attempts}
-    return [b if isinstance(b, Outcome) else _finish(pipeline, b, folded[b.log]) for b in begun]
+        folded = {a.log: [r for t, r in zip(tasks, answers, strict=True) if t.log == a.log] for a in attempts}
+        return [b if isinstance(b, Outcome) else _finish(pipeline, b, folded[b.log]) for b in begun]
 
 
 def _begin(pipeline: Pipeline, log: str, asking: Asking) -> Attempt | Outcome:
@@ -89,7 +93,7 @@ def _begin(pipeline: Pipeline, log: str, asking: Asking) -> Attempt | Outcome:
     if isinstance(claimed, Outcome):
         return claimed
     try:
-        return _planned(pipeline, log, claimed)
+        return _planned(pipeline, log, claimed, asking.restore)
     except Exception as error:
         return _given_up(pipeline, log, claimed, error)
 
@@ -111,13 +115,21 @@ def _claim(pipeline: Pipeline, log: str, asking: Asking) -> Snapshot | Outcome:
     return mine
 
 
-def _planned(pipeline: Pipeline, log: str, snapshot: Snapshot) -> Attempt:
+def _planned(pipeline: Pipeline, log: str, snapshot: Snapshot, restore: claims.Restore | None) -> Attempt:
     ledger = pipeline.ledger(log)
     sweep(pipeline.store, ledger)
     state = ledger.read()
     below = state.snapshot(snapshot.source) if snapshot.source is not None else None
     base = read_manifest(pipeline.store, log, below) if below else None
-    return Attempt(log, snapshot, base, plan_fold(pipeline.store.uri(""), state, snapshot, base))
+    facts = _restoring(state, snapshot, restore) if restore else {}
+    return Attempt(log, snapshot, base, plan_fold(pipeline.store.uri(""), state, snapshot, base), facts)
+
+
+def _restoring(state: LogState, snapshot: Snapshot, restore: claims.Restore) -> dict[str, Any]:
+    """What a restore does with the changes after it: their sqns, first and last, or None when there are none."""
+    skipped = (snapshot.folds_to + 1, snapshot.to_sqn) if snapshot.folds_to < snapshot.to_sqn else None
+    replayed = (snapshot.to_sqn + 1, state.last_sqn) if snapshot.to_sqn < state.last_sqn else None
+    return {"restored": restore.snapshot, "mode": restore.mode, "skipped": skipped, "replayed": replayed}
 
 
 def _finish(pipeline: Pipeline, attempt: Attempt, answers: Sequence[Answer]) -> Outcome:
@@ -174,7 +186,7 @@ def _stage(pipeline: Pipeline, attempt: Attempt, results: Sequence[FoldResult]) 
     provide_new_files(store, manifest)
     digest = write_manifest(store, manifest)
     pipeline.ledger(attempt.log).commit(lambda state: moves.stage(state, manifest, digest))
-    return _staged(manifest, results)
+    return with_copy(pipeline, manifest, digest, _staged(manifest, results, attempt.facts))
 
 
 def _carry(pipeline: Pipeline, attempt: Attempt, names: Sequence[str]) -> None:
@@ -187,7 +199,7 @@ def _carry(pipeline: Pipeline, attempt: Attempt, names: Sequence[str]) -> None:
         list(pool.map(lambda n: pipeline.store.link(data_path(source, n), data_path(target, n)), names))
 
 
-def _staged(manifest: Manifest, results: Sequence[FoldResult]) -> Outcome:
+def _staged(manifest: Manifest, results: Sequence[FoldResult], restored: Mapping[str, Any]) -> Outcome:
     upserts, deletes = sum(r.upserts for r in results), sum(r.deletes for r in results)
     facts = {
         "rows": manifest.rows,
@@ -199,8 +211,20 @@ def _staged(manifest: Manifest, results: Sequence[FoldResult]) -> Outcome:
         "files_carried": sum(f.carried for f in manifest.files),
         "bytes_full": manifest.bytes_full,
         "bytes_written": manifest.bytes_written,
+        **restored,
     }
     changes = f"{facts['changes']:,} changes of {upserts + deletes:,} keys ({deletes:,} deleted)"
     carried = f"{facts['files_carried']} of {facts['files']} files taken over unchanged"
-    message = f"snapshot {manifest.snapshot}: {manifest.rows:,} rows after {changes}; {carried}"
+    message = f"snapshot {manifest.snapshot}: {manifest.rows:,} rows after {changes}; {carried}{_after(restored)}"
     return Outcome(manifest.log, "staged", message, manifest.snapshot, facts=facts)
+
+
+def _after(restored: Mapping[str, Any]) -> str:
+    if not restored:
+        return ""
+    said = f"; the rows of snapshot {restored['restored']}"
+    if restored["skipped"]:
+        said += ", change sets {}-{} are left out for good".format(*restored["skipped"])
+    if restored["replayed"]:
+        said += ", change sets {}-{} are folded again by the next run".format(*restored["replayed"])
+    return said

@@ -9,14 +9,16 @@ from tidefold.config import Config, LogConfig
 from tidefold.ledger import Ledger
 from tidefold.lifecycle.errors import NotFoundError
 from tidefold.storage import Store
+from tidefold.storage.local import LocalStore
 
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """A configuration and the store it names."""
+    """A configuration, the store it names, and where this machine keeps local copies, if it does."""
 
     config: Config
     store: Store
+    local: LocalStore | None = None
 
     def ledger(self, log: str) -> Ledger:
         return Ledger(self.store, log)

@@ -61,8 +61,10 @@ def _tasks(pipeline: Pipeline, parts: Sequence[LogFiles]) -> list[ParseTask]:
         groups[-1].append(part)
         weight += part.weight
     day = now()[:10]
+    local = pipeline.local.uri("") if pipeline.local else None
     tasks = [
-        ParseTask(pipeline.store.uri(""), f"{CHANGELOG}/{day}/{uuid.uuid4().hex}.seg", tuple(group)) for group in groups
+        ParseTask(pipeline.store.uri(""), f"{CHANGELOG}/{day}/{uuid.uuid4().hex}.seg", tuple(group), local)
+        for group in groups
     ]
     return sorted(tasks, key=lambda task: -task.weight)
 

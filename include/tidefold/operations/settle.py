@@ -64,6 +64,8 @@ def end_run(store: Store, run: str, logs: Iterable[str], files: Collection[str])
 
 
 def _settle_log(ledger: Ledger, announced: IntentLog, taking: Taking | None, files: Collection[str]) -> None:
+    if ledger.peek(announced.shape).fence > announced.fence:
+        return  # Taken before, or refused for good; a log that was dropped stays so.
     try:
         if taking:
             ledger.begin(taking.shape)
@@ -71,8 +73,7 @@ def _settle_log(ledger: Ledger, announced: IntentLog, taking: Taking | None, fil
             return
     except (RefusedError, ConflictError) as error:
         _log.info("%s refuses what a run brought: %s", announced.log, error)
-    state = ledger.peek(announced.shape)
-    if state.fence > announced.fence or names(state) & set(files):
+    if names(ledger.peek(announced.shape)) & set(files):
         return
     ledger.begin(announced.shape)
     ledger.commit(lambda now: give_up(now, announced.fence))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidefold.lifecycle.errors import TidefoldError
-from tidefold.lifecycle.values import Kind, LogState, Position, Snapshot, State
+from tidefold.lifecycle.retention import tails
+from tidefold.lifecycle.values import Hold, Kind, LogState, Position, Reader, Snapshot, State
+from tidefold.operations.local_copies import snapshots_here
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 
@@ -14,6 +16,9 @@ from tidefold.operations.pipeline import Pipeline
 @dataclass(frozen=True, slots=True)
 class LogStatus:
     """`latest` is the newest completed snapshot, `attempt` the open one; `change_sets` and `changes` wait to be folded.
+
+    `tail` is the newest tail-only snapshot on `latest`; `holds` and `readers` keep more of the log than retention
+    does; `garbage` counts the segments that wait to be removed. `local`: snapshots whose copy is on this machine.
 
     `why` says in one line why the newest snapshot is not the latest one, `report` is the page that tells more;
     `error` (with its code) is set when the ledger cannot be read, `begun` is false until the first ingest.
@@ -27,6 +32,11 @@ class LogStatus:
     changes: int = 0
     positions: tuple[Position, ...] = ()
     quarantined: int = 0
+    tail: Snapshot | None = None
+    holds: tuple[Hold, ...] = ()
+    readers: tuple[Reader, ...] = ()
+    garbage: int = 0
+    local: tuple[int, ...] = ()
     why: str = ""
     report: str | None = None
     error: Outcome | None = None
@@ -40,7 +50,9 @@ def status(pipeline: Pipeline, logs: Sequence[str]) -> list[LogStatus]:
 def _status(pipeline: Pipeline, log: str) -> LogStatus:
     try:
         state = pipeline.ledger(log).find()
-        return status_of(state) if state else LogStatus(log, begun=False)
+        if state is None:
+            return LogStatus(log, begun=False)
+        return replace(status_of(state), local=snapshots_here(pipeline, state))
     except TidefoldError as error:
         return LogStatus(log, begun=True, error=Outcome.of_error(log, error))
 
@@ -57,6 +69,10 @@ def status_of(state: LogState) -> LogStatus:
         changes=sum(c.rows for c in state.unfolded),
         positions=state.positions,
         quarantined=sum(entry.quarantined for entry in state.landed),
+        tail=next((s for s in reversed(tails(state)) if state.latest and s.base == state.latest.id), None),
+        holds=state.holds,
+        readers=state.readers,
+        garbage=len(state.garbage),
         why=why,
         report=report,
     )

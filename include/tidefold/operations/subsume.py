@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tidefold.ledger import read_manifest
 from tidefold.lifecycle import retention
 from tidefold.lifecycle.names import LogPaths, data_path
-from tidefold.lifecycle.values import LogState, Snapshot, State
+from tidefold.lifecycle.values import Kind, LogState, Snapshot, State
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.storage import Entry, Store
@@ -58,6 +58,7 @@ def _outcome(state: LogState, retired: Sequence[Snapshot], files: Sequence[Entry
     kept = [s.id for s in state.snapshots if s.state is State.COMPLETED]
     facts = {
         "snapshots": [s.id for s in retired],
+        "tails": sum(s.kind is Kind.TAIL for s in retired),
         "kept": kept,
         "files": len(files),
         "bytes": sum(file.bytes for file in files),
@@ -67,7 +68,15 @@ def _outcome(state: LogState, retired: Sequence[Snapshot], files: Sequence[Entry
         tagged = sum(s in {t.snapshot for t in state.tags} for s in kept)
         message = f"nothing to retire; {len(kept)} completed snapshots are kept, {tagged} of them tagged"
         return Outcome(state.log, "nothing", message, facts=facts)
-    ids = ", ".join(str(s.id) for s in retired)
     verb = "would retire" if plan else "retired"
-    message = f"{verb} snapshots {ids}: {len(files):,} files, {facts['bytes']:,} bytes; {len(kept)} kept"
+    message = f"{verb} {_named(retired)}: {len(files):,} files, {facts['bytes']:,} bytes; {len(kept)} kept"
     return Outcome(state.log, "planned" if plan else "subsumed", message, facts=facts)
+
+
+def _named(retired: Sequence[Snapshot]) -> str:
+    """`snapshots 1, 3 and 2 tails`: those without files of their own are many, and are counted."""
+    whole = retention.with_files(retired)
+    tails = len(retired) - len(whole)
+    parts = [f"snapshots {', '.join(str(s.id) for s in whole)}"] if whole else []
+    parts += [f"{tails:,} {'tail' if tails == 1 else 'tails'}"] if tails else []
+    return " and ".join(parts)

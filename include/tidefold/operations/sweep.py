@@ -6,11 +6,16 @@ only asleep may still write after its files were removed once.
 
 from __future__ import annotations
 
-from tidefold.ledger import Ledger
+from tidefold.ledger import Ledger, read_manifest
 from tidefold.lifecycle.errors import CorruptError
-from tidefold.lifecycle.names import DataFileName, LogPaths
+from tidefold.lifecycle.names import DataFileName, LogPaths, data_path
+from tidefold.lifecycle.retention import with_files
 from tidefold.lifecycle.values import LogState, State
 from tidefold.storage import Store
+
+
+# The states in which a snapshot's files stay.
+_KEPT = (State.COMPLETED, State.STAGED, State.SUBSUMED)
 
 
 def sweep(store: Store, ledger: Ledger) -> int:
@@ -18,6 +23,20 @@ def sweep(store: Store, ledger: Ledger) -> int:
     files = plan_sweep(store, ledger.read())
     store.delete(files)
     return len(files)
+
+
+def plan_forgotten(store: Store, state: LogState) -> tuple[str, ...]:
+    """Files beside the table's that were put there for snapshots whose files went: by a publisher that slept."""
+    gone = {s.id for s in state.snapshots if s.state is State.DELETED}
+    beside = [e.path for e in store.list(f"{LogPaths(state.log).table}/_data") if _writer(e.path) in gone]
+    if not beside:
+        return ()
+    kept = with_files(s for s in state.snapshots if s.manifest and s.state in _KEPT)
+    needed = {
+        data_path(LogPaths(state.log).table, f.name) for s in kept for f in read_manifest(store, state.log, s).files
+    }
+    # An attempt under way may carry files that only its own manifest will name.
+    return () if state.attempt else tuple(path for path in beside if path not in needed)
 
 
 def plan_sweep(store: Store, state: LogState) -> tuple[str, ...]:

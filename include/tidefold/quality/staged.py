@@ -6,18 +6,23 @@ log, and a column that its schema calls NOT NULL makes Spark fold `IS NULL` to f
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from tidefold.changelog.columns import table_schema
 from tidefold.lifecycle.errors import CorruptError, TidefoldError
 from tidefold.lifecycle.manifest import Manifest
 from tidefold.lifecycle.names import LogPaths, data_path
-from tidefold.lifecycle.values import Column
+from tidefold.lifecycle.values import Column, Shape
 from tidefold.quality.judgement import clipped
-from tidefold.storage import Store
+from tidefold.storage import Store, open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -46,11 +51,27 @@ def read_rows(spark: Session, store: Store, manifest: Manifest) -> DataFrame:
     try:
         if not paths:
             return spark.createDataFrame([], schema)
+        if store.options():
+            # Spark has no client for this store: its Python workers read the files, one task each.
+            names = [data_path(folder, f.name) for f in manifest.files]
+            work = partial(_file_rows, store.uri(""), names, manifest.shape)
+            return spark.range(0, len(names), 1, len(names)).mapInArrow(work, schema)
         reader = spark.read.schema(schema).option("ignoreMissingFiles", "false").option("ignoreCorruptFiles", "false")
         return reader.parquet(*paths)
     except Exception as error:  # Whatever Spark raises must end as an error of this log, never as a pass.
         line = clipped(" ".join(str(error).split()))
         raise TidefoldError("STAGED_ROWS_UNREADABLE", f"Spark cannot read `{folder}`: {line}", hint=_AGAIN) from error
+
+
+def _file_rows(
+    address: str, names: list[str], shape: Shape, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    store = open_store(address, Path("/"))
+    schema = pa.schema([field.with_nullable(True) for field in table_schema(shape)])
+    for number in (n for batch in batches for n in batch.column(0).to_pylist()):
+        with store.open(names[number]) as stream:
+            for rows in pq.ParquetFile(stream).iter_batches(columns=schema.names):
+                yield rows.select(schema.names).cast(schema)
 
 
 def _active_files(uri: str, options: dict[str, str]) -> dict[str, int]:

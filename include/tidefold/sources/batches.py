@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 
 from tidefold.changelog.columns import change_schema, order_columns
@@ -48,22 +49,26 @@ class TableBuilder:
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 
-def grouped(tables: Iterable[pa.Table], shape: Shape) -> Iterator[pa.Table]:
-    """The same tables with key groups, filled for many small ones at once: each call of DuckDB costs about 20 ms."""
+def grouped(
+    tables: Iterable[pa.Table], shape: Shape, connection: duckdb.DuckDBPyConnection | None = None
+) -> Iterator[pa.Table]:
+    """The same tables with key groups, filled for many small ones at once; `connection` as for `with_key_groups`."""
     waiting: list[pa.Table] = []
     rows = 0
     for table in tables:
         waiting.append(table)
         rows += table.num_rows
         if rows >= _GROUPED_ROWS:
-            yield from _filled(waiting, shape)
+            yield from _filled(waiting, shape, connection)
             waiting, rows = [], 0
     if waiting:
-        yield from _filled(waiting, shape)
+        yield from _filled(waiting, shape, connection)
 
 
-def _filled(tables: Sequence[pa.Table], shape: Shape) -> Iterator[pa.Table]:
-    filled = with_key_groups(pa.concat_tables(tables), shape)
+def _filled(
+    tables: Sequence[pa.Table], shape: Shape, connection: duckdb.DuckDBPyConnection | None
+) -> Iterator[pa.Table]:
+    filled = with_key_groups(pa.concat_tables(tables), shape, connection)
     position = 0
     for table in tables:
         yield filled.slice(position, table.num_rows)

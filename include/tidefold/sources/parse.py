@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
+import duckdb
 import msgspec
 import pyarrow as pa
 
-from tidefold.changelog.segment import WrittenChangeSet, write_segment
+from tidefold.changelog.key_group import connect
+from tidefold.changelog.segment import WrittenChangeSet, write_parts
 from tidefold.lifecycle.errors import Packed, StorageError, packed, unforeseen
 from tidefold.lifecycle.values import Shape
 from tidefold.sources.batches import grouped
@@ -22,6 +24,8 @@ from tidefold.sources.plan import FileTask
 from tidefold.sources.problems import Problem
 from tidefold.sources.quarantine import QuarantineWriter
 from tidefold.storage import Store, open_store
+from tidefold.storage.duplicating import create_duplicating
+from tidefold.storage.local import LocalStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +44,15 @@ class LogFiles:
 
 @dataclass(frozen=True, slots=True)
 class ParseTask:
-    """What one task takes. `store` is the store's address, `segment` a free path in it; `logs` are sorted by name."""
+    """What one task takes. `store` is the store's address, `segment` a free path in it; `logs` are sorted by name.
+
+    `local`: folder for a local copy of the segment, if there is to be one.
+    """
 
     store: str
     segment: str
     logs: tuple[LogFiles, ...]
+    local: str | None = None
 
     @property
     def weight(self) -> int:
@@ -67,7 +75,8 @@ class LogResult:
     """One result a file, in the order of the task; a partition ends with its first problem.
 
     `segment` and `quarantine` are the paths written, None where nothing of the log was to be written. With an `error`
-    (nobody foresaw it) nothing of this log counts; the other logs of the task are as good as alone.
+    (nobody foresaw it) nothing of this log counts; the other logs of the task are as good as alone. `no_copy` says why
+    there is no local copy of the segment, if one was asked for.
     """
 
     log: str
@@ -75,6 +84,7 @@ class LogResult:
     segment: str | None
     quarantine: str | None
     error: Packed | None = None
+    no_copy: str = ""
 
 
 @dataclass
@@ -86,9 +96,9 @@ class _Parsing:
     results: list[FileResult] = field(default_factory=list)
     error: Packed | None = None
 
-    def tables(self) -> Iterator[tuple[str, pa.Table]]:
+    def tables(self, connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[str, pa.Table]]:
         try:
-            for table in grouped(self._file_tables(), self.given.shape):
+            for table in grouped(self._file_tables(), self.given.shape, connection):
                 yield self.given.log, table
         except Exception as error:
             traceback.print_exc()
@@ -113,7 +123,7 @@ class _Parsing:
             if parsed.table is not None:
                 yield parsed.table
 
-    def result(self, store: Store, segment: str, written: list[WrittenChangeSet]) -> LogResult:
+    def result(self, store: Store, segment: str, written: list[WrittenChangeSet], no_copy: str) -> LogResult:
         """Stores what was refused, and joins each file with its change set."""
         mine = [one for one in written if one.log == self.given.log]
         path = self.given.quarantine
@@ -122,7 +132,8 @@ class _Parsing:
         except StorageError as error:
             self.error, refused = packed(error), False
         files = () if self.error else tuple(_with_written(self.results, mine))
-        return LogResult(self.given.log, files, segment if mine else None, path if refused else None, self.error)
+        named, put_aside = segment if mine else None, path if refused else None
+        return LogResult(self.given.log, files, named, put_aside, self.error, no_copy if mine else "")
 
 
 def parse(text: str) -> str:
@@ -133,11 +144,20 @@ def parse(text: str) -> str:
     store = open_store(task.store, Path("/"))
     with ExitStack() as opened:
         parsings = [_Parsing(given, opened.enter_context(QuarantineWriter())) for given in task.logs]
-        tables = chain.from_iterable(parsing.tables() for parsing in parsings)
+        connection = opened.enter_context(connect())
+        tables = chain.from_iterable(parsing.tables(connection) for parsing in parsings)
         first = next(tables, None)
-        written = write_segment(store, task.segment, chain([first], tables)) if first else []
-        results = [parsing.result(store, task.segment, written) for parsing in parsings]
+        written, no_copy = _write(store, task, chain([first], tables)) if first else ([], "")
+        results = [parsing.result(store, task.segment, written, no_copy) for parsing in parsings]
     return msgspec.json.encode(results).decode()
+
+
+def _write(store: Store, task: ParseTask, parts: Iterable[tuple[str, pa.Table]]) -> tuple[list[WrittenChangeSet], str]:
+    """Writes the segment, and beside it the local copy that was asked for; answers why there is none, if so."""
+    local = LocalStore(Path(task.local)) if task.local else None
+    with create_duplicating(store, local, task.segment) as stream:
+        written = write_parts(stream, parts)
+    return written, f"{unforeseen(stream.local_error)}" if stream.local_error else ""
 
 
 def _with_written(results: list[FileResult], written: list[WrittenChangeSet]) -> Iterator[FileResult]:

@@ -32,7 +32,7 @@ class _LocalCopy:
     def path(self) -> str | None:
         return self._path if self._store is not None and self.error is None else None
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         if self._stream is not None:
             self._guarded(self._stream.write, data)
 
@@ -86,7 +86,7 @@ class DuplicatingStream:
         self._path = path
         self._position = 0
 
-    def write(self, data: bytes, /) -> int:
+    def write(self, data: bytes | memoryview, /) -> int:
         self._primary.write(data)
         self._position += len(data)
         self._copy.write(data)

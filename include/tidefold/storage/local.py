@@ -110,6 +110,18 @@ class LocalStore:
             shutil.copyfileobj(old, new, 1 << 20)
         return "copy"
 
+    def rename_folder(self, source: str, target: str) -> None:
+        """Gives a folder its final name, in one step. Raises AlreadyExistsError when that one holds files."""
+        old, new = self._full(source), self._full(target)
+        with _typed(target):
+            try:
+                os.rename(old, new)
+            except OSError as error:
+                if error.errno != errno.ENOTEMPTY:
+                    raise
+                raise AlreadyExistsError("NAME_TAKEN", f"`{target}` exists already.") from error
+            _sync(os.path.dirname(new))
+
     def list(self, folder: str, unfinished: bool = False) -> list[Entry]:
         # Not fsspec's find: it leaves out folders that cannot be read, as if they were empty (I23).
         with _typed(folder):

@@ -29,8 +29,8 @@ class Once(S3FileSystem):  # type: ignore[misc]
     retries = 1
 
 
-# Never emptied, and not fsspec's own cache of instances: that one drops its instances in a forked process, whose
-# finalizers would then take the sockets of the PARENT out of the event loop that both share (epoll).
+# Never emptied, and not fsspec's own cache of instances: a forked process drops what is in that one, and each instance
+# then waits a second (measured) for the parent's event loop, which is not there, and touches the parent's sockets.
 _clients: dict[tuple[int, type[S3FileSystem], S3Endpoint], S3FileSystem] = {}
 
 
@@ -97,12 +97,11 @@ class Bucket:
 
     def as_ours(self, path: str, error: Exception) -> TidefoldError:
         """What to raise for a failed request about a path."""
-        if isinstance(error, FileNotFoundError) and code_of(error) != "NoSuchBucket":
-            # A HEAD answers 404 also for a bucket that is not there.
-            if code_of(error) == "NoSuchKey" or self._exists():
-                return NotFoundError("NOT_FOUND", f"`{path}` does not exist.")
-        elif not isinstance(error, FileNotFoundError):
+        if not isinstance(error, FileNotFoundError):
             return _storage_error(path, error)
+        # s3fs says the same of a bucket that is not there, and a HEAD answers 404 for both.
+        if code_of(error) == "NoSuchKey" or self._exists():
+            return NotFoundError("NOT_FOUND", f"`{path}` does not exist.")
         return StorageError(
             "S3_BUCKET_MISSING",
             f"The bucket `{self.name}` does not exist, or is not shown to these credentials.",

@@ -54,7 +54,7 @@ class Store(Protocol):
         ...
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Removes files; one that is already gone is no error."""
+        """Removes files, in no promised order (S3 takes 1,000 at once); one that is already gone is no error."""
         ...
 
     def sync(self, path: str) -> None:

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from contract_s3 import S3Bucket
-from s3_server import ENVIRONMENT, FOREIGN, S3Server
+from s3_server import ENVIRONMENT, FOREIGN, S3Bucket, S3Server
 
 
 @pytest.fixture(scope="session")
@@ -26,7 +25,7 @@ def s3(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Bucke
     for name, value in {**ENVIRONMENT, "AWS_ENDPOINT_URL": s3_server.url}.items():
         monkeypatch.setenv(name, value)
     bucket = S3Bucket(s3_server, f"test-{uuid.uuid4().hex[:12]}")
-    s3_server.client().create_bucket(Bucket=bucket.name)
+    bucket.client.create_bucket(Bucket=bucket.name)
     s3_server.heal()
     yield bucket
     s3_server.heal()

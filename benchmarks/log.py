@@ -1,0 +1,228 @@
+"""What the changelog writer and the ledger cost on a local disk, measured against plain files in the same run.
+
+`make bench-log` prints a Markdown table and writes it to docs/benchmarks/log.md.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from tidefold.changelog.rows import change_table
+from tidefold.changelog.settings import WriterSettings
+from tidefold.changelog.writer import Changelog
+from tidefold.ledger import Ledger
+from tidefold.lifecycle.intake import Arrival, append
+from tidefold.lifecycle.key_groups import KeyGroups
+from tidefold.lifecycle.values import ChangeSet, Column, Landed, LogState, Position, Shape
+from tidefold.operations.status import status_of
+from tidefold.storage import Store
+from tidefold.storage.local import LocalStore
+
+SHAPE = Shape(("id",), (Column("id", "long"), Column("text", "string")), "arrival", 128, 16)
+ROUNDS = 7
+CHUNKS = 20
+PAGE = Path(__file__).parents[1] / "docs" / "benchmarks" / "log.md"
+
+
+class Row:
+    """One line of the table; `goal` is met or not by the median."""
+
+    def __init__(self, what: str, values: list[float], unit: str, goal: str = "", met: bool | None = None) -> None:
+        low, middle, high = min(values), statistics.median(values), max(values)
+        spread = f"{low:,.3g} to {high:,.3g}" if len(values) > 1 else ""
+        verdict = "" if met is None else ("met" if met else "**missed**")
+        self.text = f"| {what} | {middle:,.3g} {unit} | {spread} | {goal} | {verdict} |"
+
+
+def seconds(act: Callable[[], object]) -> float:
+    begun = time.perf_counter()
+    act()
+    return time.perf_counter() - begun
+
+
+@contextmanager
+def folder() -> Iterator[Path]:
+    path = Path(tempfile.mkdtemp(prefix="tidefold-bench-"))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def tables(rows: int, width: int) -> list[pa.Table]:
+    """`CHUNKS` tables of user columns with texts of about `width` bytes, half of them alike."""
+    each, filler = rows // CHUNKS, "the quick brown fox jumps over the lazy dog " * (width // 44 + 1)
+    made = []
+    for start in range(0, rows, each):
+        texts = [f"{i * 2654435761 % 2**32:08x}{filler[: width - 8]}" for i in range(start, start + each)]
+        made.append(pa.table({"id": pa.arange(start, start + each), "text": texts}))
+    return made
+
+
+def write_plain(path: Path, given: list[pa.Table], compress: bool) -> None:
+    options = pa.ipc.IpcWriteOptions(compression="zstd" if compress else None)
+    with path.open("xb") as file, pa.ipc.new_stream(file, given[0].schema, options=options) as writer:
+        for table in given:
+            writer.write_table(table)
+        writer.close()
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def write_log(root: Path, given: list[pa.Table], compress: bool) -> None:
+    with Changelog(LocalStore(root), WriterSettings(compress=compress)) as changelog:
+        log = changelog.log("bench", SHAPE)
+        for table in given:
+            log.append(table)
+        log.persist(0).result()
+
+
+def throughput(rows: int, width: int, compress: bool) -> list[Row]:
+    """The same changes, with all their system columns, through the writer and as a plain Arrow stream."""
+    users = tables(rows, width)
+    full = [change_table(table, SHAPE, i * table.num_rows, 0) for i, table in enumerate(users)]
+    size = sum(table.nbytes for table in full) / 1e6
+    rates: dict[str, list[float]] = {"writer": [], "plain": []}
+    for number in range(ROUNDS + 1):
+        with folder() as root:
+            ways = {
+                "writer": lambda root=root: write_log(root, users, compress),
+                "plain": lambda root=root: write_plain(root / "plain.arrow", full, compress),
+            }
+            for name in sorted(ways, reverse=number % 2 == 0):
+                rates[name].append(size / seconds(ways[name]))
+    # The first round warms up imports and the disk.
+    writer, plain = rates["writer"][1:], rates["plain"][1:]
+    ratios = [one / other for one, other in zip(writer, plain, strict=True)]
+    what = f"{rows:,} changes of {size * 1e6 / rows:.0f} B, {'zstd' if compress else 'not compressed'}"
+    return [
+        Row(f"append + persist: {what}", writer, "MB/s"),
+        Row("... plain Arrow stream + fsync", plain, "MB/s"),
+        Row("... ratio", ratios, "x", ">= 0.7 x", statistics.median(ratios) >= 0.7),
+    ]
+
+
+def many_logs(logs: int, changes: int) -> list[Row]:
+    taken, files = [], []
+    for _ in range(3):
+        with folder() as root:
+            store = LocalStore(root)
+
+            def write(store: Store = store) -> None:
+                with Changelog(store) as changelog:
+                    for number in range(logs):
+                        rows = [{"id": i, "text": "a small change"} for i in range(changes)]
+                        changelog.log(f"log_{number:03d}", SHAPE).append(rows)
+
+            taken.append(seconds(write))
+            files.append(float(sum(entry.path.endswith(".seg") for entry in store.list("changelog"))))
+    what = f"{logs} logs x {changes} changes"
+    return [
+        Row(f"{what}: segments", files, "files", "few", statistics.median(files) <= 10),
+        Row(f"{what}: open, append, persist, confirm", taken, "s"),
+    ]
+
+
+def arrival(offset: int) -> Arrival:
+    """One change in a segment of its own, as the ledger is told of it."""
+    landed = Landed(
+        number=0,
+        name=f"writer+0+{offset:010d}",
+        length=1000,
+        checksum="0" * 64,
+        topic="writer",
+        partition=0,
+        first_offset=offset,
+        next_offset=offset + 1,
+        records=1,
+        changes=1,
+        tombstones=0,
+        repeated=0,
+        quarantined=0,
+        ignored=0,
+        sqn=None,
+    )
+    segment = f"changelog/2026-01-01/{offset:032x}.seg"
+    change_set = ChangeSet(0, segment, 0, 8, 1000, "0" * 64, 1, KeyGroups(0, 127), (offset,))
+    return Arrival(landed, change_set, Position("writer", 0, offset + 1, (offset,)))
+
+
+def long_log(state: LogState, count: int) -> LogState:
+    """The state after so many arrivals, made at once: one move at a time copies the lists each time."""
+    arrivals = [arrival(offset) for offset in range(count)]
+    change_sets = tuple(replace(a.change_set, sqn=i + 1) for i, a in enumerate(arrivals) if a.change_set)
+    landed = tuple(replace(a.landed, sqn=i + 1, number=i + 1) for i, a in enumerate(arrivals))
+    return replace(state, change_sets=change_sets, landed=landed, positions=(arrivals[-1].position,))
+
+
+def commits(store: Store, first: int, count: int) -> list[float]:
+    ledger = Ledger(store, "bench")
+    ledger.read()
+
+    def one(offset: int) -> Callable[[], object]:
+        return lambda: ledger.commit(lambda state: append(state, [arrival(offset)]))
+
+    return [seconds(one(first + number)) * 1000 for number in range(count)]
+
+
+def ledger(versions: int, segments: int) -> list[Row]:
+    rows = []
+    with folder() as root:
+        store = LocalStore(root)
+        Ledger(store, "bench").begin(SHAPE)
+        commits(store, 0, versions)
+        values = commits(store, versions, 50)
+        rows.append(commit_row(f"ledger commit, {versions:,} versions and change sets there", values))
+    with folder() as root:
+        store = LocalStore(root)
+        Ledger(store, "bench").begin(SHAPE)
+        Ledger(store, "bench").commit(lambda state: long_log(state, segments))
+        looks = [seconds(lambda: status_of(Ledger(store, "bench").read())) for _ in range(9)]
+        met = statistics.median(looks) < 1
+        rows.append(Row(f"status of a log with {segments:,} segments", looks, "s", "< 1 s", met))
+        rows.append(commit_row(f"ledger commit, {segments:,} change sets there", commits(store, segments, 50)))
+    return rows
+
+
+def commit_row(what: str, values: list[float]) -> Row:
+    return Row(what, values, "ms", "< 10 ms", statistics.median(values) < 10)
+
+
+def main() -> None:
+    rows = [
+        *throughput(1_000_000, 40, compress=False),
+        *throughput(1_000_000, 40, compress=True),
+        *throughput(150_000, 1000, compress=False),
+        *throughput(150_000, 1000, compress=True),
+        *many_logs(500, 20),
+        *ledger(1_000, 10_000),
+    ]
+    head = [
+        "# What the log costs",
+        "",
+        "Written by `make bench-log` (benchmarks/log.py). Local disk, medians, order of the two ways rotated.",
+        f"Python {platform.python_version()}, pyarrow {pa.__version__}, {os.cpu_count()} cores, {sys.platform}.",
+        "",
+        "| what | median | lowest to highest | goal | |",
+        "|---|---|---|---|---|",
+    ]
+    page = "\n".join([*head, *(row.text for row in rows), ""])
+    PAGE.parent.mkdir(parents=True, exist_ok=True)
+    PAGE.write_text(page)
+    print(page)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""What must hold in every stored state and manifest: one that breaks it was not written by this program, or by a bug.
+
+Whoever reads one meets a typed error before anything is planned on it, let alone deleted (I23).
+"""
+
+from __future__ import annotations
+
+from tidefold.lifecycle.errors import CorruptError
+from tidefold.lifecycle.manifest import Manifest
+from tidefold.lifecycle.names import DataFileName
+from tidefold.lifecycle.values import ChangeSet, Kind, LogState, Snapshot
+
+
+def check_state(state: LogState) -> LogState:
+    """The state, or CorruptError that names what cannot be."""
+    _check_change_sets(state)
+    _check_snapshots(state)
+    for path in (*state.garbage, *(entry.quarantine for entry in state.landed if entry.quarantine)):
+        _check_path(state.log, path)
+    return state
+
+
+def check_manifest(manifest: Manifest, snapshot: Snapshot) -> Manifest:
+    """The manifest of this snapshot, or CorruptError."""
+    what = (manifest.snapshot, manifest.epoch, manifest.from_sqn, manifest.to_sqn)
+    if what != (snapshot.id, snapshot.epoch, snapshot.from_sqn, snapshot.to_sqn):
+        raise _corrupt("MANIFEST_OF_ANOTHER", manifest.log, f"the manifest of snapshot {snapshot.id} is of another one")
+    names = [DataFileName.parse(file.name) for file in manifest.files]
+    if len(set(names)) < len(names) or any(file.bytes < 0 or file.rows < 0 for file in manifest.files):
+        raise _corrupt("MANIFEST_INVALID", manifest.log, f"the manifest of snapshot {snapshot.id} cannot be")
+    return manifest
+
+
+def _check_change_sets(state: LogState) -> None:
+    end, places = state.truncated_to, set()
+    for change_set in state.change_sets:
+        if change_set.begin != end + 1 or change_set.sqn < change_set.begin:
+            raise _corrupt("SQN_GAP", state.log, f"change set {change_set.sqn} follows {end}")
+        if change_set.offset < 0 or change_set.length < 0 or change_set.rows < 0:
+            raise _corrupt("RANGE_NEGATIVE", state.log, f"change set {change_set.sqn} has a negative size")
+        end = change_set.sqn
+        places.add((change_set.segment, change_set.ordinal))
+    if len(places) < len(state.change_sets):
+        twice = next(c for c in state.change_sets if _times(state, c) > 1)
+        raise _corrupt("SEGMENT_TWICE", state.log, f"change set {twice.sqn} of `{twice.segment}` is there twice")
+    for path in {change_set.segment for change_set in state.change_sets}:
+        _check_path(state.log, path)
+
+
+def _times(state: LogState, wanted: ChangeSet) -> int:
+    return sum((c.segment, c.ordinal) == (wanted.segment, wanted.ordinal) for c in state.change_sets)
+
+
+def _check_snapshots(state: LogState) -> None:
+    seen: set[int] = set()
+    last = 0
+    for snapshot in state.snapshots:
+        if snapshot.id <= last:
+            raise _corrupt("SNAPSHOT_TWICE", state.log, f"snapshot {snapshot.id} has more than one record")
+        for other in (snapshot.base, snapshot.origin):
+            if other is not None and other not in seen:
+                raise _corrupt("BASE_MISSING", state.log, f"snapshot {snapshot.id} is built on {other}, which is none")
+        if not 0 <= snapshot.from_sqn <= snapshot.folds_to <= snapshot.to_sqn:
+            raise _corrupt("RANGE_NEGATIVE", state.log, f"snapshot {snapshot.id} ends before it begins")
+        if snapshot.kind is Kind.TAIL and snapshot.base is None:
+            raise _corrupt("BASE_MISSING", state.log, f"tail-only snapshot {snapshot.id} has no base")
+        last = snapshot.id
+        seen.add(last)
+
+
+def _check_path(log: str, path: str) -> None:
+    if path.startswith("/") or ".." in path.split("/"):
+        raise _corrupt("PATH_OUTSIDE_ROOT", log, f"`{path}` lies outside the store")
+
+
+def _corrupt(code: str, log: str, what: str) -> CorruptError:
+    return CorruptError(
+        code,
+        f"The ledger of `{log}` is damaged: {what}.",
+        hint="Nothing was changed. Restore the store's `logs` folder from a backup.",
+    )

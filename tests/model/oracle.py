@@ -1,0 +1,284 @@
+"""What must be true of a log, told from its history as plain dicts: every version of its ledger is checked against it.
+
+The oracle never looks at the ranges that the program chose. It knows what every change set holds, and of every
+snapshot which rows it must have and up to where in the log it stands.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+from tidefold.lifecycle.values import ChangeSet, Kind, LogState, Snapshot, State
+
+# What one change set holds, or a snapshot: None stands for a deletion.
+Changes = Mapping[int, str | None]
+Place = tuple[str, int]
+CONFIRMED = (State.COMPLETED, State.SUBSUMED, State.DELETED)
+_NEXT = {
+    (State.ONGOING, State.STAGED),
+    (State.ONGOING, State.ABORTED),
+    (State.STAGED, State.ABORTED),
+    (State.STAGED, State.COMPLETED),
+    (State.COMPLETED, State.SUBSUMED),
+    (State.SUBSUMED, State.DELETED),
+}
+
+
+def tails(state: LogState) -> list[Snapshot]:
+    return [s for s in state.snapshots if s.kind is Kind.TAIL and s.state is State.COMPLETED]
+
+
+def folded(rows: Changes, change_sets: Iterable[Changes]) -> dict[int, str]:
+    """The rows after some change sets."""
+    after = dict(rows)
+    for changes in change_sets:
+        after.update(changes)
+    return {key: value for key, value in after.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The rows that a snapshot must have, and the last change set that its successor must not fold again."""
+
+    rows: dict[int, str]
+    position: int
+
+
+@dataclass
+class Oracle:
+    """One log. `written` says what was written where, and for which log; `takings` what is brought together."""
+
+    log: str
+    written: dict[Place, tuple[str, Changes]]
+    takings: list[tuple[Place, ...]]
+    keep: int | None
+    effects: Counter[str]
+    history: dict[int, Changes] = field(default_factory=dict)
+    expected: dict[int, Expected] = field(default_factory=dict)
+    confirmed: list[int] = field(default_factory=list)
+    taken: set[Place] = field(default_factory=set)
+    forgotten: set[str] = field(default_factory=set)
+    state: LogState | None = None
+
+    @property
+    def position(self) -> int:
+        """Where the next fold begins."""
+        return self.expected[self.confirmed[-1]].position if self.confirmed else 0
+
+    def between(self, after: int, to: int) -> list[Changes]:
+        return [self.history[sqn] for sqn in range(after + 1, to + 1)]
+
+    def observe(self, new: LogState) -> None:
+        """Checks the step to the next version, and learns from it."""
+        old = self.state or LogState(new.log, new.shape)
+        assert new.version == old.version + 1
+        assert new.fence >= old.fence
+        self._change_sets(old, new)
+        self._garbage(old, new)
+        self._snapshots(old, new)
+        self.state = new
+
+    def _change_sets(self, old: LogState, new: LogState) -> None:
+        assert new.truncated_to >= old.truncated_to
+        before = set(old.change_sets)
+        for one in new.change_sets:
+            if one in before:
+                continue
+            if one.sqn > old.last_sqn:
+                self._append(one)
+            else:
+                self._squash(one, old, new)
+        kept = set(new.change_sets)
+        squashes = [c for c in new.change_sets if c not in before and c.first is not None]
+        for one in before - kept:
+            inside = any(c.begin <= one.begin and one.sqn <= c.sqn for c in squashes)
+            assert inside or one.sqn <= new.truncated_to
+        begins = [c.begin for c in new.change_sets]
+        assert begins == [end + 1 for end in (new.truncated_to, *(c.sqn for c in new.change_sets))][: len(begins)]
+        assert all(bool(set(t) & self.taken) == (set(t) <= self.taken) for t in self.takings)
+        if new.truncated_to > old.truncated_to:
+            self.effects["the log was cut"] += 1
+
+    def _append(self, one: ChangeSet) -> None:
+        place = (one.segment, one.ordinal)
+        log, changes = self.written[place]
+        assert log == self.log
+        assert place not in self.taken, "taken twice"
+        assert one.sqn == max(self.history, default=0) + 1
+        assert one.segment not in self.forgotten
+        self.taken.add(place)
+        self.history[one.sqn] = changes
+
+    def _squash(self, one: ChangeSet, old: LogState, new: LogState) -> None:
+        assert not (new.attempt and new.attempt.state is State.ONGOING)
+        run = [c for c in old.change_sets if one.begin <= c.begin and c.sqn <= one.sqn]
+        assert len(run) > 1
+        assert (run[0].begin, run[-1].sqn) == (one.begin, one.sqn)
+        assert one.begin > self.position
+        ends = {self.expected[s.id].position for s in new.snapshots if s.open or s.state is State.COMPLETED}
+        ends |= {reader.sqn for reader in new.readers}
+        assert not any(one.begin <= end < one.sqn for end in ends), "somebody ends in between"
+        # The rest of the oracle goes on with single change sets: a squash must make no difference.
+        self.effects["change sets were squashed"] += 1
+
+    def _garbage(self, old: LogState, new: LogState) -> None:
+        named = {c.segment for c in new.change_sets}
+        assert not named & set(new.garbage)
+        assert len(set(new.garbage)) == len(new.garbage)
+        left = {c.segment for c in old.change_sets} - named
+        assert left <= set(new.garbage)
+        self.forgotten |= set(old.garbage) - set(new.garbage)
+        assert not named & self.forgotten, "what was marked came back"
+
+    def _snapshots(self, old: LogState, new: LogState) -> None:
+        known = {s.id: s for s in old.snapshots}
+        assert [s.id for s in new.snapshots] == sorted({s.id for s in new.snapshots})
+        for one in new.snapshots:
+            before = known.pop(one.id, None)
+            if before is None:
+                self._begin(one, old, new)
+            elif before != one:
+                self._change(before, one, old, new)
+        assert not known, "a snapshot vanished"
+
+    def _begin(self, one: Snapshot, old: LogState, new: LogState) -> None:
+        assert one.id > max((s.id for s in old.snapshots), default=0)
+        assert one.base == (self.confirmed[-1] if self.confirmed else None), "its base is not the newest (I14)"
+        assert all(s.published for s in old.snapshots if s.id == one.base)
+        if one.kind is Kind.TAIL:
+            assert (one.state, new.epoch, one.from_sqn) == (State.COMPLETED, old.epoch, self.position)
+            self.expected[one.id] = self._onto_newest(old)
+            self.effects["a tail was taken"] += 1
+        else:
+            assert (one.state, one.epoch, new.epoch) == (State.ONGOING, old.epoch + 1, old.epoch + 1)
+            assert not any(s.open for s in new.snapshots if s.id != one.id)
+            self.expected[one.id] = self._wanted(one, old)
+        assert one.to_sqn == self.expected[one.id].position
+        if one.kind is Kind.FULL and not one.request.startswith("restore"):
+            assert one.from_sqn == self.position, "ranges do not touch (I7)"
+
+    def _onto_newest(self, old: LogState) -> Expected:
+        rows = self.expected[self.confirmed[-1]].rows if self.confirmed else {}
+        return Expected(folded(rows, self.between(self.position, old.last_sqn)), old.last_sqn)
+
+    def _wanted(self, one: Snapshot, old: LogState) -> Expected:
+        """What was asked for is in the request: `fold`, or `restore:<id>:<mode>`."""
+        if one.request == "fold":
+            return self._onto_newest(old)
+        _, wanted, mode = one.request.split(":")
+        source = old.snapshot(int(wanted))
+        assert source
+        assert source.state is State.COMPLETED
+        found = self.expected[source.id]
+        if mode == "skip":
+            return Expected(found.rows, old.last_sqn)
+        assert found.position >= old.truncated_to, "what is to be replayed was cut"
+        return found
+
+    def _change(self, before: Snapshot, one: Snapshot, old: LogState, new: LogState) -> None:
+        fixed = replace(
+            one,
+            state=before.state,
+            reason=before.reason,
+            verdict=before.verdict,
+            progress=before.progress,
+            table_version=before.table_version,
+            **{name: getattr(before, name) for name in ("manifest", "rows", "files", "bytes_full", "bytes_written")},
+        )
+        assert fixed == before
+        assert one.state is before.state or (before.state, one.state) in _NEXT
+        if one.manifest != before.manifest:
+            assert (before.state, one.state, one.epoch) == (State.ONGOING, State.STAGED, new.epoch)
+        if one.verdict != before.verdict:
+            assert before.state is one.state is State.STAGED
+        if one.table_version != before.table_version:
+            assert not before.published
+            assert one.state is State.COMPLETED
+            assert one.kind is Kind.FULL
+        if one.progress != before.progress:
+            assert before.state is State.ONGOING
+        if one.state is not before.state:
+            self._moved(before, one, old, new)
+
+    def _moved(self, before: Snapshot, one: Snapshot, old: LogState, new: LogState) -> None:
+        if one.state is State.COMPLETED:
+            self._confirm(one, old, new)
+        elif one.state is State.SUBSUMED:
+            assert one.id not in self._needed(old, new), "a protected one was retired (I18)"
+            self.effects[f"a {one.kind} snapshot was retired"] += 1
+        elif one.state is State.ABORTED:
+            assert before.id not in self.confirmed
+            self.effects[f"an attempt was aborted as {before.state}"] += 1
+
+    def _confirm(self, one: Snapshot, old: LogState, new: LogState) -> None:
+        assert one.verdict
+        assert one.verdict.passed or one.verdict.override_by
+        assert one.verdict.manifest == one.manifest
+        assert one.epoch == new.epoch
+        assert one.base == (self.confirmed[-1] if self.confirmed else None)
+        assert all(s.published for s in old.snapshots if s.id in self.confirmed)
+        self.confirmed.append(one.id)
+        what = one.request.split(":")[-1]
+        source = one.request.split(":")[1] if ":" in one.request else ""
+        if source:
+            restored = new.snapshot(int(source))
+            assert restored
+            what = f"{restored.kind} snapshot by {what}"
+        self.effects[f"confirmed: {what}{'' if one.verdict.passed else ' with an override'}"] += 1
+
+    def _needed(self, old: LogState, new: LogState) -> set[int]:
+        """What may not be retired, whatever retention is asked for."""
+        kept = {t.snapshot for t in old.tags} | {h.snapshot for h in old.holds} | set(self.newest(old))
+        kept |= {s.id for s in old.snapshots if s.kind is Kind.TAIL and s.base in self.newest(old)}
+        kept |= {s.base or 0 for s in tails(new)}
+        if old.attempt:
+            restored = self._restored_by(old.attempt, old)
+            kept |= {old.attempt.base or 0}
+            kept |= {(restored.base or 0) if restored.kind is Kind.TAIL else restored.id} if restored else set()
+        return kept
+
+    def _restored_by(self, one: Snapshot, state: LogState) -> Snapshot | None:
+        return state.snapshot(int(one.request.split(":")[1])) if ":" in one.request else None
+
+    def newest(self, state: LogState) -> list[int]:
+        """The newest snapshots with files that retention promises: at least one."""
+        still = [s.id for s in state.snapshots if s.id in self.confirmed and s.state is State.COMPLETED]
+        return still if self.keep is None else still[-self.keep :]
+
+    def cut_allowed_to(self, state: LogState) -> int:
+        """The log after this must be there: for replays, tails, holds, readers and the attempt (I9)."""
+        ends = [self.expected[i].position for i in self.newest(state)]
+        ends += [self.position, *(reader.sqn for reader in state.readers)]
+        ends += [self._begin_of(s) for s in tails(state)]
+        ends += [self._begin_of(s) for s in state.snapshots if s.id in {h.snapshot for h in state.holds}]
+        if state.attempt:
+            ends.append(self.expected[state.attempt.id].position)
+            restored = self._restored_by(state.attempt, state)
+            if restored and restored.kind is Kind.TAIL:
+                ends.append(self._begin_of(restored))
+        return min(ends)
+
+    def _begin_of(self, snapshot: Snapshot) -> int:
+        """Up to where the log is in the snapshot's files."""
+        return self.expected[(snapshot.base or 0) if snapshot.kind is Kind.TAIL else snapshot.id].position
+
+    def check(self) -> None:
+        """What must be true of the newest version at any moment."""
+        state = self.state
+        if state is None:
+            return
+        ever = [s.id for s in state.snapshots if s.kind is Kind.FULL and s.state in CONFIRMED]
+        assert ever == self.confirmed == sorted(self.confirmed), "I3"
+        epochs = [s.epoch for s in state.snapshots if s.id in ever]
+        assert all(one < other for one, other in pairwise(epochs)), "I3"
+        assert (state.latest.id if state.latest else None) == (ever[-1] if ever else None)
+        opened = [s for s in state.snapshots if s.open]
+        assert len(opened) <= 1
+        assert all(s.epoch == state.epoch for s in opened)
+        named = {t.snapshot for t in state.tags} | {h.snapshot for h in state.holds}
+        assert all(s.state is State.COMPLETED for s in state.snapshots if s.id in named)
+        if state.truncated_to:
+            assert state.truncated_to <= self.cut_allowed_to(state), "I9"

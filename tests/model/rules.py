@@ -1,0 +1,338 @@
+"""What may happen next in the world, each rule with its weight: for Hypothesis, and for a plain random run."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from functools import partial
+
+from model import processes
+from model.oracle import Changes
+from model.world import INSTANT, LOGS, Killed, Pick, Process, World, small_pages
+from tidefold.ledger import Ledger
+from tidefold.lifecycle import claims, moves, retention
+from tidefold.lifecycle.values import Hold, Kind, LogState, Reader, Snapshot, State, Verdict
+from tidefold.operations import settle
+
+RUNS = ("run-a", "run-b", "run-c")
+NAMES = ("x", "y")
+Rule = Callable[[World, Pick], None]
+RULES: dict[str, tuple[Rule, int]] = {}
+
+
+def rule(weight: int) -> Callable[[Rule], Rule]:
+    def add(function: Rule) -> Rule:
+        RULES[function.__name__] = (function, weight)
+        return function
+
+    return add
+
+
+def _commit(world: World, log: str, name: str, move: Callable[[LogState], LogState]) -> None:
+    """One call that is one move."""
+
+    def steps() -> Process:
+        if world.read(log) is not None:
+            world.commit(log, move)
+        yield
+
+    world.start(name, steps(), whole=True)
+
+
+def _snapshot(world: World, log: str, pick: Pick) -> Snapshot | None:
+    """Any snapshot; the one that is open or the newest more often than others."""
+    state = world.read(log)
+    if state is None or not state.snapshots:
+        return None
+    likely = [state.attempt or state.snapshots[-1]]
+    return pick([*likely, *likely, *state.snapshots])
+
+
+def _changes(world: World, pick: Pick) -> Changes:
+    number = pick((0, 1, 1, 2))
+    return {pick((1, 2, 3)): pick((f"v{world.number()}", f"v{world.number()}", None)) for _ in range(number)}
+
+
+def _plan(world: World, pick: Pick) -> processes.Plan:
+    logs = pick((LOGS, LOGS[:1], LOGS[1:]))
+    return {log: [_changes(world, pick) for _ in range(pick((1, 1, 2)))] for log in logs}
+
+
+@rule(8)
+def append(world: World, pick: Pick) -> None:
+    """A whole ingest, from its announcement to its end."""
+    world.start("ingest", processes.ingest(world, _plan(world, pick), pick((0, 0, 1))), whole=True)
+
+
+@rule(4)
+def begin_ingest(world: World, pick: Pick) -> None:
+    world.start("ingest", processes.ingest(world, _plan(world, pick), pick((0, 1))))
+
+
+@rule(3)
+def settle_announced(world: World, pick: Pick) -> None:
+    world.start("settle", processes.end_announced(world, pick), whole=True)
+
+
+@rule(1)
+def roll_forward(world: World, pick: Pick) -> None:
+    def steps() -> Process:
+        settle.roll_forward(world.store, [pick(LOGS)])
+        yield
+
+    world.start("roll forward", steps(), whole=True)
+
+
+def _claim(world: World, log: str, pick: Pick, run: str, restore: claims.Restore | None = None) -> claims.Claim:
+    request = f"restore:{restore.snapshot}:{restore.mode}" if restore else "fold"
+    stalled = world.seen[log] if pick((False, True)) else None
+    return claims.Claim(run, request, Kind.FULL, INSTANT, pick((False, False, True)), stalled, restore)
+
+
+@rule(4)
+def begin_fold(world: World, pick: Pick) -> None:
+    log = pick(LOGS)
+    world.start("fold", processes.materialize(world, log, _claim(world, log, pick, pick(RUNS))))
+
+
+@rule(8)
+def cycle(world: World, pick: Pick) -> None:
+    """A fold, judged, confirmed and published, unless somebody is in the way."""
+    log = pick(LOGS)
+    run = f"cycle-{world.number()}"
+    world.start("fold", processes.materialize(world, log, _claim(world, log, pick, run)), whole=True)
+    _bring_to_end(world, log, run)
+
+
+def _bring_to_end(world: World, log: str, run: str) -> None:
+    state = world.read(log)
+    mine = claims.of_run(state, run) if state else None
+    if mine and mine.state is State.STAGED:
+        _commit(world, log, "judge", partial(moves.judge, snapshot_id=mine.id, verdict=_verdict(mine, True, "one")))
+        _commit(world, log, "confirm", partial(moves.confirm, snapshot_id=mine.id))
+        world.start("publish", processes.publish(world, log), whole=True)
+
+
+def _restore(world: World, log: str, pick: Pick) -> claims.Restore | None:
+    state = world.read(log)
+    snapshots = state.snapshots if state else ()
+    completed = [s for s in snapshots if s.state is State.COMPLETED]
+    found = pick([*completed, *completed, *snapshots]) if snapshots else None
+    return claims.Restore(found.id, pick(tuple(claims.Mode))) if found else None
+
+
+@rule(3)
+def begin_restore(world: World, pick: Pick) -> None:
+    log = pick(LOGS)
+    wanted = _restore(world, log, pick)
+    if wanted:
+        run = f"restore-{world.number()}"
+        world.start("restore", processes.materialize(world, log, _claim(world, log, pick, run, wanted)))
+
+
+@rule(4)
+def restore(world: World, pick: Pick) -> None:
+    log = pick(LOGS)
+    wanted = _restore(world, log, pick)
+    if wanted:
+        run = f"restore-{world.number()}"
+        asked = _claim(world, log, pick, run, wanted)
+        world.start("restore", processes.materialize(world, log, asked), whole=True)
+        _bring_to_end(world, log, run)
+
+
+@rule(2)
+def look(world: World, pick: Pick) -> None:
+    """Remembers an attempt, to claim over it if it shows no progress."""
+    log = pick(LOGS)
+    state = world.read(log)
+    world.seen[log] = state.attempt if state else None
+
+
+@rule(1)
+def progress(world: World, pick: Pick) -> None:
+    log = pick(LOGS)
+    found = _snapshot(world, log, pick)
+    if found:
+
+        def steps() -> Process:
+            world.commit(log, partial(claims.progress, snapshot_id=found.id), repeat=False)
+            yield
+
+        world.start("progress", steps(), whole=True)
+
+
+def _verdict(snapshot: Snapshot, passed: bool, suite: str) -> Verdict:
+    return Verdict(passed, suite, snapshot.manifest or "", "verdict.json", "1 of 1 checks")
+
+
+@rule(4)
+def judge(world: World, pick: Pick) -> None:
+    log = pick(LOGS)
+    found = _snapshot(world, log, pick)
+    if found:
+        verdict = _verdict(found, pick((True, True, False)), pick(("one", "two")))
+        _commit(world, log, "judge", partial(moves.judge, snapshot_id=found.id, verdict=verdict))
+
+
+@rule(1)
+def override(world: World, pick: Pick) -> None:
+    log = pick(LOGS)
+    found = _snapshot(world, log, pick)
+    if found:
+        _commit(world, log, "override", partial(moves.override, snapshot_id=found.id, by="me", why="because"))
+
+
+@rule(5)
+def confirm(world: World, pick: Pick) -> None:
+    log = pick(LOGS)
+    found = _snapshot(world, log, pick)
+    if found:
+        _commit(world, log, "confirm", partial(moves.confirm, snapshot_id=found.id))
+
+
+@rule(4)
+def publish(world: World, pick: Pick) -> None:
+    world.start("publish", processes.publish(world, pick(LOGS)))
+
+
+@rule(1)
+def abort(world: World, pick: Pick) -> None:
+    log = pick(LOGS)
+    found = _snapshot(world, log, pick)
+    if found:
+        _commit(world, log, "abort", partial(moves.abort, snapshot_id=found.id, reason="asked for"))
+
+
+@rule(4)
+def tail(world: World, pick: Pick) -> None:
+    run = f"tail-{world.number()}"
+    world.start("tail", processes.take_tail(world, pick(LOGS), pick((run, "tail-again"))), whole=True)
+
+
+@rule(3)
+def subsume(world: World, pick: Pick) -> None:
+    world.start("subsume", processes.subsume(world, pick(LOGS)), whole=pick((True, False)))
+
+
+@rule(3)
+def truncate(world: World, pick: Pick) -> None:
+    world.start("truncate", processes.truncate(world, pick(LOGS)), whole=pick((True, False)))
+
+
+@rule(2)
+def sweep(world: World, pick: Pick) -> None:
+    world.start("sweep", processes.sweep(world, pick(LOGS)), whole=pick((True, False)))
+
+
+@rule(3)
+def squash(world: World, pick: Pick) -> None:
+    world.start("squash", processes.squash(world, pick(LOGS), pick), whole=pick((True, True, False)))
+
+
+@rule(1)
+def tag(world: World, pick: Pick) -> None:
+    log = pick(LOGS)
+    found = _snapshot(world, log, pick)
+    if found:
+        _commit(world, log, "tag", partial(retention.tag, name=pick(NAMES), snapshot_id=found.id))
+
+
+@rule(1)
+def untag(world: World, pick: Pick) -> None:
+    _commit(world, pick(LOGS), "untag", partial(retention.untag, name=pick(NAMES)))
+
+
+@rule(1)
+def hold(world: World, pick: Pick) -> None:
+    log = pick(LOGS)
+    found = _snapshot(world, log, pick)
+    if found:
+        _commit(world, log, "hold", partial(retention.hold, wanted=Hold(pick(NAMES), found.id, "why")))
+
+
+@rule(2)
+def release(world: World, pick: Pick) -> None:
+    _commit(world, pick(LOGS), "release", partial(retention.release, name=pick(NAMES)))
+
+
+@rule(1)
+def register(world: World, pick: Pick) -> None:
+    log = pick(LOGS)
+    state = world.read(log)
+    if state:
+        sqn = pick(range(state.last_sqn + 2))
+        _commit(world, log, "register", partial(retention.register, reader=Reader(pick(NAMES), sqn)))
+
+
+@rule(2)
+def unregister(world: World, pick: Pick) -> None:
+    _commit(world, pick(LOGS), "unregister", partial(retention.unregister, name=pick(NAMES)))
+
+
+@rule(2)
+def prune(world: World, pick: Pick) -> None:
+    log = pick(LOGS)
+    if Ledger(world.store, log).prune(pick((2, 3, 5))):
+        world.effects["ledger versions were pruned"] += 1
+
+
+@rule(14)
+def advance(world: World, pick: Pick) -> None:
+    """The next step of any process."""
+    if world.running:
+        world.step(pick(world.running))
+
+
+@rule(2)
+def kill(world: World, pick: Pick) -> None:
+    if world.running:
+        world.running.remove(pick(world.running))
+        world.effects["killed between two calls"] += 1
+
+
+@rule(4)
+def disturb(world: World, pick: Pick) -> None:
+    """The next call that commits is killed, overtaken, or sleeps for so long that the ledger was pruned."""
+    where, what = pick(("before", "after")), pick(("kill", "overtake", "sleep", "sleep"))
+
+    def hook() -> None:
+        if what == "kill":
+            raise Killed
+        if what == "overtake":
+            apply(world, pick(OVERTAKING), pick)
+            return
+        log = pick(LOGS)
+        for _ in range(pick((1, 2, 3, 4))):
+            toggle = retention.unregister if pick((True, False)) else _standing_at_end
+            _commit(world, log, "others", partial(toggle, name=f"r{world.number()}"))
+            _commit(world, log, "others", partial(_standing_at_end, name="other"))
+            _commit(world, log, "others", partial(retention.unregister, name="other"))
+        if Ledger(world.store, log).prune(2):
+            world.effects[f"pruned while somebody slept {where} his put"] += 1
+
+    setattr(world.store, where, hook)
+
+
+def _standing_at_end(state: LogState, name: str) -> LogState:
+    return retention.register(state, Reader(name, state.last_sqn)) if name == "other" else state
+
+
+OVERTAKING = ("append", "cycle", "begin_fold", "confirm", "abort", "tail", "subsume", "truncate", "squash", "advance")
+
+
+def apply(world: World, name: str, pick: Pick) -> None:
+    RULES[name][0](world, pick)
+
+
+def play(seed: int, steps: int = 60) -> World:
+    """One life, by chance alone; the same seed is the same life. Raises AssertionError."""
+    chance = random.Random(seed)
+    names, weights = list(RULES), [weight for _, weight in RULES.values()]
+    with small_pages():
+        world = World(chance.choice((1, 2, 3, None)))
+        for name in chance.choices(names, weights, k=steps):
+            apply(world, name, chance.choice)
+            world.check()
+        world.finish()
+    return world

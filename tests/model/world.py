@@ -1,0 +1,255 @@
+"""Two logs, their files and everybody who works on them, in memory: each step is a call that may be the last of its
+process, or may find that the world went on while it slept. Every ledger version goes to the oracle.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from typing import TypeVar
+from unittest import mock
+
+import msgspec
+
+from dict_store import DictStore
+from model.oracle import Changes, Oracle, Place, folded, tails
+from tidefold.changelog import intents
+from tidefold.fold.plan import plan_fold
+from tidefold.ledger import Ledger, pages, read_manifest
+from tidefold.lifecycle import claims
+from tidefold.lifecycle.errors import ConflictError, NotFoundError, RefusedError, UnknownOutcomeError
+from tidefold.lifecycle.manifest import Manifest
+from tidefold.lifecycle.names import CHANGELOG, INTENTS, LogPaths, data_path
+from tidefold.lifecycle.values import ChangeSet, Column, Kind, LogState, Shape, Snapshot, State
+from tidefold.operations import settle
+from tidefold.operations.release import plan_release
+from tidefold.operations.subsume import files_to_delete
+from tidefold.operations.sweep import plan_sweep
+
+LOGS = ("accounts", "tellers")
+SHAPE = Shape(("id",), (Column("id", "int"), Column("text", "string")), "postgresql", 1, 1)
+INSTANT = "2026-01-01T00:00:00+00:00"
+T = TypeVar("T")
+Pick = Callable[[Sequence[T]], T]
+Process = Iterator[None]
+EXPECTED_REFUSALS = (RefusedError, ConflictError, UnknownOutcomeError)
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+class WatchedStore(DictStore):
+    """Calls `before` and `after`, once each, around the next put of a ledger version."""
+
+    before: Callable[[], None] | None = None
+    after: Callable[[], None] | None = None
+
+    def put_if_absent(self, path: str, data: bytes) -> None:
+        if "/ledger/" not in path:
+            return super().put_if_absent(path, data)
+        hook, self.before = self.before, None
+        if hook:
+            hook()
+        super().put_if_absent(path, data)
+        hook, self.after = self.after, None
+        if hook:
+            hook()
+
+
+@dataclass
+class Running:
+    """A process that has begun. What it does next is in its generator."""
+
+    name: str
+    steps: Process
+
+
+@contextmanager
+def small_pages() -> Iterator[None]:
+    """Few items are a page already, so that short lives have pages too."""
+    with mock.patch.object(pages, "_SIZE", 4):
+        yield
+
+
+class World:
+    """The shared state. What can be done in it is in `model.processes`."""
+
+    def __init__(self, keep: int | None) -> None:
+        self.keep = keep
+        self.store = WatchedStore()
+        self.effects: Counter[str] = Counter()
+        self.written: dict[Place, tuple[str, Changes]] = {}
+        self.takings: dict[str, list[tuple[Place, ...]]] = {log: [] for log in LOGS}
+        self.oracles = {
+            log: Oracle(log, self.written, self.takings[log], keep, self.effects) for log in LOGS
+        }
+        self.readers = {log: Ledger(self.store, log) for log in LOGS}
+        self.tables: dict[str, list[tuple[int, str]]] = {log: [] for log in LOGS}
+        self.seen: dict[str, Snapshot | None] = dict.fromkeys(LOGS)
+        self.running: list[Running] = []
+        self.numbers = count(1)
+
+    def number(self) -> int:
+        return next(self.numbers)
+
+    # What processes do.
+
+    def read(self, log: str) -> LogState | None:
+        return Ledger(self.store, log).find()
+
+    def commit(self, log: str, move: Callable[[LogState], LogState], repeat: bool = True) -> LogState:
+        """Commits a move; done again it must change nothing (I4)."""
+        try:
+            state = Ledger(self.store, log).commit(move)
+        finally:
+            self.observe(log)
+        assert not repeat or move(state) == state, "the same step again changes something (I4)"
+        return state
+
+    def observe(self, log: str) -> None:
+        """Shows the oracle every version that it has not seen yet, in order."""
+        oracle, reader = self.oracles[log], self.readers[log]
+        seen = oracle.state.version if oracle.state else 0
+        names = [entry.path for entry in self.store.list(LogPaths(log).ledger)]
+        newest = max((int(name[-15:-5]) for name in names), default=0)
+        for version in range(seen + 1, newest + 1):
+            oracle.observe(reader.read_version(version))
+
+    def content(self, change_set: ChangeSet) -> Changes:
+        """What a change set holds, if its segment is still there."""
+        self.store.read(change_set.segment, 0, 0)
+        return self.written[change_set.segment, change_set.ordinal][1]
+
+    def rows(self, log: str, manifest: Manifest | None) -> dict[int, str]:
+        """The rows of a snapshot's own files."""
+        found: dict[int, str] = {}
+        for file in manifest.files if manifest else ():
+            data = self.store.read(data_path(LogPaths(log).snapshot(manifest.snapshot), file.name))
+            found.update(msgspec.json.decode(data, type=dict[int, str]))
+        return found
+
+    # What drives them.
+
+    def start(self, name: str, steps: Process, whole: bool = False) -> None:
+        one = Running(name, steps)
+        self.running.append(one)
+        self.step(one)
+        while whole and one in self.running:
+            self.step(one)
+
+    def step(self, one: Running) -> None:
+        """The next step of a process; it is gone when it ended, was refused, or killed."""
+        try:
+            next(one.steps)
+            return
+        except StopIteration:
+            self.effects[f"done: {one.name}"] += 1
+        except EXPECTED_REFUSALS as error:
+            self.effects[f"refused: {error.code}"] += 1
+        except Killed:
+            self.effects["killed within a call"] += 1
+        finally:
+            for log in LOGS:
+                self.observe(log)
+        if one in self.running:
+            self.running.remove(one)
+
+    def require_superseded(self, log: str, snapshot: int) -> None:
+        """Only an attempt that was fenced off may miss what it planned with."""
+        state = self.read(log)
+        found = state.snapshot(snapshot) if state else None
+        assert found
+        assert found.state is State.ABORTED, "what an attempt needs was removed"
+        self.effects["a superseded attempt missed its files"] += 1
+
+    # What must be true after every step.
+
+    def check(self) -> None:
+        stored = self.store.files
+        named = {log: {c.segment for c in s.change_sets} for log in LOGS if (s := self.oracles[log].state)}
+        for log in named:
+            oracle, state = self.oracles[log], self.oracles[log].state
+            assert state
+            oracle.check()
+            assert named[log] <= stored.keys(), "a segment that is needed is gone (I12)"
+            self._check_restorable(oracle, state)
+            self._check_table(log, state)
+            if state.garbage:
+                going = {entry.path for entry in plan_release(self.store, state).unneeded}
+                assert not any(going & others for others in named.values()), "I12"
+
+    def _check_restorable(self, oracle: Oracle, state: LogState) -> None:
+        """Every retained snapshot has its rows, and the log behind the newest ones can be replayed (I5, I10)."""
+        log = oracle.log
+        for one in state.snapshots:
+            if one.kind is Kind.FULL and one.state in (State.STAGED, State.COMPLETED):
+                rows = self.rows(log, read_manifest(self.store, log, one))
+                assert rows == oracle.expected[one.id].rows, "I5"
+        for one in tails(state):
+            base = state.snapshot(one.base or 0)
+            assert base
+            tail = state.between(one.from_sqn, one.to_sqn)
+            _require_whole(tail, one.from_sqn, one.to_sqn)
+            rows = self.rows(log, read_manifest(self.store, log, base))
+            assert folded(rows, map(self.content, tail)) == oracle.expected[one.id].rows, "I10"
+        held = [h.snapshot for h in state.holds]
+        for number in {*oracle.newest(state), *(s.id for s in tails(state)), *held}:
+            self._check_replay(state, number, oracle.expected[number].position)
+
+    def _check_replay(self, state: LogState, number: int, position: int) -> None:
+        after = state.between(position, state.last_sqn)
+        _require_whole(after, position, state.last_sqn)
+        if state.attempt or (state.latest and not state.latest.published):
+            return
+        wanted = claims.Restore(number, claims.Mode.REPLAY)
+        asked = claims.Claim("check", f"restore:{number}:replay", Kind.FULL, INSTANT, restore=wanted)
+        begun = claims.claim(state, asked)
+        assert begun.attempt
+        source = state.snapshot(begun.attempt.source or 0)
+        assert source
+        plan_fold("", begun, begun.attempt, read_manifest(self.store, state.log, source))
+
+    def _check_table(self, log: str, state: LogState) -> None:
+        """Readers see what was confirmed, in that order, and at most one of them is not recorded yet (I1)."""
+        shown = [number for number, _ in self.tables[log]]
+        recorded = [s.id for s in state.snapshots if s.published]
+        assert shown[: len(recorded)] == recorded
+        assert shown == self.oracles[log].confirmed[: len(shown)]
+        assert len(shown) - len(recorded) <= 1
+        for one in state.snapshots:
+            if one.state is State.COMPLETED and one.published:
+                names = [f.name for f in read_manifest(self.store, log, one).files]
+                assert all(data_path(LogPaths(log).table, name) in self.store.files for name in names)
+
+    def finish(self) -> None:
+        """Everybody is gone; whoever comes next leaves nothing behind that nobody names (I22)."""
+        self.running.clear()
+        self.store.before = self.store.after = None
+        for run in list(intents.announced(self.store)):
+            settle.settle(self.store, run)
+        for log in LOGS:
+            self.observe(log)
+        self.check()
+        assert not self.store.list(INTENTS)
+
+
+def _require_whole(change_sets: Sequence[ChangeSet], after: int, to: int) -> None:
+    ends = [after, *(c.sqn for c in change_sets)]
+    assert [end + 1 for end in ends] == [*(c.begin for c in change_sets), to + 1], "the log has a gap"
+
+
+def unneeded_files(world: World, log: str, state: LogState) -> list[str]:
+    """What the ordinary clean-ups would delete now."""
+    found = [*plan_sweep(world.store, state), *(e.path for e in files_to_delete(world.store, state))]
+    return [*found, *(e.path for e in plan_release(world.store, state).unneeded)]
+
+
+def segments_of(world: World) -> set[str]:
+    return {e.path for e in world.store.list(CHANGELOG) if e.path.endswith(".seg")}
+
+
+__all__ = ["INSTANT", "LOGS", "SHAPE", "Killed", "NotFoundError", "Pick", "Process", "World", "small_pages"]

@@ -1,0 +1,62 @@
+"""The steps that run on Spark, over a store in S3: its Python workers read and write, the gate judges. I4, I8, I23."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pipelines import CONFIG, make_pipeline, put, table_rows
+from s3_server import S3Bucket
+from tidefold.fold.distribute import on_spark
+from tidefold.operations.asking import Asking
+from tidefold.operations.confirm import confirm
+from tidefold.operations.judge import judge
+from tidefold.operations.materialize import materialize
+from tidefold.operations.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def pipeline(s3: S3Bucket, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
+    # A job's workers inherit its environment; this session was begun before the bucket was there.
+    for name, value in os.environ.items():
+        if name.startswith("AWS_"):
+            monkeypatch.setitem(spark.sparkContext.environment, name, value)
+    return make_pipeline(tmp_path, CONFIG.replace("store: store", f"store: {s3.address}"))
+
+
+def staged(pipeline: Pipeline, spark: SparkSession, run: str) -> None:
+    [outcome] = materialize(pipeline, ["accounts"], Asking(run), on_spark(spark))
+    assert outcome.result == "staged", outcome
+
+
+def test_a_cycle_on_spark_in_s3(pipeline: Pipeline, spark: SparkSession) -> None:
+    rows: dict[int, str | None] = {i: f"row {i}" for i in range(50)}
+    put(pipeline, [{"id": i, "text": text} for i, text in rows.items()])
+    staged(pipeline, spark, "run-1")
+    [judged] = judge(pipeline, ["accounts"], "run-1", spark)
+    assert judged.result == "passed", judged
+    assert confirm(pipeline, "accounts", run_id="run-1").result == "published"
+    assert table_rows(pipeline) == rows
+
+    # The gate looks at the rows of the new files, too: most of them gone is a failure.
+    put(pipeline, [{"id": i, "text": None, "_op": 1} for i in range(40)])
+    staged(pipeline, spark, "run-2")
+    [judged] = judge(pipeline, ["accounts"], "run-2", spark)
+    assert judged.result == "failed", judged
+    assert table_rows(pipeline) == rows
+
+
+def test_files_that_cannot_be_read_never_pass(pipeline: Pipeline, spark: SparkSession, s3: S3Bucket) -> None:
+    put(pipeline, [{"id": i, "text": ""} for i in range(5)])
+    staged(pipeline, spark, "run-1")
+    s3.server.fail("GET", ".parquet", status=403, code="AccessDenied", times=999)
+    [judged] = judge(pipeline, ["accounts"], "run-1", spark)
+    assert judged.error
+    s3.server.heal()
+    assert judge(pipeline, ["accounts"], "run-1", spark)[0].result == "passed"
