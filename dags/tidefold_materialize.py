@@ -31,7 +31,7 @@ Parameter `logs`: work on these logs only. Environment: `TIDEFOLD_CONFIG` (path 
 
 with DAG(
     "tidefold_materialize",
-    description="Ingest >> materialize >> quality >> confirm >> subsume >> truncate >> local_retention >> clean, abort on failure",
+    description="Ingest >> materialize >> quality >> confirm, then what is kept; abort on failure",
     doc_md=DOC,
     schedule=CronDataIntervalTimetable(os.environ.get("TIDEFOLD_SCHEDULE", "@hourly"), timezone="UTC"),
     start_date=datetime(2025, 1, 1, tzinfo=UTC),
@@ -52,9 +52,9 @@ with DAG(
     truncate = operators.TidefoldTruncateOperator(task_id="truncate", retries=1, **logs)
     local_retention = operators.TidefoldLocalRetentionOperator(task_id="local_retention", retries=1, **logs)
     clean = operators.TidefoldCleanOperator(task_id="clean", retries=1, **logs)
-    abort = operators.TidefoldAbortOperator(task_id="abort", retries=2, **logs)
+    abort = operators.TidefoldAbortOperator(task_id="abort", retries=2, **logs).as_teardown()
     done = EmptyOperator(task_id="done", trigger_rule="all_success")
     # Not with on_failure_fail_dagrun: a task before such a teardown no longer counts for the run's colour (measured).
-    ingest >> materialize >> quality >> confirm >> subsume >> truncate >> local_retention >> clean >> abort.as_teardown()
+    ingest >> materialize >> quality >> confirm >> subsume >> truncate >> local_retention >> clean >> abort
     # Leaves decide a run's colour, and with all_done no failure reaches the last task by itself.
     [ingest, materialize, quality, confirm, subsume, truncate, local_retention, clean] >> done

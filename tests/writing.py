@@ -90,6 +90,7 @@ class BreakingStore(MemoryStore):
         self.times: int | None = None
         self.below = below
         self.created: list[str] = []
+        self.ended_by: list[BaseException] = []
 
     def breaks(self, at: str, error: BaseException | None = None, times: int | None = None) -> None:
         self.at, self.times = at, times
@@ -106,10 +107,14 @@ class BreakingStore(MemoryStore):
         if self.hit("open", path):
             raise self.error
         self.created.append(path)
-        with super().create(path) as stream:
-            yield _Stream(stream, self, path)  # type: ignore[misc]
-            if self.hit("close", path):
-                raise self.error
+        try:
+            with super().create(path) as stream:
+                yield _Stream(stream, self, path)  # type: ignore[misc]
+                if self.hit("close", path):
+                    raise self.error
+        except BaseException as error:
+            self.ended_by.append(error)
+            raise
 
     def delete(self, paths: Iterable[str]) -> None:
         for path in paths:

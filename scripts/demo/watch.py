@@ -12,7 +12,8 @@ from local_airflow.errors import LocalAirflowError
 from local_airflow.stack import LocalAirflow
 
 DAG = "tidefold_materialize"
-TASKS = ("ingest", "materialize", "quality", "confirm", "subsume", "truncate", "abort")
+KEEPING = ("subsume", "truncate", "local_retention", "clean")
+TASKS = ("ingest", "materialize", "quality", "confirm", *KEEPING, "abort")
 _ENDED = ("success", "failed", "upstream_failed", "skipped")
 
 
@@ -75,7 +76,7 @@ def _tell(airflow: LocalAirflow, run: str, said: set[tuple[str, str]], say: Call
         if state in (*_ENDED, "running", "up_for_retry") and (name, state) not in said:
             said.add((name, state))
             if state != "running":
-                say(f"  {name:<12}{state:<16}{_seconds(tasks[name])}{_results(airflow, run, name, state)}")
+                say(f"  {name:<16}{state:<16}{_seconds(tasks[name])}{_results(airflow, run, name, state)}")
     return {name: str(task["state"]) for name, task in tasks.items()}
 
 

@@ -136,6 +136,8 @@ def test_a_materialize_marked_failed_is_aborted_and_the_run_red(scene: Scene, ma
         "confirm": "failed",
         "subsume": "success",
         "truncate": "success",
+        "local_retention": "success",
+        "clean": "success",
         "abort": "success",
         "done": "upstream_failed",
     }

@@ -103,8 +103,7 @@ def error_of(act: Callable[[], object]) -> str | None:
     try:
         outcome = act()
     except TidefoldError as error:
-        assert error.hint
-        return error.code
+        return error.code if error.hint else "without a hint"
     return outcome.error if isinstance(outcome, Outcome) else None
 
 

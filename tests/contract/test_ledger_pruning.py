@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -55,9 +55,9 @@ def test_the_newest_are_kept_and_read_as_before(store: Store) -> None:
 
 def test_pages_go_with_the_versions_that_alone_named_them(store: Store) -> None:
     ledger = Ledger(store, "accounts")
-    state = ledger.begin(SHAPE)
+    ledger.begin(SHAPE)
     for _ in range(70):
-        state = ledger.commit(lambda now: append(now, [arrival(now)]))
+        ledger.commit(lambda now: append(now, [arrival(now)]))
     # A page changes when what it holds is cut: the old one is named by old versions only.
     ledger.commit(lambda now: replace(now, change_sets=now.change_sets[40:], truncated_to=40))
     for _ in range(5):
@@ -193,10 +193,8 @@ def test_pruning_that_is_killed_at_any_call_is_finished_by_the_next(tmp_path: Pa
         advance(plain, 30)
         dying = Dying(root)
         dying.left = calls
-        try:
+        with suppress(KeyboardInterrupt):
             Ledger(dying, "accounts").prune(keep=5)
-        except KeyboardInterrupt:
-            pass
         kept = versions(plain)
         assert kept == list(range(kept[0], 32)), "a contiguous prefix goes, in ascending order"
         Ledger(plain, "accounts").prune(keep=5)

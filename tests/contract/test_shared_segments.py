@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -117,10 +118,8 @@ def test_the_writer_dies_at_any_call_and_the_next_ingest_takes_everything_once(t
             pipeline = make(root)
             land_pair(root)
             store = failing(pipeline, at, fault)
-            try:
+            with suppress(Killed):
                 ingest(store, PAIR, in_process)
-            except Killed:
-                pass
             ended = isinstance(store.store, FaultyStore) and store.store.calls <= at
             again = ingest(pipeline, PAIR, in_process)
             assert not any(o.error for o in again)

@@ -115,13 +115,15 @@ class Oracle:
     def _squash(self, one: ChangeSet, old: LogState, new: LogState) -> None:
         assert not (new.attempt and new.attempt.state is State.ONGOING)
         run = [c for c in old.change_sets if one.begin <= c.begin and c.sqn <= one.sqn]
-        assert len(run) > 1
         assert (run[0].begin, run[-1].sqn) == (one.begin, one.sqn)
+        merged: dict[int, str | None] = {}
+        for changes in self.between(one.begin - 1, one.sqn):
+            merged.update(changes)
+        assert self.written[one.segment, one.ordinal] == (self.log, merged)
         assert one.begin > self.position
         ends = {self.expected[s.id].position for s in new.snapshots if s.open or s.state is State.COMPLETED}
         ends |= {reader.sqn for reader in new.readers}
         assert not any(one.begin <= end < one.sqn for end in ends), "somebody ends in between"
-        # The rest of the oracle goes on with single change sets: a squash must make no difference.
         self.effects["change sets were squashed"] += 1
 
     def _garbage(self, old: LogState, new: LogState) -> None:
@@ -147,7 +149,6 @@ class Oracle:
     def _begin(self, one: Snapshot, old: LogState, new: LogState) -> None:
         assert one.id > max((s.id for s in old.snapshots), default=0)
         assert one.base == (self.confirmed[-1] if self.confirmed else None), "its base is not the newest (I14)"
-        assert all(s.published for s in old.snapshots if s.id == one.base)
         if one.kind is Kind.TAIL:
             assert (one.state, new.epoch, one.from_sqn) == (State.COMPLETED, old.epoch, self.position)
             self.expected[one.id] = self._onto_newest(old)
@@ -155,6 +156,7 @@ class Oracle:
         else:
             assert (one.state, one.epoch, new.epoch) == (State.ONGOING, old.epoch + 1, old.epoch + 1)
             assert not any(s.open for s in new.snapshots if s.id != one.id)
+            assert all(s.published for s in old.snapshots if s.id == one.base)
             self.expected[one.id] = self._wanted(one, old)
         assert one.to_sqn == self.expected[one.id].position
         if one.kind is Kind.FULL and not one.request.startswith("restore"):

@@ -21,7 +21,7 @@ from tidefold.fold.publish import provide_new_files
 from tidefold.ledger import Ledger, read_manifest, write_manifest
 from tidefold.lifecycle import claims, moves, retention
 from tidefold.lifecycle.errors import ConflictError, CorruptError, NotFoundError, RefusedError
-from tidefold.lifecycle.intake import Arrival, require_fence, stands
+from tidefold.lifecycle.intake import Arrival, append, require_fence, stands
 from tidefold.lifecycle.key_groups import KeyGroups
 from tidefold.lifecycle.manifest import DataFile, Manifest
 from tidefold.lifecycle.names import DataFileName, LogPaths, data_path
@@ -29,7 +29,7 @@ from tidefold.lifecycle.values import ChangeSet, Kind, Landed, LogState, Positio
 from tidefold.operations import settle
 from tidefold.operations.release import plan_release
 from tidefold.operations.subsume import files_to_delete
-from tidefold.operations.sweep import plan_sweep
+from tidefold.operations.sweep import plan_forgotten, plan_sweep
 
 _TABLE = pa.table({"_kg": pa.array([0], pa.int32())})
 Plan = dict[str, list[Changes]]
@@ -58,6 +58,37 @@ def ingest(world: World, plan: Plan, partition: int) -> Process:
         _tell(world, taking)
     yield
     settle.end_run(world.store, run, plan, (segment,))
+
+
+def persist(world: World, plan: Plan) -> Process:
+    """A log writer: its segment is durable at once, and its change sets are appended one by one, much later."""
+    run = f"run{world.number()}"
+    segment = f"changelog/day/{run}.seg"
+    begun = {log: Ledger(world.store, log).peek(SHAPE) for log in plan}
+    logs = tuple(IntentLog(log, SHAPE, state.fence) for log, state in begun.items())
+    intents.begin(world.store, Intent(run, 0, INSTANT, logs, (segment,)))
+    yield
+    written = iter(_write(world, segment, plan))
+    arrivals = [(log, a) for log, s in begun.items() for a in _arrivals(s, plan[log], world.number(), written, segment)]
+    confirmed = False
+    for log, arrival in arrivals:
+        yield
+        confirmed = _append(world, log, arrival, begun[log].fence) or confirmed
+    yield
+    if not confirmed:
+        world.store.delete([segment])
+    intents.end(world.store, run)
+
+
+def _append(world: World, log: str, arrival: Arrival, fence: int) -> bool:
+    Ledger(world.store, log).begin(SHAPE)
+    try:
+        world.commit(log, lambda state: append(state, [arrival], fence))
+    except (RefusedError, ConflictError) as error:
+        world.effects[f"refused: {error.code}"] += 1
+        return False
+    world.effects["a writer appended"] += 1
+    return True
 
 
 def _write(world: World, segment: str, plan: Plan) -> list[WrittenChangeSet]:
@@ -240,7 +271,7 @@ def sweep(world: World, log: str) -> Process:
     state = world.read(log)
     if state is None:
         return
-    going = plan_sweep(world.store, state)
+    going = [*plan_sweep(world.store, state), *plan_forgotten(world.store, state)]
     yield
     world.store.delete(going)
 

@@ -70,6 +70,11 @@ def begin_ingest(world: World, pick: Pick) -> None:
 
 
 @rule(3)
+def begin_writer(world: World, pick: Pick) -> None:
+    world.start("writer", processes.persist(world, _plan(world, pick)))
+
+
+@rule(3)
 def settle_announced(world: World, pick: Pick) -> None:
     world.start("settle", processes.end_announced(world, pick), whole=True)
 
@@ -173,6 +178,21 @@ def judge(world: World, pick: Pick) -> None:
     if found:
         verdict = _verdict(found, pick((True, True, False)), pick(("one", "two")))
         _commit(world, log, "judge", partial(moves.judge, snapshot_id=found.id, verdict=verdict))
+
+
+@rule(3)
+def gate(world: World, pick: Pick) -> None:
+    """The gate refuses what is staged; somebody may let it through."""
+    log = pick(LOGS)
+    state = world.read(log)
+    attempt = state.attempt if state else None
+    if attempt is None or attempt.state is not State.STAGED:
+        return
+    _commit(world, log, "judge", partial(moves.judge, snapshot_id=attempt.id, verdict=_verdict(attempt, False, "one")))
+    if pick((True, False)):
+        override = partial(moves.override, snapshot_id=attempt.id, by="me", why="because")
+        _commit(world, log, "override", override)
+    _commit(world, log, "confirm", partial(moves.confirm, snapshot_id=attempt.id))
 
 
 @rule(1)
@@ -280,14 +300,14 @@ def prune(world: World, pick: Pick) -> None:
 @rule(14)
 def advance(world: World, pick: Pick) -> None:
     """The next step of any process."""
-    if world.running:
-        world.step(pick(world.running))
+    if world.idle:
+        world.step(pick(world.idle))
 
 
 @rule(2)
 def kill(world: World, pick: Pick) -> None:
-    if world.running:
-        world.running.remove(pick(world.running))
+    if world.idle:
+        world.running.remove(pick(world.idle))
         world.effects["killed between two calls"] += 1
 
 
@@ -334,5 +354,17 @@ def play(seed: int, steps: int = 60) -> World:
         for name in chance.choices(names, weights, k=steps):
             apply(world, name, chance.choice)
             world.check()
-        world.finish()
+        finish(world)
     return world
+
+
+def finish(world: World) -> None:
+    """Ends a life: recovery, then the ordinary clean-ups."""
+    world.quiet()
+    for log in LOGS:
+        state = world.read(log)
+        if state and state.attempt:
+            _commit(world, log, "abort", partial(moves.abort, snapshot_id=state.attempt.id, reason="the end"))
+        for clean_up in (processes.publish, processes.subsume, processes.truncate, processes.sweep):
+            world.start(clean_up.__name__, clean_up(world, log), whole=True)
+    world.check_left_over()

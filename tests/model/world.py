@@ -4,8 +4,9 @@ process, or may find that the world went on while it slept. Every ledger version
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -19,22 +20,20 @@ from model.oracle import Changes, Oracle, Place, folded, tails
 from tidefold.changelog import intents
 from tidefold.fold.plan import plan_fold
 from tidefold.ledger import Ledger, pages, read_manifest
-from tidefold.lifecycle import claims
+from tidefold.lifecycle import claims, retention
 from tidefold.lifecycle.errors import ConflictError, NotFoundError, RefusedError, UnknownOutcomeError
 from tidefold.lifecycle.manifest import Manifest
 from tidefold.lifecycle.names import CHANGELOG, INTENTS, LogPaths, data_path
 from tidefold.lifecycle.values import ChangeSet, Column, Kind, LogState, Shape, Snapshot, State
 from tidefold.operations import settle
-from tidefold.operations.release import plan_release
-from tidefold.operations.subsume import files_to_delete
-from tidefold.operations.sweep import plan_sweep
+from tidefold.operations.release import plan_release, plan_unclaimed
 
 LOGS = ("accounts", "tellers")
 SHAPE = Shape(("id",), (Column("id", "int"), Column("text", "string")), "postgresql", 1, 1)
 INSTANT = "2026-01-01T00:00:00+00:00"
 T = TypeVar("T")
 Pick = Callable[[Sequence[T]], T]
-Process = Iterator[None]
+Process = Generator[None, None, None]
 EXPECTED_REFUSALS = (RefusedError, ConflictError, UnknownOutcomeError)
 
 
@@ -166,6 +165,11 @@ class World:
         assert found.state is State.ABORTED, "what an attempt needs was removed"
         self.effects["a superseded attempt missed its files"] += 1
 
+    @property
+    def idle(self) -> list[Running]:
+        """The processes that are between two calls."""
+        return [one for one in self.running if not inspect.getgeneratorstate(one.steps) == inspect.GEN_RUNNING]
+
     # What must be true after every step.
 
     def check(self) -> None:
@@ -225,8 +229,8 @@ class World:
                 names = [f.name for f in read_manifest(self.store, log, one).files]
                 assert all(data_path(LogPaths(log).table, name) in self.store.files for name in names)
 
-    def finish(self) -> None:
-        """Everybody is gone; whoever comes next leaves nothing behind that nobody names (I22)."""
+    def quiet(self) -> None:
+        """Everybody is gone; whoever comes next ends what they announced."""
         self.running.clear()
         self.store.before = self.store.after = None
         for run in list(intents.announced(self.store)):
@@ -234,22 +238,28 @@ class World:
         for log in LOGS:
             self.observe(log)
         self.check()
+
+    def check_left_over(self) -> None:
+        """After the ordinary clean-ups nothing is stored that nobody names (I22)."""
+        self.check()
         assert not self.store.list(INTENTS)
+        states = [state for log in LOGS if (state := self.oracles[log].state)]
+        named = {c.segment for state in states for c in state.change_sets}
+        self.store.delete(plan_unclaimed(self.store, LOGS[:1]))
+        assert {e.path for e in self.store.list(CHANGELOG)} == named, "segments are left over"
+        for state in states:
+            kept = [s for s in state.snapshots if s.state in (State.STAGED, State.COMPLETED) and s.kind is Kind.FULL]
+            names = {s.id: [f.name for f in read_manifest(self.store, state.log, s).files] for s in kept}
+            paths = LogPaths(state.log)
+            own = {data_path(paths.snapshot(number), name) for number in names for name in names[number]}
+            assert {e.path for e in self.store.list(paths.snapshots)} == own, "files of snapshots are left over"
+            beside = {data_path(paths.table, name) for number in names for name in names[number]}
+            assert {e.path for e in self.store.list(paths.table)} == beside, "files beside the table are left over"
 
 
 def _require_whole(change_sets: Sequence[ChangeSet], after: int, to: int) -> None:
     ends = [after, *(c.sqn for c in change_sets)]
     assert [end + 1 for end in ends] == [*(c.begin for c in change_sets), to + 1], "the log has a gap"
-
-
-def unneeded_files(world: World, log: str, state: LogState) -> list[str]:
-    """What the ordinary clean-ups would delete now."""
-    found = [*plan_sweep(world.store, state), *(e.path for e in files_to_delete(world.store, state))]
-    return [*found, *(e.path for e in plan_release(world.store, state).unneeded)]
-
-
-def segments_of(world: World) -> set[str]:
-    return {e.path for e in world.store.list(CHANGELOG) if e.path.endswith(".seg")}
 
 
 __all__ = ["INSTANT", "LOGS", "SHAPE", "Killed", "NotFoundError", "Pick", "Process", "World", "small_pages"]

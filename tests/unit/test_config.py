@@ -162,7 +162,11 @@ BAD = [
     Bad("retain nothing", "snapshots: all", "snapshots: 0", OUT_OF_RANGE, 5, "retention.snapshots"),
     Bad("retain less than nothing", "snapshots: all", "snapshots: -1", OUT_OF_RANGE, 5, "retention.snapshots"),
     Bad("retain yes", "snapshots: all", "snapshots: yes", OUT_OF_RANGE, 5, "retention.snapshots"),
-    Bad("local copies", "mode: disabled", "mode: best-effort", LATER, 4, "local.mode"),
+    Bad("unknown mode of copies", "mode: disabled", "mode: best-effort", UNKNOWN_VALUE, 4, "local.mode"),
+    Bad("copies that go nowhere", "mode: disabled", "mode: files", "CONFIG_MISSING_KEY", 4, "local.path"),
+    Bad("copies in no folder", "mode: disabled", "mode: files, path: ''", "CONFIG_EMPTY_VALUE", 4, "local.path"),
+    Bad("copies in S3", "mode: disabled", "mode: files, path: 's3://b/a'", LATER, 4, "local.path"),
+    Bad("copies upwards", "mode: disabled", "mode: files, path: ../local", "CONFIG_PATH", 4, "local.path"),
     Bad("a Spark cluster", "local[2]", "spark://host:7077", LATER, 3, "spark.master"),
     Bad("a store of later", "var/store", "gs://bucket/prefix", LATER, 2, "store"),
     Bad("a store that Spark cannot see", "var/store", "memory://name", LATER, 2, "store"),
@@ -202,6 +206,14 @@ BAD = [
     Bad("folder in a folder", "landing/tellers", "landing/accounts/t", OVERLAP, 24, f"{T}.source.path"),
     Bad("store in a landing folder", "var/store", "landing/accounts/s", OVERLAP, 11, f"{A}.source.path"),
     Bad("landing folder in the store", "landing/accounts", "var/store/in", OVERLAP, 11, f"{A}.source.path"),
+    Bad("copies in the store", "mode: disabled", "mode: files, path: var/store/local", OVERLAP, 4, "local.path"),
+    Bad("store among copies", "mode: disabled", "mode: files, path: var", OVERLAP, 4, "local.path"),
+    Bad("copies as the store", "mode: disabled", "mode: files, path: ./var/store/", OVERLAP, 4, "local.path"),
+    Bad(
+        "copies in a landing folder", "mode: disabled", "mode: files, path: landing/accounts/copies",
+        OVERLAP, 11, f"{A}.source.path",
+    ),
+    Bad("an unused folder of copies", "mode: disabled", "mode: disabled, path: var/store", OVERLAP, 4, "local.path"),
 ]  # fmt: skip
 
 
@@ -287,6 +299,18 @@ def test_folders_that_meet_through_a_link_are_found(tmp_path: Path) -> None:
     (tmp_path / "landing/accounts").mkdir(parents=True)
     os.symlink(tmp_path / "landing/accounts", tmp_path / "landing/tellers")
     assert refusal(tmp_path, GOOD).code == "FOLDERS_OVERLAP"
+
+
+def test_local_copies_are_off_unless_asked_for(tmp_path: Path) -> None:
+    """Requirement L3: disabled is the default; a folder alone does not turn them on."""
+    for text, folder in (
+        ("", None),
+        ("local: {mode: disabled}", None),
+        ("local: {path: var/local}", None),
+        ("local: {mode: files, path: var/local}", "var/local"),
+        ("local: {mode: files, path: /data/local}", "/data/local"),
+    ):
+        assert load_config(write(tmp_path, GOOD.replace("local: {mode: disabled}", text))).local.folder == folder
 
 
 def test_addresses_of_stores(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from builders import appended, manifest_of, new_log, verdict_for
 from tidefold.lifecycle import claims, moves, retention
 from tidefold.lifecycle.errors import InvalidInputError, NotFoundError, RefusedError
-from tidefold.lifecycle.values import Kind, LogState, State
+from tidefold.lifecycle.values import Hold, Kind, LogState, Reader, State
 
 
 def with_snapshots(count: int, state: LogState | None = None) -> LogState:
@@ -116,3 +116,136 @@ def test_unfinished_states_are_never_retired() -> None:
     state = claims.claim(appended(with_snapshots(2)), claims.Claim("next", "r", Kind.FULL, "2026"))
     assert retention.subsume(state, 1).attempt
     assert retention.subsume(state, 1).attempt.state is State.ONGOING  # type: ignore[union-attr]
+
+
+def with_tail(state: LogState, run: str = "tail") -> LogState:
+    """One more change set, and a tail-only snapshot of it."""
+    return claims.tail(appended(state), claims.Claim(run, "t", Kind.TAIL, "2026"))
+
+
+def bound_of(state: LogState, name: str, keep: int | None = 1) -> int | None:
+    return next((b.sqn for b in retention.bounds(state, keep) if b.name == name), None)
+
+
+def test_a_tail_keeps_the_change_sets_that_it_consists_of() -> None:
+    """I9, C10: also those that a later snapshot folded."""
+    state = with_tail(with_tail(with_snapshots(2), "tail-1"), "tail-2")
+    assert [(t.from_sqn, t.to_sqn) for t in retention.tails(state)] == [(2, 3), (2, 4)]
+    later = with_snapshots(1, state)
+    cut = retention.truncate(later, 1)
+    assert (bound_of(later, "tail"), bound_of(later, "replay"), cut.truncated_to) == (2, 5, 2)
+    [said] = [b.why for b in retention.bounds(later, 1) if b.name == "tail"]
+    assert said == "tail-only snapshots 3 and 1 more consist of what follows"
+    retired = retention.subsume(later, 1)
+    assert retention.tails(retired) == ()
+    assert retention.truncate(retired, 1).truncated_to == 5
+
+
+def test_tails_stay_and_go_with_their_base() -> None:
+    """I18: they are not counted among the newest N."""
+    state = with_tail(with_snapshots(3))
+    assert [s.id for s in retention.newest(state, 2)] == [2, 3]
+    assert retention.protected(state, 2) == {2, 3, 4}
+    state = with_snapshots(1, state)
+    assert retention.protected(state, 2) == {3, 4, 5}
+    assert retention.protected(with_snapshots(1, state), 2) == {5, 6}
+
+
+def test_a_tagged_tail_keeps_its_base_and_no_other_tail() -> None:
+    """I10, C11."""
+    state = with_tail(with_tail(with_snapshots(1), "tail-1"), "tail-2")
+    state = with_snapshots(2, retention.tag(state, "mine", 2))
+    assert retention.protected(state, 1) == {1, 2, 5}
+    kept = retention.subsume(state, 1)
+    assert states(kept) == ["COMPLETED", "COMPLETED", "SUBSUMED", "SUBSUMED", "COMPLETED"]
+    assert retention.with_files(retention.subsumed(kept)) == (kept.snapshots[3],)
+    assert retention.truncate(kept, 1).truncated_to == 1
+
+
+def test_a_hold_keeps_its_snapshot_and_the_log_behind_it() -> None:
+    state = retention.hold(with_snapshots(5), Hold("audit", 2, "until May"))
+    assert retention.hold(state, Hold("audit", 2, "until May")) == state
+    assert retention.protected(state, 1) == {2, 5}
+    [first, *_] = retention.bounds(state, 1)
+    assert (first.name, first.sqn, first.why) == ("hold audit", 2, "it is held: until May")
+    assert retention.truncate(state, 1).truncated_to == 2
+    freed = retention.release(state, "audit")
+    assert retention.release(freed, "audit") == freed
+    assert (retention.truncate(freed, 1).truncated_to, retention.protected(freed, 1)) == (5, {5})
+
+
+def test_a_held_tail_keeps_the_log_from_where_it_begins() -> None:
+    state = retention.hold(with_tail(with_snapshots(2)), Hold("audit", 3, "why"))
+    assert bound_of(with_snapshots(2, state), "hold audit") == 2
+
+
+def test_what_cannot_be_held_is_refused_by_name() -> None:
+    """Design 3: garbage is one-way; nothing that is marked comes back."""
+    cut = retention.truncate(retention.tag(with_snapshots(5), "old", 1), 2)
+    for state, snapshot in ((retention.subsume(cut, 2), 2), (cut, 1)):
+        with pytest.raises(RefusedError) as refused:
+            retention.hold(state, Hold("audit", snapshot, "why"))
+        assert refused.value.code == "CANNOT_HOLD"
+    with pytest.raises(RefusedError) as taken:
+        retention.hold(retention.hold(cut, Hold("audit", 5, "why")), Hold("audit", 4, "why"))
+    assert taken.value.code == "HOLD_TAKEN"
+
+
+def test_the_slowest_reader_bounds_the_cut() -> None:
+    """C11."""
+    state = with_snapshots(5)
+    state = retention.register(retention.register(state, Reader("slow", 1)), Reader("fast", 4))
+    assert [(b.name, b.sqn) for b in retention.bounds(state, 1)][:2] == [("reader slow", 1), ("reader fast", 4)]
+    assert retention.truncate(state, 1).truncated_to == 1
+    state = retention.register(state, Reader("slow", 5))
+    assert retention.truncate(state, 1).truncated_to == 4
+    assert retention.truncate(retention.unregister(state, "fast"), 1).truncated_to == 5
+    # A reader keeps the log and no snapshot.
+    assert retention.protected(state, 1) == {5}
+
+
+def test_a_reader_stands_inside_the_log() -> None:
+    cut = retention.truncate(with_snapshots(5), 2)
+    for sqn in (cut.truncated_to - 1, cut.last_sqn + 1):
+        with pytest.raises(RefusedError) as refused:
+            retention.register(cut, Reader("index", sqn))
+        assert refused.value.code == "READER_OUTSIDE_LOG"
+    for sqn in (cut.truncated_to, cut.last_sqn):
+        assert retention.register(cut, Reader("index", sqn)).readers == (Reader("index", sqn),)
+
+
+def test_a_restore_under_way_keeps_what_it_is_built_from() -> None:
+    """I10: of a tail its base and its change sets."""
+    state = retention.tag(with_tail(with_snapshots(1)), "mine", 2)
+    state = with_snapshots(3, state)
+    back = claims.Restore(2, claims.Mode.REPLAY)
+    state = claims.claim(state, claims.Claim("back", "r", Kind.FULL, "2026", restore=back))
+    state = retention.untag(state, "mine")
+    assert retention.protected(state, 1) == {1, 5}
+    assert (bound_of(state, "attempt"), retention.truncate(state, 1).truncated_to) == (1, 1)
+    assert retention.truncate(retention.subsume(state, 1), 1).truncated_to == 1
+
+
+def test_after_a_replay_the_log_behind_it_stays_until_it_is_folded_again() -> None:
+    """I9."""
+    state = retention.tag(with_snapshots(3), "mine", 1)
+    back = claims.Restore(1, claims.Mode.REPLAY)
+    state = claims.claim(state, claims.Claim("back", "r", Kind.FULL, "2026", restore=back))
+    assert state.attempt
+    state = moves.stage(state, manifest_of(state, state.attempt), "digest-back")
+    state = moves.judge(state, 4, verdict_for(state.snapshots[-1]))
+    state = moves.published(moves.confirm(state, 4), 4, 9)
+    assert [c.sqn for c in state.unfolded] == [2, 3]
+    assert (bound_of(state, "materialized"), retention.truncate(state, 1).truncated_to) == (1, 1)
+
+
+def test_only_the_tail_is_squashed_and_not_across_who_needs_its_parts() -> None:
+    """C12: the end of a tail-only snapshot, a reader, and everything while an attempt is made."""
+    state = with_tail(appended(appended(with_snapshots(2))))
+    state = appended(appended(appended(state)))
+    assert [[c.sqn for c in run] for run in retention.squashable(state)] == [[3, 4, 5], [6, 7, 8]]
+    read = retention.register(state, Reader("index", 7))
+    assert [[c.sqn for c in run] for run in retention.squashable(read)] == [[3, 4, 5], [6, 7]]
+    claimed = claims.claim(state, claims.Claim("next", "r", Kind.FULL, "2026"))
+    assert retention.squashable(claimed) == ()
+    assert retention.squashable(with_snapshots(2)) == ()

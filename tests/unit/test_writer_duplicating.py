@@ -68,8 +68,10 @@ def test_a_primary_error_fails_the_write_and_leaves_a_file_in_neither(
 ) -> None:
     """C6, I15."""
     primary.breaks(at)
-    with pytest.raises(StorageError):
+    with pytest.raises(StorageError) as failed:
         write(primary, local)
+    # The local file was ended because of it, and did not only fall to the garbage collector.
+    assert local.ended_by == ([] if at == "open" else [failed.value])
     assert primary.list("") == []
     assert local.list("") == []
 

@@ -505,6 +505,23 @@ def test_an_unknown_outcome_deletes_nothing_and_can_be_settled(applied: bool, th
     assert list(intents.announced(store)) == []
 
 
+def test_what_was_announced_before_a_recovery_is_refused_after_it() -> None:
+    """Design 3: each change set stands under the fence it was announced with, whatever the writer learnt since."""
+    store = Forgetful(below="changelog/")
+    writer = make_changelog(store).log("a", SHAPE)
+    for number in (1, 2):
+        writer.append(rows(number))
+        writer.persist(0).result(0)
+    store.breaks("ledger", times=1)
+    with pytest.raises(StorageError):
+        writer.confirm(0, 1, 1)
+    store.breaks("nothing")
+    Ledger(store, "a").commit(lambda state: give_up(state, state.fence))
+    with pytest.raises(SupersededError):
+        writer.confirm(0, 2, 1)
+    assert ids(store) == [[1]]
+
+
 def test_what_a_recovery_gave_up_is_refused_and_must_be_appended_again(store: BreakingStore, writer: LogWriter) -> None:
     """Design 3: the fence of the ledger; the writer goes on under the new one."""
     writer.append(rows(1))

@@ -152,6 +152,22 @@ def test_an_error_after_the_time_out_is_not_another_failure(timer: FakeTimer, me
     assert (action.begun, action.completed, action.failures) == (3, ["third"], [])
 
 
+def test_a_time_out_and_a_late_error_ask_for_one_more_attempt_only(timer: FakeTimer, metrics: Metrics) -> None:
+    """C3, C4."""
+
+    def late_error() -> str:
+        timer.move(5.0)
+        raise StorageError("STORAGE", "full")
+
+    executor = ManualExecutor()
+    action = Recorder(late_error, lambda: "second")
+    RetryingExecutor(RetryPolicy(5, 2.0, 0.0), executor, timer, metrics).execute(action)
+    executor.work.pop(0)()
+    assert len(executor.work) == 1
+    executor.run()
+    assert (action.completed, metrics.read().total_attempts.high) == (["second"], 2)
+
+
 def test_closing_fails_what_waits_for_its_next_attempt(timer: FakeTimer, metrics: Metrics) -> None:
     retry = retrying(timer, metrics, 5, delay=10.0)
     action = Recorder(FULL, lambda: "second")

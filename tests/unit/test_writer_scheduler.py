@@ -139,6 +139,21 @@ def test_five_hundred_logs_share_few_segments(timer: FakeTimer, asker: Asker) ->
     assert len(asker.done) == 500
 
 
+def test_while_tasks_are_collected_no_delay_ends(timer: FakeTimer, asker: Asker) -> None:
+    """C3: a flush of many logs makes few segments, however long it takes."""
+    probe = Probe()
+    scheduler = make(probe, timer)
+    with scheduler.collecting():
+        scheduler.submit(asker.task("a", 0))
+        timer.move(5.0)
+        scheduler.submit(asker.task("b", 0))
+        assert probe.segments == []
+        for place in range(1, 10):
+            scheduler.submit(asker.task("b", place))
+        assert len(probe.segments) == 1  # Size ends it all the same.
+    assert [len(segment) for segment in probe.segments] == [10, 1]
+
+
 def test_nothing_waits_nothing_goes(timer: FakeTimer) -> None:
     probe = Probe()
     make(probe, timer).hurry()

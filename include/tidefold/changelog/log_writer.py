@@ -192,8 +192,8 @@ class LogWriter:
 
         `snapshot` is the one that local copies are for; None: the next one after the newest that the ledger knows.
         """
-        future = self.begin_flush()
-        self._means.scheduler.hurry()
+        with self._means.scheduler.collecting():
+            future = self.begin_flush()
         self.end_flush(future, snapshot)
 
     def begin_flush(self) -> Future[Persisted]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -74,6 +75,7 @@ class UploadScheduler:
         self._waiting_bytes = 0
         self._in_flight = 0
         self._batches = 0
+        self._collecting = 0
         self._due: Cancel | None = None
         self._closed = False
         metrics.queue = self._queue
@@ -90,13 +92,25 @@ class UploadScheduler:
                 self._waiting.append(task)
                 self._waiting_bytes += task.bytes
                 full = not self._settings.persist_delay or self._waiting_bytes >= self._settings.batch_bytes
-                if not full and self._due is None:
+                if not full and self._due is None and not self._collecting:
                     self._due = self._timer.call_later(self._settings.persist_delay, self.hurry)
         except BaseException as error:
             # Also when the waiting was interrupted: nobody else knows of this task.
             task.failed(error if isinstance(error, Exception) else _interrupted(error))
             raise
         if full:
+            self.hurry()
+
+    @contextmanager
+    def collecting(self) -> Iterator[None]:
+        """Within it no delay ends, so that tasks of many logs share segments; leaving it sends what waits."""
+        with self._changed:
+            self._collecting += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._collecting -= 1
             self.hurry()
 
     def hurry(self) -> None:

@@ -14,7 +14,8 @@ import struct
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Protocol
+from itertools import pairwise
+from typing import BinaryIO, Protocol
 
 import msgspec
 import pyarrow as pa
@@ -98,34 +99,35 @@ def write_parts(
     stream.write(_MAGIC + bytes([_VERSION, _COMPRESSED if compress else 0]))
     position = len(_MAGIC) + 2
     for ordinal, (log, table) in enumerate(parts):
-        messages, (schema, *batches) = _encode(table, compress)
-        length = sum(message.nbytes for message in messages) + len(_END_OF_STREAM)
-        entries.append(Entry(log, ordinal, position, length, table.num_rows, schema, batches))
-        for message in (*messages, _END_OF_STREAM):
-            stream.write(message)
-        position += length
+        body, (schema, *batches) = _encode(table, compress)
+        entries.append(Entry(log, ordinal, position, len(body), table.num_rows, schema, batches))
+        stream.write(body)
+        position += len(body)
     footer = msgspec.json.encode(entries)
     stream.write(footer + _TRAILER.pack(len(footer), zlib.crc32(footer), _END))
     return [_written(entry) for entry in entries]
 
 
-def _encode(table: pa.Table, compress: bool) -> tuple[list[memoryview], list[Piece]]:
-    """The messages of an Arrow stream, each with what the index says of it: the schema's, then one a batch."""
+def _encode(table: pa.Table, compress: bool) -> tuple[memoryview, list[Piece]]:
+    """A change set as an Arrow stream, and what the index says of its pieces: the schema's, then one a batch."""
     ordered = table.sort_by([("_kg", "ascending")]).combine_chunks()
     options = pa.ipc.IpcWriteOptions(compression="zstd" if compress else None)
-    messages = [memoryview(ordered.schema.serialize())]
-    pieces = [_piece(0, messages[0])]
-    for batch in ordered.to_batches(max_chunksize=_BATCH_ROWS):
-        messages.append(memoryview(batch.serialize(options=options)))
-        groups = batch.column("_kg")
-        span = {"first": groups[0].as_py(), "last": groups[-1].as_py()}
-        before = pieces[-1]
-        pieces.append(_piece(before.offset + before.length, messages[-1], rows=batch.num_rows, **span))
-    return messages, pieces
+    sink = pa.BufferOutputStream()
+    # The writer puts the schema message out together with the first batch; it is a piece of its own here.
+    spans: list[dict[str, int]] = [{}]
+    edges = [0, ordered.schema.serialize().size]
+    with pa.ipc.new_stream(sink, ordered.schema, options=options) as writer:
+        for batch in ordered.to_batches(max_chunksize=_BATCH_ROWS):
+            writer.write_batch(batch)
+            groups = batch.column("_kg")
+            spans.append({"rows": batch.num_rows, "first": groups[0].as_py(), "last": groups[-1].as_py()})
+            edges.append(sink.tell())
+    body = memoryview(sink.getvalue())
+    return body, [_piece(body, *edge, **span) for edge, span in zip(pairwise(edges), spans, strict=True)]
 
 
-def _piece(start: int, data: memoryview, **facts: Any) -> Piece:
-    return Piece(start, data.nbytes, hashlib.sha256(data).hexdigest(), **facts)
+def _piece(body: memoryview, start: int, end: int, **facts: int) -> Piece:
+    return Piece(start, end - start, hashlib.sha256(body[start:end]).hexdigest(), **facts)
 
 
 def _written(entry: Entry) -> WrittenChangeSet:

@@ -17,7 +17,8 @@ class WriterSettings:
 
     `name` is the writer's topic in the ledger: whoever opens a log under it goes on where the last one of that name
     stopped, and two at once are found out. `persist_delay` is how long a persist waits for others to share its
-    segment, `batch_bytes` what ends the wait; `log_bytes` of one log are persisted before anybody asks.
+    segment, `batch_bytes` what ends the wait; `log_bytes` of one log are persisted before anybody asks, so a writer
+    holds up to that much of each log besides what is in flight.
     Appending blocks while `max_bytes_in_flight` are on their way. An upload is tried `attempts` times, each again
     after `attempt_timeout` (0: never) or, after an error that may pass, after `retry_delay`. Closing waits
     `close_timeout` for uploads that still run.
@@ -26,9 +27,9 @@ class WriterSettings:
     name: str = "writer"
     compress: bool = True
     persist_delay: float = 0.01
-    batch_bytes: int = 10 * _MB
-    log_bytes: int = 5 * _MB
-    max_bytes_in_flight: int = 100 * _MB
+    batch_bytes: int = 32 * _MB
+    log_bytes: int = 8 * _MB
+    max_bytes_in_flight: int = 128 * _MB
     attempts: int = 3
     attempt_timeout: float = 30.0
     retry_delay: float = 0.5

@@ -86,8 +86,8 @@ class Changelog:
         One log's error stops no other. The first error is raised; its notes name the others.
         """
         errors: list[TidefoldError] = []
-        begun = [(log, future) for log in self._open_logs() if (future := _begun(log, errors)) is not None]
-        self._scheduler.hurry()
+        with self._scheduler.collecting():
+            begun = [(log, future) for log in self._open_logs() if (future := _begun(log, errors)) is not None]
         for log, future in begun:
             try:
                 log.end_flush(future)

@@ -158,7 +158,7 @@ def reasons(
 def _reasons(snapshot: Snapshot, tags: Sequence[str]) -> Iterable[str]:
     verdict = snapshot.verdict
     if snapshot.skipped_from is not None:
-        yield f"change sets {snapshot.skipped_from + 1}-{snapshot.to_sqn} left out"
+        yield f"left out change sets {snapshot.skipped_from + 1} to {snapshot.to_sqn}"
     if tags:
         yield f"tagged {', '.join(tags)}"
     if verdict and not verdict.passed:

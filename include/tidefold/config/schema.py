@@ -10,6 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from tidefold.config.text import Place, Problem, dotted
+from tidefold.lifecycle.retention import Grace
 
 Text = Annotated[str, Field(min_length=1)]
 ColumnType = Literal["boolean", "int", "long", "float", "double", "string", "date", "timestamp"]
@@ -62,6 +63,20 @@ class RetentionConfig(Entry):
         BeforeValidator(_retained),
         WithJsonSchema({"anyOf": [{"const": "all"}, {"type": "integer", "minimum": _LEAST_RETAINED}]}),
     ] = Field(default="all", description="`all`, or how many of the newest are kept")
+
+    reader_publishes: int = Field(
+        default=_LEAST_RETAINED,
+        ge=1,
+        description="how many snapshots must be published after one before its files may go from the table",
+    )
+    reader_minutes: int = Field(
+        default=0, ge=0, description="how many minutes after it was replaced, at least; it can only keep files longer"
+    )
+
+    @property
+    def grace(self) -> Grace:
+        """How long readers of an older table version are waited for."""
+        return Grace(self.reader_publishes, self.reader_minutes)
 
     @property
     def keep(self) -> int | None:

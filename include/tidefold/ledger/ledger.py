@@ -6,7 +6,7 @@ Committing is writing version n+1 only if it is absent. No lock, no clock and no
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 
@@ -184,21 +184,33 @@ class Ledger:
         old, kept = versions[:-keep], versions[-keep:]
         if not old:
             return 0
-        needed = self._pages_of(kept[0])
-        unneeded = dict.fromkeys(page for v in old for page in self._pages_of(v) if page not in needed)
+        first = self._head(kept[0])
+        needed = _pages_of(first[0]) if first else frozenset()
+        unneeded = dict.fromkeys(page for head in self._before(first) for page in _pages_of(head) if page not in needed)
         self._store.delete([self._paths.page(page) for page in unneeded])
         for version in old:
             self._store.delete([self._paths.ledger_version(version)])
         return len(old)
 
-    def _pages_of(self, version: int) -> set[str]:
-        """The pages that a version names; none when another pruned it meanwhile, who then removes them too."""
+    def _before(self, found: tuple[Head, str] | None) -> Iterator[Head]:
+        """The versions that counted before one, newest first, as far as they are there.
+
+        A stray one is none of them: the writer who put it where it did not count may be about to name its pages anew.
+        """
+        while found:
+            head, found = found[0], self._head(found[0].version - 1)
+            if found is None or found[1] != head.previous:
+                return
+            yield found[0]
+
+    def _head(self, version: int) -> tuple[Head, str] | None:
+        """One version and the sha256 of its file; None when it was pruned, who did that removes its pages too."""
         path = self._paths.ledger_version(version)
         try:
-            head = decode_head(path, self._store.read(path))
+            data = self._store.read(path)
         except NotFoundError:
-            return set()
-        return {page for pages in head.pages.values() for page in pages}
+            return None
+        return decode_head(path, data), digest_of(data)
 
     def _latest_version(self) -> int:
         return max(self._versions(), default=0)
@@ -220,6 +232,10 @@ class Ledger:
         previous = self._digests.get(state.version - 1, "")
         head = Head(FORMAT, state.log, state.version, writer, digest_of(body), pages, msgspec.Raw(body), previous)
         return msgspec.json.encode(head)
+
+
+def _pages_of(head: Head) -> frozenset[str]:
+    return frozenset(page for pages in head.pages.values() for page in pages)
 
 
 def _not_dropped(state: LogState) -> LogState:

@@ -74,8 +74,14 @@ class Pages:
 
 def _chunked(items: Chunk, number: Callable[[Any], int]) -> tuple[list[tuple[int, Chunk]], Chunk]:
     """Cuts a list at fixed numbers, so that the same items always make the same page; the newest chunk stays open."""
-    chunks: dict[int, list[Any]] = {}
-    for item in items:
-        chunks.setdefault(number(item) // _SIZE, []).append(item)
-    ordered = [(key, tuple(chunks[key])) for key in sorted(chunks)]
-    return (ordered[:-1], ordered[-1][1]) if ordered else ([], ())
+    chunks: list[tuple[int, Chunk]] = []
+    begin = 0
+    while begin < len(items):
+        key = number(items[begin]) // _SIZE
+        # Numbers rise by one or more: a chunk has at most so many items.
+        end = min(begin + _SIZE, len(items))
+        while number(items[end - 1]) // _SIZE > key:
+            end -= 1
+        chunks.append((key, items[begin:end]))
+        begin = end
+    return (chunks[:-1], chunks[-1][1]) if chunks else ([], ())

@@ -112,7 +112,10 @@ def _append_one(state: LogState, arrival: Arrival) -> LogState:
     sqn = None
     if arrival.change_set:
         sqn = state.last_sqn + 1
-        state = replace(state, change_sets=(*state.change_sets, replace(arrival.change_set, sqn=sqn)))
+        # The beginning of a segment may be cut before its writer brings the rest; it is announced until then, and stays.
+        garbage = tuple(path for path in state.garbage if path != arrival.change_set.segment)
+        change_sets = (*state.change_sets, replace(arrival.change_set, sqn=sqn))
+        state = replace(state, change_sets=change_sets, garbage=garbage)
     known[position.topic, position.partition] = position
     account = replace(landed, sqn=sqn, number=len(state.landed) + 1)
     return replace(state, landed=(*state.landed, account), positions=tuple(known[k] for k in sorted(known)))

@@ -105,14 +105,14 @@ def _require_latest_base(state: LogState, snapshot: Snapshot) -> None:
         )
 
 
-def published(state: LogState, snapshot_id: int, table_version: int) -> LogState:
-    """Records the table version that shows a completed snapshot to readers."""
+def published(state: LogState, snapshot_id: int, table_version: int, instant: str = "") -> LogState:
+    """Records the table version that shows a completed snapshot to readers, and since when (ISO 8601)."""
     snapshot = known(state, snapshot_id)
     if snapshot.published:
         return state
     if snapshot.state is not State.COMPLETED or snapshot.kind is Kind.TAIL:
         raise _wrong_state(state, snapshot, "publish", State.COMPLETED)
-    return state.with_snapshot(replace(snapshot, table_version=table_version))
+    return state.with_snapshot(replace(snapshot, table_version=table_version, shown=instant))
 
 
 def abort(state: LogState, snapshot_id: int, reason: str) -> LogState:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
 from tidefold.lifecycle.errors import ConflictError, InvalidInputError, RefusedError
 from tidefold.lifecycle.moves import known
@@ -69,6 +70,30 @@ def subsumed(state: LogState) -> tuple[Snapshot, ...]:
     return tuple(s for s in state.snapshots if s.state is State.SUBSUMED)
 
 
+@dataclass(frozen=True, slots=True)
+class Grace:
+    """How long files stay that plain readers of an older table version may still read: until so many snapshots were
+    published after theirs, and so many minutes after it was replaced. A clock can only keep them longer.
+    """
+
+    publishes: int = 2
+    minutes: int = 0
+
+
+def deletable(state: LogState, grace: Grace, instant: str) -> tuple[Snapshot, ...]:
+    """The retired snapshots whose files may go at this instant (ISO 8601)."""
+    return tuple(s for s in subsumed(state) if s.kind is Kind.TAIL or _is_past(state, s, grace, instant))
+
+
+def _is_past(state: LogState, snapshot: Snapshot, grace: Grace, instant: str) -> bool:
+    shown = snapshot.table_version if snapshot.table_version is not None else -1
+    later = [s for s in state.snapshots if s.table_version is not None and s.table_version > shown]
+    if len(later) < grace.publishes:
+        return False
+    replaced = later[0].shown or later[0].instant
+    return datetime.fromisoformat(replaced) + timedelta(minutes=grace.minutes) <= datetime.fromisoformat(instant)
+
+
 def deleted(state: LogState, snapshots: Iterable[int]) -> LogState:
     """Records that the files of these retired snapshots are gone."""
     gone = set(snapshots)
@@ -93,13 +118,21 @@ def bounds(state: LogState, keep: int | None) -> tuple[Bound, ...]:
     found = [
         Bound("replay", oldest.to_sqn, f"the log can be replayed onto snapshot {oldest.id}, which is kept"),
         Bound("materialized", kept[-1].to_sqn, f"snapshot {kept[-1].id} is the newest completed one"),
-        *(Bound("tail", s.from_sqn, f"tail-only snapshot {s.id} consists of what follows") for s in tails(state)),
+        *_of_tails(state),
         *(Bound(f"hold {h.name}", _behind(state, h.snapshot), f"it is held: {h.why}") for h in state.holds),
         *(Bound(f"reader {r.name}", r.sqn, "it has read the log up to there") for r in state.readers),
     ]
     if state.attempt:
         found.append(Bound("attempt", state.attempt.from_sqn, f"snapshot {state.attempt.id} is being made from there"))
     return tuple(sorted(found, key=lambda bound: bound.sqn))
+
+
+def _of_tails(state: LogState) -> Iterable[Bound]:
+    """One bound for all of them: there may be hundreds."""
+    for oldest in sorted(tails(state), key=lambda s: s.from_sqn)[:1]:
+        more = len(tails(state)) - 1
+        which = f"snapshot {oldest.id} consists" if not more else f"snapshots {oldest.id} and {more:,} more consist"
+        yield Bound("tail", oldest.from_sqn, f"tail-only {which} of what follows")
 
 
 def _behind(state: LogState, snapshot: int) -> int:

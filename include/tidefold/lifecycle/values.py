@@ -137,9 +137,10 @@ class Snapshot:
     The origin is `base`, the newest completed snapshot when it began; of a restored one it is `origin`, the snapshot
     whose rows come back. The next snapshot folds on from `to_sqn`: what lies between `skipped_from` and there is left
     out for good. A tail-only one is its base's files and the change sets up to `to_sqn`, and has no files of its own.
-    `progress` is a count that the process at work raises, so that others see whether it still lives.
+    `progress` is a count that the process at work raises, so that others see whether it still lives; `shown` the
+    instant at which it was published.
     `request` is the sha256 of what was asked for: the same run asking for something else is refused.
-    `instant` is information for people (ISO 8601), never an input of a decision (I24).
+    `instant` is information for people (ISO 8601): no clock decides (I24).
     """
 
     id: int
@@ -163,6 +164,7 @@ class Snapshot:
     origin: int | None = None
     skipped_from: int | None = None
     progress: int = 0
+    shown: str = ""
 
     @property
     def folds_to(self) -> int:

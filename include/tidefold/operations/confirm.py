@@ -9,7 +9,7 @@ from tidefold.ledger import read_manifest
 from tidefold.lifecycle import claims, moves
 from tidefold.lifecycle.values import Kind, LogState, Snapshot, State
 from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.pipeline import Pipeline, now
 
 _log = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ def roll_forward(pipeline: Pipeline, log: str, reconcile: bool = False) -> int |
         return None
     manifest = read_manifest(pipeline.store, log, latest)
     version = publish(pipeline.store, manifest, latest.manifest or "", _shown(pipeline, state), reconcile)
-    ledger.commit(lambda now: moves.published(now, latest.id, version))
+    ledger.commit(lambda state: moves.published(state, latest.id, version, now()))
     _log.info("%s: snapshot %d is version %d of the table", log, latest.id, version)
     return latest.id
 

@@ -32,6 +32,7 @@ _COUNTS = ("records", "changes", "tombstones", "repeated", "quarantined", "ignor
 
 def pending(pipeline: Pipeline, logs: Sequence[str]) -> list[str]:
     """The logs with files to parse; for the others `ingest` has nothing to distribute, only problems to report."""
+    settle.roll_forward(pipeline.store, logs)
     return [log for log in logs if _has_work(_begun(pipeline, log))]
 
 
@@ -66,7 +67,7 @@ def _parsed(pipeline: Pipeline, this: IngestRun, intakes: list[Intake], run: Run
         while any(intake.plan.take and not intake.error for intake in intakes):
             intakes = parse_round(pipeline, this, intakes, run)
     except StorageError as error:
-        return [intake.failed(intake.error or error) if intake.plan.take else intake for intake in intakes]
+        intakes = [intake.failed(intake.error or error) if intake.plan.take else intake for intake in intakes]
     return [_accepted(pipeline, intake) for intake in intakes]
 
 

@@ -224,7 +224,11 @@ def _after(restored: Mapping[str, Any]) -> str:
         return ""
     said = f"; the rows of snapshot {restored['restored']}"
     if restored["skipped"]:
-        said += ", change sets {}-{} are left out for good".format(*restored["skipped"])
+        said += f"; left out for good: {_span(*restored['skipped'])}"
     if restored["replayed"]:
-        said += ", change sets {}-{} are folded again by the next run".format(*restored["replayed"])
+        said += f"; folded again by the next run: {_span(*restored['replayed'])}"
     return said
+
+
+def _span(first: int, last: int) -> str:
+    return f"change set {first}" if first == last else f"change sets {first} to {last}"

@@ -10,8 +10,9 @@ from tidefold.changelog.intents import announced
 from tidefold.changelog.segment import read_index
 from tidefold.ledger import Ledger
 from tidefold.lifecycle.errors import NotFoundError
-from tidefold.lifecycle.names import CHANGELOG
-from tidefold.lifecycle.values import LogState
+from tidefold.lifecycle.names import CHANGELOG, INTENTS, LogPaths
+from tidefold.lifecycle.values import Drop, LogState
+from tidefold.operations.settle import needed
 from tidefold.storage import Entry, Store
 
 _READERS = 8
@@ -39,7 +40,7 @@ def plan_release(store: Store, state: LogState) -> Released:
     waiting = [path for path in state.garbage if path in sizes and path not in on_their_way]
     with ThreadPoolExecutor(_READERS) as pool:
         sharing = dict(zip(waiting, pool.map(lambda path: _logs_of(store, path), waiting), strict=True))
-    needed = _needed(store, state.log, sharing)
+    needed = _needed(store, state, sharing)
     gone = [path for path in state.garbage if path not in sizes]
     unneeded = tuple(sizes[path] for path in waiting if path not in needed)
     return Released(unneeded, (*gone, *waiting))
@@ -52,11 +53,30 @@ def _logs_of(store: Store, segment: str) -> frozenset[str]:
         return frozenset()
 
 
-def _needed(store: Store, log: str, sharing: Mapping[str, frozenset[str]]) -> set[str]:
-    """The segments that other logs still have change sets in."""
-    others: Sequence[str] = sorted(frozenset().union(*sharing.values()) - {log})
-    found: set[str] = set()
-    for other in others:
-        state = Ledger(store, other).find()
-        found |= {change_set.segment for change_set in state.change_sets} if state else set()
-    return found
+def _needed(store: Store, state: LogState, sharing: Mapping[str, frozenset[str]]) -> set[str]:
+    """The segments that other logs still have change sets in, or that the log itself was told more of since."""
+    others: Sequence[str] = sorted(frozenset().union(*sharing.values()) - {state.log})
+    found = _named(store, state.log) - {change_set.segment for change_set in state.change_sets}
+    return found.union(*(_named(store, other) for other in others))
+
+
+def _named(store: Store, log: str) -> set[str]:
+    state = Ledger(store, log).find()
+    # Of two logs that go at once the second must not leave to the first what that has looked at already.
+    return {c.segment for c in state.change_sets} if state and state.dropped is Drop.NO else set()
+
+
+def plan_unclaimed(store: Store, logs: Sequence[str]) -> tuple[str, ...]:
+    """Files that no log names, nor ever will: their runs were given up, wrote all the same, and died. `logs` are known
+    ones, whose quarantine is looked at too. Raises CorruptError when it cannot be told which logs a segment is for.
+
+    What is stored and announced no more is of a run that has ended: all its logs have taken or refused (design 3).
+    """
+    folders = [CHANGELOG, *(LogPaths(log).quarantine for log in logs)]
+    stored = [entry.path for folder in folders for entry in store.list(folder, unfinished=True)]
+    # A writer that was killed leaves its half under a longer name.
+    announced_files = tuple(path for run in announced(store) for path in run.files)
+    alone = [p for p in stored if not p.startswith((f"{INTENTS}/", *announced_files))]
+    rest = sorted(set(alone) - needed(store, logs))
+    others = {log for path in rest if path.endswith(".seg") for log in _logs_of(store, path)} - set(logs)
+    return tuple(path for path in rest if path not in needed(store, others))

@@ -16,7 +16,7 @@ from tidefold.changelog.intents import Announced, IntentLog, Taking
 from tidefold.ledger import Ledger
 from tidefold.lifecycle.errors import ConflictError, RefusedError
 from tidefold.lifecycle.intake import append, check_shape, give_up, names
-from tidefold.lifecycle.values import LogState
+from tidefold.lifecycle.values import Drop, LogState
 from tidefold.storage import Store
 
 _log = logging.getLogger(__name__)
@@ -64,17 +64,19 @@ def end_run(store: Store, run: str, logs: Iterable[str], files: Collection[str])
 
 
 def _settle_log(ledger: Ledger, announced: IntentLog, taking: Taking | None, files: Collection[str]) -> None:
-    if ledger.peek(announced.shape).fence > announced.fence:
+    state = ledger.peek(announced.shape)
+    if state.fence > announced.fence or state.dropped is not Drop.NO:
         return  # Taken before, or refused for good; a log that was dropped stays so.
-    try:
-        if taking:
+    if taking:
+        try:
             ledger.begin(taking.shape)
             ledger.commit(partial(take, taking=taking))
             return
-    except (RefusedError, ConflictError) as error:
-        _log.info("%s refuses what a run brought: %s", announced.log, error)
-    if names(ledger.peek(announced.shape)) & set(files):
-        return
+        except (RefusedError, ConflictError) as error:
+            _log.info("%s refuses what a run brought: %s", announced.log, error)
+        if names(ledger.peek(announced.shape)) & set(files):
+            return
+    # Also when the log names the files: a writer who has told it of some change sets may come back with the others.
     ledger.begin(announced.shape)
     ledger.commit(lambda now: give_up(now, announced.fence))
 

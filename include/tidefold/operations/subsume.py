@@ -9,8 +9,11 @@ from tidefold.lifecycle import retention
 from tidefold.lifecycle.names import LogPaths, data_path
 from tidefold.lifecycle.values import Kind, LogState, Snapshot, State
 from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.pipeline import Pipeline, now
 from tidefold.storage import Entry, Store
+
+
+_WITH_FILES = (State.COMPLETED, State.STAGED, State.SUBSUMED)
 
 
 def subsume(pipeline: Pipeline, log: str, plan: bool = False) -> Outcome:
@@ -26,24 +29,25 @@ def subsume(pipeline: Pipeline, log: str, plan: bool = False) -> Outcome:
     if keep is not None:
         wanted = keep
         state = retention.subsume(state, wanted) if plan else ledger.commit(lambda now: retention.subsume(now, wanted))
-    retired = retention.subsumed(state)
-    files = files_to_delete(pipeline.store, state)
+    retired = retention.deletable(state, pipeline.config.retention.grace, now())
+    files = files_to_delete(pipeline.store, state, retired)
     if retired and not plan:
         pipeline.store.delete([file.path for file in files])
         ledger.commit(lambda now: retention.deleted(now, [s.id for s in retired]))
     return _outcome(state, retired, files, plan)
 
 
-def files_to_delete(store: Store, state: LogState) -> tuple[Entry, ...]:
-    """Files that only retired snapshots need: their own folders, and their files beside the table's.
+def files_to_delete(store: Store, state: LogState, retired: Sequence[Snapshot]) -> tuple[Entry, ...]:
+    """Files that only these retired snapshots need: their own folders, and their files beside the table's.
 
-    What any kept or staged snapshot names is taken out first.
+    What any other snapshot names is taken out first.
     """
-    retired = retention.with_files(retention.subsumed(state))
+    retired = retention.with_files(retired)
     if not retired:
         return ()
     paths = LogPaths(state.log)
-    kept = [s for s in state.snapshots if s.state in (State.COMPLETED, State.STAGED)]
+    going = {s.id for s in retired}
+    kept = [s for s in state.snapshots if s.state in _WITH_FILES and s.id not in going]
     needed = _names(store, state, retention.with_files(kept))
     beside = {data_path(paths.table, name) for name in _names(store, state, retired) - needed}
     own = [entry for s in retired for entry in store.list(paths.snapshot(s.id), unfinished=True)]

@@ -47,7 +47,8 @@ def take_tail(pipeline: Pipeline, log: str, run_id: str) -> Outcome:
         return Outcome(log, "already", f"snapshot {snapshot.id} of this run is {snapshot.state}", snapshot.id)
     change_sets = state.between(snapshot.from_sqn, snapshot.to_sqn)
     facts = {"base": snapshot.base, "change_sets": len(change_sets), "changes": sum(c.rows for c in change_sets)}
-    message = f"snapshot {snapshot.id} is snapshot {snapshot.base} and {facts['changes']:,} changes after it"
+    changes = "1 change" if facts["changes"] == 1 else f"{facts['changes']:,} changes"
+    message = f"snapshot {snapshot.id} is snapshot {snapshot.base} and {changes} after it"
     return Outcome(log, "completed", message, snapshot.id, facts=facts)
 
 

@@ -172,7 +172,8 @@ class S3Store:
 
     def keeps_marks(self, path: str) -> bool:
         """Whether S3 keeps with an object which put made it: without that, a lost answer cannot be settled."""
-        return bool(made_by(self._bucket, self._key(path)))
+        with self._bucket.typed(path):
+            return bool(made_by(self._bucket, self._key(path)))
 
     def _size(self, key: str) -> int:
         return int(self._bucket.call("head_object", Key=key)["ContentLength"])

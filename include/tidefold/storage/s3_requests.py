@@ -20,11 +20,12 @@ FAILURES = (OSError, ClientError, BotoCoreError, ResponseParserError, TransportE
 _READ_SECONDS = 60
 _BLOCK = 8 << 20
 _DENIED = {"AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"}
+_ABSENT = {"NoSuchKey", "NoSuchBucket", "404", ""}  # "404": a HEAD; "": s3fs looked for a file and for a folder.
 _RIGHTS = "s3:GetObject, s3:PutObject, s3:DeleteObject, s3:ListBucket, s3:AbortMultipartUpload"
 
 
 class Once(S3FileSystem):  # type: ignore[misc]
-    """s3fs without repeats of its own, so that an answer tells how often botocore (AWS_MAX_ATTEMPTS) tried."""
+    """s3fs without repeats of its own: botocore repeats, as often as AWS_MAX_ATTEMPTS says."""
 
     retries = 1
 
@@ -97,7 +98,7 @@ class Bucket:
 
     def as_ours(self, path: str, error: Exception) -> TidefoldError:
         """What to raise for a failed request about a path."""
-        if not isinstance(error, FileNotFoundError):
+        if not isinstance(error, FileNotFoundError) or code_of(error) not in _ABSENT:
             return _storage_error(path, error)
         # s3fs says the same of a bucket that is not there, and a HEAD answers 404 for both.
         if code_of(error) == "NoSuchKey" or self._exists():
@@ -156,10 +157,12 @@ def conflicts(error: BaseException) -> bool:
     return code_of(error) in ("ConditionalRequestConflict", "409")
 
 
-def surely_refused(error: BaseException) -> bool:
-    """Whether nothing was written: S3 said no for a reason that is not the condition, to the only try."""
-    if isinstance(error, NoCredentialsError | ParamValidationError):
-        return True
-    about = _answer(error).get("ResponseMetadata", {})
-    status = about.get("HTTPStatusCode", 0)
-    return 400 <= status < 500 and status not in (408, 409, 412, 429) and not about.get("RetryAttempts")
+def was_sent(error: BaseException) -> bool:
+    """Whether S3 may have seen the request at all."""
+    return not isinstance(error, NoCredentialsError | ParamValidationError)
+
+
+def refuses(error: BaseException) -> bool:
+    """Whether S3 said no for a reason that is not the condition; an earlier, lost try may have been done."""
+    status = _answer(error).get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    return 400 <= status < 500 and status not in (408, 409, 412, 429)

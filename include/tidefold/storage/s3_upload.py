@@ -7,57 +7,61 @@ import uuid
 from contextlib import suppress
 from typing import Any
 
-from tidefold.lifecycle.errors import AlreadyExistsError, StorageError, UnknownOutcomeError
-from tidefold.storage.s3_requests import FAILURES, Bucket, code_of, conflicts, surely_refused
+from tidefold.lifecycle.errors import AlreadyExistsError, UnknownOutcomeError
+from tidefold.storage.s3_requests import FAILURES, Bucket, code_of, conflicts, refuses, was_sent
 
 PART = 16 << 20
 _COPIED_PART = 512 << 20
 _CONFLICTS = 5
-# Kept with the object: which put made it. A put whose answer was lost is sent again, by botocore, by aiohttp (also
-# where repeats are off) or by something in between, and then the name is taken by that very put.
+# Kept with the object: which put made it. A put whose answer was lost is sent again, by botocore and by aiohttp (which
+# does so whatever botocore is told, and says it to nobody), and then the name is taken by that very put.
 _PUT = "tidefold-put"
 
 
 def put(bucket: Bucket, key: str, path: str, data: bytes) -> None:
     """One conditional PUT. Raises AlreadyExistsError, UnknownOutcomeError, StorageError."""
     mark = uuid.uuid4().hex
-    for _ in range(_CONFLICTS):
+    for left in reversed(range(_CONFLICTS)):
         try:
             bucket.call("put_object", Key=key, Body=data, IfNoneMatch="*", Metadata={_PUT: mark})
         except FAILURES as error:
-            if conflicts(error):
+            if conflicts(error) and left:
                 continue
             _settle(bucket, key, path, mark, error)
         return
-    raise _conflict(path)
 
 
 def _settle(bucket: Bucket, key: str, path: str, mark: str, error: Exception) -> None:
     """Returns when this very put made the object, else raises what is known of its outcome."""
-    if surely_refused(error):
+    if not was_sent(error):
         raise bucket.as_ours(path, error) from error
-    found = made_by(bucket, key)
+    try:
+        found = made_by(bucket, key)
+    except FAILURES:
+        raise _unknown(bucket, path, error) from error
     if found == mark:
         return
-    if found is not None:
-        raise AlreadyExistsError("NAME_TAKEN", f"`{path}` exists already.") from error
-    # Absent is no proof: the lost request may still be on its way.
-    said = code_of(error) or type(error).__name__
-    raise UnknownOutcomeError(
-        "UNKNOWN_OUTCOME", f"Whether `{path}` was written is not known ({said}).", hint="Call again."
-    ) from error
+    if refuses(error):
+        raise bucket.as_ours(path, error) from error
+    if found is None:  # Absent is no proof: the lost request may still be on its way.
+        raise _unknown(bucket, path, error) from error
+    raise AlreadyExistsError("NAME_TAKEN", f"`{path}` exists already.") from error
 
 
 def made_by(bucket: Bucket, key: str) -> str | None:
-    """The mark of the put that made an object, "" for a stranger's; None when it is not there or not to be known."""
+    """The mark of the put that made an object, "" for a stranger's; None when it is not there."""
     try:
         return str(bucket.call("head_object", Key=key).get("Metadata", {}).get(_PUT, ""))
-    except FAILURES:
+    except FileNotFoundError:
         return None
 
 
-def _conflict(path: str) -> StorageError:
-    return StorageError("S3_CONFLICT", f"Other writers of `{path}` were under way all the time.", hint="Call again.")
+def _unknown(bucket: Bucket, path: str, error: Exception) -> UnknownOutcomeError:
+    why = bucket.as_ours(path, error)
+    # In a conflict the other writer under way may be this very put, sent before.
+    code = "S3_CONFLICT" if conflicts(error) else why.code if refuses(error) else "UNKNOWN_OUTCOME"
+    said = code_of(error) or type(error).__name__
+    return UnknownOutcomeError(code, f"Whether `{path}` was written is not known ({said}).", hint=why.hint)
 
 
 class Multipart:
@@ -104,10 +108,6 @@ class Multipart:
             self._settle(error)
 
     def _settle(self, error: Exception) -> None:
-        if conflicts(error):
-            # S3 asks for all parts anew then, and they are gone.
-            self.abort()
-            raise _conflict(self._path) from error
         try:
             _settle(self._bucket, self._key, self._path, self._mark, error)
         except UnknownOutcomeError:

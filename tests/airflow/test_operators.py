@@ -1,0 +1,87 @@
+"""The thin operators by themselves, on a real store: what they do to the logs of a task, without a scheduler."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+
+from pipelines import judge_all, make_pipeline, put
+from tidefold.fold.distribute import in_process
+from tidefold.lifecycle import claims
+from tidefold.lifecycle.values import Kind
+from tidefold.operations import heartbeat
+from tidefold.operations.asking import Asking
+from tidefold.operations.confirm import confirm
+from tidefold.operations.materialize import materialize
+from tidefold.operations.pipeline import Pipeline
+from tidefold_airflow import operators
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Pipeline:
+    """Snapshot 1 of `accounts` is published, and one more change waits."""
+    made = make_pipeline(tmp_path)
+    put(made, [{"id": i, "text": "a"} for i in range(20)])
+    materialize(made, ["accounts"], Asking("run-1"), in_process)
+    judge_all(made)
+    confirm(made, "accounts")
+    put(made, [{"id": 1, "text": "b"}])
+    return made
+
+
+def execute(kind: type[Any], pipeline: Pipeline, run: str = "manual-1", **given: Any) -> Any:
+    """What a task of that operator returns."""
+    task = kind(task_id="task", config=str(pipeline.config.path), **given)
+    instance = SimpleNamespace(xcom_push=lambda key, value: None)
+    context = {"dag_run": SimpleNamespace(dag_id="dag", run_id=run), "ti": instance}
+    # Airflow wraps `execute`, so that only its task runner calls it.
+    return kind.execute.__wrapped__(task, context)
+
+
+def test_tail_takes_one_a_run_and_a_retry_finds_it(pipeline: Pipeline) -> None:
+    first = execute(operators.TidefoldTailOperator, pipeline, logs=["accounts"])
+    assert first == {"accounts": {"result": "completed", "snapshot": 2, "error": None}}
+    assert execute(operators.TidefoldTailOperator, pipeline, logs=["accounts"])["accounts"]["result"] == "already"
+    found = pipeline.ledger("accounts").read().snapshots[-1]
+    assert (found.kind, found.run) == (Kind.TAIL, "dag/manual-1")
+
+
+def test_tail_fails_for_a_log_that_was_never_materialized_and_names_it(pipeline: Pipeline) -> None:
+    put(pipeline, [{"id": 1, "text": "a"}], log="tellers")
+    with pytest.raises(AirflowFailException, match=r"1 of 2 logs failed\. tellers: \[NOTHING_MATERIALIZED\]"):
+        execute(operators.TidefoldTailOperator, pipeline)
+    assert len(pipeline.ledger("accounts").read().snapshots) == 2
+
+
+def test_clean_reports_the_store_beside_the_logs(pipeline: Pipeline) -> None:
+    found = execute(operators.TidefoldCleanOperator, pipeline)
+    assert {log: what["result"] for log, what in found.items()} == {
+        "(store)": "nothing", "accounts": "nothing", "tellers": "nothing",
+    }  # fmt: skip
+
+
+def spark_task(pipeline: Pipeline, **given: Any) -> Any:
+    return operators.TidefoldSparkOperator(task_id="task", config=str(pipeline.config.path), **given)
+
+
+def test_materialize_takes_over_what_stands_still_if_it_may(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead = pipeline.ledger("accounts").commit(lambda s: claims.claim(s, Asking("dead").of("accounts"))).attempt
+    waited: list[float] = []
+    monkeypatch.setattr(heartbeat.find_stalled, "__defaults__", (waited.append,))
+    scope = SimpleNamespace(pipeline=pipeline, logs=["accounts", "tellers"], run="dag/manual-1")
+    assert spark_task(pipeline, step="materialize")._asking(scope) == Asking("dag/manual-1")
+    assert waited == []
+    # From a template it comes as text.
+    asked = spark_task(pipeline, step="materialize", takeover_after="600")._asking(scope)
+    assert (asked, waited) == (Asking("dag/manual-1", stalled={"accounts": dead}), [600.0])
+
+
+def test_only_materialize_takes_over(pipeline: Pipeline) -> None:
+    with pytest.raises(ValueError, match="takeover_after is for materialize"):
+        spark_task(pipeline, step="quality", takeover_after=600)
