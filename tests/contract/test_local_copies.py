@@ -39,7 +39,7 @@ from pipelines import contents, judge_all, rows_of, snapshot_rows, table_rows
 from tidefold.changelog import intents
 from tidefold.changelog.intents import Intent
 from tidefold.cli.app import app
-from tidefold.lifecycle.errors import RefusedError
+from tidefold.lifecycle.errors import AlreadyExistsError, NotFoundError, RefusedError
 from tidefold.lifecycle.names import LogPaths
 from tidefold.lifecycle.values import State
 from tidefold.operations import settle
@@ -52,6 +52,7 @@ from tidefold.operations.status import status
 from tidefold.operations.subsume import subsume
 from tidefold.operations.truncate import truncate
 from tidefold.storage import local_copies
+from tidefold.storage.local import LocalStore
 from tidefold.wiring import open_pipeline
 
 
@@ -151,6 +152,21 @@ def test_two_pipelines_share_a_disk_and_nothing_on_it(tmp_path: Path) -> None:
     assert contents(disk(first).root) == before
     assert copies_of(second) == []
     assert copies_of(second, "orders") == ["orders/0000000001"]
+
+
+def test_a_folder_gets_its_final_name_only_if_that_is_free(tmp_path: Path) -> None:
+    """L4: a copy that is there is never replaced."""
+    store = LocalStore(tmp_path)
+    store.put_if_absent("a.ongoing/x", b"new")
+    store.put_if_absent("a/x", b"old")
+    with pytest.raises(AlreadyExistsError):
+        store.rename_folder("a.ongoing", "a")
+    assert (store.read("a/x"), store.read("a.ongoing/x")) == (b"old", b"new")
+    store.delete(["a/x"])
+    store.rename_folder("a.ongoing", "a")
+    assert [entry.path for entry in store.list("")] == ["a/x"]
+    with pytest.raises(NotFoundError):
+        store.rename_folder("a.ongoing", "b")
 
 
 # Nothing local fails a step.

@@ -132,7 +132,7 @@ class Oracle:
         assert len(set(new.garbage)) == len(new.garbage)
         left = {c.segment for c in old.change_sets} - named
         assert left <= set(new.garbage)
-        self.forgotten |= set(old.garbage) - set(new.garbage)
+        self.forgotten |= set(old.garbage) - set(new.garbage) - named
         assert not named & self.forgotten, "what was marked came back"
 
     def _snapshots(self, old: LogState, new: LogState) -> None:

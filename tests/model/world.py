@@ -20,7 +20,7 @@ from model.oracle import Changes, Oracle, Place, folded, tails
 from tidefold.changelog import intents
 from tidefold.fold.plan import plan_fold
 from tidefold.ledger import Ledger, pages, read_manifest
-from tidefold.lifecycle import claims, retention
+from tidefold.lifecycle import claims
 from tidefold.lifecycle.errors import ConflictError, NotFoundError, RefusedError, UnknownOutcomeError
 from tidefold.lifecycle.manifest import Manifest
 from tidefold.lifecycle.names import CHANGELOG, INTENTS, LogPaths, data_path
@@ -91,6 +91,7 @@ class World:
         self.seen: dict[str, Snapshot | None] = dict.fromkeys(LOGS)
         self.running: list[Running] = []
         self.numbers = count(1)
+        self.failed: AssertionError | None = None
 
     def number(self) -> int:
         return next(self.numbers)
@@ -116,7 +117,12 @@ class World:
         names = [entry.path for entry in self.store.list(LogPaths(log).ledger)]
         newest = max((int(name[-15:-5]) for name in names), default=0)
         for version in range(seen + 1, newest + 1):
-            oracle.observe(reader.read_version(version))
+            try:
+                oracle.observe(reader.read_version(version))
+            except AssertionError as error:
+                self.failed = self.failed or error
+        if self.failed:
+            raise self.failed
 
     def content(self, change_set: ChangeSet) -> Changes:
         """What a change set holds, if its segment is still there."""

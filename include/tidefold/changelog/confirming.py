@@ -26,6 +26,7 @@ class Confirming:
         self.shape: Shape = shape if shape is not None else state.shape  # type: ignore[union-attr]
         self._ledger = ledger
         self._writer = writer
+        self._begun = state is not None
         self._look(state or LogState(log, self.shape))
 
     def _look(self, state: LogState) -> None:
@@ -51,7 +52,9 @@ class Confirming:
         """
         arrivals = self._arrivals(change_sets)
         fence = min(one.fence for one in change_sets)
-        self._ledger.begin(self.shape)
+        if not self._begun:
+            self._ledger.begin(self.shape)
+            self._begun = True
         state = self._ledger.commit(lambda state: append(state, arrivals, fence=fence))
         # Others may have appended since, but hardly much: from the end it is found at once.
         names = {arrival.landed.name: one.sqn for arrival, one in zip(arrivals, change_sets, strict=True)}
@@ -91,15 +94,19 @@ class Confirming:
             ignored=0,
             sqn=None,
         )
-        change_set = ChangeSet(
-            sqn=0,
-            segment=uploaded.path,
-            ordinal=uploaded.ordinal,
-            offset=uploaded.offset,
-            length=uploaded.bytes,
-            checksum=uploaded.checksum,
-            rows=one.rows,
-            key_groups=uploaded.key_groups,
-            high=high,
-        )
-        return Arrival(landed, change_set, Position(self._writer, 0, end, high))
+        return Arrival(landed, _change_set(uploaded, high), Position(self._writer, 0, end, high))
+
+
+def _change_set(uploaded: Uploaded, high: tuple[int, ...]) -> ChangeSet:
+    """As the log takes it; the ledger gives it its number."""
+    return ChangeSet(
+        sqn=0,
+        segment=uploaded.path,
+        ordinal=uploaded.ordinal,
+        offset=uploaded.offset,
+        length=uploaded.bytes,
+        checksum=uploaded.checksum,
+        rows=uploaded.rows,
+        key_groups=uploaded.key_groups,
+        high=high,
+    )

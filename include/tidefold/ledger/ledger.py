@@ -125,6 +125,7 @@ class Ledger:
         raise ConflictError("LEDGER_BUSY", f"Other writers of log `{self._log}` were faster {_TRIES} times.")
 
     def _put(self, state: LogState) -> LogState:
+        check_state(state)
         writer = uuid.uuid4().hex
         path = self._paths.ledger_version(state.version)
         data = self._encode(state, writer)

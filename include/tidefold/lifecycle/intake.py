@@ -83,9 +83,11 @@ def require_fence(state: LogState, fence: int) -> None:
 
 def taken(state: LogState, arrivals: Sequence[Arrival]) -> bool:
     """Whether the log has taken exactly these before: the same accounts, with the same change sets."""
-    accounts = {(entry.name, entry.length): entry for entry in state.landed} if arrivals else {}
+    names = {arrival.landed.name for arrival in arrivals}
+    accounts = {(entry.name, entry.length): entry for entry in state.landed if entry.name in names}
     # One that was cut off or squashed since cannot be compared any more.
-    places = {c.sqn: (c.segment, c.ordinal) for c in state.change_sets if c.first is None}
+    sqns = {entry.sqn for entry in accounts.values()}
+    places = {c.sqn: (c.segment, c.ordinal) for c in state.change_sets if c.sqn in sqns and c.first is None}
     return bool(arrivals) and all(
         (known := accounts.get((arrival.landed.name, arrival.landed.length))) is not None
         and replace(known, number=0, sqn=None) == replace(arrival.landed, number=0, sqn=None)
@@ -112,7 +114,7 @@ def _append_one(state: LogState, arrival: Arrival) -> LogState:
     sqn = None
     if arrival.change_set:
         sqn = state.last_sqn + 1
-        # The beginning of a segment may be cut before its writer brings the rest; it is announced until then, and stays.
+        # A segment's beginning may be cut before its writer brings the rest; until then it is announced, and stays.
         garbage = tuple(path for path in state.garbage if path != arrival.change_set.segment)
         change_sets = (*state.change_sets, replace(arrival.change_set, sqn=sqn))
         state = replace(state, change_sets=change_sets, garbage=garbage)

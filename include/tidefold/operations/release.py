@@ -11,7 +11,7 @@ from tidefold.changelog.segment import read_index
 from tidefold.ledger import Ledger
 from tidefold.lifecycle.errors import NotFoundError
 from tidefold.lifecycle.names import CHANGELOG, INTENTS, LogPaths
-from tidefold.lifecycle.values import Drop, LogState
+from tidefold.lifecycle.values import ChangeSet, Drop, LogState
 from tidefold.operations.settle import needed
 from tidefold.storage import Entry, Store
 
@@ -56,14 +56,14 @@ def _logs_of(store: Store, segment: str) -> frozenset[str]:
 def _needed(store: Store, state: LogState, sharing: Mapping[str, frozenset[str]]) -> set[str]:
     """The segments that other logs still have change sets in, or that the log itself was told more of since."""
     others: Sequence[str] = sorted(frozenset().union(*sharing.values()) - {state.log})
-    found = _named(store, state.log) - {change_set.segment for change_set in state.change_sets}
-    return found.union(*(_named(store, other) for other in others))
+    told_since = {c.segment for c in _change_sets(store, state.log) if c.sqn > state.last_sqn}
+    return told_since.union(c.segment for other in others for c in _change_sets(store, other))
 
 
-def _named(store: Store, log: str) -> set[str]:
+def _change_sets(store: Store, log: str) -> tuple[ChangeSet, ...]:
     state = Ledger(store, log).find()
     # Of two logs that go at once the second must not leave to the first what that has looked at already.
-    return {c.segment for c in state.change_sets} if state and state.dropped is Drop.NO else set()
+    return state.change_sets if state and state.dropped is Drop.NO else ()
 
 
 def plan_unclaimed(store: Store, logs: Sequence[str]) -> tuple[str, ...]:

@@ -134,6 +134,6 @@ def _outcome(
         "warnings": list(warnings),
     }
     verb = "would remove" if plan else "removed"
-    done = f"{verb} {len(files):,} local files, {facts['bytes']:,} bytes"
+    done = f"{verb} {len(files):,} local {'file' if len(files) == 1 else 'files'}, {facts['bytes']:,} bytes"
     message = "; ".join([done if files or warnings else "no local copy is to be removed", *warnings])
     return Outcome(log, ("planned" if plan else "removed") if files else "nothing", message, facts=facts)

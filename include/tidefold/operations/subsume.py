@@ -12,7 +12,6 @@ from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.storage import Entry, Store
 
-
 _WITH_FILES = (State.COMPLETED, State.STAGED, State.SUBSUMED)
 
 

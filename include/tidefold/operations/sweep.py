@@ -13,7 +13,6 @@ from tidefold.lifecycle.retention import with_files
 from tidefold.lifecycle.values import LogState, State
 from tidefold.storage import Store
 
-
 # The states in which a snapshot's files stay.
 _KEPT = (State.COMPLETED, State.STAGED, State.SUBSUMED)
 

@@ -86,7 +86,7 @@ def needs_another_look(task: FileTask, account: Account, position: Position) -> 
 
 def _position(state: LogState, task: FileTask) -> Position:
     file = task.file
-    known = next((p for p in state.positions if p.partition == file.partition), None)
+    known = next((p for p in state.positions if (p.topic, p.partition) == (file.topic, file.partition)), None)
     return known or Position(file.topic, file.partition, 0, ())
 
 

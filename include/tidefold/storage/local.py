@@ -125,7 +125,8 @@ class LocalStore:
     def list(self, folder: str, unfinished: bool = False) -> list[Entry]:
         # Not fsspec's find: it leaves out folders that cannot be read, as if they were empty (I23).
         with _typed(folder):
-            found = [Entry(os.path.relpath(name, self.root), size) for name, size in _walk(self._full(folder))]
+            begin = len(str(self.root).rstrip(os.sep)) + 1
+            found = [Entry(name[begin:], size) for name, size in _walk(self._full(folder))]
         kept = (entry for entry in found if unfinished or not entry.path.endswith(_UNFINISHED))
         return sorted(kept, key=lambda entry: entry.path)
 
