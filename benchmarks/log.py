@@ -21,10 +21,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from tidefold.changelog.key_group import connect, with_key_groups
-from tidefold.changelog.rows import change_table
 from tidefold.changelog.segment import write_parts
-from tidefold.changelog.settings import WriterSettings
-from tidefold.changelog.writer import Changelog
 from tidefold.ledger import Ledger
 from tidefold.lifecycle.intake import Arrival, append
 from tidefold.lifecycle.key_groups import KeyGroups
@@ -32,6 +29,9 @@ from tidefold.lifecycle.values import ChangeSet, Column, Landed, LogState, Posit
 from tidefold.operations.status import status_of
 from tidefold.storage import Store
 from tidefold.storage.local import LocalStore
+from tidefold.writer.changelog import Changelog
+from tidefold.writer.rows import change_table
+from tidefold.writer.settings import WriterSettings
 
 SHAPE = Shape(("id",), (Column("id", "long"), Column("text", "string")), "arrival", 128, 16)
 ROUNDS = 7

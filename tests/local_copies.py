@@ -145,6 +145,14 @@ class FullDisk(LocalStore):
             yield cast(BinaryIO, _Full(stream))
 
 
+class TidiedDisk(LocalStore):
+    """A disk on which somebody removes a file of each copy, just before it gets its final name."""
+
+    def rename_folder(self, source: str, target: str) -> None:
+        self.delete([next(entry.path for entry in self.list(source) if entry.path.endswith(".parquet"))])
+        super().rename_folder(source, target)
+
+
 class _Full:
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream

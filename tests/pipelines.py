@@ -17,7 +17,7 @@ from tidefold.changelog.segment import write_segment
 from tidefold.lifecycle import moves
 from tidefold.lifecycle.intake import Arrival, append
 from tidefold.lifecycle.names import LogPaths
-from tidefold.lifecycle.values import ChangeSet, Landed, LogState, Position, Verdict
+from tidefold.lifecycle.values import Landed, LogState, Position, Verdict
 from tidefold.operations.pipeline import Pipeline
 from tidefold.wiring import open_pipeline
 
@@ -62,9 +62,7 @@ def put(pipeline: Pipeline, changes: list[dict[str, Any]], log: str = "accounts"
     [part] = write_segment(pipeline.store, path, [(log, table)])
     end = first + len(changes)
     high = (1, end - 1)
-    change_set = ChangeSet(
-        0, path, part.ordinal, part.offset, part.length, part.checksum, part.rows, part.key_groups, high
-    )
+    change_set = part.change_set(path, high)
     count = len(changes)
     landed = Landed(0, f"{log}+0+{first:010d}.jsonl", 1, "", log, 0, first, end, count, count, 0, 0, 0, 0, None)
     return ledger.commit(lambda s: append(s, [Arrival(landed, change_set, Position(log, 0, end, high))]))

@@ -10,13 +10,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from tidefold.changelog.custody import Custody
-from tidefold.changelog.settings import WriterSettings
-from tidefold.changelog.writer import Changelog
 from tidefold.lifecycle.errors import StorageError
 from tidefold.lifecycle.values import Column, Shape
 from tidefold.storage import Store, open_store
 from tidefold.storage.memory import MemoryStore
+from tidefold.writer.changelog import Changelog
+from tidefold.writer.custody import Custody
+from tidefold.writer.settings import WriterSettings
 
 SHAPE = Shape(("id",), (Column("id", "int"), Column("text", "string")), "arrival", 16, 4)
 INSTANT = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)

@@ -21,6 +21,7 @@ from local_copies import (
     FailingDisk,
     FullDisk,
     RottenStore,
+    TidiedDisk,
     check_whole,
     copied_files,
     copies_of,
@@ -302,6 +303,17 @@ def test_a_full_disk_costs_the_copies_and_nothing_else(
     assert table_rows(full, "items") == {i: f"t{1000 + i}" for i in range(5)}
 
 
+def test_a_copy_that_loses_a_file_while_it_is_made_is_no_copy(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I16: a clean-up of another process took the writer for dead."""
+    tidied = on(pipeline, monkeypatch, TidiedDisk(disk(pipeline).root))
+    land(tidied, 0, 5)
+    outcomes = cycle(tidied, "run-1", ["items"])
+    assert "went while it was made" in outcomes[-1].facts["local"]["warning"]
+    assert (offered(pipeline), copies_of(pipeline)) == ((), [])
+
+
 def test_a_file_where_the_folder_should_be_is_a_warning_everywhere(pipeline: Pipeline, tmp_path: Path) -> None:
     """I15: no step fails, retention and status among them."""
     (tmp_path / "local").write_text("in the way")
@@ -380,7 +392,10 @@ def test_abort_prunes_exactly_the_aborted_copy(pipeline: Pipeline) -> None:
     land(pipeline, 40)
     take(pipeline)
     stage(pipeline, "run-3")
-    assert "items/0000000003" in copies_of(pipeline)
+    half = Path(disk(pipeline).uri("items/0000000003.ongoing/x.parquet.0f.part"))
+    half.parent.mkdir()
+    half.write_bytes(b"half")
+    assert copies_of(pipeline)[2:] == ["items/0000000003", "items/0000000003.ongoing"]
     before = [path for path in copied_files(pipeline) if not path.startswith("items/0000000003")]
     abort(pipeline, "items", "made to", 3)
     assert copied_files(pipeline) == before

@@ -14,12 +14,12 @@ from faults import Fault, FaultyStore, Killed
 from tidefold.changelog import intents
 from tidefold.changelog.reader import ChangelogReader
 from tidefold.changelog.segment import read_index
-from tidefold.changelog.settings import WriterSettings
-from tidefold.changelog.writer import Changelog
 from tidefold.ledger import Ledger
 from tidefold.lifecycle.errors import ConflictError, TidefoldError
 from tidefold.storage import Store, open_store
 from tidefold.storage.local import LocalStore
+from tidefold.writer.changelog import Changelog
+from tidefold.writer.settings import WriterSettings
 from writing import SHAPE, make_changelog, paths, rows
 
 

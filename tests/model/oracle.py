@@ -55,6 +55,7 @@ class Oracle:
     written: dict[Place, tuple[str, Changes]]
     takings: list[tuple[Place, ...]]
     keep: int | None
+    grace: int
     effects: Counter[str]
     history: dict[int, Changes] = field(default_factory=dict)
     expected: dict[int, Expected] = field(default_factory=dict)
@@ -188,6 +189,7 @@ class Oracle:
             verdict=before.verdict,
             progress=before.progress,
             table_version=before.table_version,
+            shown=before.shown,
             **{name: getattr(before, name) for name in ("manifest", "rows", "files", "bytes_full", "bytes_written")},
         )
         assert fixed == before
@@ -211,6 +213,8 @@ class Oracle:
         elif one.state is State.SUBSUMED:
             assert one.id not in self._needed(old, new), "a protected one was retired (I18)"
             self.effects[f"a {one.kind} snapshot was retired"] += 1
+        elif one.state is State.DELETED:
+            assert one.kind is Kind.TAIL or not self.readable(before, old), "a plain reader may still read its files"
         elif one.state is State.ABORTED:
             assert before.id not in self.confirmed
             self.effects[f"an attempt was aborted as {before.state}"] += 1
@@ -241,6 +245,12 @@ class Oracle:
             kept |= {old.attempt.base or 0}
             kept |= {(restored.base or 0) if restored.kind is Kind.TAIL else restored.id} if restored else set()
         return kept
+
+    def readable(self, one: Snapshot, state: LogState) -> bool:
+        """Whether its files must be beside the table's: it is kept, or was replaced only a few publications ago."""
+        shown = [s.id for s in state.snapshots if s.published]
+        recent = one.id in shown and len(shown[shown.index(one.id) + 1 :]) < self.grace
+        return one.state is State.COMPLETED or (one.state is State.SUBSUMED and recent)
 
     def _restored_by(self, one: Snapshot, state: LogState) -> Snapshot | None:
         return state.snapshot(int(one.request.split(":")[1])) if ":" in one.request else None

@@ -242,13 +242,13 @@ def subsume(world: World, log: str) -> Process:
     if world.keep is None or world.read(log) is None:
         return
     state = world.commit(log, partial(retention.subsume, keep=world.keep))
-    retired = [s.id for s in retention.subsumed(state)]
+    retired = retention.deletable(state, world.grace, INSTANT)
     yield
-    going = [entry.path for entry in files_to_delete(world.store, state)]
+    going = [entry.path for entry in files_to_delete(world.store, state, retired)]
     yield
     world.store.delete(going)
     yield
-    world.commit(log, partial(retention.deleted, snapshots=retired))
+    world.commit(log, partial(retention.deleted, snapshots=[s.id for s in retired]))
 
 
 def truncate(world: World, log: str) -> Process:

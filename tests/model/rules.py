@@ -350,7 +350,7 @@ def play(seed: int, steps: int = 60) -> World:
     chance = random.Random(seed)
     names, weights = list(RULES), [weight for _, weight in RULES.values()]
     with small_pages():
-        world = World(chance.choice((1, 2, 3, None)))
+        world = World(chance.choice((1, 2, 3, None)), chance.choice((0, 0, 1, 2)))
         for name in chance.choices(names, weights, k=steps):
             apply(world, name, chance.choice)
             world.check()

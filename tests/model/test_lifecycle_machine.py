@@ -80,9 +80,9 @@ class LifeCycle(RuleBasedStateMachine):
         self.opened.enter_context(small_pages())
         self.world: World | None = None
 
-    @initialize(keep=st.sampled_from((1, 2, 3, None)))
-    def begin(self, keep: int | None) -> None:
-        self.world = World(keep)
+    @initialize(keep=st.sampled_from((1, 2, 3, None)), grace=st.integers(0, 2))
+    def begin(self, keep: int | None, grace: int) -> None:
+        self.world = World(keep, grace)
 
     @rule(name=st.sampled_from([name for name, (_, weight) in RULES.items() for _ in range(weight)]), data=st.data())
     def happens(self, name: str, data: st.DataObject) -> None:

@@ -24,6 +24,7 @@ from tidefold.lifecycle import claims
 from tidefold.lifecycle.errors import ConflictError, NotFoundError, RefusedError, UnknownOutcomeError
 from tidefold.lifecycle.manifest import Manifest
 from tidefold.lifecycle.names import CHANGELOG, INTENTS, LogPaths, data_path
+from tidefold.lifecycle.retention import Grace
 from tidefold.lifecycle.values import ChangeSet, Column, Kind, LogState, Shape, Snapshot, State
 from tidefold.operations import settle
 from tidefold.operations.release import plan_release, plan_unclaimed
@@ -77,14 +78,14 @@ def small_pages() -> Iterator[None]:
 class World:
     """The shared state. What can be done in it is in `model.processes`."""
 
-    def __init__(self, keep: int | None) -> None:
-        self.keep = keep
+    def __init__(self, keep: int | None, grace: int = 0) -> None:
+        self.keep, self.grace = keep, Grace(grace)
         self.store = WatchedStore()
         self.effects: Counter[str] = Counter()
         self.written: dict[Place, tuple[str, Changes]] = {}
         self.takings: dict[str, list[tuple[Place, ...]]] = {log: [] for log in LOGS}
         self.oracles = {
-            log: Oracle(log, self.written, self.takings[log], keep, self.effects) for log in LOGS
+            log: Oracle(log, self.written, self.takings[log], keep, grace, self.effects) for log in LOGS
         }
         self.readers = {log: Ledger(self.store, log) for log in LOGS}
         self.tables: dict[str, list[tuple[int, str]]] = {log: [] for log in LOGS}
@@ -231,7 +232,7 @@ class World:
         assert shown == self.oracles[log].confirmed[: len(shown)]
         assert len(shown) - len(recorded) <= 1
         for one in state.snapshots:
-            if one.state is State.COMPLETED and one.published:
+            if one.published and self.oracles[log].readable(one, state):
                 names = [f.name for f in read_manifest(self.store, log, one).files]
                 assert all(data_path(LogPaths(log).table, name) in self.store.files for name in names)
 
@@ -254,7 +255,7 @@ class World:
         self.store.delete(plan_unclaimed(self.store, LOGS[:1]))
         assert {e.path for e in self.store.list(CHANGELOG)} == named, "segments are left over"
         for state in states:
-            kept = [s for s in state.snapshots if s.state in (State.STAGED, State.COMPLETED) and s.kind is Kind.FULL]
+            kept = [s for s in state.snapshots if s.state in (State.COMPLETED, State.SUBSUMED) and s.kind is Kind.FULL]
             names = {s.id: [f.name for f in read_manifest(self.store, state.log, s).files] for s in kept}
             paths = LogPaths(state.log)
             own = {data_path(paths.snapshot(number), name) for number in names for name in names[number]}

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tidefold.changelog.metrics import MetricsSnapshot
-from tidefold.changelog.settings import WriterSettings
+from tidefold.writer.metrics import MetricsSnapshot
+from tidefold.writer.settings import WriterSettings
 
 PAGE = (Path(__file__).parents[2] / "docs" / "changelog.md").read_text()
 

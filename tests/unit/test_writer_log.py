@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 
 from tidefold.changelog import intents
-from tidefold.changelog.log_writer import LogWriter
 from tidefold.changelog.reader import ChangelogReader
-from tidefold.changelog.writer import Changelog
 from tidefold.ledger import Ledger
 from tidefold.lifecycle.errors import (
     ConflictError,
@@ -25,6 +23,8 @@ from tidefold.lifecycle.errors import (
 from tidefold.lifecycle.intake import give_up
 from tidefold.lifecycle.values import Column
 from tidefold.storage import Store
+from tidefold.writer.changelog import Changelog
+from tidefold.writer.log_writer import LogWriter
 from writing import SHAPE, BreakingStore, FakeTimer, ManualExecutor, make_changelog, memory_store, paths, rows
 
 
@@ -577,7 +577,7 @@ def test_the_log_says_why_no_local_result_is_offered(
 ) -> None:
     """C8."""
     said: list[str] = []
-    monkeypatch.setattr("tidefold.changelog.log_writer._LOGGER.info", lambda text, *given: said.append(text % given))
+    monkeypatch.setattr("tidefold.writer.log_writer._LOGGER.info", lambda text, *given: said.append(text % given))
     writer = make_changelog(store, local=local).log("a", SHAPE)
     writer.append(rows(1))
     local.breaks("open")

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from tidefold.changelog import intents
-from tidefold.changelog.pending import Persisted
 from tidefold.changelog.reader import ChangelogReader
 from tidefold.ledger import Ledger
 from tidefold.lifecycle.errors import InvalidInputError, RefusedError, StorageError
+from tidefold.writer.pending import Persisted
 from writing import SHAPE, BreakingStore, ManualExecutor, make_changelog, paths, rows
 
 WAITING, SENDING, UPLOADED, CONFIRMED, GONE = "waiting", "sending", "uploaded", "confirmed", "gone"

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidefold.changelog.metrics import Distribution, Histogram
 from tidefold.lifecycle.errors import StorageError
+from tidefold.writer.metrics import Distribution, Histogram
 from writing import SHAPE, BreakingStore, FakeTimer, InlineExecutor, make_changelog, rows
 
 

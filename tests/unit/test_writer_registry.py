@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidefold.changelog.registry import Disposal, LocalRegistry, TaskRegistry
 from tidefold.lifecycle.errors import InvalidInputError
+from tidefold.writer.registry import Disposal, LocalRegistry, TaskRegistry
 from writing import BreakingStore, InlineExecutor, ManualExecutor, paths
 
 

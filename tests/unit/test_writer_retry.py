@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tidefold.changelog.metrics import Metrics
-from tidefold.changelog.retry import AttemptTimeoutError, RetryingExecutor, RetryPolicy
 from tidefold.lifecycle.errors import CorruptError, InvalidInputError, StorageError
+from tidefold.writer.metrics import Metrics
+from tidefold.writer.retry import AttemptTimeoutError, RetryingExecutor, RetryPolicy
 from writing import FakeTimer, InlineExecutor, ManualExecutor
 
 

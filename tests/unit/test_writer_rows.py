@@ -9,8 +9,8 @@ import pytest
 
 from builders import SHAPE as POSTGRESQL
 from tidefold.changelog.columns import change_schema
-from tidefold.changelog.rows import change_table, highest
 from tidefold.lifecycle.errors import InvalidInputError
+from tidefold.writer.rows import change_table, highest
 from writing import SHAPE
 
 

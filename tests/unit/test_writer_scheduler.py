@@ -8,13 +8,13 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 
 import pytest
 
-from tidefold.changelog.metrics import Metrics
-from tidefold.changelog.rows import change_table
-from tidefold.changelog.scheduler import Part, UploadScheduler, UploadTask
-from tidefold.changelog.settings import WriterSettings
 from tidefold.changelog.upload import Uploaded
 from tidefold.lifecycle.errors import InvalidInputError, RefusedError, StorageError
 from tidefold.lifecycle.key_groups import KeyGroups
+from tidefold.writer.metrics import Metrics
+from tidefold.writer.rows import change_table
+from tidefold.writer.scheduler import Part, UploadScheduler, UploadTask
+from tidefold.writer.settings import WriterSettings
 from writing import SHAPE, FakeTimer, InlineExecutor, ManualExecutor, rows
 
 

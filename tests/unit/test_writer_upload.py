@@ -5,11 +5,11 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from tidefold.changelog.rows import change_table
 from tidefold.changelog.segment import read_change_set, read_index
 from tidefold.changelog.upload import Uploaded, upload
 from tidefold.lifecycle.errors import InvalidInputError, StorageError
 from tidefold.lifecycle.values import ChangeSet
+from tidefold.writer.rows import change_table
 from writing import SHAPE, BreakingStore, rows
 
 

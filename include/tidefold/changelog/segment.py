@@ -73,6 +73,21 @@ class WrittenChangeSet:
     rows: int
     key_groups: KeyGroups
 
+    def change_set(self, segment: str, high: tuple[int, ...], floor: tuple[int, ...] | None = None) -> ChangeSet:
+        """What a log takes of it; the ledger gives it its number."""
+        return ChangeSet(
+            sqn=0,
+            segment=segment,
+            ordinal=self.ordinal,
+            offset=self.offset,
+            length=self.length,
+            checksum=self.checksum,
+            rows=self.rows,
+            key_groups=self.key_groups,
+            high=high,
+            floor=floor,
+        )
+
 
 class Writable(Protocol):
     """A stream that takes bytes: a Store's, or one that writes to two of them."""

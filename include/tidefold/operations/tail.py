@@ -96,15 +96,4 @@ def _replaced(state: LogState, fence: int, change_set: ChangeSet) -> LogState:
 
 def _written(store: Store, path: str, state: LogState, run: Sequence[ChangeSet], rest: pa.Table) -> ChangeSet:
     [part] = write_segment(store, path, [(state.log, rest)])
-    return replace(
-        run[-1],
-        segment=path,
-        ordinal=part.ordinal,
-        offset=part.offset,
-        length=part.length,
-        checksum=part.checksum,
-        rows=part.rows,
-        key_groups=part.key_groups,
-        floor=None,
-        first=run[0].begin,
-    )
+    return replace(part.change_set(path, run[-1].high), sqn=run[-1].sqn, first=run[0].begin)

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tidefold.changelog.segment import WrittenChangeSet
 from tidefold.lifecycle.intake import Arrival, append
 from tidefold.lifecycle.values import ChangeSet, Landed, LogState, Position
 from tidefold.sources.debezium import Account
@@ -128,23 +127,8 @@ def _change_set(
     if written is None or found.segment is None:
         return None
     floor = before if account.low is not None and account.low < before else None
-    change_set = _of(written, found.segment, high, floor)
+    change_set = written.change_set(found.segment, high, floor)
     if floor is None:
         return change_set
     kept = count(change_set)
     return replace(change_set, rows=kept) if kept else None
-
-
-def _of(written: WrittenChangeSet, segment: str, high: tuple[int, ...], floor: tuple[int, ...] | None) -> ChangeSet:
-    return ChangeSet(
-        sqn=0,
-        segment=segment,
-        ordinal=written.ordinal,
-        offset=written.offset,
-        length=written.length,
-        checksum=written.checksum,
-        rows=written.rows,
-        key_groups=written.key_groups,
-        high=high,
-        floor=floor,
-    )

@@ -39,17 +39,16 @@ def copy_snapshot(primary: Store, local: LocalStore, manifest: Manifest, digest:
     """
     name = CopyName(manifest.log, manifest.snapshot)
     ongoing = CopyName(manifest.log, manifest.snapshot, ongoing=True)
-    if not _is_complete(local, name, digest):
-        try:
-            _write(primary, local, ongoing, manifest, digest)
-            # Of a store that was here before under this address: its ids began anew.
-            discard(local, [name])
-            local.rename_folder(str(ongoing), str(name))
-            _require_complete(local, name, digest)
-        except Exception:
-            with suppress(Exception):
-                discard(local, [ongoing, name])
-            raise
+    try:
+        _write(primary, local, ongoing, manifest, digest)
+        # Of a store that was here before under this address: its ids began anew.
+        discard(local, [name])
+        local.rename_folder(str(ongoing), str(name))
+        _require_complete(local, name, digest)
+    except Exception:
+        with suppress(Exception):
+            discard(local, [ongoing, name])
+        raise
     return manifest.bytes_full
 
 

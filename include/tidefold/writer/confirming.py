@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidefold.changelog.pending import PendingChangeSet
 from tidefold.changelog.upload import Uploaded
 from tidefold.ledger import Ledger
 from tidefold.lifecycle.errors import NotFoundError
 from tidefold.lifecycle.intake import Arrival, append, check_shape
 from tidefold.lifecycle.values import ChangeSet, Landed, LogState, Position, Shape
+from tidefold.writer.pending import PendingChangeSet
 
 
 class Confirming:

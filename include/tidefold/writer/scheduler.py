@@ -16,13 +16,13 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from tidefold.changelog.metrics import Metrics
-from tidefold.changelog.retry import RetryingExecutor, RetryPolicy
-from tidefold.changelog.settings import WriterSettings
-from tidefold.changelog.timer import Cancel, Timer
 from tidefold.changelog.upload import Uploaded
 from tidefold.lifecycle.errors import RefusedError
 from tidefold.lifecycle.values import Shape
+from tidefold.writer.metrics import Metrics
+from tidefold.writer.retry import RetryingExecutor, RetryPolicy
+from tidefold.writer.settings import WriterSettings
+from tidefold.writer.timer import Cancel, Timer
 
 _LOGGER = logging.getLogger(__name__)
 

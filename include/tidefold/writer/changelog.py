@@ -9,19 +9,19 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self
 
-from tidefold.changelog.confirming import Confirming
-from tidefold.changelog.custody import Custody, SegmentUploader
-from tidefold.changelog.log_writer import LogWriter, Means
-from tidefold.changelog.metrics import Metrics, MetricsSnapshot
-from tidefold.changelog.pending import Persisted
-from tidefold.changelog.scheduler import UploadScheduler
-from tidefold.changelog.settings import WriterSettings
-from tidefold.changelog.timer import ThreadTimer, Timer
 from tidefold.ledger import Ledger
 from tidefold.lifecycle.errors import RefusedError, TidefoldError, unforeseen
 from tidefold.lifecycle.names import check_log_id
 from tidefold.lifecycle.values import Shape
 from tidefold.storage import Store
+from tidefold.writer.confirming import Confirming
+from tidefold.writer.custody import Custody, SegmentUploader
+from tidefold.writer.log_writer import LogWriter, Means
+from tidefold.writer.metrics import Metrics, MetricsSnapshot
+from tidefold.writer.pending import Persisted
+from tidefold.writer.scheduler import UploadScheduler
+from tidefold.writer.settings import WriterSettings
+from tidefold.writer.timer import ThreadTimer, Timer
 
 
 def _utc_now() -> datetime:

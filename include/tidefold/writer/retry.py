@@ -14,9 +14,9 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from tidefold.changelog.metrics import Metrics
-from tidefold.changelog.timer import Cancel, Timer
 from tidefold.lifecycle.errors import StorageError, TidefoldError
+from tidefold.writer.metrics import Metrics
+from tidefold.writer.timer import Cancel, Timer
 
 _LOGGER = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from tidefold.changelog.confirming import Confirming
-from tidefold.changelog.custody import Custody
-from tidefold.changelog.pending import Pending, PendingChangeSet, Persisted, Stage, Waiter
-from tidefold.changelog.rows import Buffer, Changes, change_table, highest
-from tidefold.changelog.scheduler import Part, UploadScheduler, UploadTask
-from tidefold.changelog.settings import WriterSettings
 from tidefold.changelog.upload import Uploaded
 from tidefold.lifecycle.errors import ConflictError, InvalidInputError, RefusedError, SupersededError
 from tidefold.lifecycle.values import Shape
+from tidefold.writer.confirming import Confirming
+from tidefold.writer.custody import Custody
+from tidefold.writer.pending import Pending, PendingChangeSet, Persisted, Stage, Waiter
+from tidefold.writer.rows import Buffer, Changes, change_table, highest
+from tidefold.writer.scheduler import Part, UploadScheduler, UploadTask
+from tidefold.writer.settings import WriterSettings
 
 _LOGGER = logging.getLogger(__name__)
 

@@ -20,13 +20,13 @@ import pyarrow as pa
 from tidefold.changelog import intents
 from tidefold.changelog.intents import Intent, IntentLog
 from tidefold.changelog.key_group import connect, with_key_groups
-from tidefold.changelog.metrics import Metrics
-from tidefold.changelog.registry import Disposal, LocalRegistry, TaskRegistry
-from tidefold.changelog.scheduler import Part
 from tidefold.changelog.upload import Uploaded, upload
 from tidefold.lifecycle.errors import UnknownOutcomeError
 from tidefold.lifecycle.values import Shape
 from tidefold.storage import Store
+from tidefold.writer.metrics import Metrics
+from tidefold.writer.registry import Disposal, LocalRegistry, TaskRegistry
+from tidefold.writer.scheduler import Part
 
 _LOGGER = logging.getLogger(__name__)
 Clock = Callable[[], datetime]
