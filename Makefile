@@ -1,12 +1,15 @@
 # Every command a contributor needs. The same ones run in .ci/run.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help install lock lint test test-unit test-contract test-spark test-airflow bench-log demo up down clean
+.PHONY: help install lock lint test test-unit test-model test-contract test-spark test-airflow bench-log soak demo up down clean
 
 # Set in some shells; with it every start would compile all its imports again.
 unexport PYTHONDONTWRITEBYTECODE
 PYTHON := .venv/bin/python
 RUN := PYTHONPATH=include:plugins:scripts $(PYTHON)
+
+SEEDS := 10000
+FIRST := 0
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,11 +28,14 @@ lint: install ## ruff, mypy --strict, import contracts
 	.venv/bin/mypy
 	PYTHONPATH=include:plugins .venv/bin/lint-imports
 
-test: install ## All tests: unit, contract, Spark, Airflow
+test: install ## All tests: unit, model, contract, Spark, Airflow
 	$(RUN) -m pytest tests
 
 test-unit: install ## Seconds: values, moves, parsing, configuration, command line
 	$(RUN) -m pytest tests/unit
+
+test-model: install ## About 2 minutes: the life cycle of two logs under random moves, crashes and races, against plain dicts
+	$(RUN) -m pytest tests/model
 
 test-contract: install ## About 3 minutes: stores, ledger, real Delta tables, every call failing in turn; no Spark, no Airflow
 	$(RUN) -m pytest tests/contract
@@ -42,6 +48,9 @@ test-airflow: install ## A real Airflow with its scheduler and spark-submit
 
 bench-log: install ## About 2 minutes: what writing a log and its ledger costs; writes docs/benchmarks/log.md
 	$(RUN) benchmarks/log.py
+
+soak: install ## 10,000 random lives of two logs (SEEDS=200 for a short one, FIRST=7 to begin with that seed)
+	PYTHONPATH=include:tests $(PYTHON) -m model.soak $(SEEDS) $(FIRST)
 
 demo: install ## About 3 minutes: Airflow runs the pipeline over the sample input, phase by phase
 	@$(RUN) -m demo

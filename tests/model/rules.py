@@ -16,6 +16,7 @@ from tidefold.operations import settle
 
 RUNS = ("run-a", "run-b", "run-c")
 NAMES = ("x", "y")
+VERDICTS = ("pass", "pass", "pass", "pass", "pass", "override", "fail")
 Rule = Callable[[World, Pick], None]
 RULES: dict[str, tuple[Rule, int]] = {}
 
@@ -106,23 +107,31 @@ def cycle(world: World, pick: Pick) -> None:
     log = pick(LOGS)
     run = f"cycle-{world.number()}"
     world.start("fold", processes.materialize(world, log, _claim(world, log, pick, run)), whole=True)
-    _bring_to_end(world, log, run)
+    _bring_to_end(world, log, run, pick(VERDICTS))
 
 
-def _bring_to_end(world: World, log: str, run: str) -> None:
+def _bring_to_end(world: World, log: str, run: str, verdict: str) -> None:
+    """What follows a fold: the gate passes it, or it is let through by somebody, or aborted."""
     state = world.read(log)
     mine = claims.of_run(state, run) if state else None
-    if mine and mine.state is State.STAGED:
-        _commit(world, log, "judge", partial(moves.judge, snapshot_id=mine.id, verdict=_verdict(mine, True, "one")))
-        _commit(world, log, "confirm", partial(moves.confirm, snapshot_id=mine.id))
-        world.start("publish", processes.publish(world, log), whole=True)
+    if mine is None or mine.state is not State.STAGED:
+        return
+    judged = _verdict(mine, verdict == "pass", "one")
+    _commit(world, log, "judge", partial(moves.judge, snapshot_id=mine.id, verdict=judged))
+    if verdict == "override":
+        _commit(world, log, "override", partial(moves.override, snapshot_id=mine.id, by="me", why="because"))
+    _commit(world, log, "confirm", partial(moves.confirm, snapshot_id=mine.id))
+    if verdict == "fail":
+        _commit(world, log, "abort", partial(moves.abort, snapshot_id=mine.id, reason="refused"))
+    world.start("publish", processes.publish(world, log), whole=True)
 
 
 def _restore(world: World, log: str, pick: Pick) -> claims.Restore | None:
     state = world.read(log)
     snapshots = state.snapshots if state else ()
     completed = [s for s in snapshots if s.state is State.COMPLETED]
-    found = pick([*completed, *completed, *snapshots]) if snapshots else None
+    tagged = [s for s in completed if state and s.id in {t.snapshot for t in state.tags}]
+    found = pick([*completed, *tagged, *tagged, *snapshots]) if snapshots else None
     return claims.Restore(found.id, pick(tuple(claims.Mode))) if found else None
 
 
@@ -143,7 +152,7 @@ def restore(world: World, pick: Pick) -> None:
         run = f"restore-{world.number()}"
         asked = _claim(world, log, pick, run, wanted)
         world.start("restore", processes.materialize(world, log, asked), whole=True)
-        _bring_to_end(world, log, run)
+        _bring_to_end(world, log, run, pick(VERDICTS))
 
 
 @rule(2)
@@ -178,21 +187,6 @@ def judge(world: World, pick: Pick) -> None:
     if found:
         verdict = _verdict(found, pick((True, True, False)), pick(("one", "two")))
         _commit(world, log, "judge", partial(moves.judge, snapshot_id=found.id, verdict=verdict))
-
-
-@rule(3)
-def gate(world: World, pick: Pick) -> None:
-    """The gate refuses what is staged; somebody may let it through."""
-    log = pick(LOGS)
-    state = world.read(log)
-    attempt = state.attempt if state else None
-    if attempt is None or attempt.state is not State.STAGED:
-        return
-    _commit(world, log, "judge", partial(moves.judge, snapshot_id=attempt.id, verdict=_verdict(attempt, False, "one")))
-    if pick((True, False)):
-        override = partial(moves.override, snapshot_id=attempt.id, by="me", why="because")
-        _commit(world, log, "override", override)
-    _commit(world, log, "confirm", partial(moves.confirm, snapshot_id=attempt.id))
 
 
 @rule(1)
@@ -250,7 +244,7 @@ def squash(world: World, pick: Pick) -> None:
     world.start("squash", processes.squash(world, pick(LOGS), pick), whole=pick((True, True, False)))
 
 
-@rule(1)
+@rule(2)
 def tag(world: World, pick: Pick) -> None:
     log = pick(LOGS)
     found = _snapshot(world, log, pick)

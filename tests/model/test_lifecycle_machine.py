@@ -9,7 +9,7 @@ from collections import Counter
 from contextlib import ExitStack
 
 import pytest
-from hypothesis import event, settings
+from hypothesis import Phase, event, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -104,7 +104,9 @@ class LifeCycle(RuleBasedStateMachine):
             self.opened.close()
 
 
-LifeCycle.TestCase.settings = settings(max_examples=500, stateful_step_count=50, deadline=None)
+LifeCycle.TestCase.settings = settings(
+    max_examples=500, stateful_step_count=50, deadline=None, phases=set(Phase) - {Phase.explain}
+)
 TestLifeCycle = pytest.mark.filterwarnings("ignore")(LifeCycle.TestCase)
 
 

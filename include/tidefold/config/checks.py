@@ -154,6 +154,4 @@ def _copies_nowhere(document: Document) -> Iterator[Problem]:
     local = document.data.get("local")
     if isinstance(local, dict) and local.get("mode") == "files" and "path" not in local:
         hint = "Name a folder on a disk of this machine: `local: {mode: files, path: var/local}`."
-        yield Problem(
-            "CONFIG_MISSING_KEY", document.line(("local",)), "local.path", "is missing.", hint
-        )
+        yield Problem("CONFIG_MISSING_KEY", document.line(("local",)), "local.path", "is missing.", hint)

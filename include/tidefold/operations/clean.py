@@ -10,6 +10,7 @@ from tidefold.lifecycle.errors import TidefoldError
 from tidefold.operations import settle
 from tidefold.operations.outcome import Outcome, each_log
 from tidefold.operations.pipeline import Pipeline, now
+from tidefold.operations.release import plan_unclaimed
 from tidefold.operations.sweep import plan_forgotten, plan_sweep
 
 # What the outcome of the store as a whole has in the place of a log: no log can be named so.
@@ -36,9 +37,12 @@ def _end_runs(pipeline: Pipeline, plan: bool) -> Outcome:
             failed.append(error)
     if failed:
         raise failed[0]
-    files = sorted({path for run in runs for path in run.files})
+    unclaimed = plan_unclaimed(pipeline.store, list(pipeline.config.logs))
+    if not plan:
+        pipeline.store.delete(unclaimed)
+    files = sorted({*unclaimed, *(path for run in runs for path in run.files)})
     facts = {"runs": [_described(run) for run in runs], "files": len(files), "paths": files}
-    if not runs:
+    if not files and not runs:
         return Outcome(STORE, "nothing", "no run was left unfinished", facts=facts)
     counted = f"{len(runs):,} unfinished {'run' if len(runs) == 1 else 'runs'}, {len(files):,} files announced"
     if plan:
