@@ -10,6 +10,7 @@ RUN := PYTHONPATH=include:plugins:scripts $(PYTHON)
 
 SEEDS := 10000
 FIRST := 0
+STRIDE := 1
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,7 +38,7 @@ test-unit: install ## Seconds: values, moves, parsing, configuration, command li
 test-model: install ## About 2 minutes: the life cycle of two logs under random moves, crashes and races, against plain dicts
 	$(RUN) -m pytest tests/model
 
-test-contract: install ## About 3 minutes: stores, ledger, real Delta tables, every call failing in turn; no Spark, no Airflow
+test-contract: install ## About 8 minutes: stores, ledger, real Delta tables, every call failing in turn; no Spark, no Airflow
 	$(RUN) -m pytest tests/contract
 
 test-spark: install ## Real Spark, Delta and Great Expectations
@@ -49,8 +50,9 @@ test-airflow: install ## A real Airflow with its scheduler and spark-submit
 bench-log: install ## About 2 minutes: what writing a log and its ledger costs; writes docs/benchmarks/log.md
 	$(RUN) benchmarks/log.py
 
-soak: install ## 10,000 random lives of two logs (SEEDS=200 for a short one, FIRST=7 to begin with that seed)
+soak: install ## 10,000 random lives and every pair of crashes (SEEDS=200 STRIDE=50: a short one; FIRST: the first seed)
 	PYTHONPATH=include:tests $(PYTHON) -m model.soak $(SEEDS) $(FIRST)
+	PYTHONPATH=include:tests $(PYTHON) -m scenarios $(STRIDE)
 
 demo: install ## About 3 minutes: Airflow runs the pipeline over the sample input, phase by phase
 	@$(RUN) -m demo

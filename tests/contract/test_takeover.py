@@ -142,7 +142,8 @@ def test_a_job_at_work_raises_its_count_until_it_ends(pipeline: Pipeline) -> Non
         raised.set()
         return pipeline.ledger(log)
 
-    with heartbeat({"accounts": attempt.id}, ledger, interval=0.001):  # type: ignore[arg-type]
+    with heartbeat(ledger, interval=0.001) as heart:  # type: ignore[arg-type]
+        heart.add("accounts", attempt.id)
         assert raised.wait(30)
     after = pipeline.ledger("accounts").read().attempt
     assert after

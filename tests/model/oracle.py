@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
+from tidefold.lifecycle.claims import Claim
 from tidefold.lifecycle.values import ChangeSet, Kind, LogState, Snapshot, State
 
 # What one change set holds, or a snapshot: None stands for a deletion.
@@ -49,11 +50,14 @@ class Expected:
 
 @dataclass
 class Oracle:
-    """One log. `written` says what was written where, and for which log; `takings` what is brought together."""
+    """One log. `written` says what was written where, and for which log; `takings` what is brought together; `asked`
+    who asked for a snapshot, and how.
+    """
 
     log: str
     written: dict[Place, tuple[str, Changes]]
     takings: list[tuple[Place, ...]]
+    asked: list[Claim]
     keep: int | None
     grace: int
     effects: Counter[str]
@@ -78,6 +82,7 @@ class Oracle:
         assert new.version == old.version + 1
         assert new.fence >= old.fence
         self._change_sets(old, new)
+        self._offsets(old, new)
         self._garbage(old, new)
         self._snapshots(old, new)
         self.state = new
@@ -102,6 +107,16 @@ class Oracle:
         assert all(bool(set(t) & self.taken) == (set(t) <= self.taken) for t in self.takings)
         if new.truncated_to > old.truncated_to:
             self.effects["the log was cut"] += 1
+
+    def _offsets(self, old: LogState, new: LogState) -> None:
+        """Each offset of a partition is taken once, in order."""
+        assert new.landed[: len(old.landed)] == old.landed
+        ends = {(p.topic, p.partition): p.next_offset for p in old.positions}
+        for entry in new.landed[len(old.landed) :]:
+            partition = (entry.topic, entry.partition)
+            assert entry.first_offset >= ends.get(partition, 0), "an offset was taken twice"
+            ends[partition] = entry.next_offset
+        assert ends == {(p.topic, p.partition): p.next_offset for p in new.positions}
 
     def _append(self, one: ChangeSet) -> None:
         place = (one.segment, one.ordinal)
@@ -159,9 +174,17 @@ class Oracle:
             assert not any(s.open for s in new.snapshots if s.id != one.id)
             assert all(s.published for s in old.snapshots if s.id == one.base)
             self.expected[one.id] = self._wanted(one, old)
+            if old.attempt and old.attempt.run != one.run:
+                self._claimed_over(one, old.attempt)
         assert one.to_sqn == self.expected[one.id].position
         if one.kind is Kind.FULL and not one.request.startswith("restore"):
             assert one.from_sqn == self.position, "ranges do not touch (I7)"
+
+    def _claimed_over(self, one: Snapshot, attempt: Snapshot) -> None:
+        asked = [a for a in self.asked if (a.run, a.request) == (one.run, one.request)]
+        stalled = any(a.stalled == attempt for a in asked)
+        assert stalled or any(a.takeover for a in asked), "an attempt was claimed over without being asked to"
+        self.effects["a stalled attempt was claimed over" if stalled else "takeover"] += 1
 
     def _onto_newest(self, old: LogState) -> Expected:
         rows = self.expected[self.confirmed[-1]].rows if self.confirmed else {}

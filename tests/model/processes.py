@@ -60,8 +60,10 @@ def ingest(world: World, plan: Plan, partition: int) -> Process:
     settle.end_run(world.store, run, plan, (segment,))
 
 
-def persist(world: World, plan: Plan) -> Process:
-    """A log writer: its segment is durable at once, and its change sets are appended one by one, much later."""
+def persist(world: World, plan: Plan, name: int) -> Process:
+    """A log writer: its segment is durable at once, and its change sets are appended one by one, much later. `name` is
+    the partition that it counts for itself; another writer may have taken the same.
+    """
     run = f"run{world.number()}"
     segment = f"changelog/day/{run}.seg"
     begun = {log: Ledger(world.store, log).peek(SHAPE) for log in plan}
@@ -69,7 +71,7 @@ def persist(world: World, plan: Plan) -> Process:
     intents.begin(world.store, Intent(run, 0, INSTANT, logs, (segment,)))
     yield
     written = iter(_write(world, segment, plan))
-    arrivals = [(log, a) for log, s in begun.items() for a in _arrivals(s, plan[log], world.number(), written, segment)]
+    arrivals = [(log, a) for log, s in begun.items() for a in _arrivals(s, plan[log], name, written, segment)]
     confirmed = False
     for log, arrival in arrivals:
         yield
@@ -110,9 +112,7 @@ def _arrivals(
     for offset, changes in enumerate(files, first):
         name = f"{state.log}+{partition}+{offset:010d}.jsonl"
         count = len(changes)
-        landed = Landed(
-            0, name, 100, segment, state.log, partition, offset, offset + 1, count, count, 0, 0, 0, 0, None
-        )
+        landed = Landed(0, name, 100, segment, state.log, partition, offset, offset + 1, count, count, 0, 0, 0, 0, None)
         change_set = _change_set(segment, next(written)) if changes else None
         arrivals.append(Arrival(landed, change_set, Position(state.log, partition, offset + 1, (0, offset))))
     return tuple(arrivals)
@@ -148,13 +148,11 @@ def materialize(world: World, log: str, asked: claims.Claim) -> Process:
     """Claims, plans, writes, stages."""
     if world.read(log) is None:
         return
-    before = world.read(log)
+    world.asked[log].append(asked)
     state = world.commit(log, partial(claims.claim, asked=asked), repeat=False)
     mine = claims.of_run(state, asked.run)
     if mine is None or mine.state is not State.ONGOING:
         return
-    if before and before.attempt and before.attempt.run != asked.run:
-        world.effects["takeover" if asked.takeover else "a stalled attempt was claimed over"] += 1
     yield
     try:
         tasks, base = _planned(world, log, mine)
@@ -185,9 +183,7 @@ def _planned(world: World, log: str, mine: Snapshot) -> tuple[tuple[FoldTask, ..
     return plan_fold("", state, mine, base), base
 
 
-def _fold(
-    world: World, log: str, mine: Snapshot, tasks: Sequence[FoldTask], base: Manifest | None
-) -> DataFile | None:
+def _fold(world: World, log: str, mine: Snapshot, tasks: Sequence[FoldTask], base: Manifest | None) -> DataFile | None:
     """The one file of the snapshot: taken over when nothing is to be folded."""
     folder = LogPaths(log).snapshot(mine.id)
     changes = [world.content(c) for task in tasks for c in task.change_sets]

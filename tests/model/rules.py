@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from model import processes
@@ -16,7 +17,7 @@ from tidefold.operations import settle
 
 RUNS = ("run-a", "run-b", "run-c")
 NAMES = ("x", "y")
-VERDICTS = ("pass", "pass", "pass", "pass", "pass", "override", "fail")
+VERDICTS = ("pass", "pass", "pass", "pass", "pass", "override", "fail", "of other files")
 Rule = Callable[[World, Pick], None]
 RULES: dict[str, tuple[Rule, int]] = {}
 
@@ -49,6 +50,15 @@ def _snapshot(world: World, log: str, pick: Pick) -> Snapshot | None:
     return pick([*likely, *likely, *state.snapshots])
 
 
+def _oldest(world: World, log: str, pick: Pick) -> Snapshot | None:
+    """Any snapshot, the oldest that is kept more often: whoever names it is late."""
+    state = world.read(log)
+    if state is None or not state.snapshots:
+        return None
+    kept = [s for s in state.snapshots if s.state is State.COMPLETED][:1]
+    return pick([*kept, *kept, *kept, *state.snapshots])
+
+
 def _changes(world: World, pick: Pick) -> Changes:
     number = pick((0, 1, 1, 2))
     return {pick((1, 2, 3)): pick((f"v{world.number()}", f"v{world.number()}", None)) for _ in range(number)}
@@ -72,7 +82,7 @@ def begin_ingest(world: World, pick: Pick) -> None:
 
 @rule(3)
 def begin_writer(world: World, pick: Pick) -> None:
-    world.start("writer", processes.persist(world, _plan(world, pick)))
+    world.start("writer", processes.persist(world, _plan(world, pick), pick((7, 8))))
 
 
 @rule(3)
@@ -101,29 +111,35 @@ def begin_fold(world: World, pick: Pick) -> None:
     world.start("fold", processes.materialize(world, log, _claim(world, log, pick, pick(RUNS))))
 
 
-@rule(8)
+@rule(14)
 def cycle(world: World, pick: Pick) -> None:
     """A fold, judged, confirmed and published, unless somebody is in the way."""
-    log = pick(LOGS)
+    _cycle(world, pick(LOGS), pick)
+
+
+def _cycle(world: World, log: str, pick: Pick) -> None:
     run = f"cycle-{world.number()}"
     world.start("fold", processes.materialize(world, log, _claim(world, log, pick, run)), whole=True)
-    _bring_to_end(world, log, run, pick(VERDICTS))
+    _bring_to_end(world, log, run, pick(VERDICTS), pick((True, True, True, False)))
 
 
-def _bring_to_end(world: World, log: str, run: str, verdict: str) -> None:
+def _bring_to_end(world: World, log: str, run: str, verdict: str, publishes: bool) -> None:
     """What follows a fold: the gate passes it, or it is let through by somebody, or aborted."""
     state = world.read(log)
     mine = claims.of_run(state, run) if state else None
     if mine is None or mine.state is not State.STAGED:
         return
-    judged = _verdict(mine, verdict == "pass", "one")
+    judged = _verdict(mine, verdict not in ("fail", "override"), "one")
+    if verdict == "of other files":
+        judged = replace(judged, manifest=verdict)
     _commit(world, log, "judge", partial(moves.judge, snapshot_id=mine.id, verdict=judged))
     if verdict == "override":
         _commit(world, log, "override", partial(moves.override, snapshot_id=mine.id, by="me", why="because"))
     _commit(world, log, "confirm", partial(moves.confirm, snapshot_id=mine.id))
-    if verdict == "fail":
+    if verdict in ("fail", "of other files"):
         _commit(world, log, "abort", partial(moves.abort, snapshot_id=mine.id, reason="refused"))
-    world.start("publish", processes.publish(world, log), whole=True)
+    if publishes:
+        world.start("publish", processes.publish(world, log), whole=True)
 
 
 def _restore(world: World, log: str, pick: Pick) -> claims.Restore | None:
@@ -144,7 +160,7 @@ def begin_restore(world: World, pick: Pick) -> None:
         world.start("restore", processes.materialize(world, log, _claim(world, log, pick, run, wanted)))
 
 
-@rule(4)
+@rule(6)
 def restore(world: World, pick: Pick) -> None:
     log = pick(LOGS)
     wanted = _restore(world, log, pick)
@@ -152,7 +168,29 @@ def restore(world: World, pick: Pick) -> None:
         run = f"restore-{world.number()}"
         asked = _claim(world, log, pick, run, wanted)
         world.start("restore", processes.materialize(world, log, asked), whole=True)
-        _bring_to_end(world, log, run, pick(VERDICTS))
+        _bring_to_end(world, log, run, pick(VERDICTS), pick((True, True, True, False)))
+
+
+@rule(3)
+def restore_beside_clean_ups(world: World, pick: Pick) -> None:
+    """What a restore began with is retired and cut, as far as that is allowed, before it reads it."""
+    log = pick(LOGS)
+    state = world.read(log)
+    older = [s for s in state.snapshots if s.state is State.COMPLETED] if state else []
+    if not older:
+        return
+    oldest, run, name = older[0], f"restore-{world.number()}", pick(NAMES)
+    _commit(world, log, "tag", partial(retention.tag, name=name, snapshot_id=oldest.id))
+    _cycle(world, log, pick)
+    asked = _claim(world, log, pick, run, claims.Restore(oldest.id, pick(tuple(claims.Mode))))
+    world.start("restore", processes.materialize(world, log, asked))
+    _commit(world, log, "untag", partial(retention.untag, name=name))
+    for clean_up in (processes.subsume, processes.truncate):
+        world.start(clean_up.__name__, clean_up(world, log), whole=True)
+    for one in [one for one in world.idle if one.name == "restore"]:
+        while one in world.running:
+            world.step(one)
+    _bring_to_end(world, log, run, "pass", True)
 
 
 @rule(2)
@@ -186,6 +224,8 @@ def judge(world: World, pick: Pick) -> None:
     found = _snapshot(world, log, pick)
     if found:
         verdict = _verdict(found, pick((True, True, False)), pick(("one", "two")))
+        if pick((False, False, True)):
+            verdict = replace(verdict, manifest="of other files")
         _commit(world, log, "judge", partial(moves.judge, snapshot_id=found.id, verdict=verdict))
 
 
@@ -241,13 +281,34 @@ def sweep(world: World, pick: Pick) -> None:
 
 @rule(3)
 def squash(world: World, pick: Pick) -> None:
-    world.start("squash", processes.squash(world, pick(LOGS), pick), whole=pick((True, True, False)))
+    log = pick(LOGS)
+    world.start("squash", processes.squash(world, log, pick), whole=pick((True, True, False)))
+    state = world.read(log)
+    inside = [sqn for c in state.unfolded for sqn in range(c.begin, c.sqn)] if state else []
+    if inside and pick((True, False)):
+        # Somebody stands within what was squashed when more is to be squashed with it.
+        _commit(world, log, "register", partial(retention.register, reader=Reader(pick(NAMES), pick(inside))))
+        world.start("ingest", processes.ingest(world, {log: [{1: f"v{world.number()}"}]}, 0), whole=True)
+        world.start("squash", processes.squash(world, log, pick), whole=True)
+
+
+@rule(2)
+def hold_late(world: World, pick: Pick) -> None:
+    """Holds the oldest snapshot, which a tag kept, after the log behind it may have been cut."""
+    log = pick(LOGS)
+    state = world.read(log)
+    oldest = next((s for s in state.snapshots if s.state is State.COMPLETED), None) if state else None
+    if oldest:
+        _commit(world, log, "tag", partial(retention.tag, name="x", snapshot_id=oldest.id))
+        _cycle(world, log, pick)
+        world.start("truncate", processes.truncate(world, log), whole=True)
+        _commit(world, log, "hold", partial(retention.hold, wanted=Hold(pick(NAMES), oldest.id, "why")))
 
 
 @rule(2)
 def tag(world: World, pick: Pick) -> None:
     log = pick(LOGS)
-    found = _snapshot(world, log, pick)
+    found = _oldest(world, log, pick)
     if found:
         _commit(world, log, "tag", partial(retention.tag, name=pick(NAMES), snapshot_id=found.id))
 
@@ -257,10 +318,10 @@ def untag(world: World, pick: Pick) -> None:
     _commit(world, pick(LOGS), "untag", partial(retention.untag, name=pick(NAMES)))
 
 
-@rule(1)
+@rule(2)
 def hold(world: World, pick: Pick) -> None:
     log = pick(LOGS)
-    found = _snapshot(world, log, pick)
+    found = _oldest(world, log, pick)
     if found:
         _commit(world, log, "hold", partial(retention.hold, wanted=Hold(pick(NAMES), found.id, "why")))
 
@@ -270,12 +331,13 @@ def release(world: World, pick: Pick) -> None:
     _commit(world, pick(LOGS), "release", partial(retention.release, name=pick(NAMES)))
 
 
-@rule(1)
+@rule(2)
 def register(world: World, pick: Pick) -> None:
     log = pick(LOGS)
     state = world.read(log)
     if state:
-        sqn = pick(range(state.last_sqn + 2))
+        inside = [sqn for c in state.change_sets for sqn in range(c.begin, c.sqn)]
+        sqn = pick([*inside, *inside, *range(state.last_sqn + 2)])
         _commit(world, log, "register", partial(retention.register, reader=Reader(pick(NAMES), sqn)))
 
 

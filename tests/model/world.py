@@ -84,8 +84,10 @@ class World:
         self.effects: Counter[str] = Counter()
         self.written: dict[Place, tuple[str, Changes]] = {}
         self.takings: dict[str, list[tuple[Place, ...]]] = {log: [] for log in LOGS}
+        self.asked: dict[str, list[claims.Claim]] = {log: [] for log in LOGS}
         self.oracles = {
-            log: Oracle(log, self.written, self.takings[log], keep, grace, self.effects) for log in LOGS
+            log: Oracle(log, self.written, self.takings[log], self.asked[log], keep, grace, self.effects)
+            for log in LOGS
         }
         self.readers = {log: Ledger(self.store, log) for log in LOGS}
         self.tables: dict[str, list[tuple[int, str]]] = {log: [] for log in LOGS}
@@ -175,7 +177,7 @@ class World:
     @property
     def idle(self) -> list[Running]:
         """The processes that are between two calls."""
-        return [one for one in self.running if not inspect.getgeneratorstate(one.steps) == inspect.GEN_RUNNING]
+        return [one for one in self.running if inspect.getgeneratorstate(one.steps) != inspect.GEN_RUNNING]
 
     # What must be true after every step.
 
@@ -232,7 +234,7 @@ class World:
         assert shown == self.oracles[log].confirmed[: len(shown)]
         assert len(shown) - len(recorded) <= 1
         for one in state.snapshots:
-            if one.published and self.oracles[log].readable(one, state):
+            if one.published and (one.id == shown[-1] or self.oracles[log].readable(one, state)):
                 names = [f.name for f in read_manifest(self.store, log, one).files]
                 assert all(data_path(LogPaths(log).table, name) in self.store.files for name in names)
 

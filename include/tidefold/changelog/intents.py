@@ -82,7 +82,8 @@ def bring(store: Store, run: str, takings: Sequence[Taking]) -> None:
 
 def end(store: Store, run: str) -> None:
     """Forgets a run after every log was told or refused. What it brought goes last: it is what rolls logs forward."""
-    store.delete(sorted(entry.path for entry in store.list(f"{INTENTS}/{run}")))
+    paths = [entry.path for entry in store.list(f"{INTENTS}/{run}", unfinished=True)]
+    store.delete(sorted(paths, key=lambda path: path.endswith(f"/{_ARRIVALS}")))
 
 
 def announced(store: Store) -> Iterator[Announced]:

@@ -58,9 +58,7 @@ class Published:
     version: int
 
 
-def publish(
-    store: Store, manifest: Manifest, digest: str, previous: Published | None, reconcile: bool = False
-) -> int:
+def publish(store: Store, manifest: Manifest, digest: str, previous: Published | None, reconcile: bool = False) -> int:
     """Shows a completed snapshot to readers as exactly one new version of the table; answers that version.
 
     `digest`: sha256 of the manifest, by which the commit is known again. With `reconcile` it replaces whatever files

@@ -28,6 +28,7 @@ class Head(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pages: dict[str, list[str]]
     state: msgspec.Raw
     previous: str = ""
+    life: int = 0
 
 
 def decode_head(path: str, data: bytes) -> Head:

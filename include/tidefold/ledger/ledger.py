@@ -22,7 +22,7 @@ from tidefold.lifecycle.errors import (
     RefusedError,
     UnknownOutcomeError,
 )
-from tidefold.lifecycle.intake import reshaped
+from tidefold.lifecycle.intake import require_fence, reshaped
 from tidefold.lifecycle.integrity import check_state
 from tidefold.lifecycle.names import LogPaths
 from tidefold.lifecycle.values import Drop, LogState, Shape
@@ -92,12 +92,18 @@ class Ledger:
         self._digests[version] = digest_of(data)
         return check_state(self._pages.join(head.pages, decode(path, bytes(head.state), LogState)))
 
-    def begin(self, shape: Shape) -> LogState:
-        """The state, made empty if the log is new; an empty log takes another shape."""
+    def begin(self, shape: Shape, fence: int | None = None) -> LogState:
+        """The state, made empty if the log is new; an empty log takes another shape.
+
+        Raises SupersededError instead of beginning a log for something that was announced under another fence.
+        """
         while (state := self.find()) is None:
             # Another process may begin the log in the same moment: its beginning is as good.
+            first = self._first(shape)
+            if fence is not None:
+                require_fence(first, fence)
             with suppress(AlreadyExistsError):
-                self._put(self._first(shape))
+                self._put(first)
         _not_dropped(state)
         return self.commit(lambda empty: reshaped(empty, shape)) if reshaped(state, shape) != state else state
 
@@ -105,7 +111,7 @@ class Ledger:
         before = self._newest() or LogState(self._log, shape)
         first = LogState(self._log, shape, before.version + 1, before.epoch, last_snapshot=before.last_snapshot)
         # What was announced to the log of that name before is refused, as is everything that it numbered.
-        return replace(first, fence=before.fence)
+        return replace(first, fence=before.fence, life=before.life)
 
     def commit(self, move: Callable[[LogState], LogState], *, of_dropped: bool = False) -> LogState:
         """Applies a move to the newest state and writes the result; on a lost race reads again and moves again.
@@ -188,7 +194,8 @@ class Ledger:
         first = self._head(kept[0])
         needed = _pages_of(first[0]) if first else frozenset()
         unneeded = dict.fromkeys(page for head in self._before(first) for page in _pages_of(head) if page not in needed)
-        self._store.delete([self._paths.page(page) for page in unneeded])
+        life = first[0].life if first else 0
+        self._store.delete([self._paths.page(page, life) for page in unneeded])
         for version in old:
             self._store.delete([self._paths.ledger_version(version)])
         return len(old)
@@ -200,7 +207,7 @@ class Ledger:
         """
         while found:
             head, found = found[0], self._head(found[0].version - 1)
-            if found is None or found[1] != head.previous:
+            if found is None or found[1] != head.previous or found[0].life != head.life:
                 return
             yield found[0]
 
@@ -231,7 +238,9 @@ class Ledger:
         pages, recent = self._pages.split(state)
         body = msgspec.json.encode(recent)
         previous = self._digests.get(state.version - 1, "")
-        head = Head(FORMAT, state.log, state.version, writer, digest_of(body), pages, msgspec.Raw(body), previous)
+        head = Head(
+            FORMAT, state.log, state.version, writer, digest_of(body), pages, msgspec.Raw(body), previous, state.life
+        )
         return msgspec.json.encode(head)
 
 

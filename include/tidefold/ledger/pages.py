@@ -32,7 +32,7 @@ class Pages:
         self._store = store
         self._paths = LogPaths(log)
         self._chunks: dict[str, Chunk] = {}
-        self._written: dict[tuple[str, int], str] = {}
+        self._written: dict[tuple[int, str, int], str] = {}
 
     def split(self, state: LogState) -> tuple[dict[str, list[str]], LogState]:
         """Writes the pages that are not there yet; answers their names and the state without what they hold."""
@@ -40,36 +40,36 @@ class Pages:
         recent: dict[str, Any] = {}
         for name, (number, _) in _PAGED.items():
             full, recent[name] = _chunked(getattr(state, name), number)
-            pages[name] = [self._put(name, key, chunk) for key, chunk in full]
+            pages[name] = [self._put(state.life, name, key, chunk) for key, chunk in full]
         return pages, replace(state, **recent)
 
     def join(self, pages: dict[str, list[str]], recent: LogState) -> LogState:
         """The whole state. Raises CorruptError when a page is missing or damaged."""
         whole: dict[str, Any] = {}
         for name, (_, kind) in _PAGED.items():
-            chunks = [self._read(digest, kind) for digest in pages.get(name, [])]
+            chunks = [self._read(self._paths.page(digest, recent.life), kind, digest) for digest in pages.get(name, [])]
             whole[name] = (*(item for chunk in chunks for item in chunk), *getattr(recent, name))
         return replace(recent, **whole)
 
-    def _put(self, name: str, key: int, chunk: Chunk) -> str:
-        known = self._written.get((name, key))
-        if known and self._chunks[known] == chunk:
+    def _put(self, life: int, name: str, key: int, chunk: Chunk) -> str:
+        known = self._written.get((life, name, key))
+        if known and self._chunks[self._paths.page(known, life)] == chunk:
             return known
         data = msgspec.json.encode(chunk)
         digest = digest_of(data)
-        if digest not in self._chunks:
+        path = self._paths.page(digest, life)
+        if path not in self._chunks:
             # Named by its content: whoever wrote it before wrote the same.
             with suppress(AlreadyExistsError):
-                self._store.put_if_absent(self._paths.page(digest), data)
-        self._chunks[digest] = chunk
-        self._written[name, key] = digest
+                self._store.put_if_absent(path, data)
+        self._chunks[path] = chunk
+        self._written[life, name, key] = digest
         return digest
 
-    def _read(self, digest: str, kind: Any) -> Chunk:
-        if digest not in self._chunks:
-            path = self._paths.page(digest)
-            self._chunks[digest] = decode(path, checked(path, read_named(self._store, path), digest), kind)
-        return self._chunks[digest]
+    def _read(self, path: str, kind: Any, digest: str) -> Chunk:
+        if path not in self._chunks:
+            self._chunks[path] = decode(path, checked(path, read_named(self._store, path), digest), kind)
+        return self._chunks[path]
 
 
 def _chunked(items: Chunk, number: Callable[[Any], int]) -> tuple[list[tuple[int, Chunk]], Chunk]:

@@ -102,6 +102,12 @@ def taken(state: LogState, arrivals: Sequence[Arrival]) -> bool:
 
 def _append_one(state: LogState, arrival: Arrival) -> LogState:
     landed, position = arrival.landed, arrival.position
+    if arrival.change_set and arrival.change_set.key_groups.last >= state.shape.key_groups:
+        raise RefusedError(
+            "KEY_GROUPS_BEYOND",
+            f"A change set for `{state.log}` was made for more than its {state.shape.key_groups} key groups.",
+            hint="Nothing was appended; whoever brings it must take the log's own shape.",
+        )
     known = {(p.topic, p.partition): p for p in state.positions}
     before = known.get((position.topic, position.partition))
     if before and landed.first_offset < before.next_offset:

@@ -61,14 +61,19 @@ class LogPaths:
         return f"tables/{self.log}"
 
     @property
+    def folder(self) -> str:
+        return f"logs/{self.log}"
+
+    @property
     def ledger(self) -> str:
         return f"logs/{self.log}/ledger"
 
     def ledger_version(self, version: int) -> str:
         return f"{self.ledger}/{version:010d}.json"
 
-    def page(self, digest: str) -> str:
-        return f"logs/{self.log}/pages/{digest}.json"
+    def page(self, digest: str, life: int = 0) -> str:
+        """Pages of a log that was dropped are never taken for those of the next one of that name."""
+        return f"logs/{self.log}/pages/{f'{life}/' if life else ''}{digest}.json"
 
     @property
     def snapshots(self) -> str:

@@ -88,7 +88,7 @@ def deletable(state: LogState, grace: Grace, instant: str) -> tuple[Snapshot, ..
 def _is_past(state: LogState, snapshot: Snapshot, grace: Grace, instant: str) -> bool:
     shown = snapshot.table_version if snapshot.table_version is not None else -1
     later = [s for s in state.snapshots if s.table_version is not None and s.table_version > shown]
-    if len(later) < grace.publishes:
+    if len(later) < max(grace.publishes, 1):  # Without one it is what readers see now.
         return False
     replaced = later[0].shown or later[0].instant
     return datetime.fromisoformat(replaced) + timedelta(minutes=grace.minutes) <= datetime.fromisoformat(instant)
@@ -188,7 +188,7 @@ def squash(state: LogState, squashed: ChangeSet) -> LogState:
         return state
     run = tuple(c for c in state.change_sets if squashed.begin <= c.begin and c.sqn <= squashed.sqn)
     found = next((r for r in squashable(state) if set(run) <= set(r)), ())
-    if not found or (run[0].begin, run[-1].sqn) != (squashed.begin, squashed.sqn):
+    if not run or not found or (run[0].begin, run[-1].sqn) != (squashed.begin, squashed.sqn):
         raise ConflictError(
             "RUN_GONE",
             f"The change sets {squashed.begin} to {squashed.sqn} of `{state.log}` cannot be squashed any more.",

@@ -225,7 +225,7 @@ class LogState:
     Change sets up to `truncated_to` are cut off; `garbage` names segments that were marked and not yet deleted.
     `fence` rises when change sets that somebody wrote and never appended are given up: he is refused from then on.
     `dropped`: the log is being deleted (no move is possible) or gone; the next one of that name begins with the epoch
-    and above the snapshot ids of the last (`last_snapshot`), so that none of them ever comes back.
+    and above the snapshot ids of the last (`last_snapshot`), so that none of them ever comes back; `life` counts them.
     """
 
     log: str
@@ -244,6 +244,7 @@ class LogState:
     holds: tuple[Hold, ...] = ()
     readers: tuple[Reader, ...] = ()
     fence: int = 0
+    life: int = 0
 
     @property
     def last_sqn(self) -> int:

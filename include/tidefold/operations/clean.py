@@ -11,7 +11,7 @@ from tidefold.operations import settle
 from tidefold.operations.outcome import Outcome, each_log
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.release import plan_unclaimed
-from tidefold.operations.sweep import plan_forgotten, plan_sweep
+from tidefold.operations.sweep import plan_forgotten, plan_halves, plan_sweep
 
 # What the outcome of the store as a whole has in the place of a log: no log can be named so.
 STORE = "(store)"
@@ -60,7 +60,8 @@ def _clean_log(pipeline: Pipeline, log: str, plan: bool) -> Outcome:
     state = ledger.find()
     if state is None:
         return Outcome(log, "nothing", "the store has no such log")
-    going = (*plan_sweep(pipeline.store, state), *plan_forgotten(pipeline.store, state))
+    plans = (plan_sweep, plan_forgotten, plan_halves)
+    going = tuple(path for plan_of in plans for path in plan_of(pipeline.store, state))
     if not plan:
         pipeline.store.delete(going)
     facts = {"files": len(going), "paths": list(going)}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from tidefold.lifecycle.errors import NotFoundError, RefusedError
+from tidefold.changelog.intents import announced
+from tidefold.lifecycle.errors import ConflictError, NotFoundError, RefusedError
 from tidefold.lifecycle.local_copies import segment_of
 from tidefold.lifecycle.names import LogPaths
 from tidefold.lifecycle.values import Drop, LogState
@@ -13,6 +15,9 @@ from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.release import plan_release
 from tidefold.storage import Entry, Store
+
+# So many files are deleted before it is looked again whether they are still this log's.
+_AT_ONCE = 500
 
 
 def drop(pipeline: Pipeline, log: str, plan: bool = True) -> Outcome:
@@ -36,21 +41,41 @@ def drop(pipeline: Pipeline, log: str, plan: bool = True) -> Outcome:
     facts = {"files": len(files), "bytes": sum(f.bytes for f in files), "paths": [f.path for f in files]}
     if plan:
         return Outcome(log, "planned", f"would delete {len(files):,} files, {facts['bytes']:,} bytes", facts=facts)
-    pipeline.store.delete([file.path for file in shared])
+    _delete(pipeline, state, [file.path for file in shared])
     forget(pipeline, log, [file.path for file in shared if segment_of(file.path)])
     # This head needs no pages. It stays: from it a next log of this name goes on with epoch and ids.
-    _leftovers(pipeline, ledger.commit(_gone, of_dropped=True), plan)
+    gone = ledger.commit(_gone, of_dropped=True)
+    # All of these names are older than that head: a next log of this name never gives them again.
+    last = LogPaths(log).ledger_version(gone.version)
+    pipeline.store.delete([file.path for file in own if file.path != last])
     return Outcome(log, "dropped", f"deleted {len(files):,} files, {facts['bytes']:,} bytes", facts=facts)
 
 
+def _delete(pipeline: Pipeline, state: LogState, paths: Sequence[str]) -> None:
+    """Deletes what was listed of a log in this state, for as long as it is in this state: another drop may be faster,
+    and the next log of this name have begun.
+    """
+    ledger = pipeline.ledger(state.log)
+    for begin in range(0, len(paths), _AT_ONCE):
+        if ledger.read().version != state.version:
+            raise ConflictError(
+                "DROPPED_MEANWHILE",
+                f"Another command has dropped `{state.log}`, or begun it anew, in this moment.",
+                hint=f"`tidefold status {state.log}` says what is there now.",
+            )
+        pipeline.store.delete(paths[begin : begin + _AT_ONCE])
+
+
 def _leftovers(pipeline: Pipeline, gone: LogState, plan: bool) -> Outcome:
-    """Deletes what is left of a log that is gone, but for the head that says so."""
+    """Deletes what is left of a log that is gone, but for the head that says so, and what is on its way to the next."""
     last = LogPaths(gone.log).ledger_version(gone.version)
-    files = [file.path for file in files_of_log(pipeline.store, gone)[1] if file.path != last]
+    files = [file.path for part in files_of_log(pipeline.store, gone) for file in part if file.path != last]
+    coming = {path for run in announced(pipeline.store) for path in run.files}
+    files = [path for path in files if path not in coming]
     if not files:
         return Outcome(gone.log, "nothing", "the store has no such log")
     if not plan:
-        pipeline.store.delete(files)
+        _delete(pipeline, gone, files)
         forget(pipeline, gone.log, ())
     facts = {"files": len(files), "paths": files}
     return Outcome(gone.log, "planned" if plan else "dropped", f"{len(files):,} files were left of it", facts=facts)
@@ -62,12 +87,18 @@ def _going(state: LogState) -> LogState:
 
 
 def _gone(state: LogState) -> LogState:
+    if state.dropped is Drop.GONE:
+        return state
+    if state.dropped is Drop.NO:
+        raise ConflictError(
+            "DROPPED_MEANWHILE",
+            f"Another command has dropped `{state.log}`, and it was begun anew.",
+            hint="Nothing of the new log was touched.",
+        )
     last = max((s.id for s in state.snapshots), default=state.last_snapshot)
     # Whatever is still on its way to this log is refused by the next one of that name.
-    fence = state.fence + 1
-    return LogState(
-        state.log, state.shape, state.version, state.epoch, dropped=Drop.GONE, last_snapshot=last, fence=fence
-    )
+    gone = LogState(state.log, state.shape, state.version, state.epoch, dropped=Drop.GONE, last_snapshot=last)
+    return replace(gone, fence=state.fence + 1, life=state.life + 1)
 
 
 def _require_closed(state: LogState) -> None:

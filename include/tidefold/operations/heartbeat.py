@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 
@@ -21,31 +22,46 @@ from tidefold.operations.pipeline import Pipeline
 
 _log = logging.getLogger(__name__)
 INTERVAL = 30.0
+_AT_ONCE = 8
 # Whoever looks for a shorter time takes an attempt for stalled that lives, and both begin again and again.
 LEAST_PATIENCE = 2 * INTERVAL
 
 
+class Heartbeat:
+    """Raises the progress of the attempts that were added."""
+
+    def __init__(self, ledger: Callable[[str], Ledger]) -> None:
+        self._ledger = ledger
+        self._attempts: dict[str, int] = {}
+
+    def add(self, log: str, snapshot: int) -> None:
+        """From now on this attempt is shown to live."""
+        self._attempts[log] = snapshot
+
+    def beat(self) -> None:
+        """Once for each attempt; side by side, since on a far store each takes a moment."""
+        attempts = list(self._attempts.items())
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            list(pool.map(lambda one: _beat(self._ledger(one[0]), one[1]), attempts))
+
+
 @contextmanager
-def heartbeat(
-    snapshots: Mapping[str, int], ledger: Callable[[str], Ledger], interval: float = INTERVAL
-) -> Iterator[None]:
-    """Raises the progress of these attempts (log -> snapshot) every `interval` seconds while the work lasts."""
+def heartbeat(ledger: Callable[[str], Ledger], interval: float = INTERVAL) -> Iterator[Heartbeat]:
+    """Beats every `interval` seconds while the work lasts."""
     ended = threading.Event()
+    heart = Heartbeat(ledger)
 
     def beat() -> None:
         while not ended.wait(interval):
-            for log, snapshot in snapshots.items():
-                _beat(ledger(log), snapshot)
+            heart.beat()
 
     thread = threading.Thread(target=beat, name="tidefold-heartbeat", daemon=True)
-    if snapshots:
-        thread.start()
+    thread.start()
     try:
-        yield
+        yield heart
     finally:
         ended.set()
-        if snapshots:
-            thread.join()
+        thread.join()
 
 
 def _beat(ledger: Ledger, snapshot: int) -> None:

@@ -7,14 +7,13 @@ import uuid
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import msgspec
 
 from tidefold.changelog import intents
 from tidefold.fold.distribute import Runner
-from tidefold.lifecycle.errors import ConflictError, InvalidInputError, RefusedError, StorageError, TidefoldError
+from tidefold.lifecycle.errors import InvalidInputError, RefusedError, StorageError, TidefoldError
 from tidefold.operations import settle
 from tidefold.operations.intake import Intake, begin_intake
 from tidefold.operations.outcome import Outcome
@@ -107,12 +106,11 @@ def _told(pipeline: Pipeline, intake: Intake) -> tuple[Outcome, bool]:
         return _failed(intake, intake.error), True
     if not intake.arrivals:
         return _nothing(intake), True
-    ledger = pipeline.ledger(intake.log)
     try:
-        ledger.begin(intake.begun.shape)
-        ledger.commit(partial(settle.take, taking=intake.taking))
+        settle.tell(pipeline.ledger(intake.log), intake.taking)
     except TidefoldError as error:
-        return _failed(intake, error), isinstance(error, RefusedError | ConflictError)
+        # Having lost many races says nothing: somebody else may tell the log in our place.
+        return _failed(intake, error), isinstance(error, RefusedError) or error.code == "OFFSETS_TAKEN"
     return _taken(intake), True
 
 

@@ -27,7 +27,7 @@ from tidefold.lifecycle.names import LogPaths, data_path
 from tidefold.lifecycle.values import LogState, Snapshot, State
 from tidefold.operations.asking import Asking
 from tidefold.operations.confirm import roll_forward
-from tidefold.operations.heartbeat import heartbeat
+from tidefold.operations.heartbeat import Heartbeat, heartbeat
 from tidefold.operations.local_copies import with_copy
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
@@ -74,24 +74,25 @@ def materialize(pipeline: Pipeline, logs: Sequence[str], asking: Asking, run: Ru
 
     A log that cannot be folded gives an error outcome and is left as it was; the others go on.
     """
-    begun = [_begin(pipeline, log, asking) for log in logs]
-    attempts = [a for a in begun if isinstance(a, Attempt)]
-    tasks = sorted((t for a in attempts for t in a.tasks), key=lambda task: -task.weight)
-    _log.info("folding %d buckets of %d logs", len(tasks), len(attempts))
-    # Also while files are taken over: in an object store that is a copy of the whole table.
-    with heartbeat({a.log: a.snapshot.id for a in attempts}, pipeline.ledger):
+    # From the first claim until the last file is taken over: in an object store that is a copy of the whole table.
+    with heartbeat(pipeline.ledger) as heart:
+        begun = [_begin(pipeline, log, asking, heart) for log in logs]
+        attempts = [a for a in begun if isinstance(a, Attempt)]
+        tasks = sorted((t for a in attempts for t in a.tasks), key=lambda task: -task.weight)
+        _log.info("folding %d buckets of %d logs", len(tasks), len(attempts))
         answers = run(fold_bucket, [msgspec.json.encode(task).decode() for task in tasks])
         folded = {a.log: [r for t, r in zip(tasks, answers, strict=True) if t.log == a.log] for a in attempts}
         return [b if isinstance(b, Outcome) else _finish(pipeline, b, folded[b.log]) for b in begun]
 
 
-def _begin(pipeline: Pipeline, log: str, asking: Asking) -> Attempt | Outcome:
+def _begin(pipeline: Pipeline, log: str, asking: Asking, heart: Heartbeat) -> Attempt | Outcome:
     try:
         claimed = _claim(pipeline, log, asking)
     except TidefoldError as error:
         return Outcome.of_error(log, error)
     if isinstance(claimed, Outcome):
         return claimed
+    heart.add(log, claimed.id)
     try:
         return _planned(pipeline, log, claimed, asking.restore)
     except Exception as error:

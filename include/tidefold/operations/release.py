@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -9,27 +10,29 @@ from dataclasses import dataclass
 from tidefold.changelog.intents import announced
 from tidefold.changelog.segment import read_index
 from tidefold.ledger import Ledger
-from tidefold.lifecycle.errors import NotFoundError
+from tidefold.lifecycle.errors import CorruptError, NotFoundError
 from tidefold.lifecycle.names import CHANGELOG, INTENTS, LogPaths
 from tidefold.lifecycle.values import ChangeSet, Drop, LogState
 from tidefold.operations.settle import needed
 from tidefold.storage import Entry, Store
 
+_log = logging.getLogger(__name__)
 _READERS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Released:
     """`unneeded`: files to delete. `settled`: all paths that the log may forget, because they go, are gone, or are
-    another log's to delete.
+    another log's to delete. `unreadable` ones stay: it cannot be told which logs need them (I11).
     """
 
     unneeded: tuple[Entry, ...]
     settled: tuple[str, ...]
+    unreadable: tuple[str, ...] = ()
 
 
 def plan_release(store: Store, state: LogState) -> Released:
-    """Looks at the log's garbage. Raises CorruptError when it cannot be told which logs need a segment (I11, I12).
+    """Looks at the log's garbage (I11, I12).
 
     A segment that a run announced and has not ended with waits: a log may still be told of it.
     """
@@ -39,18 +42,23 @@ def plan_release(store: Store, state: LogState) -> Released:
     on_their_way = {path for run in announced(store) for path in run.files}
     waiting = [path for path in state.garbage if path in sizes and path not in on_their_way]
     with ThreadPoolExecutor(_READERS) as pool:
-        sharing = dict(zip(waiting, pool.map(lambda path: _logs_of(store, path), waiting), strict=True))
+        found = list(zip(waiting, pool.map(lambda path: _logs_of(store, path), waiting), strict=True))
+    sharing = {path: logs for path, logs in found if logs is not None}
     needed = _needed(store, state, sharing)
     gone = [path for path in state.garbage if path not in sizes]
-    unneeded = tuple(sizes[path] for path in waiting if path not in needed)
-    return Released(unneeded, (*gone, *waiting))
+    unneeded = tuple(sizes[path] for path in sharing if path not in needed)
+    return Released(unneeded, (*gone, *sharing), tuple(path for path, logs in found if logs is None))
 
 
-def _logs_of(store: Store, segment: str) -> frozenset[str]:
+def _logs_of(store: Store, segment: str) -> frozenset[str] | None:
+    """The logs that have change sets in a segment; None when it is damaged."""
     try:
         return frozenset(entry.log for entry in read_index(store, segment))
     except NotFoundError:
         return frozenset()
+    except CorruptError as error:
+        _log.warning("kept: %s", error)
+        return None
 
 
 def _needed(store: Store, state: LogState, sharing: Mapping[str, frozenset[str]]) -> set[str]:
@@ -68,7 +76,7 @@ def _change_sets(store: Store, log: str) -> tuple[ChangeSet, ...]:
 
 def plan_unclaimed(store: Store, logs: Sequence[str]) -> tuple[str, ...]:
     """Files that no log names, nor ever will: their runs were given up, wrote all the same, and died. `logs` are known
-    ones, whose quarantine is looked at too. Raises CorruptError when it cannot be told which logs a segment is for.
+    ones, whose quarantine is looked at too.
 
     What is stored and announced no more is of a run that has ended: all its logs have taken or refused (design 3).
     """
@@ -77,6 +85,7 @@ def plan_unclaimed(store: Store, logs: Sequence[str]) -> tuple[str, ...]:
     # A writer that was killed leaves its half under a longer name.
     announced_files = tuple(path for run in announced(store) for path in run.files)
     alone = [p for p in stored if not p.startswith((f"{INTENTS}/", *announced_files))]
-    rest = sorted(set(alone) - needed(store, logs))
-    others = {log for path in rest if path.endswith(".seg") for log in _logs_of(store, path)} - set(logs)
-    return tuple(path for path in rest if path not in needed(store, others))
+    rest = {path: _logs_of(store, path) if path.endswith(".seg") else frozenset() for path in alone}
+    others = frozenset[str]().union(*(found for found in rest.values() if found))
+    needed_files = needed(store, {*logs, *others})
+    return tuple(sorted(path for path, found in rest.items() if found is not None and path not in needed_files))

@@ -14,8 +14,8 @@ from functools import partial
 from tidefold.changelog import intents
 from tidefold.changelog.intents import Announced, IntentLog, Taking
 from tidefold.ledger import Ledger
-from tidefold.lifecycle.errors import ConflictError, RefusedError
-from tidefold.lifecycle.intake import append, check_shape, give_up, names
+from tidefold.lifecycle.errors import ConflictError, RefusedError, TidefoldError
+from tidefold.lifecycle.intake import append, check_shape, give_up, names, reshaped
 from tidefold.lifecycle.values import Drop, LogState
 from tidefold.storage import Store
 
@@ -24,17 +24,28 @@ _log = logging.getLogger(__name__)
 PATIENCE = timedelta(hours=1)
 
 
-def take(state: LogState, taking: Taking) -> LogState:
-    """The move that tells a log what it was brought."""
+def tell(ledger: Ledger, taking: Taking) -> None:
+    """Tells a log what it was brought. Raises what `append` raises; a log that was dropped meanwhile stays so."""
+    ledger.begin(taking.shape, taking.fence)
+    ledger.commit(partial(_take, taking=taking))
+
+
+def _take(state: LogState, taking: Taking) -> LogState:
     check_shape(state, taking.shape)
-    return append(state, taking.arrivals, taking.fence, taking.rests_on)
+    return append(reshaped(state, taking.shape), taking.arrivals, taking.fence, taking.rests_on)
 
 
 def roll_forward(store: Store, logs: Collection[str]) -> None:
-    """Tells these logs, and those beside them, what runs brought them that died before they could."""
-    for run in intents.announced(store):
-        if run.takings is not None and any(taking.log in logs for taking in run.takings):
+    """Tells these logs, and those beside them, what runs brought them that died before they could.
+
+    What cannot be told waits: a log that is damaged holds up no other, and says so itself.
+    """
+    try:
+        runs = [r for r in intents.announced(store) if r.takings and any(t.log in logs for t in r.takings)]
+        for run in runs:
             settle(store, run)
+    except TidefoldError as error:
+        _log.warning("left for later: %s", error)
 
 
 def abandoned(store: Store, instant: str) -> list[Announced]:
@@ -51,8 +62,13 @@ def settle(store: Store, run: Announced) -> None:
     """Rolls the logs of a run forward, or refuses for them; then removes what none of them needs."""
     brought: Mapping[str, Taking] = {taking.log: taking for taking in run.takings or ()}
     waiting = {**{t.log: IntentLog(t.log, t.shape, t.fence) for t in brought.values()}, **run.logs}
-    for log, announced in waiting.items():
-        _settle_log(Ledger(store, log), announced, brought.get(log), run.files)
+    failed = [
+        error
+        for log, announced in waiting.items()
+        if (error := _settled(Ledger(store, log), announced, brought.get(log), run.files))
+    ]
+    if failed:
+        raise failed[0]  # The others were told; the run is ended when this one can be.
     end_run(store, run.run, waiting, run.files)
     _log.info("ended run %s, which died", run.run)
 
@@ -63,14 +79,23 @@ def end_run(store: Store, run: str, logs: Iterable[str], files: Collection[str])
     intents.end(store, run)
 
 
+def _settled(
+    ledger: Ledger, announced: IntentLog, taking: Taking | None, files: Collection[str]
+) -> TidefoldError | None:
+    try:
+        _settle_log(ledger, announced, taking, files)
+    except TidefoldError as error:
+        return error
+    return None
+
+
 def _settle_log(ledger: Ledger, announced: IntentLog, taking: Taking | None, files: Collection[str]) -> None:
     state = ledger.peek(announced.shape)
     if state.fence > announced.fence or state.dropped is not Drop.NO:
         return  # Taken before, or refused for good; a log that was dropped stays so.
     if taking:
         try:
-            ledger.begin(taking.shape)
-            ledger.commit(partial(take, taking=taking))
+            tell(ledger, taking)
             return
         except (RefusedError, ConflictError) as error:
             _log.info("%s refuses what a run brought: %s", announced.log, error)

@@ -53,6 +53,25 @@ def plan_sweep(store: Store, state: LogState) -> tuple[str, ...]:
     return (*own, *beside)
 
 
+def plan_halves(store: Store, state: LogState) -> tuple[str, ...]:
+    """What killed writers left in the log's own folder, of files that nobody can complete any more: ledger versions
+    that are taken, manifests and verdicts of snapshots that are decided. Another half may be of one who still writes.
+    """
+    paths = LogPaths(state.log)
+    whole = {entry.path for entry in store.list(paths.folder)}
+    halves = [e.path for e in store.list(paths.folder, unfinished=True) if e.path not in whole]
+    decided = (*(paths.ledger_version(v) for v in {_number(h) for h in halves} if v <= state.version),)
+    closed = [s.id for s in state.snapshots if not s.open]
+    decided += (*(paths.manifest(i) for i in closed), *(f"{paths.quality(i)}/" for i in closed))
+    return tuple(half for half in halves if half.startswith(decided))
+
+
+def _number(path: str) -> int:
+    """The ledger version that a half was to become; 0 for a half of something else."""
+    name = path.rsplit("/", 1)[1].partition(".")[0]
+    return int(name) if name.isdigit() else 0
+
+
 def _writer(path: str) -> int | None:
     """The snapshot that a data file, whole or half, was written for; None for a file that is not ours."""
     name, dot, _ = path.rsplit("/", 1)[1].partition(".parquet")

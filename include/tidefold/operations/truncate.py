@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from tidefold.lifecycle import retention
 from tidefold.lifecycle.values import LogState
@@ -27,7 +27,15 @@ def truncate(pipeline: Pipeline, log: str, plan: bool = False) -> Outcome:
         pipeline.store.delete([entry.path for entry in released.unneeded])
         ledger.commit(lambda now: retention.collected(now, released.settled))
         ledger.prune()
-    return _outcome(before, state, {entry.path: entry.bytes for entry in released.unneeded}, keep, plan)
+    outcome = _outcome(before, state, {entry.path: entry.bytes for entry in released.unneeded}, keep, plan)
+    return _with_unreadable(outcome, released.unreadable)
+
+
+def _with_unreadable(outcome: Outcome, unreadable: tuple[str, ...]) -> Outcome:
+    if not unreadable:
+        return outcome
+    message = f"{outcome.message}; {len(unreadable)} damaged segments stay, since it cannot be told who needs them"
+    return replace(outcome, message=message, facts={**outcome.facts, "unreadable": list(unreadable)})
 
 
 def _outcome(before: LogState, state: LogState, going: dict[str, int], keep: int | None, plan: bool) -> Outcome:

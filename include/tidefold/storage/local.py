@@ -64,7 +64,7 @@ class LocalStore:
                 os.fsync(stream.fileno())
             with _typed(path):
                 # A hard link fails where a rename would replace: the conditional put of local disks.
-                os.link(part, final)
+                _publish(part, final)
         finally:
             with suppress(OSError):  # What went wrong before is the error that matters.
                 _unlink(part)
@@ -202,6 +202,16 @@ def _walk(folder: str) -> Iterator[tuple[str, int]]:
             continue
         with suppress(FileNotFoundError):
             yield entry.path, entry.stat().st_size
+
+
+def _publish(part: str, final: str) -> None:
+    try:
+        os.link(part, final)
+    except FileNotFoundError:
+        # A clean-up took us for dead, since the name was taken.
+        if os.path.exists(final):
+            raise FileExistsError(errno.EEXIST, "File exists", final) from None
+        raise OSError(errno.ESTALE, "the unfinished file was removed while it was written", part) from None
 
 
 def _unlink(full: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tidefold.changelog.upload import Uploaded
 from tidefold.ledger import Ledger
 from tidefold.lifecycle.errors import NotFoundError
-from tidefold.lifecycle.intake import Arrival, append, check_shape
+from tidefold.lifecycle.intake import Arrival, append, check_shape, reshaped
 from tidefold.lifecycle.values import ChangeSet, Landed, LogState, Position, Shape
 from tidefold.writer.pending import PendingChangeSet
 
@@ -27,7 +27,7 @@ class Confirming:
         self._ledger = ledger
         self._writer = writer
         self._begun = state is not None
-        self._look(state or LogState(log, self.shape))
+        self._look(state or ledger.peek(self.shape))
 
     def _look(self, state: LogState) -> None:
         mine = (p for p in state.positions if (p.topic, p.partition) == (self._writer, 0))
@@ -53,9 +53,9 @@ class Confirming:
         arrivals = self._arrivals(change_sets)
         fence = min(one.fence for one in change_sets)
         if not self._begun:
-            self._ledger.begin(self.shape)
+            self._ledger.begin(self.shape, fence)
             self._begun = True
-        state = self._ledger.commit(lambda state: append(state, arrivals, fence=fence))
+        state = self._ledger.commit(lambda state: self._take(state, arrivals, fence))
         # Others may have appended since, but hardly much: from the end it is found at once.
         names = {arrival.landed.name: one.sqn for arrival, one in zip(arrivals, change_sets, strict=True)}
         numbers: dict[int, int] = {}
@@ -66,6 +66,11 @@ class Confirming:
                 break
         self._look(state)
         return numbers
+
+    def _take(self, state: LogState, arrivals: Sequence[Arrival], fence: int) -> LogState:
+        # Another may have begun the log, or begun it anew, since it was looked at.
+        check_shape(state, self.shape)
+        return append(reshaped(state, self.shape), arrivals, fence=fence)
 
     def _arrivals(self, change_sets: Sequence[PendingChangeSet]) -> list[Arrival]:
         arrivals, high = [], self._high

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 
 from tidefold.changelog.upload import Uploaded
 from tidefold.lifecycle.errors import ConflictError, InvalidInputError, RefusedError, SupersededError
@@ -145,15 +146,20 @@ class LogWriter:
         self._means.custody.confirmed(one.uploaded for one in todo if one.uploaded is not None)
 
     def _superseded(self) -> SupersededError:
-        """A recovery took this writer for dead: what it announced before can never be confirmed."""
+        """A recovery took this writer for dead: what it announced before can never be confirmed.
+
+        What was appended after is given up too: changes that come again must not come behind newer ones.
+        """
         self._confirming.refresh()
         with self._lock:
-            first, end = self._pending.first_unconfirmed, self._pending.superseded(self._confirming.fence)
+            self._roll_over()
+            first, end = self._pending.first_unconfirmed, self._pending.next
+            self._offset = offset = self._confirming.position
         self.truncate(end)
         return SupersededError(
             "CHANGE_SETS_GIVEN_UP",
             f"Change sets {first} to {end - 1} of log `{self.log}` came too late: a recovery has given them up.",
-            hint="Append their changes again; the writer goes on.",
+            hint=f"Append every change from offset {offset} on again; the writer goes on from there.",
         )
 
     def reset(self, from_sqn: int, to_sqn: int, snapshot: int) -> None:
@@ -246,18 +252,19 @@ class LogWriter:
         if not sending:
             return
         parts = tuple(Part(self.log, c.place, self._shape, c.fence, c.table) for c in sending)
-        sent = {c.sqn for c in sending}
+        sent = {c.place: c.sqn for c in sending}
         size = sum(c.bytes for c in sending)
-        self._means.scheduler.submit(UploadTask(parts, size, self._done, lambda error: self._failed(sent, error)))
+        done, failed = partial(self._done, sent), partial(self._failed, frozenset(sent.values()))
+        self._means.scheduler.submit(UploadTask(parts, size, done, failed))
 
-    def _done(self, results: Sequence[Uploaded]) -> None:
+    def _done(self, sent: Mapping[int, int], results: Sequence[Uploaded]) -> None:
         with self._lock:
             self._failure = None
-            unwanted = self._pending.uploaded(results)
+            unwanted = self._pending.uploaded(results, sent)
         self._settle(unwanted)
         self._answer()
 
-    def _failed(self, sent: set[int], error: Exception) -> None:
+    def _failed(self, sent: frozenset[int], error: Exception) -> None:
         with self._lock:
             self._failure = error
             self._pending.move([c for c in self._pending.change_sets.values() if c.sqn in sent], Stage.WAITING)

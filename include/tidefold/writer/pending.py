@@ -111,13 +111,15 @@ class Pending:
         self.change_sets.update({one.sqn: one for one in sent})
         return sent
 
-    def uploaded(self, results: Sequence[Uploaded]) -> list[Uploaded]:
-        """Notes where change sets are now; answers the results whose change set was given up meanwhile."""
-        by_place = {c.place: c for c in self.change_sets.values() if c.stage is Stage.SENDING}
+    def uploaded(self, results: Sequence[Uploaded], sent: Mapping[int, int]) -> list[Uploaded]:
+        """Notes where change sets are now; answers the results whose change set was given up meanwhile.
+
+        `sent` gives the sqn of each place: places come again after a recovery, sqns never do.
+        """
         unwanted = []
         for result in results:
-            one = by_place.get(result.place)
-            if one is None:
+            one = self.change_sets.get(sent[result.place])
+            if one is None or one.stage is not Stage.SENDING:
                 unwanted.append(result)
             else:
                 self.change_sets[one.sqn] = replace(one, table=None, stage=Stage.UPLOADED, uploaded=result)
@@ -142,11 +144,6 @@ class Pending:
     @property
     def first_unconfirmed(self) -> int:
         return next((c.sqn for c in self.change_sets.values() if c.stage is not Stage.CONFIRMED), self.next)
-
-    def superseded(self, fence: int) -> int:
-        """The sqn after the last one that was sent under an older fence."""
-        old = (c.sqn + 1 for c in self.change_sets.values() if c.fence < fence and c.stage in _UNCONFIRMED)
-        return max(old, default=0)
 
     def remove(self, chosen: Iterable[PendingChangeSet]) -> list[PendingChangeSet]:
         return [self.change_sets.pop(one.sqn) for one in chosen if one.sqn in self.change_sets]
