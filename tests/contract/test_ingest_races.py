@@ -202,7 +202,8 @@ def test_two_ingests_at_once_of_different_partitions_are_both_taken(pipeline: Pi
     ("error", "left"),
     [
         (RefusedError("LOG_DROPPED", "It is being dropped."), False),
-        (ConflictError("LEDGER_BUSY", "Others were faster."), False),
+        (ConflictError("OFFSETS_TAKEN", "Others were faster."), False),
+        (ConflictError("LEDGER_BUSY", "Others were faster, and may yet tell the log what we brought."), True),
         (UnknownOutcomeError("UNKNOWN", "The answer was lost."), True),
         (StorageError("STORAGE", "The disk is full."), True),
     ],

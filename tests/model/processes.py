@@ -124,13 +124,17 @@ def _change_set(segment: str, one: WrittenChangeSet) -> ChangeSet:
 
 def _tell(world: World, taking: Taking) -> None:
     before = world.read(taking.log)
-    Ledger(world.store, taking.log).begin(SHAPE)
     try:
-        state = world.commit(taking.log, partial(settle.take, taking=taking))
+        settle.tell(Ledger(world.store, taking.log), taking)
     except (RefusedError, ConflictError) as error:
         world.effects[f"refused: {error.code}"] += 1
         return
-    if state == before and any(a.change_set for a in taking.arrivals):
+    finally:
+        world.observe(taking.log)
+    told = world.read(taking.log)
+    settle.tell(Ledger(world.store, taking.log), taking)
+    assert world.read(taking.log) == told, "told twice"
+    if told == before and any(a.change_set for a in taking.arrivals):
         world.effects["a log was told for the writer before"] += 1
 
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
 from model import processes
 from model.oracle import Changes
-from model.world import INSTANT, LOGS, Killed, Pick, Process, World, small_pages
-from tidefold.ledger import Ledger
+from model.world import INSTANT, LOGS, Pick, Process, World
 from tidefold.lifecycle import claims, moves, retention
-from tidefold.lifecycle.values import Hold, Kind, LogState, Reader, Snapshot, State, Verdict
+from tidefold.lifecycle.values import Kind, LogState, Snapshot, State, Verdict
 from tidefold.operations import settle
 
 RUNS = ("run-a", "run-b", "run-c")
@@ -30,7 +28,11 @@ def rule(weight: int) -> Callable[[Rule], Rule]:
     return add
 
 
-def _commit(world: World, log: str, name: str, move: Callable[[LogState], LogState]) -> None:
+def apply(world: World, name: str, pick: Pick) -> None:
+    RULES[name][0](world, pick)
+
+
+def commit(world: World, log: str, name: str, move: Callable[[LogState], LogState]) -> None:
     """One call that is one move."""
 
     def steps() -> Process:
@@ -41,7 +43,7 @@ def _commit(world: World, log: str, name: str, move: Callable[[LogState], LogSta
     world.start(name, steps(), whole=True)
 
 
-def _snapshot(world: World, log: str, pick: Pick) -> Snapshot | None:
+def some_snapshot(world: World, log: str, pick: Pick) -> Snapshot | None:
     """Any snapshot; the one that is open or the newest more often than others."""
     state = world.read(log)
     if state is None or not state.snapshots:
@@ -50,7 +52,7 @@ def _snapshot(world: World, log: str, pick: Pick) -> Snapshot | None:
     return pick([*likely, *likely, *state.snapshots])
 
 
-def _oldest(world: World, log: str, pick: Pick) -> Snapshot | None:
+def oldest_kept(world: World, log: str, pick: Pick) -> Snapshot | None:
     """Any snapshot, the oldest that is kept more often: whoever names it is late."""
     state = world.read(log)
     if state is None or not state.snapshots:
@@ -114,10 +116,10 @@ def begin_fold(world: World, pick: Pick) -> None:
 @rule(14)
 def cycle(world: World, pick: Pick) -> None:
     """A fold, judged, confirmed and published, unless somebody is in the way."""
-    _cycle(world, pick(LOGS), pick)
+    whole_cycle(world, pick(LOGS), pick)
 
 
-def _cycle(world: World, log: str, pick: Pick) -> None:
+def whole_cycle(world: World, log: str, pick: Pick) -> None:
     run = f"cycle-{world.number()}"
     world.start("fold", processes.materialize(world, log, _claim(world, log, pick, run)), whole=True)
     _bring_to_end(world, log, run, pick(VERDICTS), pick((True, True, True, False)))
@@ -132,12 +134,12 @@ def _bring_to_end(world: World, log: str, run: str, verdict: str, publishes: boo
     judged = _verdict(mine, verdict not in ("fail", "override"), "one")
     if verdict == "of other files":
         judged = replace(judged, manifest=verdict)
-    _commit(world, log, "judge", partial(moves.judge, snapshot_id=mine.id, verdict=judged))
+    commit(world, log, "judge", partial(moves.judge, snapshot_id=mine.id, verdict=judged))
     if verdict == "override":
-        _commit(world, log, "override", partial(moves.override, snapshot_id=mine.id, by="me", why="because"))
-    _commit(world, log, "confirm", partial(moves.confirm, snapshot_id=mine.id))
+        commit(world, log, "override", partial(moves.override, snapshot_id=mine.id, by="me", why="because"))
+    commit(world, log, "confirm", partial(moves.confirm, snapshot_id=mine.id))
     if verdict in ("fail", "of other files"):
-        _commit(world, log, "abort", partial(moves.abort, snapshot_id=mine.id, reason="refused"))
+        commit(world, log, "abort", partial(moves.abort, snapshot_id=mine.id, reason="refused"))
     if publishes:
         world.start("publish", processes.publish(world, log), whole=True)
 
@@ -171,6 +173,21 @@ def restore(world: World, pick: Pick) -> None:
         _bring_to_end(world, log, run, pick(VERDICTS), pick((True, True, True, False)))
 
 
+@rule(2)
+def restore_tail(world: World, pick: Pick) -> None:
+    """A tail is taken, more may come, and the tail comes back."""
+    log, run = pick(LOGS), f"restore-{world.number()}"
+    world.start("tail", processes.take_tail(world, log, f"tail-{world.number()}"), whole=True)
+    if pick((True, False)):
+        append(world, pick)
+    state = world.read(log)
+    taken = [s for s in state.snapshots if s.kind is Kind.TAIL and s.state is State.COMPLETED] if state else []
+    if taken:
+        asked = _claim(world, log, pick, run, claims.Restore(taken[-1].id, pick(tuple(claims.Mode))))
+        world.start("restore", processes.materialize(world, log, asked), whole=True)
+        _bring_to_end(world, log, run, pick(VERDICTS), True)
+
+
 @rule(3)
 def restore_beside_clean_ups(world: World, pick: Pick) -> None:
     """What a restore began with is retired and cut, as far as that is allowed, before it reads it."""
@@ -180,11 +197,11 @@ def restore_beside_clean_ups(world: World, pick: Pick) -> None:
     if not older:
         return
     oldest, run, name = older[0], f"restore-{world.number()}", pick(NAMES)
-    _commit(world, log, "tag", partial(retention.tag, name=name, snapshot_id=oldest.id))
-    _cycle(world, log, pick)
+    commit(world, log, "tag", partial(retention.tag, name=name, snapshot_id=oldest.id))
+    whole_cycle(world, log, pick)
     asked = _claim(world, log, pick, run, claims.Restore(oldest.id, pick(tuple(claims.Mode))))
     world.start("restore", processes.materialize(world, log, asked))
-    _commit(world, log, "untag", partial(retention.untag, name=name))
+    commit(world, log, "untag", partial(retention.untag, name=name))
     for clean_up in (processes.subsume, processes.truncate):
         world.start(clean_up.__name__, clean_up(world, log), whole=True)
     for one in [one for one in world.idle if one.name == "restore"]:
@@ -204,7 +221,7 @@ def look(world: World, pick: Pick) -> None:
 @rule(1)
 def progress(world: World, pick: Pick) -> None:
     log = pick(LOGS)
-    found = _snapshot(world, log, pick)
+    found = some_snapshot(world, log, pick)
     if found:
 
         def steps() -> Process:
@@ -221,28 +238,28 @@ def _verdict(snapshot: Snapshot, passed: bool, suite: str) -> Verdict:
 @rule(4)
 def judge(world: World, pick: Pick) -> None:
     log = pick(LOGS)
-    found = _snapshot(world, log, pick)
+    found = some_snapshot(world, log, pick)
     if found:
         verdict = _verdict(found, pick((True, True, False)), pick(("one", "two")))
         if pick((False, False, True)):
             verdict = replace(verdict, manifest="of other files")
-        _commit(world, log, "judge", partial(moves.judge, snapshot_id=found.id, verdict=verdict))
+        commit(world, log, "judge", partial(moves.judge, snapshot_id=found.id, verdict=verdict))
 
 
 @rule(1)
 def override(world: World, pick: Pick) -> None:
     log = pick(LOGS)
-    found = _snapshot(world, log, pick)
+    found = some_snapshot(world, log, pick)
     if found:
-        _commit(world, log, "override", partial(moves.override, snapshot_id=found.id, by="me", why="because"))
+        commit(world, log, "override", partial(moves.override, snapshot_id=found.id, by="me", why="because"))
 
 
 @rule(5)
 def confirm(world: World, pick: Pick) -> None:
     log = pick(LOGS)
-    found = _snapshot(world, log, pick)
+    found = some_snapshot(world, log, pick)
     if found:
-        _commit(world, log, "confirm", partial(moves.confirm, snapshot_id=found.id))
+        commit(world, log, "confirm", partial(moves.confirm, snapshot_id=found.id))
 
 
 @rule(4)
@@ -253,174 +270,6 @@ def publish(world: World, pick: Pick) -> None:
 @rule(1)
 def abort(world: World, pick: Pick) -> None:
     log = pick(LOGS)
-    found = _snapshot(world, log, pick)
+    found = some_snapshot(world, log, pick)
     if found:
-        _commit(world, log, "abort", partial(moves.abort, snapshot_id=found.id, reason="asked for"))
-
-
-@rule(4)
-def tail(world: World, pick: Pick) -> None:
-    run = f"tail-{world.number()}"
-    world.start("tail", processes.take_tail(world, pick(LOGS), pick((run, "tail-again"))), whole=True)
-
-
-@rule(3)
-def subsume(world: World, pick: Pick) -> None:
-    world.start("subsume", processes.subsume(world, pick(LOGS)), whole=pick((True, False)))
-
-
-@rule(3)
-def truncate(world: World, pick: Pick) -> None:
-    world.start("truncate", processes.truncate(world, pick(LOGS)), whole=pick((True, False)))
-
-
-@rule(2)
-def sweep(world: World, pick: Pick) -> None:
-    world.start("sweep", processes.sweep(world, pick(LOGS)), whole=pick((True, False)))
-
-
-@rule(3)
-def squash(world: World, pick: Pick) -> None:
-    log = pick(LOGS)
-    world.start("squash", processes.squash(world, log, pick), whole=pick((True, True, False)))
-    state = world.read(log)
-    inside = [sqn for c in state.unfolded for sqn in range(c.begin, c.sqn)] if state else []
-    if inside and pick((True, False)):
-        # Somebody stands within what was squashed when more is to be squashed with it.
-        _commit(world, log, "register", partial(retention.register, reader=Reader(pick(NAMES), pick(inside))))
-        world.start("ingest", processes.ingest(world, {log: [{1: f"v{world.number()}"}]}, 0), whole=True)
-        world.start("squash", processes.squash(world, log, pick), whole=True)
-
-
-@rule(2)
-def hold_late(world: World, pick: Pick) -> None:
-    """Holds the oldest snapshot, which a tag kept, after the log behind it may have been cut."""
-    log = pick(LOGS)
-    state = world.read(log)
-    oldest = next((s for s in state.snapshots if s.state is State.COMPLETED), None) if state else None
-    if oldest:
-        _commit(world, log, "tag", partial(retention.tag, name="x", snapshot_id=oldest.id))
-        _cycle(world, log, pick)
-        world.start("truncate", processes.truncate(world, log), whole=True)
-        _commit(world, log, "hold", partial(retention.hold, wanted=Hold(pick(NAMES), oldest.id, "why")))
-
-
-@rule(2)
-def tag(world: World, pick: Pick) -> None:
-    log = pick(LOGS)
-    found = _oldest(world, log, pick)
-    if found:
-        _commit(world, log, "tag", partial(retention.tag, name=pick(NAMES), snapshot_id=found.id))
-
-
-@rule(1)
-def untag(world: World, pick: Pick) -> None:
-    _commit(world, pick(LOGS), "untag", partial(retention.untag, name=pick(NAMES)))
-
-
-@rule(2)
-def hold(world: World, pick: Pick) -> None:
-    log = pick(LOGS)
-    found = _oldest(world, log, pick)
-    if found:
-        _commit(world, log, "hold", partial(retention.hold, wanted=Hold(pick(NAMES), found.id, "why")))
-
-
-@rule(2)
-def release(world: World, pick: Pick) -> None:
-    _commit(world, pick(LOGS), "release", partial(retention.release, name=pick(NAMES)))
-
-
-@rule(2)
-def register(world: World, pick: Pick) -> None:
-    log = pick(LOGS)
-    state = world.read(log)
-    if state:
-        inside = [sqn for c in state.change_sets for sqn in range(c.begin, c.sqn)]
-        sqn = pick([*inside, *inside, *range(state.last_sqn + 2)])
-        _commit(world, log, "register", partial(retention.register, reader=Reader(pick(NAMES), sqn)))
-
-
-@rule(2)
-def unregister(world: World, pick: Pick) -> None:
-    _commit(world, pick(LOGS), "unregister", partial(retention.unregister, name=pick(NAMES)))
-
-
-@rule(2)
-def prune(world: World, pick: Pick) -> None:
-    log = pick(LOGS)
-    if Ledger(world.store, log).prune(pick((2, 3, 5))):
-        world.effects["ledger versions were pruned"] += 1
-
-
-@rule(14)
-def advance(world: World, pick: Pick) -> None:
-    """The next step of any process."""
-    if world.idle:
-        world.step(pick(world.idle))
-
-
-@rule(2)
-def kill(world: World, pick: Pick) -> None:
-    if world.idle:
-        world.running.remove(pick(world.idle))
-        world.effects["killed between two calls"] += 1
-
-
-@rule(4)
-def disturb(world: World, pick: Pick) -> None:
-    """The next call that commits is killed, overtaken, or sleeps for so long that the ledger was pruned."""
-    where, what = pick(("before", "after")), pick(("kill", "overtake", "sleep", "sleep"))
-
-    def hook() -> None:
-        if what == "kill":
-            raise Killed
-        if what == "overtake":
-            apply(world, pick(OVERTAKING), pick)
-            return
-        log = pick(LOGS)
-        for _ in range(pick((1, 2, 3, 4))):
-            toggle = retention.unregister if pick((True, False)) else _standing_at_end
-            _commit(world, log, "others", partial(toggle, name=f"r{world.number()}"))
-            _commit(world, log, "others", partial(_standing_at_end, name="other"))
-            _commit(world, log, "others", partial(retention.unregister, name="other"))
-        if Ledger(world.store, log).prune(2):
-            world.effects[f"pruned while somebody slept {where} his put"] += 1
-
-    setattr(world.store, where, hook)
-
-
-def _standing_at_end(state: LogState, name: str) -> LogState:
-    return retention.register(state, Reader(name, state.last_sqn)) if name == "other" else state
-
-
-OVERTAKING = ("append", "cycle", "begin_fold", "confirm", "abort", "tail", "subsume", "truncate", "squash", "advance")
-
-
-def apply(world: World, name: str, pick: Pick) -> None:
-    RULES[name][0](world, pick)
-
-
-def play(seed: int, steps: int = 60) -> World:
-    """One life, by chance alone; the same seed is the same life. Raises AssertionError."""
-    chance = random.Random(seed)
-    names, weights = list(RULES), [weight for _, weight in RULES.values()]
-    with small_pages():
-        world = World(chance.choice((1, 2, 3, None)), chance.choice((0, 0, 1, 2)))
-        for name in chance.choices(names, weights, k=steps):
-            apply(world, name, chance.choice)
-            world.check()
-        finish(world)
-    return world
-
-
-def finish(world: World) -> None:
-    """Ends a life: recovery, then the ordinary clean-ups."""
-    world.quiet()
-    for log in LOGS:
-        state = world.read(log)
-        if state and state.attempt:
-            _commit(world, log, "abort", partial(moves.abort, snapshot_id=state.attempt.id, reason="the end"))
-        for clean_up in (processes.publish, processes.subsume, processes.truncate, processes.sweep):
-            world.start(clean_up.__name__, clean_up(world, log), whole=True)
-    world.check_left_over()
+        commit(world, log, "abort", partial(moves.abort, snapshot_id=found.id, reason="asked for"))

@@ -7,7 +7,7 @@ import time
 import traceback
 from collections import Counter
 
-from model.rules import play
+from model.lives import play
 
 STEPS = 60
 

@@ -13,7 +13,8 @@ from hypothesis import Phase, event, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from model.rules import RULES, apply, finish, play
+from model.lives import finish, play
+from model.rules import RULES, apply
 from model.world import World, small_pages
 
 LIVES = 400

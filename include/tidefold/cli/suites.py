@@ -26,5 +26,5 @@ def missing_folders(config: Config) -> list[str]:
     return [
         f"{log.id}: the landing folder {log.source.path} does not exist yet."
         for log in config.logs.values()
-        if not log.source.path.is_dir()
+        if log.source and not log.source.path.is_dir()
     ]

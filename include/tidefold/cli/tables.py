@@ -38,7 +38,8 @@ def log_table(logs: Iterable[LogConfig]) -> Table:
 
 def _log_row(log: LogConfig) -> tuple[str, ...]:
     suite = log.quality.suite.name if log.quality.suite else "-"
-    return (log.id, ", ".join(log.key), str(len(log.columns)), log.order, str(log.source.path), suite)
+    fed_from = str(log.source.path) if log.source else "written by a program"
+    return (log.id, ", ".join(log.key), str(len(log.columns)), log.order, fed_from, suite)
 
 
 def status_table(found: Sequence[LogStatus]) -> Table:
@@ -95,6 +96,8 @@ def _kept_of_the_log(status: LogStatus) -> Iterable[str]:
     """What stands in the log beside the newest snapshot, and who keeps it from being cut."""
     if status.tail:
         yield f"snapshot {status.tail.id} is snapshot {status.tail.base} and the change sets up to {status.tail.to_sqn}"
+    for tag in status.tags:
+        yield f"snapshot {tag.snapshot} is tagged {tag.name}"
     for hold in status.holds:
         yield f"hold {hold.name} keeps snapshot {hold.snapshot} and the log behind it: {hold.why}"
     for reader in status.readers:

@@ -30,7 +30,7 @@ def check_log(log: str, entry: LogEntry, document: Document, base: Path) -> Iter
         check_log_id(log)
     except InvalidInputError as error:
         yield problem(error.code, (), "cannot name a log.", error.hint)
-    for code, at, message, hint in (*_columns(entry), *_key(entry), *_paths(entry)):
+    for code, at, message, hint in (*_feeding(entry), *_columns(entry), *_key(entry), *_paths(entry)):
         yield problem(code, at, message, hint)
     if entry.buckets > entry.key_groups:
         message = f"({entry.buckets}) is more than key_groups ({entry.key_groups})."
@@ -38,6 +38,16 @@ def check_log(log: str, entry: LogEntry, document: Document, base: Path) -> Iter
 
 
 _Found = tuple[str, Place, str, str]
+
+
+def _feeding(entry: LogEntry) -> Iterator[_Found]:
+    """Landed files bring their order; what a program writes is ordered as it arrives."""
+    if entry.source is None and entry.order != "arrival":
+        hint = "Name a folder of landed files; a log that a program writes has `order: arrival` instead."
+        yield "CONFIG_MISSING_KEY", ("source",), "is missing.", hint
+    if entry.source is not None and entry.order == "arrival":
+        hint = "Leave `order` out: landed files are ordered as their connector orders them."
+        yield "ORDER_INVALID", ("order",), "cannot be `arrival` for a log with a source.", hint
 
 
 def _columns(entry: LogEntry) -> Iterator[_Found]:
@@ -74,8 +84,9 @@ def _key(entry: LogEntry) -> Iterator[_Found]:
 
 
 def _paths(entry: LogEntry) -> Iterator[_Found]:
-    given: list[tuple[Place, str | None]] = [(("source", "path"), entry.source.path)]
-    given.append((("quality", "suite"), entry.quality.suite))
+    given: list[tuple[Place, str | None]] = [(("quality", "suite"), entry.quality.suite)]
+    if entry.source:
+        given.insert(0, (("source", "path"), entry.source.path))
     for at, path in given:
         found = _path_mistake(path, ("",)) if path else None
         if found:
@@ -129,7 +140,7 @@ def check_all(document: Document, base: Path, logs: Mapping[str, LogEntry]) -> I
             folders.append((place, (base / address.removeprefix("file://")).resolve()))
     yield from _copies_nowhere(document)
     for log, entry in logs.items():
-        if not _path_mistake(entry.source.path, ("",)):
+        if entry.source and not _path_mistake(entry.source.path, ("",)):
             folders.append((("logs", log, "source", "path"), (base / entry.source.path).resolve()))
     for i, (place, folder) in enumerate(folders):
         for other_place, other in folders[:i]:

@@ -43,7 +43,7 @@ class LogConfig(_Resolved):
     """One log: what it is made from and what its table looks like."""
 
     id: str
-    source: SourceConfig
+    source: SourceConfig | None
     key: tuple[str, ...]
     columns: tuple[Column, ...]
     order: str
@@ -133,10 +133,12 @@ def _resolve(log: str, entry: LogEntry, base: Path) -> LogConfig:
     source, quality = entry.source, entry.quality
     return LogConfig(
         id=log,
-        source=SourceConfig(format=source.format, connector=source.connector, path=base / source.path),
+        source=SourceConfig(format=source.format, connector=source.connector, path=base / source.path)
+        if source
+        else None,
         key=tuple(entry.key),
         columns=tuple(Column(name, type_) for name, type_ in entry.columns.items()),
-        order=entry.order or source.connector,
+        order=entry.order or (source.connector if source else "arrival"),
         key_groups=entry.key_groups,
         buckets=entry.buckets,
         on_bad_record=entry.on_bad_record,

@@ -104,11 +104,13 @@ class QualityEntry(Entry):
 class LogEntry(Entry):
     """One log of keyed changes; it becomes one table."""
 
-    source: SourceEntry
+    source: SourceEntry | None = Field(
+        default=None, description="folder of landed files that it is fed from; without one a program writes it"
+    )
     key: list[Text] = Field(min_length=1, description="columns that tell rows apart")
     columns: dict[str, ColumnType] = Field(min_length=1, description="every column of the table with its type")
-    order: Literal["postgresql"] | None = Field(
-        default=None, description="how changes are ordered; default: as the connector"
+    order: Literal["postgresql", "arrival"] | None = Field(
+        default=None, description="how changes are ordered; default: as the connector; `arrival`: as they were written"
     )
     key_groups: int = Field(default=128, ge=1, le=32768, description="fixed for the life of the log")
     buckets: int = Field(default=8, ge=1, le=32768, description="data files of a table, at most key_groups")
@@ -141,7 +143,7 @@ def json_schema() -> dict[str, Any]:
 _LATER: dict[str, tuple[str, ...]] = {
     "connector": ("mysql", "mariadb", "mongodb", "sqlserver", "oracle", "db2", "vitess", "spanner", "informix"),
     "format": ("debezium-avro", "delta-cdf", "canal-json", "maxwell-json", "parquet", "avro", "csv"),
-    "order": ("mysql", "mariadb", "arrival"),
+    "order": ("mysql", "mariadb"),
 }
 _MODELS: dict[str, type[Entry]] = {
     "spark": SparkConfig, "local": LocalConfig, "retention": RetentionConfig, "source": SourceEntry,

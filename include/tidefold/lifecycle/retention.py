@@ -260,6 +260,14 @@ def register(state: LogState, reader: Reader) -> LogState:
             f"`{state.log}` has the change sets after {state.truncated_to} up to {state.last_sqn}.",
             hint="Begin from a snapshot, and read the log from where that ends.",
         )
+    inside = next((c for c in state.change_sets if c.begin <= reader.sqn < c.sqn), None)
+    if inside:
+        raise RefusedError(
+            "READER_INSIDE_RUN",
+            f"Reader `{reader.name}` cannot stand at {reader.sqn}: "
+            f"the change sets {inside.begin} to {inside.sqn} of `{state.log}` were squashed into one.",
+            hint=f"Stand at {inside.begin - 1} or at {inside.sqn}.",
+        )
     others = tuple(r for r in state.readers if r.name != reader.name)
     return state if reader in state.readers else replace(state, readers=(*others, reader))
 

@@ -72,7 +72,7 @@ def begin_intake(pipeline: Pipeline, log: str) -> Intake:
     config = pipeline.log(log)
     state = pipeline.ledger(log).peek(config.shape)
     check_shape(state, config.shape)
-    files, problems = _own_files(config.source.path, state)
+    files, problems = _own_files(config.source.path, state) if config.source else ((), ())
     endings = {file.name: ending_of(file, taken) for file, taken in newest_files(files, state)}
     problems = (*problems, *rewritten(files, state))
     return Intake(log, state, files, endings, problems, state, plan_files(files, endings, state))

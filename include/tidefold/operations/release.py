@@ -85,7 +85,9 @@ def plan_unclaimed(store: Store, logs: Sequence[str]) -> tuple[str, ...]:
     # A writer that was killed leaves its half under a longer name.
     announced_files = tuple(path for run in announced(store) for path in run.files)
     alone = [p for p in stored if not p.startswith((f"{INTENTS}/", *announced_files))]
-    rest = {path: _logs_of(store, path) if path.endswith(".seg") else frozenset() for path in alone}
+    known = needed(store, logs)
+    unknown = [path for path in alone if path not in known]
+    rest = {path: _logs_of(store, path) if path.endswith(".seg") else frozenset() for path in unknown}
     others = frozenset[str]().union(*(found for found in rest.values() if found))
-    needed_files = needed(store, {*logs, *others})
+    needed_files = needed(store, others - set(logs))
     return tuple(sorted(path for path, found in rest.items() if found is not None and path not in needed_files))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from tidefold.lifecycle.errors import TidefoldError
 from tidefold.lifecycle.retention import tails
-from tidefold.lifecycle.values import Hold, Kind, LogState, Position, Reader, Snapshot, State
+from tidefold.lifecycle.values import Hold, Kind, LogState, Position, Reader, Snapshot, State, Tag
 from tidefold.operations.local_copies import snapshots_here
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
@@ -17,8 +17,8 @@ from tidefold.operations.pipeline import Pipeline
 class LogStatus:
     """`latest` is the newest completed snapshot, `attempt` the open one; `change_sets` and `changes` wait to be folded.
 
-    `tail` is the newest tail-only snapshot on `latest`; `holds` and `readers` keep more of the log than retention
-    does; `garbage` counts the segments that wait to be removed. `local`: snapshots whose copy is on this machine.
+    `tail` is the newest tail-only snapshot on `latest`; `tags`, `holds` and `readers` keep more than retention does;
+    `garbage` counts the segments that wait to be removed. `local`: snapshots whose copy is on this machine.
 
     `why` says in one line why the newest snapshot is not the latest one, `report` is the page that tells more;
     `error` (with its code) is set when the ledger cannot be read, `begun` is false until the first ingest.
@@ -33,6 +33,7 @@ class LogStatus:
     positions: tuple[Position, ...] = ()
     quarantined: int = 0
     tail: Snapshot | None = None
+    tags: tuple[Tag, ...] = ()
     holds: tuple[Hold, ...] = ()
     readers: tuple[Reader, ...] = ()
     garbage: int = 0
@@ -70,6 +71,7 @@ def status_of(state: LogState) -> LogStatus:
         positions=state.positions,
         quarantined=sum(entry.quarantined for entry in state.landed),
         tail=next((s for s in reversed(tails(state)) if state.latest and s.base == state.latest.id), None),
+        tags=state.tags,
         holds=state.holds,
         readers=state.readers,
         garbage=len(state.garbage),

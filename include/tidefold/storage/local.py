@@ -55,7 +55,7 @@ class LocalStore:
     def create(self, path: str) -> Iterator[BinaryIO]:
         final = self._full(path)
         part = f"{final}.{uuid.uuid4().hex}{_UNFINISHED}"
-        with _typed(path):
+        with _typed(path), _possible():
             self._make_folder(os.path.dirname(final))
         try:
             with _typed(path), self._begin(part) as stream:
@@ -188,6 +188,15 @@ def _typed(path: str) -> Iterator[None]:
     except OSError as error:
         hint = "Check the disk and the rights of the store's folder, then call again."
         raise StorageError("STORAGE", f"`{path}`: {error.strerror or error}.", hint=hint) from error
+
+
+@contextmanager
+def _possible() -> Iterator[None]:
+    """A folder that cannot be made is no absent file."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise OSError(errno.EIO, f"the folder {error.filename} cannot be made", error.filename) from error
 
 
 def _walk(folder: str) -> Iterator[tuple[str, int]]:
