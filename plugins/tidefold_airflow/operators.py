@@ -199,7 +199,7 @@ class TidefoldCleanOperator(TidefoldLogOperator):
 
 
 class TidefoldVerifyOperator(TidefoldLogOperator):
-    """Looks at every copy of every file of each log; fails, without a retry, when something is damaged and not repaired.
+    """Looks at every copy of every file of each log; fails, without a retry, where damage is left.
 
     :param deep: read all bytes; else only presence and length are looked at.
     :param repair: repair from a copy that is proved good.
@@ -214,4 +214,7 @@ class TidefoldVerifyOperator(TidefoldLogOperator):
     def act(self, scope: Scope, log: str) -> Outcome:
         from tidefold.operations.verify import Asked, verify
 
-        return verify(scope.pipeline, log, Asked(deep=self.deep, repair=self.repair))
+        outcome = verify(scope.pipeline, log, Asked(deep=self.deep, repair=self.repair))
+        for damage in outcome.facts.get("damage", ()):
+            self.log.error("%s: %s", log, damage)
+        return outcome

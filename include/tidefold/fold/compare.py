@@ -46,28 +46,30 @@ def compare(before: Iterable[pa.RecordBatch], after: Iterable[pa.RecordBatch], s
         connection.execute("SET memory_limit = ?", [MERGE_MEMORY])
         connection.execute("SET temp_directory = ?", [scratch])
         # Loaded batch by batch, not scanned by DuckDB: it would wrap the errors of whoever reads the files.
-        empty = _load(connection, "before", before) + 2 * _load(connection, "after", after)
-        if empty == 3:
+        there = [_load(connection, "before", before), _load(connection, "after", after)]
+        if there == [False, False]:
             return Compared(dict.fromkeys(KINDS, 0), ())
-        for side, other in (("before", "after"), ("after", "before")):
-            if empty & (1 if side == "before" else 2):
-                connection.execute(f"CREATE TEMP TABLE {side} AS FROM {other} LIMIT 0")
+        if there == [False, True]:
+            connection.execute("CREATE TEMP TABLE before AS FROM after LIMIT 0")
+        if there == [True, False]:
+            connection.execute("CREATE TEMP TABLE after AS FROM before LIMIT 0")
         connection.execute(_differences(shape))
         counted = dict(connection.execute("SELECT change, count(*) FROM differences GROUP BY ALL").fetchall())
-        found = connection.execute("FROM differences ORDER BY ALL LIMIT ?", [limit]).fetchall() if limit else []
-        return Compared({kind: counted.get(kind, 0) for kind in KINDS}, tuple(_difference(row, shape) for row in found))
+        found = connection.sql(f"FROM differences ORDER BY ALL LIMIT {int(limit)}").to_arrow_table().to_pylist()
+        rows = (_difference(tuple(row.values()), shape) for row in found)
+        return Compared({kind: counted.get(kind, 0) for kind in KINDS}, tuple(rows))
 
 
 def _load(connection: duckdb.DuckDBPyConnection, name: str, batches: Iterable[pa.RecordBatch]) -> bool:
-    """Fills a table; true when there was no row, and then there is no table."""
-    empty = True
+    """Makes and fills a table; false when there was no batch, and then there is no table."""
+    there = False
     for batch in batches:
         # By place: names of columns are the user's, and DuckDB takes `id` and `ID` for one.
         rows = pa.Table.from_batches([batch.rename_columns([f"c{i}" for i in range(batch.num_columns)])])
         connection.register("batch", rows)
-        connection.execute(f"CREATE TEMP TABLE {name} AS FROM batch" if empty else f"INSERT INTO {name} FROM batch")
-        empty = False
-    return empty
+        connection.execute(f"INSERT INTO {name} FROM batch" if there else f"CREATE TEMP TABLE {name} AS FROM batch")
+        there = True
+    return there
 
 
 def _differences(shape: Shape) -> str:
@@ -77,9 +79,8 @@ def _differences(shape: Shape) -> str:
     columns = [f"c{i}" for i in range(len(names))]
     other = " OR ".join(f"b.{c} IS DISTINCT FROM a.{c}" for c in columns)
     # A key is never null, so a key that is null is that of no row.
-    change = (
-        f"CASE WHEN b.{key[0]} IS NULL THEN '{ADDED}' WHEN a.{key[0]} IS NULL THEN '{REMOVED}' ELSE '{CHANGED}' END"
-    )
+    change = f"CASE WHEN b.{key[0]} IS NULL THEN '{ADDED}' WHEN a.{key[0]} IS NULL THEN '{REMOVED}' "
+    change += f"ELSE '{CHANGED}' END"
     keys = ", ".join(f"coalesce(b.{c}, a.{c}) AS k{i}" for i, c in enumerate(key))
     sides = ", ".join(f"{side}.{c} AS {side}_{c}" for side in ("b", "a") for c in columns)
     return (

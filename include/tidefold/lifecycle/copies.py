@@ -172,16 +172,16 @@ def _names(
     log: str, name: str, named_by: Collection[Snapshot], local: Collection[int], asked: Collection[int]
 ) -> Iterable[Expected]:
     paths = LogPaths(log)
-    # Readers of older versions of the table need the files of all that were published; those of a staged snapshot
-    # are put there beforehand, and once more when it is published.
-    shown = tuple(s.id for s in named_by if s.published and s.id in asked)
-    yield Expected(Place(data_path(paths.table, name)), shown, required=bool(shown), asked=True)
     for snapshot in named_by:
         own = snapshot.id in asked
         yield Expected(Place(data_path(paths.snapshot(snapshot.id), name)), (snapshot.id,), required=own, asked=own)
         if snapshot.id in local:
             place = Place(data_path(str(CopyName(log, snapshot.id)), name), Where.LOCAL)
             yield Expected(place, (snapshot.id,), required=own, asked=own)
+    # Readers of older versions of the table need the files of all that were published; those of a staged snapshot
+    # are put there beforehand, and once more when it is published.
+    shown = tuple(s.id for s in named_by if s.published and s.id in asked)
+    yield Expected(Place(data_path(paths.table, name)), shown, required=bool(shown), asked=True)
 
 
 def damages(file: StoredFile, copies: Iterable[Copy]) -> list[Damage]:

@@ -23,8 +23,8 @@ from tidefold.storage import Store
 
 @dataclass(slots=True)
 class Diff:
-    """`counts` of rows by kind of change, and the first `rows` of them. `files_read` and `bytes_read` were opened to find
-    it out, of `files` that the two name together (a shared one counts once).
+    """`counts` of rows by kind of change, and the first `rows` of them. `files_read` of the `files` that the two name
+    together (a shared one counts once) were opened for it.
     """
 
     log: str

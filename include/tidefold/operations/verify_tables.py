@@ -1,12 +1,12 @@
-"""Compares Delta logs with the manifests that they were made from: those of snapshots' own tables, of local copies, and of
-the published table.
+"""Compares Delta logs with the manifests that they were made from: of snapshots' own tables, of their local copies, and
+of the published table.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tidefold.fold.delta_state import COMMIT, delta_state, made_from
+from tidefold.fold.delta_state import COMMIT, DeltaState, delta_state, made_from
 from tidefold.lifecycle.copies import Damage, Harm, Part, Place, Where, kept
 from tidefold.lifecycle.errors import CorruptError, RefusedError
 from tidefold.lifecycle.local_copies import CopyName
@@ -23,7 +23,8 @@ def own_logs(stores: Stores, manifest: Manifest, local: bool) -> list[Damage]:
     paths = LogPaths(manifest.log)
     folders = [Place(paths.snapshot(manifest.snapshot))]
     folders += [Place(str(CopyName(manifest.log, manifest.snapshot)), Where.LOCAL)] if local else []
-    harms = [(folder, _harm(stores[folder.where], folder.path, manifest)) for folder in folders]
+    expected, _ = made_from(manifest)
+    harms = [(folder, _harm(stores[folder.where], folder.path, expected)) for folder in folders]
     # A log is made of the manifest alone, so that is its good copy.
     good = (Place(paths.manifest(manifest.snapshot)),)
     return [
@@ -33,12 +34,12 @@ def own_logs(stores: Stores, manifest: Manifest, local: bool) -> list[Damage]:
     ]
 
 
-def _harm(store: Store, folder: str, manifest: Manifest) -> Harm | None:
+def _harm(store: Store, folder: str, expected: DeltaState) -> Harm | None:
     try:
         found = delta_state(store, folder)
     except CorruptError:
         return Harm.UNREADABLE
-    if found == made_from(manifest)[0]:
+    if found == expected:
         return None
     return Harm.FOREIGN if _others(store, folder) else Harm.MISSING if found is None else Harm.ALTERED
 
