@@ -8,9 +8,10 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,8 +19,9 @@ import pytest
 from deltalake import DeltaTable
 
 from faults import Fault, FaultyStore, Killed
-from local_copies import disk, grown, land, make, stage, take
-from pipelines import contents, judge_all, make_pipeline, put, snapshot_rows, table_rows
+from local_copies import disk, grown, land, make, take
+from pipelines import CONFIG, contents, judge_all, make_pipeline, put, snapshot_rows, table_rows
+from s3_server import S3Bucket
 from tidefold.fold.delta_state import COMMIT
 from tidefold.fold.distribute import in_process
 from tidefold.ledger import read_manifest
@@ -73,7 +75,7 @@ def copied(template: Path, tmp_path: Path) -> Pipeline:
 
 
 def on_copy(template: Path, folder: Path) -> Pipeline:
-    """Hard links stay links. The local copies' folder has a name made from the store's address: that of the template."""
+    """Hard links stay links; the folder of the local copies keeps its name, made of the template's address."""
     shutil.rmtree(folder, ignore_errors=True)
     seen: dict[int, Path] = {}
     for path in sorted(p for p in template.rglob("*") if p.is_file()):
@@ -497,6 +499,43 @@ def test_local_copies_that_cannot_be_looked_at_are_a_warning(copied: Pipeline) -
     assert "no such device" in outcome.message
 
 
+# In S3.
+
+
+@pytest.fixture
+def in_s3(s3: S3Bucket, tmp_path: Path) -> Pipeline:
+    made = make_pipeline(tmp_path, CONFIG.replace("store: store\n", f"store: {s3.address}\n"))
+    publish(made, "run-1", [{"id": i, "text": f"a {i}"} for i in range(20)])
+    return made
+
+
+def test_in_s3_what_is_gone_is_put_back_from_another_object(in_s3: Pipeline) -> None:
+    """Each object is a copy of its own."""
+    assert check_whole(in_s3).facts["copies"] == 2 * 4 + 1
+    name = file_of(in_s3, 1)
+    in_s3.store.delete([own(1, name)])
+    assert brief(found(in_s3)) == [("data file", "missing", [1], [own(1, name)], [in_table(name)])]
+    assert verify(in_s3, "accounts", Asked(repair=True)).result == "repaired"
+    in_s3.store.delete([f"snapshots/accounts/0000000001/{COMMIT}"])
+    assert [d["part"] for d in found(in_s3)] == ["delta log"]
+    assert verify(in_s3, "accounts", Asked(repair=True)).result == "repaired"
+    check_whole(in_s3)
+
+
+def test_in_s3_what_is_altered_is_named_and_not_replaced_until_it_is_removed(in_s3: Pipeline) -> None:
+    name = file_of(in_s3, 1)
+    right = in_s3.store.read(own(1, name))
+    in_s3.store.delete([own(1, name)])
+    in_s3.store.put_if_absent(own(1, name), right[:-1] + b"?")
+    [damage] = found(in_s3, repair=True)
+    assert brief([damage]) == [("data file", "altered", [1], [own(1, name)], [in_table(name)])]
+    assert "is not replaced" in damage["why"]
+    assert f"aws s3 rm {in_s3.store.uri(own(1, name))}" in damage["hint"]
+    in_s3.store.delete([own(1, name)])
+    assert verify(in_s3, "accounts", Asked(repair=True)).result == "repaired"
+    assert in_s3.store.read(own(1, name)) == right
+
+
 # What goes on meanwhile.
 
 
@@ -614,7 +653,7 @@ def _repaired_until(
     with monkeypatch.context() as patch:
         for name in calls:
 
-            def dying(*given: Any, real: Any = getattr(os, name), **how: Any) -> Any:
+            def dying(*given: Any, real: Callable[..., Any], **how: Any) -> Any:
                 nonlocal counted
                 counted += 1
                 if counted > number + 1 or (counted == number + 1 and not after):
@@ -624,7 +663,7 @@ def _repaired_until(
                     raise Killed
                 return done
 
-            patch.setattr(os, name, dying)
+            patch.setattr(os, name, partial(dying, real=getattr(os, name)))
         try:
             with store.replace(["a/one", "b/two"]) as stream:
                 stream.write(b"right")
