@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -19,14 +20,20 @@ from pipelines import CONFIG, judge_all, make_pipeline, put
 from tidefold.changelog.columns import DELETE
 from tidefold.fold.compare import compare
 from tidefold.fold.distribute import in_process
+from tidefold.fold.read_plan import ReadPlan
 from tidefold.lifecycle.errors import CorruptError, NotFoundError
+from tidefold.lifecycle.key_groups import KeyGroups
+from tidefold.lifecycle.manifest import DataFile
 from tidefold.lifecycle.values import Column, Shape
+from tidefold.operations import diff as operation
 from tidefold.operations.asking import Asking
 from tidefold.operations.confirm import confirm
 from tidefold.operations.diff import Diff, diff
 from tidefold.operations.materialize import materialize
 from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.read import Wanted, plan_read
 from tidefold.operations.tail import take_tail
+from tidefold.storage.local import LocalStore
 
 Rows = dict[int, str | None]
 
@@ -149,12 +156,22 @@ def test_snapshots_of_other_bucket_counts_are_compared(tmp_path: Path) -> None:
         put(made, upserts([buckets], "b"))
         fold(made, "run")
         sides.append(made)
-    from tidefold.operations import diff as operation
-    from tidefold.operations.read import Wanted, plan_read
-
     plans = [plan_read(made, "accounts", Wanted(snapshot=1)) for made in sides]
     ranges = list(operation._ranges(plans))
     assert [(r.first, r.last) for r in ranges] == [(0, 7), (8, 15)]
+
+
+def test_of_a_range_with_several_files_only_those_that_differ_are_read(tmp_path: Path) -> None:
+    """As after a change of the bucket count: a bucket holds files of smaller ones."""
+    shape = Shape(("id",), (Column("id", "int"),), "postgresql", 16, 1)
+    low, high, other = (
+        DataFile(name, 1, 1, name, KeyGroups(*span), "")
+        for name, span in (("low", (0, 7)), ("high", (8, 15)), ("other", (8, 15)))
+    )
+    plans = [ReadPlan("", "accounts", shape, True, i, files, ()) for i, files in ((1, (low, high)), (2, (low, other)))]
+    [whole] = operation._ranges(plans)
+    tasks = operation._tasks(LocalStore(tmp_path), plans, whole)
+    assert [[file.name for file in task.files] for task in tasks] == [["high"], ["other"]]
 
 
 def test_an_unknown_or_retired_snapshot_is_said_so(pipeline: Pipeline) -> None:
@@ -164,8 +181,6 @@ def test_an_unknown_or_retired_snapshot_is_said_so(pipeline: Pipeline) -> None:
 
 def test_values_that_only_look_alike_are_told_apart() -> None:
     """Null, empty and NaN; names of columns that differ by case alone; keys of several columns."""
-    import pyarrow as pa
-
     columns = (Column("id", "int"), Column("Id", "string"), Column("x", "double"), Column("before", "string"))
     shape = Shape(("id", "Id"), columns, "postgresql", 16, 4)
 

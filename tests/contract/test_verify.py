@@ -22,6 +22,7 @@ from faults import Fault, FaultyStore, Killed
 from local_copies import disk, grown, land, make, take
 from pipelines import CONFIG, contents, judge_all, make_pipeline, put, snapshot_rows, table_rows
 from s3_server import S3Bucket
+from tidefold.changelog.segment import read_change_set, write_segment
 from tidefold.fold.delta_state import COMMIT
 from tidefold.fold.distribute import in_process
 from tidefold.ledger import read_manifest
@@ -402,6 +403,22 @@ def test_a_segment_is_repaired_only_from_a_copy_that_every_log_in_it_recognises(
     assert not full(copied, path).exists()
 
 
+def test_a_segment_that_is_whole_and_not_the_neighbour_s_repairs_nothing(copied: Pipeline) -> None:
+    """I12: its footer agrees with its bytes, and the ledger of the other log does not agree with its footer."""
+    change_sets = {log: copied.ledger(log).read().change_sets[-1] for log in ("items", "orders")}
+    first, second = sorted(change_sets, key=lambda log: change_sets[log].ordinal)
+    path = change_sets[first].segment
+    tables = [read_change_set(copied.store, change_sets[log]) for log in (first, second)]
+    local = full(copied, f"local:{path}")
+    local.unlink()
+    write_segment(disk(copied), path, [(first, tables[0]), (second, tables[1].slice(1))])
+    assert check_whole(copied, first)
+    harm(full(copied, path), "missing")
+    [damage] = found(copied, first, repair=True)
+    assert (damage["good"], damage["why"]) == ([f"local:{path}"], "no copy of it is proved to be good")
+    assert not full(copied, path).exists()
+
+
 @pytest.mark.parametrize("how", HARMS)
 def test_a_snapshot_s_own_delta_log_is_made_anew_from_the_manifest(pipeline: Pipeline, how: str) -> None:
     path = f"snapshots/accounts/0000000002/{COMMIT}"
@@ -644,6 +661,20 @@ def test_a_process_that_dies_at_any_system_call_of_a_repair_leaves_old_or_new_by
             assert number > 5
             return
         number += 1
+
+
+def test_new_bytes_are_on_disk_before_they_get_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """I21: a power cut leaves no name with bytes that were never written; then the names are made durable."""
+    store = LocalStore(tmp_path)
+    store.put_if_absent("a/one", b"spoilt")
+    store.put_if_absent("b/two", b"spoilt")
+    done: list[str] = []
+    for name in ("fsync", "replace"):
+        real = getattr(os, name)
+        monkeypatch.setattr(os, name, lambda *given, name=name, real=real: (done.append(name), real(*given))[1])
+    with store.replace(["a/one", "b/two"]) as stream:
+        stream.write(b"right")
+    assert done == ["fsync", "replace", "replace", "fsync", "fsync"]
 
 
 def _repaired_until(
