@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import BinaryIO
 
@@ -50,6 +50,17 @@ class DictStore:
         kept = target in self.files
         self.files[target] = data
         return "kept" if kept else "link"
+
+    @contextmanager
+    def replace(self, paths: Sequence[str]) -> Iterator[BinaryIO]:
+        wanted = [_inside(path) for path in paths]
+        stream = io.BytesIO()
+        yield stream
+        with self._lock:
+            self.files.update(dict.fromkeys(wanted, stream.getvalue()))
+
+    def identity(self, path: str) -> str:
+        return _inside(path)
 
     def list(self, folder: str, unfinished: bool = False) -> list[Entry]:
         below = f"{_inside(folder)}/" if folder else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from enum import StrEnum
@@ -66,6 +66,13 @@ class FaultyStore(LocalStore):
     def link(self, source: str, target: str) -> str:
         with self._call():
             return super().link(source, target)
+
+    @contextmanager
+    def replace(self, paths: Sequence[str]) -> Iterator[BinaryIO]:
+        if self.calls == self.at and self.fault is Fault.KILLED_BEFORE:
+            Path(f"{self._full(paths[-1])}.killed.part").write_bytes(b"half")
+        with self._call(), super().replace(paths) as stream:
+            yield stream
 
     def delete(self, paths: Iterable[str]) -> None:
         for path in paths:

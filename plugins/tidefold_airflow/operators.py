@@ -196,3 +196,25 @@ class TidefoldCleanOperator(TidefoldLogOperator):
             scope = open_scope(self.config, self.logs, context)
             outcomes = clean(scope.pipeline, scope.logs)
         return report(outcomes, context)
+
+
+class TidefoldVerifyOperator(TidefoldLogOperator):
+    """Looks at every copy of every file of each log; fails, without a retry, where damage is left.
+
+    :param deep: read all bytes; else only presence and length are looked at.
+    :param repair: repair from a copy that is proved good.
+    :param logs, config: as for TidefoldSparkOperator.
+    """
+
+    def __init__(self, *, deep: bool = True, repair: bool = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.deep = deep
+        self.repair = repair
+
+    def act(self, scope: Scope, log: str) -> Outcome:
+        from tidefold.operations.verify import Asked, verify
+
+        outcome = verify(scope.pipeline, log, Asked(deep=self.deep, repair=self.repair))
+        for damage in outcome.facts.get("damage", ()):
+            self.log.error("%s: %s", log, damage)
+        return outcome

@@ -85,3 +85,15 @@ def test_materialize_takes_over_what_stands_still_if_it_may(
 def test_only_materialize_takes_over(pipeline: Pipeline) -> None:
     with pytest.raises(ValueError, match="takeover_after is for materialize"):
         spark_task(pipeline, step="quality", takeover_after=600)
+
+
+def test_verify_fails_for_damage_and_repairs_where_it_may(pipeline: Pipeline) -> None:
+    whole = execute(operators.TidefoldVerifyOperator, pipeline)
+    assert {log: what["result"] for log, what in whole.items()} == {"accounts": "whole", "tellers": "nothing"}
+    file = next(Path(pipeline.store.uri("snapshots/accounts/0000000001/_data")).iterdir())
+    file.unlink()
+    with pytest.raises(AirflowFailException, match=r"1 of 1 logs failed\. accounts: 1 damaged copy of"):
+        execute(operators.TidefoldVerifyOperator, pipeline, logs=["accounts"], deep=False)
+    done = execute(operators.TidefoldVerifyOperator, pipeline, logs=["accounts"], repair=True)
+    assert done["accounts"]["result"] == "repaired"
+    assert file.exists()

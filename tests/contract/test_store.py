@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dict_store import DictStore
-from tidefold.lifecycle.errors import AlreadyExistsError, InvalidInputError, NotFoundError
+from tidefold.lifecycle.errors import AlreadyExistsError, InvalidInputError, NotFoundError, RefusedError
 from tidefold.storage import Store, open_store
 
 
@@ -129,6 +129,49 @@ def test_a_link_over_other_bytes_is_refused(store: Store) -> None:
         with pytest.raises(AlreadyExistsError):
             store.link("one", other)
     assert store.read("three") == b"BYTES"
+
+
+def test_replaced_names_hold_the_new_bytes_and_others_the_old(store: Store, request: pytest.FixtureRequest) -> None:
+    """The one door for repair; S3 fills free names and refuses taken ones by name."""
+    store.put_if_absent("d/one", b"old")
+    store.link("d/one", "other")
+    if request.node.callspec.params["store"] == "s3":
+        with pytest.raises(RefusedError) as refused, store.replace(["d/two", "d/one"]):
+            raise AssertionError("never begun")
+        assert (refused.value.code, "aws s3 rm s3://" in refused.value.hint) == ("S3_NO_REPLACE", True)
+        store.delete(["d/one"])
+    with store.replace(["d/one", "e/f/two"]) as stream:
+        stream.write(b"new ")
+        stream.write(memoryview(b"bytes"))
+        assert [e.path for e in store.list("e")] == []
+    assert (store.read("d/one"), store.read("e/f/two"), store.read("other")) == (b"new bytes", b"new bytes", b"old")
+    assert [e.path for e in store.list("", unfinished=True)] == ["d/one", "e/f/two", "other"]
+
+
+def test_a_replacement_that_fails_changes_nothing(store: Store) -> None:
+    store.put_if_absent("keep", b"old")
+
+    def write() -> None:
+        with store.replace(["a", "b"]) as stream:
+            stream.write(b"torn")
+            raise RuntimeError("process trouble")
+
+    with pytest.raises(RuntimeError):
+        write()
+    assert [e.path for e in store.list("", unfinished=True)] == ["keep"]
+    for path in ("../out", "/etc/passwd"):
+        with pytest.raises(InvalidInputError), store.replace(["a", path]):
+            raise AssertionError("never begun")
+
+
+def test_names_of_one_copy_have_one_identity(tmp_path: Path) -> None:
+    store = open_store("store", tmp_path)
+    store.put_if_absent("one", b"bytes")
+    store.put_if_absent("twin", b"bytes")
+    assert store.link("one", "two") == "link"
+    assert store.identity("one") == store.identity("two") != store.identity("twin")
+    with pytest.raises(NotFoundError):
+        store.identity("none")
 
 
 def test_a_listing_is_deep_sorted_and_sized(store: Store) -> None:

@@ -12,7 +12,7 @@ import hashlib
 import io
 import struct
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import BinaryIO, Protocol
@@ -175,6 +175,26 @@ def _read_index(stream: BinaryIO, path: str) -> list[Entry]:
     if zlib.crc32(footer) != crc:
         raise _corrupt(path, "its index was altered")
     return msgspec.json.decode(footer, type=list[Entry])
+
+
+def check_pieces(store: Store, path: str, change_sets: Sequence[ChangeSet]) -> list[Entry]:
+    """The footer, after all bytes of these change sets were read and found right; of all in the segment when none are
+    given. Raises CorruptError, NotFoundError.
+    """
+    with store.open(path) as stream:
+        entries = _read_index(stream, path)
+        for entry in [_find(entries, one) for one in change_sets] or entries:
+            for piece in (entry.schema, *entry.batches):
+                _read_piece(stream, path, entry, piece)
+    return entries
+
+
+def ends_whole(store: Store, path: str) -> bool:
+    """Whether a file has the end of a segment: one without it was cut."""
+    with store.open(path) as stream:
+        size = stream.seek(0, io.SEEK_END)
+        stream.seek(max(size - len(_END), 0))
+        return stream.read() == _END
 
 
 def read_change_set(store: Store, change_set: ChangeSet, wanted: KeyGroups | None = None) -> pa.Table:

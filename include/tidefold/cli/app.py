@@ -7,7 +7,19 @@ from typing import Annotated
 import typer
 
 import tidefold
-from tidefold.cli import beginning, deciding, holding, keeping, reading, restoring, rows, tails, working
+from tidefold.cli import (
+    beginning,
+    comparing,
+    deciding,
+    holding,
+    keeping,
+    reading,
+    restoring,
+    rows,
+    tails,
+    verifying,
+    working,
+)
 from tidefold.cli.terminal import command, help_text
 
 app = typer.Typer(
@@ -45,7 +57,10 @@ app.callback(help=help_text(main))(main)
 
 _GROUPS = {
     "Begin": (beginning.init, reading.validate),
-    "Look (no Spark)": (reading.status, reading.history, rows.read, reading.report),
+    "Look (no Spark)": (
+        *(reading.status, reading.history, rows.read, reading.report),
+        *(comparing.diff, verifying.verify),
+    ),
     "Work": (working.run, working.ingest, working.materialize, working.quality, restoring.restore),
     "Log (no Spark)": (tails.tail, tails.squash, holding.reader),
     "Decide (no Spark)": (deciding.confirm, deciding.abort),

@@ -44,7 +44,7 @@ _PROPERTIES = {
 def create_snapshot_table(store: Store, manifest: Manifest) -> None:
     """Makes the snapshot's folder a self-contained Delta table over its own files. Raises TidefoldError."""
     path = LogPaths(manifest.log).snapshot(manifest.snapshot)
-    with _typed(path):
+    with delta_errors(path):
         if _is_table(store, path):
             raise AlreadyExistsError("NAME_TAKEN", f"`{path}` is a Delta table already.")
         _create(store, path, manifest, "")
@@ -69,7 +69,7 @@ def publish(store: Store, manifest: Manifest, digest: str, previous: Published |
     """
     _provide_files(store, manifest)
     for _ in range(_TRIES):
-        with _typed(LogPaths(manifest.log).table):
+        with delta_errors(LogPaths(manifest.log).table):
             version = _try_publish(store, manifest, digest, previous, reconcile)
         if version is not None:
             store.sync(f"{LogPaths(manifest.log).table}/_delta_log/{version:020d}.json")
@@ -109,7 +109,7 @@ def _link_all(store: Store, manifest: Manifest, files: Iterable[DataFile]) -> No
 
 
 @contextmanager
-def _typed(path: str) -> Iterator[None]:
+def delta_errors(path: str) -> Iterator[None]:
     """deltalake raises errors of its own and of the system; whoever calls handles only ours."""
     try:
         yield

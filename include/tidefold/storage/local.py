@@ -9,7 +9,7 @@ import filecmp
 import os
 import shutil
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -109,6 +109,52 @@ class LocalStore:
         with self.open(source) as old, self.create(target) as new:
             shutil.copyfileobj(old, new, 1 << 20)
         return "copy"
+
+    @contextmanager
+    def replace(self, paths: Sequence[str]) -> Iterator[BinaryIO]:
+        finals = [self._full(path) for path in paths]
+        # Beside the last name: whatever a killed process leaves lies beside a name that is still to be repaired.
+        part = f"{finals[-1]}.{uuid.uuid4().hex}{_UNFINISHED}"
+        with _typed(paths[-1]):
+            self._make_folder(os.path.dirname(part))
+        try:
+            with _typed(paths[-1]), self._begin(part) as stream:
+                yield stream
+                stream.flush()
+                os.fsync(stream.fileno())
+            for path, final in zip(paths[:-1], finals[:-1], strict=True):
+                with _typed(path):
+                    self._rename_link(part, final)
+            with _typed(paths[-1]):
+                os.replace(part, finals[-1])
+        finally:
+            with suppress(OSError):
+                _unlink(part)
+        for path, final in zip(paths, finals, strict=True):
+            with _typed(path):
+                _sync(os.path.dirname(final))
+
+    def _rename_link(self, part: str, final: str) -> None:
+        """Gives a finished file one more name, in the place of what has that name now."""
+        beside = f"{final}.{uuid.uuid4().hex}{_UNFINISHED}"
+        self._make_folder(os.path.dirname(final))
+        try:
+            try:
+                os.link(part, beside)
+            except OSError as error:
+                if error.errno not in (errno.EXDEV, errno.EMLINK, errno.EPERM):
+                    raise
+                shutil.copyfile(part, beside)
+                _sync(beside)
+            os.replace(beside, final)
+        finally:
+            with suppress(OSError):
+                _unlink(beside)
+
+    def identity(self, path: str) -> str:
+        with _typed(path):
+            found = os.stat(self._full(path))
+        return f"{found.st_dev}:{found.st_ino}"
 
     def rename_folder(self, source: str, target: str) -> None:
         """Gives a folder its final name, in one step. Raises AlreadyExistsError when that one holds files."""

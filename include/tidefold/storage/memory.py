@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import BinaryIO, cast
 
@@ -56,6 +56,18 @@ class MemoryStore:
                 raise
             return "kept"
         return "copy"
+
+    @contextmanager
+    def replace(self, paths: Sequence[str]) -> Iterator[BinaryIO]:
+        fulls = [self._full(path) for path in paths]
+        stream = io.BytesIO()
+        yield stream
+        with _lock:
+            for full in fulls:
+                self._fs.pipe_file(full, stream.getvalue())
+
+    def identity(self, path: str) -> str:
+        return self.uri(path)
 
     def list(self, folder: str, unfinished: bool = False) -> list[Entry]:
         found = self._fs.find(self._full(folder), detail=True)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import BinaryIO, cast
 
-from tidefold.lifecycle.errors import AlreadyExistsError, InvalidInputError, NotFoundError, StorageError
+from tidefold.lifecycle.errors import AlreadyExistsError, InvalidInputError, NotFoundError, RefusedError, StorageError
 from tidefold.storage.s3_address import S3Address, S3Endpoint
 from tidefold.storage.s3_requests import FAILURES, Bucket, code_of
 from tidefold.storage.s3_upload import PART, Multipart, UploadStream, made_by, put
@@ -90,6 +90,33 @@ class S3Store:
                 raise
             return "kept"
         return "copy"
+
+    @contextmanager
+    def replace(self, paths: Sequence[str]) -> Iterator[BinaryIO]:
+        """Fills free names only: in many of S3's relatives no request replaces just the object that was looked at."""
+        keys = [self._key(path) for path in paths]
+        taken = [path for path, key in zip(paths, keys, strict=True) if self._exists(path, key)]
+        if taken:
+            raise RefusedError(
+                "S3_NO_REPLACE",
+                f"`{taken[0]}` is there, and an object in S3 is not replaced.",
+                hint=f"Remove what is damaged (`aws s3 rm {self.uri(taken[0])}`) and call again: it is put back.",
+            )
+        with self.create(paths[0]) as stream:
+            yield stream
+        for path in paths[1:]:
+            self.link(paths[0], path)
+
+    def _exists(self, path: str, key: str) -> bool:
+        try:
+            with self._bucket.typed(path):
+                self._size(key)
+        except NotFoundError:
+            return False
+        return True
+
+    def identity(self, path: str) -> str:
+        return self.uri(path)
 
     def _copy(self, source: str, old: str, target: str, new: str, size: int) -> None:
         """In parts also when one copy request would do: that one has no condition in many of S3's relatives."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol
@@ -17,7 +17,8 @@ class Entry:
 
 
 class Store(Protocol):
-    """Named, immutable byte strings below one root. Paths are relative, with `/`; nothing is ever overwritten.
+    """Named, immutable byte strings below one root. Paths are relative, with `/`; nothing is ever overwritten, but by
+    `replace`.
 
     Raises NotFoundError for an absent path, AlreadyExistsError for a taken one, UnknownOutcomeError when the answer
     to a write was lost, StorageError for everything else (I23: unreadable is never "absent").
@@ -44,6 +45,19 @@ class Store(Protocol):
 
         Answers how: `link` (same bytes on disk) or `copy`. An existing target with the same bytes is left: `kept`.
         """
+        ...
+
+    def replace(self, paths: Sequence[str]) -> AbstractContextManager[BinaryIO]:
+        """A stream to what all these names hold afterwards, whatever they held: the one door for repair.
+
+        Leaving it without an error makes the new bytes complete and durable, and then gives them one name after the
+        other, each in one step; what other names hold of the old bytes stays. An error leaves the names not yet given
+        as they were. S3 raises RefusedError for a name that is taken.
+        """
+        ...
+
+    def identity(self, path: str) -> str:
+        """Names of one and the same copy of the bytes answer the same: on local disks device and inode."""
         ...
 
     def list(self, folder: str, unfinished: bool = False) -> list[Entry]:

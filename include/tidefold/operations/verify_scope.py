@@ -1,0 +1,64 @@
+"""What a verification looks at: snapshots whose files must be there, their local copies, the log's change sets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tidefold.lifecycle.copies import kept
+from tidefold.lifecycle.errors import NotFoundError, TidefoldError
+from tidefold.lifecycle.moves import known
+from tidefold.lifecycle.values import ChangeSet, Drop, Kind, LogState, Snapshot, State
+from tidefold.operations.pipeline import Pipeline
+from tidefold.storage.local_copies import copies
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """`kept`: all snapshots with files that must be there, `asked`: ids of those that are asked for, `local`: of those
+    that have a copy here. `warning` says why local copies are not looked at, if they cannot be.
+    """
+
+    state: LogState
+    kept: tuple[Snapshot, ...]
+    asked: frozenset[int]
+    local: frozenset[int]
+    change_sets: tuple[ChangeSet, ...]
+    warning: str = ""
+
+
+def scope_of(pipeline: Pipeline, state: LogState, snapshot: int | None) -> Scope:
+    """Everything of the log, or what one snapshot consists of. Raises NotFoundError when that one is not kept."""
+    if state.dropped is not Drop.NO:
+        return Scope(state, (), frozenset(), frozenset(), ())
+    there = kept(state)
+    asked, change_sets = frozenset(s.id for s in there), state.change_sets
+    if snapshot is not None:
+        asked, change_sets = _of_one(state, snapshot)
+    local, warning = _local(pipeline, state.log, there)
+    return Scope(state, there, asked, local, change_sets, warning)
+
+
+def _of_one(state: LogState, snapshot: int) -> tuple[frozenset[int], tuple[ChangeSet, ...]]:
+    found = known(state, snapshot)
+    if found.state not in (State.COMPLETED, State.STAGED):
+        raise NotFoundError(
+            "SNAPSHOT_GONE",
+            f"Snapshot {snapshot} of `{state.log}` is {found.state}; its files are not kept.",
+            hint=f"`tidefold history {state.log}` shows which are COMPLETED.",
+        )
+    if found.kind is not Kind.TAIL or found.base is None:
+        return frozenset({found.id}), ()
+    return frozenset({found.base}), state.between(found.from_sqn, found.to_sqn)
+
+
+def _local(pipeline: Pipeline, log: str, there: Iterable[Snapshot]) -> tuple[frozenset[int], str]:
+    if pipeline.local is None:
+        return frozenset(), ""
+    ids = {s.id for s in there}
+    try:
+        # Without a manifest there is no copy: it is written last and removed first.
+        found = {n for n, files in copies(pipeline.local).items() if any(f.path == n.manifest for f in files)}
+    except TidefoldError as error:
+        return frozenset(), f"local copies cannot be looked at: {error.code}: {error.message}"
+    return frozenset(n.snapshot for n in found if n.log == log and not n.ongoing and n.snapshot in ids), ""
