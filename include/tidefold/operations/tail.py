@@ -19,7 +19,7 @@ from tidefold.lifecycle import claims, retention
 from tidefold.lifecycle.errors import ConflictError, RefusedError
 from tidefold.lifecycle.intake import require_fence
 from tidefold.lifecycle.names import CHANGELOG
-from tidefold.lifecycle.values import ChangeSet, Kind, LogState
+from tidefold.lifecycle.values import ChangeSet, Kind, LogState, State
 from tidefold.operations import settle
 from tidefold.operations.confirm import roll_forward
 from tidefold.operations.outcome import Outcome
@@ -60,7 +60,7 @@ def squash(pipeline: Pipeline, log: str, plan: bool = False) -> Outcome:
     state = pipeline.ledger(log).find()
     runs = retention.squashable(state) if state else ()
     if state is None or not runs:
-        return Outcome(log, "nothing", "no change sets of the tail can be squashed")
+        return Outcome(log, "nothing", _why_not(state))
     sets, rows = sum(map(len, runs)), sum(c.rows for run in runs for c in run)
     facts = {"change_sets": sets, "changes": rows, "into": len(runs)}
     if plan:
@@ -70,6 +70,14 @@ def squash(pipeline: Pipeline, log: str, plan: bool = False) -> Outcome:
         f"squashed {sets:,} change sets into {len(runs):,}: {facts['changes_kept']:,} of {rows:,} changes are left"
     )
     return Outcome(log, "squashed", message, facts=facts)
+
+
+def _why_not(state: LogState | None) -> str:
+    if state is None or not state.unfolded:
+        return "no change sets wait to be folded"
+    if state.attempt and state.attempt.state is State.ONGOING:
+        return f"snapshot {state.attempt.id} is being made of these change sets"
+    return "no two change sets lie between the ends of snapshots and the places of readers"
 
 
 def _squash_run(pipeline: Pipeline, state: LogState, run: Sequence[ChangeSet]) -> int:
