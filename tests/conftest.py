@@ -1,4 +1,6 @@
-"""An S3 for the tests that want one: one server for all of them, one bucket for each."""
+"""For all tests: no property depends on how fast the machine is; and an S3 for those that want one, one server for all
+of them, one bucket for each.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,12 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from s3_server import ENVIRONMENT, FOREIGN, S3Bucket, S3Server
+
+settings.register_profile("tidefold", deadline=None)
+settings.load_profile("tidefold")
 
 
 @pytest.fixture(scope="session")

@@ -423,8 +423,12 @@ def test_two_writers_of_one_name_are_found_out(store: BreakingStore, writer: Log
     other.append(rows(2))
     confirmed(writer)
     other.persist(0).result(0)
-    with pytest.raises(ConflictError):
+    with pytest.raises(ConflictError) as taken:
         other.confirm(0, 1, 1)
+    assert taken.value.code == "OFFSETS_TAKEN"
+    assert "`writer`" in taken.value.message
+    assert "open it again" in taken.value.hint
+    assert "ingest" not in str(taken.value)
     other.close()
     assert ids(store) == [[1]]
     assert len(paths(store)) == 1

@@ -61,8 +61,11 @@ def test_key_groups_share_the_changes(store: Store) -> None:
 
 
 def test_an_unknown_log(store: Store) -> None:
-    with pytest.raises(NotFoundError):
+    with pytest.raises(NotFoundError) as unknown:
         list(ChangelogReader(store, "b"))
+    assert unknown.value.code == "LOG_UNKNOWN"
+    assert "writer" in unknown.value.hint
+    assert "tidefold ingest" not in unknown.value.hint
 
 
 def test_what_was_cut_off_is_said_and_what_is_there(store: Store) -> None:

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from tidefold.changelog.segment import read_change_set
 from tidefold.ledger import Ledger
-from tidefold.lifecycle.errors import CorruptError, RefusedError
+from tidefold.lifecycle.errors import CorruptError, NotFoundError, RefusedError
 from tidefold.lifecycle.key_groups import KeyGroups
 from tidefold.lifecycle.values import ChangeSet, LogState
 from tidefold.storage import Store
@@ -28,7 +28,7 @@ class ChangelogReader:
         self._key_groups = key_groups
 
     def __iter__(self) -> Iterator[tuple[ChangeSet, pa.Table]]:
-        state = self._ledger.read()
+        state = self._state()
         self._check(state)
         for change_set in state.change_sets:
             if change_set.sqn > self._since:
@@ -37,6 +37,13 @@ class ChangelogReader:
     def tables(self) -> Iterator[pa.Table]:
         """The changes alone, one table a change set."""
         return (table for _, table in self)
+
+    def _state(self) -> LogState:
+        try:
+            return self._ledger.read()
+        except NotFoundError as error:
+            hint = "Check the name and the store. The first flush of a writer begins a log, or the first ingest."
+            raise NotFoundError(error.code, error.message, hint=hint) from None
 
     def _check(self, state: LogState) -> None:
         if self._since < state.truncated_to:
@@ -55,7 +62,7 @@ class ChangelogReader:
             return read_change_set(self._store, change_set, self._key_groups)
         except CorruptError:
             # Cut or squashed while this was read? Then it is no damage.
-            state = self._ledger.read()
+            state = self._state()
             if change_set.sqn <= state.truncated_to:
                 raise _cut(state, change_set.sqn - 1) from None
             if change_set.segment not in {one.segment for one in state.change_sets}:

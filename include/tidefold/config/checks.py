@@ -12,9 +12,9 @@ from tidefold.config.schema import LogEntry
 from tidefold.config.text import Document, Place, Problem, dotted
 from tidefold.lifecycle.errors import InvalidInputError
 from tidefold.lifecycle.names import check_log_id
+from tidefold.lifecycle.shapes import column_mistakes, key_mistakes
 from tidefold.storage.s3_address import S3Address
 
-_COLUMN = re.compile(r"[^\W_]\w{0,127}")
 _STORE_SCHEMES = ("", "file", "s3")
 
 
@@ -30,7 +30,8 @@ def check_log(log: str, entry: LogEntry, document: Document, base: Path) -> Iter
         check_log_id(log)
     except InvalidInputError as error:
         yield problem(error.code, (), "cannot name a log.", error.hint)
-    for code, at, message, hint in (*_feeding(entry), *_columns(entry), *_key(entry), *_paths(entry)):
+    shape = (*column_mistakes(list(entry.columns)), *key_mistakes(entry.key, dict(entry.columns)))
+    for code, at, message, hint in (*_feeding(entry), *shape, *_paths(entry)):
         yield problem(code, at, message, hint)
     if entry.buckets > entry.key_groups:
         message = f"({entry.buckets}) is more than key_groups ({entry.key_groups})."
@@ -48,39 +49,6 @@ def _feeding(entry: LogEntry) -> Iterator[_Found]:
     if entry.source is not None and entry.order == "arrival":
         hint = "Leave `order` out: landed files are ordered as their connector orders them."
         yield "ORDER_INVALID", ("order",), "cannot be `arrival` for a log with a source.", hint
-
-
-def _columns(entry: LogEntry) -> Iterator[_Found]:
-    seen: dict[str, str] = {}
-    for name in entry.columns:
-        at: Place = ("columns", name)
-        if name.startswith("_"):
-            yield (
-                "COLUMN_RESERVED",
-                at,
-                "begins with `_`, which is kept for system columns.",
-                "Rename it in the source.",
-            )
-        elif not _COLUMN.fullmatch(name):
-            hint = "Column names are up to 128 letters, digits and underscores in this version."
-            yield "COLUMN_INVALID", at, "cannot name a column.", hint
-        if name.casefold() in seen:
-            message = f"differs from `{seen[name.casefold()]}` only by case, which Spark cannot tell apart."
-            yield "COLUMN_TWICE", at, message, "Keep one of them."
-        seen.setdefault(name.casefold(), name)
-
-
-def _key(entry: LogEntry) -> Iterator[_Found]:
-    for i, name in enumerate(entry.key):
-        at: Place = ("key", i)
-        if name in entry.key[:i]:
-            yield "KEY_COLUMN_TWICE", at, f"names `{name}` a second time.", "Keep one of them."
-        if name not in entry.columns:
-            hint = f"Columns are: {', '.join(entry.columns)}."
-            yield "KEY_COLUMN_UNKNOWN", at, f"names `{name}`, which is no column of the log.", hint
-        elif entry.columns[name] in ("float", "double"):
-            message = f"names `{name}` of type {entry.columns[name]}: equal numbers may have different bytes."
-            yield "KEY_TYPE", at, message, "Use a key of whole numbers, text, dates or timestamps."
 
 
 def _paths(entry: LogEntry) -> Iterator[_Found]:

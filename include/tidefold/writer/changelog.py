@@ -9,9 +9,11 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self
 
+from tidefold.changelog.columns import ORDER_WIDTH
 from tidefold.ledger import Ledger
 from tidefold.lifecycle.errors import RefusedError, TidefoldError, unforeseen
 from tidefold.lifecycle.names import check_log_id
+from tidefold.lifecycle.shapes import check
 from tidefold.lifecycle.values import Shape
 from tidefold.storage import Store
 from tidefold.writer.confirming import Confirming
@@ -66,10 +68,13 @@ class Changelog:
     def log(self, log: str, shape: Shape | None = None) -> LogWriter:
         """The writer of a log, the same one each time. `shape` may be left out for a log that exists.
 
-        Raises NotFoundError for an unknown log without a shape, RefusedError for one with another shape.
+        Raises InvalidInputError for a shape that no log can have, NotFoundError for an unknown log without a shape,
+        RefusedError for one with another shape.
         """
         if self._closed:
             raise RefusedError("WRITER_CLOSED", "The changelog writer is closed.", hint="Open a new one.")
+        if shape is not None:
+            check(shape, ORDER_WIDTH)
         known = self._logs.get(check_log_id(log))
         if known is None or known.closed:
             confirming = Confirming(Ledger(self._store, log), log, self.settings.name, shape)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tidefold.changelog.upload import Uploaded
 from tidefold.ledger import Ledger
-from tidefold.lifecycle.errors import NotFoundError
+from tidefold.lifecycle.errors import ConflictError, NotFoundError
 from tidefold.lifecycle.intake import Arrival, append, check_shape, reshaped
 from tidefold.lifecycle.values import ChangeSet, Landed, LogState, Position, Shape
 from tidefold.writer.pending import PendingChangeSet
@@ -55,7 +55,12 @@ class Confirming:
         if not self._begun:
             self._ledger.begin(self.shape, fence)
             self._begun = True
-        state = self._ledger.commit(lambda state: self._take(state, arrivals, fence))
+        try:
+            state = self._ledger.commit(lambda state: self._take(state, arrivals, fence))
+        except ConflictError as error:
+            if error.code != "OFFSETS_TAKEN":
+                raise
+            raise self._overtaken() from error
         # Others may have appended since, but hardly much: from the end it is found at once.
         names = {arrival.landed.name: one.sqn for arrival, one in zip(arrivals, change_sets, strict=True)}
         numbers: dict[int, int] = {}
@@ -66,6 +71,14 @@ class Confirming:
                 break
         self._look(state)
         return numbers
+
+    def _overtaken(self) -> ConflictError:
+        return ConflictError(
+            "OFFSETS_TAKEN",
+            f"Another writer named `{self._writer}` has appended to log `{self.log}` meanwhile.",
+            hint="Nothing was appended. Close this writer, open it again and append from its `offset` on; programs "
+            "that run at the same time need writers of different names.",
+        )
 
     def _take(self, state: LogState, arrivals: Sequence[Arrival], fence: int) -> LogState:
         # Another may have begun the log, or begun it anew, since it was looked at.

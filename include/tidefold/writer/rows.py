@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from numbers import Integral
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ import pyarrow.compute as pc
 from tidefold.changelog.columns import ARRIVAL, DELETE, UPSERT, change_schema, order_columns
 from tidefold.lifecycle.errors import InvalidInputError
 from tidefold.lifecycle.values import Shape
+from tidefold.writer.fitting import fit_column, fit_values, shown, wrong
 
 Changes: TypeAlias = pa.Table | Iterable[Mapping[str, Any]] | Mapping[str, Any]
 _WORDS = {"upsert": UPSERT, "delete": DELETE}
@@ -42,7 +44,9 @@ def change_table(changes: Changes, shape: Shape, offset: int, now: int) -> pa.Ta
     """
     given = changes if isinstance(changes, pa.Table) else _from_rows(changes, shape)
     _check_names(given.column_names, shape)
-    count = given.num_rows
+    schema, count = change_schema(shape), given.num_rows
+    if not count:
+        return schema.empty_table()
     op = _operations(given, count)
     filled: dict[str, Any] = {
         "_op": op,
@@ -53,7 +57,6 @@ def change_table(changes: Changes, shape: Shape, offset: int, now: int) -> pa.Ta
     }
     for name in order_columns(shape):
         filled[name] = filled["_offset"] if shape.order == ARRIVAL else _required(given, name, pa.int64())
-    schema = change_schema(shape)
     for column in shape.columns:
         filled[column.name] = _user_column(given, column.name, schema.field(column.name).type, shape, op)
     return pa.table([filled[name] for name in schema.names], schema=schema)
@@ -70,27 +73,46 @@ def highest(table: pa.Table, shape: Shape) -> tuple[int, ...]:
 
 
 def _from_rows(changes: Iterable[Mapping[str, Any]] | Mapping[str, Any], shape: Shape) -> pa.Table:
-    rows = [changes] if isinstance(changes, Mapping) else list(changes)
+    rows = _mappings(changes)
     names = dict.fromkeys(name for row in rows for name in row)
     _check_names(list(names), shape)
     needed = {column.name for column in shape.columns}
-    for number, row in enumerate(rows):
-        missing = [] if row.get("_op") in (DELETE, "delete") else sorted(needed - row.keys())
+    ops = [_operation(row.get("_op", UPSERT), number) for number, row in enumerate(rows)]
+    for number, (row, op) in enumerate(zip(rows, ops, strict=True)):
+        missing = [] if op == DELETE else sorted(needed - row.keys())
         if missing:
-            raise _wrong(f"Change {number} has no `{missing[0]}`", "Give every column; None stands for null.")
+            raise wrong(f"Change {number} has no `{missing[0]}`", "Give every column; None stands for null.")
     types = {field.name: field.type for field in change_schema(shape)}
-    try:
-        # What only deletes bring in is null there.
-        return pa.table({name: pa.array(_values(rows, name), types[name]) for name in {*names, *needed}})
-    except (pa.ArrowException, OverflowError, TypeError) as error:
-        raise _wrong(f"A value does not fit its column: {error}", "Give values of the log's types.") from error
+    # What only deletes bring in is null there.
+    others = [name for name in {**names, **dict.fromkeys(needed)} if name != "_op"]
+    filled = {name: fit_values(name, [row.get(name) for row in rows], types[name]) for name in others}
+    return pa.table({**filled, "_op": pa.array(ops, pa.int8())})
 
 
-def _values(rows: list[Mapping[str, Any]], name: str) -> list[Any]:
-    if name != "_op":
-        return [row.get(name) for row in rows]
-    given = [row.get("_op", UPSERT) for row in rows]
-    return [_WORDS.get(op, op) if isinstance(op, str) else op for op in given]
+def _mappings(changes: object) -> list[Mapping[str, Any]]:
+    hint = "Give a pyarrow.Table, rows as mappings of column to value, or one such row."
+    if isinstance(changes, Mapping):
+        return [changes]
+    if not isinstance(changes, Iterable):
+        raise wrong(f"{shown(changes)} is no changes", hint)
+    rows = list(changes)
+    for number, row in enumerate(rows):
+        if type(row) is not dict and not isinstance(row, Mapping):
+            raise wrong(f"Change {number} is {shown(row)} ({type(row).__name__}), no mapping", hint)
+    return rows
+
+
+def _operation(given: object, number: int) -> int:
+    if type(given) is int and given in (UPSERT, DELETE):
+        return given
+    op = _WORDS.get(given) if isinstance(given, str) else given
+    if isinstance(op, bool) or not isinstance(op, Integral) or op not in (UPSERT, DELETE):
+        raise _no_operation(given, number)
+    return int(op)
+
+
+def _no_operation(given: object, number: int) -> InvalidInputError:
+    return wrong(f"`_op` of change {number} is {shown(given)}, which is none", "Use 0 or `upsert`, 1 or `delete`.")
 
 
 def _check_names(names: list[str], shape: Shape) -> None:
@@ -98,27 +120,32 @@ def _check_names(names: list[str], shape: Shape) -> None:
     known |= set() if shape.order == ARRIVAL else set(order_columns(shape))
     unknown = [name for name in names if name not in known]
     if unknown:
-        raise _wrong(f"`{unknown[0]}` is no column of the log", f"Columns are {', '.join(sorted(known))}.")
+        raise wrong(f"{shown(unknown[0])} is no column of the log", f"Columns are {', '.join(sorted(known))}.")
+    if len(names) > len(set(names)):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise wrong(f"`{twice}` is there twice", "Give every column once.")
 
 
 def _operations(given: pa.Table, count: int) -> pa.Array | pa.ChunkedArray:
     if "_op" not in given.column_names:
         return pa.repeat(pa.scalar(UPSERT, pa.int8()), count)
     op = given.column("_op")
-    if pa.types.is_string(op.type) or pa.types.is_large_string(op.type):
-        words = pa.array(list(_WORDS), op.type)
-        op = pc.index_in(op, words)  # The words stand in the order of their numbers.
-    if not pa.types.is_integer(op.type):
-        raise _wrong(f"`_op` cannot be {op.type}", "Use 0 or `upsert`, 1 or `delete`.")
-    if count and not pc.all(pc.is_in(op, pa.array([UPSERT, DELETE], op.type)), skip_nulls=False).as_py():
-        raise _wrong("An `_op` is none that there is", "Use 0 or `upsert`, 1 or `delete`.")
+    if pa.types.is_integer(op.type):
+        known = pc.is_in(op, pa.array([UPSERT, DELETE], op.type))
+    else:
+        words = fit_column("_op", op, pa.string())
+        op = pc.index_in(words, pa.array(list(_WORDS)))  # The words stand in the order of their numbers.
+        known = op.is_valid()
+    odd = pc.index(known, False).as_py()
+    if odd >= 0:
+        raise _no_operation(given.column("_op")[odd].as_py(), odd)
     return op.cast(pa.int8())
 
 
 def _instants(given: pa.Table, now: int) -> Any:
     if "_ts" not in given.column_names:
         return pa.repeat(pa.scalar(now, pa.int64()), given.num_rows)
-    return pc.fill_null(_cast(given, "_ts", pa.int64()), now)
+    return pc.fill_null(fit_column("_ts", given.column("_ts"), pa.int64()), now)
 
 
 def _user_column(given: pa.Table, name: str, type_: pa.DataType, shape: Shape, op: Any) -> Any:
@@ -127,28 +154,17 @@ def _user_column(given: pa.Table, name: str, type_: pa.DataType, shape: Shape, o
     deleted = pc.equal(op, DELETE)
     if name not in given.column_names:
         if not pc.all(deleted, min_count=0).as_py():
-            raise _wrong(f"`{name}` is missing", "Give every column; null where there is no value.")
+            raise wrong(f"`{name}` is missing", "Give every column; null where there is no value.")
         return pa.nulls(given.num_rows, type_)
-    column = _cast(given, name, type_)
+    column = fit_column(name, given.column(name), type_)
     return pc.if_else(deleted, pa.scalar(None, type_), column) if pc.any(deleted, min_count=0).as_py() else column
 
 
 def _required(given: pa.Table, name: str, type_: pa.DataType) -> Any:
+    hint = "Every change needs the key, and its order if the log has one."
     if name not in given.column_names:
-        raise _wrong(f"`{name}` is missing", "Every change needs the key, and its order if the log has one.")
-    column = _cast(given, name, type_)
+        raise wrong(f"`{name}` is missing", hint)
+    column = fit_column(name, given.column(name), type_)
     if column.null_count:
-        raise _wrong(f"`{name}` is null in a change", "Every change needs the key, and its order if the log has one.")
+        raise wrong(f"`{name}` of change {pc.index(column.is_null(), True).as_py()} is null", hint)
     return column
-
-
-def _cast(given: pa.Table, name: str, type_: pa.DataType) -> pa.ChunkedArray:
-    column = given.column(name)
-    try:
-        return column if column.type == type_ else column.cast(type_)
-    except pa.ArrowException as error:
-        raise _wrong(f"`{name}` does not fit {type_}: {error}", "Give values of the log's types.") from error
-
-
-def _wrong(what: str, hint: str) -> InvalidInputError:
-    return InvalidInputError("CHANGES_INVALID", f"{what}; nothing was appended.", hint=hint)
