@@ -47,6 +47,25 @@ def squash(world: World, pick: Pick) -> None:
 
 
 @rule(2)
+def keep_tail(world: World, pick: Pick) -> None:
+    """Keeps a tail while newer snapshots come: what it is built on, and the log that it consists of, must stay."""
+    log, name = pick(LOGS), pick(NAMES)
+    run = f"tail-{world.number()}"
+    world.start("tail", processes.take_tail(world, log, run), whole=True)
+    state = world.read(log)
+    mine = claims.of_run(state, run) if state else None
+    if mine is None:
+        return
+    tagged = partial(retention.tag, name=name, snapshot_id=mine.id)
+    commit(world, log, "tag", pick((tagged, partial(retention.hold, wanted=Hold(name, mine.id, "why")))))
+    for _ in range(pick((1, 2, 3))):
+        world.start("ingest", processes.ingest(world, {log: [{2: f"v{world.number()}"}]}, 0), whole=True)
+        whole_cycle(world, log, pick)
+    for clean_up in (processes.subsume, processes.truncate):
+        world.start(clean_up.__name__, clean_up(world, log), whole=True)
+
+
+@rule(2)
 def hold_late(world: World, pick: Pick) -> None:
     """Holds and replays onto the oldest snapshot, which a tag kept, after the log behind it may have been cut."""
     log = pick(LOGS)
