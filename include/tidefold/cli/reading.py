@@ -19,9 +19,8 @@ def validate(
 ) -> None:
     """Check the configuration and its suite files, offline; with --online the store too.
 
-    Every mistake is listed at once with file, line, key and what is allowed. Nothing is started and no store is asked,
-    unless --online: then a file is put, a second put of its name must be refused, and it is read, listed, copied,
-    deleted. What fails is named, with the next step.
+    Mistakes are listed with file, line, key and what is allowed. Nothing is started and no store is asked, unless
+    --online: then a file is put, a second put of its name must be refused, and it is read, listed, copied, deleted.
 
     Example: tidefold validate -c tidefold.yaml --online
 
@@ -41,16 +40,16 @@ def validate(
     for warning in warnings:
         terminal.note(f"warning: {warning}")
     data = {"valid": True, "config": str(config.path), "logs": list(config.logs), "warnings": warnings}
-    asked = _asked_store(terminal) if online else {}
-    said = [f"The store {asked['store']} does what it must: {', '.join(asked['done'])}."] if asked else []
+    asked, said = _asked_store(terminal) if online else ({}, [])
     terminal.result({**data, **asked}, f"{terminal.config_path} is valid.", *said, log_table(config.logs.values()))
 
 
-def _asked_store(terminal: Terminal) -> dict[str, Any]:
+def _asked_store(terminal: Terminal) -> tuple[dict[str, Any], list[str]]:
     from tidefold.storage.probe import probe
 
     store = terminal.pipeline().store
-    return {"store": store.uri(""), "done": probe(store)}
+    asked = {"store": store.uri(""), "done": probe(store)}
+    return asked, [f"The store {asked['store']} does what it must: {', '.join(asked['done'])}."]
 
 
 def status(terminal: Terminal, logs: Logs = None) -> int:

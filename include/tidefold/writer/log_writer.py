@@ -36,8 +36,8 @@ class Means:
 class LogWriter:
     """Change sets of one log, numbered from 0 in this opening. For one thread at a time.
 
-    Changes that are appended one after the other share a change set, until somebody asks for `next_sqn`, persists, or
-    there are enough of them. The ledger is the truth: only what `confirm` (or `flush`) returned from is in the log.
+    Changes share a change set until somebody asks for `next_sqn`, persists, or there are enough of them. The ledger is
+    the truth: only what `confirm` (or `flush`) returned from is in the log.
     """
 
     def __init__(self, confirming: Confirming, means: Means) -> None:
@@ -78,8 +78,7 @@ class LogWriter:
             sqn = self._pending.next
             self._buffer.add(table)
             self._offset += table.num_rows
-            full = self._buffer.bytes >= self._means.settings.log_bytes
-        if full:
+        if self._buffer.bytes >= self._means.settings.log_bytes:
             self._send(self._pending.lowest)
         return sqn
 
@@ -146,20 +145,19 @@ class LogWriter:
         self._means.custody.confirmed(one.uploaded for one in todo if one.uploaded is not None)
 
     def _superseded(self) -> SupersededError:
-        """A recovery took this writer for dead: what it announced before can never be confirmed.
-
-        What was appended after is given up too: changes that come again must not come behind newer ones.
+        """A recovery took this writer for dead. What was appended since is given up too, so that nothing that comes
+        again comes behind newer changes.
         """
         self._confirming.refresh()
         with self._lock:
             self._roll_over()
             first, end = self._pending.first_unconfirmed, self._pending.next
-            self._offset = offset = self._confirming.position
+            self._offset = self._confirming.position
         self.truncate(end)
         return SupersededError(
             "CHANGE_SETS_GIVEN_UP",
             f"Change sets {first} to {end - 1} of log `{self.log}` came too late: a recovery has given them up.",
-            hint=f"Append every change from offset {offset} on again; the writer goes on from there.",
+            hint=f"Append every change from offset {self._offset} on again; the writer goes on from there.",
         )
 
     def reset(self, from_sqn: int, to_sqn: int, snapshot: int) -> None:
@@ -187,8 +185,8 @@ class LogWriter:
     def truncate_and_close(self, from_sqn: int) -> None:
         """Gives up the tail from there on and closes. What is before it should be confirmed: it is lost otherwise."""
         with self._lock:
-            kept = self._pending.among(0, from_sqn)
-            lost = [c.sqn for c in kept if c.stage not in (Stage.CONFIRMED, Stage.IN_DOUBT)]
+            known = (Stage.CONFIRMED, Stage.IN_DOUBT)
+            lost = [c.sqn for c in self._pending.among(0, from_sqn) if c.stage not in known]
         if lost:
             _LOGGER.warning("Log `%s`: change sets %d to %d were never confirmed", self.log, lost[0], lost[-1])
         self.close()
@@ -245,7 +243,7 @@ class LogWriter:
             self._pending.add(table, self._offset - table.num_rows, highest(table, self._shape))
 
     def _send(self, from_sqn: int) -> None:
-        """Hands over what waits from there on. Not under the lock: it may block, and uploads that end need the lock."""
+        """Hands over what waits from there on, not under the lock: it may block, and uploads that end need the lock."""
         with self._lock:
             self._roll_over()
             sending = self._pending.send(from_sqn, self._confirming.fence)
@@ -297,6 +295,6 @@ class LogWriter:
                 waiter.future.set_exception(answer)
                 continue
             if self._means.local and answer.local is None:
-                without = [one.path for one in answer.change_sets if one.local is None]
-                _LOGGER.info("Log `%s`: no local result, `%s` has no local copy", self.log, without[0])
+                without = next(one.path for one in answer.change_sets if one.local is None)
+                _LOGGER.info("Log `%s`: no local result, `%s` has no local copy", self.log, without)
             waiter.future.set_result(answer)
