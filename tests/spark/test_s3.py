@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def pipeline(s3: S3Bucket, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
-    # A job's workers inherit its environment; this session was begun before the bucket was there.
+    # A job's workers inherit its environment; this Spark session was begun before the bucket was there.
     for name, value in os.environ.items():
         if name.startswith("AWS_"):
             monkeypatch.setitem(spark.sparkContext.environment, name, value)

@@ -148,6 +148,18 @@ def known(state: LogState, snapshot_id: int) -> Snapshot:
     return snapshot
 
 
+def readable(state: LogState, snapshot_id: int) -> Snapshot:
+    """The snapshot, or NotFoundError when its files are not kept."""
+    snapshot = known(state, snapshot_id)
+    if snapshot.state not in (State.COMPLETED, State.STAGED):
+        raise NotFoundError(
+            "SNAPSHOT_GONE",
+            f"Snapshot {snapshot.id} of `{state.log}` is {snapshot.state}; its files are not kept.",
+            hint=f"`tidefold history {state.log}` shows which are COMPLETED.",
+        )
+    return snapshot
+
+
 def held(state: LogState, snapshot_id: int) -> Snapshot:
     """The snapshot, or SupersededError when its attempt was fenced off by a newer one or aborted."""
     snapshot = known(state, snapshot_id)

@@ -66,14 +66,14 @@ class LogPaths:
 
     @property
     def ledger(self) -> str:
-        return f"logs/{self.log}/ledger"
+        return f"{self.folder}/ledger"
 
     def ledger_version(self, version: int) -> str:
         return f"{self.ledger}/{version:010d}.json"
 
     def page(self, digest: str, life: int = 0) -> str:
         """Pages of a log that was dropped are never taken for those of the next one of that name."""
-        return f"logs/{self.log}/pages/{f'{life}/' if life else ''}{digest}.json"
+        return f"{self.folder}/pages/{f'{life}/' if life else ''}{digest}.json"
 
     @property
     def snapshots(self) -> str:
@@ -83,14 +83,14 @@ class LogPaths:
         return f"{self.snapshots}/{snapshot:010d}"
 
     def manifest(self, snapshot: int) -> str:
-        return f"logs/{self.log}/snapshots/{snapshot:010d}/manifest"
+        return f"{self.folder}/snapshots/{snapshot:010d}/manifest"
 
     def quality(self, snapshot: int) -> str:
-        return f"logs/{self.log}/quality/{snapshot:010d}"
+        return f"{self.folder}/quality/{snapshot:010d}"
 
     @property
     def quarantine(self) -> str:
-        return f"logs/{self.log}/quarantine"
+        return f"{self.folder}/quarantine"
 
 
 def data_path(table: str, name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 
@@ -31,5 +32,11 @@ class Asking:
         if self.run is None:
             raise InvalidInputError("RUN_MISSING", "A materialization needs a run id.", hint="Give it one.")
         wanted = {"kind": Kind.FULL, "restore": self.restore} if self.restore else {"kind": Kind.FULL}
-        request = hashlib.sha256(msgspec.json.encode(wanted)).hexdigest()
-        return claims.Claim(self.run, request, Kind.FULL, now(), self.takeover, self.stalled.get(log), self.restore)
+        return claims.Claim(
+            self.run, request_of(wanted), Kind.FULL, now(), self.takeover, self.stalled.get(log), self.restore
+        )
+
+
+def request_of(wanted: Mapping[str, Any]) -> str:
+    """The sha256 of what is asked for, by which a run that asks for something else is known."""
+    return hashlib.sha256(msgspec.json.encode(wanted)).hexdigest()

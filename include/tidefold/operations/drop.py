@@ -116,6 +116,6 @@ def files_of_log(store: Store, state: LogState) -> tuple[tuple[Entry, ...], tupl
     segments = {c.segment for c in state.change_sets} | set(state.garbage)
     found = [*store.list(paths.table, unfinished=True), *store.list(paths.snapshots, unfinished=True)]
     found += plan_release(store, replace(state, garbage=tuple(sorted(segments)))).unneeded
-    own = store.list(f"logs/{state.log}", unfinished=True)
+    own = store.list(paths.folder, unfinished=True)
     ledger = [entry for entry in own if entry.path.startswith(f"{paths.ledger}/")]
     return tuple(found), (*(entry for entry in own if entry not in ledger), *ledger)

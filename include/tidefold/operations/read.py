@@ -17,8 +17,8 @@ from tidefold.fold.read_task import plan_schema, read_task
 from tidefold.ledger import read_manifest
 from tidefold.lifecycle.errors import InvalidInputError, NotFoundError, RefusedError
 from tidefold.lifecycle.manifest import Manifest
-from tidefold.lifecycle.moves import known
-from tidefold.lifecycle.values import ChangeSet, Kind, LogState, Shape, Snapshot, State
+from tidefold.lifecycle.moves import readable
+from tidefold.lifecycle.values import ChangeSet, Kind, LogState, Shape, Snapshot
 from tidefold.operations.pipeline import Pipeline
 
 
@@ -75,7 +75,7 @@ def plan_read(pipeline: Pipeline, log: str, wanted: Wanted) -> ReadPlan:
     elif wanted.what is What.LIVE:
         plan = _live(pipeline, state)
     else:
-        chosen = _published(state) if wanted.snapshot is None else _kept(state, wanted.snapshot)
+        chosen = _published(state) if wanted.snapshot is None else readable(state, wanted.snapshot)
         plan = _of_snapshot(pipeline, state, chosen)
     return replace(plan, key=_one_key(plan.shape, wanted.key)) if wanted.key is not None else plan
 
@@ -100,7 +100,7 @@ def _of_snapshot(pipeline: Pipeline, state: LogState, chosen: Snapshot) -> ReadP
     if chosen.kind is not Kind.TAIL:
         manifest = read_manifest(pipeline.store, state.log, chosen)
         return replace(_planned(pipeline, state, manifest, ()), shape=manifest.shape)
-    below = None if chosen.base is None else _kept(state, chosen.base)
+    below = None if chosen.base is None else readable(state, chosen.base)
     base = read_manifest(pipeline.store, state.log, below) if below else None
     return _planned(pipeline, state, base, _joined(state, chosen.from_sqn, chosen.to_sqn))
 
@@ -110,17 +110,6 @@ def _published(state: LogState) -> Snapshot:
     if found is None:
         message = f"`{state.log}` has no published snapshot yet."
         raise NotFoundError("NOTHING_PUBLISHED", message, hint=f"`tidefold run {state.log}` makes one.")
-    return found
-
-
-def _kept(state: LogState, snapshot: int) -> Snapshot:
-    found = known(state, snapshot)
-    if found.state not in (State.COMPLETED, State.STAGED):
-        raise NotFoundError(
-            "SNAPSHOT_GONE",
-            f"Snapshot {snapshot} of `{state.log}` is {found.state}; its files are not kept.",
-            hint=f"`tidefold history {state.log}` shows which are COMPLETED.",
-        )
     return found
 
 

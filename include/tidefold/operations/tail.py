@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-import msgspec
 import pyarrow as pa
 
 from tidefold.changelog import intents
@@ -21,6 +19,7 @@ from tidefold.lifecycle.intake import require_fence
 from tidefold.lifecycle.names import CHANGELOG
 from tidefold.lifecycle.values import ChangeSet, Kind, LogState, State
 from tidefold.operations import settle
+from tidefold.operations.asking import request_of
 from tidefold.operations.confirm import roll_forward
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline, now
@@ -37,8 +36,7 @@ def take_tail(pipeline: Pipeline, log: str, run_id: str) -> Outcome:
     if before is None:
         return Outcome(log, "nothing", "nothing was ingested yet")
     roll_forward(pipeline, log)
-    request = hashlib.sha256(msgspec.json.encode({"kind": Kind.TAIL})).hexdigest()
-    asked = claims.Claim(run_id, request, Kind.TAIL, now())
+    asked = claims.Claim(run_id, request_of({"kind": Kind.TAIL}), Kind.TAIL, now())
     state = ledger.commit(lambda current: claims.tail(current, asked))
     snapshot = claims.of_run(state, run_id)
     if snapshot is None:

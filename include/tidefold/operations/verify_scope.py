@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tidefold.lifecycle.copies import kept
-from tidefold.lifecycle.errors import NotFoundError, TidefoldError
-from tidefold.lifecycle.moves import known
-from tidefold.lifecycle.values import ChangeSet, Drop, Kind, LogState, Snapshot, State
+from tidefold.lifecycle.errors import TidefoldError
+from tidefold.lifecycle.moves import readable
+from tidefold.lifecycle.values import ChangeSet, Drop, Kind, LogState, Snapshot
 from tidefold.operations.pipeline import Pipeline
 from tidefold.storage.local_copies import copies
 
@@ -40,13 +40,7 @@ def scope_of(pipeline: Pipeline, state: LogState, snapshot: int | None) -> Scope
 
 
 def _of_one(state: LogState, snapshot: int) -> tuple[frozenset[int], tuple[ChangeSet, ...]]:
-    found = known(state, snapshot)
-    if found.state not in (State.COMPLETED, State.STAGED):
-        raise NotFoundError(
-            "SNAPSHOT_GONE",
-            f"Snapshot {snapshot} of `{state.log}` is {found.state}; its files are not kept.",
-            hint=f"`tidefold history {state.log}` shows which are COMPLETED.",
-        )
+    found = readable(state, snapshot)
     if found.kind is not Kind.TAIL or found.base is None:
         return frozenset({found.id}), ()
     return frozenset({found.base}), state.between(found.from_sqn, found.to_sqn)

@@ -26,9 +26,6 @@ class Stage(Enum):
     CONFIRMED = "confirmed"
 
 
-_UNCONFIRMED = (Stage.SENDING, Stage.UPLOADED, Stage.IN_DOUBT)
-
-
 @dataclass(frozen=True, slots=True)
 class PendingChangeSet:
     """One change set of the writer. `place` is its first offset; `sqn` counts within this opening of the log.
