@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidefold.lifecycle.key_groups import KeyGroups
+from tidefold.lifecycle.names import LogPaths
 from tidefold.lifecycle.values import Kind, Shape
 
 
@@ -34,6 +35,12 @@ class Manifest:
     to_sqn: int
     shape: Shape
     files: tuple[DataFile, ...]
+
+    @property
+    def home(self) -> str:
+        """Folder whose `_data/` holds the files: a full snapshot's own, else the table's, which many snapshots share."""
+        paths = LogPaths(self.log)
+        return paths.snapshot(self.snapshot) if self.kind is Kind.FULL else paths.table
 
     @property
     def rows(self) -> int:

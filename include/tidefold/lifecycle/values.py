@@ -11,9 +11,12 @@ TYPES = ("boolean", "int", "long", "float", "double", "string", "date", "timesta
 
 
 class Kind(StrEnum):
-    """What a snapshot consists of: all its rows as files, or another one's files and the change sets after them."""
+    """What a snapshot consists of: files that are its own alone, files that it shares with confirmed predecessors, or
+    another one's files and the change sets after them.
+    """
 
     FULL = "full"
+    INCREMENTAL = "incremental"
     TAIL = "tail"
 
 
