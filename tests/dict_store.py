@@ -43,7 +43,11 @@ class DictStore:
         yield stream
         self.put_if_absent(path, stream.getvalue())
 
-    def link(self, source: str, target: str) -> str:
+    @property
+    def links(self) -> bool:
+        return True
+
+    def link(self, source: str, target: str, copy: bool = False) -> str:
         data = self.read(source)
         if self.files.get(_inside(target), data) != data:
             raise AlreadyExistsError("NAME_TAKEN", f"`{target}` exists and is not `{source}`.")

@@ -63,9 +63,9 @@ class FaultyStore(LocalStore):
         with self._call(), super().create(path) as stream:
             yield stream
 
-    def link(self, source: str, target: str) -> str:
+    def link(self, source: str, target: str, copy: bool = False) -> str:
         with self._call():
-            return super().link(source, target)
+            return super().link(source, target, copy)
 
     @contextmanager
     def replace(self, paths: Sequence[str]) -> Iterator[BinaryIO]:

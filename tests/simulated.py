@@ -7,6 +7,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from enum import StrEnum
 from typing import BinaryIO
 from unittest import mock
@@ -19,8 +20,9 @@ from tidefold.changelog.segment import read_change_set
 from tidefold.fold import publish as real
 from tidefold.fold.bucket import fold_bucket
 from tidefold.fold.distribute import Answer, Runner, Work, in_process
-from tidefold.fold.plan import FoldResult, FoldTask
 from tidefold.fold.publish import Published
+from tidefold.fold.task import Address, FoldResult, FoldTask, Input, Recipe, Untouched
+from tidefold.lifecycle.copies import Where
 from tidefold.lifecycle.errors import (
     AlreadyExistsError,
     ConflictError,
@@ -31,7 +33,7 @@ from tidefold.lifecycle.errors import (
 )
 from tidefold.lifecycle.manifest import DataFile, Manifest
 from tidefold.lifecycle.names import DataFileName, LogPaths, data_path
-from tidefold.operations import confirm, materialize
+from tidefold.operations import confirm, stage
 from tidefold.sources import parse as parse_module
 from tidefold.storage import Entry, Store
 
@@ -93,9 +95,9 @@ class FaultyStore(DictStore):
         with self._call(path, data[: len(data) // 2]):
             super().put_if_absent(path, data)
 
-    def link(self, source: str, target: str) -> str:
+    def link(self, source: str, target: str, copy: bool = False) -> str:
         with self._call(target):
-            return super().link(source, target)
+            return super().link(source, target, copy)
 
     def list(self, folder: str, unfinished: bool = False) -> list[Entry]:
         with self._call(folder):
@@ -177,7 +179,7 @@ def publish(store: Store, manifest: Manifest, digest: str, previous: Published |
 def simulated_tables() -> Iterator[None]:
     """The operations use these tables instead of Delta's."""
     with (
-        mock.patch.object(materialize, "create_snapshot_table", create_snapshot_table),
+        mock.patch.object(stage, "create_snapshot_table", create_snapshot_table),
         mock.patch.object(confirm, "publish", publish),
     ):
         yield
@@ -196,17 +198,34 @@ def runner(store: Store) -> Runner:
 
 def _fold(store: Store, text: str) -> str:
     task = msgspec.json.decode(text, type=FoldTask)
-    paths = LogPaths(task.log)
+    recipe = task.recipes[0]
+    changes = [row for c in recipe.change_sets for row in read_change_set(store, c, task.bucket).to_pylist()]
+    if not changes and task.untouched is Untouched.TAKE:
+        return msgspec.json.encode(FoldResult(task.bucket, True, _take(store, task, recipe))).decode()
     rows: Rows = {}
-    for file in task.base:
-        rows.update(read_rows(store, data_path(paths.snapshot(task.base_snapshot or 0), file.name)))
-    changes = [row for c in task.change_sets for row in read_change_set(store, c, task.bucket).to_pylist()]
+    for one in recipe.base:
+        rows.update(read_rows(store, _stored(store, one).path))
     for row in sorted(changes, key=lambda row: (row["_o0"], row["_o1"], row["_partition"], row["_offset"])):
         rows.pop(row["id"], None)
         if row["_op"] != DELETE:
             rows[row["id"]] = row["text"]
     file = _write(store, task, rows) if rows else None
-    return msgspec.json.encode(FoldResult(task.bucket, True, file, changes=len(changes))).decode()
+    files = (file,) if file else ()
+    return msgspec.json.encode(FoldResult(task.bucket, True, files, changes=len(changes))).decode()
+
+
+def _take(store: Store, task: FoldTask, recipe: Recipe) -> tuple[DataFile, ...]:
+    for one in recipe.base:
+        source, target = _stored(store, one).path, data_path(task.target.path, one.file.name)
+        if source != target:
+            store.link(source, target)
+    return tuple(replace(one.file, carried=True) for one in recipe.base)
+
+
+def _stored(store: Store, one: Input) -> Address:
+    """Where a file is, in the store itself."""
+    there = [a for a in one.addresses if a.where is Where.STORE]
+    return next(a for a in there if any(e.path == a.path for e in store.list(a.path.rpartition("/")[0])))
 
 
 def _write(store: Store, task: FoldTask, rows: Rows) -> DataFile:

@@ -200,21 +200,24 @@ def test_a_damaged_segment_stops_its_log_only(pipeline: Pipeline, tmp_path: Path
     assert fold(pipeline, "run-1").result == "staged"
 
 
-@pytest.mark.parametrize(("damage", "code"), [("missing", "NOT_FOUND"), ("flipped", "DATA_FILE_CORRUPT")])
+@pytest.mark.parametrize(("damage", "code"), [("missing", "NOT_FOUND"), ("flipped", "NO_GOOD_COPY")])
 def test_a_damaged_base_file_is_an_error_and_never_other_rows(
     pipeline: Pipeline, tmp_path: Path, damage: str, code: str
 ) -> None:
     put(pipeline, upserts(range(50), "a"))
     cycle(pipeline, "run-1")
     rows = table_rows(pipeline)
-    for file in (tmp_path / "store/snapshots/accounts/0000000001/_data").iterdir():
-        data = bytearray(file.read_bytes())
-        file.unlink()
+    whole = contents(tmp_path / "store/snapshots/accounts/0000000001/_data")
+    for name, data in whole.items():
+        file = tmp_path / "store/snapshots/accounts/0000000001/_data" / name
         if damage == "flipped":
-            data[40] ^= 1
-            file.write_bytes(data)
+            file.write_bytes(bytes([*data[:40], data[40] ^ 1, *data[41:]]))  # In place: the table shares these bytes.
+        else:
+            file.unlink()
     put(pipeline, upserts([1], "b"))
     assert fold(pipeline, "run-2").error == code
+    for name, data in whole.items():
+        (tmp_path / "store/snapshots/accounts/0000000001/_data" / name).write_bytes(data)
     assert table_rows(pipeline) == rows
     assert pipeline.ledger("accounts").read().attempt is None
 

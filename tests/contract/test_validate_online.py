@@ -81,9 +81,9 @@ class Overwrites(LocalStore):
 
 
 class CopiesOver(LocalStore):
-    def link(self, source: str, target: str) -> str:
+    def link(self, source: str, target: str, copy: bool = False) -> str:
         try:
-            return super().link(source, target)
+            return super().link(source, target, copy)
         except AlreadyExistsError:
             return "copy"
 

@@ -16,8 +16,9 @@ from model.world import INSTANT, SHAPE, Pick, Process, World
 from tidefold.changelog import intents
 from tidefold.changelog.intents import Intent, IntentLog, Taking
 from tidefold.changelog.segment import WrittenChangeSet, write_segment
-from tidefold.fold.plan import FoldTask, plan_fold
+from tidefold.fold.plan import Places, plan_fold
 from tidefold.fold.publish import provide_new_files
+from tidefold.fold.task import FoldTask
 from tidefold.ledger import Ledger, read_manifest, write_manifest
 from tidefold.lifecycle import claims, moves, retention
 from tidefold.lifecycle.errors import ConflictError, CorruptError, NotFoundError, RefusedError
@@ -184,13 +185,13 @@ def _planned(world: World, log: str, mine: Snapshot) -> tuple[tuple[FoldTask, ..
     assert state
     source = state.snapshot(mine.source) if mine.source is not None else None
     base = read_manifest(world.store, log, source) if source else None
-    return plan_fold("", state, mine, base), base
+    return plan_fold(state, mine, base, state.shape, Places("")), base
 
 
 def _fold(world: World, log: str, mine: Snapshot, tasks: Sequence[FoldTask], base: Manifest | None) -> DataFile | None:
     """The one file of the snapshot: taken over when nothing is to be folded."""
     folder = LogPaths(log).snapshot(mine.id)
-    changes = [world.content(c) for task in tasks for c in task.change_sets]
+    changes = [world.content(c) for task in tasks for c in task.recipes[0].change_sets]
     if not changes and base:
         for file in base.files:
             world.store.link(data_path(LogPaths(log).snapshot(base.snapshot), file.name), data_path(folder, file.name))

@@ -18,7 +18,7 @@ import msgspec
 from dict_store import DictStore
 from model.oracle import Changes, Oracle, Place, folded, tails
 from tidefold.changelog import intents
-from tidefold.fold.plan import plan_fold
+from tidefold.fold.plan import Places, plan_fold
 from tidefold.ledger import Ledger, pages, read_manifest
 from tidefold.lifecycle import claims
 from tidefold.lifecycle.errors import ConflictError, NotFoundError, RefusedError, UnknownOutcomeError
@@ -224,7 +224,8 @@ class World:
         assert begun.attempt
         source = state.snapshot(begun.attempt.source or 0)
         assert source
-        plan_fold("", begun, begun.attempt, read_manifest(self.store, state.log, source))
+        base = read_manifest(self.store, state.log, source)
+        plan_fold(begun, begun.attempt, base, state.shape, Places(""))
 
     def _check_table(self, log: str, state: LogState) -> None:
         """Readers see what was confirmed, in that order, and at most one of them is not recorded yet (I1)."""

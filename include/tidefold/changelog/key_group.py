@@ -30,11 +30,16 @@ def with_key_groups(table: pa.Table, shape: Shape, connection: duckdb.DuckDBPyCo
     if connection is None:
         with connect() as connection:
             return with_key_groups(table, shape, connection)
-    connection.register("changes", table.select(list(shape.key)))
-    groups = connection.sql(f"SELECT {key_group_sql(shape)} AS _kg FROM changes").to_arrow_table()
-    connection.unregister("changes")
-    filled = groups.column("_kg").cast(pa.uint16())
+    filled = key_groups_of(table, shape, connection)
     return table.set_column(table.schema.get_field_index("_kg"), table.schema.field("_kg"), filled)
+
+
+def key_groups_of(table: pa.Table, shape: Shape, connection: duckdb.DuckDBPyConnection) -> pa.ChunkedArray:
+    """The key group of each row (uint16)."""
+    connection.register("keyed", table.select(list(shape.key)))
+    groups = connection.sql(f"SELECT {key_group_sql(shape)} AS _kg FROM keyed").to_arrow_table()
+    connection.unregister("keyed")
+    return groups.column("_kg").cast(pa.uint16())
 
 
 def connect() -> duckdb.DuckDBPyConnection:

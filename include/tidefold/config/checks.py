@@ -31,7 +31,7 @@ def check_log(log: str, entry: LogEntry, document: Document, base: Path) -> Iter
     except InvalidInputError as error:
         yield problem(error.code, (), "cannot name a log.", error.hint)
     shape = (*column_mistakes(list(entry.columns)), *key_mistakes(entry.key, dict(entry.columns)))
-    for code, at, message, hint in (*_feeding(entry), *shape, *_paths(entry)):
+    for code, at, message, hint in (*_feeding(entry), *shape, *_paths(entry), *_ages(entry)):
         yield problem(code, at, message, hint)
     if entry.buckets > entry.key_groups:
         message = f"({entry.buckets}) is more than key_groups ({entry.key_groups})."
@@ -49,6 +49,12 @@ def _feeding(entry: LogEntry) -> Iterator[_Found]:
     if entry.source is not None and entry.order == "arrival":
         hint = "Leave `order` out: landed files are ordered as their connector orders them."
         yield "ORDER_INVALID", ("order",), "cannot be `arrival` for a log with a source.", hint
+
+
+def _ages(entry: LogEntry) -> Iterator[_Found]:
+    if entry.ttl and entry.columns.get(entry.ttl.column) not in ("date", "timestamp"):
+        hint = "Name one that tells when a row was made or changed."
+        yield "TTL_INVALID", ("ttl", "column"), "must be a column of type date or timestamp.", hint
 
 
 def _paths(entry: LogEntry) -> Iterator[_Found]:

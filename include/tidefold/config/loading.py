@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,12 @@ from tidefold.config.schema import (
     LocalConfig,
     LogEntry,
     RetentionConfig,
+    SnapshotsConfig,
     SparkConfig,
     problems_of,
 )
 from tidefold.config.text import Document, Place, Problem, config_error, read_document
-from tidefold.lifecycle.values import Column, Shape
+from tidefold.lifecycle.values import Column, Expire, Shape
 
 
 class _Resolved(BaseModel):
@@ -39,6 +41,21 @@ class QualityConfig(_Resolved):
     max_row_drop: float = 0.5
 
 
+class TtlConfig(_Resolved):
+    """How long rows are kept, by the age that a column tells."""
+
+    column: str
+    type: str
+    days: int
+
+    def expire(self, instant: str) -> Expire:
+        """Which rows are too old at this instant (ISO 8601)."""
+        oldest = datetime.fromisoformat(instant).astimezone(UTC) - timedelta(days=self.days)
+        if self.type == "date":
+            return Expire(self.column, oldest.date().isoformat())
+        return Expire(self.column, f"{oldest:%Y-%m-%dT%H:%M:%S}.{oldest.microsecond // 1000:03d}Z")
+
+
 class LogConfig(_Resolved):
     """One log: what it is made from and what its table looks like."""
 
@@ -51,6 +68,7 @@ class LogConfig(_Resolved):
     buckets: int
     on_bad_record: str
     quality: QualityConfig
+    ttl: TtlConfig | None = None
 
     @property
     def shape(self) -> Shape:
@@ -66,6 +84,7 @@ class Config(_Resolved):
     spark: SparkConfig
     local: LocalConfig
     retention: RetentionConfig
+    snapshots: SnapshotsConfig = SnapshotsConfig()
     logs: dict[str, LogConfig]
 
 
@@ -86,6 +105,7 @@ def load_config(path: Path) -> Config:
         spark=head.spark,
         local=head.local,
         retention=head.retention,
+        snapshots=head.snapshots,
         logs={log: _resolve(log, entry, base) for log, entry in logs.items()},
     )
 
@@ -143,4 +163,7 @@ def _resolve(log: str, entry: LogEntry, base: Path) -> LogConfig:
         buckets=entry.buckets,
         on_bad_record=entry.on_bad_record,
         quality=QualityConfig(suite=base / quality.suite if quality.suite else None, max_row_drop=quality.max_row_drop),
+        ttl=TtlConfig(column=entry.ttl.column, type=entry.columns[entry.ttl.column], days=entry.ttl.days)
+        if entry.ttl
+        else None,
     )

@@ -10,6 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from tidefold.config.text import Place, Problem, dotted
+from tidefold.lifecycle.kinds import Rule
 from tidefold.lifecycle.retention import Grace
 
 Text = Annotated[str, Field(min_length=1)]
@@ -84,6 +85,33 @@ class RetentionConfig(Entry):
         return None if self.snapshots == "all" else int(self.snapshots)
 
 
+class SnapshotsConfig(Entry):
+    """What kind of snapshot a materialization makes, and how it takes unchanged files over."""
+
+    kind: Rule = Field(
+        default=Rule.FULL,
+        strict=False,
+        description="full (files of its own), incremental (shares files of confirmed ones), or auto (chosen by cost)",
+    )
+    copy_files: Literal["auto", "always"] = Field(
+        default="auto", alias="copy", description="always: as bytes of their own also where a hard link would do"
+    )
+    full_every: int = Field(
+        default=10, ge=1, description="with auto: after how many incremental snapshots comes a full one"
+    )
+
+    @property
+    def copies(self) -> bool:
+        return self.copy_files == "always"
+
+
+class TtlEntry(Entry):
+    """How long rows are kept by their age; those that are older go when a full snapshot is made."""
+
+    column: Text = Field(description="column of type date or timestamp that tells a row's age")
+    days: int = Field(ge=1, le=36_500, description="rows older than so many days are dropped")
+
+
 class SourceEntry(Entry):
     """Where the changes of a log come from."""
 
@@ -116,6 +144,7 @@ class LogEntry(Entry):
     buckets: int = Field(default=8, ge=1, le=32768, description="data files of a table, at most key_groups")
     on_bad_record: Literal["quarantine", "fail"] = "quarantine"
     quality: QualityEntry = QualityEntry()
+    ttl: TtlEntry | None = None
 
 
 def _not_boolean(given: Any) -> Any:
@@ -131,6 +160,7 @@ class FileEntry(Entry):
     spark: SparkConfig = SparkConfig()
     local: LocalConfig = LocalConfig()
     retention: RetentionConfig = RetentionConfig()
+    snapshots: SnapshotsConfig = SnapshotsConfig()
     logs: dict[str, LogEntry] = Field(min_length=1)
 
 
@@ -147,7 +177,7 @@ _LATER: dict[str, tuple[str, ...]] = {
 }
 _MODELS: dict[str, type[Entry]] = {
     "spark": SparkConfig, "local": LocalConfig, "retention": RetentionConfig, "source": SourceEntry,
-    "quality": QualityEntry,
+    "quality": QualityEntry, "snapshots": SnapshotsConfig, "ttl": TtlEntry,
 }  # fmt: skip
 
 
@@ -205,7 +235,7 @@ def _model_at(place: Place) -> type[Entry]:
 
 
 def _unknown_key(place: Place) -> tuple[str, str, str]:
-    allowed = list(_model_at(place).model_fields)
+    allowed = [field.alias or name for name, field in _model_at(place).model_fields.items()]
     near = get_close_matches(str(place[-1]).lower(), allowed, n=1)
     hint = f"Did you mean `{near[0]}`?" if near else "Remove it; docs/config.md explains every key."
     return "CONFIG_UNKNOWN_KEY", f"is no known key. Allowed here: {', '.join(allowed)}.", hint

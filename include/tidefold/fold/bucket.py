@@ -1,90 +1,191 @@
-"""The work of one Spark task: folds one bucket (requirement A1: this is what the PySpark job runs)."""
+"""The work of one Spark task: makes one bucket (requirement A1: this is what the PySpark job runs)."""
 
 from __future__ import annotations
 
 import hashlib
-import io
 import tempfile
+import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
-from typing import cast
+from dataclasses import replace
+from typing import BinaryIO
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tidefold.changelog.columns import table_schema
-from tidefold.changelog.segment import read_change_set
+from tidefold.changelog.columns import change_schema, table_schema
+from tidefold.changelog.key_group import connect, key_groups_of
+from tidefold.fold.inputs import Inputs
 from tidefold.fold.kernel import merged
 from tidefold.fold.parquet import write_data_file
-from tidefold.fold.plan import FoldResult, FoldTask
-from tidefold.lifecycle.errors import CorruptError
+from tidefold.fold.plan import has_expired
+from tidefold.fold.task import Address, FoldResult, FoldTask, Input, Recipe, Untouched
+from tidefold.lifecycle.errors import CorruptError, NotFoundError
+from tidefold.lifecycle.key_groups import KeyGroups
 from tidefold.lifecycle.manifest import DataFile
-from tidefold.lifecycle.names import LogPaths, data_path
-from tidefold.storage import Store, open_store
+from tidefold.lifecycle.names import DataFileName, data_path
+from tidefold.lifecycle.values import Expire, Shape
 
 # What DuckDB may take for one merge before it spills.
 MERGE_MEMORY = "1GB"
+_CHUNK = 1 << 20
 
 
 def fold_bucket(text: str) -> str:
-    """Takes a FoldTask and gives a FoldResult, both as JSON. Writes one new file at most."""
+    """Takes a FoldTask and gives a FoldResult, both as JSON. Raises CorruptError when no recipe can be followed."""
     task = msgspec.json.decode(text, type=FoldTask)
-    store = open_store(task.store, Path("/"))
-    return msgspec.json.encode(_fold(store, task)).decode()
+    return msgspec.json.encode(_make(task, Inputs())).decode()
 
 
-def _fold(store: Store, task: FoldTask) -> FoldResult:
-    changes = pa.concat_tables([read_change_set(store, c, task.bucket) for c in task.change_sets])
+def _make(task: FoldTask, inputs: Inputs) -> FoldResult:
+    failed: list[str] = []
+    for number, recipe in enumerate(task.recipes):
+        try:
+            return replace(_follow(task, recipe, inputs), recipe=number, reads=tuple(inputs.reads))
+        except (CorruptError, NotFoundError) as error:
+            if len(task.recipes) == 1:
+                raise
+            failed.append(f"from {'the log alone' if recipe.snapshot is None else recipe.snapshot}: {error.message}")
+    raise CorruptError(
+        "NO_GOOD_COPY",
+        f"Key groups {task.bucket.first} to {task.bucket.last} of `{task.log}` cannot be made: {' '.join(failed)}",
+        hint="Put one of these files back from a backup; `tidefold verify` lists what is damaged.",
+    )
+
+
+def _follow(task: FoldTask, recipe: Recipe, inputs: Inputs) -> FoldResult:
+    read = [inputs.change_set(task.segments, c, task.bucket) for c in recipe.change_sets]
+    changes = pa.concat_tables([change_schema(task.shape).empty_table(), *read])
     if changes.num_rows == 0:
-        return FoldResult(task.bucket, touched=False, file=None)
+        if task.untouched is Untouched.LEAVE:
+            return FoldResult(task.bucket, touched=False)
+        if task.untouched is Untouched.TAKE and _can_stay(task, recipe):
+            taken = [_taken(task, one, inputs) for one in recipe.base]
+            files = tuple(file for file, _ in taken)
+            return FoldResult(task.bucket, True, files, bytes_copied=sum(copied for _, copied in taken))
+    return _merged(task, recipe, changes, inputs)
+
+
+def _can_stay(task: FoldTask, recipe: Recipe) -> bool:
+    """Whether the files are as they would be written: nothing of other buckets in them, nothing too old."""
+    return all(_is_within(one.file, task.bucket) and not has_expired(one.file, task.expire) for one in recipe.base)
+
+
+def _is_within(file: DataFile, bucket: KeyGroups) -> bool:
+    return bucket.first <= file.key_groups.first and file.key_groups.last <= bucket.last
+
+
+def _taken(task: FoldTask, wanted: Input, inputs: Inputs) -> tuple[DataFile, int]:
+    """The file once its bytes are proved, and how many bytes were copied by the store: under its own name, or a new one
+    where the table's file of that name is not the one that was proved.
+    """
+    file, target = wanted.file, task.target
+    source, opened = inputs.open(wanted)
+    shown = task.table is None or (source.root, source.path) == (target.root, data_path(task.table, file.name))
+    if not shown:
+        unique = uuid.uuid4().hex
+        file = replace(file, name=str(DataFileName(file.key_groups, task.snapshot, task.epoch, unique)))
+    file = replace(file, carried=shown and task.table is not None)
+    path = data_path(target.path, file.name)
+    if source.root != target.root:
+        with opened as old, inputs.store(target).create(path) as new:
+            _copy(old, new, file.sha256, source)
+        return file, 0
+    done = "kept" if source.path == path else inputs.store(target).link(source.path, path, copy=task.copy)
+    return file, file.bytes if done == "copy" and file.carried else 0
+
+
+def _copy(old: BinaryIO, new: BinaryIO, sha256: str, source: Address) -> None:
+    digest = hashlib.sha256()
+    while chunk := old.read(_CHUNK):
+        digest.update(chunk)
+        new.write(chunk)
+    if digest.hexdigest() != sha256:
+        raise CorruptError("DATA_FILE_CORRUPT", f"`{source}` changed while it was read.", hint="Call again.")
+
+
+def _merged(task: FoldTask, recipe: Recipe, changes: pa.Table, inputs: Inputs) -> FoldResult:
     schema = table_schema(task.shape)
-    target = LogPaths(task.log).snapshot(task.snapshot)
-    base_rows = sum(f.rows for f in task.base)
+    base_rows, expired = _Count(), _Count()
     with (
         tempfile.TemporaryDirectory(prefix="tidefold-") as scratch,
-        open_base(store, task.log, task.base_snapshot, task.base, schema) as base,
+        open_base(inputs, recipe.base, task.shape, task.bucket, base_rows) as base,
         merged(base, changes, task.shape, memory=MERGE_MEMORY, scratch=scratch) as (squashed, rows),
     ):
-        file = write_data_file(store, target, task.bucket, task.snapshot, task.epoch, rows, schema)
-    kept = (file.rows if file else 0) - squashed.upserts
+        kept = _unexpired(rows, task.expire, expired)
+        store = inputs.store(task.target)
+        file = write_data_file(store, task.target.path, task.bucket, task.snapshot, task.epoch, kept, schema)
+    left = (file.rows if file else 0) + expired.rows - squashed.upserts
     return FoldResult(
         task.bucket,
         touched=True,
-        file=file,
+        files=(file,) if file else (),
         upserts=squashed.upserts,
         deletes=squashed.deletes,
-        replaced=base_rows - kept,
+        replaced=base_rows.rows - left,
         changes=changes.num_rows,
+        expired=expired.rows,
     )
+
+
+class _Count:
+    """How many rows went by."""
+
+    rows = 0
 
 
 @contextmanager
 def open_base(
-    store: Store, log: str, snapshot: int | None, base: Sequence[DataFile], schema: pa.Schema
+    inputs: Inputs, base: Sequence[Input], shape: Shape, bucket: KeyGroups, count: _Count | None = None
 ) -> Iterator[pa.RecordBatchReader | None]:
-    """The rows of some files of a snapshot as one stream; None when there is no file. Raises CorruptError."""
-    if snapshot is None or not base:
+    """The rows of a bucket in some files as one stream; None when there is no file. Raises CorruptError."""
+    if not base:
         yield None
         return
-    folder = LogPaths(log).snapshot(snapshot)
+    schema, counted = table_schema(shape), count or _Count()
     with ExitStack() as opened:
         # Opened and checked before the merge begins: inside it DuckDB would wrap the error.
-        files = [_open(store, data_path(folder, f.name), f, opened) for f in base]
-        batches = (batch for file in files for batch in file.iter_batches(batch_size=65_536))
-        yield pa.RecordBatchReader.from_batches(schema, with_schema(batches, schema))
+        streams = [(one.file, opened.enter_context(inputs.open(one)[1])) for one in base]
+        files = [(file, pq.ParquetFile(stream)) for file, stream in streams]
+        batches = (b for file, parquet in files for b in _rows(file, parquet, shape, bucket, opened))
+        yield pa.RecordBatchReader.from_batches(schema, _counted(with_schema(batches, schema), counted))
 
 
-def _open(store: Store, path: str, file: DataFile, opened: ExitStack) -> pq.ParquetFile:
-    """A base file whose bytes are those of its manifest (I6): silent damage must not live on in new files."""
-    stream = opened.enter_context(store.open(path))
-    if hashlib.file_digest(cast(io.BufferedReader, stream), "sha256").hexdigest() != file.sha256:
-        raise CorruptError(
-            "DATA_FILE_CORRUPT", f"`{path}` is not the file that was confirmed.", hint="Restore it from a copy."
-        )
-    stream.seek(0)
-    return pq.ParquetFile(stream)
+def _rows(
+    file: DataFile, parquet: pq.ParquetFile, shape: Shape, bucket: KeyGroups, opened: ExitStack
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a file that belong to a bucket: of one written for other buckets only some (L8)."""
+    batches = parquet.iter_batches(batch_size=65_536, columns=[c.name for c in shape.columns])
+    if _is_within(file, bucket):
+        yield from batches
+        return
+    connection = opened.enter_context(connect())
+    for batch in batches:
+        table = pa.Table.from_batches([batch])
+        groups = key_groups_of(table, shape, connection)
+        mine = pc.and_(pc.greater_equal(groups, bucket.first), pc.less_equal(groups, bucket.last))
+        yield from table.filter(mine).to_batches()
+
+
+def _counted(batches: Iterable[pa.RecordBatch], count: _Count) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        count.rows += batch.num_rows
+        yield batch
+
+
+def _unexpired(batches: Iterable[pa.RecordBatch], expire: Expire | None, expired: _Count) -> Iterator[pa.RecordBatch]:
+    """Without the rows that are too old; one without an age stays."""
+    for batch in batches:
+        if expire is None:
+            yield batch
+            continue
+        age = batch.column(expire.column)
+        limit = pa.scalar(expire.before.rstrip("Z")).cast(pa.timestamp("us")).cast(age.type)
+        kept = batch.filter(pc.fill_null(pc.greater_equal(age, limit), True))
+        expired.rows += batch.num_rows - kept.num_rows
+        yield kept
 
 
 def with_schema(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

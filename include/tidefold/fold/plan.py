@@ -1,77 +1,100 @@
-"""Plans a materialization: which buckets to fold from what, largest first. Pure."""
+"""Plans a materialization: which buckets to make from what, largest first. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
+from tidefold.fold.task import Address, FoldResult, FoldTask, Input, Recipe, Untouched
+from tidefold.lifecycle.copies import Where
 from tidefold.lifecycle.errors import RefusedError
 from tidefold.lifecycle.key_groups import KeyGroups, bucket_ranges
-from tidefold.lifecycle.manifest import DataFile, Manifest
-from tidefold.lifecycle.values import ChangeSet, LogState, Shape, Snapshot
+from tidefold.lifecycle.local_copies import CopyName
+from tidefold.lifecycle.manifest import DataFile, Manifest, home
+from tidefold.lifecycle.names import LogPaths, data_path
+from tidefold.lifecycle.values import ChangeSet, Expire, LogState, Shape, Snapshot
 
 
 @dataclass(frozen=True, slots=True)
-class FoldTask:
-    """Everything one task needs to fold one bucket; it reads nothing that is not named here (I6).
-
-    `store` is the store's address, `base` the files of this bucket in snapshot `base_snapshot`.
-    """
+class Places:
+    """Addresses: of the store, of the local root of each snapshot that has a copy here, and of local segments."""
 
     store: str
-    log: str
-    shape: Shape
-    snapshot: int
-    epoch: int
-    bucket: KeyGroups
-    base_snapshot: int | None
-    base: tuple[DataFile, ...]
-    change_sets: tuple[ChangeSet, ...]
+    local: Mapping[int, str] = field(default_factory=dict)
+    segments: str | None = None
+
+    def inputs(self, base: Manifest, files: Sequence[DataFile], *folders: str) -> tuple[Input, ...]:
+        """Files of a snapshot with all their addresses: local copies first, its own before others'; then these folders
+        of the store.
+        """
+        near = sorted(self.local, key=lambda snapshot: (snapshot != base.snapshot, -snapshot))
+        copies = [(self.local[snapshot], str(CopyName(base.log, snapshot))) for snapshot in near]
+        return tuple(
+            Input(
+                file,
+                (
+                    *(Address(Where.LOCAL, root, data_path(folder, file.name)) for root, folder in copies),
+                    *(Address(Where.STORE, self.store, data_path(f, file.name)) for f in dict.fromkeys(folders)),
+                ),
+            )
+            for file in files
+        )
 
     @property
-    def weight(self) -> int:
-        """About how many bytes the task reads."""
-        changes = sum(c.length * _share(self.bucket, c.key_groups) for c in self.change_sets)
-        return sum(f.bytes for f in self.base) + int(changes)
+    def logs(self) -> tuple[Address, ...]:
+        """Where segments are read, in order."""
+        near = [] if self.segments is None else [Address(Where.LOCAL, self.segments)]
+        return (*near, Address(Where.STORE, self.store))
 
 
-@dataclass(frozen=True, slots=True)
-class FoldResult:
-    """What became of one bucket. `file` is None when it has no rows left; `touched` is False when none of the changes
-    was for it and its base files can be carried. Counts are of keys after squashing; `replaced`: base rows that went.
-    """
-
-    bucket: KeyGroups
-    touched: bool
-    file: DataFile | None
-    upserts: int = 0
-    deletes: int = 0
-    replaced: int = 0
-    changes: int = 0
-
-
-def plan_fold(store: str, state: LogState, snapshot: Snapshot, base: Manifest | None) -> tuple[FoldTask, ...]:
-    """One task for each bucket that a change may be for.
+def plan_fold(
+    state: LogState, snapshot: Snapshot, base: Manifest | None, shape: Shape, places: Places
+) -> tuple[FoldTask, ...]:
+    """One task for each bucket that a change may be for, or whose files cannot stay as they are: all when the number of
+    buckets changes, those with expired rows when the snapshot drops them. `shape` is that of the new snapshot.
 
     Raises RefusedError when the change sets do not join the base without gap or overlap (I7).
     """
     change_sets = state.between(snapshot.from_sqn, snapshot.folds_to)
-    _require_joined(state.log, snapshot, change_sets)
+    require_joined(state.log, snapshot, change_sets)
+    target = Address(Where.STORE, places.store, home(state.log, snapshot.kind, snapshot.id))
+    rescaled = base is not None and base.shape.buckets != shape.buckets
     tasks = []
-    for bucket in bucket_ranges(state.shape.key_groups, state.shape.buckets):
-        mine = tuple(c for c in change_sets if c.key_groups.meets(bucket))
-        if mine:
-            files = files_of(bucket, base)
-            base_id = base.snapshot if base else None
+    for bucket in bucket_ranges(shape.key_groups, shape.buckets):
+        mine = near(change_sets, bucket)
+        files = files_of(bucket, base)
+        stays = not rescaled and not any(has_expired(file, snapshot.expire) for file in files)
+        if mine or (files and not stays):
+            inputs = places.inputs(base, files, base.home, LogPaths(state.log).table) if base else ()
+            recipe = Recipe(base.snapshot if base else None, inputs, mine)
+            untouched = Untouched.LEAVE if stays else Untouched.REWRITE
             tasks.append(
-                FoldTask(store, state.log, state.shape, snapshot.id, snapshot.epoch, bucket, base_id, files, mine)
+                FoldTask(
+                    *(state.log, shape, snapshot.id, snapshot.epoch, bucket, target, places.logs, (recipe,)),
+                    untouched=untouched,
+                    expire=snapshot.expire,
+                )
             )
     return tuple(sorted(tasks, key=lambda task: -task.weight))
+
+
+def near(change_sets: Sequence[ChangeSet], bucket: KeyGroups) -> tuple[ChangeSet, ...]:
+    """The change sets that may hold changes for a bucket."""
+    return tuple(c for c in change_sets if c.key_groups.meets(bucket))
 
 
 def files_of(bucket: KeyGroups, base: Manifest | None) -> tuple[DataFile, ...]:
     """The base files that belong to a bucket."""
     return tuple(f for f in base.files if f.key_groups.meets(bucket)) if base else ()
+
+
+def has_expired(file: DataFile, expire: Expire | None) -> bool:
+    """Whether a file holds a row to be dropped for its age, by its statistics."""
+    if expire is None:
+        return False
+    lower = json.loads(file.stats).get("minValues", {}).get(expire.column)
+    return lower is not None and str(lower) < expire.before
 
 
 def carried_files(base: Manifest | None, results: Sequence[FoldResult]) -> tuple[DataFile, ...]:
@@ -82,7 +105,8 @@ def carried_files(base: Manifest | None, results: Sequence[FoldResult]) -> tuple
     return tuple(f for f in base.files if not any(f.key_groups.meets(bucket) for bucket in replaced))
 
 
-def _require_joined(log: str, snapshot: Snapshot, change_sets: tuple[ChangeSet, ...]) -> None:
+def require_joined(log: str, snapshot: Snapshot, change_sets: Sequence[ChangeSet]) -> None:
+    """Raises RefusedError when these are not all change sets that the snapshot folds."""
     begins = [c.begin for c in change_sets]
     ends = [snapshot.from_sqn, *(c.sqn for c in change_sets)]
     if [end + 1 for end in ends] != [*begins, snapshot.folds_to + 1]:
@@ -92,8 +116,3 @@ def _require_joined(log: str, snapshot: Snapshot, change_sets: tuple[ChangeSet, 
             f"the log has {ends[1:]}.",
             hint=f"`tidefold history {log}` shows what was folded; restore an older snapshot.",
         )
-
-
-def _share(bucket: KeyGroups, span: KeyGroups) -> float:
-    overlap = min(bucket.last, span.last) - max(bucket.first, span.first) + 1
-    return overlap / (span.last - span.first + 1)

@@ -42,7 +42,7 @@ _PROPERTIES = {
 
 
 def create_snapshot_table(store: Store, manifest: Manifest) -> None:
-    """Makes the snapshot's folder a self-contained Delta table over its own files. Raises TidefoldError."""
+    """Makes a full snapshot's folder a self-contained Delta table over its own files. Raises TidefoldError."""
     path = LogPaths(manifest.log).snapshot(manifest.snapshot)
     with delta_errors(path):
         if _is_table(store, path):
@@ -77,9 +77,9 @@ def publish(store: Store, manifest: Manifest, digest: str, previous: Published |
     raise ConflictError("TABLE_BUSY", f"Other writers committed to the table of `{manifest.log}` {_TRIES} times.")
 
 
-def provide_new_files(store: Store, manifest: Manifest) -> None:
+def provide_new_files(store: Store, manifest: Manifest, copy: bool = False) -> None:
     """Puts the snapshot's new files beside the table's, where readers do not see them before they are published."""
-    _link_all(store, manifest, [f for f in manifest.files if not f.carried])
+    _link_all(store, manifest, [f for f in manifest.files if not f.carried], copy)
 
 
 def _provide_files(store: Store, manifest: Manifest) -> None:
@@ -87,6 +87,7 @@ def _provide_files(store: Store, manifest: Manifest) -> None:
     table = LogPaths(manifest.log).table
     present = {entry.path: entry.bytes for entry in store.list(f"{table}/_data")}
     missing = [f for f in manifest.files if present.get(data_path(table, f.name)) != f.bytes]
+    # An incremental snapshot has its files nowhere else.
     _link_all(store, manifest, missing)
 
     if manifest.files:
@@ -94,12 +95,12 @@ def _provide_files(store: Store, manifest: Manifest) -> None:
         store.sync(f"{table}/_data")
 
 
-def _link_all(store: Store, manifest: Manifest, files: Iterable[DataFile]) -> None:
+def _link_all(store: Store, manifest: Manifest, files: Iterable[DataFile], copy: bool = False) -> None:
     paths = LogPaths(manifest.log)
     for file in files:
-        source = data_path(paths.snapshot(manifest.snapshot), file.name)
+        source = data_path(manifest.home, file.name)
         try:
-            store.link(source, data_path(paths.table, file.name))
+            store.link(source, data_path(paths.table, file.name), copy=copy)
         except NotFoundError as error:
             raise CorruptError(
                 "DATA_FILE_MISSING",

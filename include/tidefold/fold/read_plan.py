@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from tidefold.fold.task import Address, Input
+from tidefold.lifecycle.copies import Where
 from tidefold.lifecycle.key_groups import KeyGroups, bucket_ranges
 from tidefold.lifecycle.manifest import DataFile
+from tidefold.lifecycle.names import data_path
 from tidefold.lifecycle.values import ChangeSet, Shape
 
 
@@ -36,8 +40,8 @@ class ReadTask:
 class ReadPlan:
     """Everything a read will touch; what is ingested or confirmed later is not in it (I6).
 
-    `store` is the store's address, `files` are those of snapshot `snapshot`. `folded`: the change sets are folded into
-    the files' rows; if not, the change sets themselves are read, in order of their sqn.
+    `store` is the store's address, `files` are those of snapshot `snapshot`, in the folder `home`. `folded`: the change
+    sets are folded into the files' rows; if not, the change sets themselves are read, in order of their sqn.
     """
 
     store: str
@@ -48,6 +52,11 @@ class ReadPlan:
     files: tuple[DataFile, ...]
     change_sets: tuple[ChangeSet, ...]
     key: OneKey | None = None
+    home: str = ""
+
+    def inputs(self, files: Iterable[DataFile]) -> tuple[Input, ...]:
+        """The files with the place where they are read."""
+        return tuple(Input(f, (Address(Where.STORE, self.store, data_path(self.home, f.name)),)) for f in files)
 
     @property
     def tasks(self) -> tuple[ReadTask, ...]:

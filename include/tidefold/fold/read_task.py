@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from tidefold.changelog.columns import change_schema, table_schema
 from tidefold.changelog.segment import read_change_set
 from tidefold.fold.bucket import MERGE_MEMORY, open_base, with_schema
+from tidefold.fold.inputs import Inputs
 from tidefold.fold.kernel import merged
 from tidefold.fold.read_plan import OneKey, ReadPlan, ReadTask
 from tidefold.ledger import Ledger
@@ -49,21 +50,20 @@ def read_task(store: Store, plan: ReadPlan, task: ReadTask) -> Iterator[pa.Recor
 
 
 def _folded(store: Store, plan: ReadPlan, task: ReadTask) -> Iterator[pa.RecordBatch]:
-    schema = table_schema(plan.shape)
     tables = [read_change_set(store, c, task.bucket) for c in task.change_sets]
     if not any(table.num_rows for table in tables):
         # File by file: a look at the first rows of a large table reads one file. (A dataset's reader threads hang the
         # process at its end when not all of it was read.)
         for file in task.files:
-            with open_base(store, plan.log, plan.snapshot, (file,), schema) as rows:
+            with open_base(Inputs(), plan.inputs((file,)), plan.shape, file.key_groups) as rows:
                 yield from rows or ()
         return
     with (
         tempfile.TemporaryDirectory(prefix="tidefold-") as scratch,
-        open_base(store, plan.log, plan.snapshot, task.files, schema) as base,
+        open_base(Inputs(), plan.inputs(task.files), plan.shape, task.bucket) as base,
         merged(base, pa.concat_tables(tables), plan.shape, memory=MERGE_MEMORY, scratch=scratch) as (_, stream),
     ):
-        yield from with_schema(stream, schema)
+        yield from with_schema(stream, table_schema(plan.shape))
 
 
 def _changes(store: Store, plan: ReadPlan, task: ReadTask) -> Iterator[pa.RecordBatch]:

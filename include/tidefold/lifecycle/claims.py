@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from tidefold.lifecycle.errors import RefusedError
 from tidefold.lifecycle.moves import held, known, require_published
-from tidefold.lifecycle.values import Kind, LogState, Snapshot, State
+from tidefold.lifecycle.values import Expire, Kind, LogState, Snapshot, State
 
 
 class Mode(StrEnum):
@@ -31,7 +31,8 @@ class Restore:
 @dataclass(frozen=True, slots=True)
 class Claim:
     """Who asks for a snapshot and what for. `takeover` supersedes an attempt of another run on purpose; `stalled` does
-    so if the attempt is still just as it was seen to be, without any progress.
+    so if the attempt is still just as it was seen to be, without any progress. `because`: why it is of this kind;
+    `expire`: rows that it drops for their age; `renew`: make it though nothing was taken in since the last one.
     """
 
     run: str
@@ -41,6 +42,9 @@ class Claim:
     takeover: bool = False
     stalled: Snapshot | None = None
     restore: Restore | None = None
+    because: str = ""
+    expire: Expire | None = None
+    renew: bool = False
 
 
 def claim(state: LogState, asked: Claim) -> LogState:
@@ -55,7 +59,7 @@ def claim(state: LogState, asked: Claim) -> LogState:
     attempt = state.attempt
     if attempt and attempt.run != asked.run and not asked.takeover and attempt != asked.stalled:
         raise _blocked(state, attempt)
-    if not attempt and not state.unfolded and not asked.restore:
+    if not attempt and not state.unfolded and not asked.restore and not asked.renew:
         return state
     require_published(state)
     return _begin(_supersede(state, attempt), asked)
@@ -149,6 +153,8 @@ def _begin(state: LogState, asked: Claim) -> LogState:
         from_sqn=latest.to_sqn if latest else 0,
         to_sqn=state.last_sqn,
         instant=asked.instant,
+        because=asked.because,
+        expire=asked.expire,
     )
     if asked.restore:
         begun = _restoring(state, begun, asked.restore)

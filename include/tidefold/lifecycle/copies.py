@@ -14,14 +14,15 @@ from tidefold.lifecycle.local_copies import CopyName
 from tidefold.lifecycle.manifest import DataFile, Manifest
 from tidefold.lifecycle.names import LogPaths, data_path
 from tidefold.lifecycle.retention import with_files
-from tidefold.lifecycle.values import Drop, LogState, Snapshot, State
+from tidefold.lifecycle.values import Drop, Kind, LogState, Snapshot, State
 
 
 class Where(StrEnum):
-    """The durable store, or the local copies on this machine."""
+    """The durable store, the local copies on this machine, or a snapshot that lies outside of both."""
 
     STORE = "store"
     LOCAL = "local"
+    EXTERNAL = "external"
 
 
 class Part(StrEnum):
@@ -174,13 +175,14 @@ def _names(
     paths = LogPaths(log)
     for snapshot in named_by:
         own = snapshot.id in asked
-        yield Expected(Place(data_path(paths.snapshot(snapshot.id), name)), (snapshot.id,), required=own, asked=own)
+        if snapshot.kind is Kind.FULL:
+            yield Expected(Place(data_path(paths.snapshot(snapshot.id), name)), (snapshot.id,), required=own, asked=own)
         if snapshot.id in local:
             place = Place(data_path(str(CopyName(log, snapshot.id)), name), Where.LOCAL)
             yield Expected(place, (snapshot.id,), required=own, asked=own)
-    # Readers of older versions of the table need the files of all that were published; those of a staged snapshot
-    # are put there beforehand, and once more when it is published.
-    shown = tuple(s.id for s in named_by if s.published and s.id in asked)
+    # Readers of older versions of the table need the files of all that were published; those of a staged full snapshot
+    # are put there beforehand, and once more when it is published. An incremental one has them nowhere else.
+    shown = tuple(s.id for s in named_by if (s.published or s.kind is Kind.INCREMENTAL) and s.id in asked)
     yield Expected(Place(data_path(paths.table, name)), shown, required=bool(shown), asked=True)
 
 

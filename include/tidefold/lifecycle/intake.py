@@ -141,8 +141,10 @@ def names(state: LogState) -> frozenset[str]:
 
 
 def check_shape(state: LogState, shape: Shape) -> None:
-    """Raises RefusedError when the configuration describes another table than the log was begun with (I28)."""
-    if shape == state.shape or is_empty(state):
+    """Raises RefusedError when the configuration describes another table than the log was begun with (I28). The number
+    of buckets may change: the next full snapshot takes it up.
+    """
+    if replace(shape, buckets=state.shape.buckets) == state.shape or is_empty(state):
         return
     old, new = _described(state.shape), _described(shape)
     changed = [
@@ -169,6 +171,6 @@ def reshaped(state: LogState, shape: Shape) -> LogState:
 
 def _described(shape: Shape) -> dict[str, str]:
     parts = {"key": ", ".join(shape.key), "order": shape.order}
-    parts |= {"key_groups": str(shape.key_groups), "buckets": str(shape.buckets)}
+    parts |= {"key_groups": str(shape.key_groups)}
     parts |= {f"column `{column.name}`": column.type for column in shape.columns}
     return {**parts, "column order": ", ".join(column.name for column in shape.columns)}

@@ -22,9 +22,17 @@ class DataFile:
     carried: bool = False
 
 
+def home(log: str, kind: Kind, snapshot: int) -> str:
+    """Folder of a snapshot's files: a full one's own, else the table's, which many snapshots share."""
+    return LogPaths(log).snapshot(snapshot) if kind is Kind.FULL else LogPaths(log).table
+
+
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """THE snapshot: its files and what they were made of. Immutable; the ledger names it by its sha256."""
+    """THE snapshot: its files and what they were made of. Immutable; the ledger names it by its sha256.
+
+    `bytes_copied`: of the files taken over, those whose bytes were copied, as object stores do, and not linked.
+    """
 
     log: str
     snapshot: int
@@ -35,12 +43,12 @@ class Manifest:
     to_sqn: int
     shape: Shape
     files: tuple[DataFile, ...]
+    bytes_copied: int = 0
 
     @property
     def home(self) -> str:
-        """Folder whose `_data/` holds the files: a full snapshot's own, else the table's, which many snapshots share."""
-        paths = LogPaths(self.log)
-        return paths.snapshot(self.snapshot) if self.kind is Kind.FULL else paths.table
+        """Folder whose `_data/` holds the files."""
+        return home(self.log, self.kind, self.snapshot)
 
     @property
     def rows(self) -> int:
@@ -52,4 +60,5 @@ class Manifest:
 
     @property
     def bytes_written(self) -> int:
-        return sum(f.bytes for f in self.files if not f.carried)
+        """What the snapshot really cost: new files, and the bytes of those taken over as copies."""
+        return sum(f.bytes for f in self.files if not f.carried) + self.bytes_copied

@@ -34,7 +34,9 @@ def stage(state: LogState, manifest: Manifest, digest: str) -> LogState:
         bytes_full=manifest.bytes_full,
         bytes_written=manifest.bytes_written,
     )
-    return state.with_snapshot(staged)
+    # Where rows lie is what each manifest says; this is the newest of them.
+    shape = replace(state.shape, buckets=manifest.shape.buckets)
+    return replace(state, shape=shape).with_snapshot(staged)
 
 
 def judge(state: LogState, snapshot_id: int, verdict: Verdict) -> LogState:

@@ -134,6 +134,17 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
+class Expire:
+    """Rows whose `column` lies before this instant are dropped.
+
+    `before` is written like the statistics of a data file: `2026-01-31`, or `2026-01-31T00:00:00.000Z`.
+    """
+
+    column: str
+    before: str
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """One attempt at a snapshot and what became of it: it folds `from_sqn` < sqn <= `folds_to` into its origin.
 
@@ -143,7 +154,8 @@ class Snapshot:
     `progress` is a count that the process at work raises, so that others see whether it still lives; `shown` the
     instant at which it was published.
     `request` is the sha256 of what was asked for: the same run asking for something else is refused.
-    `instant` is information for people (ISO 8601): no clock decides (I24).
+    `instant` is information for people (ISO 8601): no clock decides (I24). `because`: why it is of this kind. `expire`:
+    which rows it drops for their age, frozen when it began.
     """
 
     id: int
@@ -168,6 +180,8 @@ class Snapshot:
     skipped_from: int | None = None
     progress: int = 0
     shown: str = ""
+    because: str = ""
+    expire: Expire | None = None
 
     @property
     def folds_to(self) -> int:

@@ -11,30 +11,55 @@ import msgspec
 
 from tidefold.lifecycle import claims
 from tidefold.lifecycle.errors import InvalidInputError
-from tidefold.lifecycle.values import Kind, Snapshot
-from tidefold.operations.pipeline import now
+from tidefold.lifecycle.kinds import Rule, Terms, choose
+from tidefold.lifecycle.values import Kind, LogState, Snapshot
+from tidefold.operations.pipeline import Pipeline, now
 
 
 @dataclass(frozen=True, slots=True)
 class Asking:
     """A fold of what is new, or with `restore` the return of a snapshot. `run` is the id of the run, if it has one.
 
-    `takeover` supersedes an attempt of another run; `stalled` names, by log, attempts that were seen without progress.
+    `kind`: of the snapshot, if not as configured. `takeover` supersedes an attempt of another run; `stalled` names, by
+    log, attempts that were seen without progress.
     """
 
     run: str | None = None
     takeover: bool = False
     stalled: Mapping[str, Snapshot] = field(default_factory=dict)
     restore: claims.Restore | None = None
+    kind: Rule | None = None
 
-    def of(self, log: str) -> claims.Claim:
-        """The claim on one log, with the sha256 of what is asked for. Raises InvalidInputError without a run id."""
-        if self.run is None:
-            raise InvalidInputError("RUN_MISSING", "A materialization needs a run id.", hint="Give it one.")
-        wanted = {"kind": Kind.FULL, "restore": self.restore} if self.restore else {"kind": Kind.FULL}
-        return claims.Claim(
-            self.run, request_of(wanted), Kind.FULL, now(), self.takeover, self.stalled.get(log), self.restore
-        )
+
+def claim_of(pipeline: Pipeline, state: LogState, asking: Asking) -> claims.Claim:
+    """The claim on a log in this state. Raises InvalidInputError without a run id."""
+    if asking.run is None:
+        raise InvalidInputError("RUN_MISSING", "A materialization needs a run id.", hint="Give it one.")
+    config, instant = pipeline.log(state.log), now()
+    rule = asking.kind or pipeline.config.snapshots.kind
+    terms = Terms(rule, _links(pipeline), pipeline.config.snapshots.full_every, config.buckets)
+    chosen = choose(state, terms)
+    wanted: dict[str, Any] = {
+        "kind": asking.kind or Kind.FULL,
+        **({"restore": asking.restore} if asking.restore else {}),
+    }
+    return claims.Claim(
+        *(asking.run, request_of(wanted), chosen.kind, instant, asking.takeover, asking.stalled.get(state.log)),
+        restore=asking.restore,
+        because=chosen.because,
+        expire=config.ttl.expire(instant) if config.ttl and chosen.kind is Kind.FULL else None,
+        renew=asking.kind is Rule.FULL and _would_differ(state, config.buckets),
+    )
+
+
+def _links(pipeline: Pipeline) -> bool:
+    return pipeline.store.links and not pipeline.config.snapshots.copies
+
+
+def _would_differ(state: LogState, buckets: int) -> bool:
+    """Whether a full snapshot that somebody asks for says more than the newest one, though nothing was taken in."""
+    latest = state.latest
+    return latest is not None and (latest.kind is not Kind.FULL or state.shape.buckets != buckets)
 
 
 def request_of(wanted: Mapping[str, Any]) -> str:

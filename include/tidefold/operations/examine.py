@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import io
 import threading
@@ -13,7 +12,7 @@ from typing import cast
 
 from tidefold.lifecycle.copies import Copy, Expected, Harm, Place, StoredFile, Where
 from tidefold.lifecycle.errors import NotFoundError
-from tidefold.storage import Store
+from tidefold.storage import Store, is_lost_by_disk
 
 Stores = Mapping[Where, Store]
 # Is told how many bytes were read so far, and how many there are to read.
@@ -101,7 +100,7 @@ def _harm(stores: Stores, copy: _Found, deep: bool, progress: Progress) -> Harm 
     except NotFoundError:
         return Harm.MISSING
     except OSError as error:
-        if not of_the_disk(error):
+        if not is_lost_by_disk(error):
             raise
         return Harm.UNREADABLE
     progress.add(copy.bytes)
@@ -112,15 +111,6 @@ def digest_of(stores: Stores, place: Place) -> str:
     """The sha256 of a file."""
     with stores[place.where].open(place.path) as stream:
         return hashlib.file_digest(cast(io.BufferedReader, stream), "sha256").hexdigest()
-
-
-def of_the_disk(error: BaseException | None) -> bool:
-    """Whether the disk lost the bytes of this file (EIO): damage of one copy, and no store that does not answer."""
-    while error is not None:
-        if isinstance(error, OSError) and error.errno == errno.EIO:
-            return True
-        error = error.__cause__
-    return False
 
 
 def still_named(copies: Iterable[Copy], named: Collection[Place]) -> tuple[Copy, ...]:

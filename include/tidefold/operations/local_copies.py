@@ -8,6 +8,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tidefold.fold.plan import Places
 from tidefold.lifecycle.errors import CorruptError, TidefoldError, unforeseen
 from tidefold.lifecycle.local_copies import CopyName
 from tidefold.lifecycle.manifest import Manifest
@@ -59,6 +60,20 @@ def forget(pipeline: Pipeline, log: str, segments: Sequence[str]) -> None:
         pipeline.local.delete(segments)
     except Exception as error:
         _warned(f"{log}: local copies are left", error)
+
+
+def places_of(pipeline: Pipeline, log: str) -> Places:
+    """Where the files of a log may be read: also in copies that are not whole, for what they have (L7)."""
+    store = pipeline.store.uri("")
+    if pipeline.local is None:
+        return Places(store)
+    try:
+        here = [name for name in copies(pipeline.local) if name.log == log and not name.ongoing]
+    except TidefoldError as error:
+        _warned(f"{log}: local copies cannot be looked at", error)
+        return Places(store)
+    root = str(pipeline.local.root)
+    return Places(store, {name.snapshot: root for name in here}, root)
 
 
 def snapshots_here(pipeline: Pipeline, state: LogState) -> tuple[int, ...]:

@@ -87,7 +87,8 @@ def _planned(
     shape = replace(state.shape, buckets=base.shape.buckets) if base else state.shape
     files = base.files if base else ()
     snapshot = base.snapshot if base else None
-    return ReadPlan(pipeline.store.uri(""), state.log, shape, folded, snapshot, files, change_sets)
+    home = base.home if base else ""
+    return ReadPlan(pipeline.store.uri(""), state.log, shape, folded, snapshot, files, change_sets, home=home)
 
 
 def _live(pipeline: Pipeline, state: LogState) -> ReadPlan:

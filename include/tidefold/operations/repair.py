@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 
 from tidefold.lifecycle.copies import Copy, Harm, Place, StoredFile, Where
 from tidefold.lifecycle.errors import CorruptError, NotFoundError
-from tidefold.operations.examine import Stores, digest_of, of_the_disk
-from tidefold.storage import Store
+from tidefold.operations.examine import Stores, digest_of
+from tidefold.storage import Store, is_lost_by_disk
 
 _CHUNK = 1 << 20
 _UNFINISHED = ".part"
@@ -51,7 +51,7 @@ def _proved(stores: Stores, file: StoredFile, good: Iterable[Copy]) -> Place:
         except NotFoundError:
             continue
         except OSError as error:
-            if not of_the_disk(error):
+            if not is_lost_by_disk(error):
                 raise
     raise CorruptError("NO_GOOD_COPY", "no copy of it is proved to be good")
 

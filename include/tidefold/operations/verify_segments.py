@@ -10,8 +10,9 @@ from tidefold.ledger import Ledger
 from tidefold.lifecycle.copies import Copy, Expected, Harm, Part, Place, StoredFile, Where
 from tidefold.lifecycle.errors import CorruptError, NotFoundError
 from tidefold.lifecycle.values import ChangeSet
-from tidefold.operations.examine import Progress, Stores, Tell, digest_of, of_the_disk
+from tidefold.operations.examine import Progress, Stores, Tell, digest_of
 from tidefold.operations.repair import replace_from
+from tidefold.storage import is_lost_by_disk
 
 _READERS = 4
 
@@ -76,7 +77,7 @@ def _harm(stores: Stores, place: Place, size: int, change_sets: tuple[ChangeSet,
     except CorruptError:
         return Harm.ALTERED if ends_whole(store, place.path) else Harm.CUT
     except OSError as error:
-        if not of_the_disk(error):
+        if not is_lost_by_disk(error):
             raise
         return Harm.UNREADABLE
     return None

@@ -12,7 +12,7 @@ from tidefold.lifecycle.errors import CorruptError, RefusedError
 from tidefold.lifecycle.local_copies import CopyName
 from tidefold.lifecycle.manifest import Manifest
 from tidefold.lifecycle.names import LogPaths
-from tidefold.lifecycle.values import LogState, Snapshot
+from tidefold.lifecycle.values import Kind, LogState, Snapshot
 from tidefold.operations.examine import Stores
 from tidefold.operations.repair import clear_halves
 from tidefold.storage import Store
@@ -21,7 +21,7 @@ from tidefold.storage import Store
 def own_logs(stores: Stores, manifest: Manifest, local: bool) -> list[Damage]:
     """What is wrong with the Delta log of a snapshot's folder, and with that of its local copy if there is one."""
     paths = LogPaths(manifest.log)
-    folders = [Place(paths.snapshot(manifest.snapshot))]
+    folders = [Place(paths.snapshot(manifest.snapshot))] if manifest.kind is Kind.FULL else []
     folders += [Place(str(CopyName(manifest.log, manifest.snapshot)), Where.LOCAL)] if local else []
     expected, _ = made_from(manifest)
     harms = [(folder, _harm(stores[folder.where], folder.path, expected)) for folder in folders]

@@ -19,8 +19,8 @@ from deltalake.exceptions import DeltaError
 from tidefold.changelog.columns import table_schema
 from tidefold.lifecycle.errors import CorruptError, TidefoldError
 from tidefold.lifecycle.manifest import Manifest
-from tidefold.lifecycle.names import LogPaths, data_path
-from tidefold.lifecycle.values import Column, Shape
+from tidefold.lifecycle.names import data_path
+from tidefold.lifecycle.values import Column, Kind, Shape
 from tidefold.quality.judgement import clipped
 from tidefold.storage import Store, open_store
 
@@ -35,9 +35,10 @@ _GLOB = str.maketrans({c: f"\\{c}" for c in "\\{}[]*?"})
 
 def check_files(store: Store, manifest: Manifest) -> None:
     """Raises CorruptError unless manifest, staged Delta table and disk agree on every file's name and size."""
-    folder = LogPaths(manifest.log).snapshot(manifest.snapshot)
+    folder = manifest.home
     wanted = {data_path("", f.name).lstrip("/"): f.bytes for f in manifest.files}
-    _compare(manifest, "its Delta table", wanted, _active_files(store.uri(folder), store.options()))
+    if manifest.kind is Kind.FULL:
+        _compare(manifest, "its Delta table", wanted, _active_files(store.uri(folder), store.options()))
     stored = {e.path.removeprefix(f"{folder}/"): e.bytes for e in store.list(data_path(folder, "").rstrip("/"))}
     # A file beside those of the table is not read by anyone: garbage of a killed attempt, no harm.
     _compare(manifest, "the store", wanted, {path: size for path, size in stored.items() if path in wanted})
@@ -46,7 +47,7 @@ def check_files(store: Store, manifest: Manifest) -> None:
 def read_rows(spark: Session, store: Store, manifest: Manifest) -> DataFrame:
     """All rows of exactly the manifest's files, every column nullable."""
     schema = ", ".join(_spark_column(column) for column in manifest.shape.columns)
-    folder = LogPaths(manifest.log).snapshot(manifest.snapshot)
+    folder = manifest.home
     paths = [store.uri(data_path(folder, f.name)).translate(_GLOB) for f in manifest.files]
     try:
         if not paths:

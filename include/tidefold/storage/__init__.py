@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 from tidefold.lifecycle.errors import InvalidInputError
 from tidefold.storage.local import LocalStore
 from tidefold.storage.memory import MemoryStore
-from tidefold.storage.store import Entry, Store
+from tidefold.storage.store import Entry, Store, is_lost_by_disk
 
-__all__ = ["Entry", "Store", "open_store"]
+__all__ = ["Entry", "Store", "is_lost_by_disk", "open_store"]
 
 
 def open_store(address: str, base: Path) -> Store:

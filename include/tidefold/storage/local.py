@@ -82,10 +82,16 @@ class LocalStore:
             self._make_folder(os.path.dirname(part))
             return open(part, "xb")
 
-    def link(self, source: str, target: str) -> str:
+    @property
+    def links(self) -> bool:
+        return True
+
+    def link(self, source: str, target: str, copy: bool = False) -> str:
         final = self._full(target)
         with _typed(source):
             self._make_folder(os.path.dirname(final))
+            if copy:
+                return self._copied(source, target)
             try:
                 os.link(self._full(source), final)
             except FileExistsError:
@@ -93,9 +99,15 @@ class LocalStore:
             except OSError as error:
                 if error.errno not in (errno.EXDEV, errno.EMLINK, errno.EPERM):
                     raise
-                return self._copy(source, target)
+                return self._copied(source, target)
             _sync(os.path.dirname(final))
         return "link"
+
+    def _copied(self, source: str, target: str) -> str:
+        try:
+            return self._copy(source, target)
+        except AlreadyExistsError:
+            return self._kept(source, target)
 
     def _kept(self, source: str, target: str) -> str:
         one, other = self._full(source), self._full(target)

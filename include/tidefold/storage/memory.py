@@ -47,7 +47,11 @@ class MemoryStore:
         yield stream
         self.put_if_absent(path, stream.getvalue())
 
-    def link(self, source: str, target: str) -> str:
+    @property
+    def links(self) -> bool:
+        return False
+
+    def link(self, source: str, target: str, copy: bool = False) -> str:
         data = self.read(source)
         try:
             self.put_if_absent(target, data)

@@ -79,7 +79,11 @@ class S3Store:
             raise
         stream.complete()
 
-    def link(self, source: str, target: str) -> str:
+    @property
+    def links(self) -> bool:
+        return False
+
+    def link(self, source: str, target: str, copy: bool = False) -> str:
         old, new = self._key(source), self._key(target)
         with self._bucket.typed(source):
             size = self._size(old)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -14,6 +15,15 @@ class Entry:
 
     path: str
     bytes: int
+
+
+def is_lost_by_disk(error: BaseException | None) -> bool:
+    """Whether the disk lost the bytes of this file (EIO): damage of one copy, and no store that does not answer."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno == errno.EIO:
+            return True
+        error = error.__cause__
+    return False
 
 
 class Store(Protocol):
@@ -40,8 +50,14 @@ class Store(Protocol):
         """A stream to a new file; leaving it without an error makes it complete and durable, an error removes it."""
         ...
 
-    def link(self, source: str, target: str) -> str:
-        """Makes `target` hold what `source` holds, without passing the bytes through here where the store can.
+    @property
+    def links(self) -> bool:
+        """Whether `link` makes one more name for the same bytes, where it can."""
+        ...
+
+    def link(self, source: str, target: str, copy: bool = False) -> str:
+        """Makes `target` hold what `source` holds, without passing the bytes through here where the store can; with
+        `copy` as bytes of its own.
 
         Answers how: `link` (same bytes on disk) or `copy`. An existing target with the same bytes is left: `kept`.
         """

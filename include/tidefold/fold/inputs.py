@@ -1,0 +1,100 @@
+"""Reads the inputs of a task: each from the first place where its bytes are those that were recorded (I16, I17)."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO, TypeVar, cast
+
+import pyarrow as pa
+
+from tidefold.changelog.segment import read_change_set
+from tidefold.fold.task import Address, Input, Read
+from tidefold.lifecycle.copies import Where
+from tidefold.lifecycle.errors import CorruptError, NotFoundError, TidefoldError
+from tidefold.lifecycle.key_groups import KeyGroups
+from tidefold.lifecycle.manifest import DataFile
+from tidefold.lifecycle.values import ChangeSet
+from tidefold.storage import Store, is_lost_by_disk, open_store
+
+T = TypeVar("T")
+
+
+class Inputs:
+    """Opens inputs and keeps account of every try in `reads`. For one thread."""
+
+    def __init__(self) -> None:
+        self.reads: list[Read] = []
+        self._stores: dict[str, Store] = {}
+
+    def store(self, address: Address) -> Store:
+        if address.root not in self._stores:
+            self._stores[address.root] = open_store(address.root, Path("/"))
+        return self._stores[address.root]
+
+    def open(self, wanted: Input) -> tuple[Address, AbstractContextManager[BinaryIO]]:
+        """A place whose bytes were read and are right, and a stream over them. Raises CorruptError, NotFoundError."""
+        address = self.first(wanted.file.name, wanted.file.bytes, wanted.addresses, partial(self._prove, wanted.file))
+        return address, self.store(address).open(address.path)
+
+    def change_set(self, roots: Sequence[Address], change_set: ChangeSet, bucket: KeyGroups) -> pa.Table:
+        """The changes of a change set for a bucket."""
+        name = f"{change_set.segment}#{change_set.ordinal}"
+
+        def read(root: Address) -> pa.Table:
+            return read_change_set(self.store(root), change_set, bucket)
+
+        return self.first(name, change_set.length, roots, read)
+
+    def first(self, name: str, size: int, addresses: Sequence[Address], act: Callable[[Address], T]) -> T:
+        """What `act` gives at the first place where it can. When the durable store does not answer that is no reason to
+        look elsewhere: raises StorageError. Raises CorruptError when no place has it.
+        """
+        failed: list[Exception] = []
+        for address in addresses:
+            begun = time.perf_counter()
+            try:
+                found = act(address)
+            except (TidefoldError, OSError) as error:
+                failed.append(error)
+                self._note(name, address, 0, begun, _why(address, error))
+                continue
+            self._note(name, address, size, begun)
+            return found
+        if len(failed) == 1:
+            raise failed[0]
+        said = "; ".join(f"{read.place}: {read.why}" for read in self.reads[-len(failed) :])
+        raise CorruptError(
+            "NO_GOOD_COPY", f"No copy of `{name}` can be used: {said}.", hint="`tidefold restore` an older snapshot."
+        )
+
+    def _note(self, name: str, address: Address, size: int, begun: float, why: str = "") -> None:
+        self.reads.append(Read(name, address.where, str(address), size, time.perf_counter() - begun, why))
+
+    def _prove(self, file: DataFile, address: Address) -> Address:
+        """Silent damage must not live on in new files."""
+        with self.store(address).open(address.path) as stream:
+            digest = hashlib.file_digest(cast(io.BufferedReader, stream), "sha256").hexdigest()
+        if digest != file.sha256:
+            raise CorruptError(
+                "DATA_FILE_CORRUPT",
+                f"`{address.path}` is not the file that was confirmed.",
+                hint="`tidefold verify --repair` mends it from another copy, if there is one.",
+            )
+        return address
+
+
+def _why(address: Address, error: Exception) -> str:
+    """Why a place cannot serve. Raises what tells of the durable store as a whole."""
+    if isinstance(error, NotFoundError):
+        return "missing"
+    if isinstance(error, CorruptError):
+        return "altered" if error.code == "DATA_FILE_CORRUPT" else error.message
+    if address.where is Where.STORE and not is_lost_by_disk(error):
+        raise error
+    return f"unreadable ({error})"

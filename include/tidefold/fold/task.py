@@ -1,0 +1,118 @@
+"""The work of one Spark task and its answer, as values: what to make a bucket from, and what became of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from tidefold.lifecycle.copies import Where
+from tidefold.lifecycle.key_groups import KeyGroups
+from tidefold.lifecycle.manifest import DataFile
+from tidefold.lifecycle.values import ChangeSet, Expire, Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """One place where something may be read or written: `root` is the address of a store, `path` is relative to it."""
+
+    where: Where
+    root: str
+    path: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.where}:{self.path}"
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A file of a snapshot and where it may be read, in the order in which the places are tried."""
+
+    file: DataFile
+    addresses: tuple[Address, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """One way to make the rows of a bucket: files of a snapshot, and the change sets to fold into them."""
+
+    snapshot: int | None
+    base: tuple[Input, ...]
+    change_sets: tuple[ChangeSet, ...]
+
+
+class Untouched(StrEnum):
+    """What becomes of a bucket that no change is for: its files stay where they are, are taken over once their bytes
+    are proved, or are written anew.
+    """
+
+    LEAVE = "leave"
+    TAKE = "take"
+    REWRITE = "rewrite"
+
+
+@dataclass(frozen=True, slots=True)
+class FoldTask:
+    """Everything one task needs to make one bucket; it reads nothing that is not named here (I6).
+
+    `target`: the folder below whose `_data/` it writes. `segments`: roots of stores that have segments, in the order
+    in which they are tried. The recipes are tried one after the other, until the inputs of one are all good. `table`:
+    the folder of the table that will show what is taken over, if one will. `copy`: that gets bytes of its own.
+    """
+
+    log: str
+    shape: Shape
+    snapshot: int
+    epoch: int
+    bucket: KeyGroups
+    target: Address
+    segments: tuple[Address, ...]
+    recipes: tuple[Recipe, ...]
+    untouched: Untouched = Untouched.LEAVE
+    table: str | None = None
+    expire: Expire | None = None
+    copy: bool = False
+
+    @property
+    def weight(self) -> int:
+        """About how many bytes the task reads."""
+        first = self.recipes[0]
+        changes = sum(c.length * _share(self.bucket, c.key_groups) for c in first.change_sets)
+        return sum(i.file.bytes for i in first.base) + int(changes)
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """One try to read an input: `why` says why it could not serve; empty: it did. `seconds` are for people."""
+
+    name: str
+    where: Where
+    place: str
+    bytes: int
+    seconds: float
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FoldResult:
+    """What became of one bucket: `files` are all that it consists of now, unless it was not `touched`.
+
+    Counts are of keys after squashing; `replaced`: base rows that went, `expired`: rows dropped for their age;
+    `bytes_copied`: of files taken over, those that were not linked. `recipe` is the number of the one that served.
+    """
+
+    bucket: KeyGroups
+    touched: bool
+    files: tuple[DataFile, ...] = ()
+    upserts: int = 0
+    deletes: int = 0
+    replaced: int = 0
+    changes: int = 0
+    expired: int = 0
+    bytes_copied: int = 0
+    recipe: int = 0
+    reads: tuple[Read, ...] = field(default=())
+
+
+def _share(bucket: KeyGroups, span: KeyGroups) -> float:
+    overlap = min(bucket.last, span.last) - max(bucket.first, span.first) + 1
+    return overlap / (span.last - span.first + 1)

@@ -1,0 +1,123 @@
+"""Puts together what the tasks of an attempt made, and stages it for the quality gate: the same for a fold and for a
+restore, for full and incremental snapshots (N2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tidefold.fold.plan import carried_files
+from tidefold.fold.publish import create_snapshot_table, provide_new_files
+from tidefold.fold.task import FoldResult, FoldTask
+from tidefold.ledger import write_manifest
+from tidefold.lifecycle import moves
+from tidefold.lifecycle.manifest import DataFile, Manifest, home
+from tidefold.lifecycle.names import data_path
+from tidefold.lifecycle.values import Kind, Shape, Snapshot
+from tidefold.operations.local_copies import with_copy
+from tidefold.operations.outcome import Outcome
+from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.sources_read import sources_of
+
+_LINKERS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A claimed snapshot, the manifest that it begins with, the shape it is to have, and its tasks; `facts` tell of a
+    restore.
+    """
+
+    log: str
+    snapshot: Snapshot
+    base: Manifest | None
+    shape: Shape
+    tasks: tuple[FoldTask, ...]
+    facts: Mapping[str, Any]
+
+
+def stage(pipeline: Pipeline, attempt: Attempt, results: Sequence[FoldResult]) -> Outcome:
+    """Takes over the files that no task replaced, and records the whole as staged. Raises TidefoldError."""
+    snapshot, store = attempt.snapshot, pipeline.store
+    carried = tuple(replace(f, carried=True) for f in carried_files(attempt.base, results))
+    copied = _carry(pipeline, attempt, carried) + sum(r.bytes_copied for r in results)
+    manifest = Manifest(
+        log=attempt.log,
+        snapshot=snapshot.id,
+        epoch=snapshot.epoch,
+        kind=snapshot.kind,
+        base=snapshot.base,
+        from_sqn=snapshot.from_sqn,
+        to_sqn=snapshot.to_sqn,
+        shape=attempt.shape,
+        files=tuple(sorted((*carried, *(f for r in results for f in r.files)), key=lambda f: f.name)),
+        bytes_copied=copied,
+    )
+    if manifest.kind is Kind.FULL:
+        create_snapshot_table(store, manifest)
+        provide_new_files(store, manifest, pipeline.config.snapshots.copies)
+    digest = write_manifest(store, manifest)
+    pipeline.ledger(attempt.log).commit(lambda state: moves.stage(state, manifest, digest))
+    return with_copy(pipeline, manifest, digest, _staged(attempt, manifest, results))
+
+
+def _carry(pipeline: Pipeline, attempt: Attempt, files: Sequence[DataFile]) -> int:
+    """Takes unchanged files over as files (N1), several at a time; answers how many bytes had to be copied."""
+    target = home(attempt.log, attempt.snapshot.kind, attempt.snapshot.id)
+    if not files or attempt.base is None or attempt.base.home == target:
+        return 0
+    source, copy = attempt.base.home, pipeline.config.snapshots.copies
+
+    def take(file: DataFile) -> int:
+        done = pipeline.store.link(data_path(source, file.name), data_path(target, file.name), copy=copy)
+        return file.bytes if done == "copy" else 0
+
+    with ThreadPoolExecutor(_LINKERS) as pool:
+        return sum(pool.map(take, files))
+
+
+def _staged(attempt: Attempt, manifest: Manifest, results: Sequence[FoldResult]) -> Outcome:
+    upserts, deletes = sum(r.upserts for r in results), sum(r.deletes for r in results)
+    snapshot, restored = attempt.snapshot, attempt.facts
+    facts = {
+        "kind": manifest.kind,
+        "because": snapshot.because,
+        "rows": manifest.rows,
+        "changes": sum(r.changes for r in results),
+        "upserts": upserts,
+        "deletes": deletes,
+        "replaced": sum(r.replaced for r in results),
+        "expired": sum(r.expired for r in results),
+        "files": len(manifest.files),
+        "files_carried": sum(f.carried for f in manifest.files),
+        "bytes_full": manifest.bytes_full,
+        "bytes_written": manifest.bytes_written,
+        "bytes_copied": manifest.bytes_copied,
+        "buckets": manifest.shape.buckets,
+        "read": sources_of(attempt.tasks, results),
+        **restored,
+    }
+    changes = f"{facts['changes']:,} changes of {upserts + deletes:,} keys ({deletes:,} deleted)"
+    carried = f"{facts['files_carried']} of {facts['files']} files taken over unchanged"
+    expired = f"; {facts['expired']:,} rows expired" if facts["expired"] else ""
+    kind = "" if manifest.kind is Kind.FULL else f", {manifest.kind}"
+    message = f"snapshot {manifest.snapshot}{kind}: {manifest.rows:,} rows after {changes}{expired}; {carried}"
+    return Outcome(manifest.log, "staged", f"{message}{_after(restored)}", manifest.snapshot, facts=facts)
+
+
+def _after(restored: Mapping[str, Any]) -> str:
+    if not restored:
+        return ""
+    said = f"; the rows of snapshot {restored['restored']}"
+    if restored["skipped"]:
+        said += f"; left out for good: {_span(*restored['skipped'])}"
+    if restored["replayed"]:
+        said += f"; folded again by the next run: {_span(*restored['replayed'])}"
+    return said
+
+
+def _span(first: int, last: int) -> str:
+    return f"change set {first}" if first == last else f"change sets {first} to {last}"
