@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from faults import Fault, FaultyStore, attempt, on_copy, reopened
 from pipelines import CONFIG, judge_all, make_pipeline, put, rows_of, snapshot_rows, table_rows
 from tidefold.changelog.columns import DELETE
-from tidefold.fold import bucket
+from tidefold.fold import inputs
 from tidefold.fold.distribute import Answer, Work, in_process
 from tidefold.lifecycle import moves
 from tidefold.lifecycle.claims import Mode, Restore
@@ -278,12 +278,12 @@ def _runner(pipeline: Pipeline) -> Any:
     """Tasks write through the same failing store as the driver."""
 
     def run(work: Work, tasks: list[str]) -> list[Answer]:
-        opened = bucket.open_store
-        bucket.open_store = lambda address, base: pipeline.store  # type: ignore[assignment]
+        opened = inputs.open_store
+        inputs.open_store = lambda address, base: pipeline.store  # type: ignore[assignment]
         try:
             return in_process(work, tasks)
         finally:
-            bucket.open_store = opened
+            inputs.open_store = opened
 
     return run
 

@@ -15,7 +15,7 @@ from tidefold.fold.distribute import Answer, Work, in_process
 from tidefold.ledger import Ledger
 from tidefold.lifecycle.errors import CorruptError, RefusedError, StorageError
 from tidefold.lifecycle.names import LogPaths
-from tidefold.operations import materialize as materialize_module
+from tidefold.operations import stage as stage_module
 from tidefold.operations.asking import Asking
 from tidefold.operations.confirm import confirm
 from tidefold.operations.drop import drop
@@ -96,14 +96,14 @@ def test_an_error_that_nobody_foresaw_stops_one_log_and_leaves_no_attempt(
 ) -> None:
     for log in ("accounts", "tellers"):
         put(pipeline, [{"id": 1, "text": "a"}], log=log)
-    real = materialize_module.create_snapshot_table
+    real = stage_module.create_snapshot_table
 
     def breaks(store, manifest):  # type: ignore[no-untyped-def]
         if manifest.log == "accounts":
             raise ZeroDivisionError("surprise")
         real(store, manifest)
 
-    monkeypatch.setattr(materialize_module, "create_snapshot_table", breaks)
+    monkeypatch.setattr(stage_module, "create_snapshot_table", breaks)
     accounts, tellers = materialize(pipeline, ["accounts", "tellers"], Asking("run"), in_process)
     assert (accounts.error, tellers.result) == ("UNFORESEEN", "staged")
     assert "surprise" in accounts.message

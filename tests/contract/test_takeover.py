@@ -16,7 +16,7 @@ from tidefold.launch import Request
 from tidefold.lifecycle import claims
 from tidefold.lifecycle.errors import InvalidInputError, SupersededError
 from tidefold.lifecycle.values import Snapshot, State
-from tidefold.operations.asking import Asking
+from tidefold.operations.asking import Asking, claim_of
 from tidefold.operations.confirm import confirm
 from tidefold.operations.heartbeat import LEAST_PATIENCE, find_stalled, heartbeat
 from tidefold.operations.materialize import materialize
@@ -35,7 +35,7 @@ def pipeline(tmp_path: Path) -> Pipeline:
 
 def begin(pipeline: Pipeline, run: str = "run-1") -> Snapshot:
     """Claims a snapshot, as a job does that dies or falls asleep then."""
-    state = pipeline.ledger("accounts").commit(lambda s: claims.claim(s, Asking(run).of("accounts")))
+    state = pipeline.ledger("accounts").commit(lambda s: claims.claim(s, claim_of(pipeline, s, Asking(run))))
     assert state.attempt
     return state.attempt
 
@@ -155,13 +155,13 @@ def test_a_job_lives_also_while_it_takes_files_over(pipeline: Pipeline, monkeypa
     """In an object store that is a copy of the whole table, and takes its time."""
     from tidefold.operations import materialize as module
 
-    real, at_work = module._stage, []
+    real, at_work = module.stage, []
 
     def stage(*given: object) -> Outcome:
         at_work.extend(t for t in threading.enumerate() if t.name == "tidefold-heartbeat")
         return real(*given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(module, "_stage", stage)
+    monkeypatch.setattr(module, "stage", stage)
     assert fold(pipeline, Asking("run-1")).result == "staged"
     assert len(at_work) == 1
 

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from tidefold.lifecycle.errors import TidefoldError
+from tidefold.lifecycle.kinds import Rule
 
 
 def complete_log(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -40,6 +41,14 @@ TakeoverAfter = Annotated[
         help="Supersede an attempt of another run that shows no progress for so long; 60 or more.",
         metavar="SECONDS",
         show_default="never",
+    ),
+]
+KindOfSnapshot = Annotated[
+    Rule | None,
+    typer.Option(
+        "--kind",
+        help="full: files of its own; incremental: shares files of confirmed snapshots; auto: chosen by cost.",
+        show_default="as configured",
     ),
 ]
 Plan = Annotated[bool, typer.Option("--plan", help="Change nothing: print what would go, in files and bytes.")]

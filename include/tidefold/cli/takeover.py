@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tidefold.cli.terminal import Terminal
 from tidefold.operations.asking import Asking
@@ -27,7 +28,7 @@ def asking_for(
     stalled = find_stalled(pipeline, logs, asking.run, patience, wait)
     for log, attempt in stalled.items():
         terminal.note(f"{log}: taking over snapshot {attempt.id} of run {attempt.run}, which shows no progress")
-    return Asking(asking.run, asking.takeover, stalled, asking.restore)
+    return replace(asking, stalled=stalled)
 
 
 def _sleep(terminal: Terminal, seconds: float) -> None:

@@ -23,10 +23,13 @@ class WholeRun:
 
     terminal: Terminal
     pipeline: Pipeline
-    run: str
-    takeover: bool
+    asked: Asking
     takeover_after: float | None = None
     steps: dict[str, list[Outcome]] = field(default_factory=dict)
+
+    @property
+    def run(self) -> str:
+        return self.asked.run or ""
 
     def go(self, logs: list[str]) -> int:
         """Works, prints, and answers the exit code."""
@@ -43,8 +46,7 @@ class WholeRun:
 
     def _work(self, logs: list[str]) -> None:
         going = self._step(Step("ingest"), logs)
-        asked = Asking(self.run, self.takeover)
-        asking = asking_for(self.terminal, self.pipeline, going, asked, self.takeover_after)
+        asking = asking_for(self.terminal, self.pipeline, going, self.asked, self.takeover_after)
         for step in (Step("materialize", asking), Step("quality", asking)):
             going = self._step(step, going)
         # Also where nothing was staged: a publication that a crash cut off is finished here.

@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from tidefold.cli.arguments import Logs, RunId, Takeover, TakeoverAfter
+from tidefold.cli.arguments import KindOfSnapshot, Logs, RunId, Takeover, TakeoverAfter
 from tidefold.cli.outcomes import print_outcomes
 from tidefold.cli.terminal import Terminal, chosen_logs
 from tidefold.lifecycle.errors import InvalidInputError
@@ -42,10 +42,12 @@ def materialize(
     run: RunId = None,
     takeover: Takeover = False,
     takeover_after: TakeoverAfter = None,
+    kind: KindOfSnapshot = None,
 ) -> int:
-    """Fold new changes into a full snapshot of each log, staged: no reader sees it yet.
+    """Fold new changes into a snapshot of each log, staged: no reader sees it yet.
 
-    One Spark job serves all logs. An open attempt of another run blocks unless --takeover supersedes it, or
+    One Spark job serves all logs. A new number of buckets and the age limit of rows take effect in a full snapshot;
+    --kind full makes one also when nothing is new, if it would differ from the last one. An open attempt of another run blocks unless --takeover supersedes it, or
     --takeover-after finds that its count of progress stands still: a living job raises it every 30 seconds. Nothing to
     fold: no Spark, no new file.
 
@@ -58,7 +60,7 @@ def materialize(
     from tidefold.operations.asking import Asking
     from tidefold.operations.steps import Step
 
-    asked = Asking(run_id(run), takeover)
+    asked = Asking(run_id(run), takeover, kind=kind)
     pipeline = terminal.pipeline()
     chosen = chosen_logs(pipeline, logs)
     step = Step("materialize", asking_for(terminal, pipeline, chosen, asked, takeover_after))
@@ -92,6 +94,7 @@ def run(
     run: RunId = None,
     takeover: Takeover = False,
     takeover_after: TakeoverAfter = None,
+    kind: KindOfSnapshot = None,
 ) -> int:
     """Do all of it: ingest, materialize, quality, and confirm what passed.
 
@@ -103,9 +106,11 @@ def run(
     Next: tidefold status
     """
     from tidefold.cli.whole_run import WholeRun
+    from tidefold.operations.asking import Asking
 
     pipeline = terminal.pipeline()
-    return WholeRun(terminal, pipeline, run_id(run), takeover, takeover_after).go(chosen_logs(pipeline, logs))
+    asked = Asking(run_id(run), takeover, kind=kind)
+    return WholeRun(terminal, pipeline, asked, takeover_after).go(chosen_logs(pipeline, logs))
 
 
 def run_id(given: str | None) -> str:

@@ -10,7 +10,8 @@ import msgspec
 from tidefold.lifecycle.errors import CorruptError, NotFoundError
 from tidefold.storage import Store
 
-FORMAT = 1
+# 2: kinds of snapshots and facts about them that a program of format 1 would lose when it writes the next version.
+FORMAT = 2
 T = TypeVar("T")
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from tidefold.config import LogConfig
 from tidefold.lifecycle import claims
 from tidefold.lifecycle.errors import InvalidInputError
 from tidefold.lifecycle.kinds import Rule, Terms, choose
@@ -48,7 +49,7 @@ def claim_of(pipeline: Pipeline, state: LogState, asking: Asking) -> claims.Clai
         restore=asking.restore,
         because=chosen.because,
         expire=config.ttl.expire(instant) if config.ttl and chosen.kind is Kind.FULL else None,
-        renew=asking.kind is Rule.FULL and _would_differ(state, config.buckets),
+        renew=asking.kind is Rule.FULL and _would_differ(state, config),
     )
 
 
@@ -56,10 +57,11 @@ def _links(pipeline: Pipeline) -> bool:
     return pipeline.store.links and not pipeline.config.snapshots.copies
 
 
-def _would_differ(state: LogState, buckets: int) -> bool:
+def _would_differ(state: LogState, config: LogConfig) -> bool:
     """Whether a full snapshot that somebody asks for says more than the newest one, though nothing was taken in."""
     latest = state.latest
-    return latest is not None and (latest.kind is not Kind.FULL or state.shape.buckets != buckets)
+    rescaled = state.shape.buckets != config.buckets
+    return latest is not None and (latest.kind is not Kind.FULL or rescaled or config.ttl is not None)
 
 
 def request_of(wanted: Mapping[str, Any]) -> str:

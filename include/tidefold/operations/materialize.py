@@ -52,11 +52,15 @@ def _would_fold(pipeline: Pipeline, log: str, asking: Asking) -> bool:
         check_shape(state, pipeline.log(log).shape)
         claimed = claims.claim(state, claim_of(pipeline, state, asking))
         attempt = claimed.attempt
-        # The return of a whole snapshot folds nothing: its files are taken over.
-        folds = attempt is not None and (attempt.folds_to > attempt.from_sqn or attempt.origin is None)
-        return claimed != state and folds
+        # The return of a whole snapshot folds nothing: its files are taken over. So is a full one of what is there.
+        return claimed != state and attempt is not None and _has_rows_to_write(state, attempt, pipeline.log(log).shape)
     except TidefoldError:
         return False  # An error to report: that needs no Spark.
+
+
+def _has_rows_to_write(state: LogState, attempt: Snapshot, configured: Shape) -> bool:
+    rescaled = attempt.kind is Kind.FULL and state.shape.buckets != configured.buckets
+    return attempt.folds_to > attempt.from_sqn or (attempt.origin is None and (rescaled or attempt.expire is not None))
 
 
 def materialize(pipeline: Pipeline, logs: Sequence[str], asking: Asking, run: Runner) -> list[Outcome]:
