@@ -63,91 +63,98 @@ from tidefold.operations.truncate import truncate
 from tidefold.operations.verify import verify
 
 # What this version writes and no archive has yet: allowed until it is released, then an archive has it (decision 0013).
-UNRELEASED = {"Kind.incremental"}
+UNRELEASED = {"Kind.incremental", "Snapshot.because", "Snapshot.expire", "Manifest.bytes_copied"}
 
 
-@pytest.fixture(params=ARCHIVES, ids=lambda path: path.name.partition(".")[0])
+def named(archive: Path) -> str:
+    return archive.name.partition(".")[0]
+
+
+@pytest.fixture(params=ARCHIVES, ids=named)
 def golden(request: pytest.FixtureRequest, tmp_path: Path) -> Golden:
     return unpacked(request.param, tmp_path)
 
 
-def test_every_row_is_read_as_it_was_written(golden: Golden) -> None:
-    before = contents(golden.root)
-    for log, truth in golden.logs.items():
-        check_table(golden, log, truth["table"])
-        assert read(golden, log, Wanted(What.LIVE)) == truth["live"]
-        state = state_of(golden, log)
-        kept = [s.id for s in state.snapshots if s.state in (State.COMPLETED, State.STAGED)]
-        assert kept == list(kept_rows(truth))
-        changes = rows_of(golden, log, Wanted(What.LOG))
+@pytest.fixture(scope="module", params=ARCHIVES, ids=named)
+def kept(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Golden:
+    """One for all tests that only read."""
+    return unpacked(request.param, tmp_path_factory.mktemp("golden"))
+
+
+def test_every_row_is_read_as_it_was_written(kept: Golden) -> None:
+    before = contents(kept.root)
+    for log, truth in kept.logs.items():
+        check_table(kept, log, truth["table"])
+        assert read(kept, log, Wanted(What.LIVE)) == truth["live"]
+        state = state_of(kept, log)
+        ids = [s.id for s in state.snapshots if s.state in (State.COMPLETED, State.STAGED)]
+        assert ids == list(kept_rows(truth))
+        changes = rows_of(kept, log, Wanted(What.LOG))
         assert len(changes) == sum(number for _, _, number in truth["change_sets"])
-    check_kept_rows(golden, {log: kept_rows(truth) for log, truth in golden.logs.items()})
-    assert contents(golden.root) == before
+    check_kept_rows(kept, {log: kept_rows(truth) for log, truth in kept.logs.items()})
+    assert contents(kept.root) == before
 
 
-def test_one_key_is_found(golden: Golden) -> None:
+def test_one_key_is_found(kept: Golden) -> None:
     """Keys are spread over the files as they were: another hash would look in the wrong bucket."""
-    for log, truth in golden.logs.items():
-        key = golden.pipeline.log(log).key
+    for log, truth in kept.logs.items():
+        key = kept.pipeline.log(log).key
         for row in truth["live"][:3]:
             wanted = Wanted(What.LIVE, key=json.dumps({name: row[name] for name in key}))
-            assert read(golden, log, wanted) == [row]
+            assert read(kept, log, wanted) == [row]
 
 
-def test_verify_finds_nothing_wrong(golden: Golden) -> None:
-    before = contents(golden.root)
-    for log in golden.logs:
-        outcome = verify(golden.pipeline, log)
+def test_verify_finds_nothing_wrong(kept: Golden) -> None:
+    before = contents(kept.root)
+    for log in kept.logs:
+        outcome = verify(kept.pipeline, log)
         assert (outcome.result, outcome.facts["damage"], outcome.facts["warnings"]) == ("whole", [], [])
         assert outcome.facts["files"]
-    assert contents(golden.root) == before
+    assert contents(kept.root) == before
 
 
-def test_history_and_status_are_what_they_were(golden: Golden) -> None:
-    before = contents(golden.root)
-    for log, truth in golden.logs.items():
-        found = [*reversed(history(golden.pipeline, log))]
+def test_history_and_status_are_what_they_were(kept: Golden) -> None:
+    before = contents(kept.root)
+    for log, truth in kept.logs.items():
+        found = [*reversed(history(kept.pipeline, log))]
         assert len(found) == len(truth["history"])
         for snapshot, told in zip(found, truth["history"], strict=True):
-            passed = told.pop("passed")
-            assert {name: getattr(snapshot, name) for name in told} == told
-            assert (snapshot.verdict.passed if snapshot.verdict else None) == passed
-        [one] = status(golden.pipeline, [log])
+            own = {name: getattr(snapshot, name) for name in told if name != "passed"}
+            assert {**own, "passed": snapshot.verdict.passed if snapshot.verdict else None} == told
+        [one] = status(kept.pipeline, [log])
         assert one.error is None
         assert [s.id if s else None for s in (one.latest, one.attempt)] == [truth["latest"], truth["attempt"]]
         for name in ("tags", "holds", "readers"):
             assert [dataclasses.asdict(entry) for entry in getattr(one, name)] == truth[name]
         assert one.garbage == truth["garbage"]
-    assert contents(golden.root) == before
+    assert contents(kept.root) == before
 
 
-def test_the_log_and_what_keeps_it_are_what_they_were(golden: Golden) -> None:
-    for log, truth in golden.logs.items():
-        state = state_of(golden, log)
+def test_the_log_and_what_keeps_it_are_what_they_were(kept: Golden) -> None:
+    for log, truth in kept.logs.items():
+        state = state_of(kept, log)
         assert [[c.begin, c.sqn, c.rows] for c in state.change_sets] == truth["change_sets"]
-        bounds = retention.bounds(state, golden.pipeline.config.retention.keep)
+        bounds = retention.bounds(state, kept.pipeline.config.retention.keep)
         assert [[bound.name, bound.sqn] for bound in bounds] == truth["bounds"]
         assert {name: getattr(state, name) for name in truth["numbers"]} == truth["numbers"]
         assert (state.truncated_to, len(state.landed)) == (truth["truncated_to"], truth["landed"])
         assert state.positions[0].next_offset == truth["next_offset"]
         paths = dict.fromkeys(entry.quarantine for entry in state.landed if entry.quarantine)
-        refused = [json.loads(line) for path in paths for line in golden.pipeline.store.read(path).splitlines()]
+        refused = [json.loads(line) for path in paths for line in kept.pipeline.store.read(path).splitlines()]
         assert [[r["reason"], r["file"], r["line"]] for r in refused] == truth["refused"]
-    left = [
-        {"written": r.takings is not None, "logs": sorted(r.logs)} for r in intents.announced(golden.pipeline.store)
-    ]
-    assert sorted(left, key=json.dumps) == sorted(golden.truth["left"], key=json.dumps)
+    left = [{"written": r.takings is not None, "logs": sorted(r.logs)} for r in intents.announced(kept.pipeline.store)]
+    assert sorted(left, key=json.dumps) == sorted(kept.truth["left"], key=json.dumps)
 
 
-def test_every_kept_version_of_the_ledger_is_read(golden: Golden) -> None:
-    assert any(truth["oldest"]["version"] > 1 for truth in golden.logs.values()), "nothing was pruned"
-    check_old_versions(golden)
+def test_every_kept_version_of_the_ledger_is_read(kept: Golden) -> None:
+    assert any(truth["oldest"]["version"] > 1 for truth in kept.logs.values()), "nothing was pruned"
+    check_old_versions(kept)
 
 
-def test_files_that_were_links_are_links(golden: Golden) -> None:
+def test_files_that_were_links_are_links(kept: Golden) -> None:
     """The archive is the store as it was, or verify and repair would count copies that never were."""
-    store, shared = golden.pipeline.store, 0
-    for log in golden.logs:
+    store, shared = kept.pipeline.store, 0
+    for log in kept.logs:
         beside = {Path(e.path).name: e.path for e in store.list(f"{LogPaths(log).table}/_data")}
         for entry in store.list(LogPaths(log).snapshots):
             if Path(entry.path).name in beside:
@@ -249,7 +256,7 @@ def test_a_store_of_a_later_version_is_refused_by_name(golden: Golden) -> None:
         for name, act in acts(golden, log).items():
             code, message = refusal(act)
             assert (code, "Update tidefold" in message) == ("LEDGER_NEWER", True), (name, message)
-            assert contents(golden.root) == before, name
+        assert contents(golden.root) == before, log
 
 
 def test_a_segment_of_a_later_version_is_refused_by_name(golden: Golden) -> None:
@@ -270,14 +277,12 @@ def test_every_stored_field_and_kind_is_in_a_golden_store(tmp_path: Path) -> Non
     found: Fields = defaultdict(set)
     for golden in stores:
         add_fields(golden, found)
-    missing = {
-        f"{kind.__name__}.{one.name}"
-        for kind, names in found.items()
-        for one in dataclasses.fields(kind)
-        if one.name not in names
-    }
     told = [one for golden in stores for truth in golden.logs.values() for one in truth["history"]]
-    missing |= {f"Kind.{kind}" for kind in Kind if kind not in {one["kind"] for one in told}}
-    missing |= {f"State.{state}" for state in State if state not in {one["state"] for one in told}}
-    assert missing == UNRELEASED
-    assert {golden.truth["format"] for golden in stores} == set(range(1, FORMAT + 1))
+    there = {f"{kind.__name__}.{name}" for kind, names in found.items() for name in names}
+    there |= {f"Kind.{one['kind']}" for one in told} | {f"State.{one['state']}" for one in told}
+    needed = {f"{kind.__name__}.{one.name}" for kind in found for one in dataclasses.fields(kind)}
+    needed |= {f"Kind.{kind}" for kind in Kind} | {f"State.{state}" for state in State}
+    assert needed - there <= UNRELEASED
+    assert not UNRELEASED & there, "an archive has it now: take its name out"
+    formats = {golden.truth["format"] for golden in stores}
+    assert formats | ({FORMAT} if UNRELEASED else set()) == set(range(1, FORMAT + 1))
