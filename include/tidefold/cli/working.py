@@ -47,9 +47,9 @@ def materialize(
     """Fold new changes into a snapshot of each log, staged: no reader sees it yet.
 
     One Spark job serves all logs. A new number of buckets and the age limit of rows take effect in a full snapshot;
-    --kind full makes one also when nothing is new, if it would differ from the last one. An open attempt of another run blocks unless --takeover supersedes it, or
-    --takeover-after finds that its count of progress stands still: a living job raises it every 30 seconds. Nothing to
-    fold: no Spark, no new file.
+    --kind full makes one also when nothing is new, if it would differ from the last one. An open attempt of another run
+    blocks unless --takeover supersedes it, or --takeover-after finds that its count of progress stands still: a living
+    job raises it every 30 seconds. Nothing to fold: no Spark, no new file.
 
     Example: tidefold materialize accounts tellers
 
