@@ -1,7 +1,7 @@
 # Every command a contributor needs. The same ones run in .ci/run.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help install lock lint test test-unit test-model test-contract test-spark test-airflow bench-log soak demo up down clean
+.PHONY: help install lock lint test test-unit test-model test-contract test-spark test-airflow bench-log bench-snapshot soak demo up down clean
 
 # Set in some shells; with it every start would compile all its imports again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -13,7 +13,7 @@ FIRST := 0
 STRIDE := 1
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: ## Install packages (.venv) and jars (.jars) into the clone; does nothing when they are up to date
 	@scripts/install
@@ -49,6 +49,9 @@ test-airflow: install ## A real Airflow with its scheduler and spark-submit
 
 bench-log: install ## About 2 minutes: what writing a log and its ledger costs; writes docs/benchmarks/log.md
 	$(RUN) benchmarks/log.py
+
+bench-snapshot: install ## About 10 minutes: full snapshots and restores against plain copies and Spark; writes docs/benchmarks/snapshot.md
+	PYTHONPATH=include:plugins:tests $(PYTHON) benchmarks/snapshot.py
 
 soak: install ## 10,000 random lives and every pair of crashes (SEEDS=200 STRIDE=50: a short one; FIRST: the first seed)
 	PYTHONPATH=include:tests $(PYTHON) -m model.soak $(SEEDS) $(FIRST)

@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import urllib.request
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
@@ -51,8 +52,10 @@ class Fault:
 class S3Server:
     """The server as the tests see it: where it is, and what it shall do."""
 
-    def __init__(self) -> None:
-        self._process = subprocess.Popen([sys.executable, __file__], stdout=subprocess.PIPE, stdin=subprocess.PIPE)
+    def __init__(self, delay: float = 0.0) -> None:
+        """`delay`: seconds that each answer takes longer, as from far away."""
+        command = [sys.executable, __file__, str(delay)]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.PIPE)
         assert self._process.stdout
         self.url = self._process.stdout.readline().decode().strip()
 
@@ -96,15 +99,17 @@ class S3Bucket:
 
 
 class _Application:
-    def __init__(self) -> None:
+    def __init__(self, delay: float) -> None:
         from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 
         self._s3 = DomainDispatcherApplication(create_backend_app)
         self._one_at_a_time = threading.Lock()
+        self._delay = delay
         self._faults: list[Fault] = []
         self._requests: list[tuple[str, str]] = []
 
     def __call__(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        time.sleep(self._delay)
         method, address = environ["REQUEST_METHOD"], f"{environ['PATH_INFO']}?{environ.get('QUERY_STRING', '')}"
         with self._one_at_a_time:
             if address.startswith(_CONTROL):
@@ -147,7 +152,7 @@ def _refusal(fault: Fault, method: str, start: Callable[..., Any]) -> list[bytes
     return [body]
 
 
-def _serve() -> None:
+def _serve(delay: float) -> None:
     from moto.moto_server.werkzeug_app import MotoRequestHandler
     from werkzeug.serving import make_server
 
@@ -155,11 +160,11 @@ def _serve() -> None:
         def log(self, type: str, message: str, *args: Any) -> None:
             return
 
-    server = make_server("127.0.0.1", 0, _Application(), threaded=True, request_handler=Silent)
+    server = make_server("127.0.0.1", 0, _Application(delay), threaded=True, request_handler=Silent)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     print(f"http://127.0.0.1:{server.server_port}", flush=True)
     sys.stdin.read()
 
 
 if __name__ == "__main__":
-    _serve()
+    _serve(float(sys.argv[1]))

@@ -21,14 +21,16 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from tidefold.fold.read_plan import ReadPlan
+    from tidefold.lifecycle.handout import Share
     from tidefold.operations.read import What
 
-_OPTIONS = ("config", "log", "what", "snapshot", "since", "key")
+_OPTIONS = ("config", "log", "what", "snapshot", "since", "key", "share", "handout")
 
 
 class TidefoldSource(DataSource):  # type: ignore[misc]  # pyspark is not type-checked here
     """Options: `config` path of tidefold.yaml, `log` its id, `what` one of table (default), live, log; `snapshot` id,
-    `since` sqn, `key` JSON object. The plan is made by `load()` and stays what it was.
+    `since` sqn, `key` JSON object, `share` as 2/8 with `handout` split (default), union or broadcast. The plan is made
+    by `load()` and stays what it was.
     """
 
     _plan: ReadPlan | None = None
@@ -68,7 +70,8 @@ def plan_of(options: Mapping[str, str]) -> ReadPlan:
         if name not in _OPTIONS:
             hint = "Give the log with `.option('log', ID).load()`." if name == "path" else ""
             raise _wrong(f"There is no option `{name}`. Known are: {', '.join(_OPTIONS)}.", hint)
-    wanted = Wanted(_what(options), _number(options, "snapshot", 1), _number(options, "since", 0), options.get("key"))
+    numbers = (_number(options, "snapshot", 1), _number(options, "since", 0))
+    wanted = Wanted(_what(options), *numbers, options.get("key"), _share(options))
     return plan_read(open_pipeline(Path(_given(options, "config")).absolute()), _given(options, "log"), wanted)
 
 
@@ -85,6 +88,15 @@ def _what(options: Mapping[str, str]) -> What:
     if given not in [what.value for what in What]:
         raise _wrong(f"`what` cannot be `{given}`. Allowed: {', '.join(What)}.")
     return What(given)
+
+
+def _share(options: Mapping[str, str]) -> Share | None:
+    from tidefold.lifecycle.handout import Handout, Share
+
+    given = options.get("handout", Handout.SPLIT)
+    if given not in list(Handout) or ("handout" in options and "share" not in options):
+        raise _wrong(f"`handout` cannot be `{given}` here. Allowed with `share`: {', '.join(Handout)}.")
+    return Share.parse(options["share"], Handout(given)) if "share" in options else None
 
 
 def _number(options: Mapping[str, str], name: str, least: int) -> int | None:

@@ -275,7 +275,7 @@ def test_changes_that_leave_no_row_begin_an_empty_table(pipeline: Pipeline) -> N
     assert table_rows(pipeline) == {}
 
 
-def test_a_changed_bucket_count_is_refused_by_name(pipeline: Pipeline) -> None:
+def test_a_changed_number_of_key_groups_is_refused_by_name(pipeline: Pipeline) -> None:
     put(pipeline, upserts([1], "a"))
-    [outcome] = materialize(with_log_shape(pipeline, buckets=8), ["accounts"], "run-1", in_process)
+    [outcome] = materialize(with_log_shape(pipeline, key_groups=32), ["accounts"], Asking("run-1"), in_process)
     assert outcome.error == "SHAPE_CHANGED"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +11,7 @@ import typer
 from tidefold.cli.arguments import Log, SnapshotId
 from tidefold.cli.terminal import Terminal
 from tidefold.lifecycle.errors import InvalidInputError
+from tidefold.lifecycle.handout import Handout, Share
 
 if TYPE_CHECKING:
     from tidefold.operations.read import Wanted
@@ -18,6 +20,13 @@ Live = Annotated[bool, typer.Option("--live", help="Also what was ingested and n
 Changes = Annotated[bool, typer.Option("--changes", help="The change sets themselves, in the order of the log.")]
 Since = Annotated[
     int | None, typer.Option("--since", help="With --changes: only after this sqn.", min=0, show_default=False)
+]
+ShareOfRows = Annotated[
+    str | None,
+    typer.Option("--share", help="Only the part of one of several workers: 2/8 is the second of 8.", metavar="I/N"),
+]
+HowShared = Annotated[
+    Handout, typer.Option("--handout", help="With --share: split each row to one worker, or all rows to each.")
 ]
 Limit = Annotated[int, typer.Option("--limit", help="How many rows at most.", min=1)]
 
@@ -29,13 +38,16 @@ def read(
     snapshot: SnapshotId = None,
     changes: Changes = False,
     since: Since = None,
+    share: ShareOfRows = None,
+    handout: HowShared = Handout.SPLIT,
     limit: Limit = 20,
 ) -> None:
     """Show rows of a log: as published, of one snapshot, live, or its change sets.
 
     --live folds what was ingested since the newest snapshot while it reads; nothing is written. --changes shows the
-    log itself: each change with the number of its change set (_sqn), 0 upsert or 1 delete (_op), and its place. For
-    more than a look use any Delta reader on the table, or Spark's format tidefold. Starts no Spark.
+    log itself: each change with the number of its change set (_sqn), 0 upsert or 1 delete (_op), and its place. --share
+    reads the key groups of one of several workers and no others, whatever the number of buckets. For more than a look
+    use any Delta reader on the table, or Spark's format tidefold. Starts no Spark.
 
     Example: tidefold read accounts --live --limit 5
 
@@ -44,7 +56,9 @@ def read(
     from tidefold.cli.tables import plain_table
     from tidefold.operations.read import read_rows
 
-    schema, batches = read_rows(terminal.pipeline(), log, _wanted(live, snapshot, changes, since))
+    wanted = _wanted(live, snapshot, changes, since)
+    wanted = wanted if share is None else replace(wanted, share=Share.parse(share, handout))
+    schema, batches = read_rows(terminal.pipeline(), log, wanted)
     rows = list(islice((row for batch in batches for row in batch.to_pylist()), limit + 1))
     shown, more = rows[:limit], len(rows) > limit
     data = {"log": log, "columns": {f.name: str(f.type) for f in schema}, "rows": shown, "more": more}

@@ -42,6 +42,7 @@ class ReadPlan:
 
     `store` is the store's address, `files` are those of snapshot `snapshot`, in the folder `home`. `folded`: the change
     sets are folded into the files' rows; if not, the change sets themselves are read, in order of their sqn.
+    `share`: only these key groups.
     """
 
     store: str
@@ -53,6 +54,7 @@ class ReadPlan:
     change_sets: tuple[ChangeSet, ...]
     key: OneKey | None = None
     home: str = ""
+    share: KeyGroups | None = None
 
     def inputs(self, files: Iterable[DataFile]) -> tuple[Input, ...]:
         """The files with the place where they are read."""
@@ -61,14 +63,22 @@ class ReadPlan:
     @property
     def tasks(self) -> tuple[ReadTask, ...]:
         """One task for each bucket that has anything to read; of one key its bucket alone."""
-        buckets = bucket_ranges(self.shape.key_groups, self.shape.buckets)
+        buckets = [b.within(self._all) for b in self._buckets if b.meets(self._all)]
         tasks = [self._task(bucket) for bucket in buckets if self.key is None or _holds(bucket, self.key)]
         return tuple(task for task in tasks if task.files or task.change_sets)
 
     @property
     def whole(self) -> ReadTask:
         """All buckets in one task: change sets come out one after the other."""
-        return self._task(KeyGroups(0, self.shape.key_groups - 1))
+        return self._task(self._all)
+
+    @property
+    def _all(self) -> KeyGroups:
+        return self.share or KeyGroups(0, self.shape.key_groups - 1)
+
+    @property
+    def _buckets(self) -> tuple[KeyGroups, ...]:
+        return bucket_ranges(self.shape.key_groups, self.shape.buckets)
 
     def _task(self, bucket: KeyGroups) -> ReadTask:
         files = tuple(f for f in self.files if f.key_groups.meets(bucket))

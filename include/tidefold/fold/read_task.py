@@ -55,7 +55,7 @@ def _folded(store: Store, plan: ReadPlan, task: ReadTask) -> Iterator[pa.RecordB
         # File by file: a look at the first rows of a large table reads one file. (A dataset's reader threads hang the
         # process at its end when not all of it was read.)
         for file in task.files:
-            with open_base(Inputs(), plan.inputs((file,)), plan.shape, file.key_groups) as rows:
+            with open_base(Inputs(), plan.inputs((file,)), plan.shape, task.bucket) as rows:
                 yield from rows or ()
         return
     with (

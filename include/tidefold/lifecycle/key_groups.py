@@ -22,6 +22,10 @@ class KeyGroups:
     def meets(self, other: KeyGroups) -> bool:
         return self.first <= other.last and other.first <= self.last
 
+    def within(self, other: KeyGroups) -> KeyGroups:
+        """What both ranges have; they must meet."""
+        return KeyGroups(max(self.first, other.first), min(self.last, other.last))
+
 
 def bucket_ranges(key_groups: int, buckets: int) -> tuple[KeyGroups, ...]:
     """Cuts the key groups into `buckets` ranges whose sizes differ by one at most.

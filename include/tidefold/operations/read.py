@@ -16,6 +16,7 @@ from tidefold.fold.read_plan import OneKey, ReadPlan
 from tidefold.fold.read_task import plan_schema, read_task
 from tidefold.ledger import read_manifest
 from tidefold.lifecycle.errors import InvalidInputError, NotFoundError, RefusedError
+from tidefold.lifecycle.handout import Share
 from tidefold.lifecycle.manifest import Manifest
 from tidefold.lifecycle.moves import readable
 from tidefold.lifecycle.values import ChangeSet, Kind, LogState, Shape, Snapshot
@@ -35,13 +36,15 @@ class Wanted:
     """A read as it was asked for.
 
     `snapshot` names another one than the published (table only), `since` the sqn after which change sets are read (log
-    only), `key` one key as a JSON object: of all others nothing is returned, and of other buckets nothing is read.
+    only), `key` one key as a JSON object: of all others nothing is returned, and of other buckets nothing is read,
+    `share` the part of one of several workers.
     """
 
     what: What = What.TABLE
     snapshot: int | None = None
     since: int | None = None
     key: str | None = None
+    share: Share | None = None
 
     def __post_init__(self) -> None:
         if self.snapshot is not None and self.what is not What.TABLE:
@@ -77,7 +80,14 @@ def plan_read(pipeline: Pipeline, log: str, wanted: Wanted) -> ReadPlan:
     else:
         chosen = _published(state) if wanted.snapshot is None else readable(state, wanted.snapshot)
         plan = _of_snapshot(pipeline, state, chosen)
-    return replace(plan, key=_one_key(plan.shape, wanted.key)) if wanted.key is not None else plan
+    plan = replace(plan, key=_one_key(plan.shape, wanted.key)) if wanted.key is not None else plan
+    return plan if wanted.share is None else _shared(plan, wanted.share)
+
+
+def _shared(plan: ReadPlan, share: Share) -> ReadPlan:
+    """What one of several workers reads; one for whom no key group is left reads nothing."""
+    mine = share.key_groups(plan.shape.key_groups)
+    return replace(plan, share=mine) if mine else replace(plan, files=(), change_sets=())
 
 
 def _planned(

@@ -1,0 +1,265 @@
+"""What a full snapshot and a restore cost, measured against plain copies and against Spark in the same run.
+
+`make bench-snapshot` prints a Markdown table and writes it to docs/benchmarks/snapshot.md.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from tidefold.operations.restore_to import RestoreTo, restore_to
+
+from pipelines import judge_all
+from s3_server import ENVIRONMENT, S3Bucket, S3Server
+from tidefold.fold.distribute import in_process, in_threads
+from tidefold.launch import job_env, spark_conf
+from tidefold.lifecycle.claims import Mode, Restore
+from tidefold.lifecycle.kinds import Rule
+from tidefold.lifecycle.names import LogPaths
+from tidefold.operations.asking import Asking
+from tidefold.operations.confirm import confirm
+from tidefold.operations.materialize import materialize
+from tidefold.operations.outcome import Outcome
+from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.tail import take_tail
+from tidefold.wiring import open_pipeline
+from tidefold.writer import Changelog
+
+if TYPE_CHECKING:
+    from tidefold.operations.outcome import Outcome
+
+PAGE = Path(__file__).parents[1] / "docs" / "benchmarks" / "snapshot.md"
+ROWS, ROUNDS, LATENCY = 5_000_000, 5, 0.02
+CONFIG = """
+version: 1
+store: {store}
+snapshots: {{copy: {copy}}}
+{more}
+logs:
+  bench: {{key: [id], columns: {{id: long, text: string}}, order: arrival, buckets: {buckets}, key_groups: 4096}}
+"""
+
+
+class Row:
+    """One line of the table; `goal` is met or not by the median."""
+
+    def __init__(self, what: str, values: list[float], unit: str, goal: str = "", limit: float | None = None) -> None:
+        low, middle, high = min(values), statistics.median(values), max(values)
+        spread = f"{low:,.3g} to {high:,.3g}" if len(values) > 1 else ""
+        verdict = "" if limit is None else ("met" if middle <= limit else "**missed**")
+        self.text = f"| {what} | {middle:,.3g} {unit} | {spread} | {goal} | {verdict} |"
+
+
+def seconds(act: Callable[[], object]) -> float:
+    begun = time.perf_counter()
+    act()
+    return time.perf_counter() - begun
+
+
+@contextmanager
+def folder() -> Iterator[Path]:
+    path = Path(tempfile.mkdtemp(prefix="tidefold-bench-"))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def opened(root: Path, buckets: int, copy: str = "auto", store: str = "store", more: str = "") -> Pipeline:
+    (root / "tidefold.yaml").write_text(CONFIG.format(store=store, copy=copy, buckets=buckets, more=more))
+    return open_pipeline(root / "tidefold.yaml")
+
+
+def write(pipeline: Pipeline, ids: range, seed: int) -> None:
+    """Rows of about 80 bytes whose text cannot be compressed to nothing."""
+    chance = random.Random(seed)
+    with Changelog(pipeline.store) as changelog:
+        log = changelog.log("bench", pipeline.log("bench").shape)
+        for start in range(0, len(ids), 250_000):
+            some = ids[start : start + 250_000]
+            texts = [f"{chance.getrandbits(128):032x}{i:010d}{'a common part of all rows':>30}" for i in some]
+            log.append(pa.table({"id": pa.array(some, pa.int64()), "text": texts}))
+
+
+def take(pipeline: Pipeline, run: str, kind: Rule = Rule.FULL, restore: int | None = None) -> Outcome:
+    asking = Asking(run, kind=kind) if restore is None else Asking(run, restore=Restore(restore, Mode.SKIP))
+    [outcome] = materialize(pipeline, ["bench"], asking, in_process if restore is None else in_threads)
+    if outcome.error:
+        raise SystemExit(outcome.message)
+    return outcome
+
+
+def settle(pipeline: Pipeline) -> None:
+    if pipeline.ledger("bench").read().attempt:
+        judge_all(pipeline, "bench")
+        confirm(pipeline, "bench")
+
+
+def filled(root: Path, rows: int, buckets: int, **how: str) -> Pipeline:
+    """A log with one incremental snapshot: the next full one takes over every file."""
+    pipeline = opened(root, buckets, **how)
+    write(pipeline, range(rows), 1)
+    take(pipeline, "first", Rule.INCREMENTAL)
+    settle(pipeline)
+    return pipeline
+
+
+def full(pipeline: Pipeline, number: int) -> float:
+    """A full snapshot of what did not change; then an incremental one, so that the next is full of the same again."""
+    taken = seconds(lambda: take(pipeline, f"full-{number}"))
+    settle(pipeline)
+    write(pipeline, range(1), number)
+    take(pipeline, f"again-{number}", Rule.INCREMENTAL)
+    settle(pipeline)
+    return taken
+
+
+def spark_session(pipeline: Pipeline) -> SparkSession:
+    os.environ.update(job_env(pipeline.config))
+    builder = SparkSession.builder.master("local[2]").appName("bench")
+    for key, value in {**spark_conf(pipeline.config), "spark.driver.memory": "6g"}.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def by_spark(spark: SparkSession, table: str, target: Path) -> float:
+    """What a user would write who has no files to take over: the table read and written, in a session that is warm."""
+    return seconds(lambda: spark.read.format("delta").load(table).write.format("delta").save(str(target)))
+
+
+def full_snapshots() -> Iterator[Row]:
+    with folder() as root:
+        linked, copied = root / "linked", root / "copied"
+        for each in (linked, copied):
+            each.mkdir()
+        pipeline = filled(linked, ROWS, 16)
+        own = filled(copied, ROWS, 16, copy="always")
+        table = pipeline.store.uri(LogPaths("bench").table)
+        spark = spark_session(pipeline)
+        by_spark(spark, table, root / "warm")
+        found: dict[str, list[float]] = {"link": [], "copy": [], "cp": [], "spark": []}
+        for number in range(ROUNDS):
+            target = root / f"target-{number}"
+            found["link"].append(full(pipeline, number))
+            found["copy"].append(full(own, number))
+            found["cp"].append(seconds(lambda to=target: copy_folder(Path(table) / "_data", to)))
+            found["spark"].append(by_spark(spark, table, root / f"spark-{number}"))
+            shutil.rmtree(target)
+        spark.stop()
+        size = sum(f.bytes for f in pipeline.store.list(f"{LogPaths('bench').table}/_data"))
+    what = f"full snapshot, nothing changed, {ROWS:,} rows"
+    yield Row(f"{what}, 16 files: hard links", found["link"], "s", "<= 2 s + 1 ms a file", 2.016)
+    yield Row("... as bytes of its own (`copy: always`)", found["copy"], "s")
+    yield Row("... `cp -r` of the same files", found["cp"], "s")
+    yield Row("... copy against `cp -r`", ratios(found["copy"], found["cp"]), "x", "<= 1.3 x", 1.3)
+    yield Row("... read and written by Spark", found["spark"], "s")
+    yield Row("... links against Spark", ratios(found["link"], found["spark"]), "x", "<= 0.05 x", 0.05)
+    yield Row("size of the table's folder", [size / 1e6], "MB")
+
+
+def copy_folder(source: Path, target: Path) -> None:
+    """With the same promise as ours: what was copied is on disk."""
+    subprocess.run(["cp", "-r", str(source), str(target)], check=True)
+    for file in (*target.iterdir(), target):
+        handle = os.open(file, os.O_RDONLY)
+        os.fsync(handle)
+        os.close(handle)
+
+
+def many_files() -> Iterator[Row]:
+    with folder() as root:
+        pipeline = filled(root, 200_000, 2000)
+        values = [full(pipeline, number) for number in range(3)]
+    yield Row("full snapshot, nothing changed, 2,000 files: hard links", values, "s", "<= 2 s + 1 ms a file", 4.0)
+    yield Row("... a file", [value / 2 for value in values], "ms")
+
+
+def ratios(ones: list[float], others: list[float]) -> list[float]:
+    return [one / other for one, other in zip(ones, others, strict=True)]
+
+
+def from_local_copies() -> Iterator[Row]:
+    """The same snapshot restored with and without local copies, from an S3 server that takes its time."""
+    os.environ.update(ENVIRONMENT)
+    server = S3Server(LATENCY)
+    os.environ["AWS_ENDPOINT_URL"] = server.url
+    bucket = S3Bucket(server, "bench")
+    bucket.client.create_bucket(Bucket=bucket.name)
+    found: dict[str, list[float]] = {"local": [], "store": [], "to local": [], "to store": []}
+    with folder() as root:
+        near = filled(root, 500_000, 16, store=bucket.address, more="local: {mode: files, path: local}")
+        far = replace(near, local=None)
+        for number in range(ROUNDS):
+            for name, pipeline in (("local", near), ("store", far)):
+                target = root / f"{name}-{number}"
+                asked = RestoreTo(1, str(target))
+                found[f"to {name}"].append(seconds(lambda p=pipeline, a=asked: restore_to(p, "bench", a)))
+                found[name].append(seconds(lambda p=pipeline, n=f"{name}-{number}": take(p, n, restore=1)))
+                settle(pipeline)
+                shutil.rmtree(target)
+    server.stop()
+    what = f"restore of 500,000 rows, S3 with {LATENCY * 1000:.0f} ms more a request"
+    yield Row(f"{what}: to another folder, from the store", found["to store"], "s")
+    yield Row("... from the local copy", found["to local"], "s")
+    yield Row("... local against store", ratios(found["to local"], found["to store"]), "x", "<= 1 x", 1)
+    yield Row(f"{what}: to the table, from the store", found["store"], "s")
+    yield Row("... from the local copy", found["local"], "s")
+    yield Row("... local against store", ratios(found["local"], found["store"]), "x", "<= 1 x", 1)
+
+
+def with_a_tail() -> Iterator[Row]:
+    with folder() as root:
+        pipeline = filled(root, ROWS, 16)
+        write(pipeline, range(0, ROWS, 10), 7)
+        tail = take_tail(pipeline, "bench", "tail").snapshot or 0
+        found: dict[str, list[float]] = {"whole": [], "tail": []}
+        for number in range(ROUNDS):
+            for name, snapshot in (("whole", 1), ("tail", tail)):
+                target = root / f"{name}-{number}"
+                asked = RestoreTo(snapshot, str(target))
+                found[name].append(seconds(lambda a=asked: restore_to(pipeline, "bench", a)))
+                shutil.rmtree(target)
+    yield Row(f"restore of {ROWS:,} rows to another folder, whole snapshot", found["whole"], "s")
+    yield Row("... of the same with a tail of 10 % changed rows", found["tail"], "s")
+    yield Row("... with the tail against without", ratios(found["tail"], found["whole"]), "x", "<= 1.25 x", 1.25)
+
+
+def main() -> None:
+    rows = [*full_snapshots(), *many_files(), *with_a_tail(), *from_local_copies()]
+    head = [
+        "# What snapshots and restores cost",
+        "",
+        "Written by `make bench-snapshot` (benchmarks/snapshot.py). Local disk, medians; the ways take turns.",
+        f"Python {platform.python_version()}, pyarrow {pa.__version__}, {os.cpu_count()} cores, {sys.platform}.",
+        "",
+        "Snapshots and restores run in this process, without the start of a JVM; Spark's session is warm. All ways end",
+        "with their bytes on disk (`cp -r` is followed by fsync), restores have proved each file by its sha256.",
+        "",
+        "| what | median | lowest to highest | goal | |",
+        "|---|---|---|---|---|",
+    ]
+    page = "\n".join([*head, *(row.text for row in rows), ""])
+    PAGE.parent.mkdir(parents=True, exist_ok=True)
+    PAGE.write_text(page)
+    print(page)
+
+
+if __name__ == "__main__":
+    main()
