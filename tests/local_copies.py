@@ -29,6 +29,7 @@ from tidefold.operations.pipeline import Pipeline
 from tidefold.sources import parse
 from tidefold.storage import Entry
 from tidefold.storage.local import LocalStore
+from tidefold.storage.local_roots import LocalRoots
 from tidefold.wiring import open_pipeline
 
 PAIR = ["items", "orders"]
@@ -84,8 +85,9 @@ def grown(pipeline: Pipeline, cycles: int, logs: list[str] = PAIR) -> Pipeline:
 
 
 def disk(pipeline: Pipeline) -> LocalStore:
+    """The first root of the pipeline's local copies."""
     assert pipeline.local
-    return pipeline.local
+    return pipeline.local.roots[0]
 
 
 def copied_files(pipeline: Pipeline) -> list[str]:
@@ -168,7 +170,7 @@ class _Full:
 def on(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, local: LocalStore) -> Pipeline:
     """The pipeline with its local copies on that disk, in the tasks of an ingest too."""
     monkeypatch.setattr(parse, "LocalStore", lambda root: local)
-    return replace(pipeline, local=local)
+    return replace(pipeline, local=LocalRoots([local]))
 
 
 class RottenStore(LocalStore):

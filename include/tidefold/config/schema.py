@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from decimal import Decimal
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
@@ -33,16 +35,46 @@ class SparkConfig(Entry):
     )
 
 
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([kMGT]i?)?B", re.ASCII)
+_UNITS = {"k": 1, "M": 2, "G": 3, "T": 4}
+
+
+def _size(text: str) -> int:
+    """Bytes of `500MB`, `1.5 GB` (units of 1000) or `20GiB` (units of 1024); 0 when it is no size."""
+    found = _SIZE.fullmatch(text)
+    unit = (found[2] or "") if found else ""
+    factor = (1024 if unit.endswith("i") else 1000) ** _UNITS.get(unit[:1], 0)
+    return int(Decimal(found[1]) * factor) if found else 0
+
+
+def _is_size(value: Any) -> Any:
+    if isinstance(value, str) and _size(value) > 0:
+        return value
+    raise PydanticCustomError("size", "must be a size, not 0")
+
+
 class LocalConfig(Entry):
     """Copies of snapshots and segments on this machine's disks."""
 
     mode: Literal["disabled", "files"] = "disabled"
     path: Text | None = Field(default=None, description="folder of local copies, relative to this file or absolute")
+    paths: list[Text] | None = Field(
+        default=None, min_length=1, description="several folders of local copies instead of one, which take turns"
+    )
+    quota: Annotated[
+        str | None, BeforeValidator(_is_size), WithJsonSchema({"type": "string", "pattern": f"^{_SIZE.pattern}$"})
+    ] = Field(default=None, description="bytes that all local copies of the pipeline may take, as 500MB, 20GB or 20GiB")
 
     @property
-    def folder(self) -> str | None:
-        """Where copies are kept; None while they are disabled."""
-        return self.path if self.mode == "files" else None
+    def folders(self) -> tuple[str, ...]:
+        """Where copies are kept; none while they are disabled."""
+        given = self.paths or ([self.path] if self.path else [])
+        return tuple(given) if self.mode == "files" else ()
+
+    @property
+    def quota_bytes(self) -> int | None:
+        """The quota; None: no limit."""
+        return _size(self.quota) if self.quota else None
 
 
 # Whoever is reading the table version before the newest still needs its files.
@@ -178,6 +210,8 @@ def _explain(detail: ErrorDetails, place: Place) -> tuple[str, str, str]:
         return "CONFIG_OUT_OF_RANGE", f"is out of range: {_sentence(detail['msg'])}", ""
     if kind == "retained":
         return "CONFIG_OUT_OF_RANGE", f"{detail['msg']}.", "Readers of the version before the newest need one more."
+    if kind == "size":
+        return "CONFIG_WRONG_TYPE", f"{detail['msg']}.", "As an example `500MB`, `20GB` (units of 1000) or `20GiB`."
     if kind in ("too_short", "string_too_short"):
         return "CONFIG_EMPTY_VALUE", "must not be empty.", ""
     if kind == "string_pattern_mismatch":

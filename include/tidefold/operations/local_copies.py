@@ -6,15 +6,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 
 from tidefold.lifecycle.errors import CorruptError, TidefoldError, unforeseen
-from tidefold.lifecycle.local_copies import CopyName
+from tidefold.lifecycle.local_copies import CopyName, leftover
 from tidefold.lifecycle.manifest import Manifest
-from tidefold.lifecycle.values import LogState
+from tidefold.lifecycle.values import LogState, Snapshot, State
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
-from tidefold.storage.local_copies import copies, copy_snapshot, discard, is_offered
+from tidefold.storage.local_copies import Copied, copies, copy_snapshot, discard, gaps
+from tidefold.storage.local_roots import LocalRoots
 
 _log = logging.getLogger(__name__)
 
@@ -27,13 +28,24 @@ def with_copy(pipeline: Pipeline, manifest: Manifest, digest: str, staged: Outco
     if pipeline.local is None:
         return staged
     try:
-        copied = copy_snapshot(pipeline.store, pipeline.local, manifest, digest)
+        copied = _copied(pipeline, pipeline.local, manifest, digest)
     except CorruptError:
         raise
     except Exception as error:
         why = _warned(f"{staged.log}: snapshot {manifest.snapshot} has no local copy", error)
-        return _said(staged, f"no local copy: {why}", {"bytes": 0, "warning": why})
-    return _said(staged, "with a local copy", {"bytes": copied, "warning": None})
+        return _said(staged, f"no local copy: {why}", {**asdict(Copied()), "warning": why})
+    return _said(staged, "with a local copy", {**asdict(copied), "warning": None})
+
+
+def _copied(pipeline: Pipeline, local: LocalRoots, manifest: Manifest, digest: str) -> Copied:
+    # Only who makes a copy loads what these load: `status` is to answer at once.
+    from tidefold.fold.delta_state import made_from
+    from tidefold.operations.local_room import provide_room
+
+    provide_room(pipeline, manifest)
+    # Of the manifest alone: files that snapshots share lie beside the table's, where no Delta log tells of this one.
+    _, commit = made_from(manifest)
+    return copy_snapshot(pipeline.store, local, manifest, digest, commit)
 
 
 def _said(outcome: Outcome, text: str, local: dict[str, object]) -> Outcome:
@@ -50,6 +62,21 @@ def prune(pipeline: Pipeline, log: str, snapshot: int) -> None:
         _warned(f"{log}: the local copy of snapshot {snapshot} is left for the next local retention", error)
 
 
+def clear_leftovers(pipeline: Pipeline, log: str, state: LogState) -> None:
+    """Removes, before a snapshot of the log is made, halves of copies that nobody will complete and copies of aborted
+    snapshots (L4). `state` is the log's as it was read last.
+    """
+    if pipeline.local is None:
+        return
+    try:
+        old = [name for name in copies(pipeline.local) if leftover(state, name)]
+        if old:
+            discard(pipeline.local, old)
+            _log.info("%s: removed what was left of local copies: %s", log, ", ".join(map(str, old)))
+    except Exception as error:
+        _warned(f"{log}: what was left of local copies stays for the next local retention", error)
+
+
 def forget(pipeline: Pipeline, log: str, segments: Sequence[str]) -> None:
     """Removes the local copies of a dropped log, and of the segments that went with it."""
     if pipeline.local is None:
@@ -61,17 +88,43 @@ def forget(pipeline: Pipeline, log: str, segments: Sequence[str]) -> None:
         _warned(f"{log}: local copies are left", error)
 
 
-def snapshots_here(pipeline: Pipeline, state: LogState) -> tuple[int, ...]:
-    """Ids of the snapshots whose copy on this machine may be used, oldest first."""
+@dataclass(frozen=True, slots=True)
+class CopiesHere:
+    """Ids of completed snapshots with a copy on this machine, oldest first: `whole` ones may be used, `partial` ones
+    lost files.
+    """
+
+    whole: tuple[int, ...] = ()
+    partial: tuple[int, ...] = ()
+
+
+def copies_here(pipeline: Pipeline, state: LogState) -> CopiesHere:
+    """Which completed snapshots of a log have a copy. What cannot be looked at hides no other, and is no copy."""
     if pipeline.local is None:
-        return ()
+        return CopiesHere()
     try:
         there = {name.snapshot for name in copies(pipeline.local) if name.log == state.log and not name.ongoing}
-        known = [s for s in state.snapshots if s.id in there]
-        return tuple(s.id for s in known if is_offered(pipeline.local, state.log, s))
     except TidefoldError as error:
         _warned(f"{state.log}: local copies cannot be looked at", error)
-        return ()
+        return CopiesHere()
+    known = [s for s in state.snapshots if s.id in there and s.state is State.COMPLETED]
+    lacking = {s.id: _lacking(pipeline.local, state.log, s) for s in known}
+    return CopiesHere(
+        tuple(i for i, paths in lacking.items() if paths == ()), tuple(i for i, paths in lacking.items() if paths)
+    )
+
+
+def _lacking(local: LocalRoots, log: str, snapshot: Snapshot) -> tuple[str, ...] | None:
+    try:
+        return gaps(local, CopyName(log, snapshot.id), snapshot.manifest or "")
+    except TidefoldError as error:
+        _warned(f"{log}: the local copy of snapshot {snapshot.id} cannot be looked at", error)
+        return None
+
+
+def snapshots_here(pipeline: Pipeline, state: LogState) -> tuple[int, ...]:
+    """Ids of the snapshots whose copy on this machine may be used, oldest first."""
+    return copies_here(pipeline, state).whole
 
 
 def _warned(what: str, error: Exception) -> str:
