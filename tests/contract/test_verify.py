@@ -89,7 +89,7 @@ def on_copy(template: Path, folder: Path) -> Pipeline:
         else:
             os.link(first, to)
     [local] = (folder / "local").iterdir()
-    return replace(make(folder), local=LocalStore(local))
+    return replace(make(folder), local=LocalRoots([LocalStore(local)]))
 
 
 def found(pipeline: Pipeline, log: str = "accounts", **asked: Any) -> list[dict[str, Any]]:
