@@ -42,7 +42,7 @@ from tidefold.ledger import read_manifest, write_manifest
 from tidefold.lifecycle.errors import AlreadyExistsError, NotFoundError, StorageError
 from tidefold.lifecycle.local_copies import CopyName
 from tidefold.lifecycle.manifest import Manifest
-from tidefold.lifecycle.names import data_path
+from tidefold.lifecycle.names import INTENTS, data_path
 from tidefold.lifecycle.values import Kind
 from tidefold.operations.abort import abort
 from tidefold.operations.confirm import confirm
@@ -414,6 +414,16 @@ def test_what_cannot_be_removed_leaves_the_snapshot_without_a_copy(tmp_path: Pat
     take(stuck, ["items"])
     assert local_facts(stage(stuck, "run-3"))["warning"] == "STORAGE: read only"
     assert offered(pipeline) == (1, 2)
+
+
+def test_what_cannot_be_read_while_room_is_made_fails_no_snapshot(tmp_path: Path) -> None:
+    """I15: not even where the store holds something that is damaged, for it is none of the snapshot's files."""
+    pipeline = configured(tmp_path, "path: a, quota: 1GB")
+    land(pipeline, 0, 5, ["items"])
+    take(pipeline, ["items"])
+    pipeline.store.put_if_absent(f"{INTENTS}/{'0' * 32}/00000.json", b"{")
+    assert local_facts(stage(pipeline, "run-1"))["warning"]
+    assert copies_of(pipeline) == []
 
 
 # What is left over.

@@ -28,24 +28,32 @@ def with_copy(pipeline: Pipeline, manifest: Manifest, digest: str, staged: Outco
     if pipeline.local is None:
         return staged
     try:
-        copied = _copied(pipeline, pipeline.local, manifest, digest)
+        commit = _prepared(pipeline, manifest)
+    except Exception as error:
+        return _without(staged, manifest, error)
+    try:
+        copied = copy_snapshot(pipeline.store, pipeline.local, manifest, digest, commit)
     except CorruptError:
         raise
     except Exception as error:
-        why = _warned(f"{staged.log}: snapshot {manifest.snapshot} has no local copy", error)
-        return _said(staged, f"no local copy: {why}", {**asdict(Copied()), "warning": why})
+        return _without(staged, manifest, error)
     return _said(staged, "with a local copy", {**asdict(copied), "warning": None})
 
 
-def _copied(pipeline: Pipeline, local: LocalRoots, manifest: Manifest, digest: str) -> Copied:
+def _prepared(pipeline: Pipeline, manifest: Manifest) -> bytes:
+    """Makes room for the copy within the quota; answers the commit of its Delta log."""
     # Only who makes a copy loads what these load: `status` is to answer at once.
     from tidefold.fold.delta_state import made_from
     from tidefold.operations.local_room import provide_room
 
     provide_room(pipeline, manifest)
     # Of the manifest alone: files that snapshots share lie beside the table's, where no Delta log tells of this one.
-    _, commit = made_from(manifest)
-    return copy_snapshot(pipeline.store, local, manifest, digest, commit)
+    return made_from(manifest)[1]
+
+
+def _without(staged: Outcome, manifest: Manifest, error: Exception) -> Outcome:
+    why = _warned(f"{staged.log}: snapshot {manifest.snapshot} has no local copy", error)
+    return _said(staged, f"no local copy: {why}", {**asdict(Copied()), "warning": why})
 
 
 def _said(outcome: Outcome, text: str, local: dict[str, object]) -> Outcome:

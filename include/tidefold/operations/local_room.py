@@ -13,6 +13,7 @@ from tidefold.lifecycle.local_copies import (
     Wanted,
     bytes_on_disk,
     make_room,
+    segment_of,
     stays,
 )
 from tidefold.lifecycle.manifest import Manifest
@@ -38,7 +39,8 @@ def provide_room(pipeline: Pipeline, manifest: Manifest) -> None:
     going = list(_removable(pipeline.store, local, seen))
     name = CopyName(manifest.log, manifest.snapshot)
     # Whatever lies there under its own id goes in any case before it is made.
-    kept = [f for f in seen.files if not _is_of(f, name) and not any(f in copy for copy in going)]
+    may_go = {file for copy in going for file in copy}
+    kept = [f for f in seen.files if not _is_of(f, name) and f not in may_go]
     wanted = Wanted(name, local.root_of(str(name)), {file.name: file.bytes for file in manifest.files})
     room = make_room(quota, wanted, kept, [copy for copy in going if not _is_of(copy[0], name)])
     if not room.fits:
@@ -82,7 +84,7 @@ def without_room(pipeline: Pipeline) -> str:
     if local is None or quota is None:
         return ""
     try:
-        used = bytes_on_disk(local.files())
+        used = bytes_on_disk(f for f in local.files() if CopyName.of(f.path) or segment_of(f.path))
     except Exception as error:
         # Whoever writes the copy will say what is wrong.
         _log.warning("local copies cannot be looked at: %s", unforeseen(error))
