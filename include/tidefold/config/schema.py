@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from decimal import Decimal
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from tidefold.config.text import Place, Problem, dotted
+from tidefold.config.text import SIZE, Place, Problem, dotted, size_in_bytes
 from tidefold.lifecycle.retention import Grace
 
 Text = Annotated[str, Field(min_length=1)]
@@ -35,20 +33,8 @@ class SparkConfig(Entry):
     )
 
 
-_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([kMGT]i?)?B", re.ASCII)
-_UNITS = {"k": 1, "M": 2, "G": 3, "T": 4}
-
-
-def _size(text: str) -> int:
-    """Bytes of `500MB`, `1.5 GB` (units of 1000) or `20GiB` (units of 1024); 0 when it is no size."""
-    found = _SIZE.fullmatch(text)
-    unit = (found[2] or "") if found else ""
-    factor = (1024 if unit.endswith("i") else 1000) ** _UNITS.get(unit[:1], 0)
-    return int(Decimal(found[1]) * factor) if found else 0
-
-
 def _is_size(value: Any) -> Any:
-    if isinstance(value, str) and _size(value) > 0:
+    if isinstance(value, str) and size_in_bytes(value) > 0:
         return value
     raise PydanticCustomError("size", "must be a size, not 0")
 
@@ -62,7 +48,7 @@ class LocalConfig(Entry):
         default=None, min_length=1, description="several folders of local copies instead of one, which take turns"
     )
     quota: Annotated[
-        str | None, BeforeValidator(_is_size), WithJsonSchema({"type": "string", "pattern": f"^{_SIZE.pattern}$"})
+        str | None, BeforeValidator(_is_size), WithJsonSchema({"type": "string", "pattern": f"^{SIZE.pattern}$"})
     ] = Field(default=None, description="bytes that all local copies of the pipeline may take, as 500MB, 20GB or 20GiB")
 
     @property
@@ -74,7 +60,7 @@ class LocalConfig(Entry):
     @property
     def quota_bytes(self) -> int | None:
         """The quota; None: no limit."""
-        return _size(self.quota) if self.quota else None
+        return size_in_bytes(self.quota) if self.quota else None
 
 
 # Whoever is reading the table version before the newest still needs its files.
