@@ -29,6 +29,7 @@ from tidefold.operations.pipeline import Pipeline
 from tidefold.sources import parse
 from tidefold.storage import Entry
 from tidefold.storage.local import LocalStore
+from tidefold.storage.local_roots import LocalRoots
 from tidefold.wiring import open_pipeline
 
 PAIR = ["items", "orders"]
@@ -84,12 +85,18 @@ def grown(pipeline: Pipeline, cycles: int, logs: list[str] = PAIR) -> Pipeline:
 
 
 def disk(pipeline: Pipeline) -> LocalStore:
+    """The first root of the pipeline's local copies."""
+    assert pipeline.local
+    return pipeline.local.roots[0]
+
+
+def roots(pipeline: Pipeline) -> LocalRoots:
     assert pipeline.local
     return pipeline.local
 
 
 def copied_files(pipeline: Pipeline) -> list[str]:
-    return [entry.path for entry in disk(pipeline).list("", unfinished=True)]
+    return [entry.path for entry in roots(pipeline).list("", unfinished=True)]
 
 
 def copies_of(pipeline: Pipeline, log: str = "items") -> list[str]:
@@ -110,12 +117,12 @@ def check_whole(pipeline: Pipeline) -> None:
     """Every copy that is offered reads as the primary; every segment under its own name has the primary's bytes."""
     for log in PAIR:
         for snapshot in offered(pipeline, log):
-            assert rows_of(disk(pipeline).uri(f"{log}/{snapshot:010d}")) == snapshot_rows(pipeline, snapshot, log)
+            assert rows_of(roots(pipeline).uri(f"{log}/{snapshot:010d}")) == snapshot_rows(pipeline, snapshot, log)
     for path in segments_here(pipeline):
         if path.endswith(".seg"):
-            assert read_index(disk(pipeline), path)
+            assert read_index(roots(pipeline), path)
             try:
-                assert disk(pipeline).read(path) == pipeline.store.read(path)
+                assert roots(pipeline).read(path) == pipeline.store.read(path)
             except NotFoundError:
                 continue
 
@@ -168,7 +175,7 @@ class _Full:
 def on(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, local: LocalStore) -> Pipeline:
     """The pipeline with its local copies on that disk, in the tasks of an ingest too."""
     monkeypatch.setattr(parse, "LocalStore", lambda root: local)
-    return replace(pipeline, local=local)
+    return replace(pipeline, local=LocalRoots([local]))
 
 
 class RottenStore(LocalStore):

@@ -7,7 +7,7 @@ from pathlib import Path
 from tidefold.config import load_config
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.storage import open_store
-from tidefold.storage.local_copies import open_local
+from tidefold.storage.local_copies import open_roots
 
 __all__ = ["Pipeline", "now", "open_pipeline"]
 
@@ -17,5 +17,5 @@ def open_pipeline(config_path: Path) -> Pipeline:
     config = load_config(config_path)
     base = config.path.parent
     store = open_store(config.store, base)
-    folder = config.local.folder
-    return Pipeline(config, store, open_local(base / folder, store.uri("")) if folder else None)
+    folders = [base / folder for folder in config.local.folders]
+    return Pipeline(config, store, open_roots(folders, store.uri("")) if folders else None)

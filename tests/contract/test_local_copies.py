@@ -40,6 +40,7 @@ from pipelines import contents, judge_all, rows_of, snapshot_rows, table_rows
 from tidefold.changelog import intents
 from tidefold.changelog.intents import Intent
 from tidefold.cli.app import app
+from tidefold.fold.delta_state import delta_state
 from tidefold.lifecycle.errors import AlreadyExistsError, NotFoundError, RefusedError
 from tidefold.lifecycle.names import LogPaths
 from tidefold.lifecycle.values import State
@@ -81,9 +82,18 @@ def test_a_segment_and_a_snapshot_are_copied_whole_and_as_bytes_of_their_own(pip
     copy = Path(disk(pipeline).uri("items/0000000001"))
     primary = Path(pipeline.store.uri(LogPaths("items").snapshot(1)))
     manifest = pipeline.store.read(LogPaths("items").manifest(1))
-    assert contents(copy) == {**contents(primary), "manifest": manifest}
+    in_store, here = contents(primary), contents(copy)
+    # Its Delta log is made of the manifest: it says the same, at another time.
+    assert here.keys() == {*in_store, "manifest"}
+    assert {p: b for p, b in here.items() if "_delta_log" not in p} == {
+        **{p: b for p, b in in_store.items() if "_delta_log" not in p},
+        "manifest": manifest,
+    }
+    assert delta_state(disk(pipeline), "items/0000000001") == delta_state(pipeline.store, LogPaths("items").snapshot(1))
     assert all(path.stat().st_nlink == 1 for path in copy.rglob("*") if path.is_file())
-    assert staged.facts["local"] == {"bytes": staged.facts["bytes_full"], "warning": None}
+    whole = staged.facts["bytes_full"]
+    came = {"bytes": whole, "linked": 0, "from_local": 0, "from_primary": whole}
+    assert staged.facts["local"] == {**came, "warning": None}
 
 
 def test_a_copy_is_offered_only_when_its_snapshot_is_completed(pipeline: Pipeline) -> None:

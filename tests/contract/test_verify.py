@@ -39,6 +39,7 @@ from tidefold.operations.subsume import subsume
 from tidefold.operations.tail import take_tail
 from tidefold.operations.verify import Asked, verify
 from tidefold.storage.local import LocalStore
+from tidefold.storage.local_roots import LocalRoots
 
 PATHS = LogPaths("accounts")
 HARMS = ("missing", "cut", "altered")
@@ -88,7 +89,7 @@ def on_copy(template: Path, folder: Path) -> Pipeline:
         else:
             os.link(first, to)
     [local] = (folder / "local").iterdir()
-    return replace(make(folder), local=LocalStore(local))
+    return replace(make(folder), local=LocalRoots([LocalStore(local)]))
 
 
 def found(pipeline: Pipeline, log: str = "accounts", **asked: Any) -> list[dict[str, Any]]:
@@ -511,7 +512,7 @@ def test_local_copies_that_cannot_be_looked_at_are_a_warning(copied: Pipeline) -
         def list(self, folder: str, unfinished: bool = False) -> Any:
             raise StorageError("STORAGE", "no such device")
 
-    outcome = verify(replace(copied, local=Gone(disk(copied).root)), "items")
+    outcome = verify(replace(copied, local=LocalRoots([Gone(disk(copied).root)])), "items")
     assert (outcome.result, len(outcome.facts["warnings"])) == ("whole", 1)
     assert "no such device" in outcome.message
 

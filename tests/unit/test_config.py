@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
@@ -213,6 +214,16 @@ BAD = [
         "copies in a landing folder", "mode: disabled", "mode: files, path: landing/accounts/copies",
         OVERLAP, 11, f"{A}.source.path",
     ),
+    Bad("path and paths", "mode: disabled", "mode: files, path: a, paths: [b]", "LOCAL_PATHS", 4, "local.paths"),
+    Bad("no folders", "mode: disabled", "mode: files, paths: []", "CONFIG_EMPTY_VALUE", 4, "local.paths"),
+    Bad("nameless folder", "mode: disabled", "mode: files, paths: ['']", "CONFIG_EMPTY_VALUE", 4, "local.paths[0]"),
+    Bad("roots in S3", "mode: disabled", "mode: files, paths: [a, s3://b/a]", LATER, 4, "local.paths[1]"),
+    Bad("a root in a root", "mode: disabled", "mode: files, paths: [a, b, ./a/c]", OVERLAP, 4, "local.paths[2]"),
+    Bad("a root twice", "mode: disabled", "mode: files, paths: [a, ./a/]", OVERLAP, 4, "local.paths[1]"),
+    Bad("a root around the store", "mode: disabled", "mode: files, paths: [a, var]", OVERLAP, 4, "local.paths[1]"),
+    Bad("a quota without a unit", "mode: disabled", "quota: 20000", "CONFIG_WRONG_TYPE", 4, "local.quota"),
+    Bad("an empty quota", "mode: disabled", "quota: 0GB", "CONFIG_WRONG_TYPE", 4, "local.quota"),
+    Bad("a quota of something", "mode: disabled", "quota: 20 bytes", "CONFIG_WRONG_TYPE", 4, "local.quota"),
     Bad("an unused folder of copies", "mode: disabled", "mode: disabled, path: var/store", OVERLAP, 4, "local.path"),
 ]  # fmt: skip
 
@@ -303,14 +314,34 @@ def test_folders_that_meet_through_a_link_are_found(tmp_path: Path) -> None:
 
 def test_local_copies_are_off_unless_asked_for(tmp_path: Path) -> None:
     """Requirement L3: disabled is the default; a folder alone does not turn them on."""
-    for text, folder in (
-        ("", None),
-        ("local: {mode: disabled}", None),
-        ("local: {path: var/local}", None),
-        ("local: {mode: files, path: var/local}", "var/local"),
-        ("local: {mode: files, path: /data/local}", "/data/local"),
+    for text, folders in (
+        ("", ()),
+        ("local: {mode: disabled}", ()),
+        ("local: {path: var/local}", ()),
+        ("local: {mode: files, path: var/local}", ("var/local",)),
+        ("local: {mode: files, path: /data/local}", ("/data/local",)),
+        ("local: {mode: files, paths: [var/b, /data/a]}", ("var/b", "/data/a")),
+        ("local: {mode: disabled, paths: [var/b]}", ()),
     ):
-        assert load_config(write(tmp_path, GOOD.replace("local: {mode: disabled}", text))).local.folder == folder
+        assert load_config(write(tmp_path, GOOD.replace("local: {mode: disabled}", text))).local.folders == folders
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("500MB", 500 * 10**6),
+        ("20GB", 20 * 10**9),
+        ("20 GB", 20 * 10**9),
+        ("20GiB", 20 << 30),
+        ("1.5TiB", 3 << 39),
+        ("7kB", 7000),
+        ("123B", 123),
+    ],
+)
+def test_a_quota_is_a_size_in_units_of_1000_or_1024(text: str, size: int, tmp_path: Path) -> None:
+    given = GOOD.replace("mode: disabled", f"mode: files, path: c, quota: {text}")
+    assert load_config(write(tmp_path, given)).local.quota_bytes == size
+    assert re.fullmatch(json_schema()["$defs"]["LocalConfig"]["properties"]["quota"]["pattern"], text)
 
 
 def test_addresses_of_stores(tmp_path: Path) -> None:

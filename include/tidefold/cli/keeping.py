@@ -51,8 +51,8 @@ def local_retention(terminal: Terminal, logs: Logs = None, plan: Plan = False) -
     """Remove local copies that are of no more use: all but that of each log's newest completed snapshot.
 
     A copy of a snapshot that is being judged stays too. Copies of older and aborted snapshots go, what dead writers
-    left, and copies of segments that were folded. Only files below this pipeline's folder in `local.path` are touched,
-    never the store's. What cannot be removed is a warning. Starts no Spark.
+    left, and copies of segments that were folded. Only files below this pipeline's folder in `local.path` or
+    `local.paths` are touched, never the store's. What cannot be removed is a warning. Starts no Spark.
 
     Example: tidefold local-retention --plan
 

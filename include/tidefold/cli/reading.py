@@ -64,13 +64,16 @@ def status(terminal: Terminal, logs: Logs = None) -> int:
     Next: tidefold history LOG, tidefold report LOG
     """
     from tidefold.cli.outcomes import exit_code
-    from tidefold.cli.tables import position_table, remarks, status_table
+    from tidefold.cli.tables import local_lines, position_table, remarks, status_table
+    from tidefold.operations.local_use import local_use
     from tidefold.operations.status import status as read_status
 
     pipeline = terminal.pipeline()
     found = read_status(pipeline, chosen_logs(pipeline, logs))
     parts = [status_table(found), "", *([position_table(found), ""] if any(s.positions for s in found) else [])]
-    terminal.result({"logs": [asdict(s) for s in found]}, *parts, *remarks(found))
+    use = local_use(pipeline)
+    data = {"logs": [asdict(s) for s in found], "local": asdict(use) if use else None}
+    terminal.result(data, *parts, *remarks(found), *local_lines(use))
     return exit_code(s.error for s in found if s.error)
 
 
@@ -85,9 +88,10 @@ def history(terminal: Terminal, log: Log) -> None:
 
     Next: tidefold report LOG --snapshot ID
     """
-    from tidefold.cli.tables import history_table, reasons
+    from tidefold.cli.tables import history_table, local_lines, reasons
     from tidefold.operations.history import history as read_history
     from tidefold.operations.history import local_of, restored_by, tags_of
+    from tidefold.operations.local_use import local_use
 
     pipeline = terminal.pipeline()
     snapshots = read_history(pipeline, pipeline.log(log).id)
@@ -100,7 +104,8 @@ def history(terminal: Terminal, log: Log) -> None:
         {**asdict(s), "tags": tags.get(s.id, []), "restored": restored.get(s.id), "local": s.id in local}
         for s in snapshots
     ]
-    terminal.result({"log": log, "snapshots": data}, *shown)
+    use = local_use(pipeline)
+    terminal.result({"log": log, "snapshots": data, "local": asdict(use) if use else None}, *shown, *local_lines(use))
 
 
 def report(terminal: Terminal, log: Log, snapshot: SnapshotId = None) -> None:

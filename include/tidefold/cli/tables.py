@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from tidefold.config import LogConfig
     from tidefold.lifecycle.values import Snapshot
+    from tidefold.operations.local_use import LocalUse
     from tidefold.operations.status import LogStatus
 
 
@@ -104,9 +105,23 @@ def _kept_of_the_log(status: LogStatus) -> Iterable[str]:
         yield f"reader {reader.name} has read up to change set {reader.sqn}"
     if status.local:
         yield f"a local copy of snapshot {', '.join(map(str, status.local))} is on this machine"
+    if status.local_partial:
+        yield f"of the local copy of snapshot {', '.join(map(str, status.local_partial))} files are gone"
     if status.garbage:
         which = "1 segment waits" if status.garbage == 1 else f"{status.garbage:,} segments wait"
         yield f"{which} to be removed by `tidefold truncate {status.log}`"
+
+
+def local_lines(use: LocalUse | None) -> list[str]:
+    """What local copies take, and which of their folders do not answer."""
+    if use is None:
+        return []
+    of = f" of {in_units(use.quota)}" if use.quota else ""
+    where = f"{len(use.roots)} folders" if len(use.roots) > 1 else "1 folder"
+    lines = [f"local copies take {in_units(use.bytes)}{of} on this machine, in {where}."]
+    return lines + [
+        f"local copies in {root.path} cannot be looked at: {root.error}" for root in use.roots if root.error
+    ]
 
 
 def history_table(snapshots: Sequence[Snapshot]) -> Table:

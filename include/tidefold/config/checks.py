@@ -112,7 +112,7 @@ def check_all(document: Document, base: Path, logs: Mapping[str, LogEntry]) -> I
             yield Problem(code, document.line(place), dotted(place), message, hint)
         elif urlsplit(address).scheme != "s3":
             folders.append((place, (base / address.removeprefix("file://")).resolve()))
-    yield from _copies_nowhere(document)
+    yield from _copies_somewhere(document)
     for log, entry in logs.items():
         if entry.source and not _path_mistake(entry.source.path, ("",)):
             folders.append((("logs", log, "source", "path"), (base / entry.source.path).resolve()))
@@ -121,22 +121,32 @@ def check_all(document: Document, base: Path, logs: Mapping[str, LogEntry]) -> I
             if folder == other or folder in other.parents or other in folder.parents:
                 same = "is the same folder as" if folder == other else "lies inside, or around,"
                 message = f"{same} `{dotted(other_place)}` (line {document.line(other_place)})."
-                hint = "Give each log, the store and the local copies a folder of their own."
+                hint = "Give each log, the store and each root of local copies a folder of its own."
                 yield Problem("FOLDERS_OVERLAP", document.line(place), dotted(place), message, hint)
 
 
 def _roots(document: Document) -> Iterator[tuple[Place, str, tuple[str, ...]]]:
     """The addresses under which tidefold itself keeps files, each with the schemes that it may have."""
-    local = document.data.get("local")
     given: list[tuple[Place, Any, tuple[str, ...]]] = [(("store",), document.data.get("store"), _STORE_SCHEMES)]
-    given.append((("local", "path"), local.get("path") if isinstance(local, dict) else None, ("",)))
+    local = document.data.get("local")
+    if isinstance(local, dict):
+        paths = local.get("paths")
+        given.append((("local", "path"), local.get("path"), ("",)))
+        listed = paths if isinstance(paths, list) else []
+        given += [(("local", "paths", i), path, ("",)) for i, path in enumerate(listed)]
     for place, address, schemes in given:
         if isinstance(address, str) and address:
             yield place, address, schemes
 
 
-def _copies_nowhere(document: Document) -> Iterator[Problem]:
+def _copies_somewhere(document: Document) -> Iterator[Problem]:
+    """Folders of local copies are given in one way, and at all where copies are made."""
     local = document.data.get("local")
-    if isinstance(local, dict) and local.get("mode") == "files" and "path" not in local:
+    given = [key for key in ("path", "paths") if isinstance(local, dict) and key in local]
+    if isinstance(local, dict) and local.get("mode") == "files" and not given:
         hint = "Name a folder on a disk of this machine: `local: {mode: files, path: var/local}`."
         yield Problem("CONFIG_MISSING_KEY", document.line(("local",)), "local.path", "is missing.", hint)
+    if len(given) > 1:
+        hint = "Move that folder into the list, and remove `path`."
+        line = document.line(("local", "paths"))
+        yield Problem("LOCAL_PATHS", line, "local.paths", "cannot stand beside `local.path`.", hint)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from tidefold.config.text import Place, Problem, dotted
+from tidefold.config.text import SIZE, Place, Problem, dotted, size_in_bytes
 from tidefold.lifecycle.kinds import Rule
 from tidefold.lifecycle.retention import Grace
 
@@ -34,16 +34,34 @@ class SparkConfig(Entry):
     )
 
 
+def _is_size(value: Any) -> Any:
+    if isinstance(value, str) and size_in_bytes(value) > 0:
+        return value
+    raise PydanticCustomError("size", "must be a size, not 0")
+
+
 class LocalConfig(Entry):
     """Copies of snapshots and segments on this machine's disks."""
 
     mode: Literal["disabled", "files"] = "disabled"
     path: Text | None = Field(default=None, description="folder of local copies, relative to this file or absolute")
+    paths: list[Text] | None = Field(
+        default=None, min_length=1, description="several folders of local copies instead of one, which take turns"
+    )
+    quota: Annotated[
+        str | None, BeforeValidator(_is_size), WithJsonSchema({"type": "string", "pattern": f"^{SIZE.pattern}$"})
+    ] = Field(default=None, description="bytes that all local copies of the pipeline may take, as 500MB, 20GB or 20GiB")
 
     @property
-    def folder(self) -> str | None:
-        """Where copies are kept; None while they are disabled."""
-        return self.path if self.mode == "files" else None
+    def folders(self) -> tuple[str, ...]:
+        """Where copies are kept; none while they are disabled."""
+        given = self.paths or ([self.path] if self.path else [])
+        return tuple(given) if self.mode == "files" else ()
+
+    @property
+    def quota_bytes(self) -> int | None:
+        """The quota; None: no limit."""
+        return size_in_bytes(self.quota) if self.quota else None
 
 
 # Whoever is reading the table version before the newest still needs its files.
@@ -208,6 +226,8 @@ def _explain(detail: ErrorDetails, place: Place) -> tuple[str, str, str]:
         return "CONFIG_OUT_OF_RANGE", f"is out of range: {_sentence(detail['msg'])}", ""
     if kind == "retained":
         return "CONFIG_OUT_OF_RANGE", f"{detail['msg']}.", "Readers of the version before the newest need one more."
+    if kind == "size":
+        return "CONFIG_WRONG_TYPE", f"{detail['msg']}.", "As an example `500MB`, `20GB` (units of 1000) or `20GiB`."
     if kind in ("too_short", "string_too_short"):
         return "CONFIG_EMPTY_VALUE", "must not be empty.", ""
     if kind == "string_pattern_mismatch":

@@ -5,8 +5,10 @@ YAML's traps stay outside: no tags, no aliases, no repeated keys, no surprise ty
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,9 @@ from tidefold.lifecycle.errors import InvalidInputError, NotFoundError
 SIZE_LIMIT = 1 << 20
 _DEPTH_LIMIT = 16
 _TYPED = tuple(f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float"))
+
+SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([kMGT]i?)?B", re.ASCII)
+_UNITS = {"k": 1, "M": 2, "G": 3, "T": 4}
 
 Place = tuple[str | int, ...]
 
@@ -203,3 +208,11 @@ def dotted(place: Place) -> str:
     """`logs.accounts.key[0]`."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
     return text.removeprefix(".")
+
+
+def size_in_bytes(text: str) -> int:
+    """Bytes of `500MB`, `1.5 GB` (units of 1000) or `20GiB` (units of 1024); 0 when it is no size."""
+    found = SIZE.fullmatch(text)
+    unit = (found[2] or "") if found else ""
+    factor = (1024 if unit.endswith("i") else 1000) ** _UNITS.get(unit[:1], 0)
+    return int(Decimal(found[1]) * factor) if found else 0

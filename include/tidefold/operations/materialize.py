@@ -27,7 +27,7 @@ from tidefold.lifecycle.values import Kind, LogState, Shape, Snapshot, State
 from tidefold.operations.asking import Asking, claim_of
 from tidefold.operations.confirm import roll_forward
 from tidefold.operations.heartbeat import Heartbeat, heartbeat
-from tidefold.operations.local_copies import places_of
+from tidefold.operations.local_copies import clear_leftovers, places_of
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.restore_plan import plan_restore
@@ -113,6 +113,7 @@ def _planned(pipeline: Pipeline, log: str, snapshot: Snapshot, restore: claims.R
     ledger = pipeline.ledger(log)
     sweep(pipeline.store, ledger)
     state = ledger.read()
+    clear_leftovers(pipeline, log, state)
     below = state.snapshot(snapshot.source) if snapshot.source is not None else None
     base = read_manifest(pipeline.store, log, below) if below else None
     places = places_of(pipeline, log)

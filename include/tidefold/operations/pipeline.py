@@ -9,7 +9,7 @@ from tidefold.config import Config, LogConfig
 from tidefold.ledger import Ledger
 from tidefold.lifecycle.errors import NotFoundError
 from tidefold.storage import Store
-from tidefold.storage.local import LocalStore
+from tidefold.storage.local_roots import LocalRoots
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Pipeline:
 
     config: Config
     store: Store
-    local: LocalStore | None = None
+    local: LocalRoots | None = None
 
     def ledger(self, log: str) -> Ledger:
         return Ledger(self.store, log)

@@ -61,7 +61,7 @@ def _put_back(stores: Stores, file: StoredFile, source: Place, where: Where, mis
         for path in missing:
             stores[where].link(source.path, path)
     else:
-        # Local copies are bytes of their own, never links.
+        # Local copies are bytes of their own, never links into the store.
         _replace(stores, file.sha256, source, stores[where], missing)
 
 

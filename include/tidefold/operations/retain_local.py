@@ -4,38 +4,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
+from itertools import chain
+from typing import Any
 
-from tidefold.changelog.intents import announced
-from tidefold.changelog.segment import read_index
-from tidefold.ledger import Ledger
-from tidefold.lifecycle.errors import CorruptError, NotFoundError, TidefoldError, unforeseen
-from tidefold.lifecycle.local_copies import CopyName, segment_of, segments_needed, stays
+from tidefold.lifecycle.errors import unforeseen
+from tidefold.lifecycle.local_copies import CopyName, LocalFile, bytes_on_disk, stays
+from tidefold.operations.local_seen import Seen, SegmentCopy, look, unneeded
 from tidefold.operations.outcome import Outcome, each_log
 from tidefold.operations.pipeline import Pipeline
-from tidefold.storage import Entry, Store
-from tidefold.storage.local import LocalStore
-from tidefold.storage.local_copies import copies, discard_files
+from tidefold.storage import Store
+from tidefold.storage.local_copies import discard_files
+from tidefold.storage.local_roots import LocalRoots
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class _SegmentCopy:
-    """A segment's local files, whole or half. No `logs`: the copy cannot be read."""
-
-    path: str
-    logs: frozenset[str]
-    files: tuple[Entry, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    """What lay there before any ledger was read: so it is no newer than what the ledgers say."""
-
-    snapshots: Mapping[CopyName, tuple[Entry, ...]]
-    segments: tuple[_SegmentCopy, ...]
 
 
 def retain_local(pipeline: Pipeline, logs: Sequence[str], plan: bool = False) -> list[Outcome]:
@@ -48,62 +29,34 @@ def retain_local(pipeline: Pipeline, logs: Sequence[str], plan: bool = False) ->
         return [Outcome(log, "nothing", "local copies are disabled") for log in logs]
     local = pipeline.local
     try:
-        seen = _Seen(copies(local), _idle_segments(pipeline.store, local))
+        seen = look(pipeline.store, local)
     except Exception as error:
         why = _warned("local copies cannot be looked at", error)
         return [Outcome(log, "nothing", why, facts={"warnings": [why]}) for log in logs]
-    unneeded = _unneeded(pipeline.store, seen.segments, logs)
+    segments = _unneeded(pipeline.store, seen, logs)
+    left_out = [f"local copies in `{root}` cannot be looked at: {why}" for root, why in local.unreadable.items()]
 
     def act(log: str) -> Outcome:
         state = pipeline.ledger(log).find()
         old = {name: seen.snapshots[name] for name in seen.snapshots if name.log == log and not stays(state, name)}
-        going = [*old.values(), *(segment.files for segment in unneeded.get(log, ()))]
+        going = [*old.values(), *(segment.files for segment in segments.get(log, ()))]
         failed = {} if plan else {files: why for files in going if (why := _removed(local, files))}
-        return _outcome(log, old, [files for files in going if files not in failed], list(failed.values()), plan)
+        gone = [files for files in going if files not in failed]
+        return _outcome(log, _facts(seen, old, gone, [*left_out, *failed.values()]), plan)
 
     return each_log(logs, act)
 
 
-def _idle_segments(store: Store, local: LocalStore) -> tuple[_SegmentCopy, ...]:
-    """Copies of segments, but for those that a run is writing: a log may still be told of them."""
-    files: dict[str, list[Entry]] = {}
-    for entry in local.list("", unfinished=True):
-        path = segment_of(entry.path)
-        if path:
-            files.setdefault(path, []).append(entry)
-    on_their_way = {path for run in announced(store) for path in run.files} if files else set()
-    idle = [path for path in files if path not in on_their_way]
-    return tuple(_SegmentCopy(path, _logs_in(local, path), tuple(files[path])) for path in idle)
-
-
-def _logs_in(local: LocalStore, path: str) -> frozenset[str]:
-    try:
-        return frozenset(entry.log for entry in read_index(local, path))
-    except (NotFoundError, CorruptError):
-        return frozenset()
-
-
-def _unneeded(store: Store, segments: Sequence[_SegmentCopy], logs: Sequence[str]) -> dict[str, list[_SegmentCopy]]:
+def _unneeded(store: Store, seen: Seen, logs: Sequence[str]) -> dict[str, list[SegmentCopy]]:
     """The segment copies that may go, each under the log that its removal is told of: one of its own if it is asked."""
-
-    @cache
-    def needed_by(log: str) -> frozenset[str] | None:
-        try:
-            state = Ledger(store, log).find()
-        except TidefoldError:
-            return None  # Nobody knows what it needs.
-        return segments_needed(state) if state else frozenset()
-
-    found: dict[str, list[_SegmentCopy]] = {}
-    for segment in segments:
+    found: dict[str, list[SegmentCopy]] = {}
+    for segment in unneeded(store, seen.segments):
         owner = next((log for log in logs if log in segment.logs), next(iter(logs)))
-        needs = [needed_by(log) for log in sorted(segment.logs)]
-        if all(need is not None and segment.path not in need for need in needs):
-            found.setdefault(owner, []).append(segment)
+        found.setdefault(owner, []).append(segment)
     return found
 
 
-def _removed(local: LocalStore, files: Sequence[Entry]) -> str:
+def _removed(local: LocalRoots, files: Sequence[LocalFile]) -> str:
     """Removes the files of one copy; answers what went wrong, if anything did."""
     try:
         discard_files(local, [file.path for file in files])
@@ -118,22 +71,29 @@ def _warned(what: str, error: Exception) -> str:
     return f"{what}: {found.code}: {found.message}"
 
 
-def _outcome(
-    log: str,
-    old: Mapping[CopyName, tuple[Entry, ...]],
-    going: Sequence[tuple[Entry, ...]],
+def _facts(
+    seen: Seen,
+    old: Mapping[CopyName, tuple[LocalFile, ...]],
+    gone: Sequence[tuple[LocalFile, ...]],
     warnings: Sequence[str],
-    plan: bool,
-) -> Outcome:
-    files = [file for copy in going for file in copy]
-    facts = {
-        "snapshots": sorted({name.snapshot for name, copy in old.items() if copy in going}),
+) -> dict[str, Any]:
+    """`bytes` by names; `freed` is what the disks get back, since a file that stays in another copy frees nothing."""
+    files = list(chain.from_iterable(gone))
+    names = {(file.root, file.path) for file in files}
+    rest = [file for file in seen.files if (file.root, file.path) not in names]
+    return {
+        "snapshots": sorted({name.snapshot for name, copy in old.items() if copy in gone}),
         "files": len(files),
         "bytes": sum(file.bytes for file in files),
+        "freed": bytes_on_disk(seen.files) - bytes_on_disk(rest),
         "paths": [file.path for file in files],
         "warnings": list(warnings),
     }
+
+
+def _outcome(log: str, facts: Mapping[str, Any], plan: bool) -> Outcome:
+    files, warnings = facts["files"], facts["warnings"]
     verb = "would remove" if plan else "removed"
-    done = f"{verb} {len(files):,} local {'file' if len(files) == 1 else 'files'}, {facts['bytes']:,} bytes"
+    done = f"{verb} {files:,} local {'file' if files == 1 else 'files'}, {facts['bytes']:,} bytes"
     message = "; ".join([done if files or warnings else "no local copy is to be removed", *warnings])
     return Outcome(log, ("planned" if plan else "removed") if files else "nothing", message, facts=facts)

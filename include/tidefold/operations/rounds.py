@@ -14,6 +14,7 @@ from tidefold.fold.distribute import Runner
 from tidefold.lifecycle.errors import TidefoldError
 from tidefold.lifecycle.names import CHANGELOG
 from tidefold.operations.intake import TASK_BYTES, Intake, files_to_parse, with_results
+from tidefold.operations.local_room import without_room
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.sources.parse import LogFiles, LogResult, ParseTask, parse
 
@@ -61,12 +62,14 @@ def _tasks(pipeline: Pipeline, parts: Sequence[LogFiles]) -> list[ParseTask]:
         groups[-1].append(part)
         weight += part.weight
     day = now()[:10]
-    local = pipeline.local.uri("") if pipeline.local else None
-    tasks = [
-        ParseTask(pipeline.store.uri(""), f"{CHANGELOG}/{day}/{uuid.uuid4().hex}.seg", tuple(group), local)
-        for group in groups
-    ]
-    return sorted(tasks, key=lambda task: -task.weight)
+    no_copy = without_room(pipeline) if groups else ""
+
+    def task(group: list[LogFiles]) -> ParseTask:
+        segment = f"{CHANGELOG}/{day}/{uuid.uuid4().hex}.seg"
+        local = pipeline.local.root_of(segment) if pipeline.local and not no_copy else None
+        return ParseTask(pipeline.store.uri(""), segment, tuple(group), local, no_copy)
+
+    return sorted(map(task, groups), key=lambda task: -task.weight)
 
 
 def _announce(pipeline: Pipeline, run: IngestRun, intakes: Sequence[Intake], tasks: Sequence[ParseTask]) -> None:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from tidefold.lifecycle.errors import TidefoldError
 from tidefold.lifecycle.retention import tails
 from tidefold.lifecycle.values import Hold, Kind, LogState, Position, Reader, Snapshot, State, Tag
-from tidefold.operations.local_copies import snapshots_here
+from tidefold.operations.local_copies import copies_here
+from tidefold.operations.local_use import LocalUse, local_use
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 
@@ -18,7 +19,8 @@ class LogStatus:
     """`latest` is the newest completed snapshot, `attempt` the open one; `change_sets` and `changes` wait to be folded.
 
     `tail` is the newest tail-only snapshot on `latest`; `tags`, `holds` and `readers` keep more than retention does;
-    `garbage` counts the segments that wait to be removed. `local`: snapshots whose copy is on this machine.
+    `garbage` counts the segments that wait to be removed. `local`: snapshots whose copy is on this machine,
+    `local_partial`: those of whose copy files are gone, `local_bytes`: what all copies of snapshots take on its disks.
 
     `why` says in one line why the newest snapshot is not the latest one, `report` is the page that tells more;
     `error` (with its code) is set when the ledger cannot be read, `begun` is false until the first ingest.
@@ -38,6 +40,8 @@ class LogStatus:
     readers: tuple[Reader, ...] = ()
     garbage: int = 0
     local: tuple[int, ...] = ()
+    local_partial: tuple[int, ...] = ()
+    local_bytes: int = 0
     why: str = ""
     report: str | None = None
     error: Outcome | None = None
@@ -45,15 +49,18 @@ class LogStatus:
 
 def status(pipeline: Pipeline, logs: Sequence[str]) -> list[LogStatus]:
     """One status a log; a log whose ledger cannot be read says so and hides no other."""
-    return [_status(pipeline, log) for log in logs]
+    use = local_use(pipeline)
+    return [_status(pipeline, log, use) for log in logs]
 
 
-def _status(pipeline: Pipeline, log: str) -> LogStatus:
+def _status(pipeline: Pipeline, log: str, use: LocalUse | None) -> LogStatus:
     try:
         state = pipeline.ledger(log).find()
         if state is None:
             return LogStatus(log, begun=False)
-        return replace(status_of(state), local=snapshots_here(pipeline, state))
+        here = copies_here(pipeline, state)
+        taken = use.logs.get(log, 0) if use else 0
+        return replace(status_of(state), local=here.whole, local_partial=here.partial, local_bytes=taken)
     except TidefoldError as error:
         return LogStatus(log, begun=True, error=Outcome.of_error(log, error))
 

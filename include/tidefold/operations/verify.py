@@ -72,7 +72,7 @@ class _Verification:
     checked: Checked = field(default_factory=Checked)
 
     def __post_init__(self) -> None:
-        local = None if self.scope.warning else self.pipeline.local
+        local = None if self.scope.blind else self.pipeline.local
         self.stores = {Where.STORE: self.pipeline.store, **({Where.LOCAL: local} if local else {})}
 
     @property

@@ -46,13 +46,14 @@ class LogFiles:
 class ParseTask:
     """What one task takes. `store` is the store's address, `segment` a free path in it; `logs` are sorted by name.
 
-    `local`: folder for a local copy of the segment, if there is to be one.
+    `local`: folder for a local copy of the segment, if there is to be one; `no_copy` says why there is to be none.
     """
 
     store: str
     segment: str
     logs: tuple[LogFiles, ...]
     local: str | None = None
+    no_copy: str = ""
 
     @property
     def weight(self) -> int:
@@ -157,7 +158,7 @@ def _write(store: Store, task: ParseTask, parts: Iterable[tuple[str, pa.Table]])
     local = LocalStore(Path(task.local)) if task.local else None
     with create_duplicating(store, local, task.segment) as stream:
         written = write_parts(stream, parts)
-    return written, f"{unforeseen(stream.local_error)}" if stream.local_error else ""
+    return written, f"{unforeseen(stream.local_error)}" if stream.local_error else task.no_copy
 
 
 def _with_written(results: list[FileResult], written: list[WrittenChangeSet]) -> Iterator[FileResult]:
