@@ -9,9 +9,9 @@ from pathlib import Path
 from builders import arrival, manifest_of, verdict_for
 from tidefold.lifecycle import claims, moves
 from tidefold.lifecycle.intake import append
-from tidefold.lifecycle.values import LogState
-from tidefold.operations.asking import Asking
-from tidefold.operations.pipeline import Pipeline
+from tidefold.lifecycle.values import Kind, LogState
+from tidefold.operations.asking import request_of
+from tidefold.operations.pipeline import Pipeline, now
 from tidefold.quality.suite import load_suite
 from tidefold.wiring import open_pipeline
 
@@ -44,7 +44,8 @@ def take(state: LogState, changes: int = 10, refused: int = 0) -> LogState:
 
 
 def claim(run: str) -> Move:
-    return lambda state: claims.claim(state, Asking(run).of(state.log))
+    """As a run does that asks for nothing special."""
+    return lambda state: claims.claim(state, claims.Claim(run, request_of({"kind": Kind.FULL}), Kind.FULL, now()))
 
 
 def stage(state: LogState) -> LogState:

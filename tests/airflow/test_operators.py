@@ -14,7 +14,7 @@ from tidefold.fold.distribute import in_process
 from tidefold.lifecycle import claims
 from tidefold.lifecycle.values import Kind
 from tidefold.operations import heartbeat
-from tidefold.operations.asking import Asking
+from tidefold.operations.asking import Asking, claim_of
 from tidefold.operations.confirm import confirm
 from tidefold.operations.materialize import materialize
 from tidefold.operations.pipeline import Pipeline
@@ -71,7 +71,7 @@ def spark_task(pipeline: Pipeline, **given: Any) -> Any:
 def test_materialize_takes_over_what_stands_still_if_it_may(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    dead = pipeline.ledger("accounts").commit(lambda s: claims.claim(s, Asking("dead").of("accounts"))).attempt
+    dead = pipeline.ledger("accounts").commit(lambda s: claims.claim(s, claim_of(pipeline, s, Asking("dead")))).attempt
     waited: list[float] = []
     monkeypatch.setattr(heartbeat.find_stalled, "__defaults__", (waited.append,))
     scope = SimpleNamespace(pipeline=pipeline, logs=["accounts", "tellers"], run="dag/manual-1")

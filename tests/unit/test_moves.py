@@ -148,5 +148,10 @@ def test_offsets_that_another_ingest_took_are_refused() -> None:
 
 def test_a_changed_shape_is_refused_by_name() -> None:
     with pytest.raises(RefusedError) as refused:
-        check_shape(appended(new_log()), replace(SHAPE, buckets=8))
-    assert "buckets" in refused.value.message
+        check_shape(appended(new_log()), replace(SHAPE, key_groups=8))
+    assert "key_groups" in refused.value.message
+
+
+def test_another_number_of_buckets_is_no_other_shape() -> None:
+    """The next full snapshot takes it up (L8)."""
+    check_shape(appended(new_log()), replace(SHAPE, buckets=SHAPE.buckets + 1))

@@ -9,10 +9,10 @@ import filecmp
 import os
 import shutil
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO, TypeVar, cast
 
 from fsspec.implementations.local import LocalFileSystem
 
@@ -25,7 +25,9 @@ from tidefold.lifecycle.errors import (
 )
 from tidefold.storage.store import Entry
 
+T = TypeVar("T")
 _UNFINISHED = ".part"
+_TRIES = 20
 
 
 class LocalStore:
@@ -75,12 +77,16 @@ class LocalStore:
             raise UnknownOutcomeError("NOT_SYNCED", f"`{path}` was written, its folder not synced.") from error
 
     def _begin(self, part: str) -> BinaryIO:
-        try:
-            return open(part, "xb")
-        except FileNotFoundError:
-            # Another process has just removed the folder because it was empty.
-            self._make_folder(os.path.dirname(part))
-            return open(part, "xb")
+        return self._in_folder(part, lambda: open(part, "xb"))
+
+    def _in_folder(self, path: str, act: Callable[[], T]) -> T:
+        """Acts in the folder of a path, which is made. Whoever deletes may remove it again while it is empty."""
+        for _ in range(_TRIES):
+            with suppress(FileNotFoundError):
+                self._make_folder(os.path.dirname(path))
+                return act()
+        self._make_folder(os.path.dirname(path))
+        return act()
 
     @property
     def links(self) -> bool:
@@ -89,11 +95,11 @@ class LocalStore:
     def link(self, source: str, target: str, copy: bool = False) -> str:
         final = self._full(target)
         with _typed(source):
-            self._make_folder(os.path.dirname(final))
             if copy:
                 return self._copied(source, target)
+            os.stat(self._full(source))
             try:
-                os.link(self._full(source), final)
+                self._in_folder(final, lambda: os.link(self._full(source), final))
             except FileExistsError:
                 return self._kept(source, target)
             except OSError as error:
@@ -127,8 +133,6 @@ class LocalStore:
         finals = [self._full(path) for path in paths]
         # Beside the last name: whatever a killed process leaves lies beside a name that is still to be repaired.
         part = f"{finals[-1]}.{uuid.uuid4().hex}{_UNFINISHED}"
-        with _typed(paths[-1]):
-            self._make_folder(os.path.dirname(part))
         try:
             with _typed(paths[-1]), self._begin(part) as stream:
                 yield stream
