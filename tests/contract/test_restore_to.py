@@ -6,12 +6,10 @@ Requirements L6, L8, C10; promises I5, I16, I17, I26. The log stays as it is, wh
 from __future__ import annotations
 
 import hashlib
-import importlib
 import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -33,6 +31,7 @@ from restoring import (
     cycle,
     files_of,
     flip,
+    restore,
     rows_after,
     spoil,
     take,
@@ -46,10 +45,12 @@ from tidefold.lifecycle.claims import Mode, Restore
 from tidefold.lifecycle.errors import InvalidInputError, NotFoundError, RefusedError, TidefoldError
 from tidefold.lifecycle.key_groups import KeyGroups
 from tidefold.lifecycle.names import LogPaths
+from tidefold.lifecycle.values import State
 from tidefold.operations import free_place
 from tidefold.operations.asking import Asking
 from tidefold.operations.explain_restore import explain
 from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.restore_plan import Wanted
 from tidefold.operations.restore_to import restore_to
 from tidefold.operations.tail import take_tail
 from tidefold.storage import open_store
@@ -350,13 +351,14 @@ def test_the_rows_must_be_as_many_as_the_ledger_says(
     made: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """I17."""
-    module = importlib.import_module("tidefold.operations.restore_to")
     pipeline = made.reset()
-    real = module._completed
-    monkeypatch.setattr(module, "_completed", lambda *given: replace(real(*given), rows=7))
-    with pytest.raises(TidefoldError, match="has 7 rows, but 39 were made"):
+    monkeypatch.setattr(Wanted, "rows", 7)
+    with pytest.raises(TidefoldError, match="39 rows of `accounts` were made, but 7 were recorded"):
         restore_to(pipeline, LOG, 2, str(tmp_path / "to"))
     assert not (tmp_path / "to").exists()
+    outcome = restore(pipeline, 2)
+    assert (outcome.error, outcome.facts["exit_code"]) == ("ROWS_DIFFER", 5)
+    assert pipeline.ledger(LOG).read().snapshots[-1].state is State.ABORTED
 
 
 def test_to_s3_and_from_s3(s3: S3Bucket, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from tidefold.operations.heartbeat import Heartbeat, heartbeat
 from tidefold.operations.local_copies import clear_leftovers, places_of
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.restore_plan import Into, plan_restore, wanted_by
+from tidefold.operations.restore_plan import Into, plan_restore, require_rows, wanted_by
 from tidefold.operations.sources_read import failures
 from tidefold.operations.stage import Attempt, stage
 from tidefold.operations.sweep import sweep
@@ -132,8 +132,9 @@ def _planned_restore(
     paths = LogPaths(state.log)
     target = Address(Where.STORE, places.store, home(state.log, snapshot.kind, snapshot.id))
     into = Into(target, snapshot.id, snapshot.epoch, paths.table, pipeline.config.snapshots.copies)
-    planned = plan_restore(pipeline, wanted_by(state, snapshot), places, into)
-    facts = {**_restoring(state, snapshot, restore), "manifests": failures(planned.failed)}
+    wanted = wanted_by(state, snapshot)
+    planned = plan_restore(pipeline, wanted, places, into)
+    facts = {**_restoring(state, snapshot, restore), "recorded": wanted.rows, "manifests": failures(planned.failed)}
     return Attempt(state.log, snapshot, planned.base, planned.shape, planned.tasks, facts)
 
 
@@ -153,7 +154,9 @@ def _restoring(state: LogState, snapshot: Snapshot, restore: claims.Restore) -> 
 
 def _finish(pipeline: Pipeline, attempt: Attempt, answers: Sequence[Answer]) -> Outcome:
     try:
-        return stage(pipeline, attempt, _results(answers))
+        results = _results(answers)
+        require_rows(attempt.log, attempt.facts.get("recorded"), results)
+        return stage(pipeline, attempt, results)
     except Exception as error:
         return _given_up(pipeline, attempt.log, attempt.snapshot, error)
 

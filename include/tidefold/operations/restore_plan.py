@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tidefold.fold.inputs import Inputs
 from tidefold.fold.plan import Places, files_of, near, require_joined
-from tidefold.fold.task import Address, FoldTask, Read, Recipe, Untouched
+from tidefold.fold.task import Address, FoldResult, FoldTask, Read, Recipe, Untouched
 from tidefold.ledger import read_manifest_at
 from tidefold.lifecycle.copies import Where
 from tidefold.lifecycle.errors import CorruptError, TidefoldError
@@ -37,6 +37,11 @@ class Wanted:
     below: Snapshot
     tail: tuple[ChangeSet, ...]
     expire: Expire | None = None
+
+    @property
+    def rows(self) -> int | None:
+        """How many there are, if that is known."""
+        return None if self.tail else self.below.rows
 
     @property
     def limit(self) -> Expire | None:
@@ -167,6 +172,19 @@ def _older_ways(wanted: Wanted, places: Places, inputs: Inputs) -> Iterator[_Way
             _log.warning("%s: %s cannot serve: %s", wanted.state.log, found.snapshot and found.snapshot.id, error)
             continue
         yield manifest, (*found.change_sets, *wanted.tail)
+
+
+def require_rows(log: str, recorded: int | None, results: Sequence[FoldResult]) -> None:
+    """Same rows from every source (I17): raises CorruptError unless there are as many as the ledger recorded. Of a tail
+    nobody knows how many (None), nor where rows went for their age.
+    """
+    made = sum(file.rows for result in results for file in result.files)
+    if recorded is not None and made != recorded and not any(result.expired for result in results):
+        raise CorruptError(
+            "ROWS_DIFFER",
+            f"{made:,} rows of `{log}` were made, but {recorded:,} were recorded.",
+            hint=f"`tidefold verify {log}` lists what is damaged.",
+        )
 
 
 def find_manifest(log: str, snapshot: Snapshot, places: Places, inputs: Inputs) -> Manifest:
