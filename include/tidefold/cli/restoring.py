@@ -159,7 +159,7 @@ def _groups(given: str | None) -> KeyGroups | None:
     if given is None:
         return None
     found = re.fullmatch(r"(\d{1,5})-(\d{1,5})", given)
-    if not found:
+    if not found or int(found[1]) > int(found[2]):
         raise InvalidInputError("KEY_GROUPS_INVALID", "That is no range of key groups.", hint="As an example `0-31`.")
     return KeyGroups(int(found[1]), int(found[2]))
 
