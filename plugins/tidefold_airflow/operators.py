@@ -218,3 +218,23 @@ class TidefoldVerifyOperator(TidefoldLogOperator):
         for damage in outcome.facts.get("damage", ()):
             self.log.error("%s: %s", log, damage)
         return outcome
+
+
+class TidefoldDrillOperator(TidefoldLogOperator):
+    """Restores the newest completed snapshot of each log into a scratch place, checks it and removes it again; fails,
+    without a retry, where its rows cannot be had.
+
+    :param scratch: folder below which it is restored (templated); default: `var/drill` beside the configuration.
+    :param logs, config: as for TidefoldSparkOperator.
+    """
+
+    template_fields: Sequence[str] = (*TidefoldLogOperator.template_fields, "scratch")
+
+    def __init__(self, *, scratch: str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.scratch = scratch
+
+    def act(self, scope: Scope, log: str) -> Outcome:
+        from tidefold.operations.drill import Trial, drill
+
+        return drill(scope.pipeline, log, trial=Trial(self.scratch))

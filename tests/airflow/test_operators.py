@@ -97,3 +97,20 @@ def test_verify_fails_for_damage_and_repairs_where_it_may(pipeline: Pipeline) ->
     done = execute(operators.TidefoldVerifyOperator, pipeline, logs=["accounts"], repair=True)
     assert done["accounts"]["result"] == "repaired"
     assert file.exists()
+
+
+def test_drill_restores_the_newest_snapshot_and_fails_where_it_cannot(pipeline: Pipeline, tmp_path: Path) -> None:
+    found = execute(operators.TidefoldDrillOperator, pipeline, scratch=str(tmp_path / "scratch"))
+    assert {log: (what["result"], what["snapshot"]) for log, what in found.items()} == {
+        "accounts": ("passed", 1), "tellers": ("nothing", None),
+    }  # fmt: skip
+    segments = [entry.path for entry in pipeline.store.list("changelog")]
+    files = [e.path for top in ("snapshots", "tables") for e in pipeline.store.list(top) if "/_data/" in e.path]
+    pipeline.store.delete([*files, *segments])
+    with pytest.raises(AirflowFailException, match=r"1 of 1 logs failed\. accounts: snapshot 1 cannot be restored"):
+        execute(operators.TidefoldDrillOperator, pipeline, logs=["accounts"], scratch=str(tmp_path / "scratch"))
+    known = pipeline.ledger("accounts").read().snapshot(1)
+    assert known
+    assert known.drill
+    assert not known.drill.passed
+    assert not list((tmp_path / "scratch").iterdir())

@@ -59,7 +59,7 @@ _GROUPS = {
     "Begin": (beginning.init, reading.validate),
     "Look (no Spark)": (
         *(reading.status, reading.history, rows.read, reading.report),
-        *(comparing.diff, verifying.verify),
+        *(comparing.diff, verifying.verify, restoring.drill),
     ),
     "Work": (working.run, working.ingest, working.materialize, working.quality, restoring.restore),
     "Log (no Spark)": (tails.tail, tails.squash, holding.reader),

@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tidefold.cli.java import check_java
+from tidefold.cli.restore_report import BucketLine
 from tidefold.cli.terminal import Terminal
 from tidefold.launch import Request, submit_command
 from tidefold.lifecycle.errors import TidefoldError
@@ -29,7 +30,7 @@ _TAIL_LINES = 20
 
 def run_step(terminal: Terminal, pipeline: Pipeline, step: Step, logs: Sequence[str]) -> list[Outcome]:
     """One outcome a log, in the order given; an error of one log does not stop the others."""
-    found = without_spark(pipeline, step, logs)
+    found = without_spark(pipeline, step, logs, BucketLine(terminal.note))
     outcomes = {outcome.log: outcome for outcome in found.done}
     if found.spark:
         outcomes |= {outcome.log: outcome for outcome in _submit(terminal, pipeline, step, found.spark)}

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from tidefold.config import LogConfig
+    from tidefold.lifecycle.drill import Drill
     from tidefold.lifecycle.values import Snapshot
     from tidefold.operations.local_use import LocalUse
     from tidefold.operations.status import LogStatus
@@ -97,6 +98,8 @@ def _kept_of_the_log(status: LogStatus) -> Iterable[str]:
     """What stands in the log beside the newest snapshot, and who keeps it from being cut."""
     if status.tail:
         yield f"snapshot {status.tail.id} is snapshot {status.tail.base} and the change sets up to {status.tail.to_sqn}"
+    if status.drilled and status.drilled.drill:
+        yield f"snapshot {status.drilled.id}: {drilled(status.drilled.drill)}"
     for tag in status.tags:
         yield f"snapshot {tag.snapshot} is tagged {tag.name}"
     for hold in status.holds:
@@ -183,8 +186,16 @@ def _reasons(snapshot: Snapshot, tags: Sequence[str]) -> Iterable[str]:
         yield f"gate failed: {verdict.summary}"
     if verdict and verdict.override_by:
         yield f"let through by {verdict.override_by}: {verdict.override_why}"
+    if snapshot.drill:
+        yield drilled(snapshot.drill)
     if snapshot.reason:
         yield f"aborted: {snapshot.reason}" if snapshot.state == "ABORTED" else snapshot.reason
+
+
+def drilled(drill: Drill) -> str:
+    """How the newest trial restore of a snapshot went."""
+    ended = f"restored in {drill.seconds:.1f} s" if drill.passed else "FAILED"
+    return f"drill of {minute(drill.instant)}: {ended}"
 
 
 def gate_word(snapshot: Snapshot) -> str:

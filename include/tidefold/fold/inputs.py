@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -26,11 +26,11 @@ T = TypeVar("T")
 
 
 class Inputs:
-    """Opens inputs and keeps account of every try in `reads`. For one thread."""
+    """Opens inputs and keeps account of every try in `reads`. For one thread. `known`: stores that are open already."""
 
-    def __init__(self) -> None:
+    def __init__(self, known: Mapping[str, Store] | None = None) -> None:
         self.reads: list[Read] = []
-        self._stores: dict[str, Store] = {}
+        self._stores: dict[str, Store] = dict(known or {})
 
     def store(self, address: Address) -> Store:
         if address.root not in self._stores:

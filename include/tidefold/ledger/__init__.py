@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from tidefold.ledger.ledger import Ledger
-from tidefold.ledger.manifests import read_manifest, write_manifest
+from tidefold.ledger.manifests import read_manifest, read_manifest_at, write_manifest
 
-__all__ = ["Ledger", "read_manifest", "write_manifest"]
+__all__ = ["Ledger", "read_manifest", "read_manifest_at", "write_manifest"]

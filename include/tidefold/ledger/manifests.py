@@ -14,9 +14,14 @@ from tidefold.storage import Store
 
 def read_manifest(store: Store, log: str, snapshot: Snapshot) -> Manifest:
     """The manifest that the ledger names; CorruptError when its bytes are not those that were staged."""
-    path = LogPaths(log).manifest(snapshot.id)
-    manifest = decode(path, checked(path, read_named(store, path), snapshot.manifest or ""), Manifest)
-    return check_manifest(manifest, snapshot)
+    return read_manifest_at(store, LogPaths(log).manifest(snapshot.id), snapshot)
+
+
+def read_manifest_at(store: Store, path: str, snapshot: Snapshot) -> Manifest:
+    """The same from another place, such as a local copy."""
+    return check_manifest(
+        decode(path, checked(path, read_named(store, path), snapshot.manifest or ""), Manifest), snapshot
+    )
 
 
 def write_manifest(store: Store, manifest: Manifest) -> str:

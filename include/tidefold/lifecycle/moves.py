@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tidefold.lifecycle.drill import Drill
 from tidefold.lifecycle.errors import (
     GateFailedError,
     InvalidInputError,
@@ -125,6 +126,14 @@ def abort(state: LogState, snapshot_id: int, reason: str) -> LogState:
     if not snapshot.open:
         raise _wrong_state(state, snapshot, "abort", State.ONGOING, State.STAGED)
     return state.with_snapshot(replace(snapshot, state=State.ABORTED, reason=reason))
+
+
+def drilled(state: LogState, snapshot_id: int, drill: Drill) -> LogState:
+    """Records how the newest trial restore of a snapshot ended; one that was retired meanwhile is left."""
+    snapshot = known(state, snapshot_id)
+    if snapshot.state is not State.COMPLETED:
+        return state
+    return state.with_snapshot(replace(snapshot, drill=drill))
 
 
 def require_published(state: LogState) -> None:

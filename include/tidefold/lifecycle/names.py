@@ -94,8 +94,11 @@ class LogPaths:
 
 
 def data_path(table: str, name: str) -> str:
-    """Path of a data file of a Delta table: `_data/` is left alone by VACUUM and read by every reader (design 2)."""
-    return f"{table}/_data/{name}"
+    """Path of a data file of a Delta table: `_data/` is left alone by VACUUM and read by every reader (design 2).
+
+    The table "" is the root of a store.
+    """
+    return f"{table}/_data/{name}" if table else f"_data/{name}"
 
 
 def check_log_id(log: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from tidefold.lifecycle.drill import Drill
 from tidefold.lifecycle.key_groups import KeyGroups
 
 TYPES = ("boolean", "int", "long", "float", "double", "string", "date", "timestamp")
@@ -182,6 +183,7 @@ class Snapshot:
     shown: str = ""
     because: str = ""
     expire: Expire | None = None
+    drill: Drill | None = None
 
     @property
     def folds_to(self) -> int:

@@ -16,13 +16,15 @@ import msgspec
 
 from tidefold.fold.bucket import fold_bucket
 from tidefold.fold.distribute import Answer, Runner
-from tidefold.fold.plan import plan_fold
-from tidefold.fold.task import FoldResult
+from tidefold.fold.plan import Places, plan_fold
+from tidefold.fold.task import Address, FoldResult
 from tidefold.ledger import read_manifest
 from tidefold.lifecycle import claims, moves
+from tidefold.lifecycle.copies import Where
 from tidefold.lifecycle.errors import SupersededError, TidefoldError, unforeseen
 from tidefold.lifecycle.intake import check_shape
-from tidefold.lifecycle.manifest import Manifest
+from tidefold.lifecycle.manifest import Manifest, home
+from tidefold.lifecycle.names import LogPaths
 from tidefold.lifecycle.values import Kind, LogState, Shape, Snapshot, State
 from tidefold.operations.asking import Asking, claim_of
 from tidefold.operations.confirm import roll_forward
@@ -30,7 +32,8 @@ from tidefold.operations.heartbeat import Heartbeat, heartbeat
 from tidefold.operations.local_copies import clear_leftovers, places_of
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.restore_plan import plan_restore
+from tidefold.operations.restore_plan import Into, plan_restore, require_rows, wanted_by
+from tidefold.operations.sources_read import failures
 from tidefold.operations.stage import Attempt, stage
 from tidefold.operations.sweep import sweep
 
@@ -114,14 +117,25 @@ def _planned(pipeline: Pipeline, log: str, snapshot: Snapshot, restore: claims.R
     sweep(pipeline.store, ledger)
     state = ledger.read()
     clear_leftovers(pipeline, log, state)
+    places = places_of(pipeline, log)
+    if restore:
+        return _planned_restore(pipeline, state, snapshot, places, restore)
     below = state.snapshot(snapshot.source) if snapshot.source is not None else None
     base = read_manifest(pipeline.store, log, below) if below else None
-    places = places_of(pipeline, log)
-    if restore and base:
-        tasks = plan_restore(pipeline, state, snapshot, base, places, pipeline.config.snapshots.copies)
-        return Attempt(log, snapshot, base, base.shape, tasks, _restoring(state, snapshot, restore))
     shape = _shape_of(state, snapshot, base, pipeline.log(log).shape)
     return Attempt(log, snapshot, base, shape, plan_fold(state, snapshot, base, shape, places), {})
+
+
+def _planned_restore(
+    pipeline: Pipeline, state: LogState, snapshot: Snapshot, places: Places, restore: claims.Restore
+) -> Attempt:
+    paths = LogPaths(state.log)
+    target = Address(Where.STORE, places.store, home(state.log, snapshot.kind, snapshot.id))
+    into = Into(target, snapshot.id, snapshot.epoch, paths.table, pipeline.config.snapshots.copies)
+    wanted = wanted_by(state, snapshot)
+    planned = plan_restore(pipeline, wanted, places, into)
+    facts = {**_restoring(state, snapshot, restore), "recorded": wanted.rows, "manifests": failures(planned.failed)}
+    return Attempt(state.log, snapshot, planned.base, planned.shape, planned.tasks, facts)
 
 
 def _shape_of(state: LogState, snapshot: Snapshot, base: Manifest | None, configured: Shape) -> Shape:
@@ -140,7 +154,9 @@ def _restoring(state: LogState, snapshot: Snapshot, restore: claims.Restore) -> 
 
 def _finish(pipeline: Pipeline, attempt: Attempt, answers: Sequence[Answer]) -> Outcome:
     try:
-        return stage(pipeline, attempt, _results(answers))
+        results = _results(answers)
+        require_rows(attempt.log, attempt.facts.get("recorded"), results)
+        return stage(pipeline, attempt, results)
     except Exception as error:
         return _given_up(pipeline, attempt.log, attempt.snapshot, error)
 

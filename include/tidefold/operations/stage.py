@@ -20,7 +20,7 @@ from tidefold.lifecycle.values import Kind, Shape, Snapshot
 from tidefold.operations.local_copies import with_copy
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.sources_read import sources_of
+from tidefold.operations.sources_read import places_read, sources_of
 
 _LINKERS = 8
 
@@ -97,7 +97,7 @@ def _staged(attempt: Attempt, manifest: Manifest, results: Sequence[FoldResult])
         "bytes_written": manifest.bytes_written,
         "bytes_copied": manifest.bytes_copied,
         "buckets": manifest.shape.buckets,
-        "read": sources_of(attempt.tasks, results),
+        "read": _read(attempt, results),
         **restored,
     }
     changes = f"{facts['changes']:,} changes of {upserts + deletes:,} keys ({deletes:,} deleted)"
@@ -106,6 +106,12 @@ def _staged(attempt: Attempt, manifest: Manifest, results: Sequence[FoldResult])
     kind = "" if manifest.kind is Kind.FULL else f", {manifest.kind}"
     message = f"snapshot {manifest.snapshot}{kind}: {manifest.rows:,} rows after {changes}{expired}; {carried}"
     return Outcome(manifest.log, "staged", f"{message}{_after(restored)}", manifest.snapshot, facts=facts)
+
+
+def _read(attempt: Attempt, results: Sequence[FoldResult]) -> dict[str, Any]:
+    """Of a restore also what each file came from: that is what it is asked about."""
+    sources = sources_of(attempt.tasks, results, attempt.snapshot.source)
+    return {**sources, "sources": places_read(attempt.tasks, results)} if attempt.facts else sources
 
 
 def _after(restored: Mapping[str, Any]) -> str:

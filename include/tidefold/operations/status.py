@@ -21,6 +21,7 @@ class LogStatus:
     `tail` is the newest tail-only snapshot on `latest`; `tags`, `holds` and `readers` keep more than retention does;
     `garbage` counts the segments that wait to be removed. `local`: snapshots whose copy is on this machine,
     `local_partial`: those of whose copy files are gone, `local_bytes`: what all copies of snapshots take on its disks.
+    `drilled` is the newest one with a restore drill.
 
     `why` says in one line why the newest snapshot is not the latest one, `report` is the page that tells more;
     `error` (with its code) is set when the ledger cannot be read, `begun` is false until the first ingest.
@@ -42,6 +43,7 @@ class LogStatus:
     local: tuple[int, ...] = ()
     local_partial: tuple[int, ...] = ()
     local_bytes: int = 0
+    drilled: Snapshot | None = None
     why: str = ""
     report: str | None = None
     error: Outcome | None = None
@@ -82,6 +84,7 @@ def status_of(state: LogState) -> LogStatus:
         holds=state.holds,
         readers=state.readers,
         garbage=len(state.garbage),
+        drilled=next((s for s in reversed(state.snapshots) if s.drill), None),
         why=why,
         report=report,
     )

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-import msgspec
-
+from tidefold.ledger import read_manifest_at
 from tidefold.lifecycle.copies import (
     Copy,
     Damage,
@@ -19,7 +18,6 @@ from tidefold.lifecycle.copies import (
     manifest_files,
 )
 from tidefold.lifecycle.errors import NotFoundError, TidefoldError
-from tidefold.lifecycle.integrity import check_manifest
 from tidefold.lifecycle.manifest import Manifest
 from tidefold.lifecycle.names import LogPaths
 from tidefold.operations import verify_segments, verify_tables
@@ -100,8 +98,7 @@ class _Verification:
         for snapshot in self.scope.kept:
             good = next((c.place for c in found[files[snapshot.id]] if c.harm is None), None)
             if good:
-                data = self.stores[good.where].read(good.path)
-                manifests[snapshot.id] = check_manifest(msgspec.json.decode(data, type=Manifest), snapshot)
+                manifests[snapshot.id] = read_manifest_at(self.stores[good.where], good.path, snapshot)
         return manifests
 
     def _data_files(self, manifests: Mapping[int, Manifest]) -> None:

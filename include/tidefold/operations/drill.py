@@ -1,0 +1,120 @@
+"""The restore drill: a snapshot is restored into a scratch place, checked, measured, recorded, removed again (L6)."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import logging
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, cast
+
+from tidefold.fold.delta_state import delta_state, made_from
+from tidefold.fold.distribute import Runner, in_threads
+from tidefold.lifecycle import moves
+from tidefold.lifecycle.drill import Drill
+from tidefold.lifecycle.errors import CorruptError, NotFoundError, TidefoldError
+from tidefold.lifecycle.manifest import DataFile, Manifest
+from tidefold.lifecycle.names import data_path
+from tidefold.operations.free_place import clear, open_place
+from tidefold.operations.outcome import Outcome
+from tidefold.operations.pipeline import Pipeline, now
+from tidefold.operations.restore_to import Elsewhere, Restored, restore_rows
+from tidefold.storage import Store
+
+_log = logging.getLogger(__name__)
+_READERS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """How a drill is made: below which folder or address (None: `var/drill` beside the configuration), by what the
+    tasks are run, and by which clock (seconds) it is measured.
+    """
+
+    scratch: str | None = None
+    run: Runner | None = None
+    clock: Callable[[], float] = time.perf_counter
+
+
+def drill(pipeline: Pipeline, log: str, snapshot: int | None = None, trial: Trial | None = None) -> Outcome:
+    """Restores a snapshot (none named: the newest completed one), looks at every byte of what came out, and records how
+    it went. Its outcome is an error (exit code 5) when the rows cannot be had, or are not those that were recorded.
+
+    Raises NotFoundError, RefusedError, InvalidInputError, StorageError: then nothing was tried and nothing is recorded.
+    """
+    state = pipeline.ledger(log).find()
+    if state is None or (snapshot is None and state.latest is None):
+        return Outcome(log, "nothing", "no snapshot is completed yet")
+    chosen = snapshot if snapshot is not None or state.latest is None else state.latest.id
+    how, chosen = trial or Trial(), chosen or 0
+    begun = how.clock()
+    made, wrong = _tried(pipeline, log, chosen, how)
+    return _recorded(pipeline, log, chosen, made, wrong, how.clock() - begun)
+
+
+def _tried(pipeline: Pipeline, log: str, snapshot: int, how: Trial) -> tuple[Restored | None, list[str]]:
+    """What was restored, if it could be, and what is wrong with it. Leaves nothing in the scratch place."""
+    parent = how.scratch or str(pipeline.config.path.parent / "var" / "drill")
+    scratch = open_place(pipeline, f"{parent.rstrip('/')}/{log}-{snapshot}-{uuid.uuid4().hex[:12]}")
+    try:
+        made = restore_rows(pipeline, log, snapshot, Elsewhere(scratch), how.run or in_threads())
+        return made, list(_faults(scratch, made.manifest))
+    except CorruptError as error:
+        return None, [f"{error.code}: {error.message}"]
+    finally:
+        _remove(scratch)
+
+
+def _remove(scratch: Store) -> None:
+    try:
+        clear(scratch, keep=False)
+    except TidefoldError as error:
+        _log.warning("the scratch place of the drill, %s, could not be removed: %s", scratch.uri(""), error)
+
+
+def _faults(scratch: Store, manifest: Manifest) -> Iterator[str]:
+    """What of the restored table is not as it was written: files by their checksums, and what readers are shown."""
+    with ThreadPoolExecutor(_READERS) as pool:
+        yield from filter(None, pool.map(lambda file: _fault(scratch, file), manifest.files))
+    shown = delta_state(scratch, "")
+    if shown is None or shown != made_from(manifest)[0]:
+        yield "_delta_log: readers are not shown the files that were restored"
+
+
+def _fault(scratch: Store, file: DataFile) -> str:
+    path = data_path("", file.name)
+    try:
+        with scratch.open(path) as stream:
+            digest = hashlib.file_digest(cast(io.BufferedReader, stream), "sha256").hexdigest()
+    except NotFoundError:
+        return f"{path}: missing"
+    return "" if digest == file.sha256 else f"{path}: altered"
+
+
+def _recorded(
+    pipeline: Pipeline, log: str, snapshot: int, made: Restored | None, wrong: list[str], seconds: float
+) -> Outcome:
+    read: dict[str, Any] = dict(made.read) if made else {}
+    local, stored = (int(read[where]["bytes"]) if read else 0 for where in ("local", "store"))
+    found = Drill(now(), round(seconds, 3), local + stored, local, passed=not wrong)
+    pipeline.ledger(log).commit(lambda state: moves.drilled(state, snapshot, found))
+    facts: dict[str, Any] = {
+        "seconds": found.seconds,
+        "bytes": found.bytes,
+        "bytes_local": found.bytes_local,
+        "rows": made.manifest.rows if made else 0,
+        "files": len(made.manifest.files) if made else 0,
+        "passed": found.passed,
+        "wrong": wrong,
+        "read": read,
+    }
+    if wrong:
+        facts["exit_code"] = CorruptError.exit_code
+        message = f"snapshot {snapshot} cannot be restored as it was: {'; '.join(wrong)}"
+        return Outcome(log, "damaged", message, snapshot, "DRILL_FAILED", facts)
+    message = f"snapshot {snapshot}: {facts['rows']:,} rows restored and checked in {found.seconds:.1f} s"
+    return Outcome(log, "passed", f"{message}; the scratch place is removed", snapshot, facts=facts)

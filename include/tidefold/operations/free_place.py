@@ -1,0 +1,107 @@
+"""A place outside of the store that a whole table is written to: free at first, claimed by a marker while it is filled,
+and left empty after an error.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from tidefold.lifecycle.errors import AlreadyExistsError, InvalidInputError, RefusedError, TidefoldError
+from tidefold.operations.pipeline import Pipeline
+from tidefold.storage import Store, open_store
+
+_log = logging.getLogger(__name__)
+DESCRIPTION = "tidefold-restore.json"
+# Readers of Delta and of Parquet folders leave names alone that begin like this.
+_MARKER = "_tidefold-restoring"
+
+
+def open_place(pipeline: Pipeline, address: str) -> Store:
+    """The store whose root is the address. Raises InvalidInputError where tidefold or what lands has its files."""
+    store = open_store(address, Path.cwd())
+    config, place = pipeline.config, _folder(store.uri(""))
+    taken = [pipeline.store.uri(""), *(str(log.source.path) for log in config.logs.values() if log.source)]
+    taken += [str(config.path.parent / folder) for folder in config.local.folders]
+    if "://" not in place and Path(place).exists() and not Path(place).is_dir():
+        raise InvalidInputError("RESTORE_PLACE", "The place to restore to is a file.", hint="Name a folder.")
+    for other in map(_folder, taken):
+        if place.startswith(other) or other.startswith(place):
+            raise InvalidInputError(
+                "RESTORE_PLACE",
+                "The place to restore to overlaps the store, the local copies, or a landing folder.",
+                hint="Name a folder or an s3://bucket/folder apart from them.",
+            )
+    return store
+
+
+def _folder(address: str) -> str:
+    return (address if "://" in address else str(Path(address).resolve())).rstrip("/") + "/"
+
+
+@contextmanager
+def claimed(store: Store, why: str) -> Iterator[None]:
+    """Holds a place that is free, and leaves nothing there after an error; what a kill leaves is no table."""
+    existed = _exists(store)
+    _require_empty(store)
+    try:
+        store.put_if_absent(_MARKER, f"{why}\n".encode())
+    except AlreadyExistsError as error:
+        raise _taken() from error
+    _require_still_empty(store)
+    try:
+        yield
+    except (Exception, KeyboardInterrupt):
+        with suppress(Exception):
+            clear(store, existed)
+        raise
+    try:
+        store.delete([_MARKER])
+    except TidefoldError as error:
+        _log.warning("`%s` is left beside the restored table: %s", _MARKER, error)
+
+
+def _require_empty(store: Store) -> None:
+    found = store.list("", unfinished=True)
+    if found:
+        raise _taken(found[0].path)
+
+
+def _require_still_empty(store: Store) -> None:
+    """Another restore may have come and gone between the look and the marker: its table is not ours to remove."""
+    try:
+        found = [entry.path for entry in store.list("", unfinished=True) if entry.path != _MARKER]
+        if found:
+            raise _taken(found[0])
+    except TidefoldError:
+        with suppress(TidefoldError):
+            store.delete([_MARKER])
+        raise
+
+
+def _taken(path: str = _MARKER) -> RefusedError:
+    return RefusedError(
+        "PLACE_TAKEN",
+        f"The place to restore to is not empty: `{path}` is there.",
+        hint=f"Name another one. A restore that was killed leaves `{_MARKER}` and data files: remove them.",
+    )
+
+
+def _exists(store: Store) -> bool:
+    address = store.uri("")
+    return "://" in address or Path(address).is_dir()
+
+
+def clear(store: Store, keep: bool = True) -> None:
+    """Removes a restored table, or what there is of it, the Delta log first; not `keep`: the empty folder too."""
+    paths = [entry.path for entry in store.list("", unfinished=True)]
+    ours = [path for path in paths if path.startswith(("_delta_log/", "_data/", DESCRIPTION, _MARKER))]
+    store.delete([path for path in ours if path.startswith("_delta_log/")])
+    # The marker goes last: until then nobody else begins here.
+    store.delete([path for path in ours if not path.startswith((_MARKER, "_delta_log/"))])
+    store.delete([path for path in ours if path.startswith(_MARKER)])
+    if not keep:
+        with suppress(OSError):
+            Path(store.uri("")).rmdir()
