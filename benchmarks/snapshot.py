@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from tidefold.operations.restore_to import RestoreTo, restore_to
 
 from pipelines import judge_all
 from s3_server import ENVIRONMENT, S3Bucket, S3Server
@@ -36,6 +35,7 @@ from tidefold.operations.confirm import confirm
 from tidefold.operations.materialize import materialize
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.restore_to import restore_to
 from tidefold.operations.tail import take_tail
 from tidefold.wiring import open_pipeline
 from tidefold.writer import Changelog
@@ -98,7 +98,7 @@ def write(pipeline: Pipeline, ids: range, seed: int) -> None:
 
 def take(pipeline: Pipeline, run: str, kind: Rule = Rule.FULL, restore: int | None = None) -> Outcome:
     asking = Asking(run, kind=kind) if restore is None else Asking(run, restore=Restore(restore, Mode.SKIP))
-    [outcome] = materialize(pipeline, ["bench"], asking, in_process if restore is None else in_threads)
+    [outcome] = materialize(pipeline, ["bench"], asking, in_process if restore is None else in_threads())
     if outcome.error:
         raise SystemExit(outcome.message)
     return outcome
@@ -209,8 +209,7 @@ def from_local_copies() -> Iterator[Row]:
         for number in range(ROUNDS):
             for name, pipeline in (("local", near), ("store", far)):
                 target = root / f"{name}-{number}"
-                asked = RestoreTo(1, str(target))
-                found[f"to {name}"].append(seconds(lambda p=pipeline, a=asked: restore_to(p, "bench", a)))
+                found[f"to {name}"].append(seconds(lambda p=pipeline, to=str(target): restore_to(p, "bench", 1, to)))
                 found[name].append(seconds(lambda p=pipeline, n=f"{name}-{number}": take(p, n, restore=1)))
                 settle(pipeline)
                 shutil.rmtree(target)
@@ -233,8 +232,7 @@ def with_a_tail() -> Iterator[Row]:
         for number in range(ROUNDS):
             for name, snapshot in (("whole", 1), ("tail", tail)):
                 target = root / f"{name}-{number}"
-                asked = RestoreTo(snapshot, str(target))
-                found[name].append(seconds(lambda a=asked: restore_to(pipeline, "bench", a)))
+                found[name].append(seconds(lambda s=snapshot, to=str(target): restore_to(pipeline, "bench", s, to)))
                 shutil.rmtree(target)
     yield Row(f"restore of {ROWS:,} rows to another folder, whole snapshot", found["whole"], "s")
     yield Row("... of the same with a tail of 10 % changed rows", found["tail"], "s")

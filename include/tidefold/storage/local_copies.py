@@ -143,13 +143,14 @@ def _from_here(local: LocalRoots, other: str, new: str, file: DataFile) -> str:
     """How a file was taken from another local copy; empty when it was not: then nothing is left of the try."""
     try:
         if local.root_of(other) != local.root_of(new):
-            right = _copy_file(local, local, other, new) == (file.bytes, file.sha256)
-        elif local.link(other, new) == "link":
-            return "linked"
-        else:  # A disk without links: the bytes were copied without a look at them.
-            right = _digest(local, new) == file.sha256
-        if right:
-            return "from_local"
+            if _copy_file(local, local, other, new) == (file.bytes, file.sha256):
+                return "from_local"
+        # Bad bytes must not live on in the next copy.
+        elif _digest(local, other) == file.sha256:
+            if local.link(other, new) == "link":
+                return "linked"
+            if _digest(local, new) == file.sha256:
+                return "from_local"
         _log.warning("the local file `%s` is damaged and not used", other)
     except (TidefoldError, OSError) as error:
         _log.warning("the local file `%s` is not used: %s", other, error)
