@@ -5,7 +5,7 @@ warning in the log and in the outcome (I15).
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from tidefold.fold.plan import Places
@@ -22,8 +22,11 @@ from tidefold.storage.local_roots import LocalRoots
 _log = logging.getLogger(__name__)
 
 
-def with_copy(pipeline: Pipeline, manifest: Manifest, digest: str, staged: Outcome) -> Outcome:
-    """The outcome of a staged snapshot after its local copy was made, or could not be made.
+def with_copy(
+    pipeline: Pipeline, manifest: Manifest, digest: str, staged: Outcome, doubted: Collection[str] = ()
+) -> Outcome:
+    """The outcome of a staged snapshot after its local copy was made, or could not be made. `doubted`: local files that
+    were just found damaged: no copy is made of them.
 
     Raises CorruptError when copying shows that the primary's own files are not those that were staged.
     """
@@ -34,7 +37,7 @@ def with_copy(pipeline: Pipeline, manifest: Manifest, digest: str, staged: Outco
     except Exception as error:
         return _without(staged, manifest, error)
     try:
-        copied = copy_snapshot(pipeline.store, pipeline.local, manifest, digest, commit)
+        copied = copy_snapshot(pipeline.store, pipeline.local, manifest, digest, commit, doubted)
     except CorruptError:
         raise
     except Exception as error:
