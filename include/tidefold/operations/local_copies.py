@@ -5,7 +5,7 @@ warning in the log and in the outcome (I15).
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
 from tidefold.fold.plan import Places
@@ -22,11 +22,8 @@ from tidefold.storage.local_roots import LocalRoots
 _log = logging.getLogger(__name__)
 
 
-def with_copy(
-    pipeline: Pipeline, manifest: Manifest, digest: str, staged: Outcome, doubted: Collection[str] = ()
-) -> Outcome:
-    """The outcome of a staged snapshot after its local copy was made, or could not be made. `doubted`: local files that
-    were just found damaged: no copy is made of them.
+def with_copy(pipeline: Pipeline, manifest: Manifest, digest: str, staged: Outcome) -> Outcome:
+    """The outcome of a staged snapshot after its local copy was made, or could not be made.
 
     Raises CorruptError when copying shows that the primary's own files are not those that were staged.
     """
@@ -37,7 +34,7 @@ def with_copy(
     except Exception as error:
         return _without(staged, manifest, error)
     try:
-        copied = copy_snapshot(pipeline.store, pipeline.local, manifest, digest, commit, doubted)
+        copied = copy_snapshot(pipeline.store, pipeline.local, manifest, digest, commit)
     except CorruptError:
         raise
     except Exception as error:

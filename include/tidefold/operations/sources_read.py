@@ -32,12 +32,6 @@ def failures(reads: Iterable[Read]) -> list[dict[str, Any]]:
     return [{"file": r.name, "place": r.place, "why": r.why, "seconds": round(r.seconds, 3)} for r in reads if r.why]
 
 
-def local_failures(results: Sequence[FoldResult]) -> frozenset[str]:
-    """Paths of local files that could not serve."""
-    reads = (read for result in results for read in result.reads if read.why and read.where is Where.LOCAL)
-    return frozenset(read.place.removeprefix(f"{Where.LOCAL}:") for read in reads)
-
-
 def places_read(tasks: Sequence[FoldTask], results: Sequence[FoldResult]) -> dict[str, str]:
     """Of each file and run of changes that the rows were made from, the place that served it; of a file that could not
     be had, `older:` and the snapshot that stood in for it (`older:log`: the change sets alone).

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -60,21 +60,17 @@ class Copied:
     from_primary: int = 0
 
 
-def copy_snapshot(
-    primary: Store, local: LocalRoots, manifest: Manifest, digest: str, commit: bytes, doubted: Collection[str] = ()
-) -> Copied:
+def copy_snapshot(primary: Store, local: LocalRoots, manifest: Manifest, digest: str, commit: bytes) -> Copied:
     """Makes the local copy of a staged snapshot, whole or not at all.
 
-    `digest`: sha256 of the manifest, `commit`: the one commit of its Delta log, `doubted`: local files that were just
-    found damaged. Raises StorageError when the copy cannot be made, CorruptError when the primary's files are not those
-    that were staged.
+    `digest`: sha256 of the manifest, `commit`: the one commit of its Delta log. Raises StorageError when the copy
+    cannot be made, CorruptError when the primary's files are not those that were staged.
     """
     name = CopyName(manifest.log, manifest.snapshot)
     ongoing = CopyName(manifest.log, manifest.snapshot, ongoing=True)
     try:
         discard(local, [ongoing])
-        here = _sources(local, ongoing, manifest, doubted)
-        copied = _write(primary, local, ongoing, manifest, digest, commit, here)
+        copied = _write(primary, local, ongoing, manifest, digest, commit)
         # Of a store that was here before under this address: its ids began anew.
         discard(local, [name])
         local.rename_folder(str(ongoing), str(name))
@@ -86,15 +82,9 @@ def copy_snapshot(
     return copied
 
 
-def _write(
-    primary: Store,
-    local: LocalRoots,
-    to: CopyName,
-    manifest: Manifest,
-    digest: str,
-    commit: bytes,
-    here: Mapping[str, Sequence[str]],
-) -> Copied:
+def _write(primary: Store, local: LocalRoots, to: CopyName, manifest: Manifest, digest: str, commit: bytes) -> Copied:
+    here = _sources(local, to, manifest)
+
     def provide(file: DataFile) -> str:
         return _provide(primary, local, manifest.home, str(to), file, here.get(file.name, ()))
 
@@ -112,7 +102,7 @@ def _write(
     return Copied(manifest.bytes_full, **came)
 
 
-def _sources(local: LocalRoots, to: CopyName, manifest: Manifest, doubted: Collection[str]) -> dict[str, list[str]]:
+def _sources(local: LocalRoots, to: CopyName, manifest: Manifest) -> dict[str, list[str]]:
     """Of each data file its paths in other local copies that name it with the same checksum: first those that can be
     linked, of the newest snapshot first.
     """
@@ -124,7 +114,7 @@ def _sources(local: LocalRoots, to: CopyName, manifest: Manifest, doubted: Colle
         sizes = {entry.path: entry.bytes for entry in there[name]}
         for theirs in _named_by(local, name):
             ours, path = wanted.get(theirs.name), data_path(str(name), theirs.name)
-            if ours and path not in doubted and (ours.sha256, ours.bytes) == (theirs.sha256, sizes.get(path)):
+            if ours and (ours.sha256, ours.bytes) == (theirs.sha256, sizes.get(path)):
                 found.setdefault(ours.name, []).append(path)
     return found
 
