@@ -206,6 +206,21 @@ def test_only_the_wanted_key_groups_are_read_and_written(
     assert outcome.facts["key_groups"] == (2, 7, 16)
 
 
+def test_a_change_set_without_a_wanted_key_is_not_read(tmp_path: Path) -> None:
+    """L8: though it is for the same bucket."""
+    pipeline = bench(tmp_path, configured(local=False)).reset()
+    groups = groups_of(pipeline, THIRD)
+    below = next(i for i, group in groups.items() if group in (0, 1))
+    take(pipeline, {below: "tail"})
+    assert take_tail(pipeline, LOG, "tail").snapshot == 4
+    for within, read in ((KeyGroups(2, 3), 0), (KeyGroups(0, 1), 1)):
+        to = tmp_path / f"to-{within.first}"
+        sources = restore_to(pipeline, LOG, 4, str(to), within).facts["read"]["sources"]
+        assert sum(".seg#" in name for name in sources) == read
+        rows = {**THIRD, below: "tail"}
+        assert rows_of(str(to)) == {i: rows[i] for i, g in groups.items() if within.first <= g <= within.last}
+
+
 def check_batches(pipeline: Pipeline, spans: list[tuple[str, int, int]], wanted: KeyGroups, any_read: bool) -> None:
     """Which batches of which segments were read."""
     [second] = pipeline.ledger(LOG).read().between(1, 2)

@@ -45,7 +45,7 @@ def _make(task: FoldTask, inputs: Inputs) -> FoldResult:
         try:
             return replace(_follow(task, recipe, inputs), recipe=number, reads=tuple(inputs.reads))
         except (CorruptError, NotFoundError) as error:
-            if len(task.recipes) == 1:
+            if len(task.recipes) == 1 and task.untouched is not Untouched.TAKE:
                 raise
             failed.append(f"from {'the log alone' if recipe.snapshot is None else recipe.snapshot}: {error.message}")
     raise CorruptError(
