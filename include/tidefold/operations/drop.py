@@ -7,10 +7,12 @@ from dataclasses import replace
 
 from tidefold.changelog.intents import announced
 from tidefold.lifecycle.errors import ConflictError, NotFoundError, RefusedError
+from tidefold.lifecycle.external import External
 from tidefold.lifecycle.local_copies import segment_of
 from tidefold.lifecycle.names import LogPaths
-from tidefold.lifecycle.values import Drop, LogState
+from tidefold.lifecycle.values import Drop, LogState, State
 from tidefold.operations.local_copies import forget
+from tidefold.operations.originals import claimed, delete_originals
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.release import plan_release
@@ -38,7 +40,9 @@ def drop(pipeline: Pipeline, log: str, plan: bool = True) -> Outcome:
         state = ledger.commit(_going)
     shared, own = files_of_log(pipeline.store, state)
     files = (*shared, *own)
-    facts = {"files": len(files), "bytes": sum(f.bytes for f in files), "paths": [f.path for f in files]}
+    originals = delete_originals(_claimed(state), plan)
+    paths = [*(f.path for f in files), *originals]
+    facts = {"files": len(files), "bytes": sum(f.bytes for f in files), "paths": paths, "originals": len(originals)}
     if plan:
         return Outcome(log, "planned", f"would delete {len(files):,} files, {facts['bytes']:,} bytes", facts=facts)
     _delete(pipeline, state, [file.path for file in shared])
@@ -49,6 +53,11 @@ def drop(pipeline: Pipeline, log: str, plan: bool = True) -> Outcome:
     last = LogPaths(log).ledger_version(gone.version)
     pipeline.store.delete([file.path for file in own if file.path != last])
     return Outcome(log, "dropped", f"deleted {len(files):,} files, {facts['bytes']:,} bytes", facts=facts)
+
+
+def _claimed(state: LogState) -> tuple[External, ...]:
+    """Originals that the log owns: those of snapshots that were confirmed."""
+    return claimed(s for s in state.snapshots if s.state in (State.COMPLETED, State.SUBSUMED))
 
 
 def _delete(pipeline: Pipeline, state: LogState, paths: Sequence[str]) -> None:
