@@ -14,6 +14,7 @@ import pytest
 from pipelines import contents, make_pipeline, table_rows
 from s3_server import S3Bucket
 from savepoints import FIRST, THIRD, Rows, canonical_rows, changed, make, save, saved_rows
+from tidefold.fold.distribute import in_process
 from tidefold.ledger import read_description
 from tidefold.lifecycle.errors import InvalidInputError, NotFoundError, RefusedError, TidefoldError
 from tidefold.lifecycle.external import Layout
@@ -24,7 +25,6 @@ from tidefold.operations.materialize import materialize
 from tidefold.operations.originals import open_address
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.tail import take_tail
-from tidefold.fold.distribute import in_process
 
 
 @pytest.fixture
@@ -85,7 +85,9 @@ def test_canonical_rows_are_plain_parquet_sorted_by_key(tmp_path: Path, pipeline
         file = pq.ParquetFile(path)
         assert file.metadata.metadata is None
         assert file.metadata.row_group(0).column(0).compression == "SNAPPY"
-        assert file.schema_arrow == pa.schema([pa.field("id", pa.int32(), nullable=False), pa.field("text", pa.string())])
+        assert file.schema_arrow == pa.schema(
+            [pa.field("id", pa.int32(), nullable=False), pa.field("text", pa.string())]
+        )
         keys = file.read().column("id").to_pylist()
         assert keys == sorted(keys)
 

@@ -72,16 +72,14 @@ def take_savepoint(pipeline: Pipeline, log: str, wanted: Wanted, note: Note = _l
     if there:
         return _already(state, snapshot, wanted, there, store)
     begun = Begun(log, snapshot.id, uuid.uuid4().hex, wanted.run)
-    places.begin(store, begun, wanted.overwrite)
     try:
+        places.begin(store, begun, wanted.overwrite)
         savepoint, read = _written(pipeline, state, snapshot, wanted.layout, store, note)
         places.require_mine(store, begun)
-        write_description(store, savepoint)
-    except UnknownOutcomeError:
-        raise  # It may be whole: a second call sees (I11).
     except (Exception, KeyboardInterrupt):
         _give_up(store, begun)
         raise
+    _describe(store, savepoint, begun)
     _ended(store, log)
     return _outcome(savepoint, store, "saved", read)
 
@@ -179,6 +177,16 @@ def _run(tasks: Sequence[FoldTask], note: Note) -> list[FoldResult]:
                 note(f"savepoint: {ready} of {len(futures)} buckets written, {said - begun:.0f} s")
         answers = [answer for future in futures for answer in future.result()]
     return [msgspec.json.decode(answer, type=FoldResult) for answer in answers if isinstance(answer, str)]
+
+
+def _describe(store: Store, savepoint: Savepoint, begun: Begun) -> None:
+    try:
+        write_description(store, savepoint)
+    except UnknownOutcomeError:
+        raise  # It may be whole: a second call sees (I11).
+    except (Exception, KeyboardInterrupt):
+        _give_up(store, begun)
+        raise
 
 
 def _give_up(store: Store, begun: Begun) -> None:
