@@ -126,7 +126,7 @@ def test_a_stop_that_was_killed_goes_on_when_it_is_called_again(
             from tidefold.operations import savepoint
 
             dying.setattr(
-                savepoint, "create_snapshot_table", _dying(savepoint.create_snapshot_table, "save", die, "half")
+                savepoint, "made_from", _dying(savepoint.made_from, "save", die, "half")
             )
         with pytest.raises(Killed):
             call("savepoint", "accounts", "--to", "save", "--stop")

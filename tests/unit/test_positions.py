@@ -58,7 +58,10 @@ def test_each_partition_stands_where_it_stood_while_the_log_ended_there(
     at_once, at_last = as_map(seen[sqn][0]), as_map(seen[state.last_sqn][-1])
     assert set(at_once) <= set(found)
     for partition, position in found.items():
-        possible = [at_once.get(partition), *(as_map(p).get(partition) for n in range(sqn, state.last_sqn + 1) for p in seen[n])]
+        possible = [
+            at_once.get(partition),
+            *(as_map(p).get(partition) for n in range(sqn, state.last_sqn + 1) for p in seen[n]),
+        ]
         assert position in possible
         # Never too high: of what comes later in the partition nothing is passed over.
         later = [e for e in state.landed if e.partition == partition and (e.sqn or 0) > sqn]

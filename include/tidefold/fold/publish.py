@@ -41,11 +41,9 @@ _PROPERTIES = {
 }
 
 
-def create_snapshot_table(store: Store, manifest: Manifest, folder: str | None = None) -> None:
-    """Makes a full snapshot's folder (or another one) a self-contained Delta table over its own files. Raises
-    TidefoldError.
-    """
-    path = folder or LogPaths(manifest.log).snapshot(manifest.snapshot)
+def create_snapshot_table(store: Store, manifest: Manifest) -> None:
+    """Makes a full snapshot's folder a self-contained Delta table over its own files. Raises TidefoldError."""
+    path = LogPaths(manifest.log).snapshot(manifest.snapshot)
     with delta_errors(path):
         if _is_table(store, path):
             raise AlreadyExistsError("NAME_TAKEN", f"`{path}` is a Delta table already.")

@@ -66,8 +66,9 @@ def claim(state: LogState, asked: Claim) -> LogState:
     if not attempt and not state.unfolded and not asked.restore and not asked.renew and not asked.external:
         return state
     require_published(state)
-    _require_unclaimed(state, asked.external)
-    return _begin(_supersede(state, attempt), asked)
+    free = _supersede(state, attempt)
+    _require_unclaimed(free, asked.external)
+    return _begin(free, asked)
 
 
 def _same_request(state: LogState, asked: Claim) -> Snapshot | None:

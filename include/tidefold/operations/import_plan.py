@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 def plan_import(
     snapshot: Snapshot, external: External, log: str, configured: Shape, places: Places, copy: bool
 ) -> tuple[Shape, tuple[FoldTask, ...]]:
-    """The shape of the new snapshot and one task for each bucket with rows. Raises CorruptError when the original is
+    """The shape of the new snapshot and one task for each bucket with rows, the largest first. Raises CorruptError when the original is
     not what was claimed any more (I6).
     """
     original = original_at(external.address)
@@ -51,7 +51,7 @@ def plan_import(
                     copy=copy or external.ownership is Ownership.NO_CLAIM,
                 )
             )
-    return shape, tuple(tasks)
+    return shape, tuple(sorted(tasks, key=lambda task: -task.weight))
 
 
 def _inputs(original: Original, bucket: KeyGroups, shape: Shape) -> tuple[Input, ...]:

@@ -3,36 +3,33 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
 
 from tidefold.fold.bucket import fold_bucket
-from tidefold.fold.distribute import in_process
-from tidefold.fold.publish import create_snapshot_table
+from tidefold.fold.delta_state import made_from
+from tidefold.fold.distribute import in_threads
 from tidefold.fold.task import Address, FoldResult, FoldTask, Untouched
-from tidefold.ledger import read_manifest, write_description
+from tidefold.ledger import write_description
 from tidefold.lifecycle import moves
 from tidefold.lifecycle.copies import Where
 from tidefold.lifecycle.errors import NotFoundError, RefusedError, TidefoldError, UnknownOutcomeError
 from tidefold.lifecycle.external import Layout
 from tidefold.lifecycle.key_groups import bucket_ranges
-from tidefold.lifecycle.names import LogPaths
 from tidefold.lifecycle.positions import positions_at
 from tidefold.lifecycle.savepoint import BEGUN, DELTA_LOG, ROWS, SavedFile, Savepoint, part_path
-from tidefold.lifecycle.values import Kind, LogState, Shape, Snapshot, State
+from tidefold.lifecycle.values import LogState, Snapshot, State
 from tidefold.operations import savepoint_place as places
 from tidefold.operations.import_plan import with_originals
 from tidefold.operations.local_copies import places_of
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.restore_plan import recipe_of, ways_to
+from tidefold.operations.restore_plan import Into, RestorePlan, plan_restore, require_rows, wanted_rows
 from tidefold.operations.savepoint_place import Begun
 from tidefold.operations.sources_read import sources_of
 from tidefold.storage import Store
@@ -116,67 +113,52 @@ def _already(state: LogState, snapshot: Snapshot, wanted: Wanted, there: Savepoi
 def _written(
     pipeline: Pipeline, state: LogState, snapshot: Snapshot, layout: Layout, store: Store, note: Note
 ) -> tuple[Savepoint, dict[str, Any]]:
-    shape, tasks = _plan(pipeline, state, snapshot, layout, store)
-    results = _run(tasks, note)
+    rows = wanted_rows(state, snapshot)
+    target = Into(Address(Where.EXTERNAL, store.uri(""), _HERE), snapshot.id, snapshot.epoch)
+    plan = plan_restore(pipeline, rows, with_originals(state, places_of(pipeline, state.log)), target)
     native = layout is Layout.NATIVE
-    folder = "_data" if native else ROWS
+    tasks = plan.tasks if native else _parts(plan)
+    results = _results(in_threads(_teller(note))(fold_bucket, [msgspec.json.encode(t).decode() for t in tasks]))
+    require_rows(state.log, rows.rows, results)
     files = tuple(
-        SavedFile(f"{folder}/{f.name}", f.bytes, f.rows, f.sha256, f.key_groups, f.stats)
+        SavedFile(f"{'_data' if native else ROWS}/{f.name}", f.bytes, f.rows, f.sha256, f.key_groups, f.stats)
         for f in sorted((f for r in results for f in r.files), key=lambda f: f.name)
     )
     savepoint = Savepoint(
-        *(layout, state.log, snapshot.id, snapshot.to_sqn, snapshot.instant, sum(f.rows for f in files), shape),
+        *(layout, state.log, snapshot.id, snapshot.to_sqn, snapshot.instant, sum(f.rows for f in files), plan.shape),
         positions=positions_at(state, snapshot.to_sqn),
         files=files,
         delta_log=(DELTA_LOG,) if native else (),
     )
     if native:
-        create_snapshot_table(store, savepoint.manifest, _HERE)
-    return savepoint, sources_of(tasks, results)
+        store.put_if_absent(DELTA_LOG, made_from(savepoint.manifest)[1])
+    return savepoint, sources_of(tasks, results, plan.base.snapshot if plan.base else None)
 
 
-def _plan(
-    pipeline: Pipeline, state: LogState, snapshot: Snapshot, layout: Layout, store: Store
-) -> tuple[Shape, tuple[FoldTask, ...]]:
-    """One task for each bucket, with every way in which a restore would have its rows."""
-    is_tail = snapshot.kind is Kind.TAIL and snapshot.base is not None
-    below = moves.readable(state, snapshot.base) if is_tail and snapshot.base is not None else snapshot
-    base = read_manifest(pipeline.store, state.log, below)
-    tail = state.between(snapshot.from_sqn, snapshot.to_sqn) if is_tail else ()
-    here = with_originals(state, places_of(pipeline, state.log))
-    ways, table = ways_to(pipeline, state, base, tail), LogPaths(state.log).table
-    target = Address(Where.EXTERNAL, store.uri(""), _HERE)
-    tasks = []
-    for number, bucket in enumerate(bucket_ranges(base.shape.key_groups, base.shape.buckets)):
-        recipes = tuple(recipe_of(way, bucket, here, table) for way in ways)
-        if recipes[0].base or recipes[0].change_sets:
-            tasks.append(
-                FoldTask(
-                    *(state.log, base.shape, snapshot.id, snapshot.epoch, bucket, target, here.logs, recipes),
-                    untouched=Untouched.TAKE if layout is Layout.NATIVE else Untouched.REWRITE,
-                    part=part_path(number) if layout is Layout.CANONICAL else None,
-                )
-            )
-    return base.shape, tuple(tasks)
+def _parts(plan: RestorePlan) -> tuple[FoldTask, ...]:
+    """The same tasks, each of which writes one file of plain rows."""
+    numbers = {b: i for i, b in enumerate(bucket_ranges(plan.shape.key_groups, plan.shape.buckets))}
+    return tuple(replace(t, untouched=Untouched.REWRITE, part=part_path(numbers[t.bucket])) for t in plan.tasks)
 
 
-def _run(tasks: Sequence[FoldTask], note: Note) -> list[FoldResult]:
-    """Several tasks at a time, each answer in its place; says every few seconds how far it is."""
-    begun = said = time.monotonic()
-    with ThreadPoolExecutor(max(2, os.cpu_count() or 2)) as pool:
-        futures = [pool.submit(in_process, fold_bucket, [msgspec.json.encode(t).decode()]) for t in tasks]
-        waiting = set(futures)
-        while waiting:
-            done, waiting = wait(waiting, _NOTE_SECONDS, FIRST_COMPLETED)
-            failed = next((a for future in done for a in future.result() if isinstance(a, TidefoldError)), None)
-            if failed:
-                pool.shutdown(cancel_futures=True)
-                raise failed
-            if waiting and time.monotonic() - said >= _NOTE_SECONDS:
-                said, ready = time.monotonic(), len(futures) - len(waiting)
-                note(f"savepoint: {ready} of {len(futures)} buckets written, {said - begun:.0f} s")
-        answers = [answer for future in futures for answer in future.result()]
+def _results(answers: Sequence[str | TidefoldError]) -> list[FoldResult]:
+    for answer in answers:
+        if isinstance(answer, TidefoldError):
+            raise answer
     return [msgspec.json.decode(answer, type=FoldResult) for answer in answers if isinstance(answer, str)]
+
+
+def _teller(note: Note) -> Callable[[int, int], None]:
+    """Says every few seconds how far it is."""
+    begun = said = time.monotonic()
+
+    def tell(done: int, total: int) -> None:
+        nonlocal said
+        if done < total and time.monotonic() - said >= _NOTE_SECONDS:
+            said = time.monotonic()
+            note(f"savepoint: {done} of {total} buckets written, {said - begun:.0f} s")
+
+    return tell
 
 
 def _describe(store: Store, savepoint: Savepoint, begun: Begun) -> None:

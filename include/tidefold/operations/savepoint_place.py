@@ -39,7 +39,8 @@ def open_place(pipeline: Pipeline, address: str) -> Store:
     others = {"store": pipeline.store.uri("")}
     for log in pipeline.config.logs.values():
         others |= {f"landing folder of `{log.id}`": str(log.source.path.resolve())} if log.source else {}
-    others |= {"folder of local copies": str(pipeline.local.root)} if pipeline.local else {}
+    for number, folder in enumerate(pipeline.config.local.folders, 1):
+        others |= {f"folder {number} of local copies": str((pipeline.config.path.parent / folder).resolve())}
     require_apart(store.uri(""), others)
     return store
 
