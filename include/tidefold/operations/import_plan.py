@@ -23,8 +23,9 @@ _log = logging.getLogger(__name__)
 def plan_import(
     snapshot: Snapshot, external: External, log: str, configured: Shape, places: Places, copy: bool
 ) -> tuple[Shape, tuple[FoldTask, ...]]:
-    """The shape of the new snapshot and one task for each bucket with rows, the largest first. Raises CorruptError when the original is
-    not what was claimed any more (I6).
+    """The shape of the new snapshot and one task for each bucket with rows, the largest first.
+
+    Raises CorruptError when the original is not what was claimed any more (I6).
     """
     original = original_at(external.address)
     if original.digest != external.description:
@@ -36,21 +37,17 @@ def plan_import(
     native = external.layout is Layout.NATIVE
     # A native one's files are taken over as they are, in the buckets that they were written for.
     shape = replace(configured, buckets=original.savepoint.shape.buckets) if native else configured
+    everything = KeyGroups(0, shape.key_groups - 1)
     target = Address(Where.STORE, places.store, home(log, snapshot.kind, snapshot.id))
-    tasks = []
-    for bucket in bucket_ranges(shape.key_groups, shape.buckets):
-        inputs = _inputs(original, bucket, shape)
-        if inputs:
-            recipe = Recipe(None, inputs, ())
-            tasks.append(
-                FoldTask(
-                    *(log, shape, snapshot.id, snapshot.epoch, bucket, target, places.logs, (recipe,)),
-                    untouched=Untouched.TAKE if native else Untouched.REWRITE,
-                    table=LogPaths(log).table,
-                    expire=snapshot.expire,
-                    copy=copy or external.ownership is Ownership.NO_CLAIM,
-                )
-            )
+    whole = FoldTask(
+        *(log, shape, snapshot.id, snapshot.epoch, everything, target, places.logs, ()),
+        untouched=Untouched.TAKE if native else Untouched.REWRITE,
+        table=LogPaths(log).table,
+        expire=snapshot.expire,
+        copy=copy or external.ownership is Ownership.NO_CLAIM,
+    )
+    found = [(bucket, _inputs(original, bucket, shape)) for bucket in bucket_ranges(shape.key_groups, shape.buckets)]
+    tasks = [replace(whole, bucket=b, recipes=(Recipe(None, inputs, ()),)) for b, inputs in found if inputs]
     return shape, tuple(sorted(tasks, key=lambda task: -task.weight))
 
 
