@@ -16,6 +16,7 @@ from tidefold.cli import (
     reading,
     restoring,
     rows,
+    savepoints,
     tails,
     verifying,
     working,
@@ -62,6 +63,7 @@ _GROUPS = {
         *(comparing.diff, verifying.verify, restoring.drill),
     ),
     "Work": (working.run, working.ingest, working.materialize, working.quality, restoring.restore),
+    "Savepoints": (savepoints.savepoint, savepoints.import_, savepoints.resume),
     "Log (no Spark)": (tails.tail, tails.squash, holding.reader),
     "Decide (no Spark)": (deciding.confirm, deciding.abort),
     "Keep (no Spark)": (
@@ -71,4 +73,4 @@ _GROUPS = {
 }
 for _group, _acts in _GROUPS.items():
     for _act in _acts:
-        app.command(_act.__name__.replace("_", "-"), rich_help_panel=_group)(command(_act))
+        app.command(_act.__name__.rstrip("_").replace("_", "-"), rich_help_panel=_group)(command(_act))

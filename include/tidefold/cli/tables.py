@@ -96,6 +96,9 @@ def remarks(found: Sequence[LogStatus]) -> list[str]:
 
 def _kept_of_the_log(status: LogStatus) -> Iterable[str]:
     """What stands in the log beside the newest snapshot, and who keeps it from being cut."""
+    if status.stopped:
+        by = status.stopped
+        yield f"stopped by {by.by} ({by.why}); `tidefold resume {status.log}` lets it take changes again"
     if status.tail:
         yield f"snapshot {status.tail.id} is snapshot {status.tail.base} and the change sets up to {status.tail.to_sqn}"
     if status.drilled and status.drilled.drill:
@@ -177,7 +180,9 @@ def reasons(
 
 
 def _reasons(snapshot: Snapshot, tags: Sequence[str]) -> Iterable[str]:
-    verdict = snapshot.verdict
+    verdict, external = snapshot.verdict, snapshot.external
+    if external:
+        yield f"imported ({external.ownership}) from {external.address}, snapshot {external.snapshot} there"
     if snapshot.skipped_from is not None:
         yield f"left out change sets {snapshot.skipped_from + 1} to {snapshot.to_sqn}"
     if tags:

@@ -33,19 +33,29 @@ class WholeRun:
 
     def go(self, logs: list[str]) -> int:
         """Works, prints, and answers the exit code."""
-        try:
-            self._work(logs)
-        except KeyboardInterrupt:
-            # Else the next run would find the log held by one that nobody continues.
-            self._abort(logs, f"run {self.run} was interrupted")
-            raise
+        self._guarded(self._work, logs)
         code = exit_code(o for outcomes in self.steps.values() for o in outcomes)
         steps = {name: [o.to_dict() for o in outcomes] for name, outcomes in self.steps.items()}
         self.terminal.json({"command": "run", "run": self.run, "exit_code": code, "steps": steps})
         return code
 
+    def fold(self, logs: list[str]) -> int:
+        """What was taken already, without an ingest; answers the exit code."""
+        self._guarded(lambda named: self._fold(named, named), logs)
+        return exit_code(o for outcomes in self.steps.values() for o in outcomes)
+
+    def _guarded(self, act: Callable[[list[str]], None], logs: list[str]) -> None:
+        try:
+            act(logs)
+        except KeyboardInterrupt:
+            # Else the next run would find the log held by one that nobody continues.
+            self._abort(logs, f"run {self.run} was interrupted")
+            raise
+
     def _work(self, logs: list[str]) -> None:
-        going = self._step(Step("ingest"), logs)
+        self._fold(self._step(Step("ingest"), logs), logs)
+
+    def _fold(self, going: list[str], logs: list[str]) -> None:
         asking = asking_for(self.terminal, self.pipeline, going, self.asked, self.takeover_after)
         for step in (Step("materialize", asking), Step("quality", asking)):
             going = self._step(step, going)

@@ -6,7 +6,7 @@ import hashlib
 import tempfile
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from typing import BinaryIO
 
@@ -19,14 +19,17 @@ from tidefold.changelog.columns import change_schema, table_schema
 from tidefold.changelog.key_group import connect, key_groups_of
 from tidefold.fold.inputs import Inputs
 from tidefold.fold.kernel import merged
-from tidefold.fold.parquet import write_data_file
+from tidefold.fold.parquet import write_data_file, write_part
 from tidefold.fold.plan import has_expired
 from tidefold.fold.task import Address, FoldResult, FoldTask, Input, Recipe, Untouched
+from tidefold.lifecycle.copies import Where
 from tidefold.lifecycle.errors import CorruptError, NotFoundError
 from tidefold.lifecycle.key_groups import KeyGroups
 from tidefold.lifecycle.manifest import DataFile
 from tidefold.lifecycle.names import DataFileName, data_path
 from tidefold.lifecycle.values import Expire, Shape
+from tidefold.storage import Store
+from tidefold.storage.addresses import meeting
 
 # What DuckDB may take for one merge before it spills.
 MERGE_MEMORY = "1GB"
@@ -90,11 +93,31 @@ def _taken(task: FoldTask, wanted: Input, inputs: Inputs) -> tuple[DataFile, int
     file = replace(file, carried=shown and task.table is not None)
     path = data_path(target.path, file.name)
     if source.root != target.root:
-        with opened as old, inputs.store(target).create(path) as new:
-            _copy(old, new, file.sha256, source)
-        return file, 0
+        how = _brought(task, source, opened, file, path, inputs)
+        return (replace(file, carried=True), file.bytes if how == "copy" else 0) if how else (file, 0)
     done = "kept" if source.path == path else inputs.store(target).link(source.path, path, copy=task.copy)
     return file, file.bytes if done == "copy" and file.carried else 0
+
+
+def _brought(
+    task: FoldTask,
+    source: Address,
+    opened: AbstractContextManager[BinaryIO],
+    file: DataFile,
+    path: str,
+    inputs: Inputs,
+) -> str:
+    """Brings the file from another store: `link` or `copy` without passing its bytes through here, where the original
+    is taken over as it is and the stores meet somewhere; else empty.
+    """
+    if source.where is Where.EXTERNAL and not task.copy:
+        shared = meeting(source.root, task.target.root)
+        if shared:
+            root, below, above = shared
+            return inputs.store(replace(source, root=root)).link(f"{below}{source.path}", f"{above}{path}")
+    with opened as old, inputs.store(task.target).create(path) as new:
+        _copy(old, new, file.sha256, source)
+    return ""
 
 
 def _copy(old: BinaryIO, new: BinaryIO, sha256: str, source: Address) -> None:
@@ -107,7 +130,6 @@ def _copy(old: BinaryIO, new: BinaryIO, sha256: str, source: Address) -> None:
 
 
 def _merged(task: FoldTask, recipe: Recipe, changes: pa.Table, inputs: Inputs) -> FoldResult:
-    schema = table_schema(task.shape)
     base_rows, expired = _Count(), _Count()
     with (
         tempfile.TemporaryDirectory(prefix="tidefold-") as scratch,
@@ -116,7 +138,7 @@ def _merged(task: FoldTask, recipe: Recipe, changes: pa.Table, inputs: Inputs) -
     ):
         kept = _unexpired(rows, task.expire, expired)
         store = inputs.store(task.target)
-        file = write_data_file(store, task.target.path, task.bucket, task.snapshot, task.epoch, kept, schema)
+        file = _written(task, store, kept)
     left = (file.rows if file else 0) + expired.rows - squashed.upserts
     return FoldResult(
         task.bucket,
@@ -128,6 +150,13 @@ def _merged(task: FoldTask, recipe: Recipe, changes: pa.Table, inputs: Inputs) -
         changes=changes.num_rows,
         expired=expired.rows,
     )
+
+
+def _written(task: FoldTask, store: Store, rows: Iterable[pa.RecordBatch]) -> DataFile | None:
+    schema, folder = table_schema(task.shape), task.target.path
+    if task.part:
+        return write_part(store, f"{folder}/{task.part}", task.bucket, with_schema(rows, schema), schema)
+    return write_data_file(store, folder, task.bucket, task.snapshot, task.epoch, rows, schema)
 
 
 class _Count:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import chain
 from typing import Any, BinaryIO, cast
 
@@ -64,28 +65,50 @@ def write_data_file(
     schema: pa.Schema,
 ) -> DataFile | None:
     """Writes the rows into a new file under `<table>/_data/`; None (and no file) when there is no row."""
+    name = str(DataFileName(bucket, snapshot, epoch, uuid.uuid4().hex))
+    return _write_file(store, data_path(table, name), bucket, batches, partial(_writer, schema, "zstd"))
+
+
+def write_part(
+    store: Store, path: str, bucket: KeyGroups, batches: Iterable[pa.RecordBatch], schema: pa.Schema
+) -> DataFile | None:
+    """Writes the rows for any engine to read: no Arrow schema beside Parquet's own types, the oldest compression."""
+    return _write_file(store, path, bucket, batches, partial(_writer, schema, "snappy", store_schema=False))
+
+
+def _writer(schema: pa.Schema, compression: str, sink: BinaryIO, **how: Any) -> pq.ParquetWriter:
+    # Arrow leaves NaN out of a footer's bounds and Spark would skip its row group by them (decision 0006).
+    bounded = [field.name for field in schema if not pa.types.is_floating(field.type)]
+    return pq.ParquetWriter(sink, schema, compression=compression, write_statistics=bounded, **how)
+
+
+def _write_file(
+    store: Store,
+    path: str,
+    bucket: KeyGroups,
+    batches: Iterable[pa.RecordBatch],
+    begin: Callable[[BinaryIO], pq.ParquetWriter],
+) -> DataFile | None:
     filled = (batch for batch in batches if batch.num_rows)
     first = next(filled, None)
     if first is None:
         return None
-    name = str(DataFileName(bucket, snapshot, epoch, uuid.uuid4().hex))
-    statistics = Statistics(schema)
-    with store.create(data_path(table, name)) as stream:
+    statistics = Statistics(first.schema)
+    with store.create(path) as stream:
         tally = _Tally(stream)
-        rows = _write(cast(BinaryIO, tally), chain([first], filled), schema, statistics)
+        with begin(cast(BinaryIO, tally)) as writer:
+            rows = _write(writer, chain([first], filled), statistics)
+    name = path.rsplit("/", 1)[1]
     return DataFile(name, tally.bytes, rows, tally.sha256.hexdigest(), bucket, statistics.document())
 
 
-def _write(sink: BinaryIO, batches: Iterable[pa.RecordBatch], schema: pa.Schema, statistics: Statistics) -> int:
+def _write(writer: pq.ParquetWriter, batches: Iterable[pa.RecordBatch], statistics: Statistics) -> int:
     """Writes and counts the rows, in row groups of about equal size."""
-    # Arrow leaves NaN out of a footer's bounds and Spark would skip its row group by them (decision 0006).
-    bounded = [field.name for field in schema if not pa.types.is_floating(field.type)]
     count = 0
-    with pq.ParquetWriter(sink, schema, compression="zstd", write_statistics=bounded) as writer:
-        for group in _row_groups(batches, schema):
-            statistics.add(group)
-            writer.write_table(group)
-            count += group.num_rows
+    for group in _row_groups(batches, writer.schema):
+        statistics.add(group)
+        writer.write_table(group)
+        count += group.num_rows
     return count
 
 

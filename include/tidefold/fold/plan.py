@@ -18,15 +18,18 @@ from tidefold.lifecycle.values import ChangeSet, Expire, LogState, Shape, Snapsh
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Addresses: of the store, of the local root of each snapshot that has a copy here, and of local segments."""
+    """Addresses: of the store, of the local root of each snapshot that has a copy here, and of local segments;
+    `external`: where originals of imported files lie, by their sha256.
+    """
 
     store: str
     local: Mapping[int, str] = field(default_factory=dict)
     segments: str | None = None
+    external: Mapping[str, Address] = field(default_factory=dict)
 
     def inputs(self, base: Manifest, files: Sequence[DataFile], *folders: str) -> tuple[Input, ...]:
         """Files of a snapshot with all their addresses: local copies first, its own before others'; then these folders
-        of the store.
+        of the store; then originals.
         """
         near = sorted(self.local, key=lambda snapshot: (snapshot != base.snapshot, -snapshot))
         copies = [(self.local[snapshot], str(CopyName(base.log, snapshot))) for snapshot in near]
@@ -36,6 +39,7 @@ class Places:
                 (
                     *(Address(Where.LOCAL, root, data_path(folder, file.name)) for root, folder in copies),
                     *(Address(Where.STORE, self.store, data_path(f, file.name)) for f in dict.fromkeys(folders)),
+                    *(self.external[key] for key in (file.sha256,) if key in self.external),
                 ),
             )
             for file in files

@@ -57,6 +57,7 @@ class FoldTask:
     `target`: the folder below whose `_data/` it writes. `segments`: roots of stores that have segments, in the order
     in which they are tried. The recipes are tried one after the other, until the inputs of one are all good. `table`:
     the folder of the table that will show what is taken over, if one will. `copy`: that gets bytes of its own.
+    `part`: of a canonical savepoint, the path below the target's folder of the one file that it writes.
     """
 
     log: str
@@ -71,6 +72,7 @@ class FoldTask:
     table: str | None = None
     expire: Expire | None = None
     copy: bool = False
+    part: str | None = None
 
     @property
     def weight(self) -> int:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from tidefold.lifecycle.errors import RefusedError
+from tidefold.lifecycle.external import External, Ownership
+from tidefold.lifecycle.intake import never_took
 from tidefold.lifecycle.moves import held, known, require_published
 from tidefold.lifecycle.values import Expire, Kind, LogState, Snapshot, State
 
@@ -33,6 +35,7 @@ class Claim:
     """Who asks for a snapshot and what for. `takeover` supersedes an attempt of another run on purpose; `stalled` does
     so if the attempt is still just as it was seen to be, without any progress. `because`: why it is of this kind;
     `expire`: rows that it drops for their age; `renew`: make it though nothing was taken in since the last one.
+    `external`: its rows are those of a snapshot that lies outside of the store.
     """
 
     run: str
@@ -45,6 +48,7 @@ class Claim:
     because: str = ""
     expire: Expire | None = None
     renew: bool = False
+    external: External | None = None
 
 
 def claim(state: LogState, asked: Claim) -> LogState:
@@ -59,10 +63,12 @@ def claim(state: LogState, asked: Claim) -> LogState:
     attempt = state.attempt
     if attempt and attempt.run != asked.run and not asked.takeover and attempt != asked.stalled:
         raise _blocked(state, attempt)
-    if not attempt and not state.unfolded and not asked.restore and not asked.renew:
+    if not attempt and not state.unfolded and not asked.restore and not asked.renew and not asked.external:
         return state
     require_published(state)
-    return _begin(_supersede(state, attempt), asked)
+    free = _supersede(state, attempt)
+    _require_unclaimed(free, asked.external)
+    return _begin(free, asked)
 
 
 def _same_request(state: LogState, asked: Claim) -> Snapshot | None:
@@ -158,6 +164,8 @@ def _begin(state: LogState, asked: Claim) -> LogState:
     )
     if asked.restore:
         begun = _restoring(state, begun, asked.restore)
+    if asked.external:
+        begun = _importing(state, begun, asked.external)
     return replace(state, epoch=begun.epoch).with_snapshot(begun)
 
 
@@ -185,6 +193,40 @@ def _restoring(state: LogState, begun: Snapshot, asked: Restore) -> Snapshot:
             hint="`--mode skip` restores it and leaves out what came after.",
         )
     return replace(begun, to_sqn=wanted.to_sqn)
+
+
+def _importing(state: LogState, begun: Snapshot, external: External) -> Snapshot:
+    """The attempt whose rows come from outside. What the log has taken and not folded is left out for good; one that
+    never took anything goes on from where the imported snapshot ends.
+    """
+    begun = replace(begun, external=external)
+    if never_took(state):
+        return replace(begun, from_sqn=external.sqn, to_sqn=external.sqn)
+    begins = max(begun.from_sqn, state.truncated_to)
+    return replace(begun, from_sqn=begins, skipped_from=begins if begins < state.last_sqn else None)
+
+
+def _require_unclaimed(state: LogState, external: External | None) -> None:
+    """Two owners would delete each other's files."""
+    for claimed in claimed_by(state):
+        if external and claimed.external and claimed.external.address == external.address:
+            raise already_claimed(state.log, claimed.id)
+
+
+def claimed_by(state: LogState) -> tuple[Snapshot, ...]:
+    """The snapshots that own, or will own, an original outside of the store which is still to be deleted."""
+    gone = (State.ABORTED, State.DELETED)
+    return tuple(
+        s for s in state.snapshots if s.external and s.external.ownership is Ownership.CLAIM and s.state not in gone
+    )
+
+
+def already_claimed(log: str, snapshot: int) -> RefusedError:
+    return RefusedError(
+        "ORIGINAL_CLAIMED",
+        f"Snapshot {snapshot} of `{log}` has claimed this original and deletes it when it is retired.",
+        hint=f"`tidefold restore {log} {snapshot}` brings its rows back.",
+    )
 
 
 def progress(state: LogState, snapshot_id: int) -> LogState:

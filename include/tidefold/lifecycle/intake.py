@@ -52,11 +52,12 @@ def append(
 
     What was taken before changes nothing. `fence` is that of the log when the change sets were announced.
 
-    Raises SupersededError when they were given up since, ConflictError when another run took the same offsets, or
-    anything of a partition that differs from what the arrivals rest on.
+    Raises RefusedError when the log takes nothing now, SupersededError when they were given up since, ConflictError
+    when another run took the same offsets, or anything of a partition that differs from what the arrivals rest on.
     """
     if taken(state, arrivals):
         return state
+    require_open(state)
     if fence is not None:
         require_fence(state, fence)
     for stand in rests_on:
@@ -69,6 +70,27 @@ def append(
     for arrival in arrivals:
         state = _append_one(state, arrival)
     return state
+
+
+def require_open(state: LogState) -> None:
+    """Raises RefusedError while the log is stopped, or while it is open from where on it begins."""
+    if state.stopped:
+        raise RefusedError(
+            "LOG_STOPPED",
+            f"Log `{state.log}` was stopped by {state.stopped.by} ({state.stopped.why}); it takes nothing.",
+            hint=f"`tidefold resume {state.log}` lifts that; nothing that landed is lost meanwhile.",
+        )
+    if state.attempt and state.attempt.external and never_took(state):
+        raise RefusedError(
+            "IMPORT_OPEN",
+            f"Log `{state.log}` begins with an import, snapshot {state.attempt.id}, which is {state.attempt.state}.",
+            hint=f"`tidefold quality {state.log}` and `tidefold confirm {state.log}`, or `tidefold abort {state.log}`.",
+        )
+
+
+def never_took(state: LogState) -> bool:
+    """Whether nothing was ever taken into the log: an import may still say from where on it goes."""
+    return not state.landed and not state.change_sets and not state.truncated_to
 
 
 def require_fence(state: LogState, fence: int) -> None:
@@ -90,7 +112,7 @@ def taken(state: LogState, arrivals: Sequence[Arrival]) -> bool:
     places = {c.sqn: (c.segment, c.ordinal) for c in state.change_sets if c.sqn in sqns and c.first is None}
     return bool(arrivals) and all(
         (known := accounts.get((arrival.landed.name, arrival.landed.length))) is not None
-        and replace(known, number=0, sqn=None) == replace(arrival.landed, number=0, sqn=None)
+        and replace(known, number=0, sqn=None, high=()) == replace(arrival.landed, number=0, sqn=None)
         and (known.sqn is None) == (arrival.change_set is None)
         and (
             not (c := arrival.change_set)
@@ -125,7 +147,7 @@ def _append_one(state: LogState, arrival: Arrival) -> LogState:
         change_sets = (*state.change_sets, replace(arrival.change_set, sqn=sqn))
         state = replace(state, change_sets=change_sets, garbage=garbage)
     known[position.topic, position.partition] = position
-    account = replace(landed, sqn=sqn, number=len(state.landed) + 1)
+    account = replace(landed, sqn=sqn, number=len(state.landed) + 1, high=position.high)
     return replace(state, landed=(*state.landed, account), positions=tuple(known[k] for k in sorted(known)))
 
 
@@ -146,17 +168,22 @@ def check_shape(state: LogState, shape: Shape) -> None:
     """
     if replace(shape, buckets=state.shape.buckets) == state.shape or is_empty(state):
         return
-    old, new = _described(state.shape), _described(shape)
-    changed = [
-        f"{name}: {old.get(name, 'none')} before, {new.get(name, 'none')} now"
-        for name in {**old, **new}
-        if old.get(name) != new.get(name)
-    ]
+    changed = differences(state.shape, shape, "before", "now")
     raise RefusedError(
         "SHAPE_CHANGED",
         f"The configuration describes another table than log `{state.log}` was begun with ({'; '.join(changed)}).",
         hint="Put the old value back; this version cannot change it for a log that has data.",
     )
+
+
+def differences(one: Shape, other: Shape, *named: str) -> list[str]:
+    """In what two shapes differ, but for the number of buckets: `key: id before, number now`."""
+    old, new = _described(one), _described(other)
+    return [
+        f"{name}: {old.get(name, 'none')} {named[0]}, {new.get(name, 'none')} {named[1]}"
+        for name in {**old, **new}
+        if old.get(name) != new.get(name)
+    ]
 
 
 def is_empty(state: LogState) -> bool:

@@ -32,7 +32,7 @@ class Older:
 def older(state: LogState, snapshot: Snapshot) -> Iterator[Older]:
     """The kept snapshots from which the rows of this one can be made again, the nearest first.
 
-    Ends where the log was cut. What a restore left out for good is left out here too.
+    Ends where the log was cut, and with what was imported. What a restore left out for good is left out here too.
     """
     spans: tuple[_Span, ...] = ()
     expired: tuple[Expire, ...] = ()
@@ -41,6 +41,8 @@ def older(state: LogState, snapshot: Snapshot) -> Iterator[Older]:
         spans = _before((current.from_sqn, current.folds_to), spans)
         if spans and spans[0][0] < state.truncated_to:
             return
+        if current.external is not None:
+            return  # Its rows are not of this log's making.
         expired = (*expired, current.expire) if current.expire else expired
         below = None if current.source is None else state.snapshot(current.source)
         if current.source is None or _is_kept(below):

@@ -15,7 +15,9 @@ from tidefold.lifecycle.errors import (
     RefusedError,
     SupersededError,
 )
+from tidefold.lifecycle.intake import never_took
 from tidefold.lifecycle.manifest import Manifest
+from tidefold.lifecycle.positions import accounts_of
 from tidefold.lifecycle.values import Kind, LogState, Snapshot, State, Verdict
 
 
@@ -95,7 +97,17 @@ def confirm(state: LogState, snapshot_id: int) -> LogState:
         )
     require_published(state)
     _require_latest_base(state, snapshot)
-    return state.with_snapshot(replace(snapshot, state=State.COMPLETED))
+    return _begun_with(state, snapshot).with_snapshot(replace(snapshot, state=State.COMPLETED))
+
+
+def _begun_with(state: LogState, snapshot: Snapshot) -> LogState:
+    """The log, which goes on from where the first snapshot ends, if that was imported. Not before it counts: an import
+    that is aborted leaves nothing of it.
+    """
+    if snapshot.external is None or not never_took(state):
+        return state
+    positions = snapshot.external.positions
+    return replace(state, truncated_to=snapshot.to_sqn, positions=positions, landed=accounts_of(positions))
 
 
 def _require_latest_base(state: LogState, snapshot: Snapshot) -> None:

@@ -6,7 +6,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from tidefold.lifecycle.drill import Drill
+from tidefold.lifecycle.external import External
 from tidefold.lifecycle.key_groups import KeyGroups
+from tidefold.lifecycle.landed import Landed as Landed
+from tidefold.lifecycle.landed import Position as Position
 
 TYPES = ("boolean", "int", "long", "float", "double", "string", "date", "timestamp")
 
@@ -80,44 +83,6 @@ class ChangeSet:
 
 
 @dataclass(frozen=True, slots=True)
-class Landed:
-    """What was taken from one landed file: `length` bytes with that sha256, the offsets [first, next).
-
-    `changed` is the file's own time of change then (seconds): another one is a reason to look at its bytes again.
-
-    The counts add up: records = changes + tombstones + repeated + quarantined + ignored.
-    """
-
-    number: int
-    name: str
-    length: int
-    checksum: str
-    topic: str
-    partition: int
-    first_offset: int
-    next_offset: int
-    records: int
-    changes: int
-    tombstones: int
-    repeated: int
-    quarantined: int
-    ignored: int
-    sqn: int | None
-    quarantine: str | None = None
-    changed: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Position:
-    """How far one partition of the source has been taken, and the highest order seen in it."""
-
-    topic: str
-    partition: int
-    next_offset: int
-    high: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Verdict:
     """Pass or fail of the quality gate, bound to a manifest and a suite by their sha256."""
 
@@ -156,7 +121,7 @@ class Snapshot:
     instant at which it was published.
     `request` is the sha256 of what was asked for: the same run asking for something else is refused.
     `instant` is information for people (ISO 8601): no clock decides (I24). `because`: why it is of this kind. `expire`:
-    which rows it drops for their age, frozen when it began.
+    which rows it drops for their age, frozen when it began. `external`: where its rows were imported from.
     """
 
     id: int
@@ -184,6 +149,7 @@ class Snapshot:
     because: str = ""
     expire: Expire | None = None
     drill: Drill | None = None
+    external: External | None = None
 
     @property
     def folds_to(self) -> int:
@@ -238,6 +204,17 @@ class Reader:
 
 
 @dataclass(frozen=True, slots=True)
+class Stopped:
+    """Nothing more is taken into the log: `run` is the one that stopped it, for a savepoint at `address`."""
+
+    run: str
+    by: str
+    why: str
+    address: str
+    instant: str
+
+
+@dataclass(frozen=True, slots=True)
 class LogState:
     """Everything that tidefold knows of one log. A move makes the next one; nothing changes in place.
 
@@ -245,6 +222,7 @@ class LogState:
     `fence` rises when change sets that somebody wrote and never appended are given up: he is refused from then on.
     `dropped`: the log is being deleted (no move is possible) or gone; the next one of that name begins with the epoch
     and above the snapshot ids of the last (`last_snapshot`), so that none of them ever comes back; `life` counts them.
+    `stopped`: it takes nothing more until it is resumed.
     """
 
     log: str
@@ -264,6 +242,7 @@ class LogState:
     readers: tuple[Reader, ...] = ()
     fence: int = 0
     life: int = 0
+    stopped: Stopped | None = None
 
     @property
     def last_sqn(self) -> int:

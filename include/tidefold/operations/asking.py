@@ -12,14 +12,24 @@ import msgspec
 from tidefold.config import LogConfig
 from tidefold.lifecycle import claims
 from tidefold.lifecycle.errors import InvalidInputError
-from tidefold.lifecycle.kinds import Rule, Terms, choose
+from tidefold.lifecycle.external import External, Ownership
+from tidefold.lifecycle.kinds import Choice, Rule, Terms, choose
 from tidefold.lifecycle.values import Kind, LogState, Snapshot
 from tidefold.operations.pipeline import Pipeline, now
 
 
 @dataclass(frozen=True, slots=True)
+class Import:
+    """A snapshot outside of the store, by its whole address, and whose it is afterwards."""
+
+    address: str
+    ownership: Ownership
+
+
+@dataclass(frozen=True, slots=True)
 class Asking:
-    """A fold of what is new, or with `restore` the return of a snapshot. `run` is the id of the run, if it has one.
+    """A fold of what is new, with `restore` the return of a snapshot, with `imported` one that lies outside of the
+    store. `run` is the id of the run, if it has one.
 
     `kind`: of the snapshot, if not as configured. `takeover` supersedes an attempt of another run; `stalled` names, by
     log, attempts that were seen without progress.
@@ -30,19 +40,23 @@ class Asking:
     stalled: Mapping[str, Snapshot] = field(default_factory=dict)
     restore: claims.Restore | None = None
     kind: Rule | None = None
+    imported: Import | None = None
 
 
-def claim_of(pipeline: Pipeline, state: LogState, asking: Asking) -> claims.Claim:
-    """The claim on a log in this state. Raises InvalidInputError without a run id."""
+def claim_of(pipeline: Pipeline, state: LogState, asking: Asking, external: External | None = None) -> claims.Claim:
+    """The claim on a log in this state; `external`: what was found where `asking` imports from. Raises
+    InvalidInputError without a run id.
+    """
     if asking.run is None:
         raise InvalidInputError("RUN_MISSING", "A materialization needs a run id.", hint="Give it one.")
     config, instant = pipeline.log(state.log), now()
     rule = asking.kind or pipeline.config.snapshots.kind
     terms = Terms(rule, _links(pipeline), pipeline.config.snapshots.full_every, config.buckets)
-    chosen = choose(state, terms)
+    chosen = _choose_import(external) if external else choose(state, terms)
     wanted: dict[str, Any] = {
         "kind": asking.kind or Kind.FULL,
         **({"restore": asking.restore} if asking.restore else {}),
+        **({"import": external} if external else {}),
     }
     return claims.Claim(
         *(asking.run, request_of(wanted), chosen.kind, instant, asking.takeover, asking.stalled.get(state.log)),
@@ -50,7 +64,14 @@ def claim_of(pipeline: Pipeline, state: LogState, asking: Asking) -> claims.Clai
         because=chosen.because,
         expire=config.ttl.expire(instant) if config.ttl and chosen.kind is Kind.FULL else None,
         renew=asking.kind is Rule.FULL and _would_differ(state, config),
+        external=external,
     )
+
+
+def _choose_import(external: External) -> Choice:
+    if external.ownership is Ownership.NO_CLAIM:
+        return Choice(Kind.FULL, "the original stays the user's, and may go")
+    return Choice(Kind.INCREMENTAL, "the original's files are taken over where that is possible")
 
 
 def _links(pipeline: Pipeline) -> bool:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from tidefold.changelog.intents import announced
 from tidefold.lifecycle.errors import ConflictError, NotFoundError, RefusedError
+from tidefold.lifecycle.external import External
 from tidefold.lifecycle.local_copies import segment_of
 from tidefold.lifecycle.names import LogPaths
-from tidefold.lifecycle.values import Drop, LogState
+from tidefold.lifecycle.values import Drop, LogState, State
 from tidefold.operations.local_copies import forget
+from tidefold.operations.originals import claimed, delete_originals
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.release import plan_release
@@ -38,9 +41,9 @@ def drop(pipeline: Pipeline, log: str, plan: bool = True) -> Outcome:
         state = ledger.commit(_going)
     shared, own = files_of_log(pipeline.store, state)
     files = (*shared, *own)
-    facts = {"files": len(files), "bytes": sum(f.bytes for f in files), "paths": [f.path for f in files]}
+    facts = _facts(files, delete_originals(_claimed(state), plan))
     if plan:
-        return Outcome(log, "planned", f"would delete {len(files):,} files, {facts['bytes']:,} bytes", facts=facts)
+        return Outcome(log, "planned", f"would delete {_counted(facts)}", facts=facts)
     _delete(pipeline, state, [file.path for file in shared])
     forget(pipeline, log, [file.path for file in shared if segment_of(file.path)])
     # This head needs no pages. It stays: from it a next log of this name goes on with epoch and ids.
@@ -48,7 +51,22 @@ def drop(pipeline: Pipeline, log: str, plan: bool = True) -> Outcome:
     # All of these names are older than that head: a next log of this name never gives them again.
     last = LogPaths(log).ledger_version(gone.version)
     pipeline.store.delete([file.path for file in own if file.path != last])
-    return Outcome(log, "dropped", f"deleted {len(files):,} files, {facts['bytes']:,} bytes", facts=facts)
+    return Outcome(log, "dropped", f"deleted {_counted(facts)}", facts=facts)
+
+
+def _facts(files: Sequence[Entry], originals: Sequence[str]) -> dict[str, Any]:
+    paths = [*(f.path for f in files), *originals]
+    return {"files": len(files), "bytes": sum(f.bytes for f in files), "paths": paths, "originals": len(originals)}
+
+
+def _counted(facts: dict[str, Any]) -> str:
+    claimed = f"; {facts['originals']:,} files of originals that were claimed" if facts["originals"] else ""
+    return f"{facts['files']:,} files, {facts['bytes']:,} bytes{claimed}"
+
+
+def _claimed(state: LogState) -> tuple[External, ...]:
+    """Originals that the log owns: those of snapshots that were confirmed."""
+    return claimed(s for s in state.snapshots if s.state in (State.COMPLETED, State.SUBSUMED))
 
 
 def _delete(pipeline: Pipeline, state: LogState, paths: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from tidefold.changelog.intents import IntentLog, Taking
 from tidefold.changelog.segment import read_change_set
 from tidefold.lifecycle.errors import TidefoldError, unpacked
-from tidefold.lifecycle.intake import Arrival, check_shape, stands
+from tidefold.lifecycle.intake import Arrival, check_shape, require_open, stands
 from tidefold.lifecycle.names import LogPaths
 from tidefold.lifecycle.values import LogState
 from tidefold.operations.pipeline import Pipeline
@@ -72,6 +72,7 @@ def begin_intake(pipeline: Pipeline, log: str) -> Intake:
     config = pipeline.log(log)
     state = pipeline.ledger(log).peek(config.shape)
     check_shape(state, config.shape)
+    require_open(state)
     files, problems = _own_files(config.source.path, state) if config.source else ((), ())
     endings = {file.name: ending_of(file, taken) for file, taken in newest_files(files, state)}
     problems = (*problems, *rewritten(files, state))

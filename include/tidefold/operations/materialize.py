@@ -22,6 +22,7 @@ from tidefold.ledger import read_manifest
 from tidefold.lifecycle import claims, moves
 from tidefold.lifecycle.copies import Where
 from tidefold.lifecycle.errors import SupersededError, TidefoldError, unforeseen
+from tidefold.lifecycle.external import External, Layout
 from tidefold.lifecycle.intake import check_shape
 from tidefold.lifecycle.manifest import Manifest, home
 from tidefold.lifecycle.names import LogPaths
@@ -29,7 +30,9 @@ from tidefold.lifecycle.values import Kind, LogState, Shape, Snapshot, State
 from tidefold.operations.asking import Asking, claim_of
 from tidefold.operations.confirm import roll_forward
 from tidefold.operations.heartbeat import Heartbeat, heartbeat
+from tidefold.operations.import_plan import plan_import, with_originals
 from tidefold.operations.local_copies import clear_leftovers, places_of
+from tidefold.operations.originals import checked_original, original_at
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.restore_plan import Into, plan_restore, require_rows, wanted_by
@@ -38,11 +41,31 @@ from tidefold.operations.stage import Attempt, stage
 from tidefold.operations.sweep import sweep
 
 _log = logging.getLogger(__name__)
+# Rows of a savepoint of no more bytes are written without Spark.
+_SMALL = 64 << 20
 
 
 def pending(pipeline: Pipeline, logs: Sequence[str], asking: Asking) -> list[str]:
     """The logs that `materialize` would fold; the others have nothing new or are refused. Asks the ledgers only."""
-    return [log for log in logs if _would_fold(pipeline, log, asking)]
+    return [log for log in logs if (_would_import if asking.imported else _would_fold)(pipeline, log, asking)]
+
+
+def _would_import(pipeline: Pipeline, log: str, asking: Asking) -> bool:
+    try:
+        external = _external(pipeline, log, asking)
+        state = pipeline.ledger(log).peek(pipeline.log(log).shape)
+        claimed = claims.claim(state, claim_of(pipeline, state, asking, external))
+        # The files of a native one are taken over; the rows of a small one are hardly worth a start of Spark.
+        big = asking.imported is not None and original_at(asking.imported.address).savepoint.bytes > _SMALL
+        return claimed != state and external is not None and external.layout is Layout.CANONICAL and big
+    except TidefoldError:
+        return False  # An error to report: that needs no Spark.
+
+
+def _external(pipeline: Pipeline, log: str, asking: Asking) -> External | None:
+    """What is imported, checked before anything is claimed."""
+    wanted = asking.imported
+    return checked_original(pipeline, log, wanted).external(wanted.ownership) if wanted else None
 
 
 def _would_fold(pipeline: Pipeline, log: str, asking: Asking) -> bool:
@@ -91,7 +114,9 @@ def _begin(pipeline: Pipeline, log: str, asking: Asking, heart: Heartbeat) -> At
         return claimed
     heart.add(log, claimed.id)
     try:
-        return _planned(pipeline, log, claimed, asking.restore)
+        return (
+            _imported(pipeline, log, claimed) if claimed.external else _planned(pipeline, log, claimed, asking.restore)
+        )
     except Exception as error:
         return _given_up(pipeline, log, claimed, error)
 
@@ -99,11 +124,14 @@ def _begin(pipeline: Pipeline, log: str, asking: Asking, heart: Heartbeat) -> At
 def _claim(pipeline: Pipeline, log: str, asking: Asking) -> Snapshot | Outcome:
     ledger = pipeline.ledger(log)
     shape = pipeline.log(log).shape
-    if not ledger.exists():
+    external = _external(pipeline, log, asking)
+    if external:
+        ledger.begin(shape)
+    elif not ledger.exists():
         return Outcome(log, "nothing", "nothing was ingested yet")
     roll_forward(pipeline, log)
     check_shape(ledger.read(), shape)
-    state = ledger.commit(lambda current: claims.claim(current, claim_of(pipeline, current, asking)))
+    state = ledger.commit(lambda current: claims.claim(current, claim_of(pipeline, current, asking, external)))
     mine = claims.of_run(state, asking.run or "")
     if mine is None:
         return Outcome(log, "nothing", "nothing new to fold")
@@ -119,7 +147,7 @@ def _planned(pipeline: Pipeline, log: str, snapshot: Snapshot, restore: claims.R
     clear_leftovers(pipeline, log, state)
     places = places_of(pipeline, log)
     if restore:
-        return _planned_restore(pipeline, state, snapshot, places, restore)
+        return _planned_restore(pipeline, state, snapshot, with_originals(state, places), restore)
     below = state.snapshot(snapshot.source) if snapshot.source is not None else None
     base = read_manifest(pipeline.store, log, below) if below else None
     shape = _shape_of(state, snapshot, base, pipeline.log(log).shape)
@@ -136,6 +164,17 @@ def _planned_restore(
     planned = plan_restore(pipeline, wanted, places, into)
     facts = {**_restoring(state, snapshot, restore), "recorded": wanted.rows, "manifests": failures(planned.failed)}
     return Attempt(state.log, snapshot, planned.base, planned.shape, planned.tasks, facts)
+
+
+def _imported(pipeline: Pipeline, log: str, snapshot: Snapshot) -> Attempt:
+    ledger, external = pipeline.ledger(log), snapshot.external
+    assert external is not None
+    sweep(pipeline.store, ledger)
+    places, copies = Places(pipeline.store.uri("")), pipeline.config.snapshots.copies
+    shape, tasks = plan_import(snapshot, external, log, pipeline.log(log).shape, places, copies)
+    skipped = (snapshot.folds_to + 1, snapshot.to_sqn) if snapshot.folds_to < snapshot.to_sqn else None
+    facts = {"imported": external.address, "mode": external.ownership, "skipped": skipped, "replayed": None}
+    return Attempt(log, snapshot, None, shape, tasks, facts)
 
 
 def _shape_of(state: LogState, snapshot: Snapshot, base: Manifest | None, configured: Shape) -> Shape:

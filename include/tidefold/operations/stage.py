@@ -28,7 +28,7 @@ _LINKERS = 8
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """A claimed snapshot, the manifest that it begins with, the shape it is to have, and its tasks; `facts` tell of a
-    restore.
+    restore or an import.
     """
 
     log: str
@@ -117,7 +117,7 @@ def _read(attempt: Attempt, results: Sequence[FoldResult]) -> dict[str, Any]:
 def _after(restored: Mapping[str, Any]) -> str:
     if not restored:
         return ""
-    said = f"; the rows of snapshot {restored['restored']}"
+    said = f"; the rows of {restored.get('imported') or 'snapshot ' + str(restored['restored'])}"
     if restored["skipped"]:
         said += f"; left out for good: {_span(*restored['skipped'])}"
     if restored["replayed"]:

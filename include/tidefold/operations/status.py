@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from tidefold.lifecycle.errors import TidefoldError
 from tidefold.lifecycle.retention import tails
-from tidefold.lifecycle.values import Hold, Kind, LogState, Position, Reader, Snapshot, State, Tag
+from tidefold.lifecycle.values import Hold, Kind, LogState, Position, Reader, Snapshot, State, Stopped, Tag
 from tidefold.operations.local_copies import copies_here
 from tidefold.operations.local_use import LocalUse, local_use
 from tidefold.operations.outcome import Outcome
@@ -21,7 +21,7 @@ class LogStatus:
     `tail` is the newest tail-only snapshot on `latest`; `tags`, `holds` and `readers` keep more than retention does;
     `garbage` counts the segments that wait to be removed. `local`: snapshots whose copy is on this machine,
     `local_partial`: those of whose copy files are gone, `local_bytes`: what all copies of snapshots take on its disks.
-    `drilled` is the newest one with a restore drill.
+    `drilled` is the newest one with a restore drill. `stopped`: the log takes nothing.
 
     `why` says in one line why the newest snapshot is not the latest one, `report` is the page that tells more;
     `error` (with its code) is set when the ledger cannot be read, `begun` is false until the first ingest.
@@ -47,6 +47,7 @@ class LogStatus:
     why: str = ""
     report: str | None = None
     error: Outcome | None = None
+    stopped: Stopped | None = None
 
 
 def status(pipeline: Pipeline, logs: Sequence[str]) -> list[LogStatus]:
@@ -87,6 +88,7 @@ def status_of(state: LogState) -> LogStatus:
         drilled=next((s for s in reversed(state.snapshots) if s.drill), None),
         why=why,
         report=report,
+        stopped=state.stopped,
     )
 
 

@@ -8,6 +8,7 @@ from tidefold.ledger import read_manifest
 from tidefold.lifecycle import retention
 from tidefold.lifecycle.names import LogPaths, data_path
 from tidefold.lifecycle.values import Kind, LogState, Snapshot, State
+from tidefold.operations.originals import claimed, delete_originals
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.storage import Entry, Store
@@ -32,8 +33,10 @@ def subsume(pipeline: Pipeline, log: str, plan: bool = False) -> Outcome:
     files = files_to_delete(pipeline.store, state, retired)
     if retired and not plan:
         pipeline.store.delete([file.path for file in files])
+    originals = delete_originals(claimed(retired), plan)
+    if retired and not plan:
         ledger.commit(lambda now: retention.deleted(now, [s.id for s in retired]))
-    return _outcome(state, retired, files, plan)
+    return _outcome(state, retired, files, originals, plan)
 
 
 def files_to_delete(store: Store, state: LogState, retired: Sequence[Snapshot]) -> tuple[Entry, ...]:
@@ -57,7 +60,9 @@ def _names(store: Store, state: LogState, snapshots: Sequence[Snapshot]) -> set[
     return {f.name for s in snapshots for f in read_manifest(store, state.log, s).files}
 
 
-def _outcome(state: LogState, retired: Sequence[Snapshot], files: Sequence[Entry], plan: bool) -> Outcome:
+def _outcome(
+    state: LogState, retired: Sequence[Snapshot], files: Sequence[Entry], originals: Sequence[str], plan: bool
+) -> Outcome:
     kept = [s.id for s in state.snapshots if s.state is State.COMPLETED]
     facts = {
         "snapshots": [s.id for s in retired],
@@ -65,7 +70,8 @@ def _outcome(state: LogState, retired: Sequence[Snapshot], files: Sequence[Entry
         "kept": kept,
         "files": len(files),
         "bytes": sum(file.bytes for file in files),
-        "paths": [file.path for file in files],
+        "paths": [*(file.path for file in files), *originals],
+        "originals": len(originals),
     }
     if not retired:
         tagged = sum(s in {t.snapshot for t in state.tags} for s in kept)
@@ -73,6 +79,8 @@ def _outcome(state: LogState, retired: Sequence[Snapshot], files: Sequence[Entry
         return Outcome(state.log, "nothing", message, facts=facts)
     verb = "would retire" if plan else "retired"
     message = f"{verb} {_named(retired)}: {len(files):,} files, {facts['bytes']:,} bytes; {len(kept)} kept"
+    if originals:
+        message += f"; {len(originals):,} files of originals that were claimed"
     return Outcome(state.log, "planned" if plan else "subsumed", message, facts=facts)
 
 

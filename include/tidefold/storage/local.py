@@ -221,7 +221,7 @@ class LocalStore:
     def _full(self, path: str) -> str:
         """The absolute path, or InvalidInputError when it would lie outside the root (I26)."""
         full = os.path.normpath(self.root / path)
-        if os.path.isabs(path) or not (full == str(self.root) or full.startswith(f"{self.root}{os.sep}")):
+        if os.path.isabs(path) or not f"{full}{os.sep}".startswith(f"{str(self.root).rstrip(os.sep)}{os.sep}"):
             raise InvalidInputError("PATH_OUTSIDE_ROOT", f"`{path}` lies outside the store.")
         return full
 

@@ -1,0 +1,45 @@
+"""What was taken of the source: an account of each landed file, and how far each partition has come."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """What was taken from one landed file: `length` bytes with that sha256, the offsets [first, next).
+
+    `changed` is the file's own time of change then (seconds): another one is a reason to look at its bytes again.
+    `high` is the highest order seen in the partition up to its end; empty where that was not kept.
+
+    The counts add up: records = changes + tombstones + repeated + quarantined + ignored.
+    """
+
+    number: int
+    name: str
+    length: int
+    checksum: str
+    topic: str
+    partition: int
+    first_offset: int
+    next_offset: int
+    records: int
+    changes: int
+    tombstones: int
+    repeated: int
+    quarantined: int
+    ignored: int
+    sqn: int | None
+    quarantine: str | None = None
+    changed: float = 0.0
+    high: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far one partition of the source has been taken, and the highest order seen in it."""
+
+    topic: str
+    partition: int
+    next_offset: int
+    high: tuple[int, ...]

@@ -1,0 +1,42 @@
+"""Where the addresses of stores lie to each other."""
+
+from __future__ import annotations
+
+from tidefold.lifecycle.errors import InvalidInputError
+
+_S3 = "s3://"
+
+
+def meeting(one: str, other: str) -> tuple[str, str, str] | None:
+    """The address of a store in which both lie, with what comes before their paths there; None when there is none.
+
+    Takes addresses as `Store.uri("")` gives them. On local disks it is the root: whether a link is possible is seen.
+    """
+    if one.startswith("/") and other.startswith("/"):
+        return "/", f"{one.strip('/')}/".lstrip("/"), f"{other.strip('/')}/".lstrip("/")
+    if one.startswith(_S3) and other.startswith(_S3):
+        (bucket, below), (other_bucket, above) = _parts(one), _parts(other)
+        return (f"{_S3}{bucket}", below, above) if bucket == other_bucket else None
+    return None
+
+
+def _parts(address: str) -> tuple[str, str]:
+    bucket, _, prefix = address.removeprefix(_S3).strip("/").partition("/")
+    return bucket, f"{prefix}/" if prefix else ""
+
+
+def overlap(one: str, other: str) -> bool:
+    """Whether one address lies within the other, or they are the same."""
+    first, second = f"{one.rstrip('/')}/", f"{other.rstrip('/')}/"
+    return first.startswith(second) or second.startswith(first)
+
+
+def require_apart(address: str, others: dict[str, str]) -> None:
+    """Raises InvalidInputError when an address meets one of these; they are named by what they are (I26)."""
+    for what, other in others.items():
+        if overlap(address, other):
+            raise InvalidInputError(
+                "ADDRESS_TAKEN",
+                f"`{address}` lies within the {what}, or around it.",
+                hint="Give a folder, or a folder in a bucket, that is nobody else's.",
+            )

@@ -1,0 +1,53 @@
+"""A stop with a savepoint and a large canonical import as users call them: real steps, Spark and gate. N9, N8."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from pipelines import make_pipeline, put, table_rows
+from savepoints import canonical_rows
+from tidefold.cli.app import app
+from tidefold.lifecycle.external import Ownership
+from tidefold.lifecycle.values import Kind
+from tidefold.operations import materialize
+from tidefold.operations.asking import Asking, Import
+from tidefold.operations.materialize import pending
+from tidefold.operations.steps import Step, without_spark
+
+ROWS = {i: f"a {i}" for i in range(300)}
+
+
+def call(config: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(app, [*arguments, "-c", str(config / "tidefold.yaml")], prog_name="tidefold")
+
+
+def test_a_table_moves_to_another_store_by_stop_and_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two, place = tmp_path / "one", tmp_path / "two", str(tmp_path / "save")
+    pipeline = make_pipeline(one)
+    put(pipeline, [{"id": i, "text": t} for i, t in ROWS.items()])
+    done = call(one, "savepoint", "accounts", "--to", place, "--as", "canonical", "--stop", "--format", "json")
+    assert done.exit_code == 0, done.output
+    said = json.loads(done.stdout)
+    assert list(said["steps"]) == ["materialize", "quality", "confirm"]
+    assert said["outcomes"][0]["facts"]["rows"] == len(ROWS)
+    assert canonical_rows(tmp_path / "save") == ROWS
+
+    other = make_pipeline(two)
+    monkeypatch.setattr(materialize, "_SMALL", 0)
+    asking = Asking("in", imported=Import(place, Ownership.CLAIM))
+    assert pending(other, ["accounts"], asking) == ["accounts"]
+    assert without_spark(other, Step("materialize", asking), ["accounts"]).spark == ("accounts",)
+    done = call(two, "import", "accounts", place, "--mode", "claim", "--run", "in")
+    assert done.exit_code == 0, done.output
+    assert "starting Spark" in done.stderr
+    for verb in ("quality", "confirm"):
+        done = call(two, verb, "accounts")
+        assert done.exit_code == 0, done.output
+    assert table_rows(other) == ROWS
+    [snapshot] = other.ledger("accounts").read().snapshots
+    assert (snapshot.kind, snapshot.run) == (Kind.INCREMENTAL, "in")
+    assert f"imported (claim) from {place}, snapshot 1 there" in call(two, "history", "accounts").stdout
