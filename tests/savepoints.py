@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +12,6 @@ import pyarrow.parquet as pq
 from pipelines import CONFIG, judge_all, make_pipeline, put, rows_of
 from tidefold.changelog.columns import DELETE
 from tidefold.fold.distribute import in_process
-from tidefold.ledger import read_description
 from tidefold.lifecycle.external import Layout, Ownership
 from tidefold.operations.asking import Asking, Import
 from tidefold.operations.confirm import confirm
@@ -81,7 +79,7 @@ def bring_in(pipeline: Pipeline, address: Path | str, mode: Ownership = Ownershi
     return outcome
 
 
-def canonical_rows(address: Path, names: Sequence[str] | None = None) -> Rows:
+def canonical_rows(address: Path) -> Rows:
     """The rows of plain Parquet files by pyarrow, DuckDB and Polars, which must agree."""
     paths = sorted(str(p) for p in (address / "rows").glob("*.parquet"))
     one = sorted(duckdb.sql(f"SELECT id, text FROM '{address}/rows/*.parquet'").fetchall())
@@ -102,7 +100,3 @@ def snapshot_rows(pipeline: Pipeline, snapshot: int) -> Rows:
     rows = [row for batch in batches for row in batch.to_pylist()]
     assert len({row["id"] for row in rows}) == len(rows)
     return {row["id"]: row["text"] for row in rows}
-
-
-def description_of(address: Path | str) -> tuple[object, str]:
-    return read_description(open_address(str(address)))

@@ -16,7 +16,6 @@ from pipelines import CONFIG, contents, judge_all, make_pipeline, put, table_row
 from pipelines import snapshot_rows as own_rows
 from s3_server import S3Bucket
 from savepoints import (
-    FIRST,
     KEEPING,
     SECOND,
     THIRD,
@@ -524,4 +523,3 @@ def test_a_confirmed_import_shows_in_history_and_first_snapshot_ids_rise(tmp_pat
     assert (first.state, second.state, second.id) == (State.ABORTED, State.COMPLETED, 2)
     assert second.external
     assert (second.external.address, second.external.snapshot, second.external.sqn) == (str(saved), 3, 3)
-    assert FIRST

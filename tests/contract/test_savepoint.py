@@ -18,7 +18,6 @@ from tidefold.fold.distribute import in_process
 from tidefold.ledger import read_description
 from tidefold.lifecycle.errors import InvalidInputError, NotFoundError, RefusedError, TidefoldError
 from tidefold.lifecycle.external import Layout
-from tidefold.lifecycle.names import LogPaths, data_path
 from tidefold.lifecycle.savepoint import BEGUN, DESCRIPTION
 from tidefold.operations.asking import Asking
 from tidefold.operations.materialize import materialize
@@ -231,4 +230,3 @@ def test_an_older_snapshot_can_be_saved(tmp_path: Path, pipeline: Pipeline) -> N
     rows: Rows = saved_rows(tmp_path / "save", Layout.NATIVE)
     assert rows == FIRST
     assert table_rows(pipeline) == THIRD
-    assert data_path(LogPaths("accounts").table, "x")

@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from unittest import mock
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -34,8 +33,6 @@ from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.status import status
 from tidefold.operations.steps import Step
 from tidefold.writer import Changelog, WriterSettings
-
-PASSED = True
 
 
 def call(*arguments: str) -> Result:
@@ -256,5 +253,12 @@ def test_a_writer_of_a_stopped_log_is_refused_and_goes_on_when_it_is_resumed(tmp
 def test_a_savepoint_without_stop_leaves_the_log_running(tmp_path: Path, pipeline: Pipeline) -> None:
     save(pipeline, tmp_path / "save")
     changed(pipeline, THIRD, {1: "goes on"})
-    with mock.patch.object(stop_module, "now", return_value="2026-01-01T00:00:00+00:00"):
-        assert stopped(pipeline, "accounts").run == stopped(pipeline, "accounts").run
+    assert status(pipeline, ["accounts"])[0].stopped is None
+
+
+def test_a_second_stop_goes_on_under_the_run_of_the_first(pipeline: Pipeline) -> None:
+    """I4: so that its attempt is its own again."""
+    first = stopped(pipeline, "accounts")
+    version = pipeline.ledger("accounts").read().version
+    assert stopped(pipeline, "accounts") == first
+    assert pipeline.ledger("accounts").read().version == version
