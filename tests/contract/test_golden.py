@@ -72,6 +72,7 @@ UNRELEASED = {
     "Snapshot.drill",
     "Snapshot.expire",
     "Snapshot.external",
+    "Snapshot.read",
 }
 
 

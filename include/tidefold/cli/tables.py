@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from tidefold.config import LogConfig
     from tidefold.lifecycle.drill import Drill
-    from tidefold.lifecycle.values import Snapshot
+    from tidefold.lifecycle.values import ReadFrom, Snapshot
     from tidefold.operations.local_use import LocalUse
     from tidefold.operations.status import LogStatus
 
@@ -191,10 +191,20 @@ def _reasons(snapshot: Snapshot, tags: Sequence[str]) -> Iterable[str]:
         yield f"gate failed: {verdict.summary}"
     if verdict and verdict.override_by:
         yield f"let through by {verdict.override_by}: {verdict.override_why}"
+    if snapshot.because and snapshot.because != "it was asked for":
+        yield f"{snapshot.kind}, as {snapshot.because}"
+    if snapshot.read and snapshot.read.local + snapshot.read.external:
+        yield _read(snapshot.read)
     if snapshot.drill:
         yield drilled(snapshot.drill)
     if snapshot.reason:
         yield f"aborted: {snapshot.reason}" if snapshot.state == "ABORTED" else snapshot.reason
+
+
+def _read(read: ReadFrom) -> str:
+    """From where its inputs came, if not all from the store."""
+    places = {"local copies": read.local, "the store": read.store, "outside of both": read.external}
+    return f"read {', '.join(f'{in_units(size)} from {place}' for place, size in places.items() if size)}"
 
 
 def drilled(drill: Drill) -> str:

@@ -18,11 +18,13 @@ from tidefold.lifecycle.errors import (
 from tidefold.lifecycle.intake import never_took
 from tidefold.lifecycle.manifest import Manifest
 from tidefold.lifecycle.positions import accounts_of
-from tidefold.lifecycle.values import Kind, LogState, Snapshot, State, Verdict
+from tidefold.lifecycle.values import Kind, LogState, ReadFrom, Snapshot, State, Verdict
 
 
-def stage(state: LogState, manifest: Manifest, digest: str) -> LogState:
-    """Records that all files of the attempt are written and synced. `digest`: sha256 of the stored manifest."""
+def stage(state: LogState, manifest: Manifest, digest: str, read: ReadFrom | None = None) -> LogState:
+    """Records that all files of the attempt are written and synced, and what was `read` for it. `digest`: sha256 of the
+    stored manifest.
+    """
     snapshot = held(state, manifest.snapshot)
     if snapshot.state is not State.ONGOING:
         if snapshot.manifest == digest:
@@ -36,6 +38,7 @@ def stage(state: LogState, manifest: Manifest, digest: str) -> LogState:
         files=len(manifest.files),
         bytes_full=manifest.bytes_full,
         bytes_written=manifest.bytes_written,
+        read=read,
     )
     # Where rows lie is what each manifest says; this is the newest of them.
     shape = replace(state.shape, buckets=manifest.shape.buckets)

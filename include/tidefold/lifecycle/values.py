@@ -111,6 +111,15 @@ class Expire:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadFrom:
+    """How many bytes a snapshot was made from: read from local copies, from the store, and from outside of both."""
+
+    local: int = 0
+    store: int = 0
+    external: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """One attempt at a snapshot and what became of it: it folds `from_sqn` < sqn <= `folds_to` into its origin.
 
@@ -149,6 +158,7 @@ class Snapshot:
     because: str = ""
     expire: Expire | None = None
     drill: Drill | None = None
+    read: ReadFrom | None = None
     external: External | None = None
 
     @property

@@ -7,6 +7,7 @@ from typing import Any
 
 from tidefold.fold.task import FoldResult, FoldTask, Read
 from tidefold.lifecycle.copies import Where
+from tidefold.lifecycle.values import ReadFrom
 
 
 def sources_of(tasks: Sequence[FoldTask], results: Sequence[FoldResult], own: int | None) -> dict[str, Any]:
@@ -25,6 +26,14 @@ def sources_of(tasks: Sequence[FoldTask], results: Sequence[FoldResult], own: in
     }
     failed = failures(read for result in results for read in result.reads)
     return {**served, "failed": failed, "older": older}
+
+
+def read_from(results: Iterable[FoldResult]) -> ReadFrom:
+    """How many bytes served, by place."""
+    sums = dict.fromkeys(Where, 0)
+    for read in (read for result in results for read in result.reads):
+        sums[read.where] += read.bytes
+    return ReadFrom(sums[Where.LOCAL], sums[Where.STORE], sums[Where.EXTERNAL])
 
 
 def failures(reads: Iterable[Read]) -> list[dict[str, Any]]:

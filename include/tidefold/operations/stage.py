@@ -20,7 +20,7 @@ from tidefold.lifecycle.values import Kind, Shape, Snapshot
 from tidefold.operations.local_copies import with_copy
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.sources_read import places_read, sources_of
+from tidefold.operations.sources_read import places_read, read_from, sources_of
 
 _LINKERS = 8
 
@@ -60,7 +60,7 @@ def stage(pipeline: Pipeline, attempt: Attempt, results: Sequence[FoldResult]) -
         create_snapshot_table(store, manifest)
         provide_new_files(store, manifest, pipeline.config.snapshots.copies)
     digest = write_manifest(store, manifest)
-    pipeline.ledger(attempt.log).commit(lambda state: moves.stage(state, manifest, digest))
+    pipeline.ledger(attempt.log).commit(lambda state: moves.stage(state, manifest, digest, read_from(results)))
     return with_copy(pipeline, manifest, digest, _staged(attempt, manifest, results))
 
 
