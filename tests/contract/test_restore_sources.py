@@ -520,3 +520,12 @@ def test_what_is_said_is_plain_json(benches: dict[str, Bench]) -> None:
     said = json.loads(json.dumps(restore(pipeline, 2).to_dict()))
     assert set(said["facts"]["read"]) == {"local", "store", "external", "failed", "older", "sources"}
     assert FIRST != SECOND
+
+
+def test_a_lost_manifest_of_the_newest_snapshot_holds_up_neither_fold_nor_confirm(tmp_path: Path) -> None:
+    """L6: the local copy's serves, as the ledger knows it by its checksum."""
+    made = bench(tmp_path, configured(local=True), only_copy=3)
+    pipeline = made.reset()
+    Path(pipeline.store.uri(LogPaths(LOG).manifest(3))).unlink()
+    cycle(pipeline, "run-4", {1: "d"})
+    assert table_rows(pipeline) == rows_after(*BATCHES, {1: "d"})

@@ -10,6 +10,7 @@ from tidefold.lifecycle import claims, moves
 from tidefold.lifecycle.values import Kind, LogState, Snapshot, State
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline, now
+from tidefold.operations.restore_plan import manifest_of
 
 _log = logging.getLogger(__name__)
 
@@ -68,7 +69,7 @@ def _shown(pipeline: Pipeline, state: LogState) -> Published | None:
     last = next((s for s in reversed(state.snapshots) if s.published), None)
     if last is None or last.table_version is None:
         return None
-    return Published(read_manifest(pipeline.store, state.log, last), last.table_version)
+    return Published(manifest_of(pipeline, state.log, last), last.table_version)
 
 
 def _choose(state: LogState, snapshot: int | None, run_id: str | None) -> Snapshot | None:

@@ -18,7 +18,6 @@ from tidefold.fold.bucket import fold_bucket
 from tidefold.fold.distribute import Answer, Runner
 from tidefold.fold.plan import Places, plan_fold
 from tidefold.fold.task import Address, FoldResult
-from tidefold.ledger import read_manifest
 from tidefold.lifecycle import claims, moves
 from tidefold.lifecycle.copies import Where
 from tidefold.lifecycle.errors import SupersededError, TidefoldError, unforeseen
@@ -35,7 +34,7 @@ from tidefold.operations.local_copies import clear_leftovers, places_of
 from tidefold.operations.originals import checked_original, original_at
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.restore_plan import Into, plan_restore, require_rows, wanted_by
+from tidefold.operations.restore_plan import Into, manifest_of, plan_restore, require_rows, wanted_by
 from tidefold.operations.sources_read import failures
 from tidefold.operations.stage import Attempt, stage
 from tidefold.operations.sweep import sweep
@@ -149,7 +148,7 @@ def _planned(pipeline: Pipeline, log: str, snapshot: Snapshot, restore: claims.R
     if restore:
         return _planned_restore(pipeline, state, snapshot, with_originals(state, places), restore)
     below = state.snapshot(snapshot.source) if snapshot.source is not None else None
-    base = read_manifest(pipeline.store, log, below) if below else None
+    base = manifest_of(pipeline, log, below) if below else None
     shape = _shape_of(state, snapshot, base, pipeline.log(log).shape)
     return Attempt(log, snapshot, base, shape, plan_fold(state, snapshot, base, shape, places), {})
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from tidefold.fold.inputs import Inputs
 from tidefold.fold.plan import Places, files_of, near, require_joined
 from tidefold.fold.task import Address, FoldResult, FoldTask, Read, Recipe, Untouched
-from tidefold.ledger import read_manifest_at
+from tidefold.ledger import read_manifest, read_manifest_at
 from tidefold.lifecycle.copies import Where
 from tidefold.lifecycle.errors import CorruptError, TidefoldError
 from tidefold.lifecycle.key_groups import KeyGroups, bucket_ranges
@@ -22,6 +22,7 @@ from tidefold.lifecycle.local_copies import CopyName
 from tidefold.lifecycle.manifest import Manifest
 from tidefold.lifecycle.names import LogPaths
 from tidefold.lifecycle.values import ChangeSet, Expire, Kind, LogState, Shape, Snapshot
+from tidefold.operations.local_copies import places_of
 from tidefold.operations.pipeline import Pipeline
 
 _log = logging.getLogger(__name__)
@@ -185,6 +186,18 @@ def require_rows(log: str, recorded: int | None, results: Sequence[FoldResult]) 
             f"{made:,} rows of `{log}` were made, but {recorded:,} were recorded.",
             hint=f"`tidefold verify {log}` lists what is damaged.",
         )
+
+
+def manifest_of(pipeline: Pipeline, log: str, snapshot: Snapshot) -> Manifest:
+    """The manifest that the ledger names, from the store or from a local copy. Raises CorruptError."""
+    try:
+        return read_manifest(pipeline.store, log, snapshot)
+    except CorruptError as error:
+        places = places_of(pipeline, log)
+        if snapshot.id not in places.local:
+            raise
+        _log.warning("%s: the manifest is read from the local copy: %s", log, error)
+        return find_manifest(log, snapshot, places, Inputs({places.store: pipeline.store}))
 
 
 def find_manifest(log: str, snapshot: Snapshot, places: Places, inputs: Inputs) -> Manifest:
