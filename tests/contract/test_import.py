@@ -289,6 +289,7 @@ def test_what_a_log_took_and_did_not_fold_is_left_out_and_recorded(tmp_path: Pat
     outcome = bring_in(pipeline, saved)
     assert (outcome.snapshot, outcome.facts["skipped"], outcome.facts["mode"]) == (3, (2, 2), Ownership.NO_CLAIM)
     assert "left out for good: change set 2" in outcome.message
+    assert (outcome.facts["read"]["external"]["files"], outcome.facts["read"]["older"]) == (4, {})
     assert table_rows(pipeline) == THIRD
     [nothing] = materialize(pipeline, ["accounts"], Asking("run-4"), in_process)
     assert nothing.result == "nothing"

@@ -48,7 +48,9 @@ def _make(task: FoldTask, inputs: Inputs) -> FoldResult:
         try:
             return replace(_follow(task, recipe, inputs), recipe=number, reads=tuple(inputs.reads))
         except (CorruptError, NotFoundError) as error:
-            if len(task.recipes) == 1 and task.untouched is not Untouched.TAKE:
+            # Files that are of no snapshot of this log are an import's, which has one way only.
+            imported = recipe.snapshot is None and recipe.base
+            if len(task.recipes) == 1 and (imported or task.untouched is not Untouched.TAKE):
                 raise
             failed.append(f"from {'the log alone' if recipe.snapshot is None else recipe.snapshot}: {error.message}")
     raise CorruptError(

@@ -110,7 +110,8 @@ def _staged(attempt: Attempt, manifest: Manifest, results: Sequence[FoldResult])
 
 def _read(attempt: Attempt, results: Sequence[FoldResult]) -> dict[str, Any]:
     """Of a restore also what each file came from: that is what it is asked about."""
-    sources = sources_of(attempt.tasks, results, attempt.snapshot.source)
+    own = None if attempt.snapshot.external else attempt.snapshot.source
+    sources = sources_of(attempt.tasks, results, own)
     return {**sources, "sources": places_read(attempt.tasks, results)} if attempt.facts else sources
 
 
