@@ -46,7 +46,7 @@ from tidefold.lifecycle.errors import InvalidInputError, NotFoundError, RefusedE
 from tidefold.lifecycle.key_groups import KeyGroups
 from tidefold.lifecycle.names import LogPaths
 from tidefold.lifecycle.values import State
-from tidefold.operations import free_place
+from tidefold.operations import originals
 from tidefold.operations.asking import Asking
 from tidefold.operations.explain_restore import explain
 from tidefold.operations.pipeline import Pipeline
@@ -273,7 +273,7 @@ def test_a_place_that_is_not_free_or_not_apart_is_refused_and_left_alone(made: B
     for place in (*overlapping, tmp_path / "file", tmp_path / "link"):
         with pytest.raises(InvalidInputError) as wrong:
             restore_to(pipeline, LOG, 2, str(place))
-        assert wrong.value.code == "RESTORE_PLACE"
+        assert wrong.value.code == ("ADDRESS_IS_FILE" if place.name == "file" else "ADDRESS_TAKEN")
     for groups, snapshot, code in ((KeyGroups(0, 16), 2, "KEY_GROUPS_INVALID"), (None, 9, "SNAPSHOT_UNKNOWN")):
         with pytest.raises(TidefoldError) as told:
             restore_to(pipeline, LOG, snapshot, str(tmp_path / "new"), groups)
@@ -320,7 +320,7 @@ def test_a_failure_at_any_call_leaves_nothing_that_looks_like_a_table(
             return target if address == target.uri("") else real(address, base)
 
         monkeypatch.setattr(inputs, "open_store", opens)
-        monkeypatch.setattr(free_place, "open_store", opens)
+        monkeypatch.setattr(originals, "open_store", opens)
         with suppress(Killed, TidefoldError):
             restore_to(pipeline, LOG, 2, target.uri(""), None, in_process)
         monkeypatch.undo()
@@ -392,8 +392,8 @@ def test_to_s3_and_from_s3(s3: S3Bucket, tmp_path: Path) -> None:
     assert "_tidefold-restoring" not in [e.path for e in there.list("")]
     for place, code in (
         (uri, "PLACE_TAKEN"),
-        (f"s3://{s3.name}/store/x", "RESTORE_PLACE"),
-        (f"s3://{s3.name}", "RESTORE_PLACE"),
+        (f"s3://{s3.name}/store/x", "ADDRESS_TAKEN"),
+        (f"s3://{s3.name}", "ADDRESS_TAKEN"),
     ):
         with pytest.raises(TidefoldError) as raised:
             restore_to(pipeline, LOG, 2, place)

@@ -141,8 +141,8 @@ def test_to_another_place(pipeline: Pipeline, tmp_path: Path) -> None:
         (("--to", "x", "--key-groups", "all"), "KEY_GROUPS_INVALID"),
         (("--to", "x", "--key-groups", "5-1"), "KEY_GROUPS_INVALID"),
         (("--to", "x", "--key-groups", "0-99999"), "KEY_GROUPS_INVALID"),
-        (("--to", "ftp://x/y"), "STORE_SCHEME"),
-        (("--to", "store/x"), "RESTORE_PLACE"),
+        (("--to", "ftp://x/y"), "ADDRESS_SCHEME"),
+        (("--to", "store/x"), "ADDRESS_TAKEN"),
     ],
 )
 def test_what_does_not_go_together_is_refused_by_name(

@@ -79,9 +79,9 @@ def savepoint(
     Next: tidefold import LOG ADDRESS; after --stop: tidefold resume LOG
     """
     from tidefold.cli.stopping import StoppedSavepoint, Stopping
+    from tidefold.operations.free_place import open_place
     from tidefold.operations.originals import open_address
     from tidefold.operations.savepoint import Wanted, take_savepoint
-    from tidefold.operations.savepoint_place import open_place
 
     pipeline = terminal.pipeline()
     known = pipeline.log(log).id

@@ -193,10 +193,10 @@ def _reasons(snapshot: Snapshot, tags: Sequence[str]) -> Iterable[str]:
         yield f"let through by {verdict.override_by}: {verdict.override_why}"
     if snapshot.because and snapshot.because != "it was asked for":
         yield f"{snapshot.kind}, as {snapshot.because}"
-    if snapshot.read and snapshot.read.local + snapshot.read.external:
-        yield _read(snapshot.read)
     if snapshot.drill:
         yield drilled(snapshot.drill)
+    if snapshot.read and snapshot.read.local + snapshot.read.external:
+        yield _read(snapshot.read)
     if snapshot.reason:
         yield f"aborted: {snapshot.reason}" if snapshot.state == "ABORTED" else snapshot.reason
 

@@ -10,8 +10,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tidefold.lifecycle.errors import AlreadyExistsError, InvalidInputError, RefusedError, TidefoldError
+from tidefold.operations.originals import open_address
 from tidefold.operations.pipeline import Pipeline
-from tidefold.storage import Store, open_store
+from tidefold.storage import Store
+from tidefold.storage.addresses import require_apart
 
 _log = logging.getLogger(__name__)
 DESCRIPTION = "tidefold-restore.json"
@@ -20,25 +22,20 @@ _MARKER = "_tidefold-restoring"
 
 
 def open_place(pipeline: Pipeline, address: str) -> Store:
-    """The store whose root is the address. Raises InvalidInputError where tidefold or what lands has its files."""
-    store = open_store(address, Path.cwd())
-    config, place = pipeline.config, _folder(store.uri(""))
-    taken = [pipeline.store.uri(""), *(str(log.source.path) for log in config.logs.values() if log.source)]
-    taken += [str(config.path.parent / folder) for folder in config.local.folders]
+    """The folder that something is to be written to, where nothing of this pipeline is, and nothing that lands. Raises
+    InvalidInputError.
+    """
+    store = open_address(address)
+    place = store.uri("")
     if "://" not in place and Path(place).exists() and not Path(place).is_dir():
-        raise InvalidInputError("RESTORE_PLACE", "The place to restore to is a file.", hint="Name a folder.")
-    for other in map(_folder, taken):
-        if place.startswith(other) or other.startswith(place):
-            raise InvalidInputError(
-                "RESTORE_PLACE",
-                "The place to restore to overlaps the store, the local copies, or a landing folder.",
-                hint="Name a folder or an s3://bucket/folder apart from them.",
-            )
+        raise InvalidInputError("ADDRESS_IS_FILE", f"`{place}` is a file.", hint="Name a folder.")
+    others = {"store": pipeline.store.uri("")}
+    for log in pipeline.config.logs.values():
+        others |= {f"landing folder of `{log.id}`": str(log.source.path.resolve())} if log.source else {}
+    for number, folder in enumerate(pipeline.config.local.folders, 1):
+        others |= {f"folder {number} of local copies": str((pipeline.config.path.parent / folder).resolve())}
+    require_apart(place, others)
     return store
-
-
-def _folder(address: str) -> str:
-    return (address if "://" in address else str(Path(address).resolve())).rstrip("/") + "/"
 
 
 @contextmanager

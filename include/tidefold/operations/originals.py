@@ -53,7 +53,7 @@ def open_address(address: str) -> Store:
     if "://" in address and not address.startswith(("s3://", "file:///")):
         raise InvalidInputError(
             "ADDRESS_SCHEME",
-            "Savepoints lie in a folder or in S3.",
+            "Only a folder or a place in S3 can be written to or read from.",
             hint="Use a path, `file:///absolute/path` or `s3://bucket/folder`.",
         )
     return open_store(address, Path.cwd())

@@ -25,6 +25,7 @@ from tidefold.lifecycle.positions import positions_at
 from tidefold.lifecycle.savepoint import BEGUN, DELTA_LOG, ROWS, SavedFile, Savepoint, part_path
 from tidefold.lifecycle.values import LogState, Snapshot, State
 from tidefold.operations import savepoint_place as places
+from tidefold.operations.free_place import open_place
 from tidefold.operations.import_plan import with_originals
 from tidefold.operations.local_copies import places_of
 from tidefold.operations.outcome import Outcome
@@ -64,7 +65,7 @@ def take_savepoint(pipeline: Pipeline, log: str, wanted: Wanted, note: Note = _l
     if state is None:
         raise NotFoundError("LOG_UNKNOWN", f"The store has no log `{log}`.", hint=f"`tidefold ingest {log}` begins it.")
     snapshot = _chosen(state, wanted.snapshot)
-    store = places.open_place(pipeline, wanted.address)
+    store = open_place(pipeline, wanted.address)
     there = places.savepoint_there(store)
     if there:
         return _already(state, snapshot, wanted, there, store)

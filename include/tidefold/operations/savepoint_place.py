@@ -10,10 +10,7 @@ import msgspec
 from tidefold.ledger import read_description
 from tidefold.lifecycle.errors import NotFoundError, RefusedError
 from tidefold.lifecycle.savepoint import BEGUN, DESCRIPTION, ROWS, Savepoint
-from tidefold.operations.originals import open_address
-from tidefold.operations.pipeline import Pipeline
 from tidefold.storage import Store
-from tidefold.storage.addresses import require_apart
 
 # What a savepoint consists of, whole or half.
 _OURS = re.compile(rf"(_data|_delta_log|{ROWS})/.+|({re.escape(DESCRIPTION)}|{re.escape(BEGUN)})(\..+\.part)?")
@@ -29,20 +26,6 @@ class Begun:
     snapshot: int
     token: str
     run: str = ""
-
-
-def open_place(pipeline: Pipeline, address: str) -> Store:
-    """The folder that a savepoint is to be written to, where nothing else of this pipeline is. Raises
-    InvalidInputError.
-    """
-    store = open_address(address)
-    others = {"store": pipeline.store.uri("")}
-    for log in pipeline.config.logs.values():
-        others |= {f"landing folder of `{log.id}`": str(log.source.path.resolve())} if log.source else {}
-    for number, folder in enumerate(pipeline.config.local.folders, 1):
-        others |= {f"folder {number} of local copies": str((pipeline.config.path.parent / folder).resolve())}
-    require_apart(store.uri(""), others)
-    return store
 
 
 def savepoint_there(store: Store) -> Savepoint | None:
