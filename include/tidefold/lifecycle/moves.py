@@ -34,10 +34,9 @@ def stage(state: LogState, manifest: Manifest, digest: str) -> LogState:
         files=len(manifest.files),
         bytes_full=manifest.bytes_full,
         bytes_written=manifest.bytes_written,
+        buckets=manifest.shape.buckets,
     )
-    # Where rows lie is what each manifest says; this is the newest of them.
-    shape = replace(state.shape, buckets=manifest.shape.buckets)
-    return replace(state, shape=shape).with_snapshot(staged)
+    return state.with_snapshot(staged)
 
 
 def judge(state: LogState, snapshot_id: int, verdict: Verdict) -> LogState:
@@ -95,7 +94,9 @@ def confirm(state: LogState, snapshot_id: int) -> LogState:
         )
     require_published(state)
     _require_latest_base(state, snapshot)
-    return state.with_snapshot(replace(snapshot, state=State.COMPLETED))
+    # Where rows lie is what each manifest says; this is the newest one that counts.
+    shape = replace(state.shape, buckets=snapshot.buckets or state.shape.buckets)
+    return replace(state, shape=shape).with_snapshot(replace(snapshot, state=State.COMPLETED))
 
 
 def _require_latest_base(state: LogState, snapshot: Snapshot) -> None:

@@ -156,7 +156,7 @@ class Snapshot:
     instant at which it was published.
     `request` is the sha256 of what was asked for: the same run asking for something else is refused.
     `instant` is information for people (ISO 8601): no clock decides (I24). `because`: why it is of this kind. `expire`:
-    which rows it drops for their age, frozen when it began.
+    which rows it drops for their age, frozen when it began. `buckets`: how many its files lie in, once it is staged.
     """
 
     id: int
@@ -184,6 +184,7 @@ class Snapshot:
     because: str = ""
     expire: Expire | None = None
     drill: Drill | None = None
+    buckets: int | None = None
 
     @property
     def folds_to(self) -> int:
