@@ -25,9 +25,11 @@ def sweep(store: Store, ledger: Ledger) -> int:
 
 
 def plan_forgotten(store: Store, state: LogState) -> tuple[str, ...]:
-    """Files beside the table's that were put there for snapshots whose files went: by a publisher that slept."""
-    gone = {s.id for s in state.snapshots if s.state is State.DELETED}
-    beside = [e.path for e in store.list(f"{LogPaths(state.log).table}/_data") if _writer(e.path) in gone]
+    """Files beside the table's that no snapshot names: put there by a publisher that slept until its snapshot's files
+    were gone, or by the second try of a task of an incremental one.
+    """
+    decided = {s.id for s in state.snapshots if s.state in (State.COMPLETED, State.SUBSUMED, State.DELETED)}
+    beside = [e.path for e in store.list(f"{LogPaths(state.log).table}/_data") if _writer(e.path) in decided]
     if not beside:
         return ()
     kept = with_files(s for s in state.snapshots if s.manifest and s.state in _KEPT)
