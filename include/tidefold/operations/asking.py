@@ -42,6 +42,7 @@ def claim_of(pipeline: Pipeline, state: LogState, asking: Asking) -> claims.Clai
     chosen = choose(state, terms)
     wanted: dict[str, Any] = {
         "kind": asking.kind or Kind.FULL,
+        **({"asked": True} if asking.kind else {}),
         **({"restore": asking.restore} if asking.restore else {}),
     }
     return claims.Claim(
