@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -11,12 +12,15 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
+from faults import Killed
 from pipelines import CONFIG, judge_all, make_pipeline, put, table_rows, with_log_shape
 from restoring import LOG, configured, cycle, files_of, flip, fold, names_of, publish, take
+from s3_server import S3Bucket
 from tidefold.fold.distribute import Answer, Work, in_process
+from tidefold.ledger import read_manifest
 from tidefold.lifecycle import retention
 from tidefold.lifecycle.claims import Mode, Restore
-from tidefold.lifecycle.errors import CorruptError
+from tidefold.lifecycle.errors import CorruptError, StorageError
 from tidefold.lifecycle.kinds import Rule
 from tidefold.lifecycle.names import DataFileName, LogPaths, data_path
 from tidefold.operations.abort import abort
@@ -198,3 +202,67 @@ def test_a_recipe_that_cannot_be_followed_leaves_no_file_in_the_place(pipeline: 
     assert outcome.facts["rows"] == len(ROWS)
     shown = DeltaTable(str(tmp_path / "there")).get_add_actions().column("path").to_pylist()
     assert {f"_data/{path.name}" for path in (tmp_path / "there" / "_data").iterdir()} == set(shown)
+
+
+@pytest.mark.parametrize("how", ["killed", "failed"])
+def test_a_retry_on_the_next_day_drops_the_same_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    """I6, I24, N10: the limit is fixed when the run begins, as the docs say, whenever it is tried again."""
+    columns = "columns: {id: int, text: string, at: date}\n    ttl: {column: at, days: 10}"
+    pipeline = make_pipeline(tmp_path, CONFIG.replace("columns: {id: int, text: string}", columns, 1))
+    put(pipeline, [{"id": day, "text": "a", "at": date(2026, 1, day)} for day in range(1, 31)])
+    monkeypatch.setattr("tidefold.operations.asking.now", lambda: "2026-01-30T23:59:00+00:00")
+
+    def run(work: Work, tasks: Sequence[str]) -> list[Answer]:
+        if how == "killed":
+            raise Killed
+        return [StorageError("STORAGE", "The disk is full.") for _ in tasks]
+
+    with suppress(Killed):
+        materialize(pipeline, [LOG], Asking("run-1"), run)
+    monkeypatch.setattr("tidefold.operations.asking.now", lambda: "2026-01-31T00:01:00+00:00")
+    assert fold(pipeline, "run-1").facts["rows"] == 11
+    snapshots = pipeline.ledger(LOG).read().snapshots
+    assert len({snapshot.expire for snapshot in snapshots}) == 1
+
+
+def test_where_links_are_copies_an_incremental_snapshot_copies_nothing(s3: S3Bucket, tmp_path: Path) -> None:
+    """N2, N5: after a full one every file lies in the table's folder already; none is copied, or sent twice."""
+    pipeline = make_pipeline(tmp_path, CONFIG.replace("store: store\n", f"store: {s3.address}\n"))
+    cycle(pipeline, "run-1", ROWS)
+    take(pipeline, {1: "b"})
+    s3.server.heal()
+    outcome = fold(pipeline, "run-2", Rule.INCREMENTAL)
+    assert outcome.facts["files_carried"] == 3
+    requests = [method for method, address in s3.server.requests() if ".parquet" in address and "/tables/" in address]
+    assert requests.count("PUT") == 1
+    assert requests.count("POST") == 0
+    publish(pipeline)
+    assert table_rows(pipeline) == {**ROWS, 1: "b"}
+
+
+def test_a_table_file_that_was_altered_is_not_shared(s3: S3Bucket, tmp_path: Path) -> None:
+    """I14, N3: the same where links are copies: a file that is not proved is refused."""
+    pipeline = make_pipeline(tmp_path, CONFIG.replace("store: store\n", f"store: {s3.address}\n"))
+    cycle(pipeline, "run-1", ROWS)
+    take(pipeline, {1: "b"})
+    state = pipeline.ledger(LOG).read()
+    for file in read_manifest(pipeline.store, LOG, state.snapshots[0]).files:
+        key = f"a/store/{data_path(LogPaths(LOG).table, file.name)}"
+        s3.client.put_object(Bucket=s3.name, Key=key, Body=b"x" * file.bytes)
+    assert fold(pipeline, "run-2", Rule.INCREMENTAL).error == "NAME_TAKEN"
+    assert fold(pipeline, "run-3", Rule.FULL).result == "staged"
+
+
+def test_clean_goes_on_where_a_manifest_is_lost(pipeline: Pipeline) -> None:
+    """I11, I22: then nothing is deleted of which nobody knows who needs it, and the rest goes."""
+    cycle(pipeline, "run-1", ROWS)
+    Path(pipeline.store.uri(LogPaths(LOG).manifest(1))).unlink()
+    take(pipeline, {1: "b"})
+    before = {e.path for e in pipeline.store.list("tables")}
+    # A zombie's file, after its attempt failed for want of the manifest.
+    assert fold(pipeline, "run-2").error == "FILE_MISSING"
+    late = data_path(LogPaths(LOG).snapshot(2), "late.parquet")
+    pipeline.store.put_if_absent(late, b"late")
+    [_, outcome] = clean(pipeline, [LOG])
+    assert outcome.facts["paths"] == [late]
+    assert {e.path for e in pipeline.store.list("tables")} == before

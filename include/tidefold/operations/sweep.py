@@ -33,9 +33,11 @@ def plan_forgotten(store: Store, state: LogState) -> tuple[str, ...]:
     if not beside:
         return ()
     kept = with_files(s for s in state.snapshots if s.manifest and s.state in _KEPT)
-    needed = {
-        data_path(LogPaths(state.log).table, f.name) for s in kept for f in read_manifest(store, state.log, s).files
-    }
+    try:
+        named = {f.name for s in kept for f in read_manifest(store, state.log, s).files}
+    except CorruptError:
+        return ()  # Nobody knows what it names; `verify` tells of it.
+    needed = {data_path(LogPaths(state.log).table, name) for name in named}
     # An attempt under way may carry files that only its own manifest will name.
     return () if state.attempt else tuple(path for path in beside if path not in needed)
 
