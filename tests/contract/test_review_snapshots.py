@@ -21,6 +21,7 @@ from tidefold.ledger import read_manifest
 from tidefold.lifecycle import retention
 from tidefold.lifecycle.claims import Mode, Restore
 from tidefold.lifecycle.errors import CorruptError, StorageError
+from tidefold.lifecycle.key_groups import KeyGroups
 from tidefold.lifecycle.kinds import Rule
 from tidefold.lifecycle.names import DataFileName, LogPaths, data_path
 from tidefold.operations.abort import abort
@@ -28,6 +29,7 @@ from tidefold.operations.asking import Asking
 from tidefold.operations.clean import clean
 from tidefold.operations.confirm import confirm
 from tidefold.operations.drill import Trial, drill
+from tidefold.operations.drop import drop
 from tidefold.operations.materialize import materialize
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.read import Wanted, read_rows
@@ -266,3 +268,28 @@ def test_clean_goes_on_where_a_manifest_is_lost(pipeline: Pipeline) -> None:
     [_, outcome] = clean(pipeline, [LOG])
     assert outcome.facts["paths"] == [late]
     assert {e.path for e in pipeline.store.list("tables")} == before
+
+
+@pytest.mark.parametrize("kind", [Rule.FULL, Rule.INCREMENTAL])
+def test_what_an_attempt_of_a_dropped_log_writes_late_is_cleaned_up(pipeline: Pipeline, kind: Rule) -> None:
+    """I22, C13: its id is not known to the next log of that name, and never will be."""
+    cycle(pipeline, "run-1", ROWS)
+    take(pipeline, {1: "b"})
+
+    def run(work: Work, tasks: Sequence[str]) -> list[Answer]:
+        abort(pipeline, LOG, "not wanted")
+        drop(pipeline, LOG, plan=False)
+        cycle(pipeline, "run-1", dict.fromkeys(range(40), "new"))
+        pipeline.store.put_if_absent(late, b"late")
+        return [StorageError("STORAGE", "late") for _ in tasks]
+
+    name = DataFileName(KeyGroups(0, 3), 2, 2, uuid.uuid4().hex)
+    folder = LogPaths(LOG).snapshot(2) if kind is Rule.FULL else LogPaths(LOG).table
+    late = data_path(folder, str(name))
+    assert materialize(pipeline, [LOG], Asking("run-2", kind=kind), run)[0].error
+    assert late in {e.path for e in pipeline.store.list("")}
+    before = {e.path for e in pipeline.store.list("tables")} | {e.path for e in pipeline.store.list("snapshots")}
+    clean(pipeline, [LOG])
+    after = {e.path for e in pipeline.store.list("tables")} | {e.path for e in pipeline.store.list("snapshots")}
+    assert after == before - {late}
+    assert table_rows(pipeline) == dict.fromkeys(range(40), "new")
