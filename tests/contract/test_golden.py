@@ -69,6 +69,7 @@ UNRELEASED = {
     "LogState.stopped",
     "Manifest.bytes_copied",
     "Snapshot.because",
+    "Snapshot.buckets",
     "Snapshot.drill",
     "Snapshot.expire",
     "Snapshot.external",

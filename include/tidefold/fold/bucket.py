@@ -67,7 +67,9 @@ def _follow(task: FoldTask, recipe: Recipe, inputs: Inputs) -> FoldResult:
         if task.untouched is Untouched.LEAVE:
             return FoldResult(task.bucket, touched=False)
         if task.untouched is Untouched.TAKE and _can_stay(task, recipe):
-            taken = [_taken(task, one, inputs) for one in recipe.base]
+            # All of them are proved first: a recipe that cannot be followed leaves nothing.
+            proved = [(one.file, *inputs.open(one)) for one in recipe.base]
+            taken = [_taken(task, *one, inputs) for one in proved]
             files = tuple(file for file, _ in taken)
             return FoldResult(task.bucket, True, files, bytes_copied=sum(copied for _, copied in taken))
     return _merged(task, recipe, changes, inputs)
@@ -82,12 +84,13 @@ def _is_within(file: DataFile, bucket: KeyGroups) -> bool:
     return bucket.first <= file.key_groups.first and file.key_groups.last <= bucket.last
 
 
-def _taken(task: FoldTask, wanted: Input, inputs: Inputs) -> tuple[DataFile, int]:
-    """The file once its bytes are proved, and how many bytes were copied by the store: under its own name, or a new one
-    where the table's file of that name is not the one that was proved.
+def _taken(
+    task: FoldTask, file: DataFile, source: Address, opened: AbstractContextManager[BinaryIO], inputs: Inputs
+) -> tuple[DataFile, int]:
+    """A file that was proved, and how many bytes were copied by the store: under its own name, or a new one where the
+    table's file of that name is not the one that was proved.
     """
-    file, target = wanted.file, task.target
-    source, opened = inputs.open(wanted)
+    target = task.target
     shown = task.table is None or (source.root, source.path) == (target.root, data_path(task.table, file.name))
     if not shown:
         unique = uuid.uuid4().hex

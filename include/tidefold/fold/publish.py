@@ -86,15 +86,27 @@ def provide_new_files(store: Store, manifest: Manifest, copy: bool = False) -> N
 
 def _provide_files(store: Store, manifest: Manifest) -> None:
     """Checks that every file of the snapshot is in the table's folder, and provides what is not."""
-    table = LogPaths(manifest.log).table
-    present = {entry.path: entry.bytes for entry in store.list(f"{table}/_data")}
-    missing = [f for f in manifest.files if present.get(data_path(table, f.name)) != f.bytes]
+    missing = _missing(store, manifest)
     # An incremental snapshot has its files nowhere else.
     _link_all(store, manifest, missing)
-
+    # Names of one file, or copies of it, are as short as it is.
+    cut = _missing(store, manifest) if missing else []
+    if cut:
+        raise CorruptError(
+            "DATA_FILE_CUT",
+            f"`{cut[0].name}` has not the length that snapshot {manifest.snapshot} of `{manifest.log}` was judged by.",
+            hint="`tidefold verify --repair` mends it from another copy, if there is one.",
+        )
     if manifest.files:
         # Whoever linked the others may have been killed before it synced.
-        store.sync(f"{table}/_data")
+        store.sync(f"{LogPaths(manifest.log).table}/_data")
+
+
+def _missing(store: Store, manifest: Manifest) -> list[DataFile]:
+    """The files that are not in the table's folder, or not with their length."""
+    table = LogPaths(manifest.log).table
+    present = {entry.path: entry.bytes for entry in store.list(f"{table}/_data")}
+    return [f for f in manifest.files if present.get(data_path(table, f.name)) != f.bytes]
 
 
 def _link_all(store: Store, manifest: Manifest, files: Iterable[DataFile], copy: bool = False) -> None:

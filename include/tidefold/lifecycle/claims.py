@@ -68,7 +68,16 @@ def claim(state: LogState, asked: Claim) -> LogState:
     require_published(state)
     free = _supersede(state, attempt)
     _require_unclaimed(free, asked.external)
-    return _begin(free, asked)
+    return _begin(free, replace(asked, expire=_frozen(state, asked)))
+
+
+def _frozen(state: LogState, asked: Claim) -> Expire | None:
+    """Which rows go: a retry of a run drops none that its first attempt would have kept (I24)."""
+    expire = asked.expire
+    for before in (s.expire for s in state.snapshots if (s.run, s.request) == (asked.run, asked.request)):
+        if expire and before and before.column == expire.column:
+            expire = min(expire, before, key=lambda one: one.before)
+    return expire
 
 
 def _same_request(state: LogState, asked: Claim) -> Snapshot | None:

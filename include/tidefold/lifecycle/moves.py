@@ -39,10 +39,9 @@ def stage(state: LogState, manifest: Manifest, digest: str, read: ReadFrom | Non
         bytes_full=manifest.bytes_full,
         bytes_written=manifest.bytes_written,
         read=read,
+        buckets=manifest.shape.buckets,
     )
-    # Where rows lie is what each manifest says; this is the newest of them.
-    shape = replace(state.shape, buckets=manifest.shape.buckets)
-    return replace(state, shape=shape).with_snapshot(staged)
+    return state.with_snapshot(staged)
 
 
 def judge(state: LogState, snapshot_id: int, verdict: Verdict) -> LogState:
@@ -100,7 +99,10 @@ def confirm(state: LogState, snapshot_id: int) -> LogState:
         )
     require_published(state)
     _require_latest_base(state, snapshot)
-    return _begun_with(state, snapshot).with_snapshot(replace(snapshot, state=State.COMPLETED))
+    # Where rows lie is what each manifest says; this is the newest one that counts.
+    shape = replace(state.shape, buckets=snapshot.buckets or state.shape.buckets)
+    completed = replace(snapshot, state=State.COMPLETED)
+    return replace(_begun_with(state, snapshot), shape=shape).with_snapshot(completed)
 
 
 def _begun_with(state: LogState, snapshot: Snapshot) -> LogState:

@@ -6,7 +6,7 @@ marked, a later move forgets it. Nothing marked ever comes back.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -46,13 +46,25 @@ def tails(state: LogState) -> tuple[Snapshot, ...]:
 
 def protected(state: LogState, keep: int) -> frozenset[int]:
     """Ids of the completed snapshots that must stay: the newest `keep` and the tails on them, tagged and held ones,
-    what a kept tail is built on, and what an open attempt builds on.
+    what a kept tail is built on, and what an open attempt builds on or may fall back on.
     """
     kept = {s.id for s in newest(state, keep)}
     named = {t.snapshot for t in state.tags} | {h.snapshot for h in state.holds}
     kept_tails = {s.id: s.base for s in tails(state) if s.base in kept or s.id in named}
-    building = {state.attempt.base, state.attempt.source} if state.attempt else set()
+    building = {state.attempt.base, *_below(state, state.attempt)} if state.attempt else set()
     return frozenset(i for i in kept | named | set(kept_tails) | set(kept_tails.values()) | building if i is not None)
+
+
+def _below(state: LogState, attempt: Snapshot) -> Iterator[int]:
+    """What an attempt begins with; of a restore also the older ones that its rows can be made from again: their files
+    may be taken over by name.
+    """
+    known = {s.id: s for s in state.snapshots}
+    below = attempt.source
+    while below is not None:
+        if known[below].state is State.COMPLETED:
+            yield below
+        below = known[below].source if attempt.origin is not None else None
 
 
 def subsume(state: LogState, keep: int) -> LogState:

@@ -130,7 +130,8 @@ class Snapshot:
     instant at which it was published.
     `request` is the sha256 of what was asked for: the same run asking for something else is refused.
     `instant` is information for people (ISO 8601): no clock decides (I24). `because`: why it is of this kind. `expire`:
-    which rows it drops for their age, frozen when it began. `external`: where its rows were imported from.
+    which rows it drops for their age, frozen when it began. `external`: where its rows were imported
+    from. `buckets`: how many its files lie in, once it is staged.
     """
 
     id: int
@@ -160,6 +161,7 @@ class Snapshot:
     drill: Drill | None = None
     read: ReadFrom | None = None
     external: External | None = None
+    buckets: int | None = None
 
     @property
     def folds_to(self) -> int:

@@ -55,6 +55,7 @@ def claim_of(pipeline: Pipeline, state: LogState, asking: Asking, external: Exte
     chosen = _choose_import(external) if external else choose(state, terms)
     wanted: dict[str, Any] = {
         "kind": asking.kind or Kind.FULL,
+        **({"asked": True} if asking.kind else {}),
         **({"restore": asking.restore} if asking.restore else {}),
         **({"import": external} if external else {}),
     }

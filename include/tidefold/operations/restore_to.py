@@ -17,6 +17,7 @@ from tidefold.fold.distribute import Runner, in_threads
 from tidefold.fold.task import Address, FoldResult
 from tidefold.lifecycle.copies import Where
 from tidefold.lifecycle.errors import (
+    CorruptError,
     InvalidInputError,
     NotFoundError,
     RefusedError,
@@ -147,6 +148,9 @@ def _check_groups(state: LogState, within: KeyGroups | None) -> None:
 
 def _results(answers: Sequence[str | TidefoldError]) -> list[FoldResult]:
     for answer in answers:
+        if isinstance(answer, NotFoundError):
+            # Of a snapshot that counts: it was lost, which is more than "not found".
+            raise CorruptError("FILE_MISSING", f"{answer.message} The ledger needs it.", hint="Put it back.")
         if isinstance(answer, TidefoldError):
             raise answer
     return [msgspec.json.decode(answer, type=FoldResult) for answer in answers if isinstance(answer, str)]

@@ -4,10 +4,12 @@ restore, for full and incremental snapshots (N2).
 
 from __future__ import annotations
 
+import hashlib
+import io
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from tidefold.fold.plan import carried_files
 from tidefold.fold.publish import create_snapshot_table, provide_new_files
@@ -21,6 +23,7 @@ from tidefold.operations.local_copies import with_copy
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.sources_read import places_read, read_from, sources_of
+from tidefold.storage import Store
 
 _LINKERS = 8
 
@@ -69,14 +72,24 @@ def _carry(pipeline: Pipeline, attempt: Attempt, files: Sequence[DataFile]) -> i
     target = home(attempt.log, attempt.snapshot.kind, attempt.snapshot.id)
     if not files or attempt.base is None or attempt.base.home == target:
         return 0
-    source, copy = attempt.base.home, pipeline.config.snapshots.copies
+    source, copy, store = attempt.base.home, pipeline.config.snapshots.copies, pipeline.store
+    # Where a link is a copy, what the table has already is proved and not copied.
+    there = set() if store.links else {entry.path for entry in store.list(f"{target}/_data")}
 
     def take(file: DataFile) -> int:
-        done = pipeline.store.link(data_path(source, file.name), data_path(target, file.name), copy=copy)
+        path = data_path(target, file.name)
+        if path in there and _is_proved(store, path, file):
+            return 0
+        done = store.link(data_path(source, file.name), path, copy=copy)
         return file.bytes if done == "copy" else 0
 
     with ThreadPoolExecutor(_LINKERS) as pool:
         return sum(pool.map(take, files))
+
+
+def _is_proved(store: Store, path: str, file: DataFile) -> bool:
+    with store.open(path) as stream:
+        return hashlib.file_digest(cast(io.BufferedReader, stream), "sha256").hexdigest() == file.sha256
 
 
 def _staged(attempt: Attempt, manifest: Manifest, results: Sequence[FoldResult]) -> Outcome:

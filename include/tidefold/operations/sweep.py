@@ -25,32 +25,46 @@ def sweep(store: Store, ledger: Ledger) -> int:
 
 
 def plan_forgotten(store: Store, state: LogState) -> tuple[str, ...]:
-    """Files beside the table's that were put there for snapshots whose files went: by a publisher that slept."""
-    gone = {s.id for s in state.snapshots if s.state is State.DELETED}
-    beside = [e.path for e in store.list(f"{LogPaths(state.log).table}/_data") if _writer(e.path) in gone]
+    """Files beside the table's that no snapshot names: put there by a publisher that slept until its snapshot's files
+    were gone, or by the second try of a task of an incremental one.
+    """
+    decided = {s.id for s in state.snapshots if s.state in (State.COMPLETED, State.SUBSUMED, State.DELETED)}
+    beside = [e.path for e in store.list(f"{LogPaths(state.log).table}/_data") if _writer(e.path) in decided]
     if not beside:
         return ()
     kept = with_files(s for s in state.snapshots if s.manifest and s.state in _KEPT)
-    needed = {
-        data_path(LogPaths(state.log).table, f.name) for s in kept for f in read_manifest(store, state.log, s).files
-    }
+    try:
+        named = {f.name for s in kept for f in read_manifest(store, state.log, s).files}
+    except CorruptError:
+        return ()  # Nobody knows what it names; `verify` tells of it.
+    needed = {data_path(LogPaths(state.log).table, name) for name in named}
     # An attempt under way may carry files that only its own manifest will name.
     return () if state.attempt else tuple(path for path in beside if path not in needed)
 
 
 def plan_sweep(store: Store, state: LogState) -> tuple[str, ...]:
-    """The files of aborted attempts: their snapshot folders, and their links beside the table's files.
+    """The files of aborted attempts: their snapshot folders, and their links beside the table's files. Those of a log
+    of that name that was dropped (ids up to `last_snapshot`) are aborted for good too.
 
     Manifests and verdicts stay: they are the history of what was refused and why.
     """
     aborted = {s.id for s in state.snapshots if s.state is State.ABORTED}
-    if not aborted:
+    if not aborted and not state.last_snapshot:
         return ()
+
+    def is_aborted(snapshot: int | None) -> bool:
+        return snapshot is not None and (snapshot in aborted or snapshot <= state.last_snapshot)
+
     paths = LogPaths(state.log)
-    folders = tuple(f"{paths.snapshot(snapshot)}/" for snapshot in aborted)
-    own = [e.path for e in store.list(paths.snapshots, unfinished=True) if e.path.startswith(folders)]
-    beside = [e.path for e in store.list(f"{paths.table}/_data", unfinished=True) if _writer(e.path) in aborted]
+    own = [e.path for e in store.list(paths.snapshots, unfinished=True) if is_aborted(_folder(paths, e.path))]
+    beside = [e.path for e in store.list(f"{paths.table}/_data", unfinished=True) if is_aborted(_writer(e.path))]
     return (*own, *beside)
+
+
+def _folder(paths: LogPaths, path: str) -> int | None:
+    """The snapshot in whose folder a file lies."""
+    name = path.removeprefix(f"{paths.snapshots}/").partition("/")[0]
+    return int(name) if name.isdecimal() else None
 
 
 def plan_halves(store: Store, state: LogState) -> tuple[str, ...]:
