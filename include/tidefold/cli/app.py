@@ -11,6 +11,7 @@ from tidefold.cli import (
     beginning,
     comparing,
     deciding,
+    explaining,
     holding,
     keeping,
     reading,
@@ -59,7 +60,7 @@ app.callback(help=help_text(main))(main)
 _GROUPS = {
     "Begin": (beginning.init, reading.validate),
     "Look (no Spark)": (
-        *(reading.status, reading.history, rows.read, reading.report),
+        *(reading.status, reading.history, rows.read, explaining.explain, reading.report),
         *(comparing.diff, verifying.verify, restoring.drill),
     ),
     "Work": (working.run, working.ingest, working.materialize, working.quality, restoring.restore),

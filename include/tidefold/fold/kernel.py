@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import duckdb
 import pyarrow as pa
 
-from tidefold.changelog.columns import DELETE, UPSERT, order_columns, table_schema
+from tidefold.changelog.columns import DELETE, UPSERT, place_columns, table_schema
 from tidefold.changelog.key_group import quoted
 from tidefold.lifecycle.values import Shape
 
@@ -62,7 +62,7 @@ def squashed(changes: pa.Table, shape: Shape) -> pa.Table:
 
 def _squash_sql(shape: Shape) -> str:
     key = ", ".join(quoted(name) for name in shape.key)
-    newest = ", ".join(f"{name} DESC" for name in (*order_columns(shape), "_partition", "_offset"))
+    newest = ", ".join(f"{name} DESC" for name in place_columns(shape))
     return (
         "CREATE TEMP TABLE latest AS SELECT * FROM changes "
         f"QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY {newest}) = 1"
