@@ -14,6 +14,7 @@ from tidefold.cli import (
     explaining,
     holding,
     keeping,
+    quarantine,
     reading,
     restoring,
     rows,
@@ -75,3 +76,4 @@ _GROUPS = {
 for _group, _acts in _GROUPS.items():
     for _act in _acts:
         app.command(_act.__name__.rstrip("_").replace("_", "-"), rich_help_panel=_group)(command(_act))
+app.add_typer(quarantine.app, name="quarantine", rich_help_panel="Look (no Spark)")

@@ -60,6 +60,17 @@ def squashed(changes: pa.Table, shape: Shape) -> pa.Table:
         return connection.sql("SELECT * FROM latest").to_arrow_table().cast(changes.schema)
 
 
+def of_keys(changes: pa.Table, keys: pa.Table, shape: Shape) -> pa.Table:
+    """The changes whose key is one of `keys`: their key columns and their place."""
+    names = ", ".join(quoted(name) for name in shape.key)
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.register("changes", changes)
+        connection.register("keys", keys.select(list(shape.key)))
+        columns = ", ".join((names, *place_columns(shape)))
+        return connection.sql(f"SELECT {columns} FROM changes SEMI JOIN keys USING ({names})").to_arrow_table()
+
+
 def _squash_sql(shape: Shape) -> str:
     key = ", ".join(quoted(name) for name in shape.key)
     newest = ", ".join(f"{name} DESC" for name in place_columns(shape))
