@@ -66,6 +66,8 @@ from tidefold.operations.verify import verify
 UNRELEASED = {
     "Kind.incremental",
     "Landed.high",
+    "Landed.instant",
+    "Landed.run",
     "LogState.stopped",
     "Manifest.bytes_copied",
     "Snapshot.because",

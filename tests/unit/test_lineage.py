@@ -16,6 +16,7 @@ from builders import appended, manifest_of, new_log, verdict_for
 from tidefold.lifecycle import claims, moves, retention
 from tidefold.lifecycle.claims import Claim, Mode, Restore
 from tidefold.lifecycle.errors import RefusedError
+from tidefold.lifecycle.explain import layers
 from tidefold.lifecycle.lineage import Older, older
 from tidefold.lifecycle.values import ChangeSet, Expire, Kind, LogState, State
 
@@ -157,6 +158,16 @@ def ancestors(state: LogState, wanted: int) -> list[int]:
         chain.append(current.source)
         current = state.snapshot(current.source)
     return chain
+
+
+@settings(max_examples=200)
+@given(st.lists(STEPS, max_size=25))
+def test_the_layers_of_a_snapshot_are_what_it_was_made_of(steps: list[tuple[object, ...]]) -> None:
+    """What `explain` looks for the maker of a row in, the newest layer first."""
+    life = lived(steps, 0)
+    for snapshot in life.state.snapshots:
+        found = [range(layer.after + 1, layer.to + 1) for layer in reversed(layers(life.state, snapshot))]
+        assert tuple(sqn for span in found for sqn in span) == life.made[snapshot.id]
 
 
 def test_the_nearest_comes_first() -> None:

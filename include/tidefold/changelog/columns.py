@@ -34,6 +34,14 @@ def order_columns(shape: Shape) -> tuple[str, ...]:
     return tuple(f"_o{i}" for i in range(ORDER_WIDTH[shape.order]))
 
 
+def place_columns(shape: Shape) -> tuple[str, ...]:
+    """What says which of two changes of a key counts, compared number by number: the order, then the source position.
+
+    The one definition for the fold and for whoever explains it.
+    """
+    return (*order_columns(shape), "_partition", "_offset")
+
+
 def table_schema(shape: Shape) -> pa.Schema:
     """Schema of the log's table: key columns are not null."""
     return pa.schema([pa.field(c.name, _ARROW[c.type], nullable=c.name not in shape.key) for c in shape.columns])

@@ -11,8 +11,10 @@ from tidefold.cli import (
     beginning,
     comparing,
     deciding,
+    explaining,
     holding,
     keeping,
+    quarantine,
     reading,
     restoring,
     rows,
@@ -59,7 +61,7 @@ app.callback(help=help_text(main))(main)
 _GROUPS = {
     "Begin": (beginning.init, reading.validate),
     "Look (no Spark)": (
-        *(reading.status, reading.history, rows.read, reading.report),
+        *(reading.status, reading.history, rows.read, explaining.explain, reading.report),
         *(comparing.diff, verifying.verify, restoring.drill),
     ),
     "Work": (working.run, working.ingest, working.materialize, working.quality, restoring.restore),
@@ -74,3 +76,4 @@ _GROUPS = {
 for _group, _acts in _GROUPS.items():
     for _act in _acts:
         app.command(_act.__name__.rstrip("_").replace("_", "-"), rich_help_panel=_group)(command(_act))
+app.add_typer(quarantine.app, name="quarantine", rich_help_panel="Look (no Spark)")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import duckdb
 import pyarrow as pa
 
-from tidefold.changelog.columns import DELETE, UPSERT, order_columns, table_schema
+from tidefold.changelog.columns import DELETE, UPSERT, place_columns, table_schema
 from tidefold.changelog.key_group import quoted
 from tidefold.lifecycle.values import Shape
 
@@ -60,9 +60,20 @@ def squashed(changes: pa.Table, shape: Shape) -> pa.Table:
         return connection.sql("SELECT * FROM latest").to_arrow_table().cast(changes.schema)
 
 
+def of_keys(changes: pa.Table, keys: pa.Table, shape: Shape) -> pa.Table:
+    """The changes whose key is one of `keys`: their key columns and their place."""
+    names = ", ".join(quoted(name) for name in shape.key)
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.register("changes", changes)
+        connection.register("keys", keys.select(list(shape.key)))
+        columns = ", ".join((names, *place_columns(shape)))
+        return connection.sql(f"SELECT {columns} FROM changes SEMI JOIN keys USING ({names})").to_arrow_table()
+
+
 def _squash_sql(shape: Shape) -> str:
     key = ", ".join(quoted(name) for name in shape.key)
-    newest = ", ".join(f"{name} DESC" for name in (*order_columns(shape), "_partition", "_offset"))
+    newest = ", ".join(f"{name} DESC" for name in place_columns(shape))
     return (
         "CREATE TEMP TABLE latest AS SELECT * FROM changes "
         f"QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY {newest}) = 1"

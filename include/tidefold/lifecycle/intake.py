@@ -112,7 +112,7 @@ def taken(state: LogState, arrivals: Sequence[Arrival]) -> bool:
     places = {c.sqn: (c.segment, c.ordinal) for c in state.change_sets if c.sqn in sqns and c.first is None}
     return bool(arrivals) and all(
         (known := accounts.get((arrival.landed.name, arrival.landed.length))) is not None
-        and replace(known, number=0, sqn=None, high=()) == replace(arrival.landed, number=0, sqn=None)
+        and _as_brought(known) == _as_brought(arrival.landed)
         and (known.sqn is None) == (arrival.change_set is None)
         and (
             not (c := arrival.change_set)
@@ -120,6 +120,11 @@ def taken(state: LogState, arrivals: Sequence[Arrival]) -> bool:
         )
         for arrival in arrivals
     )
+
+
+def _as_brought(entry: Landed) -> Landed:
+    """What is the same of a file, whoever takes it."""
+    return replace(entry, number=0, sqn=None, high=(), run="", instant="")
 
 
 def _append_one(state: LogState, arrival: Arrival) -> LogState:

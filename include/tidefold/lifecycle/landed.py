@@ -10,7 +10,8 @@ class Landed:
     """What was taken from one landed file: `length` bytes with that sha256, the offsets [first, next).
 
     `changed` is the file's own time of change then (seconds): another one is a reason to look at its bytes again.
-    `high` is the highest order seen in the partition up to its end; empty where that was not kept.
+    `high` is the highest order seen in the partition up to its end; empty where that was not kept. `run` and `instant`
+    (ISO 8601) say for people which ingest took it, and when.
 
     The counts add up: records = changes + tombstones + repeated + quarantined + ignored.
     """
@@ -33,6 +34,8 @@ class Landed:
     quarantine: str | None = None
     changed: float = 0.0
     high: tuple[int, ...] = ()
+    run: str = ""
+    instant: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from tidefold.lifecycle.errors import InvalidInputError, RefusedError, StorageEr
 from tidefold.operations import settle
 from tidefold.operations.intake import Intake, begin_intake
 from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.rounds import IngestRun, parse_round
 
 _log = logging.getLogger(__name__)
@@ -65,6 +65,7 @@ def _parsed(pipeline: Pipeline, this: IngestRun, intakes: list[Intake], run: Run
     try:
         while any(intake.plan.take and not intake.error for intake in intakes):
             intakes = parse_round(pipeline, this, intakes, run)
+        intakes = [intake.signed(this.id, now()) for intake in intakes]
     except StorageError as error:
         intakes = [intake.failed(intake.error or error) if intake.plan.take else intake for intake in intakes]
     return [_accepted(pipeline, intake) for intake in intakes]
@@ -195,6 +196,7 @@ def _facts(intake: Intake) -> dict[str, Any]:
     return {
         "files": len(intake.arrivals),
         **{name: counts[name] for name in _COUNTS},
+        "run": next((a.landed.run for a in intake.arrivals), None),
         "refused": dict(intake.refused),
         "quarantine": sorted({a.landed.quarantine for a in intake.arrivals if a.landed.quarantine}),
         "still_writing": list(intake.plan.left),

@@ -56,6 +56,11 @@ class Intake:
         """The intake with an error: its log is told nothing."""
         return replace(self, error=error, arrivals=())
 
+    def signed(self, run: str, instant: str) -> Intake:
+        """The intake whose accounts say who took the files, and when."""
+        signed = (replace(a, landed=replace(a.landed, run=run, instant=instant)) for a in self.arrivals)
+        return replace(self, arrivals=tuple(signed))
+
     @property
     def intent(self) -> IntentLog:
         return IntentLog(self.log, self.begun.shape, self.begun.fence)

@@ -69,18 +69,28 @@ def plan_read(pipeline: Pipeline, log: str, wanted: Wanted) -> ReadPlan:
 
     Raises NotFoundError when there is nothing to read yet, RefusedError when the log no longer has what is needed.
     """
+    return plan_from(pipeline, found_state(pipeline, log), wanted)
+
+
+def found_state(pipeline: Pipeline, log: str) -> LogState:
+    """The newest state of a configured log, or NotFoundError."""
     state = pipeline.ledger(pipeline.log(log).id).find()
     if state is None:  # Never begun, or dropped.
         hint = f"`tidefold ingest {log}` begins it."
         raise NotFoundError("LOG_UNKNOWN", f"The store has no log `{log}`.", hint=hint)
+    return state
+
+
+def plan_from(pipeline: Pipeline, state: LogState, wanted: Wanted) -> ReadPlan:
+    """The same from a state that was read before."""
     if wanted.what is What.LOG:
         plan = _planned(pipeline, state, None, _since(state, wanted.since), folded=False)
     elif wanted.what is What.LIVE:
         plan = _live(pipeline, state)
     else:
-        chosen = _published(state) if wanted.snapshot is None else readable(state, wanted.snapshot)
+        chosen = published(state) if wanted.snapshot is None else readable(state, wanted.snapshot)
         plan = _of_snapshot(pipeline, state, chosen)
-    plan = replace(plan, key=_one_key(plan.shape, wanted.key)) if wanted.key is not None else plan
+    plan = replace(plan, key=one_key(plan.shape, wanted.key)) if wanted.key is not None else plan
     return plan if wanted.share is None else _shared(plan, wanted.share)
 
 
@@ -116,11 +126,12 @@ def _of_snapshot(pipeline: Pipeline, state: LogState, chosen: Snapshot) -> ReadP
     return _planned(pipeline, state, base, _joined(state, chosen.from_sqn, chosen.to_sqn))
 
 
-def _published(state: LogState) -> Snapshot:
+def published(state: LogState) -> Snapshot:
+    """The snapshot that readers of the table see, or NotFoundError."""
     found = next((s for s in reversed(state.snapshots) if s.published), None)
     if found is None:
         message = f"`{state.log}` has no published snapshot yet."
-        raise NotFoundError("NOTHING_PUBLISHED", message, hint=f"`tidefold run {state.log}` makes one.")
+        raise NotFoundError("NOTHING_PUBLISHED", message, hint=f"`tidefold run {state.log}` makes one; --live looks.")
     return found
 
 
@@ -167,7 +178,7 @@ def _cut(state: LogState, after: int) -> RefusedError:
     )
 
 
-def _one_key(shape: Shape, text: str) -> OneKey:
+def one_key(shape: Shape, text: str) -> OneKey:
     """A key given as JSON, with the types of its columns. Raises InvalidInputError."""
     hint = "Name every key column, as in " + "{" + ", ".join(f'"{name}": ...' for name in shape.key) + "}."
     try:

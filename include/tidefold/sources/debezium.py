@@ -66,6 +66,14 @@ class Batch:
     times: list[int | None] = field(default_factory=list)
     rows: list[Any] = field(default_factory=list)
 
+    def extend(self, more: Batch) -> None:
+        """Takes the changes of another batch behind its own."""
+        self.ops += more.ops
+        self.orders += more.orders
+        self.offsets += more.offsets
+        self.times += more.times
+        self.rows += more.rows
+
 
 @dataclass(slots=True)
 class Account:
@@ -131,6 +139,12 @@ class RecordReader:
         """Counts a record; `take` or `refuse` follows."""
         self.account.records += 1
         self.offset = None
+
+    def begin_alone(self) -> None:
+        """The same for a record that is judged by itself, whatever was taken before it."""
+        self.account = Account(high=self._place.high)
+        self._last = self._place.start - 1
+        self.begin()
 
     def refuse(self, reason: str) -> None:
         """Counts a refused record."""

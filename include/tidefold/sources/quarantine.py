@@ -12,7 +12,7 @@ import msgspec
 from tidefold.sources.refusal import RefusedRecordError
 from tidefold.storage import Store
 
-_KEPT_TEXT = 8 << 10
+KEPT_TEXT = 8 << 10
 _IN_MEMORY = 4 << 20
 
 
@@ -40,7 +40,7 @@ class QuarantineWriter:
         self._spool.close()
 
     def add(self, file: str, line: int, offset: int | None, refused: RefusedRecordError, record: bytes) -> None:
-        text = record[:_KEPT_TEXT].decode("utf-8", errors="backslashreplace")
+        text = record[:KEPT_TEXT].decode("utf-8", errors="backslashreplace")
         entry = Quarantined(file, line, offset, refused.reason, refused.detail, text)
         self._spool.write(msgspec.json.encode(entry) + b"\n")
 
