@@ -48,6 +48,10 @@ class Expected:
     position: int
 
 
+# What is known of a snapshot once it is staged.
+STAGED = ("manifest", "rows", "files", "bytes_full", "bytes_written", "read", "buckets")
+
+
 @dataclass
 class Oracle:
     """One log. `written` says what was written where, and for which log; `takings` what is brought together; `asked`
@@ -213,7 +217,7 @@ class Oracle:
             progress=before.progress,
             table_version=before.table_version,
             shown=before.shown,
-            **{name: getattr(before, name) for name in ("manifest", "rows", "files", "bytes_full", "bytes_written")},
+            **{name: getattr(before, name) for name in STAGED},
         )
         assert fixed == before
         assert one.state is before.state or (before.state, one.state) in _NEXT
