@@ -70,6 +70,7 @@ UNRELEASED = {
     "Landed.run",
     "LogState.stopped",
     "Manifest.bytes_copied",
+    "Manifest.expired",
     "Snapshot.because",
     "Snapshot.buckets",
     "Snapshot.drill",

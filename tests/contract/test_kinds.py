@@ -233,6 +233,8 @@ def test_rows_that_are_too_old_go_in_a_full_snapshot_and_in_a_restore(tmp_path: 
     outcome = cycle(pipeline, "run-2", Rule.FULL)
     assert outcome.facts["expired"] == 20
     assert set(rows_in(pipeline, 2)) == {*range(40), 99}
+    assert fold(pipeline, "run-2b", Rule.FULL).result == "nothing"  # None is too old any more.
+    assert read_manifest(pipeline.store, "accounts", kept(pipeline)[-1]).expired == 20
     [restored] = materialize(pipeline, ["accounts"], Asking("back", restore=Restore(1, Mode.SKIP)), in_process)
     assert restored.facts["expired"] == 20
     judge_all(pipeline)

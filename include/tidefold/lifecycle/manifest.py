@@ -32,6 +32,7 @@ class Manifest:
     """THE snapshot: its files and what they were made of. Immutable; the ledger names it by its sha256.
 
     `bytes_copied`: of the files taken over, those whose bytes were copied, as object stores do, and not linked.
+    `expired`: how many rows went for their age.
     """
 
     log: str
@@ -44,6 +45,7 @@ class Manifest:
     shape: Shape
     files: tuple[DataFile, ...]
     bytes_copied: int = 0
+    expired: int = 0
 
     @property
     def home(self) -> str:

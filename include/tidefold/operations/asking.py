@@ -9,12 +9,13 @@ from typing import Any
 
 import msgspec
 
-from tidefold.config import LogConfig
+from tidefold.fold.plan import has_expired
+from tidefold.ledger import read_manifest
 from tidefold.lifecycle import claims
 from tidefold.lifecycle.errors import InvalidInputError
 from tidefold.lifecycle.external import External, Ownership
 from tidefold.lifecycle.kinds import Choice, Rule, Terms, choose
-from tidefold.lifecycle.values import Kind, LogState, Snapshot
+from tidefold.lifecycle.values import Expire, Kind, LogState, Snapshot
 from tidefold.operations.pipeline import Pipeline, now
 
 
@@ -59,12 +60,13 @@ def claim_of(pipeline: Pipeline, state: LogState, asking: Asking, external: Exte
         **({"restore": asking.restore} if asking.restore else {}),
         **({"import": external} if external else {}),
     }
+    expire = config.ttl.expire(instant) if config.ttl else None
     return claims.Claim(
         *(asking.run, request_of(wanted), chosen.kind, instant, asking.takeover, asking.stalled.get(state.log)),
         restore=asking.restore,
         because=chosen.because,
-        expire=config.ttl.expire(instant) if config.ttl and chosen.kind is Kind.FULL else None,
-        renew=asking.kind is Rule.FULL and _would_differ(state, config),
+        expire=expire if chosen.kind is Kind.FULL else None,
+        renew=asking.kind is Rule.FULL and _would_differ(pipeline, state, expire),
         external=external,
     )
 
@@ -79,11 +81,16 @@ def _links(pipeline: Pipeline) -> bool:
     return pipeline.store.links and not pipeline.config.snapshots.copies
 
 
-def _would_differ(state: LogState, config: LogConfig) -> bool:
+def _would_differ(pipeline: Pipeline, state: LogState, expire: Expire | None) -> bool:
     """Whether a full snapshot that somebody asks for says more than the newest one, though nothing was taken in."""
     latest = state.latest
-    rescaled = state.shape.buckets != config.buckets
-    return latest is not None and (latest.kind is not Kind.FULL or rescaled or config.ttl is not None)
+    if latest is None:
+        return False
+    if latest.kind is not Kind.FULL or state.shape.buckets != pipeline.log(state.log).buckets:
+        return True
+    return expire is not None and any(
+        has_expired(file, expire) for file in read_manifest(pipeline.store, state.log, latest).files
+    )
 
 
 def request_of(wanted: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from tidefold.ledger import read_manifest
 from tidefold.lifecycle import moves
 from tidefold.lifecycle.errors import TidefoldError
+from tidefold.lifecycle.manifest import Manifest
 from tidefold.lifecycle.values import LogState, Snapshot, State
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline, now
@@ -109,10 +110,15 @@ def _run_checks(pipeline: Pipeline, case: Case, spark: Session | None) -> Judgem
     load()
     begun = time.perf_counter()
     rows = read_rows(spark, pipeline.store, manifest)
-    results = evaluate(rows, case.suite.checks(manifest.rows, base.rows if base else None))
+    results = evaluate(rows, case.suite.checks(manifest.rows, _rows_before(manifest, base)))
     seconds = time.perf_counter() - begun
     _log.info("%s: %d checks over %d rows in %.1f s", state.log, len(results), manifest.rows, seconds)
     return conclude(state, snapshot, manifest, case.suite.sha256, results, seconds, now())
+
+
+def _rows_before(manifest: Manifest, base: Snapshot | None) -> int | None:
+    """How many rows are compared with: those that went for their age are no loss that anybody must look at."""
+    return None if base is None else max(base.rows - manifest.expired, 0)
 
 
 def _judged(pipeline: Pipeline, judged: Judgement, report: str) -> Outcome:

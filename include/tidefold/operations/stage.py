@@ -58,6 +58,7 @@ def stage(pipeline: Pipeline, attempt: Attempt, results: Sequence[FoldResult]) -
         shape=attempt.shape,
         files=tuple(sorted((*carried, *(f for r in results for f in r.files)), key=lambda f: f.name)),
         bytes_copied=copied,
+        expired=sum(r.expired for r in results),
     )
     if manifest.kind is Kind.FULL:
         create_snapshot_table(store, manifest)
@@ -103,7 +104,7 @@ def _staged(attempt: Attempt, manifest: Manifest, results: Sequence[FoldResult])
         "upserts": upserts,
         "deletes": deletes,
         "replaced": sum(r.replaced for r in results),
-        "expired": sum(r.expired for r in results),
+        "expired": manifest.expired,
         "files": len(manifest.files),
         "files_carried": sum(f.carried for f in manifest.files),
         "bytes_full": manifest.bytes_full,

@@ -26,8 +26,7 @@ from tidefold.lifecycle.errors import (
 from tidefold.storage.store import Entry
 
 T = TypeVar("T")
-_UNFINISHED = ".part"
-_TRIES = 20
+_UNFINISHED, _TRIES, _CHUNK = ".part", 20, 1 << 20
 
 
 class LocalStore:
@@ -118,14 +117,15 @@ class LocalStore:
     def _kept(self, source: str, target: str) -> str:
         one, other = self._full(source), self._full(target)
         if not os.path.samefile(one, other) and not filecmp.cmp(one, other, shallow=False):
-            raise AlreadyExistsError("NAME_TAKEN", f"`{target}` exists and is not `{source}`.")
+            hint = "`tidefold verify --repair` finds which is damaged."
+            raise AlreadyExistsError("NAME_TAKEN", f"`{target}` exists and is not `{source}`.", hint=hint)
         # Whoever made it may have been killed before it synced.
         _sync(os.path.dirname(other))
         return "kept"
 
     def _copy(self, source: str, target: str) -> str:
         with self.open(source) as old, self.create(target) as new:
-            shutil.copyfileobj(old, new, 1 << 20)
+            shutil.copyfileobj(old, new, _CHUNK)
         return "copy"
 
     @contextmanager
