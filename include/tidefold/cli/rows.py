@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,7 +27,10 @@ ShareOfRows = Annotated[
     typer.Option("--share", help="Only the part of one of several workers: 2/8 is the second of 8.", metavar="I/N"),
 ]
 HowShared = Annotated[
-    Handout, typer.Option("--handout", help="With --share: split each row to one worker, or all rows to each.")
+    Handout | None,
+    typer.Option(
+        "--handout", help="With --share: split each row to one worker, or all rows to each.", show_default="split"
+    ),
 ]
 Limit = Annotated[int, typer.Option("--limit", help="How many rows at most.", min=1)]
 
@@ -39,7 +43,7 @@ def read(
     changes: Changes = False,
     since: Since = None,
     share: ShareOfRows = None,
-    handout: HowShared = Handout.SPLIT,
+    handout: HowShared = None,
     limit: Limit = 20,
 ) -> None:
     """Show rows of a log: as published, of one snapshot, live, or its change sets.
@@ -57,9 +61,12 @@ def read(
     from tidefold.operations.read import read_rows
 
     wanted = _wanted(live, snapshot, changes, since)
-    wanted = wanted if share is None else replace(wanted, share=Share.parse(share, handout))
+    if handout is not None and share is None:
+        raise InvalidInputError("READ_OPTIONS", "--handout goes with --share.", hint="Add --share, as 2/8.")
+    wanted = wanted if share is None else replace(wanted, share=Share.parse(share, handout or Handout.SPLIT))
     schema, batches = read_rows(terminal.pipeline(), log, wanted)
-    rows = list(islice((row for batch in batches for row in batch.to_pylist()), limit + 1))
+    with closing(batches):  # Else what is still open at the end of the process complains.
+        rows = list(islice((row for batch in batches for row in batch.to_pylist()), limit + 1))
     shown, more = rows[:limit], len(rows) > limit
     data = {"log": log, "columns": {f.name: str(f.type) for f in schema}, "rows": shown, "more": more}
     cells = [[_cell(row[name]) for name in schema.names] for row in shown]

@@ -83,9 +83,8 @@ def remarks(found: Sequence[LogStatus]) -> list[str]:
                 f"{status.log}: snapshot {status.attempt.id} is {status.attempt.state} under run {status.attempt.run}"
             )
             lines.append(f"{held}.")
-            lines.append(
-                f"{status.log}: `tidefold run --run RUN` continues that run, `tidefold abort {status.log}` undoes it."
-            )
+            run = f"`tidefold run {status.log} --run {status.attempt.run}` goes on with it"
+            lines.append(f"{status.log}: {run}, `tidefold abort {status.log}` undoes it.")
         if status.why:
             lines.append(f"{status.log}: {status.why}.")
         if status.report:

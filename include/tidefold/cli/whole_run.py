@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tidefold.cli.outcomes import exit_code, print_lines
 from tidefold.cli.spark_step import run_step
 from tidefold.cli.takeover import asking_for
 from tidefold.cli.terminal import Terminal
+from tidefold.lifecycle.values import State
 from tidefold.operations.abort import abort
 from tidefold.operations.asking import Asking
 from tidefold.operations.confirm import confirm
@@ -53,12 +54,19 @@ class WholeRun:
             raise
 
     def _work(self, logs: list[str]) -> None:
-        self._fold(self._step(Step("ingest"), logs), logs)
+        # What this run has staged, also as a restore or an import, is judged and confirmed: nothing is taken before.
+        staged = [log for log in logs if self._has_staged(log)]
+        self._fold(self._step(Step("ingest"), [log for log in logs if log not in staged]), logs, staged)
 
-    def _fold(self, going: list[str], logs: list[str]) -> None:
+    def _has_staged(self, log: str) -> bool:
+        state = self.pipeline.ledger(log).find()
+        attempt = state.attempt if state else None
+        return attempt is not None and (attempt.run, attempt.state) == (self.run, State.STAGED)
+
+    def _fold(self, going: list[str], logs: list[str], staged: Sequence[str] = ()) -> None:
         asking = asking_for(self.terminal, self.pipeline, going, self.asked, self.takeover_after)
-        for step in (Step("materialize", asking), Step("quality", asking)):
-            going = self._step(step, going)
+        folded = self._step(Step("materialize", asking), going)
+        going = self._step(Step("quality", asking), [log for log in logs if log in folded or log in staged])
         # Also where nothing was staged: a publication that a crash cut off is finished here.
         confirmed = self._each("confirm", going, lambda log: confirm(self.pipeline, log, run_id=self.run))
         self._abort([log for log in logs if log not in confirmed], f"run {self.run} did not confirm it")

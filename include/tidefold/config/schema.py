@@ -37,7 +37,7 @@ class SparkConfig(Entry):
 def _is_size(value: Any) -> Any:
     if isinstance(value, str) and size_in_bytes(value) > 0:
         return value
-    raise PydanticCustomError("size", "must be a size, not 0")
+    raise PydanticCustomError("size", "must be a size of more than nothing, as 500MB or 20GB")
 
 
 class LocalConfig(Entry):

@@ -84,7 +84,9 @@ class Inputs:
             raise CorruptError(
                 "DATA_FILE_CORRUPT",
                 f"`{address.path}` is not the file that was confirmed.",
-                hint="`tidefold verify --repair` mends it from another copy, if there is one.",
+                hint="Bring it from another copy of the savepoint."
+                if address.where is Where.EXTERNAL
+                else "`tidefold verify --repair` mends it from another copy, if there is one.",
             )
         return address
 

@@ -66,6 +66,8 @@ def claim(state: LogState, asked: Claim) -> LogState:
     if not attempt and not state.unfolded and not asked.restore and not asked.renew and not asked.external:
         return state
     require_published(state)
+    if asked.restore:
+        _require_completed(state, asked.restore.snapshot)
     free = _supersede(state, attempt)
     _require_unclaimed(free, asked.external)
     return _begin(free, replace(asked, expire=_frozen(state, asked)))
@@ -178,15 +180,20 @@ def _begin(state: LogState, asked: Claim) -> LogState:
     return replace(state, epoch=begun.epoch).with_snapshot(begun)
 
 
-def _restoring(state: LogState, begun: Snapshot, asked: Restore) -> Snapshot:
-    """The attempt that brings the rows of a snapshot back, under a new id: undoing it is one more restore."""
-    wanted = known(state, asked.snapshot)
+def _require_completed(state: LogState, snapshot: int) -> Snapshot:
+    wanted = known(state, snapshot)
     if wanted.state is not State.COMPLETED:
         raise RefusedError(
             "WRONG_STATE",
             f"Snapshot {wanted.id} of `{state.log}` is {wanted.state} and cannot be restored.",
             hint=f"`tidefold history {state.log}` shows which are COMPLETED.",
         )
+    return wanted
+
+
+def _restoring(state: LogState, begun: Snapshot, asked: Restore) -> Snapshot:
+    """The attempt that brings the rows of a snapshot back, under a new id: undoing it is one more restore."""
+    wanted = _require_completed(state, asked.snapshot)
     is_tail = wanted.kind is Kind.TAIL
     begun = replace(
         begun, origin=wanted.base if is_tail else wanted.id, from_sqn=wanted.from_sqn if is_tail else wanted.to_sqn

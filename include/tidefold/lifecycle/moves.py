@@ -70,8 +70,10 @@ def override(state: LogState, snapshot_id: int, by: str, why: str) -> LogState:
         message = "An override needs both a name and a reason."
         raise InvalidInputError("OVERRIDE_UNNAMED", message, hint="Give --override-by and --why.")
     snapshot = held(state, snapshot_id)
-    if snapshot.state is not State.STAGED or not snapshot.verdict:
+    if snapshot.state is not State.STAGED:
         raise _wrong_state(state, snapshot, "override", State.STAGED)
+    if not snapshot.verdict:
+        raise _not_judged(state, snapshot)
     if snapshot.verdict.passed:
         return state  # There is nothing to let through.
     return state.with_snapshot(replace(snapshot, verdict=replace(snapshot.verdict, override_by=by, override_why=why)))
@@ -85,11 +87,7 @@ def confirm(state: LogState, snapshot_id: int) -> LogState:
     if snapshot.state is not State.STAGED:
         raise _wrong_state(state, snapshot, "confirm", State.STAGED)
     if not snapshot.verdict:
-        raise RefusedError(
-            "NOT_JUDGED",
-            f"Snapshot {snapshot.id} of `{state.log}` has no verdict.",
-            hint=f"`tidefold quality {state.log}` judges it.",
-        )
+        raise _not_judged(state, snapshot)
     _check_binding(state, snapshot, snapshot.verdict)
     if not snapshot.verdict.allows:
         raise GateFailedError(
@@ -113,6 +111,14 @@ def _begun_with(state: LogState, snapshot: Snapshot) -> LogState:
         return state
     positions = snapshot.external.positions
     return replace(state, truncated_to=snapshot.to_sqn, positions=positions, landed=accounts_of(positions))
+
+
+def _not_judged(state: LogState, snapshot: Snapshot) -> RefusedError:
+    return RefusedError(
+        "NOT_JUDGED",
+        f"Snapshot {snapshot.id} of `{state.log}` has no verdict.",
+        hint=f"`tidefold quality {state.log}` judges it.",
+    )
 
 
 def _require_latest_base(state: LogState, snapshot: Snapshot) -> None:

@@ -65,7 +65,7 @@ def claim_of(pipeline: Pipeline, state: LogState, asking: Asking, external: Exte
         *(asking.run, request_of(wanted), chosen.kind, instant, asking.takeover, asking.stalled.get(state.log)),
         restore=asking.restore,
         because=chosen.because,
-        expire=expire if chosen.kind is Kind.FULL else None,
+        expire=expire if chosen.kind is Kind.FULL or asking.restore else None,
         renew=asking.kind is Rule.FULL and _would_differ(pipeline, state, expire),
         external=external,
     )

@@ -46,11 +46,11 @@ def drill(pipeline: Pipeline, log: str, snapshot: int | None = None, trial: Tria
 
     Raises NotFoundError, RefusedError, InvalidInputError, StorageError: then nothing was tried and nothing is recorded.
     """
-    state = pipeline.ledger(log).find()
-    if state is None or (snapshot is None and state.latest is None):
-        return Outcome(log, "nothing", "no snapshot is completed yet")
-    chosen = snapshot if snapshot is not None or state.latest is None else state.latest.id
-    how, chosen = trial or Trial(), chosen or 0
+    latest = pipeline.ledger(log).read().latest
+    if snapshot is None and latest is None:
+        message = f"`{log}` has no completed snapshot that could be restored."
+        raise NotFoundError("NOTHING_COMPLETED", message, hint=f"`tidefold run {log}` makes one.")
+    chosen, how = snapshot or (latest.id if latest else 0), trial or Trial()
     begun = how.clock()
     made, wrong = _tried(pipeline, log, chosen, how)
     return _recorded(pipeline, log, chosen, made, wrong, how.clock() - begun)

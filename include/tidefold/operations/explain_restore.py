@@ -16,6 +16,7 @@ from tidefold.lifecycle.manifest import home
 from tidefold.lifecycle.names import LogPaths
 from tidefold.lifecycle.values import ChangeSet
 from tidefold.operations.asking import Asking, claim_of
+from tidefold.operations.import_plan import with_originals
 from tidefold.operations.local_copies import places_of
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
@@ -34,7 +35,7 @@ def explain(pipeline: Pipeline, log: str, asking: Asking) -> Outcome:
     attempt = claims.claim(state, claim_of(pipeline, state, asking)).attempt
     if attempt is None or attempt.run != asking.run:
         raise NotFoundError("NOTHING_TO_RESTORE", f"Run `{asking.run}` would make nothing.", hint="Use a new run id.")
-    places = places_of(pipeline, log)
+    places = with_originals(state, places_of(pipeline, log))
     target = Address(Where.STORE, places.store, home(log, attempt.kind, attempt.id))
     into = Into(target, attempt.id, attempt.epoch, LogPaths(log).table)
     plan = plan_restore(pipeline, wanted_by(state, attempt), places, into)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from tidefold.lifecycle.errors import TidefoldError
 from tidefold.lifecycle.local_copies import CopyName, LocalFile, bytes_on_disk, segment_of
@@ -35,6 +36,11 @@ class LocalUse:
     segments: int
 
 
+def _absent(path: str) -> str | None:
+    """A folder that is not there is one in which no copy was made yet, or the empty place of a disk that is away."""
+    return None if Path(path).is_dir() else "it is not there; is its disk mounted? The next copy makes it anew"
+
+
 def local_use(pipeline: Pipeline) -> LocalUse | None:
     """What lies in the roots that can be looked at; None while local copies are disabled."""
     local = pipeline.local
@@ -55,7 +61,9 @@ def local_use(pipeline: Pipeline) -> LocalUse | None:
         bytes=bytes_on_disk(files),
         quota=pipeline.config.local.quota_bytes,
         roots=tuple(
-            RootUse(path, bytes_on_disk(f for f in files if f.root == path), local.unreadable.get(path))
+            RootUse(
+                path, bytes_on_disk(f for f in files if f.root == path), local.unreadable.get(path) or _absent(path)
+            )
             for path in (str(root.root) for root in local.roots)
         ),
         logs={log: bytes_on_disk(found) for log, found in sorted(snapshots.items())},

@@ -127,16 +127,24 @@ def _claim(pipeline: Pipeline, log: str, asking: Asking) -> Snapshot | Outcome:
     if external:
         ledger.begin(shape)
     elif not ledger.exists():
+        if asking.restore:
+            ledger.read()  # Raises what says so: nothing was restored.
         return Outcome(log, "nothing", "nothing was ingested yet")
     roll_forward(pipeline, log)
     check_shape(ledger.read(), shape)
     state = ledger.commit(lambda current: claims.claim(current, claim_of(pipeline, current, asking, external)))
     mine = claims.of_run(state, asking.run or "")
     if mine is None:
-        return Outcome(log, "nothing", "nothing new to fold")
+        return Outcome(log, "nothing", f"nothing new to fold{_waiting(state, shape)}")
     if mine.state is not State.ONGOING:
         return Outcome(log, "already", f"snapshot {mine.id} of this run is {mine.state}", mine.id)
     return mine
+
+
+def _waiting(state: LogState, configured: Shape) -> str:
+    if state.latest is None or state.shape.buckets == configured.buckets:
+        return ""
+    return f"; {configured.buckets} buckets wait for the next full snapshot (`--kind full` makes one)"
 
 
 def _planned(pipeline: Pipeline, log: str, snapshot: Snapshot, restore: claims.Restore | None) -> Attempt:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import chain
 
 import msgspec
 import pyarrow as pa
@@ -57,11 +56,13 @@ def _excluded(name: str, what: What, allowed: What) -> InvalidInputError:
     return InvalidInputError("READ_OPTIONS", f"`{name}` goes with `{allowed}`, not with `{what}`.", hint="Drop one.")
 
 
-def read_rows(pipeline: Pipeline, log: str, wanted: Wanted | None = None) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+def read_rows(
+    pipeline: Pipeline, log: str, wanted: Wanted | None = None
+) -> tuple[pa.Schema, Generator[pa.RecordBatch]]:
     """Schema and rows of a log in this process. Raises what `plan_read` and `read_task` raise."""
     plan = plan_read(pipeline, log, wanted or Wanted())
     tasks = plan.tasks if plan.folded else (plan.whole,)
-    return plan_schema(plan), chain.from_iterable(read_task(pipeline.store, plan, task) for task in tasks)
+    return plan_schema(plan), (batch for task in tasks for batch in read_task(pipeline.store, plan, task))
 
 
 def plan_read(pipeline: Pipeline, log: str, wanted: Wanted) -> ReadPlan:

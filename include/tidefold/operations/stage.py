@@ -114,11 +114,13 @@ def _staged(attempt: Attempt, manifest: Manifest, results: Sequence[FoldResult])
         "read": _read(attempt, results),
         **restored,
     }
-    changes = f"{facts['changes']:,} changes of {upserts + deletes:,} keys ({deletes:,} deleted)"
+    changes = f" after {facts['changes']:,} changes of {upserts + deletes:,} keys ({deletes:,} deleted)"
+    # What comes back, or in, is often taken over as it is.
+    changes = "" if restored and not facts["changes"] else changes
     carried = f"{facts['files_carried']} of {facts['files']} files taken over unchanged"
     expired = f"; {facts['expired']:,} rows expired" if facts["expired"] else ""
     kind = "" if manifest.kind is Kind.FULL else f", {manifest.kind}"
-    message = f"snapshot {manifest.snapshot}{kind}: {manifest.rows:,} rows after {changes}{expired}; {carried}"
+    message = f"snapshot {manifest.snapshot}{kind}: {manifest.rows:,} rows{changes}{expired}; {carried}"
     return Outcome(manifest.log, "staged", f"{message}{_after(restored)}", manifest.snapshot, facts=facts)
 
 
