@@ -21,6 +21,7 @@ from typer.testing import CliRunner, Result
 
 from landing import land, make_landing, record, take
 from pipelines import CONFIG, contents, judge_all, make_pipeline, put
+from savepoints import bring_in, make, save
 from tidefold.changelog.columns import DELETE
 from tidefold.changelog.segment import read_index
 from tidefold.cli.app import app
@@ -185,6 +186,21 @@ def test_tails_and_restores(pipeline: Pipeline) -> None:
     assert told(found) == [(1, Fate.CURRENT), *[(sqn, Fate.SKIPPED) for sqn in (2, 2, 3, 4)]]
     assert {one.run for one in found.changes[1:]} == {"back"}
     assert [kept.snapshot for kept in found.kept] == [1, 2, 3, 4]
+
+
+def test_rows_that_were_imported_are_said_to_be(tmp_path: Path) -> None:
+    save(make(tmp_path / "one"), tmp_path / "save")
+    made = make_pipeline(tmp_path / "two")
+    put(made, [{"id": 20, "text": "own"}, {"id": 99, "text": "own"}])
+    bring_in(made, tmp_path / "save")
+    put(made, [{"id": 7, "text": "after"}])
+    imported = of(made, 20)
+    assert (imported.row, imported.standing, imported.made_by) == ({"id": 20, "text": "a 20"}, Standing.IMPORTED, None)
+    assert told(imported) == [(1, Fate.SKIPPED)]
+    assert imported.changes[0].run == "in"
+    assert told(of(made, 99)) == [(1, Fate.SKIPPED)]
+    after = of(made, 7, live=True)
+    assert (after.standing, told(after)) == (Standing.MADE, [(2, Fate.CURRENT)])
 
 
 def test_records_that_were_sent_again_are_told(tmp_path: Path) -> None:

@@ -43,17 +43,20 @@ from tidefold.ledger.documents import FORMAT
 from tidefold.lifecycle import retention
 from tidefold.lifecycle.claims import Mode, Restore
 from tidefold.lifecycle.errors import CorruptError, TidefoldError
+from tidefold.lifecycle.explain import Standing
 from tidefold.lifecycle.names import LogPaths
 from tidefold.lifecycle.values import Kind, State
 from tidefold.operations.asking import Asking
 from tidefold.operations.clean import clean
 from tidefold.operations.confirm import confirm
 from tidefold.operations.drop import drop
+from tidefold.operations.explain_key import explain_key
 from tidefold.operations.history import history
 from tidefold.operations.hold import hold
 from tidefold.operations.ingest import ingest
 from tidefold.operations.materialize import materialize
 from tidefold.operations.outcome import Outcome
+from tidefold.operations.quarantine import count_refused
 from tidefold.operations.read import Wanted, What
 from tidefold.operations.status import status
 from tidefold.operations.subsume import subsume
@@ -116,6 +119,19 @@ def test_one_key_is_found(kept: Golden) -> None:
         for row in truth["live"][:3]:
             wanted = Wanted(What.LIVE, key=json.dumps({name: row[name] for name in key}))
             assert read(kept, log, wanted) == [row]
+
+
+def test_rows_are_explained_and_refused_records_counted(kept: Golden) -> None:
+    before = contents(kept.root)
+    for log, truth in kept.logs.items():
+        key = kept.pipeline.log(log).key
+        for row in truth["live"][:3]:
+            found = explain_key(kept.pipeline, log, json.dumps({name: row[name] for name in key}), live=True)
+            assert json.loads(json.dumps(found.row, default=lambda value: value.isoformat())) == row
+            assert found.standing in (Standing.MADE, Standing.CUT)
+        counted = sum(one.count for one in count_refused(kept.pipeline, log))
+        assert counted == len(truth["refused"]) == status(kept.pipeline, [log])[0].quarantined
+    assert contents(kept.root) == before
 
 
 def test_verify_finds_nothing_wrong(kept: Golden) -> None:

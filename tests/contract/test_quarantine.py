@@ -27,17 +27,23 @@ from tidefold.cli.app import app
 from tidefold.fold.distribute import in_process
 from tidefold.lifecycle.claims import Mode, Restore
 from tidefold.lifecycle.errors import ConflictError, CorruptError, NotFoundError, RefusedError, TidefoldError
+from tidefold.lifecycle.external import Ownership
 from tidefold.lifecycle.names import INTENTS
+from tidefold.lifecycle.stopping import stop
+from tidefold.lifecycle.values import Stopped
 from tidefold.operations import retry_quarantine, settle
-from tidefold.operations.asking import Asking
+from tidefold.operations.asking import Asking, Import
 from tidefold.operations.clean import clean
 from tidefold.operations.confirm import confirm
 from tidefold.operations.explain_key import explain_key
 from tidefold.operations.materialize import materialize
+from tidefold.operations.originals import open_address
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.quarantine import count_refused, show_refused
 from tidefold.operations.read import Wanted, What, read_rows
 from tidefold.operations.retry_quarantine import retry
+from tidefold.operations.savepoint import Wanted as SavepointWanted
+from tidefold.operations.savepoint import take_savepoint
 from tidefold.operations.status import status
 from tidefold.operations.subsume import subsume
 from tidefold.operations.truncate import truncate
@@ -232,6 +238,42 @@ def test_what_a_restore_left_out_stays_out(tmp_path: Path, monkeypatch: pytest.M
     fold(made, "undone", Restore(state_of(made).snapshots[0].id, Mode.REPLAY))
     assert retry(made, "items").facts["why"] == {}
     assert rows(made) == {1: "t1010", 100: "t1011", 200: "t1020"}
+
+
+def test_what_landed_before_an_import_stays_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was imported may be newer."""
+    other = make_landing(tmp_path / "other")
+    land(tmp_path / "other", 0, [record(0, 100, order=9000)])
+    take(other)
+    fold(other, "run-1")
+    take_savepoint(other, "items", SavepointWanted(str(tmp_path / "save")))
+    made = make_landing(tmp_path)
+    land(tmp_path, 0, [record(0, 1), record(1, 100)])
+    land(tmp_path, 10, [record(10, 100)])
+    with older_program(monkeypatch):
+        take(made)
+        asking = Asking("in", imported=Import(open_address(str(tmp_path / "save")).uri(""), Ownership.NO_CLAIM))
+        [outcome] = materialize(made, ["items"], asking, in_process)
+        assert outcome.result == "staged", outcome
+        assert retry(made, "items").facts["why"] == {"left_out": 2}
+        judge_all(made, "items")
+        confirm(made, "items", run_id="in")
+        assert retry(made, "items").facts["why"] == {"left_out": 2}
+        land(tmp_path, 20, [record(20, 1), record(21, 101)])
+        take(made)
+    assert retry(made, "items").facts["changes"] == 1
+    assert rows(made) == {1: "t1020", 100: "t9000", 101: "t1021"}
+
+
+def test_a_stopped_log_takes_nothing_of_it(pipeline: Pipeline) -> None:
+    stopped = Stopped("run", "ada", "moving", "file:///there", "")
+    pipeline.ledger("items").commit(lambda state: stop(state, stopped))
+    before = contents(pipeline.config.path.parent / "store")
+    with pytest.raises(RefusedError) as refused:
+        retry(pipeline, "items")
+    assert refused.value.code == "LOG_STOPPED"
+    assert contents(pipeline.config.path.parent / "store") == before
+    assert count_refused(pipeline, "items")
 
 
 def test_text_that_was_not_kept_as_a_whole_comes_from_the_landed_file(

@@ -43,7 +43,7 @@ def changes_of(rows: Sequence[dict[str, Any]], key: int) -> list[Change]:
     ]
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(
     folds=st.lists(st.lists(CHANGE, max_size=8), min_size=1, max_size=3),
     again=st.booleans(),
@@ -78,7 +78,7 @@ def test_the_winner_is_the_row_that_the_kernel_keeps(folds: list[list[dict[str, 
         assert not {Fate.WAITING, Fate.LATER, Fate.SKIPPED, Fate.REPEATED} & set(fates)
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(rows=st.lists(CHANGE, min_size=1, max_size=12))
 def test_of_what_is_squashed_the_winner_is_left(rows: list[dict[str, Any]]) -> None:
     placed = [{**row, "sqn": 1, "_offset": i, "text": f"{i}"} for i, row in enumerate(rows)]

@@ -22,7 +22,7 @@ class Fate(StrEnum):
     AGAIN = "the same change, sent again"
     REPEATED = "sent again: its order lies below what was taken before it"
     REPLACED = "replaced by what was folded later"
-    SKIPPED = "left out by a restore"
+    SKIPPED = "left out by a restore or an import"
     LATER = "folded later than this view"
     WAITING = "not folded yet"
 
@@ -33,6 +33,7 @@ class Standing(StrEnum):
     MADE = "made"
     DELETED = "deleted"
     EXPIRED = "dropped for its age"
+    IMPORTED = "its rows were imported"
     CUT = "the change is no longer in the log"
     ABSENT = "not there"
     DIFFERS = "not what the log says"
@@ -40,7 +41,9 @@ class Standing(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """Change sets with `after` < sqn <= `to`, folded into a snapshot by its run; None: folded only while it is read."""
+    """Change sets with `after` < sqn <= `to`, folded into a snapshot by its run; None: folded only while it is read.
+    `imported`: its rows came from outside, in the place of all that the log had.
+    """
 
     after: int
     to: int
@@ -48,13 +51,15 @@ class Layer:
     run: str
     skipped_to: int | None = None
     expire: Expire | None = None
+    imported: bool = False
 
     def folds(self, sqn: int) -> bool:
         return self.after < sqn <= self.to
 
     def skips(self, sqn: int) -> bool:
-        """Whether a restore left this change set out for good."""
-        return self.skipped_to is not None and self.to < sqn <= self.skipped_to
+        """Whether a restore or an import left this change set out for good."""
+        last = self.to if self.skipped_to is None else self.skipped_to
+        return sqn <= last and not self.folds(sqn) and (self.imported or sqn > self.to)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +93,15 @@ class Told:
 class Explained:
     """What the log still says of a key: `winner` made the row of the view, or deleted it; None: no change that is left
     did. `dropping`: the layers at and above the winner's, the oldest first, that drop rows for their age. `partly_cut`:
-    the log was cut within what the winner was folded with, so another change may have won.
+    the log was cut within what the winner was folded with, so another change may have won. `imported`: the snapshot
+    below all, whose rows came from outside.
     """
 
     winner: Change | None
     changes: tuple[Told, ...]
     dropping: tuple[Layer, ...] = ()
     partly_cut: bool = False
+    imported: int | None = None
 
 
 def newest(changes: Sequence[Change]) -> Change | None:
@@ -110,8 +117,10 @@ def layers(state: LogState, snapshot: Snapshot | None, live: bool = False) -> tu
     current = snapshot
     while current is not None:
         skipped = current.to_sqn if current.skipped_from is not None else None
-        found.append(Layer(current.from_sqn, current.folds_to, current.id, current.run, skipped, current.expire))
-        current = None if current.source is None else state.snapshot(current.source)
+        imported = current.external is not None
+        span = (current.from_sqn, current.folds_to)
+        found.append(Layer(*span, current.id, current.run, skipped, current.expire, imported))
+        current = None if imported or current.source is None else state.snapshot(current.source)
     return tuple(found)
 
 
@@ -124,7 +133,7 @@ def explain(state: LogState, view: Sequence[Layer], changes: Sequence[Change]) -
     ordered = sorted(changes, key=lambda c: (c.sqn, c.number))
     told = tuple(_told(change, view, later, winner) for change in ordered)
     if top is None:
-        return Explained(None, told)
+        return Explained(None, told, imported=next((layer.snapshot for layer in view if layer.imported), None))
     dropping = tuple(layer for layer in view[top::-1] if layer.expire)
     return Explained(winner, told, dropping, view[top].after < state.truncated_to)
 
@@ -133,6 +142,8 @@ def standing(told: Explained, present: bool, same: bool, was_kept: bool) -> Stan
     """`present`: the row was found; `same`: it is what the winner says; `was_kept`: a kept snapshot has the key."""
     winner = told.winner
     if winner is None:
+        if told.imported is not None:
+            return Standing.IMPORTED
         return Standing.CUT if present or was_kept else Standing.ABSENT
     if winner.delete and not present:
         return Standing.DELETED

@@ -6,11 +6,12 @@ where it is certain that nothing newer of its key was folded or left out since; 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from tidefold.lifecycle.errors import ConflictError
-from tidefold.lifecycle.explain import layers
-from tidefold.lifecycle.intake import require_fence
+from tidefold.lifecycle.explain import Layer, layers
+from tidefold.lifecycle.intake import require_fence, require_open
 from tidefold.lifecycle.values import ChangeSet, Landed, LogState
 
 
@@ -58,9 +59,10 @@ def retake(state: LogState, retaken: Retaken) -> LogState:
     """Appends what became readable, and corrects the accounts of its files: in one step, so no record comes in twice.
 
     Source positions stay: they are beyond these records. Raises ConflictError when another retry was faster, or changes
-    or a restore came in between: one of them may be newer, and could be folded before these. SupersededError when the
-    change sets were given up.
+    or a restore came in between: one of them may be newer, and could be folded before these. RefusedError when the log
+    takes nothing now, SupersededError when the change sets were given up.
     """
+    require_open(state)
     require_fence(state, retaken.fence)
     named = {entry.number for entry in state.landed if entry.quarantine == retaken.path}
     as_it_was = (state.last_sqn, left_out(state)) == (retaken.last_sqn, retaken.left_out)
@@ -105,18 +107,34 @@ def since(state: LogState, entry: Landed) -> int:
 
 
 def left_out(state: LogState) -> tuple[tuple[int, int], ...]:
-    """The ranges (after, to) that restores left out for good of what is published, or is about to be."""
-    found = [*layers(state, state.latest), *layers(state, state.attempt)]
-    ranges = {(one.to, one.skipped_to) for one in found if one.skipped_to is not None}
-    return tuple(sorted(ranges))
+    """The ranges (after, to) that restores left out for good of what is published, or is about to be; an import leaves
+    out all that was there.
+    """
+    found = _layers(state)
+    ranges = {(one.to, one.skipped_to) for one in found if one.skipped_to is not None and not one.imported}
+    return tuple(sorted({*ranges, *((0, end) for end in _imported(found))}))
+
+
+def _layers(state: LogState) -> tuple[Layer, ...]:
+    return (*layers(state, state.latest), *layers(state, state.attempt))
+
+
+def _imported(found: Iterable[Layer]) -> Iterator[int]:
+    """Up to where imports took the place of the log."""
+    return (one.to if one.skipped_to is None else one.skipped_to for one in found if one.imported)
 
 
 def is_left_out(state: LogState, entry: Landed) -> bool:
-    """Whether the file of this account landed in a range that a restore left out."""
+    """Whether the file of this account landed in a range that a restore or an import left out.
+
+    A file without changes that landed last before an import cannot be told from one after it: it counts as before, as
+    what was imported may be newer.
+    """
     if entry.sqn is not None:
         return any(after < entry.sqn <= to for after, to in left_out(state))
     before = max((e.sqn for e in state.landed[: entry.number] if e.sqn is not None), default=0)
-    return any(after <= before < to for after, to in left_out(state))
+    ranges = left_out(state)
+    return any(after <= before < to for after, to in ranges) or before <= max(_imported(_layers(state)), default=-1)
 
 
 def room(state: LogState, entry: Landed) -> tuple[int, int | None]:

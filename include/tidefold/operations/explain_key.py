@@ -30,6 +30,7 @@ _REMARKS = {
     Standing.MADE: "",
     Standing.DELETED: "The row is not there: it was deleted.",
     Standing.EXPIRED: "The row is not there: it was dropped for its age.",
+    Standing.IMPORTED: "The log does not tell of it: the rows below its changes were imported.",
     Standing.CUT: "What made it so is no longer in the log, which was cut.",
     Standing.ABSENT: "The row is not there: no change of this key is folded in.",
     Standing.DIFFERS: "The row is not what the log says of it: `tidefold verify` looks for damage.",
@@ -269,7 +270,7 @@ def _why(told: Told, winner: Change | None) -> str:
         Fate.AGAIN: "the same change once more",
         Fate.REPEATED: "sent again: its order lies below what its partition had brought before",
         Fate.REPLACED: f"replaced by what was folded later{f'; itself into {where}' if where else ''}",
-        Fate.SKIPPED: f"left out for good by the restore that made {where}",
+        Fate.SKIPPED: f"left out for good by what made {where}",
         Fate.LATER: f"later than this view: folded into {where}",
         Fate.WAITING: "not folded yet",
     }[told.fate]

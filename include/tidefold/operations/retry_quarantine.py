@@ -25,7 +25,7 @@ from tidefold.changelog.key_group import with_key_groups
 from tidefold.changelog.segment import read_change_set, write_segment
 from tidefold.fold.kernel import of_keys
 from tidefold.lifecycle.errors import ConflictError, RefusedError
-from tidefold.lifecycle.intake import check_shape
+from tidefold.lifecycle.intake import check_shape, require_open
 from tidefold.lifecycle.key_groups import KeyGroups
 from tidefold.lifecycle.names import CHANGELOG, LogPaths
 from tidefold.lifecycle.quarantine import (
@@ -51,7 +51,7 @@ _TRIES = 3
 _STAYS = {
     "refused": "still cannot be read",
     "log_cut": "the log was cut since they landed, so whether something newer was folded cannot be told",
-    "left_out": "a restore left their range out for good",
+    "left_out": "a restore or an import left out what landed then",
 }
 _BECAME = {
     "changes": "became changes",
@@ -74,12 +74,14 @@ def retry(pipeline: Pipeline, log: str, reason: str | None = None) -> Outcome:
     """Looks at every refused record of a log again, or at those refused for `reason`; the others stay as they are.
 
     A record whose key has a newer change by now is settled without a change. Raises NotFoundError for a log that was
-    never begun, RefusedError when the configuration describes another table, ConflictError when somebody was faster.
+    never begun, RefusedError when it is stopped or the configuration describes another table, ConflictError when
+    somebody was faster.
     """
     config = pipeline.log(log)
     settle.roll_forward(pipeline.store, [log])
     state = found_state(pipeline, log)
     check_shape(state, config.shape)
+    require_open(state)
     became: Counter[str] = Counter()
     stay: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
