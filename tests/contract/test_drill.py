@@ -140,7 +140,8 @@ def test_the_scratch_place_goes_too_when_the_drill_is_cut_off(made: Bench, tmp_p
 
 def test_what_is_not_there_is_not_drilled(made: Bench, tmp_path: Path) -> None:
     pipeline = made.reset()
-    assert drill(pipeline, "tellers").result == "nothing"
+    with pytest.raises(NotFoundError, match="LOG_UNKNOWN"):
+        drill(pipeline, "tellers")
     with pytest.raises(NotFoundError):
         drill(pipeline, LOG, 9)
     with pytest.raises(InvalidInputError):

@@ -265,7 +265,7 @@ def test_damage_in_a_task_reaches_the_reader_with_its_code(bank: Bank, load: Loa
     frame = load()
     [file, *_] = (tmp_path / "store" / "snapshots" / "accounts" / "0000000002" / "_data").iterdir()
     file.write_bytes(file.read_bytes()[:-1] + b"x")
-    with pytest.raises(Exception, match=r"\[DATA_FILE_CORRUPT\].*Restore it"):
+    with pytest.raises(Exception, match=r"\[DATA_FILE_CORRUPT\].*verify --repair"):
         frame.collect()
 
 

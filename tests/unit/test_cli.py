@@ -360,7 +360,8 @@ def test_a_run_that_failed_at_its_gate_fails_again_without_spark(pipeline: Pipel
     failed = call("run", "accounts", "--run", "run-2", "--format", "json")
     assert failed.exit_code == 3
     steps = {name: found[0]["result"] for name, found in json.loads(failed.stdout)["steps"].items() if found}
-    assert steps == {"ingest": "nothing", "materialize": "already", "quality": "failed", "abort": "aborted"}
+    # What this run has staged goes on where it is.
+    assert steps == {"quality": "failed", "abort": "aborted"}
 
 
 @pytest.mark.parametrize(

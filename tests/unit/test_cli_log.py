@@ -217,7 +217,7 @@ def test_restore_stages_an_old_snapshot_without_spark_and_says_what_comes_next(p
     done = call("restore", "accounts", "1", "--mode", "replay", "--run-id", "back")
     assert done.exit_code == 0
     assert "starting Spark" not in done.stderr
-    assert done.stdout.startswith("accounts: staged: snapshot 3: 20 rows after 0 changes")
+    assert done.stdout.startswith("accounts: staged: snapshot 3: 20 rows; 4 of 4 files taken over")
     assert "; the rows of snapshot 1; folded again by the next run: change set 2\n" in done.stdout
     assert "next: tidefold quality accounts, then tidefold confirm accounts" in done.stderr
     again = only("restore", "accounts", "1", "--mode", "replay", "--run", "back")
