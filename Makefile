@@ -1,7 +1,7 @@
 # Every command a contributor needs. The same ones run in .ci/run.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help install lock lint test test-unit test-model test-contract test-spark test-airflow bench-log bench-snapshot soak demo up down clean
+.PHONY: help install lock lint test test-unit test-model test-contract test-spark test-airflow bench bench-log bench-snapshot soak demo up down clean
 
 # Set in some shells; with it every start would compile all its imports again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -11,6 +11,8 @@ RUN := PYTHONPATH=include:plugins:scripts $(PYTHON)
 SEEDS := 10000
 FIRST := 0
 STRIDE := 1
+ROWS := 2000000
+ROUNDS := 3
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,6 +48,9 @@ test-spark: install ## Real Spark, Delta and Great Expectations
 
 test-airflow: install ## A real Airflow with its scheduler and spark-submit
 	$(RUN) -m pytest tests/airflow
+
+bench: install ## About 20 minutes: folding changes by tidefold and by its peers; writes docs/benchmarks/fold.md (ROWS=10000000: the full one)
+	ROWS=$(ROWS) ROUNDS=$(ROUNDS) PYTHONPATH=include:plugins:tests $(PYTHON) benchmarks/fold.py
 
 bench-log: install ## About 2 minutes: what writing a log and its ledger costs; writes docs/benchmarks/log.md
 	$(RUN) benchmarks/log.py

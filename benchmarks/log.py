@@ -7,19 +7,14 @@ from __future__ import annotations
 
 import io
 import os
-import platform
-import shutil
-import statistics
-import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 
+from tables import HEAD, Row, folder, machine, ratios, seconds, write_page
 from tidefold.changelog.key_group import connect, with_key_groups
 from tidefold.changelog.segment import write_parts
 from tidefold.ledger import Ledger
@@ -36,32 +31,6 @@ from tidefold.writer.settings import WriterSettings
 SHAPE = Shape(("id",), (Column("id", "long"), Column("text", "string")), "arrival", 128, 16)
 ROUNDS = 7
 CHUNKS = 20
-PAGE = Path(__file__).parents[1] / "docs" / "benchmarks" / "log.md"
-
-
-class Row:
-    """One line of the table; `goal` is met or not by the median."""
-
-    def __init__(self, what: str, values: list[float], unit: str, goal: str = "", met: bool | None = None) -> None:
-        low, middle, high = min(values), statistics.median(values), max(values)
-        spread = f"{low:,.3g} to {high:,.3g}" if len(values) > 1 else ""
-        verdict = "" if met is None else ("met" if met else "**missed**")
-        self.text = f"| {what} | {middle:,.3g} {unit} | {spread} | {goal} | {verdict} |"
-
-
-def seconds(act: Callable[[], object]) -> float:
-    begun = time.perf_counter()
-    act()
-    return time.perf_counter() - begun
-
-
-@contextmanager
-def folder() -> Iterator[Path]:
-    path = Path(tempfile.mkdtemp(prefix="tidefold-bench-"))
-    try:
-        yield path
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
 
 
 def tables(rows: int, width: int) -> list[pa.Table]:
@@ -113,12 +82,11 @@ def throughput(rows: int, width: int, compress: bool) -> list[Row]:
                 rates[name].append(size / ways[name]())
     # The first round warms up imports and the disk.
     writer, plain = rates["writer"][1:], rates["plain"][1:]
-    ratios = [one / other for one, other in zip(writer, plain, strict=True)]
     what = f"{rows:,} changes of {size * 1e6 / rows:.0f} B, {'zstd' if compress else 'not compressed'}"
     return [
         Row(f"append + persist: {what}", writer, "MB/s"),
         Row("... plain Arrow stream + fsync", plain, "MB/s"),
-        Row("... ratio", ratios, "x", ">= 0.7 x", statistics.median(ratios) >= 0.7),
+        Row("... ratio", ratios(writer, plain), "x", ">= 0.7 x", least=0.7),
         *shares(rows, width, compress),
     ]
 
@@ -155,7 +123,7 @@ def many_logs(logs: int, changes: int) -> list[Row]:
             files.append(float(sum(entry.path.endswith(".seg") for entry in store.list("changelog"))))
     what = f"{logs} logs x {changes} changes"
     return [
-        Row(f"{what}: segments", files, "files", "few", statistics.median(files) <= 10),
+        Row(f"{what}: segments", files, "files", "few", limit=10),
         Row(f"{what}: open, append, persist, confirm", taken, "s"),
     ]
 
@@ -215,14 +183,13 @@ def ledger(versions: int, segments: int) -> list[Row]:
         Ledger(store, "bench").begin(SHAPE)
         Ledger(store, "bench").commit(lambda state: long_log(state, segments))
         looks = [seconds(lambda: status_of(Ledger(store, "bench").read())) for _ in range(9)]
-        met = statistics.median(looks) < 1
-        rows.append(Row(f"status of a log with {segments:,} segments", looks, "s", "< 1 s", met))
+        rows.append(Row(f"status of a log with {segments:,} segments", looks, "s", "< 1 s", limit=1))
         rows.append(commit_row(f"ledger commit, {segments:,} change sets there", commits(store, segments, 50)))
     return rows
 
 
 def commit_row(what: str, values: list[float]) -> Row:
-    return Row(what, values, "ms", "< 10 ms", statistics.median(values) < 10)
+    return Row(what, values, "ms", "< 10 ms", limit=10)
 
 
 def main() -> None:
@@ -238,19 +205,15 @@ def main() -> None:
         "# What the log costs",
         "",
         "Written by `make bench-log` (benchmarks/log.py). Local disk, medians, order of the two ways rotated.",
-        f"Python {platform.python_version()}, pyarrow {pa.__version__}, {os.cpu_count()} cores, {sys.platform}.",
+        machine(),
         "",
         "The plain file has the same columns and compression, and none of what a segment needs: a key group for each",
         "change, batches sorted by it, checksums, an announcement, files of bounded size. Where the disk takes more",
         "than these steps give (two lines below each ratio), they are the limit and not the disk.",
         "",
-        "| what | median | lowest to highest | goal | |",
-        "|---|---|---|---|---|",
+        *HEAD,
     ]
-    page = "\n".join([*head, *(row.text for row in rows), ""])
-    PAGE.parent.mkdir(parents=True, exist_ok=True)
-    PAGE.write_text(page)
-    print(page)
+    write_page("log.md", [*head, *(row.text for row in rows)])
 
 
 if __name__ == "__main__":

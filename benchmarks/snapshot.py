@@ -6,16 +6,10 @@
 from __future__ import annotations
 
 import os
-import platform
 import random
 import shutil
-import statistics
 import subprocess
-import sys
-import tempfile
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from pipelines import judge_all
 from s3_server import ENVIRONMENT, S3Bucket, S3Server
+from tables import HEAD, Row, folder, machine, ratios, seconds, write_page
 from tidefold.fold.distribute import in_process, in_threads
 from tidefold.launch import job_env, spark_conf
 from tidefold.lifecycle.claims import Mode, Restore
@@ -43,7 +38,6 @@ from tidefold.writer import Changelog
 if TYPE_CHECKING:
     from tidefold.operations.outcome import Outcome
 
-PAGE = Path(__file__).parents[1] / "docs" / "benchmarks" / "snapshot.md"
 ROWS, ROUNDS, LATENCY = 5_000_000, 5, 0.02
 CONFIG = """
 version: 1
@@ -53,31 +47,6 @@ snapshots: {{copy: {copy}}}
 logs:
   bench: {{key: [id], columns: {{id: long, text: string}}, order: arrival, buckets: {buckets}, key_groups: 4096}}
 """
-
-
-class Row:
-    """One line of the table; `goal` is met or not by the median."""
-
-    def __init__(self, what: str, values: list[float], unit: str, goal: str = "", limit: float | None = None) -> None:
-        low, middle, high = min(values), statistics.median(values), max(values)
-        spread = f"{low:,.3g} to {high:,.3g}" if len(values) > 1 else ""
-        verdict = "" if limit is None else ("met" if middle <= limit else "**missed**")
-        self.text = f"| {what} | {middle:,.3g} {unit} | {spread} | {goal} | {verdict} |"
-
-
-def seconds(act: Callable[[], object]) -> float:
-    begun = time.perf_counter()
-    act()
-    return time.perf_counter() - begun
-
-
-@contextmanager
-def folder() -> Iterator[Path]:
-    path = Path(tempfile.mkdtemp(prefix="tidefold-bench-"))
-    try:
-        yield path
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
 
 
 def opened(root: Path, buckets: int, copy: str = "auto", store: str = "store", more: str = "") -> Pipeline:
@@ -165,12 +134,12 @@ def full_snapshots() -> Iterator[Row]:
         spark.stop()
         size = sum(f.bytes for f in pipeline.store.list(f"{LogPaths('bench').table}/_data"))
     what = f"full snapshot, nothing changed, {ROWS:,} rows"
-    yield Row(f"{what}, 16 files: hard links", found["link"], "s", "<= 2 s + 1 ms a file", 2.016)
+    yield Row(f"{what}, 16 files: hard links", found["link"], "s", "<= 2 s + 1 ms a file", limit=2.016)
     yield Row("... as bytes of its own (`copy: always`)", found["copy"], "s")
     yield Row("... `cp -r` of the same files", found["cp"], "s")
-    yield Row("... copy against `cp -r`", ratios(found["copy"], found["cp"]), "x", "<= 1.3 x", 1.3)
+    yield Row("... copy against `cp -r`", ratios(found["copy"], found["cp"]), "x", "<= 1.3 x", limit=1.3)
     yield Row("... read and written by Spark", found["spark"], "s")
-    yield Row("... links against Spark", ratios(found["link"], found["spark"]), "x", "<= 0.05 x", 0.05)
+    yield Row("... links against Spark", ratios(found["link"], found["spark"]), "x", "<= 0.05 x", limit=0.05)
     yield Row("size of the table's folder", [size / 1e6], "MB")
 
 
@@ -187,12 +156,8 @@ def many_files() -> Iterator[Row]:
     with folder() as root:
         pipeline = filled(root, 200_000, 2000)
         values = [full(pipeline, number) for number in range(3)]
-    yield Row("full snapshot, nothing changed, 2,000 files: hard links", values, "s", "<= 2 s + 1 ms a file", 4.0)
+    yield Row("full snapshot, nothing changed, 2,000 files: hard links", values, "s", "<= 2 s + 1 ms a file", limit=4.0)
     yield Row("... a file", [value / 2 for value in values], "ms")
-
-
-def ratios(ones: list[float], others: list[float]) -> list[float]:
-    return [one / other for one, other in zip(ones, others, strict=True)]
 
 
 def from_local_copies() -> Iterator[Row]:
@@ -217,10 +182,10 @@ def from_local_copies() -> Iterator[Row]:
     what = f"restore of 500,000 rows, S3 with {LATENCY * 1000:.0f} ms more a request"
     yield Row(f"{what}: to another folder, from the store", found["to store"], "s")
     yield Row("... from the local copy", found["to local"], "s")
-    yield Row("... local against store", ratios(found["to local"], found["to store"]), "x", "<= 1 x", 1)
+    yield Row("... local against store", ratios(found["to local"], found["to store"]), "x", "<= 1 x", limit=1)
     yield Row(f"{what}: to the table, from the store", found["store"], "s")
     yield Row("... from the local copy", found["local"], "s")
-    yield Row("... local against store", ratios(found["local"], found["store"]), "x", "<= 1 x", 1)
+    yield Row("... local against store", ratios(found["local"], found["store"]), "x", "<= 1 x", limit=1)
 
 
 def with_a_tail() -> Iterator[Row]:
@@ -236,7 +201,7 @@ def with_a_tail() -> Iterator[Row]:
                 shutil.rmtree(target)
     yield Row(f"restore of {ROWS:,} rows to another folder, whole snapshot", found["whole"], "s")
     yield Row("... of the same with a tail of 10 % changed rows", found["tail"], "s")
-    yield Row("... with the tail against without", ratios(found["tail"], found["whole"]), "x", "<= 1.25 x", 1.25)
+    yield Row("... with the tail against without", ratios(found["tail"], found["whole"]), "x", "<= 1.25 x", limit=1.25)
 
 
 def main() -> None:
@@ -245,18 +210,14 @@ def main() -> None:
         "# What snapshots and restores cost",
         "",
         "Written by `make bench-snapshot` (benchmarks/snapshot.py). Local disk, medians; the ways take turns.",
-        f"Python {platform.python_version()}, pyarrow {pa.__version__}, {os.cpu_count()} cores, {sys.platform}.",
+        machine(),
         "",
         "Snapshots and restores run in this process, without the start of a JVM; Spark's session is warm. All ways end",
         "with their bytes on disk (`cp -r` is followed by fsync), restores have proved each file by its sha256.",
         "",
-        "| what | median | lowest to highest | goal | |",
-        "|---|---|---|---|---|",
+        *HEAD,
     ]
-    page = "\n".join([*head, *(row.text for row in rows), ""])
-    PAGE.parent.mkdir(parents=True, exist_ok=True)
-    PAGE.write_text(page)
-    print(page)
+    write_page("snapshot.md", [*head, *(row.text for row in rows)])
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from itertools import chain
 from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidefold.fold.statistics import Statistics
@@ -19,6 +20,7 @@ from tidefold.lifecycle.names import DataFileName, data_path
 from tidefold.storage import Store
 
 _ROW_GROUP_ROWS = 262_144
+_SAMPLE_ROWS = 8_192
 
 
 class _Tally:
@@ -76,10 +78,18 @@ def write_part(
     return _write_file(store, path, bucket, batches, partial(_writer, schema, "snappy", store_schema=False))
 
 
-def _writer(schema: pa.Schema, compression: str, sink: BinaryIO, **how: Any) -> pq.ParquetWriter:
+def _writer(schema: pa.Schema, compression: str, sink: BinaryIO, first: pa.RecordBatch, **how: Any) -> pq.ParquetWriter:
     # Arrow leaves NaN out of a footer's bounds and Spark would skip its row group by them (decision 0006).
     bounded = [field.name for field in schema if not pa.types.is_floating(field.type)]
-    return pq.ParquetWriter(sink, schema, compression=compression, write_statistics=bounded, **how)
+    return pq.ParquetWriter(
+        sink, schema, compression=compression, write_statistics=bounded, use_dictionary=_repeating(first), **how
+    )
+
+
+def _repeating(batch: pa.RecordBatch) -> list[str]:
+    """The columns whose values come again, by the first rows: of others a dictionary is built in vain."""
+    sample = batch.slice(0, _SAMPLE_ROWS)
+    return [f.name for f in sample.schema if pc.count_distinct(sample.column(f.name)).as_py() * 2 <= sample.num_rows]
 
 
 def _write_file(
@@ -87,7 +97,7 @@ def _write_file(
     path: str,
     bucket: KeyGroups,
     batches: Iterable[pa.RecordBatch],
-    begin: Callable[[BinaryIO], pq.ParquetWriter],
+    begin: Callable[[BinaryIO, pa.RecordBatch], pq.ParquetWriter],
 ) -> DataFile | None:
     filled = (batch for batch in batches if batch.num_rows)
     first = next(filled, None)
@@ -96,7 +106,7 @@ def _write_file(
     statistics = Statistics(first.schema)
     with store.create(path) as stream:
         tally = _Tally(stream)
-        with begin(cast(BinaryIO, tally)) as writer:
+        with begin(cast(BinaryIO, tally), first) as writer:
             rows = _write(writer, chain([first], filled), statistics)
     name = path.rsplit("/", 1)[1]
     return DataFile(name, tally.bytes, rows, tally.sha256.hexdigest(), bucket, statistics.document())

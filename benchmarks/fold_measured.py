@@ -1,0 +1,166 @@
+"""Measures one way of folding: seconds, bytes and files written, memory; and checks what it made."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import shutil
+import statistics
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import psutil
+
+from fold_data import Case, checksum, link_tree, table_of
+from tables import seconds, spread
+
+_INTERVAL = 0.05
+
+
+@dataclass(slots=True)
+class Use:
+    """What a process tree used: peak bytes of the JVM and of all others (a page that two share counts twice), and
+    seconds of CPU time.
+    """
+
+    java: int = 0
+    others: int = 0
+    cpu: float = 0.0
+
+    def sample(self, tree: psutil.Process) -> None:
+        java = others = 0
+        for process in (tree, *tree.children(recursive=True)):
+            try:
+                size = process.memory_info().rss
+                java, others = (java + size, others) if process.name() == "java" else (java, others + size)
+            except psutil.Error:
+                continue
+        self.java, self.others = max(self.java, java), max(self.others, others)
+
+
+@dataclass(slots=True)
+class Way:
+    """A way of folding: `act` folds the changes of a case into the copy of its store at a path, `prepare` is not timed.
+
+    `alone`: it runs in a process of its own. `rows` tells another way to read the result than its active files.
+    """
+
+    name: str
+    act: Callable[[Path, Case], object]
+    prepare: Callable[[Path], object] = lambda root: None
+    alone: bool = False
+    checked: Callable[[Path], tuple[int, int]] = lambda root: checksum(table_of(root))
+    seconds: list[float] = field(default_factory=list)
+    bytes: list[int] = field(default_factory=list)
+    files: list[int] = field(default_factory=list)
+    use: list[Use] = field(default_factory=list)
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.seconds)
+
+    def line(self, best: float) -> str:
+        java, others = max(m.java for m in self.use), max(m.others for m in self.use)
+        memory = f"{others / 1e6:,.0f} MB" + (f" + JVM {java / 1e6:,.0f} MB" if java else "")
+        cpu = statistics.median(use.cpu for use in self.use)
+        written = f"{statistics.median(self.bytes) / 1e6:,.1f} MB | {statistics.median(self.files):,.0f}"
+        return (
+            f"| {self.name} | {self.median:,.3g} s | {spread(self.seconds)} | {self.median / best:,.2f} | "
+            f"{cpu:,.3g} s | {written} | {memory} |"
+        )
+
+
+def measure(way: Way, case: Case, scratch: Path) -> None:
+    """Runs the way once on a copy. Raises SystemExit when other rows came out than should."""
+    root = scratch / "copy"
+    link_tree(case.root, root)
+    way.prepare(root)
+    before = _inodes(root)
+    os.sync()
+    taken, use = _alone(way, root, case) if way.alone else _here(way, root, case)
+    new = [size for inode, size in _inodes(root).items() if inode not in before]
+    # The rows of every run are checked, outside of the time.
+    if way.checked(root) != case.checksum:
+        raise SystemExit(f"{way.name}: other rows than the changes make")
+    way.seconds.append(taken)
+    way.bytes.append(sum(new))
+    way.files.append(len(new))
+    way.use.append(use)
+    shutil.rmtree(root)
+
+
+def sync_new(root: Path, before: set[Path]) -> None:
+    """What a way's library wrote and did not sync, and the folders that name it."""
+    for path in sorted({*all_files(root)} - before):
+        for each in (path, path.parent):
+            handle = os.open(each, os.O_RDONLY)
+            os.fsync(handle)
+            os.close(handle)
+
+
+def all_files(root: Path) -> set[Path]:
+    return {path for path in root.rglob("*") if path.is_file()}
+
+
+def _inodes(root: Path) -> dict[int, int]:
+    found = [path.stat() for path in all_files(root)]
+    return {one.st_ino: one.st_size for one in found}
+
+
+def _here(way: Way, root: Path, case: Case) -> tuple[float, Use]:
+    use = Use()
+    with sampled(use):
+        taken = seconds(lambda: way.act(root, case))
+    return taken, use
+
+
+@contextmanager
+def sampled(use: Use) -> Iterator[None]:
+    ended, tree = threading.Event(), psutil.Process()
+
+    def run() -> None:
+        while not ended.wait(_INTERVAL):
+            use.sample(tree)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    begun = _cpu(tree)
+    try:
+        yield
+        use.cpu = _cpu(tree) - begun
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _cpu(tree: psutil.Process) -> float:
+    """Seconds of CPU time so far; what a process that has ended used is not in it."""
+    found = 0.0
+    for process in (tree, *tree.children(recursive=True)):
+        with suppress(psutil.Error):
+            times = process.cpu_times()
+            found += times.user + times.system
+    return found
+
+
+def _alone(way: Way, root: Path, case: Case) -> tuple[float, Use]:
+    """In a new process, whose imports are done before the clock starts: its peak is that of the way alone."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_child, args=(theirs, way.act, root, case))
+    process.start()
+    theirs.close()
+    taken, use = ours.recv()
+    process.join()
+    return taken, use
+
+
+def _child(answer: Connection, act: Callable[[Path, Case], object], root: Path, case: Case) -> None:
+    use = Use()
+    with sampled(use):
+        taken = seconds(lambda: act(root, case))
+    answer.send((taken, use))

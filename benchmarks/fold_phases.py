@@ -1,0 +1,103 @@
+"""Where the time of one fold goes: the steps of all its tasks one after the other, each brought to its end."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from fold_data import Case, fold, link_tree, opened
+from tables import seconds
+from tidefold.changelog.columns import change_schema, table_schema
+from tidefold.fold.bucket import MERGE_MEMORY, open_base
+from tidefold.fold.distribute import Answer, Work, in_process, on_spark
+from tidefold.fold.inputs import Inputs
+from tidefold.fold.kernel import merged
+from tidefold.fold.parquet import write_data_file
+from tidefold.fold.statistics import Statistics
+from tidefold.fold.task import FoldTask
+from tidefold.lifecycle.kinds import Rule
+
+_SCRATCH = "phases"
+
+
+class Phases:
+    """Adds up seconds by name."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = defaultdict(float)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        begun = time.perf_counter()
+        yield
+        self.seconds[name] += time.perf_counter() - begun
+
+
+def shares(spark: SparkSession, case: Case, scratch: Path) -> list[str]:
+    """Lines of a table: seconds of each phase and its share of the whole without Spark."""
+    root = scratch / _SCRATCH
+    link_tree(case.root, root)
+    texts: list[str] = []
+    phases = Phases()
+
+    def run(work: Work, tasks: list[str]) -> list[Answer]:
+        texts.extend(tasks)
+        with phases.phase("all tasks"):
+            return in_process(work, tasks)
+
+    whole = seconds(lambda: fold(opened(root), "phases", Rule.INCREMENTAL, run))
+    tasks = phases.seconds.pop("all tasks")
+    for text in texts:
+        _by_hand(msgspec.json.decode(text, type=FoldTask), root, phases)
+    phases.seconds["plan, ledger, manifest, Delta commits"] = whole - tasks
+    phases.seconds["rest of the tasks (overlap counts against it)"] = tasks - sum(
+        value for name, value in phases.seconds.items() if not name.startswith("plan")
+    )
+    job = min(seconds(lambda: on_spark(spark)(nothing, texts)) for _ in range(3))
+    shutil.rmtree(root)
+    lines = [f"| {name} | {value:.2f} s | {value / whole:.0%} |" for name, value in phases.seconds.items()]
+    return [
+        *lines,
+        f"| whole, one thread | {whole:.2f} s | 100% |",
+        f"| Spark: a job of as many tasks that do nothing | {job:.2f} s | |",
+    ]
+
+
+def nothing(task: str) -> str:
+    return task
+
+
+def _by_hand(task: FoldTask, root: Path, phases: Phases) -> None:
+    inputs, shape, recipe = Inputs(), task.shape, task.recipes[0]
+    schema, store = table_schema(shape), inputs.store(task.target)
+    with phases.phase("read segments: sha256, decode, filter"):
+        read = [inputs.change_set(task.segments, one, task.bucket) for one in recipe.change_sets]
+        changes = pa.concat_tables([change_schema(shape).empty_table(), *read])
+    with phases.phase("sha256 of base files"):
+        for one in recipe.base:
+            inputs.open(one)
+    begun = time.perf_counter()
+    with open_base(inputs, recipe.base, shape, task.bucket) as stream:
+        table = stream.read_all() if stream else schema.empty_table()
+    both = time.perf_counter() - begun
+    phases.seconds["decode base"] += both
+    with tempfile.TemporaryDirectory() as scratch:
+        begun = time.perf_counter()
+        with merged(table.to_reader(), changes, shape, memory=MERGE_MEMORY, scratch=scratch) as (_, stream):
+            phases.seconds["DuckDB: open and squash"] += time.perf_counter() - begun
+            with phases.phase("merge"):
+                rows = stream.read_all().cast(schema)
+    with phases.phase("statistics"):
+        for start in range(0, rows.num_rows, 262_144):
+            Statistics(schema).add(rows.slice(start, 262_144))
+    with phases.phase("encode, sha256, statistics, fsync"):
+        write_data_file(store, f"bench/{_SCRATCH}", task.bucket, 1, 1, rows.to_batches(), schema)
