@@ -5,6 +5,7 @@ Requirement L6; promises I10, I15, I17, I24.
 
 from __future__ import annotations
 
+import fcntl
 from dataclasses import replace
 from pathlib import Path
 
@@ -170,3 +171,19 @@ def test_a_snapshot_that_is_retired_meanwhile_keeps_no_record(tmp_path: Path) ->
     assert moves.drilled(state, 1, Drill("", 1.0, 1, 1, True)) != state
     with pytest.raises(NotFoundError):
         moves.drilled(state, 9, Drill("", 1.0, 1, 1, True))
+
+
+def test_what_a_killed_drill_left_goes_with_the_next_one(made: Bench) -> None:
+    """One that lives is left alone: it holds its lock."""
+    pipeline = made.reset()
+    parent = made.work / "var" / "drill"
+    held = []
+    for name in ("dead", "alive"):
+        (parent / name / "_data").mkdir(parents=True)
+        (parent / name / "_data" / "x.parquet").write_bytes(b"rows")
+        held.append((parent / f"{name}.lock").open("xb"))
+        fcntl.flock(held[-1], fcntl.LOCK_EX)
+    held[0].close()  # As the system does it for a process that ends.
+    assert drill(pipeline, LOG).error is None
+    assert sorted(path.name for path in parent.iterdir()) == ["alive", "alive.lock"]
+    held[1].close()

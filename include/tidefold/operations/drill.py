@@ -23,6 +23,7 @@ from tidefold.operations.free_place import clear, open_place
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.restore_to import Elsewhere, Restored, restore_rows
+from tidefold.operations.scratch import scratch_name
 from tidefold.storage import Store
 
 _log = logging.getLogger(__name__)
@@ -58,8 +59,15 @@ def drill(pipeline: Pipeline, log: str, snapshot: int | None = None, trial: Tria
 
 def _tried(pipeline: Pipeline, log: str, snapshot: int, how: Trial) -> tuple[Restored | None, list[str]]:
     """What was restored, if it could be, and what is wrong with it. Leaves nothing in the scratch place."""
-    parent = how.scratch or str(pipeline.config.path.parent / "var" / "drill")
-    scratch = open_place(pipeline, f"{parent.rstrip('/')}/{log}-{snapshot}-{uuid.uuid4().hex[:12]}")
+    name = f"{log}-{snapshot}-{uuid.uuid4().hex[:12]}"
+    if how.scratch:
+        return _tried_at(pipeline, log, snapshot, how, f"{how.scratch.rstrip('/')}/{name}")
+    with scratch_name(pipeline.config.path.parent / "var" / "drill", name) as place:
+        return _tried_at(pipeline, log, snapshot, how, str(place))
+
+
+def _tried_at(pipeline: Pipeline, log: str, snapshot: int, how: Trial, place: str) -> tuple[Restored | None, list[str]]:
+    scratch = open_place(pipeline, place)
     try:
         made = restore_rows(pipeline, log, snapshot, Elsewhere(scratch), how.run or in_threads())
         return made, list(_faults(scratch, made.manifest))
