@@ -105,13 +105,13 @@ def attempt(pipeline: Pipeline, act: Callable[[Pipeline, str], None]) -> None:
 
 def check_nothing_left_over(pipeline: Pipeline, completed: list[int]) -> None:
     state, paths = pipeline.ledger("accounts").read(), LogPaths("accounts")
-    owned = set()
+    owned, homes = set(), {paths.table}
     for snapshot in state.snapshots:
         if snapshot.id in completed:
-            names = [f.name for f in read_manifest(pipeline.store, "accounts", snapshot).files]
-            owned |= {data_path(paths.snapshot(snapshot.id), n) for n in names}
-            owned |= {data_path(paths.table, n) for n in names}
+            manifest = read_manifest(pipeline.store, "accounts", snapshot)
+            homes.add(manifest.home)
+            owned |= {data_path(home, f.name) for f in manifest.files for home in (manifest.home, paths.table)}
     stored = [e.path for top in ("snapshots", "tables") for e in pipeline.store.list(top, unfinished=True)]
     assert {path for path in stored if "/_delta_log/" not in path} == owned
     logs = {path.split("/_delta_log/")[0] for path in stored if "/_delta_log/" in path}
-    assert logs == {paths.table, *(paths.snapshot(i) for i in completed)}
+    assert logs == homes

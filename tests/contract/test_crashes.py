@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from faults import Fault, FaultyStore, attempt, check_nothing_left_over, on_copy, reopened
-from pipelines import contents, judge_all, make_pipeline, put, snapshot_rows, table_rows
+from pipelines import CONFIG, contents, judge_all, make_pipeline, put, snapshot_rows, table_rows
 from tidefold.changelog.columns import DELETE
 from tidefold.fold import inputs
 from tidefold.fold.distribute import Answer, Work, in_process
@@ -23,6 +23,7 @@ from tidefold.operations.asking import Asking
 from tidefold.operations.confirm import confirm
 from tidefold.operations.materialize import materialize
 from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.retain_local import retain_local
 
 BEFORE = {i: f"a {i}" for i in range(40)}
 AFTER = {**{i: f"a {i}" for i in range(5, 40)}, 7: "b 7", 99: "b 99"}
@@ -117,6 +118,38 @@ def test_after_any_fault_a_retry_ends_as_if_nothing_had_happened(
         cycle(recovered, "run-2")
         check_recovered(recovered)
     print(f"{calls} calls failed in turn: {fault}")
+
+
+KINDS = {
+    "incremental": "snapshots: {kind: incremental}",
+    "copies": "snapshots: {copy: always}",
+    "incremental with local copies": "snapshots: {kind: incremental}\nlocal: {mode: files, path: local}",
+}
+
+
+@pytest.mark.parametrize("fault", list(Fault), ids=lambda f: f.name.lower())
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_fault_in_a_snapshot_of_any_kind_leaves_no_file_of_it(
+    template: Path, tmp_path: Path, kind: str, fault: Fault
+) -> None:
+    """N6: neither in the store nor among the local copies."""
+    folder, config = tmp_path / "copy", CONFIG.replace("store: store", f"store: store\n{KINDS[kind]}")
+    whole = on_copy(template, folder, config)
+    cycle(whole, "run-2")
+    assert isinstance(whole.store, FaultyStore)
+    assert whole.store.calls > 8
+    for at in range(whole.store.calls):
+        attempt(on_copy(template, folder, config, at=at, fault=fault), cycle)
+        check_readers(reopened(folder, config))
+        recovered = reopened(folder, config)
+        cycle(recovered, "run-2")
+        state = recovered.ledger("accounts").read()
+        completed = [s.id for s in state.snapshots if s.state is State.COMPLETED]
+        assert (table_rows(recovered), len(completed)) == (AFTER, 2)
+        check_nothing_left_over(recovered, completed)
+        retain_local(recovered, ["accounts"])
+        halves = [p for p in contents(folder / "local") if f"/accounts/{completed[-1]:010d}/" not in p]
+        assert not [p for p in halves if "/accounts/" in p]
 
 
 @pytest.mark.parametrize("fault", [Fault.KILLED_BEFORE, Fault.KILLED_AFTER], ids=lambda f: f.name.lower())
