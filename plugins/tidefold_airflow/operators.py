@@ -235,6 +235,6 @@ class TidefoldDrillOperator(TidefoldLogOperator):
         self.scratch = scratch
 
     def act(self, scope: Scope, log: str) -> Outcome:
-        from tidefold.operations.drill import Trial, drill
+        from tidefold.operations.drill import Trial, drill_newest
 
-        return drill(scope.pipeline, log, trial=Trial(self.scratch))
+        return drill_newest(scope.pipeline, log, Trial(self.scratch))

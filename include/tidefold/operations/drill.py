@@ -57,6 +57,14 @@ def drill(pipeline: Pipeline, log: str, snapshot: int | None = None, trial: Tria
     return _recorded(pipeline, log, chosen, made, wrong, how.clock() - begun)
 
 
+def drill_newest(pipeline: Pipeline, log: str, trial: Trial | None = None) -> Outcome:
+    """The same for a schedule over all logs: one that has no snapshot yet is `nothing`, and no error."""
+    state = pipeline.ledger(log).find()
+    if state is None or state.latest is None:
+        return Outcome(log, "nothing", "no snapshot is completed yet")
+    return drill(pipeline, log, trial=trial)
+
+
 def _tried(pipeline: Pipeline, log: str, snapshot: int, how: Trial) -> tuple[Restored | None, list[str]]:
     """What was restored, if it could be, and what is wrong with it. Leaves nothing in the scratch place."""
     name = f"{log}-{snapshot}-{uuid.uuid4().hex[:12]}"
