@@ -79,9 +79,13 @@ def _hint(state: LogState, damage: Damage, lost: set[int]) -> str:
     whole = [s for s in with_files(state.snapshots) if s.state is State.COMPLETED and s.id not in lost]
     if not whole:
         return "No snapshot is whole without it: bring the file back from a backup."
-    newest = whole[-1]
+    newest, wanted = whole[-1], max(damage.snapshots)
     mode = "replay" if newest.to_sqn >= state.truncated_to else "skip"
-    return f"No good copy is left: `tidefold restore {state.log} {newest.id} --mode {mode}` goes back to a whole one."
+    return (
+        f"No good copy is left. `tidefold drill {state.log} {wanted}` tries whether an older snapshot and the log make "
+        f"its rows again, as a restore of it would; `tidefold restore {state.log} {newest.id} --mode {mode}` goes back "
+        "to a whole one."
+    )
 
 
 def _segment_hint(state: LogState, damage: Damage) -> str:
