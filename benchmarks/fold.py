@@ -85,7 +85,7 @@ def growing(spark: SparkSession, scratch: Path) -> list[Row]:
     """Changes in 4 key groups of a small table, of one four times as large, and of that with four times the groups."""
     small, large = ROWS // 2, ROWS * 2
     cases = {}
-    for name, rows, groups in (("small", small, 128), ("large", large, 128), ("more groups", large, 512)):
+    for name, rows, groups in (("small", small, 128), ("large", large, 128), ("finer", large, 512)):
         base = begin(scratch / f"base-{name}", rows, buckets=groups, key_groups=groups)
         cases[name] = case(base, scratch / f"case-{name}", rows, 0.1 * small / rows * groups / 128, groups=4)
     found = pairs(spark, cases, scratch)
@@ -93,7 +93,7 @@ def growing(spark: SparkSession, scratch: Path) -> list[Row]:
     for index, way in enumerate(found["small"]):
         what = f"{way.name}: changes in 4 of 128 key groups, {small:,} rows"
         lines.append(Row(what, way.seconds, "s"))
-        for name, said in (("large", f"{large:,} rows"), ("more groups", f"{large:,} rows in 512 groups")):
+        for name, said in (("large", f"{large:,} rows"), ("finer", f"{large:,} rows in 512 groups")):
             values = ratios(found[name][index].seconds, way.seconds)
             goal = {"goal": "<= 1.15 x", "limit": 1.15} if way.name.startswith("tidefold") else {}
             lines.append(Row(f"... {said}, against it", values, "x", **goal))
@@ -171,13 +171,17 @@ def main() -> None:
         start = seconds(lambda: sessions.append(spark_session(opened(base).config)))
         [spark] = sessions
         warm_up(spark, base, scratch)
-        found = by_share(spark, base, scratch)
-        rows = goals(found)
-        rows += [*growing(spark, scratch), *many_segments(spark, base, scratch), in_a_row(base, scratch)]
         phases = profiled(spark, base, scratch)
+        found = by_share(spark, base, scratch)
+        lines = {way.name: [found[share][i].median for share in SHARES] for i, way in enumerate(found[SHARES[0]])}
+        (PAGES / "fold.svg").write_text(chart(f"Folding changes into {ROWS:,} rows: seconds", SHARES, lines))
+        rows = goals(found)
+        # Written after each part: what comes next takes long.
+        for part in (lambda: growing(spark, scratch), lambda: many_segments(spark, base, scratch)):
+            rows += part()
+            write_page("fold.md", page(ROWS, ROUNDS, start, found, rows, phases))
+        rows.append(in_a_row(base, scratch))
         spark.stop()
-    lines = {way.name: [found[share][i].median for share in SHARES] for i, way in enumerate(found[SHARES[0]])}
-    (PAGES / "fold.svg").write_text(chart(f"Folding changes into {ROWS:,} rows: seconds", SHARES, lines))
     write_page("fold.md", page(ROWS, ROUNDS, start, found, rows, phases))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import polars
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, Schema
 from deltalake.transaction import AddAction, create_table_with_add_actions
@@ -67,3 +68,19 @@ def test_filters_find_what_is_there(name: str, tmp_path_factory: pytest.TempPath
         assert found == pc.filter(everything, pc.equal(everything["v"], pa.scalar(wanted, kind))).num_rows
 
     check()
+
+
+def test_a_dictionary_is_made_only_of_a_column_whose_values_repeat(tmp_path: Path) -> None:
+    """Decision 0014; a column that turns out otherwise than its first rows is written all the same."""
+    schema = pa.schema([pa.field("once", pa.int64()), pa.field("often", pa.string()), pa.field("later", pa.int64())])
+    rows = pa.table(
+        {"once": range(30_000), "often": ["a", "b", None] * 10_000, "later": [0] * 10_000 + list(range(20_000))},
+        schema=schema,
+    )
+    batches = rows.to_batches(max_chunksize=10_000)
+    file = write_data_file(LocalStore(tmp_path), "t", KeyGroups(0, 0), 1, 1, batches, schema)
+    assert file
+    written = pq.ParquetFile(tmp_path / "t" / "_data" / file.name)
+    columns = [written.metadata.row_group(0).column(i) for i in range(3)]
+    assert [c.has_dictionary_page for c in columns] == [False, True, True]
+    assert written.read() == rows

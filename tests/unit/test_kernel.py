@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import random
 import tempfile
+from collections.abc import Iterator
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -91,3 +94,45 @@ def test_insert_and_delete_in_one_batch_leave_nothing_whatever_the_arrival() -> 
     delete = {**insert, "_op": DELETE, "_o1": 2, "_offset": 1, "value": None}
     assert fold({}, [delete, insert])[0] == {}
     assert fold({(1, "a"): 7}, [insert, delete])[0] == {}
+
+
+def test_a_merge_that_spills_leaves_nothing_to_the_next() -> None:
+    """The thread's connection is kept: neither rows nor the folder of an earlier merge may show in a later one."""
+    schema, changes = table_schema(SHAPE), change_schema(SHAPE).empty_table()
+    rows = pa.table(
+        {"id": pa.array(range(200_000), pa.int32()), "part": [f"{i * 7919:072d}" for i in range(200_000)]}
+    ).append_column("value", pa.nulls(200_000, pa.int64()))
+    for _ in range(2):
+        with tempfile.TemporaryDirectory() as scratch:
+            reader = rows.cast(schema).to_reader(16_384)
+            with merged(reader, changes, SHAPE, memory="20MB", scratch=scratch) as (_, stream):
+                assert sum(batch.num_rows for batch in stream) == 200_000
+            assert os.listdir(scratch), "it did not spill"
+        assert fold({(1, "a"): 7}, [])[0] == {(1, "a"): 7}
+
+
+def test_a_merge_that_fails_leaves_nothing_to_the_next() -> None:
+    """Its base breaks off, as a damaged file does; then its reader goes away before the end."""
+    schema = table_schema(SHAPE)
+    change = {"_op": UPSERT, "_o0": 1, "_o1": 1, "_partition": 0, "_offset": 0, "id": 1, "part": "a", "value": 1}
+    changes = pa.Table.from_pylist([{"_kg": 0, "_ts": 0, **change}], schema=change_schema(SHAPE))
+
+    def broken() -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pylist([{"id": 2, "part": "b", "value": 5}], schema=schema)
+        raise OSError("the disk is gone")
+
+    base = pa.RecordBatchReader.from_batches(schema, broken())
+    with (
+        pytest.raises(Exception, match="the disk is gone"),
+        tempfile.TemporaryDirectory() as scratch,
+        merged(base, changes, SHAPE, memory="100MB", scratch=scratch) as (_, stream),
+    ):
+        stream.read_all()
+    assert fold({(3, "b"): 6}, [])[0] == {(3, "b"): 6}
+    with (
+        pytest.raises(KeyError),
+        tempfile.TemporaryDirectory() as scratch,
+        merged(None, changes, SHAPE, memory="100MB", scratch=scratch),
+    ):
+        raise KeyError
+    assert fold({(3, "b"): 6}, [])[0] == {(3, "b"): 6}
