@@ -106,6 +106,11 @@ def links(pipeline: Pipeline, snapshot: int) -> dict[str, int]:
 # Several roots.
 
 
+def warned(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    """What was said as a warning; other tests may have turned on more than that."""
+    return [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
 def test_copies_of_snapshots_take_turns_and_segments_stay_together(pipeline: Pipeline) -> None:
     """L3."""
     grown(pipeline, 4)
@@ -178,8 +183,8 @@ def test_a_root_that_is_no_folder_any_more_hides_no_copy_in_the_other(
     caplog.set_level(logging.WARNING)
     assert offered(pipeline) == (2,)
     assert offered(pipeline, "orders") == (2,)
-    assert [r.message for r in caplog.records if broken in r.message] != []
-    assert len(caplog.records) == 1
+    assert [r.message for r in warned(caplog) if broken in r.message] != []
+    assert len(warned(caplog)) == 1
     use = local_use(pipeline)
     assert use
     assert [(root.path == broken, root.error is not None, root.bytes > 0) for root in use.roots] == [
@@ -193,7 +198,7 @@ def test_a_root_that_is_no_folder_any_more_hides_no_copy_in_the_other(
     [retained] = retain_local(pipeline, ["items"])
     assert broken in retained.message
     assert retained.facts["snapshots"] == [2]
-    assert len(caplog.records) == 1
+    assert len(warned(caplog)) == 1
 
 
 def test_snapshots_go_on_and_their_copies_where_there_is_a_disk(pipeline: Pipeline, tmp_path: Path) -> None:
@@ -242,7 +247,7 @@ def test_a_disk_that_lists_nothing_is_left_out_until_it_answers(
     assert {CopyName.of(entry.path) for entry in half.list("")} >= {CopyName("items", 2)}
     assert half.list("") == half.list("") == one.list("")
     assert list(half.unreadable) == [str(other.root)]
-    assert len(caplog.records) == 1
+    assert len(warned(caplog)) == 1
     with pytest.raises(OSError, match="Input/output"):
         LocalRoots([Unreadable(one.root), Unreadable(other.root)]).list("")
     # A copy that is known to lie there is not said to be empty.
