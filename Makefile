@@ -49,7 +49,7 @@ test-spark: install ## Real Spark, Delta and Great Expectations
 test-airflow: install ## A real Airflow with its scheduler and spark-submit
 	$(RUN) -m pytest tests/airflow
 
-bench: install ## About 20 minutes: folding changes by tidefold and by its peers; writes docs/benchmarks/fold.md (ROWS=10000000: the full one)
+bench: install ## About 20 minutes on a quiet machine: folding changes by tidefold and by its peers; writes docs/benchmarks/fold.md (ROWS=10000000: the full one)
 	ROWS=$(ROWS) ROUNDS=$(ROUNDS) PYTHONPATH=include:plugins:tests $(PYTHON) benchmarks/fold.py
 
 bench-log: install ## About 2 minutes: what writing a log and its ledger costs; writes docs/benchmarks/log.md
