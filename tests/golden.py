@@ -208,6 +208,7 @@ def collect(kind: Any, document: Any, found: Fields) -> None:
     """Which fields of which stored value a document has."""
     inner = [one for one in get_args(kind) if one not in (..., NoneType)]
     if dataclasses.is_dataclass(kind):
+        document = document or {}  # Not written yet by the program of then.
         found[kind] |= set(document)
         for name, hint in get_type_hints(kind).items():
             collect(hint, document.get(name), found)

@@ -30,6 +30,7 @@ def changes(ids: list[int], order: int = 1) -> pa.Table:
             "_partition": [0] * count,
             "_offset": list(range(count)),
             "_ts": [0] * count,
+            "_absent": [None] * count,
             "id": ids,
             "text": [f"row {i}" for i in ids],
         },

@@ -36,8 +36,28 @@ def test_rows_get_every_system_column() -> None:
     table = change_table([{"id": 1, "text": "a"}, {"_op": "delete", "id": 2}], SHAPE, 10, 77)
     assert table.schema == change_schema(SHAPE)
     assert table.to_pylist() == [
-        {"_op": 0, "_kg": 0, "_o0": 10, "_partition": 0, "_offset": 10, "_ts": 77, "id": 1, "text": "a"},
-        {"_op": 1, "_kg": 0, "_o0": 11, "_partition": 0, "_offset": 11, "_ts": 77, "id": 2, "text": None},
+        {
+            "_op": 0,
+            "_kg": 0,
+            "_o0": 10,
+            "_partition": 0,
+            "_offset": 10,
+            "_ts": 77,
+            "_absent": None,
+            "id": 1,
+            "text": "a",
+        },
+        {
+            "_op": 1,
+            "_kg": 0,
+            "_o0": 11,
+            "_partition": 0,
+            "_offset": 11,
+            "_ts": 77,
+            "_absent": None,
+            "id": 2,
+            "text": None,
+        },
     ]
 
 

@@ -1,21 +1,24 @@
 """Columns of a change set and of a table, as Arrow types: the contract between sources, segments and the fold.
 
 A change set carries, before the user's columns:
-`_op` (0 upsert, 1 delete), `_kg` (key group), `_o0`.. (the order, compared number by number), `_partition` and
-`_offset` (source position), `_ts` (source commit time, microseconds since 1970 UTC). A delete fills only the key.
+`_op` (see below), `_kg` (key group), `_o0`.. (the order, compared number by number), `_partition` and `_offset` (source
+position), `_ts` (source commit time, microseconds since 1970 UTC), `_absent` (names of columns for which the change
+says nothing, as against null; null: it says something for all). A delete fills only the key.
 """
 
 from __future__ import annotations
 
+import re
+
 import pyarrow as pa
 
+from tidefold.lifecycle.shape import ARRIVAL as ARRIVAL
 from tidefold.lifecycle.values import Shape
 
-UPSERT, DELETE = 0, 1
-# The order of a log that has none of its own: the place in the stream of the one who writes it.
-ARRIVAL = "arrival"
-# How many numbers make up an order of each kind.
-ORDER_WIDTH = {"postgresql": 2, ARRIVAL: 1}
+# An upsert brings a row, a delete removes it. A clear removes every row whose key begins with the values that it has:
+# all rows when it has none; such a one stands in a change set once for each key group. A merge brings values that are
+# to be added to those of the row (aggregates).
+UPSERT, DELETE, CLEAR, MERGE = 0, 1, 2, 3
 
 _ARROW = {
     "boolean": pa.bool_(),
@@ -27,11 +30,18 @@ _ARROW = {
     "date": pa.date32(),
     "timestamp": pa.timestamp("us", tz="UTC"),
 }
+_ARRAY = re.compile(r"array<(.+)>")
+
+
+def arrow_type(type_: str) -> pa.DataType:
+    """The Arrow type of a column's type."""
+    array = _ARRAY.fullmatch(type_)
+    return pa.list_(arrow_type(array[1])) if array else _ARROW[type_]
 
 
 def order_columns(shape: Shape) -> tuple[str, ...]:
     """Names of the order columns, most significant first."""
-    return tuple(f"_o{i}" for i in range(ORDER_WIDTH[shape.order]))
+    return tuple(f"_o{i}" for i in range(shape.order_width))
 
 
 def place_columns(shape: Shape) -> tuple[str, ...]:
@@ -44,7 +54,8 @@ def place_columns(shape: Shape) -> tuple[str, ...]:
 
 def table_schema(shape: Shape) -> pa.Schema:
     """Schema of the log's table: key columns are not null."""
-    return pa.schema([pa.field(c.name, _ARROW[c.type], nullable=c.name not in shape.key) for c in shape.columns])
+    key = shape.table_key
+    return pa.schema([pa.field(c.name, arrow_type(c.type), nullable=c.name not in key) for c in shape.table_columns])
 
 
 def change_schema(shape: Shape) -> pa.Schema:
@@ -55,5 +66,18 @@ def change_schema(shape: Shape) -> pa.Schema:
         pa.field("_partition", pa.int32()),
         pa.field("_offset", pa.int64()),
         pa.field("_ts", pa.int64()),
+        pa.field("_absent", pa.list_(pa.string())),
     ]
-    return pa.schema(system + [pa.field(c.name, _ARROW[c.type]) for c in shape.columns])
+    return pa.schema(system + [pa.field(c.name, arrow_type(c.type)) for c in shape.columns])
+
+
+def aligned(changes: pa.Table, shape: Shape) -> pa.Table:
+    """Changes as the log's schema has them today: an older segment may lack columns, or have a narrower type."""
+    schema = change_schema(shape)
+    if changes.schema.equals(schema):
+        return changes
+    there = set(changes.column_names)
+    columns = [
+        changes.column(f.name).cast(f.type) if f.name in there else pa.nulls(changes.num_rows, f.type) for f in schema
+    ]
+    return pa.table(columns, schema=schema)

@@ -19,7 +19,7 @@ def quoted(name: str) -> str:
 
 def key_group_sql(shape: Shape) -> str:
     """DuckDB expression for the key group of a row that has the key columns. A wider type gives the same text."""
-    texts = ", ".join(f"{quoted(name)}::VARCHAR" for name in shape.key)
+    texts = ", ".join(f"{quoted(name)}::VARCHAR" for name in shape.spread_key)
     # Two keys that make the same text share a key group, never a row: a collision costs nothing.
     # The upper half of the number is what `md5_number_lower` gives, in a quarter of its time.
     return f"((md5_number(concat_ws(chr(31), {texts})) >> 64::UHUGEINT)::UBIGINT % {shape.key_groups})::USMALLINT"
@@ -36,7 +36,7 @@ def with_key_groups(table: pa.Table, shape: Shape, connection: duckdb.DuckDBPyCo
 
 def key_groups_of(table: pa.Table, shape: Shape, connection: duckdb.DuckDBPyConnection) -> pa.ChunkedArray:
     """The key group of each row (uint16)."""
-    connection.register("keyed", table.select(list(shape.key)))
+    connection.register("keyed", table.select(list(shape.spread_key)))
     groups = connection.sql(f"SELECT {key_group_sql(shape)} AS _kg FROM keyed").to_arrow_table()
     connection.unregister("keyed")
     return groups.column("_kg").cast(pa.uint16())

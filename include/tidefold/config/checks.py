@@ -12,7 +12,7 @@ from tidefold.config.schema import LogEntry
 from tidefold.config.text import Document, Place, Problem, dotted
 from tidefold.lifecycle.errors import InvalidInputError
 from tidefold.lifecycle.names import check_log_id
-from tidefold.lifecycle.shapes import column_mistakes, key_mistakes
+from tidefold.lifecycle.shape_rules import column_mistakes, key_mistakes
 from tidefold.storage.s3_address import S3Address
 
 _STORE_SCHEMES = ("", "file", "s3")

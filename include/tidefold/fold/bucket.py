@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tidefold.changelog.columns import change_schema, table_schema
+from tidefold.changelog.columns import aligned, change_schema, table_schema
 from tidefold.changelog.key_group import connect, key_groups_of
 from tidefold.fold.inputs import Inputs
 from tidefold.fold.kernel import merged
@@ -62,7 +62,7 @@ def _make(task: FoldTask, inputs: Inputs) -> FoldResult:
 
 def _follow(task: FoldTask, recipe: Recipe, inputs: Inputs) -> FoldResult:
     read = [inputs.change_set(task.segments, c, task.bucket) for c in recipe.change_sets]
-    changes = pa.concat_tables([change_schema(task.shape).empty_table(), *read])
+    changes = pa.concat_tables([change_schema(task.shape).empty_table(), *(aligned(one, task.shape) for one in read)])
     if changes.num_rows == 0:
         if task.untouched is Untouched.LEAVE:
             return FoldResult(task.bucket, touched=False)
@@ -191,7 +191,7 @@ def _rows(
     file: DataFile, parquet: pq.ParquetFile, shape: Shape, bucket: KeyGroups, opened: ExitStack
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a file that belong to a bucket: of one written for other buckets only some (L8)."""
-    batches = parquet.iter_batches(batch_size=65_536, columns=[c.name for c in shape.columns])
+    batches = parquet.iter_batches(batch_size=65_536, columns=[c.name for c in shape.table_columns])
     if _is_within(file, bucket):
         yield from batches
         return

@@ -10,7 +10,7 @@ from operator import and_
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidefold.changelog.columns import change_schema, table_schema
+from tidefold.changelog.columns import aligned, change_schema, table_schema
 from tidefold.changelog.segment import read_change_set
 from tidefold.fold.bucket import MERGE_MEMORY, open_base, with_schema
 from tidefold.fold.inputs import Inputs
@@ -50,7 +50,7 @@ def read_task(store: Store, plan: ReadPlan, task: ReadTask) -> Iterator[pa.Recor
 
 
 def _folded(store: Store, plan: ReadPlan, task: ReadTask) -> Iterator[pa.RecordBatch]:
-    tables = [read_change_set(store, c, task.bucket) for c in task.change_sets]
+    tables = [aligned(read_change_set(store, c, task.bucket), plan.shape) for c in task.change_sets]
     if not any(table.num_rows for table in tables):
         # File by file: a look at the first rows of a large table reads one file. (A dataset's reader threads hang the
         # process at its end when not all of it was read.)
@@ -69,7 +69,7 @@ def _folded(store: Store, plan: ReadPlan, task: ReadTask) -> Iterator[pa.RecordB
 def _changes(store: Store, plan: ReadPlan, task: ReadTask) -> Iterator[pa.RecordBatch]:
     schema = _changes_schema(plan.shape)
     for change_set in task.change_sets:
-        table = read_change_set(store, change_set, task.bucket)
+        table = aligned(read_change_set(store, change_set, task.bucket), plan.shape)
         # Segments keep changes by key group; people follow them as they came.
         table = table.sort_by([("_partition", "ascending"), ("_offset", "ascending")])
         numbered = table.add_column(0, schema.field(SQN), pa.array([change_set.sqn] * len(table), pa.int64()))

@@ -11,7 +11,9 @@ from tidefold.lifecycle.values import Kind, Shape
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """One Parquet file of a snapshot. `stats` is the Delta statistics document; `carried`: taken over from the base."""
+    """One Parquet file of a snapshot. `stats` is the Delta statistics document; `carried`: taken over from the base;
+    `hidden`: no reader sees it (what a fold must know beyond the rows), and its rows are none of the table's.
+    """
 
     name: str
     bytes: int
@@ -20,6 +22,7 @@ class DataFile:
     key_groups: KeyGroups
     stats: str
     carried: bool = False
+    hidden: bool = False
 
 
 def home(log: str, kind: Kind, snapshot: int) -> str:
@@ -32,7 +35,7 @@ class Manifest:
     """THE snapshot: its files and what they were made of. Immutable; the ledger names it by its sha256.
 
     `bytes_copied`: of the files taken over, those whose bytes were copied, as object stores do, and not linked.
-    `expired`: how many rows went for their age.
+    `expired`: how many rows went for their age. `cleared`: the order of the highest clear that was ever folded.
     """
 
     log: str
@@ -46,6 +49,7 @@ class Manifest:
     files: tuple[DataFile, ...]
     bytes_copied: int = 0
     expired: int = 0
+    cleared: tuple[int, ...] = ()
 
     @property
     def home(self) -> str:
@@ -53,8 +57,13 @@ class Manifest:
         return home(self.log, self.kind, self.snapshot)
 
     @property
+    def shown(self) -> tuple[DataFile, ...]:
+        """The files that readers of the table see."""
+        return tuple(f for f in self.files if not f.hidden)
+
+    @property
     def rows(self) -> int:
-        return sum(f.rows for f in self.files)
+        return sum(f.rows for f in self.shown)
 
     @property
     def bytes_full(self) -> int:

@@ -10,8 +10,9 @@ from tidefold.lifecycle.external import External
 from tidefold.lifecycle.key_groups import KeyGroups
 from tidefold.lifecycle.landed import Landed as Landed
 from tidefold.lifecycle.landed import Position as Position
-
-TYPES = ("boolean", "int", "long", "float", "double", "string", "date", "timestamp")
+from tidefold.lifecycle.shape import TYPES as TYPES
+from tidefold.lifecycle.shape import Column as Column
+from tidefold.lifecycle.shape import Shape as Shape
 
 
 class Kind(StrEnum):
@@ -33,25 +34,6 @@ class State(StrEnum):
     SUBSUMED = "SUBSUMED"
     DELETED = "DELETED"
     ABORTED = "ABORTED"
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One column of a log's table: its name and its type, one of `TYPES`."""
-
-    name: str
-    type: str
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """What never changes silently in a log: key, columns, kind of order, and how keys are spread."""
-
-    key: tuple[str, ...]
-    columns: tuple[Column, ...]
-    order: str
-    key_groups: int
-    buckets: int
 
 
 @dataclass(frozen=True, slots=True)

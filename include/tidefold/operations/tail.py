@@ -10,6 +10,7 @@ from functools import partial
 import pyarrow as pa
 
 from tidefold.changelog import intents
+from tidefold.changelog.columns import aligned
 from tidefold.changelog.intents import Intent, IntentLog
 from tidefold.changelog.segment import read_change_set, write_segment
 from tidefold.fold.kernel import squashed
@@ -84,7 +85,7 @@ def _squash_run(pipeline: Pipeline, state: LogState, run: Sequence[ChangeSet]) -
     path = f"{CHANGELOG}/{now()[:10]}/{uuid.uuid4().hex}.seg"
     announced = IntentLog(state.log, state.shape, state.fence)
     intents.begin(store, Intent(this, 0, now(), (announced,), (path,)))
-    rest = squashed(pa.concat_tables([read_change_set(store, c) for c in run]), state.shape)
+    rest = squashed(pa.concat_tables([aligned(read_change_set(store, c), state.shape) for c in run]), state.shape)
     change_set = _written(store, path, state, run, rest)
     try:
         pipeline.ledger(state.log).commit(partial(_replaced, fence=state.fence, change_set=change_set))

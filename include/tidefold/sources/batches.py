@@ -43,6 +43,7 @@ class TableBuilder:
         arrays.append(pa.repeat(pa.scalar(self._partition, pa.int32()), count))
         arrays.append(pa.array(batch.offsets, pa.int64()))
         arrays.append(pa.array(batch.times, pa.int64()))
+        arrays.append(pa.nulls(count, self._schema.field("_absent").type))
         for index, column in enumerate(self._shape.columns):
             values = list(map(attrgetter(field(index)), batch.rows))
             arrays.append(_ARRAYS.get(column.type, pa.array)(values, self._schema.field(column.name).type))

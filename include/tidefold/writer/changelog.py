@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self
 
-from tidefold.changelog.columns import ORDER_WIDTH
 from tidefold.ledger import Ledger
 from tidefold.lifecycle.errors import RefusedError, TidefoldError, unforeseen
 from tidefold.lifecycle.names import check_log_id
-from tidefold.lifecycle.shapes import check
+from tidefold.lifecycle.shape import ARRIVAL, POSTGRESQL
+from tidefold.lifecycle.shape_rules import check
 from tidefold.lifecycle.values import Shape
 from tidefold.storage import Store
 from tidefold.writer.confirming import Confirming
@@ -74,7 +74,7 @@ class Changelog:
         if self._closed:
             raise RefusedError("WRITER_CLOSED", "The changelog writer is closed.", hint="Open a new one.")
         if shape is not None:
-            check(shape, ORDER_WIDTH)
+            check(shape, (POSTGRESQL, ARRIVAL))
         known = self._logs.get(check_log_id(log))
         if known is None or known.closed:
             confirming = Confirming(Ledger(self._store, log), log, self.settings.name, shape)

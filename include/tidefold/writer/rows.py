@@ -54,6 +54,7 @@ def change_table(changes: Changes, shape: Shape, offset: int, now: int) -> pa.Ta
         "_partition": pa.repeat(pa.scalar(0, pa.int32()), count),
         "_offset": pa.arange(offset, offset + count),
         "_ts": _instants(given, now),
+        "_absent": pa.nulls(count, pa.list_(pa.string())),
     }
     for name in order_columns(shape):
         filled[name] = filled["_offset"] if shape.order == ARRIVAL else _required(given, name, pa.int64())

@@ -1,0 +1,136 @@
+"""The shape of a log: its key, its columns, what orders its changes, and how changes of one key are merged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+TYPES = ("boolean", "int", "long", "float", "double", "string", "date", "timestamp")
+
+# Orders: a connector's own (source positions that never go back), the place in the stream of who writes the log, the
+# offset alone, the version of a Delta table, or columns of the rows.
+POSTGRESQL, MYSQL, MARIADB, ARRIVAL, POSITION, VERSION, COLUMNS = (
+    *("postgresql", "mysql", "mariadb", "arrival", "position", "version", "columns"),
+)
+# How many numbers make up an order of each kind; of `columns` as many as there are.
+ORDER_WIDTH = {POSTGRESQL: 2, MYSQL: 3, MARIADB: 3, ARRIVAL: 1, POSITION: 0, VERSION: 2}
+
+# System columns of a table, where its engine needs them: the place of the change that made the row, as a list of whole
+# numbers, and from when to when a version of it was valid.
+ORDER, VALID_FROM, VALID_TO = "_order", "_valid_from", "_valid_to"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a log's table: its name and its type, one of `TYPES`."""
+
+    name: str
+    type: str
+
+
+class Engine(StrEnum):
+    """What becomes of several changes of one key.
+
+    `last`: the one with the highest place is the row. `first`: the lowest one. `partial`: each column has the last
+    value that was given for it. `aggregate`: values are added up column by column. `history`: each change is a version
+    with its span of validity. `append`: there is no key, every change is a row.
+    """
+
+    LAST = "last"
+    FIRST = "first"
+    PARTIAL = "partial"
+    AGGREGATE = "aggregate"
+    HISTORY = "history"
+    APPEND = "append"
+
+
+class Deletes(StrEnum):
+    """What becomes of a delete: it removes the row, does not count, or is refused."""
+
+    APPLY = "apply"
+    IGNORE = "ignore"
+    QUARANTINE = "quarantine"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Columns updated together, by the order that `order` columns of the same change say; none: by its place."""
+
+    columns: tuple[str, ...]
+    order: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """How changes of one key are merged. `groups` are for partial updates, `aggregates` name (column, function)."""
+
+    engine: Engine = Engine.LAST
+    deletes: Deletes = Deletes.APPLY
+    groups: tuple[Group, ...] = ()
+    aggregates: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What never changes silently in a log: key, columns, kind of order, and how keys are spread.
+
+    `order_by`: the columns that order it, when its order is `columns`. `spread`: how many of the key columns decide the
+    key group, the first ones; 0: all.
+    """
+
+    key: tuple[str, ...]
+    columns: tuple[Column, ...]
+    order: str
+    key_groups: int
+    buckets: int
+    order_by: tuple[str, ...] = ()
+    merge: Merge = Merge()
+    spread: int = 0
+
+    @property
+    def spread_key(self) -> tuple[str, ...]:
+        """The key columns that decide the key group."""
+        return self.key[: self.spread] if self.spread else self.key
+
+    @property
+    def order_width(self) -> int:
+        """How many numbers make up the order of a change."""
+        return len(self.order_by) if self.order == COLUMNS else ORDER_WIDTH[self.order]
+
+    @property
+    def own_order(self) -> bool:
+        """Whether changes of a key can only come in the order that counts, so that a table need not keep it."""
+        return self.order != COLUMNS
+
+    @property
+    def keeps_order(self) -> bool:
+        """Whether each row of the table says the place of the change that made it."""
+        engine = self.merge.engine
+        return engine is Engine.HISTORY or (not self.own_order and engine in (Engine.LAST, Engine.FIRST))
+
+    @property
+    def keeps_hidden(self) -> bool:
+        """Whether there is more to keep than rows: of deleted keys, or of single columns, the place of their change."""
+        engine = self.merge.engine
+        if engine is Engine.PARTIAL:
+            return not self.own_order or any(group.order for group in self.merge.groups)
+        return not self.own_order and engine in (Engine.LAST, Engine.HISTORY)
+
+    @property
+    def table_key(self) -> tuple[str, ...]:
+        """What tells two rows of the table apart; empty: nothing."""
+        return (*self.key, ORDER) if self.merge.engine is Engine.HISTORY else self.key
+
+    @property
+    def table_columns(self) -> tuple[Column, ...]:
+        """The columns that readers see: the user's, then those that the engine needs."""
+        system = [Column(ORDER, "array<long>")] if self.keeps_order else []
+        if self.merge.engine is Engine.HISTORY:
+            system += [Column(VALID_FROM, self._validity), Column(VALID_TO, self._validity)]
+        return (*self.columns, *system)
+
+    @property
+    def _validity(self) -> str:
+        """Validity is told in the one column that orders the log, else in commit times."""
+        types = {column.name: column.type for column in self.columns}
+        return types[self.order_by[0]] if len(self.order_by) == 1 else "timestamp"
