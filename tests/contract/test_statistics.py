@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime
+from decimal import Context, Decimal
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,14 @@ TYPES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
     "boolean": (pa.bool_(), st.booleans()),
     "date": (pa.date32(), st.dates(date(1, 1, 1), date(9999, 12, 31))),
     "timestamp": (pa.timestamp("us", tz="UTC"), st.datetimes(FIRST, LAST, timezones=st.just(UTC))),
+    "decimal(38,10)": (pa.decimal128(38, 10), st.integers(-(10**38) + 1, 10**38 - 1).map(lambda n: n_digits(n, 10))),
+    "decimal(5,2)": (pa.decimal128(5, 2), st.integers(-99_999, 99_999).map(lambda n: n_digits(n, 2))),
+    "decimal(20,0)": (pa.decimal128(20, 0), st.integers(-(10**20) + 1, 10**20 - 1).map(lambda n: n_digits(n, 0))),
 }
+
+
+def n_digits(unscaled: int, scale: int) -> Decimal:
+    return Decimal(unscaled).scaleb(-scale, Context(prec=76))
 
 
 def table_of(folder: Path, kind: pa.DataType, files: list[list[Any]]) -> str:
