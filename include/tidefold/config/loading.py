@@ -15,11 +15,13 @@ from tidefold.config.schema import (
     LogEntry,
     RetentionConfig,
     SnapshotsConfig,
+    SourceEntry,
     SparkConfig,
     problems_of,
 )
 from tidefold.config.text import Document, Place, Problem, config_error, read_document
 from tidefold.lifecycle.values import Column, Expire, Shape
+from tidefold.sources.feed import Feed
 
 
 class _Resolved(BaseModel):
@@ -27,11 +29,16 @@ class _Resolved(BaseModel):
 
 
 class SourceConfig(_Resolved):
-    """Where the changes of a log come from; `path` is absolute."""
+    """Where the changes of a log come from; `path` is absolute, `options` are those of the format alone."""
 
     format: str
-    connector: str
     path: Path
+    options: dict[str, Any] = {}
+
+    @property
+    def feed(self) -> Feed:
+        """What the sources need of it."""
+        return Feed(self.format, str(self.path), self.options)
 
 
 class QualityConfig(_Resolved):
@@ -153,7 +160,7 @@ def _resolve(log: str, entry: LogEntry, base: Path) -> LogConfig:
     source, quality = entry.source, entry.quality
     return LogConfig(
         id=log,
-        source=SourceConfig(format=source.format, connector=source.connector, path=base / source.path)
+        source=SourceConfig(format=source.format, path=base / source.path, options=_options(source))
         if source
         else None,
         key=tuple(entry.key),
@@ -167,3 +174,8 @@ def _resolve(log: str, entry: LogEntry, base: Path) -> LogConfig:
         if entry.ttl
         else None,
     )
+
+
+def _options(source: SourceEntry) -> dict[str, Any]:
+    """What only this format has, as plain values."""
+    return source.model_dump(mode="json", exclude={"format", "path"})

@@ -59,7 +59,7 @@ class _Known:
 def newest_files(files: Sequence[LandedFile], state: LogState) -> tuple[tuple[LandedFile, int], ...]:
     """What to ask `ending_of` for: the newest file of each partition that is not done, and how much of it was taken."""
     known = _known(state.landed)
-    last = {f.partition: f for f in files}
+    last = {f.queue: f for f in files}
     asked = ((f, known.get(f.name, _Known()).length) for f in last.values())
     return tuple((f, taken) for f, taken in asked if f.size > taken)
 
@@ -70,8 +70,9 @@ def plan_files(files: Sequence[LandedFile], endings: Mapping[str, Ending], state
     take: list[FileTask] = []
     left: list[str] = []
     problems: list[Problem] = []
-    for partition, group in groupby(files, key=lambda f: f.partition):
+    for _, group in groupby(files, key=lambda f: f.queue):
         members = list(group)
+        partition = members[0].partition
         position = next((p for p in state.positions if p.partition == partition), None)
         covered = _intervals(p for p in state.landed if p.partition == partition)
         for file in members:
