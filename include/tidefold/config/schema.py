@@ -9,12 +9,12 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 from pydantic_core import ErrorDetails, PydanticCustomError
 
+from tidefold.config.columns import ColumnEntry, ColumnValue
 from tidefold.config.text import SIZE, Place, Problem, dotted, size_in_bytes
 from tidefold.lifecycle.kinds import Rule
 from tidefold.lifecycle.retention import Grace
 
 Text = Annotated[str, Field(min_length=1)]
-ColumnType = Literal["boolean", "int", "long", "float", "double", "string", "date", "timestamp"]
 
 
 class Entry(BaseModel):
@@ -154,7 +154,9 @@ class LogEntry(Entry):
         default=None, description="folder of landed files that it is fed from; without one a program writes it"
     )
     key: list[Text] = Field(min_length=1, description="columns that tell rows apart")
-    columns: dict[str, ColumnType] = Field(min_length=1, description="every column of the table with its type")
+    columns: dict[str, ColumnValue] = Field(
+        min_length=1, description="every column of the table with its type, or with type and encoding"
+    )
     order: Literal["postgresql", "arrival"] | None = Field(
         default=None, description="how changes are ordered; default: as the connector; `arrival`: as they were written"
     )
@@ -220,7 +222,7 @@ def _explain(detail: ErrorDetails, place: Place) -> tuple[str, str, str]:
         return "CONFIG_MISSING_KEY", "is missing.", _purpose(place)
     if kind == "extra_forbidden":
         return _unknown_key(place)
-    if kind == "literal_error":
+    if kind in ("literal_error", "column_type"):
         return _unknown_value(name, detail["input"], context["expected"])
     if kind in ("greater_than_equal", "less_than_equal", "finite_number"):
         return "CONFIG_OUT_OF_RANGE", f"is out of range: {_sentence(detail['msg'])}", ""
@@ -246,10 +248,12 @@ def _sentence(said: str) -> str:
     return f"{lowered}."
 
 
-def _model_at(place: Place) -> type[Entry]:
+def _model_at(place: Place) -> type[BaseModel]:
     """The entry that a place lies in directly."""
     if len(place) == 1:
         return FileEntry
+    if len(place) == 5 and place[2] == "columns":
+        return ColumnEntry
     parent = str(place[-2])
     return LogEntry if len(place) == 3 and place[0] == "logs" else _MODELS.get(parent, FileEntry)
 
