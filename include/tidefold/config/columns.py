@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+from tidefold.config.entry import Entry
 from tidefold.lifecycle.types import PLAIN, canonical, parse_type
 
 _ENCODINGS = ("base64", "string", "number", "boolean", "days", "iso", "micros", "millis", "nanos", "base64url", "hex")
@@ -36,10 +37,8 @@ def _type(value: Any) -> Any:
 ColumnType = Annotated[str, BeforeValidator(_type), WithJsonSchema(_TYPE)]
 
 
-class ColumnEntry(BaseModel):
+class ColumnEntry(Entry):
     """A column with its type, and how the source writes its values."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     type: ColumnType
     encoding: Annotated[str, WithJsonSchema({"enum": list(_ENCODINGS)})] = Field(

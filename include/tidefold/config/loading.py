@@ -15,11 +15,12 @@ from tidefold.config.schema import (
     LogEntry,
     RetentionConfig,
     SnapshotsConfig,
-    SourceEntry,
     SparkConfig,
     problems_of,
 )
+from tidefold.config.source_entries import options
 from tidefold.config.text import Document, Place, Problem, config_error, read_document
+from tidefold.lifecycle.shape import ARRIVAL
 from tidefold.lifecycle.values import Column, Expire, Shape
 from tidefold.sources.feed import Feed
 
@@ -160,12 +161,10 @@ def _resolve(log: str, entry: LogEntry, base: Path) -> LogConfig:
     source, quality = entry.source, entry.quality
     return LogConfig(
         id=log,
-        source=SourceConfig(format=source.format, path=base / source.path, options=_options(source))
-        if source
-        else None,
+        source=SourceConfig(format=source.format, path=base / source.path, options=options(source)) if source else None,
         key=tuple(entry.key),
         columns=tuple(Column(name, column.type, column.encoding) for name, column in entry.columns.items()),
-        order=entry.order or (source.connector if source else "arrival"),
+        order=entry.order or (source.orders[0] if source else ARRIVAL),
         key_groups=entry.key_groups,
         buckets=entry.buckets,
         on_bad_record=entry.on_bad_record,
@@ -174,8 +173,3 @@ def _resolve(log: str, entry: LogEntry, base: Path) -> LogConfig:
         if entry.ttl
         else None,
     )
-
-
-def _options(source: SourceEntry) -> dict[str, Any]:
-    """What only this format has, as plain values."""
-    return source.model_dump(mode="json", exclude={"format", "path"})

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from tidefold.lifecycle.shape import Deletes, Engine
+from tidefold.lifecycle.values import Shape
 from tidefold.sources.refusal import RefusedRecordError
 
 Order = tuple[int, ...]
@@ -23,7 +25,7 @@ class LateOffsetError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a file stands in its log: see FileTask for `next_offset`, `taken` and `high`."""
+    """Where a file stands in its log: see FileTask for `next_offset`, `taken`, `high` and `records`."""
 
     topic: str
     partition: int
@@ -31,6 +33,7 @@ class Place:
     next_offset: int
     taken: tuple[tuple[int, int], ...]
     high: Order
+    records: int = 0
 
 
 @dataclass(slots=True)
@@ -97,17 +100,26 @@ class Accounting:
         self.offset: int | None = None
         self._place = place
         self._last = place.start - 1
+        self._alone: int | None = None
 
     def begin(self) -> None:
         """Counts a record; `take` or `refuse` follows."""
         self.account.records += 1
         self.offset = None
 
-    def begin_alone(self) -> None:
-        """The same for a record that is judged by itself, whatever was taken before it."""
+    def begin_alone(self, offset: int | None) -> None:
+        """The same for a record that is judged by itself, whatever was taken before it; `offset` as far as known."""
+        self._alone = offset
         self.account = Account(high=self._place.high)
         self._last = self._place.start - 1
         self.begin()
+
+    @property
+    def counted_offset(self) -> int:
+        """The offset of a record that does not say it: that of the file and how many records come before it."""
+        if self._alone is not None:
+            return self._alone
+        return self._place.start + self._place.records + self.account.records - 1
 
     def refuse(self, reason: str) -> None:
         """Counts a refused record."""
@@ -117,6 +129,15 @@ class Accounting:
         """The changes since the last call."""
         batch, self.batch = self.batch, Batch()
         return batch
+
+    def takes_delete(self, shape: Shape) -> bool:
+        """Whether a delete counts in this log; one that does not is counted as ignored. Raises RefusedRecordError."""
+        if shape.merge.engine is Engine.APPEND:
+            raise RefusedRecordError("KEYLESS_CHANGE", "A log without a key only takes new rows.")
+        if shape.merge.deletes is Deletes.QUARANTINE:
+            raise RefusedRecordError("DELETE_REFUSED", "This log takes no deletes.")
+        self.account.ignored += shape.merge.deletes is Deletes.IGNORE
+        return shape.merge.deletes is Deletes.APPLY
 
     def is_new(self, topic: str, partition: int, offset: int) -> bool:
         """Checks a record's place; False, and counted as repeated, when its offset was taken before.

@@ -10,6 +10,7 @@ from tidefold.sources.source import Source
 # Imported when they are needed: each brings libraries of its own.
 _CLASSES = {
     "debezium-json": "tidefold.sources.debezium_json:DebeziumJson",
+    "json": "tidefold.sources.json_records:Json",
 }
 FORMATS = tuple(_CLASSES)
 

@@ -55,7 +55,7 @@ class _LineTaker:
     def __init__(self, task: FileTask, reader: Reader, quarantine: QuarantineWriter, lines_before: int) -> None:
         self.reader = reader
         self._file = task.file.name
-        self._skip = task.skip
+        self._skip = task.records if task.file.gzip else 0
         self._line = lines_before
         self._quarantine = quarantine
 

@@ -102,7 +102,7 @@ def _look(
     taken = Batch()
     for one in records:
         text = None if one.entry.reason in OF_THEIR_PLACE else text_of(one)
-        count = _count_of(reader, text, room_of(one.landed)) if text is not None else None
+        count = _count_of(reader, text, one.entry.offset, room_of(one.landed)) if text is not None else None
         batch = reader.taken_batch()
         if count is None:
             look.refused.append(one)
@@ -117,9 +117,9 @@ def _look(
     return look
 
 
-def _count_of(reader: Reader, text: bytes, room: tuple[int, int | None]) -> str | None:
+def _count_of(reader: Reader, text: bytes, known: int | None, room: tuple[int, int | None]) -> str | None:
     """Which count the record belongs to now; None when it is still refused."""
-    reader.begin_alone()
+    reader.begin_alone(known)
     reader.near(text)
     try:
         reader.take(text)
