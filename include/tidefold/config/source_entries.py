@@ -18,7 +18,7 @@ class DebeziumJsonEntry(Entry):
     """Debezium records as JSON lines."""
 
     format: Literal["debezium-json"]
-    connector: Literal["postgresql"]
+    connector: Literal["postgresql", "mysql", "mariadb"]
     path: Text = Field(description=_FOLDER)
 
     @property
