@@ -33,7 +33,8 @@ from tidefold.lifecycle.errors import StorageError
 from tidefold.operations.drop import drop
 from tidefold.operations.ingest import ingest, pending
 from tidefold.operations.pipeline import Pipeline
-from tidefold.sources import parse as parse_module
+from tidefold.sources.debezium_json import DebeziumJson
+from tidefold.sources.plan import FileTask
 
 
 @pytest.fixture
@@ -237,13 +238,13 @@ def test_files_that_overlap_one_after_the_other_are_parsed_twice_at_most(
     for start in range(0, 24, 2):
         land(tmp_path, start, [record(start), record(start + 1), "{bad", record(start + 2)])
     parsed: list[str] = []
-    real = parse_module.parse_file
+    real = DebeziumJson.parse
 
-    def counted(task: parse_module.FileTask, *others: Any) -> Any:
+    def counted(source: DebeziumJson, task: FileTask, *others: Any) -> Any:
         parsed.append(task.file.name)
-        return real(task, *others)
+        return real(source, task, *others)
 
-    monkeypatch.setattr(parse_module, "parse_file", counted)
+    monkeypatch.setattr(DebeziumJson, "parse", counted)
     outcome = take(pipeline)
     assert (outcome.facts["changes"], outcome.facts["repeated"], outcome.facts["quarantined"]) == (25, 11, 12)
     assert offsets(pipeline) == list(range(25))

@@ -23,7 +23,7 @@ from tidefold.lifecycle.names import INTENTS
 from tidefold.lifecycle.values import LogState
 from tidefold.operations.ingest import ingest
 from tidefold.operations.pipeline import Pipeline
-from tidefold.sources import parse_file as parse_file_module
+from tidefold.sources import kafka_lines
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def test_of_a_file_that_grows_though_newer_ones_are_there_nothing_is_taken(
 @contextmanager
 def parse_grows(file: Path, rest: bytes) -> Iterator[None]:
     """The file grows while it is read."""
-    real = parse_file_module._parse
+    real = kafka_lines.parse_lines
 
     def parsed(stream: Any, task: Any, *others: Any) -> Any:
         found = real(stream, task, *others)
@@ -104,7 +104,7 @@ def parse_grows(file: Path, rest: bytes) -> Iterator[None]:
         return found
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parse_file_module, "_parse", parsed)
+        patch.setattr(kafka_lines, "parse_lines", parsed)
         yield
 
 

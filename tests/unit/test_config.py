@@ -77,6 +77,21 @@ def test_defaults(tmp_path: Path) -> None:
     assert (tellers.on_bad_record, tellers.quality.suite, tellers.quality.max_row_drop) == ("quarantine", None, 0.5)
 
 
+def test_a_source_has_the_options_of_its_format(tmp_path: Path) -> None:
+    text = GOOD.replace("debezium-json, connector: postgresql", "json, op: {column: op, delete: [X]}")
+    source = load_config(write(tmp_path, text)).logs["tellers"].source
+    assert source
+    assert (source.feed.format, source.feed.path) == ("json", str(tmp_path / "landing/tellers"))
+    op = source.feed.options["op"]
+    assert (op["column"], op["delete"], op["row"], source.feed.options["record"]) == ("op", ["X"], None, "kafka")
+
+
+def test_an_unknown_key_of_a_source_names_those_that_there_are(tmp_path: Path) -> None:
+    error = refusal(tmp_path, GOOD.replace("debezium-json, connector: postgresql", "json, op: {colum: op}"))
+    assert "Allowed here: column, upsert, delete, row." in str(error)
+    assert "Did you mean `column`?" in str(error)
+
+
 def test_column_names_are_text_as_written_not_what_yaml_makes_of_them(tmp_path: Path) -> None:
     tellers = load_config(write(tmp_path, GOOD)).logs["tellers"]
     assert [c.name for c in tellers.columns] == ["tid", "on", "1"]
@@ -149,6 +164,23 @@ BAD = [
     Bad("more buckets than key groups", "buckets: 4", "buckets: 17", "BUCKETS_INVALID", 18, f"{A}.buckets"),
     Bad("unknown type", "aid: long", "aid: bigint", UNKNOWN_VALUE, 15, f"{A}.columns.aid"),
     Bad("unknown format", "format: debezium-json\n", "format: xml\n", UNKNOWN_VALUE, 9, f"{A}.source.format"),
+    Bad("no format", "      format: debezium-json\n", "", "CONFIG_MISSING_KEY", 8, f"{A}.source.format"),
+    Bad("a format of its own", "format: debezium-json\n", "format: [json]\n", UNKNOWN_VALUE, 9, f"{A}.source.format"),
+    Bad(
+        "a key of another format", "connector: postgresql\n", "connector: postgresql\n      record: value\n",
+        "CONFIG_UNKNOWN_KEY", 11, f"{A}.source.record",
+    ),
+    Bad(
+        "a key of another format, within", "format: debezium-json, connector: postgresql, path: landing/tellers",
+        "format: json, op: {column: a, rows: b}, path: landing/tellers",
+        "CONFIG_UNKNOWN_KEY", 24, f"{T}.source.op.rows",
+    ),
+    Bad(
+        "an order that the format cannot have",
+        "source: {format: debezium-json, connector: postgresql, path: landing/tellers}\n",
+        "source: {format: json, path: landing/tellers}\n    order: postgresql\n",
+        "ORDER_INVALID", 25, f"{T}.order",
+    ),
     Bad(
         "unknown connector", "connector: postgresql\n", "connector: postgres\n",
         UNKNOWN_VALUE, 10, f"{A}.source.connector",

@@ -10,8 +10,9 @@ import pytest
 from landing import TOPIC, record, tombstone
 from tidefold.changelog.columns import DELETE, UPSERT
 from tidefold.lifecycle.values import Column, Shape
+from tidefold.sources.account import LateOffsetError, Place
 from tidefold.sources.batches import TableBuilder, grouped
-from tidefold.sources.debezium import LateOffsetError, Place, RecordReader, postgresql_order
+from tidefold.sources.debezium import RecordReader, postgresql_order
 from tidefold.sources.refusal import RefusedRecordError
 
 SHAPE = Shape(("id",), (Column("id", "int"), Column("text", "string")), "postgresql", 16, 4)
@@ -29,7 +30,9 @@ def feed(into: RecordReader, *records: dict[str, Any] | str) -> list[str]:
         before = vars_of(into)
         into.begin()
         try:
-            into.take((json.dumps(one) if isinstance(one, dict) else one).encode(), placeholder=True)
+            line = (json.dumps(one) if isinstance(one, dict) else one).encode()
+            into.near(line)
+            into.take(line)
         except RefusedRecordError as refused:
             into.refuse(refused.reason)
             became.append(refused.reason)

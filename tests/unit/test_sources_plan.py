@@ -68,14 +68,14 @@ def test_what_was_taken_is_done_and_only_the_newest_undone_file_is_looked_at() -
 def test_of_a_longer_file_the_rest_is_taken() -> None:
     grown = file(0, size=150)
     [task] = plan_files([grown], {grown.name: Ending(150)}, state(taken(file(0), 0, 10))).take
-    assert (task.begin, task.begin_checksum, task.until, task.skip, task.next_offset) == (100, "sha", 150, 0, 10)
+    assert (task.begin, task.begin_checksum, task.until, task.records, task.next_offset) == (100, "sha", 150, 10, 10)
 
 
 def test_a_longer_gzip_file_is_read_again_past_the_records_that_were_taken() -> None:
     grown = file(0, size=150, extension="jsonl.gz")
     accounts = (taken(replace(grown, stamp=Stamp(1, 60, 0.0)), 0, 4, records=4), taken(grown, 4, 10, 100, records=6))
     [task] = plan_files([grown], {grown.name: Ending(150)}, state(*accounts)).take
-    assert (task.begin, task.skip) == (100, 10)
+    assert (task.begin, task.records) == (100, 10)
 
 
 def test_a_shorter_file_is_an_error_that_holds_its_partition_up_and_no_other() -> None:

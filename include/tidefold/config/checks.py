@@ -42,13 +42,14 @@ _Found = tuple[str, Place, str, str]
 
 
 def _feeding(entry: LogEntry) -> Iterator[_Found]:
-    """Landed files bring their order; what a program writes is ordered as it arrives."""
+    """A source brings its order; what a program writes is ordered as it arrives."""
     if entry.source is None and entry.order != "arrival":
         hint = "Name a folder of landed files; a log that a program writes has `order: arrival` instead."
         yield "CONFIG_MISSING_KEY", ("source",), "is missing.", hint
-    if entry.source is not None and entry.order == "arrival":
-        hint = "Leave `order` out: landed files are ordered as their connector orders them."
-        yield "ORDER_INVALID", ("order",), "cannot be `arrival` for a log with a source.", hint
+    if entry.source is not None and entry.order is not None and entry.order not in entry.source.orders:
+        hint = f"Leave `order` out: it is `{entry.source.orders[0]}` then."
+        message = f"cannot be `{entry.order}` for a log with a source of format {entry.source.format}."
+        yield "ORDER_INVALID", ("order",), message, hint
 
 
 def _ages(entry: LogEntry) -> Iterator[_Found]:

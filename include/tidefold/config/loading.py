@@ -18,8 +18,11 @@ from tidefold.config.schema import (
     SparkConfig,
     problems_of,
 )
+from tidefold.config.source_entries import options
 from tidefold.config.text import Document, Place, Problem, config_error, read_document
+from tidefold.lifecycle.shape import ARRIVAL
 from tidefold.lifecycle.values import Column, Expire, Shape
+from tidefold.sources.feed import Feed
 
 
 class _Resolved(BaseModel):
@@ -27,11 +30,16 @@ class _Resolved(BaseModel):
 
 
 class SourceConfig(_Resolved):
-    """Where the changes of a log come from; `path` is absolute."""
+    """Where the changes of a log come from; `path` is absolute, `options` are those of the format alone."""
 
     format: str
-    connector: str
     path: Path
+    options: dict[str, Any] = {}
+
+    @property
+    def feed(self) -> Feed:
+        """What the sources need of it."""
+        return Feed(self.format, str(self.path), self.options)
 
 
 class QualityConfig(_Resolved):
@@ -153,12 +161,10 @@ def _resolve(log: str, entry: LogEntry, base: Path) -> LogConfig:
     source, quality = entry.source, entry.quality
     return LogConfig(
         id=log,
-        source=SourceConfig(format=source.format, connector=source.connector, path=base / source.path)
-        if source
-        else None,
+        source=SourceConfig(format=source.format, path=base / source.path, options=options(source)) if source else None,
         key=tuple(entry.key),
         columns=tuple(Column(name, type_) for name, type_ in entry.columns.items()),
-        order=entry.order or (source.connector if source else "arrival"),
+        order=entry.order or (source.orders[0] if source else ARRIVAL),
         key_groups=entry.key_groups,
         buckets=entry.buckets,
         on_bad_record=entry.on_bad_record,

@@ -6,21 +6,16 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
+from pydantic import BeforeValidator, Field, ValidationError, WithJsonSchema
 from pydantic_core import ErrorDetails, PydanticCustomError
 
+from tidefold.config.entry import Entry, Text
+from tidefold.config.source_entries import SOURCE_ENTRIES, SourceEntry, entry_at
 from tidefold.config.text import SIZE, Place, Problem, dotted, size_in_bytes
 from tidefold.lifecycle.kinds import Rule
 from tidefold.lifecycle.retention import Grace
 
-Text = Annotated[str, Field(min_length=1)]
 ColumnType = Literal["boolean", "int", "long", "float", "double", "string", "date", "timestamp"]
-
-
-class Entry(BaseModel):
-    """A mapping of the file: unknown keys and lenient conversions are refused."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
 class SparkConfig(Entry):
@@ -130,14 +125,6 @@ class TtlEntry(Entry):
     days: int = Field(ge=1, le=36_500, description="rows older than so many days are dropped")
 
 
-class SourceEntry(Entry):
-    """Where the changes of a log come from."""
-
-    format: Literal["debezium-json"]
-    connector: Literal["postgresql"]
-    path: Text = Field(description="folder of landed files, relative to this file or absolute")
-
-
 class QualityEntry(Entry):
     """The quality gate of a log, beside what is always checked."""
 
@@ -194,7 +181,7 @@ _LATER: dict[str, tuple[str, ...]] = {
     "order": ("mysql", "mariadb"),
 }
 _MODELS: dict[str, type[Entry]] = {
-    "spark": SparkConfig, "local": LocalConfig, "retention": RetentionConfig, "source": SourceEntry,
+    "spark": SparkConfig, "local": LocalConfig, "retention": RetentionConfig,
     "quality": QualityEntry, "snapshots": SnapshotsConfig, "ttl": TtlEntry,
 }  # fmt: skip
 
@@ -202,12 +189,25 @@ _MODELS: dict[str, type[Entry]] = {
 def problems_of(error: ValidationError, place: Place, lines: Any) -> Iterator[Problem]:
     """Our words for what pydantic found below a place. `lines`: place -> line."""
     for detail in error.errors(include_url=False):
-        here = (*place, *(part for part in detail["loc"] if part != "[key]"))
-        code, message, hint = _explain(detail, here)
+        here, model = _place_of(detail, place)
+        code, message, hint = _explain(detail, here, model)
         yield Problem(code, lines(here), dotted(here), message, hint)
 
 
-def _explain(detail: ErrorDetails, place: Place) -> tuple[str, str, str]:
+def _place_of(detail: ErrorDetails, place: Place) -> tuple[Place, type[Entry]]:
+    """Where a mistake lies in the file, and the entry that it lies in. Pydantic also names the format of a source."""
+    loc = tuple(part for part in detail["loc"] if part != "[key]")
+    at = loc.index("source") + 1 if "source" in loc else len(loc)
+    of = SOURCE_ENTRIES.get(str(loc[at])) if at < len(loc) else None
+    if of is None:
+        missing = ("format",) if detail["type"].startswith("union_tag") else ()
+        here = (*place, *loc, *missing)
+        return here, _model_at(here)
+    here = (*place, *loc[:at], *loc[at + 1 :])
+    return here, entry_at(of, loc[at + 1 : -1])
+
+
+def _explain(detail: ErrorDetails, place: Place, model: type[Entry]) -> tuple[str, str, str]:
     kind, name, context = detail["type"], str(place[-1]) if place else "", detail.get("ctx", {})
     is_key = len(place) == 3 and place[0] == "logs" and name == "key"
     if is_key and kind in ("missing", "too_short"):
@@ -216,12 +216,13 @@ def _explain(detail: ErrorDetails, place: Place) -> tuple[str, str, str]:
             "is missing: a log needs a key.",
             "Name the columns that tell rows apart: `key: [id]`.",
         )
-    if kind == "missing":
-        return "CONFIG_MISSING_KEY", "is missing.", _purpose(place)
+    if kind in ("missing", "union_tag_not_found"):
+        return "CONFIG_MISSING_KEY", "is missing.", _purpose(place, model)
     if kind == "extra_forbidden":
-        return _unknown_key(place)
-    if kind == "literal_error":
-        return _unknown_value(name, detail["input"], context["expected"])
+        return _unknown_key(place, model)
+    if kind in ("literal_error", "union_tag_invalid"):
+        given, expected = context.get("tag", detail["input"]), context.get("expected") or context["expected_tags"]
+        return _unknown_value(name, given, expected)
     if kind in ("greater_than_equal", "less_than_equal", "finite_number"):
         return "CONFIG_OUT_OF_RANGE", f"is out of range: {_sentence(detail['msg'])}", ""
     if kind == "retained":
@@ -239,6 +240,7 @@ def _sentence(said: str) -> str:
     lowered = said[0].lower() + said[1:]
     for theirs, ours in (
         ("a valid dictionary or instance of ", "a mapping like "),
+        (" or object to extract fields from", ""),
         ("dictionary", "mapping"),
         ("input", "it"),
     ):
@@ -254,8 +256,8 @@ def _model_at(place: Place) -> type[Entry]:
     return LogEntry if len(place) == 3 and place[0] == "logs" else _MODELS.get(parent, FileEntry)
 
 
-def _unknown_key(place: Place) -> tuple[str, str, str]:
-    allowed = [field.alias or name for name, field in _model_at(place).model_fields.items()]
+def _unknown_key(place: Place, model: type[Entry]) -> tuple[str, str, str]:
+    allowed = [field.alias or name for name, field in model.model_fields.items()]
     near = get_close_matches(str(place[-1]).lower(), allowed, n=1)
     hint = f"Did you mean `{near[0]}`?" if near else "Remove it; docs/config.md explains every key."
     return "CONFIG_UNKNOWN_KEY", f"is no known key. Allowed here: {', '.join(allowed)}.", hint
@@ -289,6 +291,6 @@ def _type_hint(kind: str, given: Any) -> str:
     return ""
 
 
-def _purpose(place: Place) -> str:
-    known = _model_at(place).model_fields.get(str(place[-1]))
+def _purpose(place: Place, model: type[Entry]) -> str:
+    known = model.model_fields.get(str(place[-1]))
     return f"It is the {known.description}." if known and known.description else "docs/config.md shows an example."

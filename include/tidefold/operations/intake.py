@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from tidefold.changelog.intents import IntentLog, Taking
 from tidefold.changelog.segment import read_change_set
@@ -15,12 +14,15 @@ from tidefold.lifecycle.names import LogPaths
 from tidefold.lifecycle.values import LogState
 from tidefold.operations.pipeline import Pipeline
 from tidefold.sources.arrivals import Found, merge
-from tidefold.sources.ending import Ending, ending_of
-from tidefold.sources.landed import LandedFile, list_landed, of_topic
+from tidefold.sources.ending import Ending
+from tidefold.sources.feed import Feed
+from tidefold.sources.formats import source_of
+from tidefold.sources.landed import LandedFile
 from tidefold.sources.parse import LogFiles, LogResult
 from tidefold.sources.plan import Plan, bins, newest_files, plan_files
 from tidefold.sources.problems import Problem
 from tidefold.sources.rewritten import rewritten
+from tidefold.sources.source import Listing
 from tidefold.storage import Store
 
 TASK_BYTES = 64 << 20
@@ -28,13 +30,15 @@ TASK_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Intake:
-    """`begun` is the log as the run found it, `state` the same with `arrivals` appended, not yet committed.
+    """`feed` is what the log is fed from, `begun` the log as the run found it, `state` the same with `arrivals`
+    appended, not yet committed.
 
     `refused` are the reasons of refused records and their number; `found` is what earlier rounds found in files that
     are still to be taken; `no_copies` says why segments have no local copy, if they should have one.
     """
 
     log: str
+    feed: Feed | None
     begun: LogState
     files: tuple[LandedFile, ...]
     endings: dict[str, Ending]
@@ -42,7 +46,7 @@ class Intake:
     state: LogState
     plan: Plan
     arrivals: tuple[Arrival, ...] = ()
-    stopped: frozenset[int] = frozenset()
+    stopped: frozenset[int | str] = frozenset()
     refused: tuple[tuple[str, int], ...] = ()
     found: Mapping[str, Found] = field(default_factory=dict)
     error: TidefoldError | None = None
@@ -78,26 +82,24 @@ def begin_intake(pipeline: Pipeline, log: str) -> Intake:
     state = pipeline.ledger(log).peek(config.shape)
     check_shape(state, config.shape)
     require_open(state)
-    files, problems = _own_files(config.source.path, state) if config.source else ((), ())
-    endings = {file.name: ending_of(file, taken) for file, taken in newest_files(files, state)}
-    problems = (*problems, *rewritten(files, state))
-    return Intake(log, state, files, endings, problems, state, plan_files(files, endings, state))
-
-
-def _own_files(folder: Path, state: LogState) -> tuple[tuple[LandedFile, ...], tuple[Problem, ...]]:
-    files, foreign = list_landed(folder)
-    own, strange = of_topic(files, folder, [p.topic for p in state.positions])
-    return own, (*foreign, *strange)
+    source = source_of(config.source.feed) if config.source else None
+    listing = source.listing(state) if source else Listing(())
+    newest = newest_files(listing.files, state)
+    endings = {file.name: source.ending(file, taken) for file, taken in newest} if source else {}
+    problems = (*listing.problems, *rewritten(listing.files, state))
+    plan = plan_files(listing.files, endings, state)
+    feed = config.source.feed if config.source else None
+    return Intake(log, feed, state, listing.files, endings, problems, state, plan)
 
 
 def files_to_parse(intake: Intake) -> list[LogFiles]:
     """What the intake's plan takes and no earlier round read, in parts for one task each."""
-    if intake.error:
+    if intake.error or intake.feed is None:
         return []
     quarantine = LogPaths(intake.log).quarantine
     new = [task for task in intake.plan.take if task.file.name not in intake.found]
     return [
-        LogFiles(intake.log, intake.begun.shape, f"{quarantine}/{uuid.uuid4().hex}.jsonl", files)
+        LogFiles(intake.log, intake.feed, intake.begun.shape, f"{quarantine}/{uuid.uuid4().hex}.jsonl", files)
         for files in bins(new, TASK_BYTES)
     ]
 
@@ -120,7 +122,7 @@ def with_results(intake: Intake, store: Store, results: Sequence[LogResult | Tid
 def _merged(intake: Intake, store: Store, found: dict[str, Found]) -> Intake:
     merged = merge(intake.state, intake.plan.take, found, lambda c: read_change_set(store, c).num_rows)
     stopped = intake.stopped | merged.stopped
-    rest = [file for file in intake.files if file.partition not in stopped]
+    rest = [file for file in intake.files if file.queue not in stopped]
     kept_problems = [p for p in intake.plan.problems if p.file not in {f.name for f in rest}]
     return replace(
         intake,

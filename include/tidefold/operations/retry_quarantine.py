@@ -44,6 +44,7 @@ from tidefold.operations import settle
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.read import found_state
+from tidefold.sources.formats import source_of
 from tidefold.sources.refused import Refused, SecondLook, kept_text, landed_lines, look_again, refused_records
 
 _log = logging.getLogger(__name__)
@@ -125,7 +126,9 @@ def _sorted(pipeline: Pipeline, state: LogState, records: Sequence[Refused]) -> 
         else:
             possible.append(one)
     texts = dict(_texts(pipeline, state.log, possible))
-    looks = look_again(state.shape, possible, lambda one: texts.get(id(one)), partial(room, state))
+    config = pipeline.log(state.log).source
+    source = source_of(config.feed) if config else None
+    looks = look_again(source, state.shape, possible, lambda one: texts.get(id(one)), partial(room, state))
     for look in looks:
         found.staying += [(one, "refused") for one in look.refused]
         found.settled += look.others

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from tidefold.lifecycle.intake import Arrival, append
 from tidefold.lifecycle.values import ChangeSet, Landed, LogState, Position
-from tidefold.sources.debezium import Account
+from tidefold.sources.account import Account
 from tidefold.sources.parse import FileResult
 from tidefold.sources.plan import FileTask
 from tidefold.sources.problems import Problem
@@ -34,14 +34,14 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """`state` is the log with `arrivals` appended; `stopped` are the partitions that a problem holds up, `again` the
+    """`state` is the log with `arrivals` appended; `stopped` are the queues that a problem holds up, `again` the
     names of the files that must be read again.
     """
 
     state: LogState
     arrivals: tuple[Arrival, ...]
     problems: tuple[Problem, ...]
-    stopped: frozenset[int]
+    stopped: frozenset[int | str]
     again: frozenset[str]
 
 
@@ -49,27 +49,27 @@ def merge(state: LogState, tasks: Sequence[FileTask], found: Mapping[str, Found]
     """Takes the files in, each partition up to its first problem or to the first file that needs another round."""
     arrivals: list[Arrival] = []
     problems: list[Problem] = []
-    waiting: set[int] = set()
+    waiting: set[int | str] = set()
     again: set[str] = set()
     for task in tasks:
         file = task.file
-        if file.partition in waiting:
+        if file.queue in waiting:
             continue
         here = found[file.name]
         account = here.result.account
         if account is None:
             problems += [here.result.problem] if here.result.problem else []
-            waiting.add(file.partition)
+            waiting.add(file.queue)
             continue
         position = _position(state, task)
         if needs_another_look(here.task, account, position):
             again.add(file.name)
-            waiting.add(file.partition)
+            waiting.add(file.queue)
             continue
         arrival = _arrival(task, here, account, position, count)
         arrivals.append(arrival)
         state = append(state, [arrival])
-    stopped = frozenset(t.file.partition for t in tasks if any(p.file == t.file.name for p in problems))
+    stopped = frozenset(t.file.queue for t in tasks if any(p.file == t.file.name for p in problems))
     return Merged(state, tuple(arrivals), tuple(problems), stopped, frozenset(again))
 
 

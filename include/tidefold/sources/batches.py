@@ -12,7 +12,7 @@ import pyarrow as pa
 from tidefold.changelog.columns import change_schema, order_columns
 from tidefold.changelog.key_group import with_key_groups
 from tidefold.lifecycle.values import Shape
-from tidefold.sources.debezium import Batch
+from tidefold.sources.account import Batch
 from tidefold.sources.records import field
 
 _GROUPED_ROWS = 65_536
@@ -43,7 +43,7 @@ class TableBuilder:
         arrays.append(pa.repeat(pa.scalar(self._partition, pa.int32()), count))
         arrays.append(pa.array(batch.offsets, pa.int64()))
         arrays.append(pa.array(batch.times, pa.int64()))
-        arrays.append(pa.nulls(count, self._schema.field("_absent").type))
+        arrays.append(pa.array(batch.absent, self._schema.field("_absent").type))
         for index, column in enumerate(self._shape.columns):
             values = list(map(attrgetter(field(index)), batch.rows))
             arrays.append(_ARRAYS.get(column.type, pa.array)(values, self._schema.field(column.name).type))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 
@@ -16,6 +15,7 @@ import msgspec
 from tidefold.changelog.columns import DELETE, UPSERT
 from tidefold.lifecycle.values import Shape
 from tidefold.sources import records
+from tidefold.sources.account import Accounting, Order, Place
 from tidefold.sources.records import Head, Source
 from tidefold.sources.refusal import (
     PLACEHOLDER,
@@ -27,7 +27,6 @@ from tidefold.sources.refusal import (
     unavailable,
 )
 
-Order = tuple[int, ...]
 _SEQUENCE = re.compile(r'\[(?:null|"(\d{1,19})"),\s?"(\d{1,19})"\]', re.ASCII)
 _HIGHEST = 2**63 - 1
 # The marks of an initial snapshot's rows; those of an incremental one are ordinary changes.
@@ -36,82 +35,23 @@ _INITIAL = frozenset(("true", "first", "first_in_data_collection", "last_in_data
 _OWN_TOPIC = re.compile(r"__debezium-heartbeat\..*|.*\.transaction")
 
 
-class LateOffsetError(Exception):
-    """An offset lies below those that come next, but was never taken."""
-
-    def __init__(self, offset: int) -> None:
-        super().__init__(offset)
-        self.offset = offset
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a file stands in its log: see FileTask for `next_offset`, `taken` and `high`."""
-
-    topic: str
-    partition: int
-    start: int
-    next_offset: int
-    taken: tuple[tuple[int, int], ...]
-    high: Order
-
-
-@dataclass(slots=True)
-class Batch:
-    """Changes in the order of the file, column by column; `rows` have the user's columns."""
-
-    ops: list[int] = field(default_factory=list)
-    orders: list[Order] = field(default_factory=list)
-    offsets: list[int] = field(default_factory=list)
-    times: list[int | None] = field(default_factory=list)
-    rows: list[Any] = field(default_factory=list)
-
-    def extend(self, more: Batch) -> None:
-        """Takes the changes of another batch behind its own."""
-        self.ops += more.ops
-        self.orders += more.orders
-        self.offsets += more.offsets
-        self.times += more.times
-        self.rows += more.rows
-
-
-@dataclass(slots=True)
-class Account:
-    """What became of a file's records. The counts add up to `records`."""
-
-    records: int = 0
-    changes: int = 0
-    tombstones: int = 0
-    repeated: int = 0
-    ignored: int = 0
-    refused: dict[str, int] = field(default_factory=dict)
-    # Offsets: the first of the file, the first that is new, and the last.
-    lowest: int | None = None
-    first: int | None = None
-    last: int | None = None
-    # Orders: the lowest and highest kept, and that of the initial snapshot's rows.
-    low: Order | None = None
-    high: Order = ()
-    snapshot: Order | None = None
-
-
-class RecordReader:
-    """Takes the lines of one file one after the other; `batch` holds the changes since it was last emptied."""
+class RecordReader(Accounting):
+    """Takes the lines of one file one after the other."""
 
     def __init__(self, shape: Shape, place: Place) -> None:
-        self.account = Account(high=place.high)
-        self.batch = Batch()
-        # Of the record that is being taken, once it is known.
-        self.offset: int | None = None
+        super().__init__(place)
         self._shape = shape
-        self._place = place
+        self._placeholder = False
         self._decode: Callable[[bytes], Any] = msgspec.json.Decoder(records.record_type(shape)).decode
         self._key = _Keys(shape)
-        self._last = place.start - 1
         self._sequence: tuple[str | None, Order] = (None, ())
 
-    def take(self, line: bytes, *, placeholder: bool = False) -> None:
-        """Takes a line that is not blank; `placeholder` says that it may hold an unavailable value.
+    def near(self, data: bytes) -> None:
+        """Tells what the next lines are cut from: only then are they searched for an unavailable value."""
+        self._placeholder = PLACEHOLDER.encode() in data
+
+    def take(self, line: bytes) -> None:
+        """Takes a line that is not blank.
 
         Raises RefusedRecordError (the caller quarantines) or LateOffsetError (the file is not taken).
         """
@@ -127,33 +67,13 @@ class RecordReader:
         if value is None:
             account.tombstones += 1
         elif value.op in ("u", "c", "r"):
-            self._upsert(record, value, placeholder)
+            self._upsert(record, value)
         elif value.op == "d":
             self._delete(record, value)
         elif value.op == "m":
             account.ignored += 1
         else:
             raise refused_op(value.op)
-
-    def begin(self) -> None:
-        """Counts a record; `take` or `refuse` follows."""
-        self.account.records += 1
-        self.offset = None
-
-    def begin_alone(self) -> None:
-        """The same for a record that is judged by itself, whatever was taken before it."""
-        self.account = Account(high=self._place.high)
-        self._last = self._place.start - 1
-        self.begin()
-
-    def refuse(self, reason: str) -> None:
-        """Counts a refused record."""
-        self.account.refused[reason] = self.account.refused.get(reason, 0) + 1
-
-    def taken_batch(self) -> Batch:
-        """The changes since the last call."""
-        batch, self.batch = self.batch, Batch()
-        return batch
 
     def _take_odd(self, line: bytes, why: str) -> None:
         head = head_of(line)
@@ -165,39 +85,13 @@ class RecordReader:
             self.account.ignored += 1
 
     def _is_new(self, record: Any | Head) -> bool:
-        """Checks the record's place; False, and counted as repeated, when its offset was taken before."""
-        place, offset = self._place, record.offset
-        self.offset = offset
-        if record.topic != place.topic or record.partition != place.partition:
-            raise RefusedRecordError(
-                "WRONG_PARTITION",
-                f"The record is of {record.topic[:249]} partition {record.partition}, "
-                f"the file of {place.topic} partition {place.partition}.",
-            )
-        account = self.account
-        if offset == self._last and account.lowest is not None:
-            account.repeated += 1  # A line that was written twice.
-            return False
-        if offset <= self._last:
-            raise RefusedRecordError("OFFSET_ORDER", f"Offset {offset} comes after {self._last} in the file.")
-        self._last = offset
-        if account.lowest is None:
-            account.lowest = offset
-        if offset < place.next_offset:
-            if not any(first <= offset < end for first, end in place.taken):
-                raise LateOffsetError(offset)
-            account.repeated += 1
-            return False
-        if account.first is None:
-            account.first = offset
-        account.last = offset
-        return True
+        return self.is_new(record.topic, record.partition, record.offset)
 
-    def _upsert(self, record: Any, value: Any, placeholder: bool) -> None:
+    def _upsert(self, record: Any, value: Any) -> None:
         row = value.after
         if row is None:
             raise RefusedRecordError("AFTER_MISSING", "An insert or update has no `after`.")
-        if placeholder and PLACEHOLDER in msgspec.structs.astuple(row):
+        if self._placeholder and PLACEHOLDER in msgspec.structs.astuple(row):
             raise unavailable()
         self._key.check(row, record.key)
         if value.op == "u":
@@ -218,12 +112,7 @@ class RecordReader:
         if account.low is None:
             account.low = order
         account.changes += 1
-        batch = self.batch
-        batch.ops.append(op)
-        batch.orders.append(order)
-        batch.offsets.append(offset)
-        batch.times.append(source.committed)
-        batch.rows.append(row)
+        self.batch.add(op, order, offset, source.committed, row)
 
     def _check_snapshot(self, order: Order) -> None:
         """All rows of one initial snapshot carry one order, and nothing comes before them: else it is a second one."""

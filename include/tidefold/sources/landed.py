@@ -62,7 +62,10 @@ class Stamp:
 
 @dataclass(frozen=True, slots=True)
 class LandedFile:
-    """One landed file: `name` is relative to the log's folder, `path` absolute."""
+    """One landed file: `name` is relative to the log's folder, `path` absolute.
+
+    One that stands `alone` is taken whatever comes of the others; else those of a partition are taken in order.
+    """
 
     name: str
     path: str
@@ -71,6 +74,12 @@ class LandedFile:
     partition: int
     start: int
     gzip: bool
+    alone: bool = False
+
+    @property
+    def queue(self) -> int | str:
+        """What the file waits in line with."""
+        return self.name if self.alone else self.partition
 
     @property
     def size(self) -> int:

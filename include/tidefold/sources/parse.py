@@ -17,12 +17,14 @@ from tidefold.changelog.key_group import connect
 from tidefold.changelog.segment import WrittenChangeSet, write_parts
 from tidefold.lifecycle.errors import Packed, StorageError, packed, unforeseen
 from tidefold.lifecycle.values import Shape
+from tidefold.sources.account import Account
 from tidefold.sources.batches import grouped
-from tidefold.sources.debezium import Account
-from tidefold.sources.parse_file import UnfitFileError, parse_file
+from tidefold.sources.feed import Feed
+from tidefold.sources.formats import source_of
 from tidefold.sources.plan import FileTask
 from tidefold.sources.problems import Problem
 from tidefold.sources.quarantine import QuarantineWriter
+from tidefold.sources.source import UnfitFileError
 from tidefold.storage import Store, open_store
 from tidefold.storage.duplicating import create_duplicating
 from tidefold.storage.local import LocalStore
@@ -33,6 +35,7 @@ class LogFiles:
     """Files of one log, in offset order within each partition. `quarantine` is a free path for what is refused."""
 
     log: str
+    feed: Feed
     shape: Shape
     quarantine: str
     files: tuple[FileTask, ...]
@@ -107,17 +110,18 @@ class _Parsing:
 
     def _file_tables(self) -> Iterator[pa.Table]:
         """One table at a time, so that the task holds the changes of one file only."""
-        stopped: set[int] = set()
+        source = source_of(self.given.feed)
+        stopped: set[int | str] = set()
         for file_task in self.given.files:
             file = file_task.file
-            if file.partition in stopped:
+            if file.queue in stopped:
                 continue
             mark = self.quarantine.mark()
             try:
-                parsed = parse_file(file_task, self.given.shape, self.quarantine)
+                parsed = source.parse(file_task, self.given.shape, self.quarantine)
             except UnfitFileError as unfit:
                 self.quarantine.drop_after(mark)
-                stopped.add(file.partition)
+                stopped.add(file.queue)
                 self.results.append(FileResult(file.name, problem=unfit.problem))
                 continue
             self.results.append(FileResult(file.name, account=parsed.account, checksum=parsed.checksum))

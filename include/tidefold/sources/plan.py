@@ -19,8 +19,8 @@ _GZIP_WEIGHT = 20
 class FileTask:
     """One landed file to take, up to byte `until`, and what the log knows so far.
 
-    `begin` bytes with `begin_checksum` were taken before; of a gzip file that is the whole file of then, `skip` its
-    records. Offsets below `next_offset` were taken if they lie in one of `taken`; `high` is the highest order seen.
+    `begin` bytes with `begin_checksum` and so many `records` were taken before; of a gzip file that is the whole file
+    of then. Offsets below `next_offset` were taken if they lie in one of `taken`; `high` is the highest order seen.
     Only the `newest` file of a partition may still grow.
     """
 
@@ -28,7 +28,7 @@ class FileTask:
     until: int
     begin: int = 0
     begin_checksum: str = ""
-    skip: int = 0
+    records: int = 0
     next_offset: int = 0
     taken: tuple[tuple[int, int], ...] = ()
     high: tuple[int, ...] = ()
@@ -59,7 +59,7 @@ class _Known:
 def newest_files(files: Sequence[LandedFile], state: LogState) -> tuple[tuple[LandedFile, int], ...]:
     """What to ask `ending_of` for: the newest file of each partition that is not done, and how much of it was taken."""
     known = _known(state.landed)
-    last = {f.partition: f for f in files}
+    last = {f.queue: f for f in files}
     asked = ((f, known.get(f.name, _Known()).length) for f in last.values())
     return tuple((f, taken) for f, taken in asked if f.size > taken)
 
@@ -70,8 +70,9 @@ def plan_files(files: Sequence[LandedFile], endings: Mapping[str, Ending], state
     take: list[FileTask] = []
     left: list[str] = []
     problems: list[Problem] = []
-    for partition, group in groupby(files, key=lambda f: f.partition):
+    for _, group in groupby(files, key=lambda f: f.queue):
         members = list(group)
+        partition = members[0].partition
         position = next((p for p in state.positions if p.partition == partition), None)
         covered = _intervals(p for p in state.landed if p.partition == partition)
         for file in members:
@@ -113,7 +114,7 @@ def _task(
         until,
         begin=known.length,
         begin_checksum=known.checksum,
-        skip=known.records if file.gzip else 0,
+        records=known.records,
         next_offset=next_offset,
         taken=covered if file.start < next_offset else (),
         high=position.high if position else (),

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from tidefold.lifecycle.errors import CorruptError
 from tidefold.lifecycle.values import Landed, LogState, Shape
+from tidefold.sources.account import Batch, Place
 from tidefold.sources.batches import TableBuilder
-from tidefold.sources.debezium import Batch, Place, RecordReader
 from tidefold.sources.quarantine import KEPT_TEXT, Quarantined
 from tidefold.sources.reading import (
     CutShortError,
@@ -24,7 +24,8 @@ from tidefold.sources.reading import (
     unzipped,
     without_bom,
 )
-from tidefold.sources.refusal import PLACEHOLDER, RefusedRecordError
+from tidefold.sources.refusal import RefusedRecordError
+from tidefold.sources.source import Reader, Source
 from tidefold.storage import Store
 
 # Refused for their place in the file, which is the same today.
@@ -75,22 +76,33 @@ TextOf = Callable[[Refused], bytes | None]
 RoomOf = Callable[[Landed], tuple[int, int | None]]
 
 
-def look_again(shape: Shape, records: Iterable[Refused], text_of: TextOf, room_of: RoomOf) -> list[SecondLook]:
-    """Reads records as ingest would today, each as if it stood alone; one look a partition."""
+def look_again(
+    source: Source | None, shape: Shape, records: Iterable[Refused], text_of: TextOf, room_of: RoomOf
+) -> list[SecondLook]:
+    """Reads records as ingest would today, each as if it stood alone; one look a partition.
+
+    What a `source` (None: the log has none any more) cannot read that way stays refused.
+    """
 
     def partition(one: Refused) -> tuple[str, int]:
         return one.landed.topic, one.landed.partition
 
     grouped = groupby(sorted(records, key=partition), key=partition)
-    return [_look(shape, SecondLook(*place), list(members), text_of, room_of) for place, members in grouped]
+    looks = []
+    for place, members in grouped:
+        reader = source.reader(shape, Place(*place, 0, 0, (), ())) if source else None
+        look = SecondLook(*place, refused=[] if reader else list(members))
+        looks.append(_look(reader, shape, look, list(members), text_of, room_of) if reader else look)
+    return looks
 
 
-def _look(shape: Shape, look: SecondLook, records: Sequence[Refused], text_of: TextOf, room_of: RoomOf) -> SecondLook:
-    reader = RecordReader(shape, Place(look.topic, look.partition, 0, 0, (), ()))
+def _look(
+    reader: Reader, shape: Shape, look: SecondLook, records: Sequence[Refused], text_of: TextOf, room_of: RoomOf
+) -> SecondLook:
     taken = Batch()
     for one in records:
         text = None if one.entry.reason in OF_THEIR_PLACE else text_of(one)
-        count = _count_of(reader, text, room_of(one.landed)) if text is not None else None
+        count = _count_of(reader, text, one.entry.offset, room_of(one.landed)) if text is not None else None
         batch = reader.taken_batch()
         if count is None:
             look.refused.append(one)
@@ -105,11 +117,12 @@ def _look(shape: Shape, look: SecondLook, records: Sequence[Refused], text_of: T
     return look
 
 
-def _count_of(reader: RecordReader, text: bytes, room: tuple[int, int | None]) -> str | None:
+def _count_of(reader: Reader, text: bytes, known: int | None, room: tuple[int, int | None]) -> str | None:
     """Which count the record belongs to now; None when it is still refused."""
-    reader.begin_alone()
+    reader.begin_alone(known)
+    reader.near(text)
     try:
-        reader.take(text, placeholder=PLACEHOLDER.encode() in text)
+        reader.take(text)
     except RefusedRecordError:
         return None
     first, end = room

@@ -1,0 +1,71 @@
+"""The `source` of a log: for each format the keys that it has, so that one without effect is refused."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal, get_args
+
+from pydantic import Field
+
+from tidefold.config.entry import Entry, Text
+from tidefold.lifecycle.shape import POSITION, POSTGRESQL
+
+_FOLDER = "folder of landed files, relative to this file or absolute"
+_UPSERTS = ["upsert", "insert", "update", "c", "r", "u", "I", "U"]
+_DELETES = ["delete", "d", "D"]
+
+
+class DebeziumJsonEntry(Entry):
+    """Debezium records as JSON lines."""
+
+    orders: ClassVar[tuple[str, ...]] = (POSTGRESQL,)
+
+    format: Literal["debezium-json"]
+    connector: Literal["postgresql"]
+    path: Text = Field(description=_FOLDER)
+
+
+class OpEntry(Entry):
+    """The column that says what a record does. What it says is compared as text, case counts."""
+
+    column: Text = Field(description="column or field that says what a record does")
+    upsert: list[Text] = Field(default=_UPSERTS, min_length=1, description="what it says of a row that is to be there")
+    delete: list[Text] = Field(default=_DELETES, description="what it says of a row that is to be removed")
+
+
+class JsonOpEntry(OpEntry):
+    """The field that says what a JSON record does."""
+
+    row: Text | None = Field(default=None, description="field that has the row; without it the row lies beside the op")
+
+
+class JsonEntry(Entry):
+    """Plain JSON lines, in files that a Kafka sink named."""
+
+    orders: ClassVar[tuple[str, ...]] = (POSITION,)
+
+    format: Literal["json"]
+    path: Text = Field(description=_FOLDER)
+    record: Literal["kafka", "value"] = Field(
+        default="kafka", description="kafka: a line has topic, partition, offset, key, value; value: it is the value"
+    )
+    op: JsonOpEntry | None = Field(default=None, description="where a record says what it does; default: it is a row")
+
+
+SourceEntry = Annotated[DebeziumJsonEntry | JsonEntry, Field(discriminator="format")]
+SOURCE_ENTRIES: dict[str, type[Entry]] = {"debezium-json": DebeziumJsonEntry, "json": JsonEntry}
+
+
+def options(source: Any) -> dict[str, Any]:
+    """What only this format has, as plain values."""
+    given: dict[str, Any] = source.model_dump(mode="json", exclude={"format", "path"})
+    return given
+
+
+def entry_at(entry: type[Entry], place: tuple[str | int, ...]) -> type[Entry]:
+    """The entry that a place within another one leads to."""
+    for part in place:
+        field = entry.model_fields.get(str(part))
+        kinds = get_args(field.annotation) if field else ()
+        inner = next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Entry)), None)
+        entry = inner or entry
+    return entry

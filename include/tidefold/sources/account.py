@@ -1,0 +1,172 @@
+"""What every reader of landed records keeps: the changes it found, an account of the rest, and which offsets are new.
+
+Every record ends as exactly one of: change, tombstone, repeated, ignored, or refused (quarantine).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidefold.lifecycle.shape import Deletes, Engine
+from tidefold.lifecycle.values import Shape
+from tidefold.sources.refusal import RefusedRecordError
+
+Order = tuple[int, ...]
+
+
+class LateOffsetError(Exception):
+    """An offset lies below those that come next, but was never taken."""
+
+    def __init__(self, offset: int) -> None:
+        super().__init__(offset)
+        self.offset = offset
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a file stands in its log: see FileTask for `next_offset`, `taken`, `high` and `records`."""
+
+    topic: str
+    partition: int
+    start: int
+    next_offset: int
+    taken: tuple[tuple[int, int], ...]
+    high: Order
+    records: int = 0
+
+
+@dataclass(slots=True)
+class Batch:
+    """Changes in the order of the file, column by column; `rows` have the user's columns.
+
+    `absent` names the columns of a row about which its change says nothing; None: it says something about all.
+    """
+
+    ops: list[int] = field(default_factory=list)
+    orders: list[Order] = field(default_factory=list)
+    offsets: list[int] = field(default_factory=list)
+    times: list[int | None] = field(default_factory=list)
+    absent: list[list[str] | None] = field(default_factory=list)
+    rows: list[Any] = field(default_factory=list)
+
+    def add(
+        self, op: int, order: Order, offset: int, time: int | None, row: Any, absent: list[str] | None = None
+    ) -> None:
+        self.ops.append(op)
+        self.orders.append(order)
+        self.offsets.append(offset)
+        self.times.append(time)
+        self.absent.append(absent)
+        self.rows.append(row)
+
+    def extend(self, more: Batch) -> None:
+        """Takes the changes of another batch behind its own."""
+        self.ops += more.ops
+        self.orders += more.orders
+        self.offsets += more.offsets
+        self.times += more.times
+        self.absent += more.absent
+        self.rows += more.rows
+
+
+@dataclass(slots=True)
+class Account:
+    """What became of a file's records. The counts add up to `records`."""
+
+    records: int = 0
+    changes: int = 0
+    tombstones: int = 0
+    repeated: int = 0
+    ignored: int = 0
+    refused: dict[str, int] = field(default_factory=dict)
+    # Offsets: the first of the file, the first that is new, and the last.
+    lowest: int | None = None
+    first: int | None = None
+    last: int | None = None
+    # Orders: the lowest and highest kept, and that of the initial snapshot's rows.
+    low: Order | None = None
+    high: Order = ()
+    snapshot: Order | None = None
+
+
+class Accounting:
+    """The part of a reader that is the same for every format; `batch` holds the changes since it was last emptied."""
+
+    def __init__(self, place: Place) -> None:
+        self.account = Account(high=place.high)
+        self.batch = Batch()
+        # Of the record that is being taken, once it is known.
+        self.offset: int | None = None
+        self._place = place
+        self._last = place.start - 1
+        self._alone: int | None = None
+
+    def begin(self) -> None:
+        """Counts a record; `take` or `refuse` follows."""
+        self.account.records += 1
+        self.offset = None
+
+    def begin_alone(self, offset: int | None) -> None:
+        """The same for a record that is judged by itself, whatever was taken before it; `offset` as far as known."""
+        self._alone = offset
+        self.account = Account(high=self._place.high)
+        self._last = self._place.start - 1
+        self.begin()
+
+    @property
+    def counted_offset(self) -> int:
+        """The offset of a record that does not say it: that of the file and how many records come before it."""
+        if self._alone is not None:
+            return self._alone
+        return self._place.start + self._place.records + self.account.records - 1
+
+    def refuse(self, reason: str) -> None:
+        """Counts a refused record."""
+        self.account.refused[reason] = self.account.refused.get(reason, 0) + 1
+
+    def taken_batch(self) -> Batch:
+        """The changes since the last call."""
+        batch, self.batch = self.batch, Batch()
+        return batch
+
+    def takes_delete(self, shape: Shape) -> bool:
+        """Whether a delete counts in this log; one that does not is counted as ignored. Raises RefusedRecordError."""
+        if shape.merge.engine is Engine.APPEND:
+            raise RefusedRecordError("KEYLESS_CHANGE", "A log without a key only takes new rows.")
+        if shape.merge.deletes is Deletes.QUARANTINE:
+            raise RefusedRecordError("DELETE_REFUSED", "This log takes no deletes.")
+        self.account.ignored += shape.merge.deletes is Deletes.IGNORE
+        return shape.merge.deletes is Deletes.APPLY
+
+    def is_new(self, topic: str, partition: int, offset: int) -> bool:
+        """Checks a record's place; False, and counted as repeated, when its offset was taken before.
+
+        Raises RefusedRecordError, or LateOffsetError (the file is not taken).
+        """
+        place = self._place
+        self.offset = offset
+        if topic != place.topic or partition != place.partition:
+            raise RefusedRecordError(
+                "WRONG_PARTITION",
+                f"The record is of {topic[:249]} partition {partition}, "
+                f"the file of {place.topic} partition {place.partition}.",
+            )
+        account = self.account
+        if offset == self._last and account.lowest is not None:
+            account.repeated += 1  # A line that was written twice.
+            return False
+        if offset <= self._last:
+            raise RefusedRecordError("OFFSET_ORDER", f"Offset {offset} comes after {self._last} in the file.")
+        self._last = offset
+        if account.lowest is None:
+            account.lowest = offset
+        if offset < place.next_offset:
+            if not any(first <= offset < end for first, end in place.taken):
+                raise LateOffsetError(offset)
+            account.repeated += 1
+            return False
+        if account.first is None:
+            account.first = offset
+        account.last = offset
+        return True

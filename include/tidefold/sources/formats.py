@@ -1,0 +1,22 @@
+"""The sources that there are, by the name of their format."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from tidefold.sources.feed import Feed
+from tidefold.sources.source import Source
+
+# Imported when they are needed: each brings libraries of its own.
+_CLASSES = {
+    "debezium-json": "tidefold.sources.debezium_json:DebeziumJson",
+    "json": "tidefold.sources.json_records:Json",
+}
+FORMATS = tuple(_CLASSES)
+
+
+def source_of(feed: Feed) -> Source:
+    """The source that reads a feed; its format is one that the configuration allows."""
+    module, _, name = _CLASSES[feed.format].partition(":")
+    source: Source = getattr(import_module(module), name)(feed)
+    return source

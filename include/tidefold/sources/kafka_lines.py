@@ -1,0 +1,46 @@
+"""What sources have in common whose files a Kafka sink names, with one record on each line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tidefold.lifecycle.values import LogState, Shape
+from tidefold.sources.account import Place
+from tidefold.sources.ending import Ending, ending_of
+from tidefold.sources.feed import Feed
+from tidefold.sources.landed import LandedFile, list_landed, of_topic
+from tidefold.sources.lines import parse_lines
+from tidefold.sources.parse_file import parse_file
+from tidefold.sources.plan import FileTask
+from tidefold.sources.quarantine import QuarantineWriter
+from tidefold.sources.source import Listing, ParsedFile, Reader
+
+
+class KafkaLines:
+    """Progress is offset intervals; the newest file of a partition may still be written."""
+
+    def __init__(self, feed: Feed) -> None:
+        self.feed = feed
+
+    def listing(self, state: LogState) -> Listing:
+        folder = Path(self.feed.path)
+        files, foreign = list_landed(folder)
+        own, strange = of_topic(files, folder, [p.topic for p in state.positions])
+        return Listing(own, (*foreign, *strange))
+
+    def ending(self, file: LandedFile, taken: int) -> Ending:
+        return ending_of(file, taken)
+
+    def parse(self, task: FileTask, shape: Shape, quarantine: QuarantineWriter) -> ParsedFile:
+        reader = self.reader(shape, place_of(task))
+        return parse_file(task, lambda stream: parse_lines(stream, task, shape, reader, quarantine))
+
+    def reader(self, shape: Shape, place: Place) -> Reader:
+        """What takes the lines of one file."""
+        raise NotImplementedError
+
+
+def place_of(task: FileTask) -> Place:
+    """Where the task's file stands in its log."""
+    file = task.file
+    return Place(file.topic, file.partition, file.start, task.next_offset, task.taken, task.high, task.records)

@@ -1,0 +1,102 @@
+"""Rows as plain JSON objects: strict decoding, which columns are absent, what orders them, and why one is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from tidefold.lifecycle.shape import COLUMNS, Engine
+from tidefold.lifecycle.values import Column, Shape
+from tidefold.sources.account import Order
+from tidefold.sources.records import COLUMN_TYPES, field
+from tidefold.sources.refusal import RefusedRecordError
+
+_UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+class PlainRows:
+    """Decodes the rows of one log. `beside` names fields that may stand among the columns without being one."""
+
+    def __init__(self, shape: Shape, beside: Sequence[str] = ()) -> None:
+        self._shape = shape
+        self._beside = [name for name in beside if name not in {c.name for c in shape.columns}]
+        self._partial = shape.merge.engine is Engine.PARTIAL
+        by = shape.order_by if shape.order == COLUMNS else ()
+        self._fields = {c.name: field(i) for i, c in enumerate(shape.columns)}
+        self._order = [(name, self._fields[name]) for name in by]
+        self._needed = {*shape.key, *by}
+        self._decode_row = self._decoder(shape.columns, whole=True)
+        self._decode_key = self._decoder([c for c in shape.columns if c.name in self._needed], whole=False)
+        self._row = msgspec.defstruct("Row", [(f, Any, None) for f in self._fields.values()], gc=False)
+
+    def row(self, data: msgspec.Raw) -> tuple[Any, list[str] | None]:
+        """A row with every column, and which of them it says nothing about. Raises RefusedRecordError."""
+        try:
+            row = self._decode_row(data)
+        except _UNDECODABLE as error:
+            raise self._refusal(data, str(error), list(self._fields)) from error
+        if not self._partial:
+            return row, None
+        absent = [name for name, attribute in self._fields.items() if getattr(row, attribute) is msgspec.UNSET]
+        for name in absent:
+            setattr(row, self._fields[name], None)
+        return row, absent or None
+
+    def key(self, data: msgspec.Raw) -> Any:
+        """A row that has only its key and what orders it: all that a delete says. Raises RefusedRecordError."""
+        try:
+            found = self._decode_key(data)
+        except _UNDECODABLE as error:
+            raise self._refusal(data, str(error), []) from error
+        return self._row(**{name: getattr(found, name) for name in self._fields.values() if hasattr(found, name)})
+
+    def order(self, row: Any) -> Order:
+        """What the order columns of a row say."""
+        return tuple(getattr(row, attribute) for _, attribute in self._order)
+
+    def _decoder(self, columns: Sequence[Column], *, whole: bool) -> Callable[[bytes | msgspec.Raw], Any]:
+        """Of a row that need not be `whole` nothing but these columns is looked at."""
+        fields: list[Any] = []
+        for column in columns:
+            attribute, type_ = self._fields[column.name], COLUMN_TYPES[column.type]
+            if column.name in self._needed:
+                fields.append((attribute, type_))
+            elif self._partial:
+                fields.append((attribute, type_ | None | msgspec.UnsetType, msgspec.UNSET))
+            else:
+                fields.append((attribute, type_ | None))
+        names = {self._fields[column.name]: column.name for column in columns}
+        # What stands beside the columns is known, and read elsewhere.
+        fields += [(f"beside{i}", msgspec.Raw, msgspec.Raw(b"")) for i in range(len(self._beside))]
+        names |= {f"beside{i}": name for i, name in enumerate(self._beside)}
+        type_ = msgspec.defstruct("Row", fields, rename=names, forbid_unknown_fields=whole, gc=False, kw_only=True)
+        return msgspec.json.Decoder(type_).decode
+
+    def _refusal(self, data: msgspec.Raw, why: str, columns: Sequence[str]) -> RefusedRecordError:
+        row = plain(data)
+        if not isinstance(row, dict):
+            return RefusedRecordError("NOT_A_RECORD", "The row is no object.")
+        return self._missing(row, columns) or RefusedRecordError("VALUE_INVALID", f"{why}.")
+
+    def _missing(self, row: Mapping[str, Any], columns: Sequence[str]) -> RefusedRecordError | None:
+        if null := [name for name in self._shape.key if row.get(name) is None]:
+            return RefusedRecordError("KEY_NULL", f"Key column {', '.join(null)} is null or missing.")
+        if null := [name for name, _ in self._order if row.get(name) is None]:
+            return RefusedRecordError("ORDER_MISSING", f"Order column {', '.join(null)} is null or missing.")
+        known = {*self._fields, *self._beside}
+        if columns and (unknown := [name for name in row if name not in known]):
+            return RefusedRecordError("UNKNOWN_COLUMN", f"The row has {', '.join(unknown)[:200]}, not configured.")
+        if not self._partial and (missing := [name for name in columns if name not in row]):
+            return RefusedRecordError("MISSING_COLUMN", f"The row has no {', '.join(missing)}; missing is not null.")
+        return None
+
+
+def plain(data: msgspec.Raw | bytes) -> Any:
+    """A value as JSON has it; only names and presence are asked of one with a number beyond every type."""
+    try:
+        return msgspec.json.decode(data)
+    except msgspec.ValidationError:
+        return json.loads(bytes(data))
