@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from tidefold.config.described import mistakes
 from tidefold.config.schema import LogEntry
 from tidefold.config.text import Document, Place, Problem, dotted
 from tidefold.lifecycle.errors import InvalidInputError
 from tidefold.lifecycle.names import check_log_id
-from tidefold.lifecycle.shape_rules import column_mistakes, key_mistakes
 from tidefold.storage.s3_address import S3Address
 
 _STORE_SCHEMES = ("", "file", "s3")
@@ -30,8 +30,7 @@ def check_log(log: str, entry: LogEntry, document: Document, base: Path) -> Iter
         check_log_id(log)
     except InvalidInputError as error:
         yield problem(error.code, (), "cannot name a log.", error.hint)
-    shape = (*column_mistakes(list(entry.columns)), *key_mistakes(entry.key, dict(entry.columns)))
-    for code, at, message, hint in (*_feeding(entry), *shape, *_paths(entry), *_ages(entry)):
+    for code, at, message, hint in (*_feeding(entry), *mistakes(entry), *_paths(entry), *_ages(entry)):
         yield problem(code, at, message, hint)
     if entry.buckets > entry.key_groups:
         message = f"({entry.buckets}) is more than key_groups ({entry.key_groups})."
@@ -46,14 +45,15 @@ def _feeding(entry: LogEntry) -> Iterator[_Found]:
     if entry.source is None and entry.order != "arrival":
         hint = "Name a folder of landed files; a log that a program writes has `order: arrival` instead."
         yield "CONFIG_MISSING_KEY", ("source",), "is missing.", hint
-    if entry.source is not None and entry.order is not None and entry.order not in entry.source.orders:
-        hint = f"Leave `order` out: it is `{entry.source.orders[0]}` then."
+    if entry.source is not None and isinstance(entry.order, str) and entry.order not in entry.source.orders:
+        hint = f"Leave it out: it is `{entry.source.orders[0]}` then. Or name columns: `order: [updated_at]`."
         message = f"cannot be `{entry.order}` for a log with a source of format {entry.source.format}."
         yield "ORDER_INVALID", ("order",), message, hint
 
 
 def _ages(entry: LogEntry) -> Iterator[_Found]:
-    if entry.ttl and entry.columns.get(entry.ttl.column) not in ("date", "timestamp"):
+    column = entry.columns.get(entry.ttl.column) if entry.ttl else None
+    if entry.ttl and (column is None or column.type not in ("date", "timestamp")):
         hint = "Name one that tells when a row was made or changed."
         yield "TTL_INVALID", ("ttl", "column"), "must be a column of type date or timestamp.", hint
 
