@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime
+from decimal import Context, Decimal
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,14 @@ TYPES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
     "boolean": (pa.bool_(), st.booleans()),
     "date": (pa.date32(), st.dates(date(1, 1, 1), date(9999, 12, 31))),
     "timestamp": (pa.timestamp("us", tz="UTC"), st.datetimes(FIRST, LAST, timezones=st.just(UTC))),
+    "decimal(38,10)": (pa.decimal128(38, 10), st.integers(-(10**38) + 1, 10**38 - 1).map(lambda n: n_digits(n, 10))),
+    "decimal(5,2)": (pa.decimal128(5, 2), st.integers(-99_999, 99_999).map(lambda n: n_digits(n, 2))),
+    "decimal(20,0)": (pa.decimal128(20, 0), st.integers(-(10**20) + 1, 10**20 - 1).map(lambda n: n_digits(n, 0))),
 }
+
+
+def n_digits(unscaled: int, scale: int) -> Decimal:
+    return Decimal(unscaled).scaleb(-scale, Context(prec=76))
 
 
 def table_of(folder: Path, kind: pa.DataType, files: list[list[Any]]) -> str:
@@ -84,3 +92,23 @@ def test_a_dictionary_is_made_only_of_a_column_whose_values_repeat(tmp_path: Pat
     columns = [written.metadata.row_group(0).column(i) for i in range(3)]
     assert [c.has_dictionary_page for c in columns] == [False, True, True]
     assert written.read() == rows
+
+
+@pytest.mark.parametrize(
+    ("kind", "files"),
+    [
+        (pa.binary(), [[b"a", None], [b"\xff\x00", b"b"]]),
+        (pa.list_(pa.string()), [[["a", None], None], [[], ["b"]]]),
+    ],
+)
+def test_what_has_no_bounds_is_found_all_the_same(kind: pa.DataType, files: list[list[Any]], tmp_path: Path) -> None:
+    """Of bytes and arrays a file says only how many are null."""
+    uri = table_of(tmp_path, kind, files)
+    dataset, lazy = DeltaTable(uri).to_pyarrow_dataset(), polars.scan_delta(uri)
+    field = pc.field("v")
+    assert dataset.to_table(filter=field.is_null()).num_rows == 1
+    assert dataset.to_table(filter=field.is_valid()).num_rows == 3
+    assert lazy.filter(polars.col("v").is_null()).collect().height == 1
+    if kind == pa.binary():
+        assert dataset.to_table(filter=field == b"b").num_rows == 1
+        assert lazy.filter(polars.col("v") == b"\xff\x00").collect().height == 1

@@ -7,15 +7,13 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
 from tidefold.config import ConfigError, json_schema, load_config
-from tidefold.config.schema import ColumnType
 from tidefold.config.text import SIZE_LIMIT
 from tidefold.lifecycle.errors import InvalidInputError, NotFoundError
-from tidefold.lifecycle.values import TYPES, Column, Shape
+from tidefold.lifecycle.values import Column, Shape
 
 GOOD = """\
 version: 1
@@ -103,8 +101,15 @@ def test_nothing_can_be_changed_afterwards(tmp_path: Path) -> None:
         config.store = "elsewhere"  # type: ignore[misc]
 
 
-def test_the_types_are_those_of_the_life_cycle() -> None:
-    assert get_args(ColumnType) == TYPES
+def test_columns_have_a_type_or_a_type_and_an_encoding(tmp_path: Path) -> None:
+    columns = "{tid: int, on: 'decimal(12, 2)', 1: {type: array<timestamp>, encoding: iso}}"
+    text = GOOD.replace("{tid: int, on: string, 1: string}", columns)
+    tellers = load_config(write(tmp_path, text)).logs["tellers"]
+    assert tellers.columns == (
+        Column("tid", "int"),
+        Column("on", "decimal(12,2)"),
+        Column("1", "array<timestamp>", "iso"),
+    )
 
 
 @dataclass(frozen=True)
@@ -123,6 +128,7 @@ A, T = "logs.accounts", "logs.tellers"
 UNKNOWN_VALUE, OUT_OF_RANGE = "CONFIG_UNKNOWN_VALUE", "CONFIG_OUT_OF_RANGE"
 LATER, OVERLAP = "NOT_IN_THIS_VERSION", "FOLDERS_OVERLAP"
 
+FILLER, FILLER_IS, AF = "filler: string", "filler: {type:", f"{A}.columns.filler"
 BAD = [
     Bad("duplicate key", "store: var/store", "store: a\nstore: b", "CONFIG_DUPLICATE_KEY", 3, "store"),
     Bad("duplicate log", "  tellers:", "  accounts:", "CONFIG_DUPLICATE_KEY", 23, f"{A}"),
@@ -163,6 +169,13 @@ BAD = [
     Bad("too many key groups", "key_groups: 16", "key_groups: 70000", OUT_OF_RANGE, 17, f"{A}.key_groups"),
     Bad("more buckets than key groups", "buckets: 4", "buckets: 17", "BUCKETS_INVALID", 18, f"{A}.buckets"),
     Bad("unknown type", "aid: long", "aid: bigint", UNKNOWN_VALUE, 15, f"{A}.columns.aid"),
+    Bad("too precise", "aid: long", "aid: 'decimal(39,2)'", UNKNOWN_VALUE, 15, f"{A}.columns.aid"),
+    Bad("nested array", "aid: long", "aid: array<array<int>>", UNKNOWN_VALUE, 15, f"{A}.columns.aid"),
+    Bad("type is a number", "aid: long", "aid: 5", "CONFIG_WRONG_TYPE", 15, f"{A}.columns.aid"),
+    Bad("key of bytes", "aid: long", "aid: binary", "KEY_TYPE", 12, f"{A}.key[0]"),
+    Bad("no encoding of its type", FILLER, f"{FILLER_IS} string, encoding: hex}}", "COLUMN_ENCODING", 16, AF),
+    Bad("type is missing", FILLER, "filler: {encoding: hex}", "CONFIG_MISSING_KEY", 16, f"{AF}.type"),
+    Bad("column with another key", FILLER, f"{FILLER_IS} string, kind: x}}", "CONFIG_UNKNOWN_KEY", 16, f"{AF}.kind"),
     Bad("unknown format", "format: debezium-json\n", "format: xml\n", UNKNOWN_VALUE, 9, f"{A}.source.format"),
     Bad("no format", "      format: debezium-json\n", "", "CONFIG_MISSING_KEY", 8, f"{A}.source.format"),
     Bad("a format of its own", "format: debezium-json\n", "format: [json]\n", UNKNOWN_VALUE, 9, f"{A}.source.format"),

@@ -8,11 +8,10 @@ says nothing, as against null; null: it says something for all). A delete fills 
 
 from __future__ import annotations
 
-import re
-
 import pyarrow as pa
 
 from tidefold.lifecycle.shape import ARRIVAL as ARRIVAL
+from tidefold.lifecycle.types import Type, parse_type
 from tidefold.lifecycle.values import Shape
 
 # An upsert brings a row, a delete removes it. A clear removes every row whose key begins with the values that it has:
@@ -29,14 +28,19 @@ _ARROW = {
     "string": pa.string(),
     "date": pa.date32(),
     "timestamp": pa.timestamp("us", tz="UTC"),
+    "binary": pa.binary(),
 }
-_ARRAY = re.compile(r"array<(.+)>")
 
 
 def arrow_type(type_: str) -> pa.DataType:
     """The Arrow type of a column's type."""
-    array = _ARRAY.fullmatch(type_)
-    return pa.list_(arrow_type(array[1])) if array else _ARROW[type_]
+    return _arrow_type(parse_type(type_))
+
+
+def _arrow_type(type_: Type) -> pa.DataType:
+    if type_.element is not None:
+        return pa.list_(_arrow_type(type_.element))
+    return pa.decimal128(type_.precision, type_.scale) if type_.name == "decimal" else _ARROW[type_.name]
 
 
 def order_columns(shape: Shape) -> tuple[str, ...]:

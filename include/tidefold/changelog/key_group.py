@@ -9,6 +9,7 @@ from __future__ import annotations
 import duckdb
 import pyarrow as pa
 
+from tidefold.lifecycle.types import parse_type
 from tidefold.lifecycle.values import Shape
 
 
@@ -19,10 +20,17 @@ def quoted(name: str) -> str:
 
 def key_group_sql(shape: Shape) -> str:
     """DuckDB expression for the key group of a row that has the key columns. A wider type gives the same text."""
-    texts = ", ".join(f"{quoted(name)}::VARCHAR" for name in shape.spread_key)
+    types = {column.name: column.type for column in shape.columns}
+    texts = ", ".join(_text_sql(name, types[name]) for name in shape.spread_key)
     # Two keys that make the same text share a key group, never a row: a collision costs nothing.
     # The upper half of the number is what `md5_number_lower` gives, in a quarter of its time.
     return f"((md5_number(concat_ws(chr(31), {texts})) >> 64::UHUGEINT)::UBIGINT % {shape.key_groups})::USMALLINT"
+
+
+def _text_sql(name: str, type_: str) -> str:
+    text = f"{quoted(name)}::VARCHAR"
+    # The zeros behind the point are the column's, not the number's.
+    return f"rtrim(rtrim({text}, '0'), '.')" if parse_type(type_).scale else text
 
 
 def with_key_groups(table: pa.Table, shape: Shape, connection: duckdb.DuckDBPyConnection | None = None) -> pa.Table:

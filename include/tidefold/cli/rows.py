@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tidefold.cli.arguments import Log, SnapshotId
-from tidefold.cli.terminal import Terminal
+from tidefold.cli.terminal import Terminal, plain
 from tidefold.lifecycle.errors import InvalidInputError
 from tidefold.lifecycle.handout import Handout, Share
 
@@ -89,4 +89,6 @@ def _wanted(live: bool, snapshot: int | None, changes: bool, since: int | None) 
 
 
 def _cell(value: Any) -> str:
-    return "null" if value is None else str(value)
+    if isinstance(value, list):
+        return f"[{', '.join(map(_cell, value))}]"
+    return "null" if value is None else plain(value)

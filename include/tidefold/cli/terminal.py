@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import traceback
+from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,6 +33,11 @@ class Format(StrEnum):
 
     TEXT = "text"
     JSON = "json"
+
+
+def plain(value: Any) -> str:
+    """The text of a value that JSON has no word for: bytes as base64."""
+    return b64encode(value).decode() if isinstance(value, bytes) else str(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +66,7 @@ class Terminal:
     def json(self, data: Mapping[str, Any]) -> None:
         """Prints the one JSON object of a call, when that is the format."""
         if self.format is Format.JSON:
-            sys.stdout.write(json.dumps(data, indent=2, default=str) + "\n")
+            sys.stdout.write(json.dumps(data, indent=2, default=plain) + "\n")
 
     def line(self, text: str) -> None:
         """Prints a line of the result for people."""

@@ -12,7 +12,8 @@ from tidefold.config.schema import LogEntry
 from tidefold.config.text import Document, Place, Problem, dotted
 from tidefold.lifecycle.errors import InvalidInputError
 from tidefold.lifecycle.names import check_log_id
-from tidefold.lifecycle.shape_rules import column_mistakes, key_mistakes
+from tidefold.lifecycle.shape_rules import column_mistakes, key_mistakes, type_mistakes
+from tidefold.lifecycle.values import Column
 from tidefold.storage.s3_address import S3Address
 
 _STORE_SCHEMES = ("", "file", "s3")
@@ -30,7 +31,9 @@ def check_log(log: str, entry: LogEntry, document: Document, base: Path) -> Iter
         check_log_id(log)
     except InvalidInputError as error:
         yield problem(error.code, (), "cannot name a log.", error.hint)
-    shape = (*column_mistakes(list(entry.columns)), *key_mistakes(entry.key, dict(entry.columns)))
+    types = {name: column.type for name, column in entry.columns.items()}
+    columns = [Column(name, column.type, column.encoding) for name, column in entry.columns.items()]
+    shape = (*column_mistakes(list(types)), *type_mistakes(columns), *key_mistakes(entry.key, types))
     for code, at, message, hint in (*_feeding(entry), *shape, *_paths(entry), *_ages(entry)):
         yield problem(code, at, message, hint)
     if entry.buckets > entry.key_groups:
@@ -53,7 +56,8 @@ def _feeding(entry: LogEntry) -> Iterator[_Found]:
 
 
 def _ages(entry: LogEntry) -> Iterator[_Found]:
-    if entry.ttl and entry.columns.get(entry.ttl.column) not in ("date", "timestamp"):
+    column = entry.columns.get(entry.ttl.column) if entry.ttl else None
+    if entry.ttl and (column is None or column.type not in ("date", "timestamp")):
         hint = "Name one that tells when a row was made or changed."
         yield "TTL_INVALID", ("ttl", "column"), "must be a column of type date or timestamp.", hint
 

@@ -163,13 +163,13 @@ def _resolve(log: str, entry: LogEntry, base: Path) -> LogConfig:
         id=log,
         source=SourceConfig(format=source.format, path=base / source.path, options=options(source)) if source else None,
         key=tuple(entry.key),
-        columns=tuple(Column(name, type_) for name, type_ in entry.columns.items()),
+        columns=tuple(Column(name, column.type, column.encoding) for name, column in entry.columns.items()),
         order=entry.order or (source.orders[0] if source else ARRIVAL),
         key_groups=entry.key_groups,
         buckets=entry.buckets,
         on_bad_record=entry.on_bad_record,
         quality=QualityConfig(suite=base / quality.suite if quality.suite else None, max_row_drop=quality.max_row_drop),
-        ttl=TtlConfig(column=entry.ttl.column, type=entry.columns[entry.ttl.column], days=entry.ttl.days)
+        ttl=TtlConfig(column=entry.ttl.column, type=entry.columns[entry.ttl.column].type, days=entry.ttl.days)
         if entry.ttl
         else None,
     )

@@ -9,13 +9,12 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, ValidationError, WithJsonSchema
 from pydantic_core import ErrorDetails, PydanticCustomError
 
+from tidefold.config.columns import ColumnEntry, ColumnValue
 from tidefold.config.entry import Entry, Text
 from tidefold.config.source_entries import SOURCE_ENTRIES, SourceEntry, entry_at
 from tidefold.config.text import SIZE, Place, Problem, dotted, size_in_bytes
 from tidefold.lifecycle.kinds import Rule
 from tidefold.lifecycle.retention import Grace
-
-ColumnType = Literal["boolean", "int", "long", "float", "double", "string", "date", "timestamp"]
 
 
 class SparkConfig(Entry):
@@ -141,7 +140,9 @@ class LogEntry(Entry):
         default=None, description="folder of landed files that it is fed from; without one a program writes it"
     )
     key: list[Text] = Field(min_length=1, description="columns that tell rows apart")
-    columns: dict[str, ColumnType] = Field(min_length=1, description="every column of the table with its type")
+    columns: dict[str, ColumnValue] = Field(
+        min_length=1, description="every column of the table with its type, or with type and encoding"
+    )
     order: Literal["postgresql", "arrival"] | None = Field(
         default=None, description="how changes are ordered; default: as the connector; `arrival`: as they were written"
     )
@@ -220,7 +221,7 @@ def _explain(detail: ErrorDetails, place: Place, model: type[Entry]) -> tuple[st
         return "CONFIG_MISSING_KEY", "is missing.", _purpose(place, model)
     if kind == "extra_forbidden":
         return _unknown_key(place, model)
-    if kind in ("literal_error", "union_tag_invalid"):
+    if kind in ("literal_error", "column_type", "union_tag_invalid"):
         given, expected = context.get("tag", detail["input"]), context.get("expected") or context["expected_tags"]
         return _unknown_value(name, given, expected)
     if kind in ("greater_than_equal", "less_than_equal", "finite_number"):
@@ -252,6 +253,8 @@ def _model_at(place: Place) -> type[Entry]:
     """The entry that a place lies in directly."""
     if len(place) == 1:
         return FileEntry
+    if len(place) == 5 and place[2] == "columns":
+        return ColumnEntry
     parent = str(place[-2])
     return LogEntry if len(place) == 3 and place[0] == "logs" else _MODELS.get(parent, FileEntry)
 

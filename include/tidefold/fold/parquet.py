@@ -89,7 +89,8 @@ def _writer(schema: pa.Schema, compression: str, sink: BinaryIO, first: pa.Recor
 def _repeating(batch: pa.RecordBatch) -> list[str]:
     """The columns whose values come again, by the first rows: of others a dictionary is built in vain."""
     sample = batch.slice(0, _SAMPLE_ROWS)
-    return [f.name for f in sample.schema if pc.count_distinct(sample.column(f.name)).as_py() * 2 <= sample.num_rows]
+    countable = [field.name for field in sample.schema if not pa.types.is_nested(field.type)]
+    return [name for name in countable if pc.count_distinct(sample.column(name)).as_py() * 2 <= sample.num_rows]
 
 
 def _write_file(

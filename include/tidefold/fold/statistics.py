@@ -10,6 +10,7 @@ import json
 import math
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -44,20 +45,30 @@ class Statistics:
     def document(self) -> str:
         """The statistics as the JSON text that a Delta log holds."""
         bounded = {n: c for n, c in self._columns.items() if c.lower is not None and not c.unbounded}
-        return json.dumps(
+        return _json(
             {
                 "numRecords": self._rows,
                 "minValues": {name: _lower(column.lower) for name, column in bounded.items()},
                 "maxValues": {name: _upper(column.upper) for name, column in bounded.items()},
                 "nullCount": {name: column.nulls for name, column in self._columns.items()},
-            },
-            # deltalake 1.6.6 reads the escaped pair of U+10FFFF as another, lower character.
-            ensure_ascii=False,
+            }
         )
+
+
+def _json(value: Any) -> str:
+    """As `json.dumps` writes it, which has no way to write the digits of a decimal as a number."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_json(name)}: {_json(one)}" for name, one in value.items()) + "}"
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    # deltalake 1.6.6 reads the escaped pair of U+10FFFF as another, lower character.
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _add(column: _Column, values: pa.ChunkedArray) -> None:
     column.nulls += values.null_count
+    if _is_unbounded(values.type):
+        return
     found = pc.min_max(values)
     lower, upper = found["min"].as_py(), found["max"].as_py()
     if lower is None:
@@ -68,6 +79,11 @@ def _add(column: _Column, values: pa.ChunkedArray) -> None:
         column.unbounded |= not whole or bool(pc.any(pc.is_nan(values)).as_py())
     column.lower = lower if column.lower is None else min(column.lower, lower)
     column.upper = upper if column.upper is None else max(column.upper, upper)
+
+
+def _is_unbounded(type_: pa.DataType) -> bool:
+    """Kinds of which Delta has no bounds."""
+    return bool(pa.types.is_nested(type_) or pa.types.is_binary(type_))
 
 
 def _lower(value: Any) -> Any:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-TYPES = ("boolean", "int", "long", "float", "double", "string", "date", "timestamp")
-
 # Orders: a connector's own (source positions that never go back), the place in the stream of who writes the log, the
 # offset alone, the version of a Delta table, or columns of the rows.
 POSTGRESQL, MYSQL, MARIADB, ARRIVAL, POSITION, VERSION, COLUMNS = (
@@ -22,10 +20,13 @@ ORDER, VALID_FROM, VALID_TO = "_order", "_valid_from", "_valid_to"
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a log's table: its name and its type, one of `TYPES`."""
+    """One column of a log's table: its name, its type (`lifecycle.types`), and how the source writes its values
+    (`encodings_of` its type; empty: in the usual way).
+    """
 
     name: str
     type: str
+    encoding: str = ""
 
 
 class Engine(StrEnum):

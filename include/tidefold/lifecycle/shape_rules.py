@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from tidefold.lifecycle.errors import InvalidInputError
-from tidefold.lifecycle.values import TYPES, Column, Shape
+from tidefold.lifecycle.types import encodings_of, parse_type
+from tidefold.lifecycle.values import Column, Shape
 
 MAX_KEY_GROUPS = 32768
 
@@ -49,18 +50,41 @@ def key_mistakes(key: Sequence[str], types: dict[str, str]) -> Iterator[Mistake]
         if name not in types:
             hint = f"Columns are: {', '.join(types)}."
             yield "KEY_COLUMN_UNKNOWN", at, f"names `{name}`, which is no column of the log.", hint
-        elif types[name] in ("float", "double"):
-            message = f"names `{name}` of type {types[name]}: equal numbers may have different bytes."
-            yield "KEY_TYPE", at, message, "Use a key of whole numbers, text, dates or timestamps."
+        elif not _can_be_key(types[name]):
+            message = f"names `{name}` of type {types[name]}, by which rows cannot be told apart."
+            yield "KEY_TYPE", at, message, "Use a key of whole numbers, decimals, text, dates or timestamps."
+
+
+def _can_be_key(text: str) -> bool:
+    try:
+        return parse_type(text).can_be_key
+    except ValueError:
+        return True  # A mistake of its own.
+
+
+def type_mistakes(columns: Iterable[Column]) -> Iterator[Mistake]:
+    """Types that no column can have, and encodings that do not fit the type."""
+    for column in columns:
+        at = ("columns", column.name)
+        try:
+            type_ = parse_type(column.type)
+        except ValueError as error:
+            yield "COLUMN_TYPE", at, f"has the unknown type {column.type!r}.", f"{_sentence(str(error))}."
+            continue
+        known = encodings_of(type_)
+        if column.encoding and column.encoding not in known:
+            hint = f"Values of {column.type} can be: {', '.join(known)}." if known else "Leave `encoding` out."
+            yield "COLUMN_ENCODING", at, f"cannot have the encoding {column.encoding!r}.", hint
+
+
+def _sentence(said: str) -> str:
+    return said[:1].upper() + said[1:]
 
 
 def _mistakes(shape: Shape, orders: Collection[str]) -> Iterator[Mistake]:
     yield from _malformed(shape)
     yield from column_mistakes([column.name for column in shape.columns])
-    for column in shape.columns:
-        if column.type not in TYPES:
-            at = ("columns", column.name)
-            yield "COLUMN_TYPE", at, f"has the unknown type {column.type!r}.", f"Types are: {', '.join(TYPES)}."
+    yield from type_mistakes(shape.columns)
     yield from key_mistakes(shape.key, {column.name: column.type for column in shape.columns})
     if shape.order not in orders:
         hint = f"Orders are: {', '.join(sorted(orders))}."

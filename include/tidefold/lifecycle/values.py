@@ -10,7 +10,6 @@ from tidefold.lifecycle.external import External
 from tidefold.lifecycle.key_groups import KeyGroups
 from tidefold.lifecycle.landed import Landed as Landed
 from tidefold.lifecycle.landed import Position as Position
-from tidefold.lifecycle.shape import TYPES as TYPES
 from tidefold.lifecycle.shape import Column as Column
 from tidefold.lifecycle.shape import Shape as Shape
 

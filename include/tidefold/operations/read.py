@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from enum import StrEnum
 
 import msgspec
@@ -199,6 +200,8 @@ def one_key(shape: Shape, text: str) -> OneKey:
 
 
 def _typed(value: str | int | bool, kind: pa.DataType) -> object:
-    if isinstance(value, str) and pa.types.is_temporal(kind):
+    if isinstance(value, str) and (pa.types.is_temporal(kind) or pa.types.is_decimal(kind)):
         return pa.scalar(value).cast(kind).as_py()
+    if pa.types.is_decimal(kind) and not isinstance(value, bool):
+        return pa.scalar(Decimal(value), kind).as_py()
     return pa.scalar(value, kind).as_py()

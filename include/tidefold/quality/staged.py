@@ -98,5 +98,6 @@ def _compare(manifest: Manifest, where: str, wanted: dict[str, int], found: dict
 
 
 def _spark_column(column: Column) -> str:
-    kind = "timestamp_ltz" if column.type == "timestamp" else column.type
+    # What a type is called here is what Spark calls it, but for the one that means what the session says.
+    kind = column.type.replace("timestamp", "timestamp_ltz")
     return f"`{column.name.replace('`', '``')}` {kind}"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import Callable, Sequence
 from datetime import date, datetime
+from decimal import Decimal
 from numbers import Integral, Real
 from typing import Any
 
@@ -39,6 +40,8 @@ def shown(value: object) -> str:
 
 def fit_values(name: str, values: Sequence[Any], type_: pa.DataType) -> pa.ChunkedArray:
     """Values out of rows as a column. Raises InvalidInputError with the first that does not fit."""
+    if kinds.is_list(type_):
+        return _fit_lists(name, values, type_)
     of_kind = _kind_of_value(type_)
     whole = {kind: of_kind(kind) for kind in set(map(type, values)) - {type(None)}}
     try:
@@ -63,12 +66,23 @@ def fit_column(name: str, column: pa.ChunkedArray, type_: pa.DataType) -> pa.Chu
     if not kinds.is_null(column.type) and not _is_column_of_kind(column.type, type_):
         raise _refused(name, column, _first_filled(column), type_)
     try:
-        cast = column.cast(type_)
+        cast = _widened(column, type_).cast(type_)
     except pa.ArrowException:
         raise _refused(name, column, _first_failing(column, type_), type_) from None
     if kinds.is_float32(type_) and (lost := _first_lost(column, cast)) >= 0:
         raise _refused(name, column, lost, type_)
     return cast
+
+
+def _fit_lists(name: str, values: Sequence[Any], type_: pa.ListType) -> pa.ChunkedArray:
+    for number, value in enumerate(values):
+        try:
+            if value is not None and not isinstance(value, list | tuple):
+                raise wrong("", "")
+            fit_values(name, value or (), type_.value_type)
+        except InvalidInputError:
+            raise _misfit(name, number, shown(value), type(value).__name__, type_) from None
+    return pa.chunked_array([pa.array(values, type_)])
 
 
 def _is_text(value: str) -> bool:
@@ -84,8 +98,12 @@ def _kind_of_value(type_: pa.DataType) -> Callable[[type], bool]:
         return _is_whole
     if kinds.is_floating(type_):
         return lambda kind: issubclass(kind, Real) and not issubclass(kind, bool)
+    if kinds.is_decimal(type_):
+        return lambda kind: issubclass(kind, Decimal) or _is_whole(kind)
     if kinds.is_date(type_):
         return lambda kind: issubclass(kind, date) and not issubclass(kind, datetime)
+    if kinds.is_binary(type_):
+        return lambda kind: issubclass(kind, bytes)
     own = bool if kinds.is_boolean(type_) else str if kinds.is_string(type_) else datetime
     return lambda kind: issubclass(kind, own)
 
@@ -103,6 +121,16 @@ def _is_column_of_kind(given: pa.DataType, type_: pa.DataType) -> bool:
         return bool(kinds.is_string(given) or kinds.is_large_string(given) or kinds.is_string_view(given))
     if kinds.is_date(type_):
         return bool(kinds.is_date(given))
+    if kinds.is_decimal(type_):
+        return bool(kinds.is_integer(given) or kinds.is_decimal(given))
+    if kinds.is_binary(type_):
+        fixed = kinds.is_fixed_size_binary(given)
+        return bool(fixed or kinds.is_binary(given) or kinds.is_large_binary(given) or kinds.is_binary_view(given))
+    if kinds.is_list(type_):
+        lists = kinds.is_list(given) or kinds.is_large_list(given)
+        return bool(
+            lists and (given.value_type == type_.value_type or _is_column_of_kind(given.value_type, type_.value_type))
+        )
     return bool(kinds.is_boolean(given) if kinds.is_boolean(type_) else kinds.is_timestamp(given))
 
 
@@ -145,12 +173,19 @@ def _first_failing(column: pa.ChunkedArray, type_: pa.DataType) -> int:
 
     def fails(count: int) -> bool:
         try:
-            column.slice(0, count + 1).cast(type_)
+            _widened(column.slice(0, count + 1), type_).cast(type_)
         except pa.ArrowException:
             return True
         return False
 
     return bisect.bisect_left(range(len(column)), True, key=fails)
+
+
+def _widened(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
+    """Arrow casts whole numbers only to decimals that can hold all of their type."""
+    if not (kinds.is_decimal(type_) and kinds.is_integer(column.type)):
+        return column
+    return column.cast(pa.decimal256(20 + type_.scale, type_.scale))
 
 
 def _first_lost(column: pa.ChunkedArray, cast: pa.ChunkedArray) -> int:
@@ -181,14 +216,25 @@ _WORDS = {
     pa.float32(): ("float", "numbers within the range of `float`; whole ones up to 2**24"),
     pa.float64(): ("double", "numbers; whole ones up to 2**53"),
     pa.string(): ("string", "text that is valid Unicode"),
+    pa.binary(): ("binary", "bytes"),
     pa.date32(): ("date", "dates without a time"),
     pa.timestamp("us", tz="UTC"): ("timestamp", "instants with a date and a time, of microseconds"),
 }
 
 
+def _described(type_: pa.DataType) -> tuple[str, str]:
+    if kinds.is_list(type_):
+        word, what = _described(type_.value_type)
+        return f"array<{word}>", f"lists of {what}"
+    if kinds.is_decimal(type_):
+        room = f"up to {type_.precision} digits, {type_.scale} of them behind the point"
+        return f"decimal({type_.precision},{type_.scale})", f"decimals or whole numbers of {room}"
+    return _WORDS[type_]
+
+
 def _word(type_: pa.DataType) -> str:
-    return _WORDS[type_][0]
+    return _described(type_)[0]
 
 
 def _hint(type_: pa.DataType) -> str:
-    return f"Give {_WORDS[type_][1]}. Changes of an append are counted from 0."
+    return f"Give {_described(type_)[1]}. Changes of an append are counted from 0."

@@ -1,0 +1,57 @@
+"""The columns of a log as `tidefold.yaml` has them: `name: type`, or `name: {type: ..., encoding: ...}`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from tidefold.config.entry import Entry
+from tidefold.lifecycle.types import PLAIN, canonical, parse_type
+
+_ENCODINGS = ("base64", "string", "number", "boolean", "days", "iso", "micros", "millis", "nanos", "base64url", "hex")
+_TYPE = {
+    "anyOf": [
+        {"enum": list(PLAIN)},
+        {"type": "string", "pattern": r"^(decimal\(\d{1,2}, ?\d{1,2}\)|array<[a-z0-9(), ]+>)$"},
+    ],
+    "description": "type of the column's values",
+}
+
+
+def _expected(why: str) -> str:
+    return why.removeprefix("types are: ")
+
+
+def _type(value: Any) -> Any:
+    if not isinstance(value, str):
+        raise PydanticCustomError("string_type", "Input should be a valid string")
+    try:
+        parse_type(canonical(value))
+    except ValueError as error:
+        raise PydanticCustomError("column_type", "{expected}", {"expected": _expected(str(error))}) from error
+    return canonical(value)
+
+
+ColumnType = Annotated[str, BeforeValidator(_type), WithJsonSchema(_TYPE)]
+
+
+class ColumnEntry(Entry):
+    """A column with its type, and how the source writes its values."""
+
+    type: ColumnType
+    encoding: Annotated[str, WithJsonSchema({"enum": list(_ENCODINGS)})] = Field(
+        default="", description="how the source writes the values; docs/debezium.md has a table"
+    )
+
+
+def _column(value: Any) -> Any:
+    if isinstance(value, dict):
+        return ColumnEntry.model_validate(value)
+    return ColumnEntry(type=_type(value))
+
+
+ColumnValue = Annotated[
+    ColumnEntry, BeforeValidator(_column), WithJsonSchema({"anyOf": [_TYPE, ColumnEntry.model_json_schema()]})
+]
