@@ -50,6 +50,10 @@ def _feeding(entry: LogEntry) -> Iterator[_Found]:
         message = f"cannot be `{entry.order}` for a log with a source of format {entry.source.format}."
         yield "ORDER_INVALID", ("order",), message, hint
 
+    if entry.source is not None and isinstance(entry.order, list) and not getattr(entry.source, "by_columns", True):
+        hint = f"Leave it out: it is `{entry.source.orders[0]}`, which says of any two changes which one came later."
+        yield "ORDER_INVALID", ("order",), f"cannot be columns with format {entry.source.format}.", hint
+
 
 def _ages(entry: LogEntry) -> Iterator[_Found]:
     column = entry.columns.get(entry.ttl.column) if entry.ttl else None
