@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 from pydantic import Field
 
 from tidefold.config.entry import Entry, Text
-from tidefold.lifecycle.shape import POSITION
+from tidefold.lifecycle.shape import COLUMNS, POSITION
 
 _FOLDER = "folder of landed files, relative to this file or absolute"
 _UPSERTS = ["upsert", "insert", "update", "c", "r", "u", "I", "U"]
@@ -16,6 +16,8 @@ _DELETES = ["delete", "d", "D"]
 
 class DebeziumJsonEntry(Entry):
     """Debezium records as JSON lines."""
+
+    by_columns: ClassVar[bool] = False
 
     format: Literal["debezium-json"]
     connector: Literal["postgresql", "mysql", "mariadb"]
@@ -54,8 +56,28 @@ class JsonEntry(Entry):
     op: JsonOpEntry | None = Field(default=None, description="where a record says what it does; default: it is a row")
 
 
-SourceEntry = Annotated[DebeziumJsonEntry | JsonEntry, Field(discriminator="format")]
-SOURCE_ENTRIES: dict[str, type[Entry]] = {"debezium-json": DebeziumJsonEntry, "json": JsonEntry}
+class ParquetEntry(Entry):
+    """Parquet files of changes."""
+
+    orders: ClassVar[tuple[str, ...]] = (COLUMNS, POSITION)
+
+    format: Literal["parquet"]
+    path: Text = Field(description=_FOLDER)
+    op: OpEntry | None = Field(default=None, description="where a row says what it does; default: it is to be there")
+    offset: Text | None = Field(default=None, description="column of whole numbers, another one in each row")
+
+
+class CsvEntry(ParquetEntry):
+    """CSV files of changes."""
+
+    format: Literal["csv"]  # type: ignore[assignment]
+    delimiter: Annotated[str, Field(min_length=1, max_length=1)] = Field(default=",", description="between two values")
+    null: list[str] = Field(default=[""], description="texts that are no value, unless they stand in quotes")
+
+
+SourceEntry = Annotated[DebeziumJsonEntry | JsonEntry | CsvEntry | ParquetEntry, Field(discriminator="format")]
+_ENTRIES = (DebeziumJsonEntry, JsonEntry, CsvEntry, ParquetEntry)
+SOURCE_ENTRIES: dict[str, type[Entry]] = {get_args(e.model_fields["format"].annotation)[0]: e for e in _ENTRIES}
 
 
 def options(source: Any) -> dict[str, Any]:

@@ -64,6 +64,8 @@ def plan_fold(
     require_joined(state.log, snapshot, change_sets)
     target = Address(Where.STORE, places.store, home(state.log, snapshot.kind, snapshot.id))
     rescaled = base is not None and base.shape.buckets != shape.buckets
+    # What is forgotten now was announced by the snapshot below: an ingest under way knew it.
+    below = state.snapshot(snapshot.source) if snapshot.source is not None else None
     tasks = []
     for bucket in bucket_ranges(shape.key_groups, shape.buckets):
         mine = near(change_sets, bucket)
@@ -71,13 +73,14 @@ def plan_fold(
         stays = not rescaled and not any(has_expired(file, snapshot.expire) for file in files)
         if mine or (files and not stays):
             inputs = places.inputs(base, files, base.home, LogPaths(state.log).table) if base else ()
-            recipe = Recipe(base.snapshot if base else None, inputs, mine)
+            recipe = Recipe(base.snapshot if base else None, inputs, mine, base.cleared if base else ())
             untouched = Untouched.LEAVE if stays else Untouched.REWRITE
             tasks.append(
                 FoldTask(
                     *(state.log, shape, snapshot.id, snapshot.epoch, bucket, target, places.logs, (recipe,)),
                     untouched=untouched,
                     expire=snapshot.expire,
+                    horizon=below.horizon if below else None,
                 )
             )
     return tuple(sorted(tasks, key=lambda task: -task.weight))

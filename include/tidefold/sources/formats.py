@@ -9,8 +9,10 @@ from tidefold.sources.source import Source
 
 # Imported when they are needed: each brings libraries of its own.
 _CLASSES = {
+    "csv": "tidefold.sources.csv_files:Csv",
     "debezium-json": "tidefold.sources.debezium_json:DebeziumJson",
     "json": "tidefold.sources.json_records:Json",
+    "parquet": "tidefold.sources.parquet_files:Parquet",
 }
 FORMATS = tuple(_CLASSES)
 

@@ -109,6 +109,27 @@ def list_landed(folder: Path) -> tuple[tuple[LandedFile, ...], tuple[Problem, ..
     return tuple(sorted(found, key=lambda f: (f.partition, f.start, f.name))), tuple(problems)
 
 
+def list_any(folder: Path, endings: Sequence[str]) -> tuple[tuple[LandedFile, ...], tuple[Problem, ...]]:
+    """All files below a folder whose names end so, each taken by itself, and a problem for every other one.
+
+    Raises as `list_landed` does.
+    """
+    root = os.path.abspath(folder)
+    found: list[LandedFile] = []
+    problems: list[Problem] = []
+    try:
+        for path in sorted(_paths(root)):
+            name = str(PurePosixPath(path).relative_to(root))
+            if name.endswith(tuple(endings)):
+                gzip = name.endswith(".gz")
+                found.append(LandedFile(name, path, stamp_of(path), folder.name, 0, 0, gzip, alone=True))
+            else:
+                problems.append(foreign(name, f"The name of `{name}` does not end in {' or '.join(endings)}."))
+    except OSError as error:
+        raise _unlisted(root, error) from error
+    return tuple(found), tuple(problems)
+
+
 def _paths(folder: str) -> Iterator[str]:
     """What lies below a folder and is neither folder nor hidden nor temporary; links to folders are not followed."""
     with os.scandir(folder) as listing:

@@ -89,3 +89,8 @@ def late(name: str, offset: int, next_offset: int) -> Problem:
         "deletes table and snapshots too) and `tidefold ingest LOG`. To go on without them: keep the file elsewhere."
     )
     return Problem(name, "LANDED_LATE", message, hint)
+
+
+def unfit_schema(name: str, why: str) -> Problem:
+    hint = "Land it with the columns that the log has, each of its type; nothing of it was taken."
+    return Problem(name, "LANDED_SCHEMA", f"`{name}` {why}.", hint)

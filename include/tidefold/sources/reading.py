@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import BinaryIO
+
+from typing_extensions import Buffer
 
 BLOCK = 1 << 20
 MAX_LINE = 64 << 20
@@ -157,3 +160,40 @@ class _Held:
 def without_bom(chunk: Chunk) -> Chunk:
     """The first chunk of a file without the mark that some editors put before it."""
     return replace(chunk, data=chunk.data.removeprefix(_BOM))
+
+
+class Blocks(io.RawIOBase):
+    """Blocks of bytes as a stream, for libraries that read from one."""
+
+    def __init__(self, blocks: Iterable[bytes]) -> None:
+        self._blocks = iter(blocks)
+        self._rest = b""
+
+    def line(self, most: int) -> bytes:
+        """The next line, with its end. Raises DamagedError when it is longer than `most`."""
+        found = self._rest
+        while (end := found.find(b"\n")) < 0 and (block := next(self._blocks, b"")):
+            found += block
+            if len(found) > most:
+                raise DamagedError(f"its first line is longer than {most >> 20} MiB")
+        end = end + 1 if end >= 0 else len(found)
+        self._rest = found[end:]
+        return found[:end]
+
+    @property
+    def has_more(self) -> bool:
+        """Whether anything is left."""
+        self._rest = self._rest or next(self._blocks, b"")
+        return bool(self._rest)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Buffer, /) -> int:
+        if not self._rest:
+            self._rest = next(self._blocks, b"")
+        view = memoryview(buffer).cast("B")
+        count = min(len(view), len(self._rest))
+        view[:count] = self._rest[:count]
+        self._rest = self._rest[count:]
+        return count

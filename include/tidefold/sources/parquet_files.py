@@ -1,0 +1,97 @@
+"""Parquet files of changes, with any names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tidefold.lifecycle.values import Shape
+from tidefold.sources.any_files import AnyFiles, RowTaker, misfit, numbered
+from tidefold.sources.casts import fits, of_values
+from tidefold.sources.ending import Ending
+from tidefold.sources.landed import LandedFile
+from tidefold.sources.parse_file import check_prefix, parse_file
+from tidefold.sources.plan import FileTask
+from tidefold.sources.problems import changed, damaged, gone, unfit_schema, unreadable, wrong_content
+from tidefold.sources.quarantine import QuarantineWriter
+from tidefold.sources.reading import DamagedError, Fingerprint
+from tidefold.sources.source import ParsedFile, UnfitFileError
+
+_MAGIC = b"PAR1"
+_ROWS = 65_536
+
+
+class Parquet(AnyFiles):
+    """`format: parquet`."""
+
+    endings = (".parquet",)
+
+    def ending(self, file: LandedFile, taken: int) -> Ending:
+        """The end of a Parquet file is written last: without it the file is not complete."""
+        try:
+            with open(file.path, "rb") as stream:
+                return _ending(stream, file, taken)
+        except FileNotFoundError:
+            return Ending(0, problem=gone(file.name))
+        except OSError as error:
+            return Ending(0, problem=unreadable(file.name, str(error.strerror or error)))
+
+    def parse(self, task: FileTask, shape: Shape, quarantine: QuarantineWriter) -> ParsedFile:
+        return parse_file(task, lambda stream: self._parse(stream, task, shape, quarantine))
+
+    def _parse(self, stream: BinaryIO, task: FileTask, shape: Shape, quarantine: QuarantineWriter) -> ParsedFile:
+        content = Fingerprint(stream, task.until)
+        check_prefix(content, task)
+        for _ in content.blocks():
+            pass
+        taker = RowTaker(task.file, shape, self.rules, of_values, quarantine, horizon=task.horizon)
+        stream.seek(0)
+        try:
+            for rows, numbers in numbered(self._batches(stream, task, shape)):
+                taker.take(rows, numbers)
+        except (pa.ArrowException, OSError) as error:
+            raise DamagedError(str(error).splitlines()[0]) from error
+        return ParsedFile(taker.account, taker.table, content.sha256)
+
+    def _batches(self, stream: BinaryIO, task: FileTask, shape: Shape) -> Iterator[pa.RecordBatch]:
+        with pq.ParquetFile(stream, coerce_int96_timestamp_unit="us") as file:
+            # The old way to write an instant does not say that it is one.
+            old = {c.name for c in map(file.schema.column, range(len(file.schema))) if c.physical_type == "INT96"}
+            schema = pa.schema(
+                [pa.field(f.name, pa.timestamp("us", "UTC") if f.name in old else f.type) for f in file.schema_arrow]
+            )
+            if why := misfit(schema.names, shape, self.rules.beside) or _misfit_type(schema, shape):
+                raise UnfitFileError(unfit_schema(task.file.name, why))
+            for batch in file.iter_batches(_ROWS):
+                batch.validate(full=True)
+                yield batch.cast(schema) if old else batch
+
+
+def _ending(stream: BinaryIO, file: LandedFile, taken: int) -> Ending:
+    begin = stream.read(len(_MAGIC))
+    if not _MAGIC.startswith(begin):
+        return Ending(0, problem=wrong_content(file.name))
+    if taken:
+        return Ending(0, problem=changed(file.name, f"has {file.size} bytes, {taken} were taken of it"))
+    if file.size < 3 * len(_MAGIC):
+        return Ending(0, torn=True)
+    stream.seek(file.size - len(_MAGIC))
+    if stream.read(len(_MAGIC)) != _MAGIC:
+        return Ending(0, torn=True)
+    stream.seek(0)
+    try:
+        pq.read_metadata(stream)
+    except (pa.ArrowException, OSError) as error:
+        return Ending(0, problem=damaged(file.name, str(error).splitlines()[0]))
+    return Ending(file.size)
+
+
+def _misfit_type(schema: pa.Schema, shape: Shape) -> str | None:
+    columns = {column.name: column for column in shape.columns}
+    for field in schema:
+        if field.name in columns and not fits(field.type, columns[field.name]):
+            return f"has column {field.name} of type {field.type}, which is no {columns[field.name].type}"
+    return None
