@@ -131,8 +131,6 @@ def _sorted(pipeline: Pipeline, state: LogState, records: Sequence[Refused]) -> 
     source = source_of(config.feed) if config else None
     within, horizon = partial(room, state), horizon_of(pipeline, state)
     looks = look_again(source, state.shape, possible, lambda one: texts.get(id(one)), within, horizon)
-        source, state.shape, possible, lambda one: texts.get(id(one)), partial(room, state), horizon_of(pipeline, state)
-    )
     for look in looks:
         found.staying += [(one, "refused") for one in look.refused]
         found.settled += look.others
