@@ -108,7 +108,7 @@ def carried_files(base: Manifest | None, results: Sequence[FoldResult]) -> tuple
     """The base files of every bucket that no result replaces."""
     if base is None:
         return ()
-    replaced = [result.bucket for result in results if result.touched]
+    replaced = [result.bucket for result in results if result.touched and not result.added]
     return tuple(f for f in base.files if not any(f.key_groups.meets(bucket) for bucket in replaced))
 
 
