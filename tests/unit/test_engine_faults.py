@@ -68,7 +68,7 @@ def test_a_sum_that_does_not_fit_is_refused() -> None:
 
 
 def test_ties_are_counted_and_listed() -> None:
-    """Complaints 3 and 5: two changes of one order that say different things; which one counts does not hang on luck."""
+    """Complaints 3 and 5: of two changes of one order the later position counts, whatever the arrival."""
     shape = shape_of(Engine.LAST, "columns")
     changes = [change(5, 7, text="a"), change(5, 9, text="b"), change(5, 9, text="b"), change(4, 1, id=2)]
     for given in (changes, changes[::-1]):

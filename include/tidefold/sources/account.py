@@ -27,7 +27,9 @@ class LateOffsetError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a file stands in its log: see FileTask for the numbers."""
+    """Where a file stands in its log: see FileTask for `next_offset`, `taken`, `records` and what follows, and `high`;
+    Position for `count`, `again` and `time`.
+    """
 
     topic: str
     partition: int
@@ -36,10 +38,10 @@ class Place:
     taken: tuple[tuple[int, int], ...]
     high: Order
     records: int = 0
-    horizon: int | None = None
     count: int = 0
     again: int | None = None
     time: int | None = None
+    horizon: int | None = None
 
 
 @dataclass(slots=True)
