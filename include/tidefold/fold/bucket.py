@@ -240,6 +240,10 @@ def _of_bucket(
     if _is_within(file, bucket):
         yield from batches
         return
+    if not shape.key:
+        # Rows without a key do not say where they came from: those of a file go to one of the buckets that it spans.
+        yield from batches if bucket.first <= file.key_groups.first <= bucket.last else ()
+        return
     connection = opened.enter_context(connect())
     for batch in batches:
         table = pa.Table.from_batches([batch])
