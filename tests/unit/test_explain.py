@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from builders import SHAPE, appended, manifest_of, new_log, verdict_for
 from tidefold.changelog.columns import DELETE, UPSERT, change_schema, place_columns, table_schema
-from tidefold.fold.kernel import merged, squashed
+from tidefold.fold.kernel import merged
+from tidefold.fold.squash import squashed
 from tidefold.lifecycle import claims, moves
 from tidefold.lifecycle.claims import Claim, Mode, Restore
 from tidefold.lifecycle.explain import Change, Explained, Fate, Layer, Standing, explain, layers, standing, unknown
@@ -64,9 +65,9 @@ def test_the_winner_is_the_row_that_the_kernel_keeps(folds: list[list[dict[str, 
         view.insert(0, Layer(number, number + 1, number + 1, f"run-{number}"))
         with (
             tempfile.TemporaryDirectory() as scratch,
-            merged(base.to_reader(), table_of(mine), SHAPE, memory="100MB", scratch=scratch) as (_, stream),
+            merged(base.to_reader(), table_of(mine), SHAPE, memory="100MB", scratch=scratch) as done,
         ):
-            base = stream.read_all()
+            base = done.rows.read_all()
     kept = {row["id"]: row["text"] for row in base.to_pylist()}
     for key in range(3):
         told = explain(new_log(), view, changes_of(rows, key))

@@ -53,13 +53,13 @@ def fold(base: dict, changes: list[dict]) -> tuple[dict, int, int]:
     reader = pa.RecordBatchReader.from_batches(schema, pa.Table.from_pylist(rows, schema=schema).to_batches())
     with (
         tempfile.TemporaryDirectory() as scratch,
-        merged(reader, table, SHAPE, memory="100MB", scratch=scratch) as (squashed, stream),
+        merged(reader, table, SHAPE, memory="100MB", scratch=scratch) as done,
     ):
-        out = stream.read_all().to_pylist()
+        out = done.rows.read_all().to_pylist()
     keys = [(r["id"], r["part"]) for r in out]
     assert keys == sorted(keys, key=lambda k: (k[0], k[1].encode()))
     assert len(set(keys)) == len(keys)
-    return {k: r["value"] for k, r in zip(keys, out, strict=True)}, squashed.upserts, squashed.deletes
+    return {k: r["value"] for k, r in zip(keys, out, strict=True)}, done.upserts, done.deletes
 
 
 @settings(max_examples=150, deadline=None)
@@ -105,8 +105,8 @@ def test_a_merge_that_spills_leaves_nothing_to_the_next() -> None:
     for _ in range(2):
         with tempfile.TemporaryDirectory() as scratch:
             reader = rows.cast(schema).to_reader(16_384)
-            with merged(reader, changes, SHAPE, memory="20MB", scratch=scratch) as (_, stream):
-                assert sum(batch.num_rows for batch in stream) == 200_000
+            with merged(reader, changes, SHAPE, memory="20MB", scratch=scratch) as done:
+                assert sum(batch.num_rows for batch in done.rows) == 200_000
             assert os.listdir(scratch), "it did not spill"
         assert fold({(1, "a"): 7}, [])[0] == {(1, "a"): 7}
 
@@ -125,9 +125,9 @@ def test_a_merge_that_fails_leaves_nothing_to_the_next() -> None:
     with (
         pytest.raises(Exception, match="the disk is gone"),
         tempfile.TemporaryDirectory() as scratch,
-        merged(base, changes, SHAPE, memory="100MB", scratch=scratch) as (_, stream),
+        merged(base, changes, SHAPE, memory="100MB", scratch=scratch) as done,
     ):
-        stream.read_all()
+        done.rows.read_all()
     assert fold({(3, "b"): 6}, [])[0] == {(3, "b"): 6}
     with (
         pytest.raises(KeyError),

@@ -11,6 +11,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from tidefold.lifecycle.shape import ARRIVAL as ARRIVAL
+from tidefold.lifecycle.shape import VALID_FROM, Engine
 from tidefold.lifecycle.types import Type, parse_type
 from tidefold.lifecycle.values import Shape
 
@@ -85,3 +86,14 @@ def aligned(changes: pa.Table, shape: Shape) -> pa.Table:
         changes.column(f.name).cast(f.type) if f.name in there else pa.nulls(changes.num_rows, f.type) for f in schema
     ]
     return pa.table(columns, schema=schema)
+
+
+def hidden_schema(shape: Shape) -> pa.Schema:
+    """What is kept beside a table, of a key or (partial updates) of one of its columns: the `_order` in which it was
+    deleted (`_column` is empty) or given; of a history also the instant of that (`_at`).
+    """
+    fields = [pa.field(c.name, arrow_type(c.type)) for name in shape.key for c in shape.columns if c.name == name]
+    fields += [pa.field("_column", pa.string()), pa.field("_order", pa.list_(pa.int64()))]
+    if shape.merge.engine is Engine.HISTORY:
+        fields.append(pa.field("_at", arrow_type(next(c.type for c in shape.table_columns if c.name == VALID_FROM))))
+    return pa.schema(fields)

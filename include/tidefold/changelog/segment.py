@@ -63,7 +63,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class WrittenChangeSet:
-    """Where a change set ended up: what the ledger keeps of it."""
+    """Where a change set ended up: what the ledger keeps of it. `top`: the highest first number of its orders."""
 
     log: str
     ordinal: int
@@ -72,6 +72,7 @@ class WrittenChangeSet:
     checksum: str
     rows: int
     key_groups: KeyGroups
+    top: int | None = None
 
     def change_set(self, segment: str, high: tuple[int, ...], floor: tuple[int, ...] | None = None) -> ChangeSet:
         """What a log takes of it; the ledger gives it its number."""
@@ -86,6 +87,7 @@ class WrittenChangeSet:
             key_groups=self.key_groups,
             high=high,
             floor=floor,
+            top=self.top,
         )
 
 
@@ -111,16 +113,18 @@ def write_parts(
 ) -> list[WrittenChangeSet]:
     """Writes a whole segment into an open stream."""
     entries: list[Entry] = []
+    tops: list[int | None] = []
     stream.write(_MAGIC + bytes([_VERSION, _COMPRESSED if compress else 0]))
     position = len(_MAGIC) + 2
     for ordinal, (log, table) in enumerate(parts):
         body, (schema, *batches) = _encode(table, compress)
+        tops.append(pc.max(table.column("_o0")).as_py() if "_o0" in table.column_names else None)
         entries.append(Entry(log, ordinal, position, len(body), table.num_rows, schema, batches))
         stream.write(body)
         position += len(body)
     footer = msgspec.json.encode(entries)
     stream.write(footer + _TRAILER.pack(len(footer), zlib.crc32(footer), _END))
-    return [_written(entry) for entry in entries]
+    return [_written(entry, top) for entry, top in zip(entries, tops, strict=True)]
 
 
 def _encode(table: pa.Table, compress: bool) -> tuple[memoryview, list[Piece]]:
@@ -145,9 +149,9 @@ def _piece(body: memoryview, start: int, end: int, **facts: int) -> Piece:
     return Piece(start, end - start, hashlib.sha256(body[start:end]).hexdigest(), **facts)
 
 
-def _written(entry: Entry) -> WrittenChangeSet:
+def _written(entry: Entry, top: int | None) -> WrittenChangeSet:
     span = KeyGroups(entry.batches[0].first, entry.batches[-1].last)
-    return WrittenChangeSet(entry.log, entry.ordinal, entry.offset, entry.length, entry.checksum, entry.rows, span)
+    return WrittenChangeSet(entry.log, entry.ordinal, entry.offset, entry.length, entry.checksum, entry.rows, span, top)
 
 
 def read_index(store: Store, path: str) -> list[Entry]:

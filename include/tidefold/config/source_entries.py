@@ -73,11 +73,6 @@ class CsvEntry(ParquetEntry):
 SourceEntry = Annotated[DebeziumJsonEntry | JsonEntry | CsvEntry | ParquetEntry, Field(discriminator="format")]
 _ENTRIES = (DebeziumJsonEntry, JsonEntry, CsvEntry, ParquetEntry)
 SOURCE_ENTRIES: dict[str, type[Entry]] = {get_args(e.model_fields["format"].annotation)[0]: e for e in _ENTRIES}
-    "debezium-json": DebeziumJsonEntry,
-    "json": JsonEntry,
-    "csv": CsvEntry,
-    "parquet": ParquetEntry,
-}
 
 
 def options(source: Any) -> dict[str, Any]:

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tidefold.changelog.columns import aligned, change_schema, table_schema
+from tidefold.changelog.columns import aligned, change_schema, hidden_schema, table_schema
 from tidefold.changelog.key_group import connect, key_groups_of
 from tidefold.fold.inputs import Inputs
-from tidefold.fold.kernel import merged
+from tidefold.fold.kernel import Before, merged
 from tidefold.fold.parquet import write_data_file, write_part
 from tidefold.fold.plan import has_expired
 from tidefold.fold.task import Address, FoldResult, FoldTask, Input, Recipe, Untouched
@@ -135,25 +135,28 @@ def _copy(old: BinaryIO, new: BinaryIO, sha256: str, source: Address) -> None:
 
 
 def _merged(task: FoldTask, recipe: Recipe, changes: pa.Table, inputs: Inputs) -> FoldResult:
-    base_rows, expired = _Count(), _Count()
+    expired = _Count()
+    before = Before(read_hidden(inputs, recipe.base, task.shape, task.bucket), recipe.cleared, task.horizon)
     with (
         tempfile.TemporaryDirectory(prefix="tidefold-") as scratch,
-        open_base(inputs, recipe.base, task.shape, task.bucket, base_rows) as base,
-        merged(base, changes, task.shape, memory=MERGE_MEMORY, scratch=scratch) as (squashed, rows),
+        open_base(inputs, recipe.base, task.shape, task.bucket) as base,
+        merged(base, changes, task.shape, before, memory=MERGE_MEMORY, scratch=scratch) as done,
     ):
-        kept = _unexpired(rows, task.expire, expired)
         store = inputs.store(task.target)
-        file = _written(task, store, kept)
-    left = (file.rows if file else 0) + expired.rows - squashed.upserts
+        file = _written(task, store, _unexpired(done.rows, task.expire, expired))
+        beside = _written_beside(task, store, done.hidden)
+    out = (file.rows if file else 0) + expired.rows
     return FoldResult(
         task.bucket,
         touched=True,
-        files=(file,) if file else (),
-        upserts=squashed.upserts,
-        deletes=squashed.deletes,
-        replaced=base_rows.rows - left,
+        files=tuple(filter(None, (file, beside))),
+        upserts=done.upserts,
+        deletes=done.deletes,
+        replaced=max(0, sum(i.file.rows for i in recipe.base if not i.file.hidden) + done.upserts - out),
         changes=changes.num_rows,
         expired=expired.rows,
+        cleared=done.cleared,
+        ties=done.ties,
     )
 
 
@@ -164,6 +167,15 @@ def _written(task: FoldTask, store: Store, rows: Iterable[pa.RecordBatch]) -> Da
     return write_data_file(store, folder, task.bucket, task.snapshot, task.epoch, rows, schema)
 
 
+def _written_beside(task: FoldTask, store: Store, hidden: pa.Table | None) -> DataFile | None:
+    """What is kept beside the rows; a canonical savepoint has the rows alone."""
+    if hidden is None or task.part:
+        return None
+    batches, schema = hidden.to_batches(), hidden.schema
+    file = write_data_file(store, task.target.path, task.bucket, task.snapshot, task.epoch, batches, schema)
+    return replace(file, hidden=True) if file else None
+
+
 class _Count:
     """How many rows went by."""
 
@@ -172,19 +184,32 @@ class _Count:
 
 @contextmanager
 def open_base(
-    inputs: Inputs, base: Sequence[Input], shape: Shape, bucket: KeyGroups, count: _Count | None = None
+    inputs: Inputs, base: Sequence[Input], shape: Shape, bucket: KeyGroups
 ) -> Iterator[pa.RecordBatchReader | None]:
     """The rows of a bucket in some files as one stream; None when there is no file. Raises CorruptError."""
-    if not base:
+    shown = [one for one in base if not one.file.hidden]
+    if not shown:
         yield None
         return
-    schema, counted = table_schema(shape), count or _Count()
+    schema = table_schema(shape)
     with ExitStack() as opened:
         # Opened and checked before the merge begins: inside it DuckDB would wrap the error.
-        streams = [(one.file, opened.enter_context(inputs.open(one)[1])) for one in base]
+        streams = [(one.file, opened.enter_context(inputs.open(one)[1])) for one in shown]
         files = [(file, pq.ParquetFile(stream)) for file, stream in streams]
         batches = (b for file, parquet in files for b in _rows(file, parquet, shape, bucket, opened))
-        yield pa.RecordBatchReader.from_batches(schema, _counted(with_schema(batches, schema), counted))
+        yield pa.RecordBatchReader.from_batches(schema, with_schema(batches, schema))
+
+
+def read_hidden(inputs: Inputs, base: Sequence[Input], shape: Shape, bucket: KeyGroups) -> pa.Table | None:
+    """What was kept beside the rows of a bucket; None when there is nothing. Raises CorruptError."""
+    found = [pa.Table.from_batches([], hidden_schema(shape))]
+    for one in base:
+        if one.file.hidden:
+            with ExitStack() as opened:
+                stream = opened.enter_context(inputs.open(one)[1])
+                batches = _of_bucket(one.file, pq.ParquetFile(stream).iter_batches(), shape, bucket, opened)
+                found.append(pa.Table.from_batches(list(batches), hidden_schema(shape)))
+    return pa.concat_tables(found) if len(found) > 1 else None
 
 
 def _rows(
@@ -192,6 +217,12 @@ def _rows(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a file that belong to a bucket: of one written for other buckets only some (L8)."""
     batches = parquet.iter_batches(batch_size=65_536, columns=[c.name for c in shape.table_columns])
+    yield from _of_bucket(file, batches, shape, bucket, opened)
+
+
+def _of_bucket(
+    file: DataFile, batches: Iterator[pa.RecordBatch], shape: Shape, bucket: KeyGroups, opened: ExitStack
+) -> Iterator[pa.RecordBatch]:
     if _is_within(file, bucket):
         yield from batches
         return
@@ -201,12 +232,6 @@ def _rows(
         groups = key_groups_of(table, shape, connection)
         mine = pc.and_(pc.greater_equal(groups, bucket.first), pc.less_equal(groups, bucket.last))
         yield from table.filter(mine).to_batches()
-
-
-def _counted(batches: Iterable[pa.RecordBatch], count: _Count) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        count.rows += batch.num_rows
-        yield batch
 
 
 def _unexpired(batches: Iterable[pa.RecordBatch], expire: Expire | None, expired: _Count) -> Iterator[pa.RecordBatch]:

@@ -1,53 +1,151 @@
 """The merge of one bucket: base rows and changes in as Arrow, merged rows out as Arrow; DuckDB does the work.
 
-The result is a pure function of the set of changes: per key the change with the highest order counts, at equal order
-the one with the later source position (design 5). How the changes were split or in which order they came is not seen.
+The result is a pure function of the set of changes, by the engine of the log's shape. Which of two changes counts is
+decided by their order, at equal order by their source position (design 5). How the changes were split or in which order
+they came is not seen.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from tidefold.changelog.columns import DELETE, UPSERT, place_columns, table_schema
+from tidefold.changelog.columns import CLEAR, hidden_schema, order_columns, table_schema
 from tidefold.changelog.key_group import quoted
-from tidefold.lifecycle.values import Shape
+from tidefold.fold.engines import Statements, statements
+from tidefold.fold.engines.statements import order
+from tidefold.fold.ties import TIED, Tied, tied
+from tidefold.lifecycle.shape import Engine, Shape
 
 # Each thread's connection that no merge uses now: a new one costs as much as merging 100,000 rows (decision 0014).
 _idle = threading.local()
 
 
 @dataclass(frozen=True, slots=True)
-class Squashed:
-    """How many keys the changes leave to upsert and to delete."""
+class Before:
+    """What a fold builds on beside the rows: `hidden` (`hidden_schema`) was kept beside them, `cleared` is the order of
+    the highest clear so far; what was deleted before the `horizon` is forgotten.
+    """
+
+    hidden: pa.Table | None = None
+    cleared: Sequence[int] = ()
+    horizon: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """`rows` are sorted by key, to be read once within the context. `upserts` of them come from changes; `deletes` are
+    keys that changes remove. `ties`: keys whose newest changes are of one order and say different things.
+    """
 
     upserts: int
     deletes: int
+    rows: pa.RecordBatchReader
+    hidden: pa.Table | None
+    cleared: tuple[int, ...]
+    ties: Tied
 
 
 @contextmanager
 def merged(
-    base: pa.RecordBatchReader | None, changes: pa.Table, shape: Shape, *, memory: str, scratch: str
-) -> Iterator[tuple[Squashed, pa.RecordBatchReader]]:
-    """The rows of a bucket after its changes, sorted by key, as a stream that is read within the context.
-
-    `base` is consumed once, batch by batch. Above `memory` (DuckDB size, such as `1GB`) it spills into `scratch`.
+    base: pa.RecordBatchReader | None,
+    changes: pa.Table,
+    shape: Shape,
+    before: Before | None = None,
+    *,
+    memory: str,
+    scratch: str,
+) -> Iterator[Merged]:
+    """The rows of a bucket after its changes. `base` is consumed once, batch by batch, unless all of it was cleared.
+    Above `memory` (DuckDB size, such as `1GB`) it spills into `scratch`. Raises duckdb.Error where a value cannot be.
     """
-    schema = table_schema(shape)
+    before = before or Before()
     with _connection(memory, scratch) as connection:
         connection.register("changes", changes)
-        connection.execute(_squash_sql(shape))
-        connection.register("base", base if base is not None else schema.empty_table())
-        [counted] = connection.execute(
-            f"SELECT count(*) FILTER (_op = {UPSERT}), count(*) FILTER (_op = {DELETE}) FROM latest"
-        ).fetchall()
-        stream = connection.sql(_merge_sql(shape)).to_arrow_reader(65_536)
-        yield Squashed(*counted), stream
+        cleared = _make_live(connection, changes, shape, before)
+        emptied = tuple(cleared) > tuple(before.cleared) and shape.merge.engine is not Engine.HISTORY
+        connection.register("given_base", table_schema(shape).empty_table() if base is None or emptied else base)
+        _make_base(connection, changes, shape)
+        connection.register("hidden", hidden_schema(shape).empty_table() if before.hidden is None else before.hidden)
+        asked = statements(shape, with_absent=_has_absent(changes), horizon=before.horizon)
+        for name, query in asked.tables:
+            connection.execute(f"CREATE TEMP TABLE {name} AS {query}")
+        [(upserts, deletes)] = connection.execute(asked.counts).fetchall()
+        hidden, ties = _hidden(connection, asked, shape), tied(connection, shape)
+        # Last: while it is open the connection can do nothing else.
+        stream = connection.sql(asked.rows).to_arrow_reader(65_536)
+        yield Merged(upserts, deletes, stream, hidden, cleared, ties)
+
+
+def _make_live(
+    connection: duckdb.DuckDBPyConnection, changes: pa.Table, shape: Shape, before: Before
+) -> tuple[int, ...]:
+    """Makes `live`, the changes that no clear removes, and `clears`; answers the highest clear of all rows."""
+    known, clears = tuple(before.cleared), _has_clears(changes)
+    if not clears and not known:
+        _make_view(connection, "live", "SELECT * FROM changes")
+        _make_clears(connection, shape)
+        return known
+    _make_clears(connection, shape)
+    whole = f"{quoted(shape.key[0])} IS NULL" if shape.key else "true"
+    [(highest,)] = connection.execute(f"SELECT max(_order) FILTER ({whole}) FROM clears").fetchall()
+    cleared = max(known, tuple(highest or ()))
+    if shape.merge.engine is Engine.HISTORY:
+        _make_view(connection, "live", f"SELECT * FROM changes WHERE _op <> {CLEAR}")
+        return cleared
+    of_key = " AND ".join(f"clears.{quoted(n)} = placed.{quoted(n)}" for n in shape.spread_key) or "false"
+    removed = f"SELECT 1 FROM clears WHERE {of_key} AND clears._order > placed._place"
+    placed = f"SELECT *, {order(shape)} AS _place FROM changes WHERE _op <> {CLEAR}"
+    newer = f"_place >= {list(cleared)}::BIGINT[] AND NOT EXISTS ({removed})"
+    _make_view(connection, "live", f"SELECT * EXCLUDE (_place) FROM ({placed}) placed WHERE {newer}")
+    return cleared
+
+
+def _make_clears(connection: duckdb.DuckDBPyConnection, shape: Shape) -> None:
+    """A clear comes before the changes of its own order."""
+    names = [*(quoted(name) for name in shape.spread_key), *(order_columns(shape) or ("_offset",)), "_ts"]
+    at = f"list_concat([{', '.join(order_columns(shape))}], [-1, -1])" if shape.order_width else order(shape)
+    _make_view(
+        connection,
+        "clears",
+        f"SELECT {', '.join(names)}, {order(shape)} AS _order, {at} AS _place FROM changes WHERE _op = {CLEAR}",
+    )
+
+
+def _make_base(connection: duckdb.DuckDBPyConnection, changes: pa.Table, shape: Shape) -> None:
+    """Makes `base`: the rows that no clear of some keys removes. In a log's own order every clear is newer."""
+    if not _has_clears(changes) or not shape.key or shape.merge.engine is Engine.HISTORY:
+        _make_view(connection, "base", "SELECT * FROM given_base")
+        return
+    of_key = " AND ".join(f"clears.{quoted(n)} = given_base.{quoted(n)}" for n in shape.spread_key)
+    _make_view(connection, "base", f"SELECT * FROM given_base WHERE NOT EXISTS (SELECT 1 FROM clears WHERE {of_key})")
+
+
+def _make_view(connection: duckdb.DuckDBPyConnection, name: str, query: str) -> None:
+    connection.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {query}")
+
+
+def _has_clears(changes: pa.Table) -> bool:
+    # Changes of a MERGE come after CLEAR, so the highest op does not tell.
+    return bool(pc.any(pc.equal(changes.column("_op"), CLEAR)).as_py())
+
+
+def _has_absent(changes: pa.Table) -> bool:
+    column = changes.column("_absent")
+    return bool(column.null_count < len(column))
+
+
+def _hidden(connection: duckdb.DuckDBPyConnection, asked: Statements, shape: Shape) -> pa.Table | None:
+    if asked.hidden is None:
+        return None
+    found = connection.sql(asked.hidden).to_arrow_table().cast(hidden_schema(shape))
+    return found if found.num_rows else None
 
 
 @contextmanager
@@ -56,9 +154,10 @@ def _connection(memory: str, scratch: str) -> Iterator[duckdb.DuckDBPyConnection
     connection = _opened(memory, scratch)
     try:
         yield connection
-        connection.unregister("base")
-        connection.unregister("changes")
-        connection.execute("DROP TABLE latest")
+        for name in ("given_base", "changes", "hidden"):
+            connection.unregister(name)
+        for name in ("kept", "given", "touched", "points", TIED):
+            connection.execute(f"DROP TABLE IF EXISTS {name}")
     except BaseException:
         connection.close()
         raise
@@ -83,42 +182,3 @@ def _set(connection: duckdb.DuckDBPyConnection, memory: str, scratch: str) -> du
     connection.execute("SET memory_limit = ?", [memory])
     connection.execute("SET temp_directory = ?", [scratch])
     return connection
-
-
-def squashed(changes: pa.Table, shape: Shape) -> pa.Table:
-    """Of each key the change that counts, with the schema of a change set."""
-    with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
-        connection.register("changes", changes)
-        connection.execute(_squash_sql(shape))
-        return connection.sql("SELECT * FROM latest").to_arrow_table().cast(changes.schema)
-
-
-def of_keys(changes: pa.Table, keys: pa.Table, shape: Shape) -> pa.Table:
-    """The changes whose key is one of `keys`: their key columns and their place."""
-    names = ", ".join(quoted(name) for name in shape.key)
-    with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
-        connection.register("changes", changes)
-        connection.register("keys", keys.select(list(shape.key)))
-        columns = ", ".join((names, *place_columns(shape)))
-        return connection.sql(f"SELECT {columns} FROM changes SEMI JOIN keys USING ({names})").to_arrow_table()
-
-
-def _squash_sql(shape: Shape) -> str:
-    key = ", ".join(quoted(name) for name in shape.key)
-    newest = ", ".join(f"{name} DESC" for name in place_columns(shape))
-    return (
-        "CREATE TEMP TABLE latest AS SELECT * FROM changes "
-        f"QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY {newest}) = 1"
-    )
-
-
-def _merge_sql(shape: Shape) -> str:
-    columns = ", ".join(quoted(column.name) for column in shape.columns)
-    key = ", ".join(quoted(name) for name in shape.key)
-    # Keys are never null (ingest refuses them), so a plain anti join compares them rightly.
-    return (
-        f"SELECT {columns} FROM base ANTI JOIN latest USING ({key}) "
-        f"UNION ALL SELECT {columns} FROM latest WHERE _op = {UPSERT} ORDER BY {key}"
-    )

@@ -71,13 +71,14 @@ def plan_fold(
         stays = not rescaled and not any(has_expired(file, snapshot.expire) for file in files)
         if mine or (files and not stays):
             inputs = places.inputs(base, files, base.home, LogPaths(state.log).table) if base else ()
-            recipe = Recipe(base.snapshot if base else None, inputs, mine)
+            recipe = Recipe(base.snapshot if base else None, inputs, mine, base.cleared if base else ())
             untouched = Untouched.LEAVE if stays else Untouched.REWRITE
             tasks.append(
                 FoldTask(
                     *(state.log, shape, snapshot.id, snapshot.epoch, bucket, target, places.logs, (recipe,)),
                     untouched=untouched,
                     expire=snapshot.expire,
+                    horizon=snapshot.horizon,
                 )
             )
     return tuple(sorted(tasks, key=lambda task: -task.weight))

@@ -192,7 +192,7 @@ def _create(store: Store, path: str, manifest: Manifest, digest: str) -> None:
     create_table_with_add_actions(
         store.uri(path),
         schema,
-        [_add(file) for file in manifest.files],
+        [_add(file) for file in manifest.shown],
         mode="error",
         name=manifest.log,
         configuration=_PROPERTIES,
@@ -205,7 +205,7 @@ def _create(store: Store, path: str, manifest: Manifest, digest: str) -> None:
 def _commit(table: DeltaTable, manifest: Manifest, digest: str, previous: Published | None) -> int | None:
     # What the table shows now: the files of the previous snapshot, unless others' work is being reconciled.
     before = _active_files(table)
-    after = {f"_data/{f.name}": f for f in manifest.files}
+    after = {f"_data/{f.name}": f for f in manifest.shown}
     actions: list[AddAction | RemoveAction] = [_add(f) for path, f in after.items() if path not in before]
     actions += [_remove(path, size) for path, size in before.items() if path not in after]
     schema = Schema.from_arrow(table_schema(manifest.shape))
@@ -245,7 +245,7 @@ def _require_untouched(table: DeltaTable, manifest: Manifest, previous: Publishe
 
 def _changes(table: DeltaTable, manifest: Manifest, previous: Published | None) -> list[str]:
     """What of the table is not as the last publication left it."""
-    ours = {f"_data/{f.name}" for f in previous.manifest.files} if previous else set()
+    ours = {f"_data/{f.name}" for f in previous.manifest.shown} if previous else set()
     protocol = table.protocol()
     same = {
         "files": set(_active_files(table)) == ours,

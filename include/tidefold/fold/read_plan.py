@@ -42,7 +42,7 @@ class ReadPlan:
 
     `store` is the store's address, `files` are those of snapshot `snapshot`, in the folder `home`. `folded`: the change
     sets are folded into the files' rows; if not, the change sets themselves are read, in order of their sqn.
-    `share`: only these key groups.
+    `share`: only these key groups. `cleared`: the highest clear folded into the files.
     """
 
     store: str
@@ -55,6 +55,7 @@ class ReadPlan:
     key: OneKey | None = None
     home: str = ""
     share: KeyGroups | None = None
+    cleared: tuple[int, ...] = ()
 
     def inputs(self, files: Iterable[DataFile]) -> tuple[Input, ...]:
         """The files with the place where they are read."""

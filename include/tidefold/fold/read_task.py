@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 
 from tidefold.changelog.columns import aligned, change_schema, table_schema
 from tidefold.changelog.segment import read_change_set
-from tidefold.fold.bucket import MERGE_MEMORY, open_base, with_schema
+from tidefold.fold.bucket import MERGE_MEMORY, open_base, read_hidden, with_schema
 from tidefold.fold.inputs import Inputs
-from tidefold.fold.kernel import merged
+from tidefold.fold.kernel import Before, merged
 from tidefold.fold.read_plan import OneKey, ReadPlan, ReadTask
 from tidefold.ledger import Ledger
 from tidefold.lifecycle.errors import CorruptError, NotFoundError, RefusedError, TidefoldError
@@ -54,16 +54,18 @@ def _folded(store: Store, plan: ReadPlan, task: ReadTask) -> Iterator[pa.RecordB
     if not any(table.num_rows for table in tables):
         # File by file: a look at the first rows of a large table reads one file. (A dataset's reader threads hang the
         # process at its end when not all of it was read.)
-        for file in task.files:
+        for file in (one for one in task.files if not one.hidden):
             with open_base(Inputs(), plan.inputs((file,)), plan.shape, task.bucket) as rows:
                 yield from rows or ()
         return
+    inputs = plan.inputs(task.files)
+    before = Before(read_hidden(Inputs(), inputs, plan.shape, task.bucket), plan.cleared)
     with (
         tempfile.TemporaryDirectory(prefix="tidefold-") as scratch,
-        open_base(Inputs(), plan.inputs(task.files), plan.shape, task.bucket) as base,
-        merged(base, pa.concat_tables(tables), plan.shape, memory=MERGE_MEMORY, scratch=scratch) as (_, stream),
+        open_base(Inputs(), inputs, plan.shape, task.bucket) as base,
+        merged(base, pa.concat_tables(tables), plan.shape, before, memory=MERGE_MEMORY, scratch=scratch) as done,
     ):
-        yield from with_schema(stream, table_schema(plan.shape))
+        yield from with_schema(done.rows, table_schema(plan.shape))
 
 
 def _changes(store: Store, plan: ReadPlan, task: ReadTask) -> Iterator[pa.RecordBatch]:

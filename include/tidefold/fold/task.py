@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from tidefold.fold.ties import Tied
 from tidefold.lifecycle.copies import Where
 from tidefold.lifecycle.key_groups import KeyGroups
 from tidefold.lifecycle.manifest import DataFile
@@ -33,11 +34,14 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """One way to make the rows of a bucket: files of a snapshot, and the change sets to fold into them."""
+    """One way to make the rows of a bucket: files of a snapshot, and the change sets to fold into them; `cleared` is
+    the order of the highest clear that was folded into the snapshot.
+    """
 
     snapshot: int | None
     base: tuple[Input, ...]
     change_sets: tuple[ChangeSet, ...]
+    cleared: tuple[int, ...] = ()
 
 
 class Untouched(StrEnum):
@@ -57,7 +61,8 @@ class FoldTask:
     `target`: the folder below whose `_data/` it writes. `segments`: roots of stores that have segments, in the order
     in which they are tried. The recipes are tried one after the other, until the inputs of one are all good. `table`:
     the folder of the table that will show what is taken over, if one will. `copy`: that gets bytes of its own.
-    `part`: of a canonical savepoint, the path below the target's folder of the one file that it writes.
+    `part`: of a canonical savepoint, the path below the target's folder of the one file that it writes. `horizon`: what
+    was deleted before it, in the log's order, need not be remembered.
     """
 
     log: str
@@ -73,6 +78,7 @@ class FoldTask:
     expire: Expire | None = None
     copy: bool = False
     part: str | None = None
+    horizon: int | None = None
 
     @property
     def weight(self) -> int:
@@ -100,6 +106,7 @@ class FoldResult:
 
     Counts are of keys after squashing; `replaced`: base rows that went, `expired`: rows dropped for their age;
     `bytes_copied`: of files taken over, those that were not linked. `recipe` is the number of the one that served.
+    `cleared`: the order of the highest clear so far.
     """
 
     bucket: KeyGroups
@@ -112,6 +119,8 @@ class FoldResult:
     expired: int = 0
     bytes_copied: int = 0
     recipe: int = 0
+    cleared: tuple[int, ...] = ()
+    ties: Tied = field(default=Tied())
     reads: tuple[Read, ...] = field(default=())
 
 

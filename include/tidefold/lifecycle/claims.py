@@ -35,7 +35,8 @@ class Claim:
     """Who asks for a snapshot and what for. `takeover` supersedes an attempt of another run on purpose; `stalled` does
     so if the attempt is still just as it was seen to be, without any progress. `because`: why it is of this kind;
     `expire`: rows that it drops for their age; `renew`: make it though nothing was taken in since the last one.
-    `external`: its rows are those of a snapshot that lies outside of the store.
+    `external`: its rows are those of a snapshot that lies outside of the store. `lateness`: how far below the highest
+    order a delete is still remembered, in the unit of the first column that orders the log.
     """
 
     run: str
@@ -49,6 +50,7 @@ class Claim:
     expire: Expire | None = None
     renew: bool = False
     external: External | None = None
+    lateness: int | None = None
 
 
 def claim(state: LogState, asked: Claim) -> LogState:
@@ -122,6 +124,7 @@ def tail(state: LogState, asked: Claim) -> LogState:
         from_sqn=latest.to_sqn,
         to_sqn=state.last_sqn,
         instant=asked.instant,
+        horizon=latest.horizon,
     )
     return state.with_snapshot(begun)
 
@@ -172,12 +175,22 @@ def _begin(state: LogState, asked: Claim) -> LogState:
         instant=asked.instant,
         because=asked.because,
         expire=asked.expire,
+        horizon=_horizon(state, asked),
     )
     if asked.restore:
         begun = _restoring(state, begun, asked.restore)
     if asked.external:
         begun = _importing(state, begun, asked.external)
     return replace(state, epoch=begun.epoch).with_snapshot(begun)
+
+
+def _horizon(state: LogState, asked: Claim) -> int | None:
+    """Never lower than that of the snapshot below, which has forgotten what was deleted before."""
+    known = state.latest.horizon if state.latest else None
+    if asked.lateness is None or asked.restore or asked.external:
+        return known
+    tops = [c.top - asked.lateness for c in state.change_sets if c.top is not None]
+    return max([*tops, *([] if known is None else [known])], default=None)
 
 
 def _require_completed(state: LogState, snapshot: int) -> Snapshot:
@@ -195,8 +208,9 @@ def _restoring(state: LogState, begun: Snapshot, asked: Restore) -> Snapshot:
     """The attempt that brings the rows of a snapshot back, under a new id: undoing it is one more restore."""
     wanted = _require_completed(state, asked.snapshot)
     is_tail = wanted.kind is Kind.TAIL
+    origin = wanted.base if is_tail else wanted.id
     begun = replace(
-        begun, origin=wanted.base if is_tail else wanted.id, from_sqn=wanted.from_sqn if is_tail else wanted.to_sqn
+        begun, origin=origin, from_sqn=wanted.from_sqn if is_tail else wanted.to_sqn, horizon=wanted.horizon
     )
     if asked.mode is Mode.SKIP:
         skipped = wanted.to_sqn if wanted.to_sqn < state.last_sqn else None
@@ -215,7 +229,7 @@ def _importing(state: LogState, begun: Snapshot, external: External) -> Snapshot
     """The attempt whose rows come from outside. What the log has taken and not folded is left out for good; one that
     never took anything goes on from where the imported snapshot ends.
     """
-    begun = replace(begun, external=external)
+    begun = replace(begun, external=external, horizon=None)
     if never_took(state):
         return replace(begun, from_sqn=external.sqn, to_sqn=external.sqn)
     begins = max(begun.from_sqn, state.truncated_to)

@@ -36,6 +36,7 @@ class Manifest:
 
     `bytes_copied`: of the files taken over, those whose bytes were copied, as object stores do, and not linked.
     `expired`: how many rows went for their age. `cleared`: the order of the highest clear that was ever folded.
+    `ties`: how many keys had changes of one order that say different things; `tied` are some of them, as JSON.
     """
 
     log: str
@@ -50,6 +51,8 @@ class Manifest:
     bytes_copied: int = 0
     expired: int = 0
     cleared: tuple[int, ...] = ()
+    ties: int = 0
+    tied: tuple[str, ...] = ()
 
     @property
     def home(self) -> str:

@@ -36,6 +36,7 @@ def stage(state: LogState, manifest: Manifest, digest: str, read: ReadFrom | Non
         manifest=digest,
         rows=manifest.rows,
         files=len(manifest.files),
+        ties=manifest.ties,
         bytes_full=manifest.bytes_full,
         bytes_written=manifest.bytes_written,
         read=read,

@@ -115,7 +115,7 @@ class Shape:
         engine = self.merge.engine
         if engine is Engine.PARTIAL:
             return not self.own_order or any(group.order for group in self.merge.groups)
-        return not self.own_order and engine in (Engine.LAST, Engine.HISTORY)
+        return engine is Engine.HISTORY or (not self.own_order and engine is Engine.LAST)
 
     @property
     def table_key(self) -> tuple[str, ...]:

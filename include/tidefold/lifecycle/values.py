@@ -42,7 +42,8 @@ class ChangeSet:
     `sqn` numbers it within the log; one that took the place of a run of others (squash) keeps the number of the last,
     and `first` is that of the first. `segment`, `ordinal`, `offset`, `length` (bytes) and `checksum` (sha256 of those
     bytes) say where it is. Changes whose order lies below `floor` were sent again by the source and do not count;
-    `high` is the highest order seen in the partition up to the end of this change set.
+    `high` is the highest order seen in the partition up to the end of this change set; `top` the highest first number
+    of the orders in it, where columns order the log.
     """
 
     sqn: int
@@ -56,6 +57,7 @@ class ChangeSet:
     high: tuple[int, ...]
     floor: tuple[int, ...] | None = None
     first: int | None = None
+    top: int | None = None
 
     @property
     def begin(self) -> int:
@@ -112,7 +114,8 @@ class Snapshot:
     `request` is the sha256 of what was asked for: the same run asking for something else is refused.
     `instant` is information for people (ISO 8601): no clock decides (I24). `because`: why it is of this kind. `expire`:
     which rows it drops for their age, frozen when it began. `external`: where its rows were imported
-    from. `buckets`: how many its files lie in, once it is staged.
+    from. `buckets`: how many its files lie in, once it is staged. `horizon`: what was deleted before it, by the first
+    number of the order, is forgotten, frozen when it began. `ties`: see `Manifest`.
     """
 
     id: int
@@ -143,6 +146,8 @@ class Snapshot:
     read: ReadFrom | None = None
     external: External | None = None
     buckets: int | None = None
+    horizon: int | None = None
+    ties: int = 0
 
     @property
     def folds_to(self) -> int:

@@ -110,7 +110,9 @@ def _planned(
     files = base.files if base else ()
     snapshot = base.snapshot if base else None
     home = base.home if base else ""
-    return ReadPlan(pipeline.store.uri(""), state.log, shape, folded, snapshot, files, change_sets, home=home)
+    cleared = base.cleared if base else ()
+    where = pipeline.store.uri("")
+    return ReadPlan(where, state.log, shape, folded, snapshot, files, change_sets, home=home, cleared=cleared)
 
 
 def _live(pipeline: Pipeline, state: LogState) -> ReadPlan:

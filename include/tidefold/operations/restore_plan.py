@@ -145,7 +145,7 @@ def _recipe(way: _Way, bucket: KeyGroups, places: Places, into: Into) -> Recipe:
         return Recipe(None, (), near(change_sets, bucket))
     table = LogPaths(manifest.log).table
     inputs = places.inputs(manifest, files_of(bucket, manifest), table, manifest.home)
-    return Recipe(manifest.snapshot, inputs, near(change_sets, bucket))
+    return Recipe(manifest.snapshot, inputs, near(change_sets, bucket), manifest.cleared)
 
 
 def _ways(wanted: Wanted, places: Places, inputs: Inputs) -> tuple[Manifest | None, Sequence[_Way]]:
@@ -179,7 +179,7 @@ def require_rows(log: str, recorded: int | None, results: Sequence[FoldResult]) 
     """Same rows from every source (I17): raises CorruptError unless there are as many as the ledger recorded. Of a tail
     nobody knows how many (None), nor where rows went for their age.
     """
-    made = sum(file.rows for result in results for file in result.files)
+    made = sum(file.rows for result in results for file in result.files if not file.hidden)
     if recorded is not None and made != recorded and not any(result.expired for result in results):
         raise CorruptError(
             "ROWS_DIFFER",

@@ -23,7 +23,7 @@ from tidefold.changelog.columns import place_columns
 from tidefold.changelog.intents import Intent, IntentLog
 from tidefold.changelog.key_group import with_key_groups
 from tidefold.changelog.segment import read_change_set, write_segment
-from tidefold.fold.kernel import of_keys
+from tidefold.fold.squash import of_keys
 from tidefold.lifecycle.errors import ConflictError, RefusedError
 from tidefold.lifecycle.intake import check_shape, require_open
 from tidefold.lifecycle.key_groups import KeyGroups

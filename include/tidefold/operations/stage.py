@@ -9,11 +9,13 @@ import io
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, cast
 
 from tidefold.fold.plan import carried_files
 from tidefold.fold.publish import create_snapshot_table, provide_new_files
 from tidefold.fold.task import FoldResult, FoldTask
+from tidefold.fold.ties import LISTED
 from tidefold.ledger import write_manifest
 from tidefold.lifecycle import moves
 from tidefold.lifecycle.manifest import DataFile, Manifest, home
@@ -59,6 +61,9 @@ def stage(pipeline: Pipeline, attempt: Attempt, results: Sequence[FoldResult]) -
         files=tuple(sorted((*carried, *(f for r in results for f in r.files)), key=lambda f: f.name)),
         bytes_copied=copied,
         expired=sum(r.expired for r in results),
+        cleared=max([r.cleared for r in results] + [attempt.base.cleared if attempt.base else ()]),
+        ties=sum(r.ties.count for r in results),
+        tied=tuple(islice((one for r in results for one in r.ties.listed), LISTED)),
     )
     if manifest.kind is Kind.FULL:
         create_snapshot_table(store, manifest)

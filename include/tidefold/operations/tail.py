@@ -13,7 +13,7 @@ from tidefold.changelog import intents
 from tidefold.changelog.columns import aligned
 from tidefold.changelog.intents import Intent, IntentLog
 from tidefold.changelog.segment import read_change_set, write_segment
-from tidefold.fold.kernel import squashed
+from tidefold.fold.squash import squashed
 from tidefold.lifecycle import claims, retention
 from tidefold.lifecycle.errors import ConflictError, RefusedError
 from tidefold.lifecycle.intake import require_fence

@@ -38,7 +38,8 @@ def check_files(store: Store, manifest: Manifest) -> None:
     folder = manifest.home
     wanted = {data_path("", f.name).lstrip("/"): f.bytes for f in manifest.files}
     if manifest.kind is Kind.FULL:
-        _compare(manifest, "its Delta table", wanted, _active_files(store.uri(folder), store.options()))
+        shown = {data_path("", f.name).lstrip("/"): f.bytes for f in manifest.shown}
+        _compare(manifest, "its Delta table", shown, _active_files(store.uri(folder), store.options()))
     stored = {e.path.removeprefix(f"{folder}/"): e.bytes for e in store.list(data_path(folder, "").rstrip("/"))}
     # A file beside those of the table is not read by anyone: garbage of a killed attempt, no harm.
     _compare(manifest, "the store", wanted, {path: size for path, size in stored.items() if path in wanted})
@@ -46,15 +47,15 @@ def check_files(store: Store, manifest: Manifest) -> None:
 
 def read_rows(spark: Session, store: Store, manifest: Manifest) -> DataFrame:
     """All rows of exactly the manifest's files, every column nullable."""
-    schema = ", ".join(_spark_column(column) for column in manifest.shape.columns)
+    schema = ", ".join(_spark_column(column) for column in manifest.shape.table_columns)
     folder = manifest.home
-    paths = [store.uri(data_path(folder, f.name)).translate(_GLOB) for f in manifest.files]
+    paths = [store.uri(data_path(folder, f.name)).translate(_GLOB) for f in manifest.shown]
     try:
         if not paths:
             return spark.createDataFrame([], schema)
         if store.options():
             # Spark has no client for this store: its Python workers read the files, one task each.
-            names = [data_path(folder, f.name) for f in manifest.files]
+            names = [data_path(folder, f.name) for f in manifest.shown]
             work = partial(_file_rows, store.uri(""), names, manifest.shape)
             return spark.range(0, len(names), 1, len(names)).mapInArrow(work, schema)
         reader = spark.read.schema(schema).option("ignoreMissingFiles", "false").option("ignoreCorruptFiles", "false")

@@ -1,0 +1,38 @@
+"""Changes apart from any base: the few that still count (requirement C12), and those of some keys."""
+
+from __future__ import annotations
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidefold.changelog.columns import CLEAR, place_columns
+from tidefold.fold.engines.statements import key_list, latest
+from tidefold.lifecycle.shape import Engine, Shape
+
+
+def squashed(changes: pa.Table, shape: Shape) -> pa.Table:
+    """The same effect in fewer changes, with the schema of a change set.
+
+    Where only the last change of a key counts that one is left, and every clear. Partial changes, and those of other
+    engines, all count: they are left as they are.
+    """
+    absent = changes.column("_absent")
+    if shape.merge.engine is not Engine.LAST or absent.null_count < len(absent):
+        return changes
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.register("changes", changes.filter(pc.field("_op") != CLEAR))
+        newest = connection.sql(latest(shape, "changes")).to_arrow_table().cast(changes.schema)
+    return pa.concat_tables([changes.filter(pc.field("_op") == CLEAR), newest])
+
+
+def of_keys(changes: pa.Table, keys: pa.Table, shape: Shape) -> pa.Table:
+    """The changes whose key is one of `keys`: their key columns and their place."""
+    names = key_list(shape)
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.register("changes", changes)
+        connection.register("keys", keys.select(list(shape.key)))
+        columns = ", ".join((names, *place_columns(shape)))
+        return connection.sql(f"SELECT {columns} FROM changes SEMI JOIN keys USING ({names})").to_arrow_table()
