@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from tidefold.config.described import mistakes
 from tidefold.config.schema import LogEntry
 from tidefold.config.text import Document, Place, Problem, dotted
 from tidefold.lifecycle.errors import InvalidInputError
 from tidefold.lifecycle.names import check_log_id
-from tidefold.lifecycle.shape_rules import column_mistakes, key_mistakes, type_mistakes
-from tidefold.lifecycle.values import Column
 from tidefold.storage.s3_address import S3Address
 
 _STORE_SCHEMES = ("", "file", "s3")
@@ -31,10 +30,7 @@ def check_log(log: str, entry: LogEntry, document: Document, base: Path) -> Iter
         check_log_id(log)
     except InvalidInputError as error:
         yield problem(error.code, (), "cannot name a log.", error.hint)
-    types = {name: column.type for name, column in entry.columns.items()}
-    columns = [Column(name, column.type, column.encoding) for name, column in entry.columns.items()]
-    shape = (*column_mistakes(list(types)), *type_mistakes(columns), *key_mistakes(entry.key, types))
-    for code, at, message, hint in (*_feeding(entry), *shape, *_paths(entry), *_ages(entry)):
+    for code, at, message, hint in (*_feeding(entry), *mistakes(entry), *_paths(entry), *_ages(entry)):
         yield problem(code, at, message, hint)
     if entry.buckets > entry.key_groups:
         message = f"({entry.buckets}) is more than key_groups ({entry.key_groups})."
@@ -49,10 +45,14 @@ def _feeding(entry: LogEntry) -> Iterator[_Found]:
     if entry.source is None and entry.order != "arrival":
         hint = "Name a folder of landed files; a log that a program writes has `order: arrival` instead."
         yield "CONFIG_MISSING_KEY", ("source",), "is missing.", hint
-    if entry.source is not None and entry.order is not None and entry.order not in entry.source.orders:
-        hint = f"Leave `order` out: it is `{entry.source.orders[0]}` then."
+    if entry.source is not None and isinstance(entry.order, str) and entry.order not in entry.source.orders:
+        hint = f"Leave it out: it is `{entry.source.orders[0]}` then. Or name columns: `order: [updated_at]`."
         message = f"cannot be `{entry.order}` for a log with a source of format {entry.source.format}."
         yield "ORDER_INVALID", ("order",), message, hint
+
+    if entry.source is not None and isinstance(entry.order, list) and not getattr(entry.source, "by_columns", True):
+        hint = f"Leave it out: it is `{entry.source.orders[0]}`, which says of any two changes which one came later."
+        yield "ORDER_INVALID", ("order",), f"cannot be columns with format {entry.source.format}.", hint
 
 
 def _ages(entry: LogEntry) -> Iterator[_Found]:

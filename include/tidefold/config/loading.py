@@ -9,6 +9,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tidefold.config.checks import check_all, check_log
+from tidefold.config.described import lateness, shape_of
+from tidefold.config.mistakes import problems_of
 from tidefold.config.schema import (
     FileEntry,
     LocalConfig,
@@ -16,11 +18,10 @@ from tidefold.config.schema import (
     RetentionConfig,
     SnapshotsConfig,
     SparkConfig,
-    problems_of,
 )
 from tidefold.config.source_entries import options
 from tidefold.config.text import Document, Place, Problem, config_error, read_document
-from tidefold.lifecycle.shape import ARRIVAL
+from tidefold.lifecycle.shape import Merge
 from tidefold.lifecycle.values import Column, Expire, Shape
 from tidefold.sources.feed import Feed
 
@@ -77,11 +78,17 @@ class LogConfig(_Resolved):
     on_bad_record: str
     quality: QualityConfig
     ttl: TtlConfig | None = None
+    order_by: tuple[str, ...] = ()
+    merge: Merge = Merge()
+    spread: int = 0
+    late: str = "accept"
+    lateness: int | None = None
 
     @property
     def shape(self) -> Shape:
         """What the ledger holds the log to."""
-        return Shape(self.key, self.columns, self.order, self.key_groups, self.buckets)
+        how = (self.order_by, self.merge, self.spread)
+        return Shape(self.key, self.columns, self.order, self.key_groups, self.buckets, *how)
 
 
 class Config(_Resolved):
@@ -158,13 +165,17 @@ def _read_head(document: Document, problems: list[Problem]) -> FileEntry | None:
 
 
 def _resolve(log: str, entry: LogEntry, base: Path) -> LogConfig:
-    source, quality = entry.source, entry.quality
+    source, quality, shape = entry.source, entry.quality, shape_of(entry)
     return LogConfig(
         id=log,
         source=SourceConfig(format=source.format, path=base / source.path, options=options(source)) if source else None,
-        key=tuple(entry.key),
-        columns=tuple(Column(name, column.type, column.encoding) for name, column in entry.columns.items()),
-        order=entry.order or (source.orders[0] if source else ARRIVAL),
+        key=shape.key,
+        columns=shape.columns,
+        order=shape.order,
+        order_by=shape.order_by,
+        merge=shape.merge,
+        late=entry.late.policy if entry.late else "accept",
+        lateness=lateness(entry, shape),
         key_groups=entry.key_groups,
         buckets=entry.buckets,
         on_bad_record=entry.on_bad_record,

@@ -18,6 +18,7 @@ class DebeziumJsonEntry(Entry):
     """Debezium records as JSON lines."""
 
     orders: ClassVar[tuple[str, ...]] = (POSTGRESQL,)
+    by_columns: ClassVar[bool] = False
 
     format: Literal["debezium-json"]
     connector: Literal["postgresql"]

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tidefold.changelog.columns import aligned, change_schema, hidden_schema, table_schema
+from tidefold.changelog.columns import CLEAR, aligned, change_schema, hidden_schema, table_schema
 from tidefold.changelog.key_group import connect, key_groups_of
 from tidefold.fold.inputs import Inputs
 from tidefold.fold.kernel import Before, merged
@@ -27,6 +27,7 @@ from tidefold.lifecycle.errors import CorruptError, NotFoundError
 from tidefold.lifecycle.key_groups import KeyGroups
 from tidefold.lifecycle.manifest import DataFile
 from tidefold.lifecycle.names import DataFileName, data_path
+from tidefold.lifecycle.shape import Engine
 from tidefold.lifecycle.values import Expire, Shape
 from tidefold.storage import Store
 from tidefold.storage.addresses import meeting
@@ -34,6 +35,7 @@ from tidefold.storage.addresses import meeting
 # What DuckDB may take for one merge before it spills.
 MERGE_MEMORY = "1GB"
 _CHUNK = 1 << 20
+_MANY_FILES = 16
 
 
 def fold_bucket(text: str) -> str:
@@ -72,7 +74,18 @@ def _follow(task: FoldTask, recipe: Recipe, inputs: Inputs) -> FoldResult:
             taken = [_taken(task, *one, inputs) for one in proved]
             files = tuple(file for file, _ in taken)
             return FoldResult(task.bucket, True, files, bytes_copied=sum(copied for _, copied in taken))
+    if _only_adds(task, recipe, changes):
+        return replace(_merged(task, replace(recipe, base=()), changes, inputs), added=True)
     return _merged(task, recipe, changes, inputs)
+
+
+def _only_adds(task: FoldTask, recipe: Recipe, changes: pa.Table) -> bool:
+    """Whether the rows that come are written beside those that are there, which stay as they are: a table without a
+    key, as long as its files are not many small ones.
+    """
+    if task.shape.merge.engine is not Engine.APPEND or task.untouched is not Untouched.LEAVE:
+        return False
+    return len(recipe.base) < _MANY_FILES and not pc.any(pc.equal(changes.column("_op"), CLEAR)).as_py()
 
 
 def _can_stay(task: FoldTask, recipe: Recipe) -> bool:

@@ -64,6 +64,8 @@ def plan_fold(
     require_joined(state.log, snapshot, change_sets)
     target = Address(Where.STORE, places.store, home(state.log, snapshot.kind, snapshot.id))
     rescaled = base is not None and base.shape.buckets != shape.buckets
+    # What is forgotten now was announced by the snapshot below: an ingest under way knew it.
+    below = state.snapshot(snapshot.source) if snapshot.source is not None else None
     tasks = []
     for bucket in bucket_ranges(shape.key_groups, shape.buckets):
         mine = near(change_sets, bucket)
@@ -78,7 +80,7 @@ def plan_fold(
                     *(state.log, shape, snapshot.id, snapshot.epoch, bucket, target, places.logs, (recipe,)),
                     untouched=untouched,
                     expire=snapshot.expire,
-                    horizon=snapshot.horizon,
+                    horizon=below.horizon if below else None,
                 )
             )
     return tuple(sorted(tasks, key=lambda task: -task.weight))
@@ -106,7 +108,7 @@ def carried_files(base: Manifest | None, results: Sequence[FoldResult]) -> tuple
     """The base files of every bucket that no result replaces."""
     if base is None:
         return ()
-    replaced = [result.bucket for result in results if result.touched]
+    replaced = [result.bucket for result in results if result.touched and not result.added]
     return tuple(f for f in base.files if not any(f.key_groups.meets(bucket) for bucket in replaced))
 
 

@@ -12,6 +12,7 @@ from tidefold.lifecycle.errors import TidefoldError, unpacked
 from tidefold.lifecycle.intake import Arrival, check_shape, require_open, stands
 from tidefold.lifecycle.names import LogPaths
 from tidefold.lifecycle.values import LogState
+from tidefold.operations.asking import horizon_of
 from tidefold.operations.pipeline import Pipeline
 from tidefold.sources.arrivals import Found, merge
 from tidefold.sources.ending import Ending
@@ -34,7 +35,8 @@ class Intake:
     appended, not yet committed.
 
     `refused` are the reasons of refused records and their number; `found` is what earlier rounds found in files that
-    are still to be taken; `no_copies` says why segments have no local copy, if they should have one.
+    are still to be taken; `no_copies` says why segments have no local copy, if they should have one. Changes below the
+    `horizon` come too late.
     """
 
     log: str
@@ -51,6 +53,7 @@ class Intake:
     found: Mapping[str, Found] = field(default_factory=dict)
     error: TidefoldError | None = None
     no_copies: tuple[str, ...] = ()
+    horizon: int | None = None
 
     @property
     def all_problems(self) -> tuple[Problem, ...]:
@@ -88,8 +91,9 @@ def begin_intake(pipeline: Pipeline, log: str) -> Intake:
     endings = {file.name: source.ending(file, taken) for file, taken in newest} if source else {}
     problems = (*listing.problems, *rewritten(listing.files, state))
     plan = plan_files(listing.files, endings, state)
+    horizon = horizon_of(pipeline, state)
     feed = config.source.feed if config.source else None
-    return Intake(log, feed, state, listing.files, endings, problems, state, plan)
+    return Intake(log, feed, state, listing.files, endings, problems, state, plan, horizon=horizon)
 
 
 def files_to_parse(intake: Intake) -> list[LogFiles]:
@@ -97,7 +101,8 @@ def files_to_parse(intake: Intake) -> list[LogFiles]:
     if intake.error or intake.feed is None:
         return []
     quarantine = LogPaths(intake.log).quarantine
-    new = [task for task in intake.plan.take if task.file.name not in intake.found]
+    horizon = intake.horizon
+    new = [replace(t, horizon=horizon) for t in intake.plan.take if t.file.name not in intake.found]
     return [
         LogFiles(intake.log, intake.feed, intake.begun.shape, f"{quarantine}/{uuid.uuid4().hex}.jsonl", files)
         for files in bins(new, TASK_BYTES)

@@ -41,6 +41,7 @@ from tidefold.lifecycle.quarantine import (
 )
 from tidefold.lifecycle.values import LogState
 from tidefold.operations import settle
+from tidefold.operations.asking import horizon_of
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.read import found_state
@@ -128,7 +129,8 @@ def _sorted(pipeline: Pipeline, state: LogState, records: Sequence[Refused]) -> 
     texts = dict(_texts(pipeline, state.log, possible))
     config = pipeline.log(state.log).source
     source = source_of(config.feed) if config else None
-    looks = look_again(source, state.shape, possible, lambda one: texts.get(id(one)), partial(room, state))
+    within, horizon = partial(room, state), horizon_of(pipeline, state)
+    looks = look_again(source, state.shape, possible, lambda one: texts.get(id(one)), within, horizon)
     for look in looks:
         found.staying += [(one, "refused") for one in look.refused]
         found.settled += look.others

@@ -25,7 +25,7 @@ class LateOffsetError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a file stands in its log: see FileTask for `next_offset`, `taken`, `high` and `records`."""
+    """Where a file stands in its log: see FileTask for the numbers."""
 
     topic: str
     partition: int
@@ -34,6 +34,7 @@ class Place:
     taken: tuple[tuple[int, int], ...]
     high: Order
     records: int = 0
+    horizon: int | None = None
 
 
 @dataclass(slots=True)
@@ -68,6 +69,13 @@ class Batch:
         self.times += more.times
         self.absent += more.absent
         self.rows += more.rows
+
+
+def late_change(first: int | None, horizon: int | None) -> RefusedRecordError | None:
+    """Why a change with this first order number is too late, if it is."""
+    if first is None or horizon is None or first >= horizon:
+        return None
+    return RefusedRecordError("LATE", f"Its order {first} lies below {horizon}: what was deleted then is forgotten.")
 
 
 @dataclass(slots=True)
@@ -138,6 +146,11 @@ class Accounting:
             raise RefusedRecordError("DELETE_REFUSED", "This log takes no deletes.")
         self.account.ignored += shape.merge.deletes is Deletes.IGNORE
         return shape.merge.deletes is Deletes.APPLY
+
+    def check_late(self, order: Order) -> None:
+        """Raises RefusedRecordError for a change that comes too late to know what was deleted after it."""
+        if refused := late_change(order[0] if order else None, self._place.horizon):
+            raise refused
 
     def is_new(self, topic: str, partition: int, offset: int) -> bool:
         """Checks a record's place; False, and counted as repeated, when its offset was taken before.

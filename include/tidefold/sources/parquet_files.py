@@ -47,7 +47,7 @@ class Parquet(AnyFiles):
         check_prefix(content, task)
         for _ in content.blocks():
             pass
-        taker = RowTaker(task.file, shape, self.rules, of_values, quarantine)
+        taker = RowTaker(task.file, shape, self.rules, of_values, quarantine, horizon=task.horizon)
         stream.seek(0)
         try:
             for rows, numbers in numbered(self._batches(stream, task, shape)):

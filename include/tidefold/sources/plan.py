@@ -21,7 +21,8 @@ class FileTask:
 
     `begin` bytes with `begin_checksum` and so many `records` were taken before; of a gzip file that is the whole file
     of then. Offsets below `next_offset` were taken if they lie in one of `taken`; `high` is the highest order seen.
-    Only the `newest` file of a partition may still grow.
+    Only the `newest` file of a partition may still grow. Changes whose first order number lies below the `horizon` come
+    too late.
     """
 
     file: LandedFile
@@ -33,6 +34,7 @@ class FileTask:
     taken: tuple[tuple[int, int], ...] = ()
     high: tuple[int, ...] = ()
     newest: bool = True
+    horizon: int | None = None
 
     @property
     def weight(self) -> int:

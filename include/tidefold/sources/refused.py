@@ -77,7 +77,12 @@ RoomOf = Callable[[Landed], tuple[int, int | None]]
 
 
 def look_again(
-    source: Source | None, shape: Shape, records: Iterable[Refused], text_of: TextOf, room_of: RoomOf
+    source: Source | None,
+    shape: Shape,
+    records: Iterable[Refused],
+    text_of: TextOf,
+    room_of: RoomOf,
+    horizon: int | None = None,
 ) -> list[SecondLook]:
     """Reads records as ingest would today, each as if it stood alone; one look a partition.
 
@@ -90,7 +95,7 @@ def look_again(
     grouped = groupby(sorted(records, key=partition), key=partition)
     looks = []
     for place, members in grouped:
-        reader = source.reader(shape, Place(*place, 0, 0, (), ())) if source else None
+        reader = source.reader(shape, Place(*place, 0, 0, (), (), horizon=horizon)) if source else None
         look = SecondLook(*place, refused=[] if reader else list(members))
         looks.append(_look(reader, shape, look, list(members), text_of, room_of) if reader else look)
     return looks
