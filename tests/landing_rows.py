@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidefold.config import LogConfig, load_config
-from tidefold.lifecycle.shape import COLUMNS, Shape
-from tidefold.operations.pipeline import Pipeline
-from tidefold.storage import open_store
+from tidefold.wiring import Pipeline, open_pipeline
 
 CONFIG = """\
 version: 1
@@ -21,6 +17,7 @@ logs:
   items:
     source: {{format: {source}, path: landing/items}}
     key: {key}
+    {more}
     columns: {columns}
     key_groups: 16
     buckets: 4
@@ -29,31 +26,18 @@ FOLDER = Path("landing/items")
 CHECKED: dict[str, Any] = {"write_page_checksum": True}
 
 
-class ShapedLog(LogConfig):
-    """A log whose shape has what the configuration does not say."""
-
-    more: dict[str, Any]
-
-    @property
-    def shape(self) -> Shape:
-        return replace(super().shape, **self.more)
-
-
 def make_rows_landing(
     root: Path,
     source: str = "csv",
     columns: str = "{id: int, text: string, seq: long}",
+    more: str = "order: [seq]",
     key: str = "[id]",
-    **more: Any,
 ) -> Pipeline:
-    """A pipeline with one log `items`, ordered by `seq`; `more` is of its shape."""
+    """A pipeline with one log `items`; `source` is its format, and the format's own keys."""
     (root / FOLDER).mkdir(parents=True, exist_ok=True)
     path = root / "tidefold.yaml"
-    path.write_text(CONFIG.format(source=source, columns=columns, key=key))
-    config = load_config(path)
-    shape = {"order": COLUMNS, "order_by": ("seq",), **more}
-    log = ShapedLog(**dict(config.logs["items"]), more=shape)
-    return Pipeline(config.model_copy(update={"logs": {"items": log}}), open_store("store", root))
+    path.write_text(CONFIG.format(source=source, columns=columns, key=key, more=more))
+    return open_pipeline(path)
 
 
 def land_text(root: Path, name: str, text: str | bytes) -> Path:

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from landing import changes_of, quarantined, state_of, store_files, take
 from landing_rows import land_parquet, land_text, make_rows_landing
 from tidefold.changelog.columns import DELETE, MERGE, UPSERT
-from tidefold.lifecycle.shape import POSITION, Deletes, Engine, Merge
-from tidefold.operations.pipeline import Pipeline
+from tidefold.wiring import Pipeline
 
 OP = "op: {column: op, upsert: [I, U], delete: [D]}"
 SCHEMA = pa.schema([("id", pa.int32()), ("text", pa.string()), ("seq", pa.int64()), ("op", pa.string())])
@@ -308,7 +307,7 @@ def test_a_parquet_file_with_bytes_lost_within_is_damaged(tmp_path: Path) -> Non
 
 
 def test_partial_updates_from_files_with_fewer_columns(tmp_path: Path) -> None:
-    pipeline = make_rows_landing(tmp_path, merge=Merge(Engine.PARTIAL))
+    pipeline = make_rows_landing(tmp_path, more="order: [seq]\n    merge: partial")
     land_text(tmp_path, "a.csv", "id,seq\n1,1\n")
     land_text(tmp_path, "b.csv", "id,seq,text\n1,1,\n")
     take(pipeline)
@@ -318,9 +317,7 @@ def test_partial_updates_from_files_with_fewer_columns(tmp_path: Path) -> None:
 
 
 def test_an_offset_column_gives_rows_their_place(tmp_path: Path) -> None:
-    pipeline = make_rows_landing(
-        tmp_path, "csv, offset: seq", order=POSITION, order_by=(), merge=Merge(Engine.AGGREGATE)
-    )
+    pipeline = make_rows_landing(tmp_path, "csv, offset: seq", more="merge: aggregate")
     land_text(tmp_path, "a.csv", "id,text,seq\n1,a,7\n1,a,8\n1,a,\n1,a,-1\n")
     assert take(pipeline).facts["refused"] == {"OFFSET_MISSING": 2}
     assert [(r["_offset"], r["_op"]) for r in changes_of(pipeline)] == [(7, MERGE), (8, MERGE)]
@@ -328,10 +325,10 @@ def test_an_offset_column_gives_rows_their_place(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("deletes", "facts"),
-    [(Deletes.IGNORE, {"ignored": 1, "quarantined": 0}), (Deletes.QUARANTINE, {"ignored": 0, "quarantined": 1})],
+    [("ignore", {"ignored": 1, "quarantined": 0}), ("quarantine", {"ignored": 0, "quarantined": 1})],
 )
-def test_logs_that_take_no_deletes(deletes: Deletes, facts: dict[str, int], tmp_path: Path) -> None:
-    pipeline = make_rows_landing(tmp_path, f"csv, {OP}", merge=Merge(deletes=deletes))
+def test_logs_that_take_no_deletes(deletes: str, facts: dict[str, int], tmp_path: Path) -> None:
+    pipeline = make_rows_landing(tmp_path, f"csv, {OP}", more=f"order: [seq]\n    merge: {{deletes: {deletes}}}")
     land_text(tmp_path, "a.csv", "op,id,text,seq\nI,1,a,1\nD,1,,2\n")
     outcome = take(pipeline)
     assert ({name: outcome.facts[name] for name in facts}, outcome.facts["changes"]) == (facts, 1)
