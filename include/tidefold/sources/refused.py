@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pyarrow as pa
 
+from tidefold.changelog.columns import CLEAR
 from tidefold.lifecycle.errors import CorruptError
 from tidefold.lifecycle.values import Landed, LogState, Shape
 from tidefold.sources.account import Batch, Place
@@ -109,7 +110,7 @@ def _look(
         text = None if one.entry.reason in OF_THEIR_PLACE else text_of(one)
         count = _count_of(reader, text, one.entry.offset, room_of(one.landed)) if text is not None else None
         batch = reader.taken_batch()
-        if count is None:
+        if count is None or CLEAR in batch.ops:
             look.refused.append(one)
         elif count == "changes":
             taken.extend(batch)
