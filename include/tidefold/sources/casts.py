@@ -68,8 +68,9 @@ def fits(given: pa.DataType, column: Column) -> bool:
     if type_.name == "timestamp":
         return bool(pa.types.is_timestamp(given)) and given.tz is not None
     if type_.name == "decimal":
-        whole = pa.types.is_decimal(given) and given.precision - given.scale <= type_.precision - type_.scale
-        return bool(whole) and given.scale <= type_.scale
+        if not pa.types.is_decimal(given) or given.scale > type_.scale:
+            return False
+        return bool(given.precision - given.scale <= type_.precision - type_.scale)
     return bool(given == arrow_type(column.type)) or given in _WIDER.get(type_.name, ())
 
 
