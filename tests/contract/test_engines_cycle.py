@@ -17,15 +17,18 @@ from deltalake import DeltaTable
 
 from naive import rows_of
 from pipelines import judge_all
+from savepoints import bring_in, save
 from tidefold.changelog.columns import DELETE, MERGE, UPSERT
 from tidefold.fold.distribute import in_process
 from tidefold.ledger import read_manifest
 from tidefold.lifecycle.claims import Mode, Restore
+from tidefold.lifecycle.external import Ownership
 from tidefold.lifecycle.kinds import Rule
 from tidefold.lifecycle.names import LogPaths
 from tidefold.lifecycle.shape import Engine
 from tidefold.operations.asking import Asking
 from tidefold.operations.confirm import confirm
+from tidefold.operations.drill import drill
 from tidefold.operations.ingest import ingest
 from tidefold.operations.materialize import materialize
 from tidefold.operations.pipeline import Pipeline
@@ -166,3 +169,22 @@ def manifest(pipeline: Pipeline, snapshot: int) -> Any:
     found = state.snapshot(snapshot)
     assert found
     return read_manifest(pipeline.store, LOG, found)
+
+
+@pytest.mark.parametrize("name", ["last", "partial", "history", "aggregate", "append"])
+@pytest.mark.parametrize("mode", [Ownership.NO_CLAIM, Ownership.CLAIM])
+def test_a_savepoint_carries_what_is_kept_beside_the_rows(tmp_path: Path, name: str, mode: Ownership) -> None:
+    """N8, N9: what was deleted there stays deleted here, though the change that comes late is taken in here only."""
+    rest, deletes = CASES[name]
+    there, here = opened(tmp_path / "there", rest), opened(tmp_path / "here", rest)
+    changes = some_changes(there, random.Random(name), 90, deletes)
+    land(tmp_path / "there", changes[:60])
+    cycle(there, "run-1", Rule.FULL)
+    assert save(there, tmp_path / "saved").error is None
+    bring_in(here, tmp_path / "saved", mode)
+    assert seen(here) == expected(here, changes[:60])
+    land(tmp_path / "here", changes[60:])
+    cycle(here, "run-2", Rule.INCREMENTAL)
+    assert seen(here) == expected(here, changes)
+    assert verify(here, LOG).error is None
+    assert drill(here, LOG).error is None

@@ -10,7 +10,9 @@ import pytest
 
 from landing import TOPIC, changes_of, land, make_landing, quarantined, record, state_of, take, tombstone
 from tidefold.changelog.columns import CLEAR, DELETE, UPSERT
+from tidefold.config import load_config
 from tidefold.operations.pipeline import Pipeline
+from tidefold.storage import open_store
 
 GROUPS = 16
 
@@ -229,3 +231,38 @@ def test_a_key_change_is_a_delete_and_an_insert(pipeline: Pipeline, tmp_path: Pa
     assert [c["_op"] for c in changes_of(pipeline)] == [UPSERT, DELETE, UPSERT]
     assert rows_after(pipeline) == {2}
     assert TOPIC in state_of(pipeline).positions[0].topic
+
+
+def binlog(offset: int, item: int, file: int, pos: int, row: int = 0, **changes: Any) -> dict[str, Any]:
+    place = {"sequence": None, "file": f"mysql-bin.{file:06d}", "pos": pos, "row": row, "ts_us": None}
+    one = record(offset, item, **{"ts_ms": 1_000_000 + file * 1000, **changes})
+    one["value"]["source"] |= place
+    return one
+
+
+@pytest.mark.parametrize("connector", ["mysql", "mariadb"])
+def test_the_binlog_orders_mysql_and_mariadb(tmp_path: Path, connector: str) -> None:
+    make_landing(tmp_path)
+    path = tmp_path / "tidefold.yaml"
+    path.write_text(path.read_text().replace("connector: postgresql", f"connector: {connector}"))
+    pipeline = Pipeline(load_config(path), open_store("store", tmp_path))
+    first = [binlog(i, i, 9, 400, op="r", snapshot="true") for i in range(2)]
+    stream = [binlog(2, 5, 9, 500), binlog(3, 5, 9, 500, 1, op="u"), binlog(4, 6, 10, 4), binlog(5, 7, 999_999, 4)]
+    land(tmp_path, 0, [*first, *stream])
+    again = [r | {"offset": r["offset"] + 4} for r in stream]
+    land(tmp_path, 6, [*again, binlog(10, 8, 1_000_000, 4), binlog(11, 8, 1_000_000, 5)])
+    assert take(pipeline).facts["repeated"] == 3  # The one with the highest order is kept a second time: the same row.
+    assert [(c["_o0"], c["_o1"], c["_o2"], c["id"]) for c in changes_of(pipeline)][:4] == [
+        (9, 400, 0, 0),
+        (9, 400, 0, 1),
+        (9, 500, 0, 5),
+        (9, 500, 1, 5),
+    ]
+    assert state_of(pipeline).positions[0].high == (1_000_000, 5, 0)
+    # A replica took over: its binlog begins at 1, and what it writes is later than all before.
+    land(tmp_path, 12, [binlog(12, 9, 1, 4, ts_ms=2_000_000_000)])
+    outcome = take(pipeline)
+    assert (outcome.error, outcome.facts["refused"]) == ("TABLE_EVENT", {"ORDER_RESTART": 1})
+    assert "(1, 4, 0) lies below (1000000, 5, 0)" in outcome.message
+    land(tmp_path, 12, [record(12)])
+    assert take(pipeline).facts["refused"] == {"ORDER_MISSING": 1}

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from tidefold.config.described import mistakes
 from tidefold.config.schema import LogEntry
+from tidefold.config.source_rules import source_mistakes
 from tidefold.config.text import Document, Place, Problem, dotted
 from tidefold.lifecycle.errors import InvalidInputError
 from tidefold.lifecycle.names import check_log_id
@@ -30,7 +31,13 @@ def check_log(log: str, entry: LogEntry, document: Document, base: Path) -> Iter
         check_log_id(log)
     except InvalidInputError as error:
         yield problem(error.code, (), "cannot name a log.", error.hint)
-    for code, at, message, hint in (*_feeding(entry), *mistakes(entry), *_paths(entry), *_ages(entry)):
+    for code, at, message, hint in (
+        *_feeding(entry),
+        *mistakes(entry),
+        *source_mistakes(entry),
+        *_paths(entry),
+        *_ages(entry),
+    ):
         yield problem(code, at, message, hint)
     if entry.buckets > entry.key_groups:
         message = f"({entry.buckets}) is more than key_groups ({entry.key_groups})."

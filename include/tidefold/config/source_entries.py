@@ -59,12 +59,15 @@ class JsonEntry(Entry):
 class ParquetEntry(Entry):
     """Parquet files of changes."""
 
-    orders: ClassVar[tuple[str, ...]] = (COLUMNS, POSITION)
-
     format: Literal["parquet"]
     path: Text = Field(description=_FOLDER)
     op: OpEntry | None = Field(default=None, description="where a row says what it does; default: it is to be there")
     offset: Text | None = Field(default=None, description="column of whole numbers, another one in each row")
+
+    @property
+    def orders(self) -> tuple[str, ...]:
+        """Only offsets order rows by themselves."""
+        return (POSITION,) if self.offset else (COLUMNS,)
 
 
 class CsvEntry(ParquetEntry):

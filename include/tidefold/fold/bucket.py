@@ -73,7 +73,8 @@ def _follow(task: FoldTask, recipe: Recipe, inputs: Inputs) -> FoldResult:
             proved = [(one.file, *inputs.open(one)) for one in recipe.base]
             taken = [_taken(task, *one, inputs) for one in proved]
             files = tuple(file for file, _ in taken)
-            return FoldResult(task.bucket, True, files, bytes_copied=sum(copied for _, copied in taken))
+            copied = sum(copied for _, copied in taken)
+            return FoldResult(task.bucket, True, files, bytes_copied=copied, cleared=recipe.cleared)
     if _only_adds(task, recipe, changes):
         return replace(_merged(task, replace(recipe, base=()), changes, inputs), added=True)
     return _merged(task, recipe, changes, inputs)
@@ -238,6 +239,10 @@ def _of_bucket(
 ) -> Iterator[pa.RecordBatch]:
     if _is_within(file, bucket):
         yield from batches
+        return
+    if not shape.key:
+        # Rows without a key do not say where they came from: those of a file go to one of the buckets that it spans.
+        yield from batches if bucket.first <= file.key_groups.first <= bucket.last else ()
         return
     connection = opened.enter_context(connect())
     for batch in batches:

@@ -159,7 +159,8 @@ def _results(answers: Sequence[str | TidefoldError]) -> list[FoldResult]:
 def _manifest(wanted: Snapshot, plan: RestorePlan, files: Sequence[DataFile], log: str) -> Manifest:
     ordered = tuple(sorted(files, key=lambda file: file.name))
     ids = (wanted.id, wanted.epoch, Kind.FULL, wanted.base, wanted.from_sqn, wanted.folds_to)
-    return Manifest(log, *ids, plan.shape, tuple(replace(file, carried=False) for file in ordered))
+    cleared = plan.base.cleared if plan.base else ()
+    return Manifest(log, *ids, plan.shape, tuple(replace(file, carried=False) for file in ordered), cleared=cleared)
 
 
 def _finish(into: Elsewhere, manifest: Manifest) -> None:

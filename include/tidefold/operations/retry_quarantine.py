@@ -17,9 +17,10 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidefold.changelog import intents
-from tidefold.changelog.columns import place_columns
+from tidefold.changelog.columns import CLEAR, place_columns
 from tidefold.changelog.intents import Intent, IntentLog
 from tidefold.changelog.key_group import with_key_groups
 from tidefold.changelog.segment import read_change_set, write_segment
@@ -161,7 +162,7 @@ def _add_changes(pipeline: Pipeline, state: LogState, found: _Sorted, look: Seco
     chosen = []
     for row, one in zip(table.to_pylist(), look.changes, strict=True):
         key, place = _key(row, state), _place(row, state)
-        newer, waits = counted.get(key, ()) >= place, out.get(key, ()) >= place
+        newer, waits = (max(places.get(key, ()), places.get(None, ())) >= place for places in (counted, out))
         chosen.append(not newer and not waits)
         if newer:
             found.settled.append((one, "repeated"))
@@ -174,7 +175,8 @@ def _add_changes(pipeline: Pipeline, state: LogState, found: _Sorted, look: Seco
         found.tables.append((look, kept))
 
 
-_Places = dict[tuple[object, ...], tuple[int, ...]]
+# Of each key, and under None of all keys: a clear.
+_Places = dict[tuple[object, ...] | None, tuple[int, ...]]
 
 
 def _newest(pipeline: Pipeline, state: LogState, look: SecondLook, table: pa.Table) -> tuple[_Places, _Places]:
@@ -189,10 +191,19 @@ def _newest(pipeline: Pipeline, state: LogState, look: SecondLook, table: pa.Tab
             continue
         places = out if any(after < change_set.sqn <= to for after, to in left_out(state)) else counted
         changes = read_change_set(pipeline.store, change_set, span)
-        for row in of_keys(changes, table, state.shape).to_pylist():
+        places[None] = max(places.get(None, ()), _cleared(changes, state))
+        # Rows without a key never replace each other.
+        for row in of_keys(changes, table, state.shape).to_pylist() if state.shape.key else ():
             key = _key(row, state)
             places[key] = max(places.get(key, ()), _place(row, state))
     return counted, out
+
+
+def _cleared(changes: pa.Table, state: LogState) -> tuple[int, ...]:
+    """The place before which the whole table was cleared; what has its order comes after it."""
+    clears = changes.filter(pc.field("_op") == CLEAR)
+    whole = [row for row in clears.to_pylist() if all(row[name] is None for name in state.shape.key)]
+    return max(((*_place(row, state)[:-2], -1, -1) for row in whole), default=())
 
 
 def _key(row: dict[str, object], state: LogState) -> tuple[object, ...]:
