@@ -5,32 +5,17 @@
 from __future__ import annotations
 
 import random
-import tempfile
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine_cases import ANY, OWN, histories, named, shape_of
+from folding import folded
 from naive import rows_of
-from tidefold.changelog.columns import CLEAR, DELETE, UPSERT, change_schema, table_schema
-from tidefold.fold.kernel import Before, merged
+from tidefold.changelog.columns import CLEAR, DELETE, UPSERT
 from tidefold.lifecycle.shape import Engine, Shape
-
-
-def folded(shape: Shape, folds: list[list[dict[str, Any]]], horizon: int | None = None) -> list[dict[str, Any]]:
-    base, before = table_schema(shape).empty_table(), Before(horizon=horizon)
-    for changes in folds:
-        table = pa.Table.from_pylist(changes, schema=change_schema(shape))
-        with (
-            tempfile.TemporaryDirectory() as scratch,
-            merged(base.to_reader(), table, shape, before, memory="100MB", scratch=scratch) as done,
-        ):
-            base = done.rows.read_all().cast(table_schema(shape))
-            before = Before(done.hidden, done.cleared, horizon)
-    return base.to_pylist()
 
 
 def users(shape: Shape, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
