@@ -102,7 +102,7 @@ def test_named_types_are_known_by_their_name_within_and_beyond_their_namespace()
         {"name": "other", "type": "a.b.Value"},
     )
     found = {f["field"]: f["fields"] for f in connect_words(schema)["fields"]}
-    assert found == dict.fromkeys(("before", "after", "other"), [{"type": "int32", "field": "x"}])
+    assert found == {name: [{"type": "int32", "field": "x"}] for name in ("before", "after", "other")}
 
 
 def test_a_schema_that_holds_itself_has_an_end() -> None:
