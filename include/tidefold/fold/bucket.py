@@ -7,15 +7,17 @@ import tempfile
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import BinaryIO
 
+import duckdb
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tidefold.changelog.columns import aligned, change_schema, hidden_schema, table_schema
+from tidefold.changelog.alignment import Aligner
+from tidefold.changelog.columns import change_schema, hidden_schema, table_schema
 from tidefold.changelog.key_group import connect, key_groups_of
 from tidefold.fold.inputs import Inputs
 from tidefold.fold.kernel import Before, merged
@@ -23,7 +25,7 @@ from tidefold.fold.parquet import write_data_file, write_part
 from tidefold.fold.plan import has_expired
 from tidefold.fold.task import Address, FoldResult, FoldTask, Input, Recipe, Untouched
 from tidefold.lifecycle.copies import Where
-from tidefold.lifecycle.errors import CorruptError, NotFoundError
+from tidefold.lifecycle.errors import CorruptError, NotFoundError, RefusedError
 from tidefold.lifecycle.key_groups import KeyGroups
 from tidefold.lifecycle.manifest import DataFile
 from tidefold.lifecycle.names import DataFileName, data_path
@@ -61,8 +63,9 @@ def _make(task: FoldTask, inputs: Inputs) -> FoldResult:
 
 
 def _follow(task: FoldTask, recipe: Recipe, inputs: Inputs) -> FoldResult:
-    read = [inputs.change_set(task.segments, c, task.bucket) for c in recipe.change_sets]
-    changes = pa.concat_tables([change_schema(task.shape).empty_table(), *(aligned(one, task.shape) for one in read)])
+    read = [(inputs.change_set(task.segments, c, task.bucket), c.schema) for c in recipe.change_sets]
+    aligned = (task.aligner.changes(one, schema) for one, schema in read)
+    changes = pa.concat_tables([change_schema(task.shape).empty_table(), *aligned])
     if changes.num_rows == 0:
         if task.untouched is Untouched.LEAVE:
             return FoldResult(task.bucket, touched=False)
@@ -76,7 +79,11 @@ def _follow(task: FoldTask, recipe: Recipe, inputs: Inputs) -> FoldResult:
 
 
 def _can_stay(task: FoldTask, recipe: Recipe) -> bool:
-    """Whether the files are as they would be written: nothing of other buckets in them, nothing too old."""
+    """Whether the files are as they would be written: nothing of other buckets in them, nothing too old, and the values
+    that columns have today.
+    """
+    if task.aligner.must_rewrite(recipe.schema):
+        return False
     return all(_is_within(one.file, task.bucket) and not has_expired(one.file, task.expire) for one in recipe.base)
 
 
@@ -136,10 +143,11 @@ def _copy(old: BinaryIO, new: BinaryIO, sha256: str, source: Address) -> None:
 
 def _merged(task: FoldTask, recipe: Recipe, changes: pa.Table, inputs: Inputs) -> FoldResult:
     expired = _Count()
-    before = Before(read_hidden(inputs, recipe.base, task.shape, task.bucket), recipe.cleared, task.horizon)
+    based = Based(recipe.base, task.aligner, recipe.schema)
+    before = Before(read_hidden(inputs, based, task.bucket), recipe.cleared, task.horizon)
     with (
         tempfile.TemporaryDirectory(prefix="tidefold-") as scratch,
-        open_base(inputs, recipe.base, task.shape, task.bucket) as base,
+        open_base(inputs, based, task.bucket) as base,
         merged(base, changes, task.shape, before, memory=MERGE_MEMORY, scratch=scratch) as done,
     ):
         store = inputs.store(task.target)
@@ -182,42 +190,65 @@ class _Count:
     rows = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Based:
+    """Files of a snapshot, with what brings their rows, which are of `schema`, to the shape that is wanted."""
+
+    files: Sequence[Input]
+    aligner: Aligner
+    schema: int
+
+
 @contextmanager
-def open_base(
-    inputs: Inputs, base: Sequence[Input], shape: Shape, bucket: KeyGroups
-) -> Iterator[pa.RecordBatchReader | None]:
+def open_base(inputs: Inputs, base: Based, bucket: KeyGroups) -> Iterator[pa.RecordBatchReader | None]:
     """The rows of a bucket in some files as one stream; None when there is no file. Raises CorruptError."""
-    shown = [one for one in base if not one.file.hidden]
+    shown = [one for one in base.files if not one.file.hidden]
     if not shown:
         yield None
         return
-    schema = table_schema(shape)
     with ExitStack() as opened:
         # Opened and checked before the merge begins: inside it DuckDB would wrap the error.
         streams = [(one.file, opened.enter_context(inputs.open(one)[1])) for one in shown]
         files = [(file, pq.ParquetFile(stream)) for file, stream in streams]
-        batches = (b for file, parquet in files for b in _rows(file, parquet, shape, bucket, opened))
-        yield pa.RecordBatchReader.from_batches(schema, with_schema(batches, schema))
+        failed: list[RefusedError] = []
+        batches = _noted((b for file, parquet in files for b in _rows(file, parquet, base, bucket, opened)), failed)
+        try:
+            yield pa.RecordBatchReader.from_batches(table_schema(base.aligner.shape), batches)
+        except duckdb.Error as error:
+            raise (failed[0] if failed else error) from error
 
 
-def read_hidden(inputs: Inputs, base: Sequence[Input], shape: Shape, bucket: KeyGroups) -> pa.Table | None:
+def _noted(batches: Iterator[pa.RecordBatch], failed: list[RefusedError]) -> Iterator[pa.RecordBatch]:
+    """The batches; what DuckDB makes of an error that comes while it reads them does not say why."""
+    try:
+        yield from batches
+    except RefusedError as error:
+        failed.append(error)
+        raise
+
+
+def read_hidden(inputs: Inputs, base: Based, bucket: KeyGroups) -> pa.Table | None:
     """What was kept beside the rows of a bucket; None when there is nothing. Raises CorruptError."""
-    found = [pa.Table.from_batches([], hidden_schema(shape))]
-    for one in base:
+    shape = base.aligner.shape
+    found = []
+    for one in base.files:
         if one.file.hidden:
             with ExitStack() as opened:
                 stream = opened.enter_context(inputs.open(one)[1])
-                batches = _of_bucket(one.file, pq.ParquetFile(stream).iter_batches(), shape, bucket, opened)
-                found.append(pa.Table.from_batches(list(batches), hidden_schema(shape)))
-    return pa.concat_tables(found) if len(found) > 1 else None
+                kept = base.aligner.hidden(pq.ParquetFile(stream).read(), base.schema).to_batches()
+                batches = list(_of_bucket(one.file, iter(kept), shape, bucket, opened))
+                found.append(pa.Table.from_batches(batches, hidden_schema(shape)))
+    return pa.concat_tables(found) if found else None
 
 
 def _rows(
-    file: DataFile, parquet: pq.ParquetFile, shape: Shape, bucket: KeyGroups, opened: ExitStack
+    file: DataFile, parquet: pq.ParquetFile, base: Based, bucket: KeyGroups, opened: ExitStack
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a file that belong to a bucket: of one written for other buckets only some (L8)."""
-    batches = parquet.iter_batches(batch_size=65_536, columns=[c.name for c in shape.table_columns])
-    yield from _of_bucket(file, batches, shape, bucket, opened)
+    there = set(parquet.schema_arrow.names)
+    names = [name for name in base.aligner.names(base.schema) if name in there]
+    batches = base.aligner.rows(parquet.iter_batches(batch_size=65_536, columns=names), base.schema)
+    yield from _of_bucket(file, batches, base.aligner.shape, bucket, opened)
 
 
 def _of_bucket(

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field, replace
 from tidefold.changelog.intents import IntentLog, Taking
 from tidefold.changelog.segment import read_change_set
 from tidefold.lifecycle.errors import TidefoldError, unpacked
-from tidefold.lifecycle.intake import Arrival, check_shape, require_open, stands
+from tidefold.lifecycle.intake import Arrival, require_open, stands
 from tidefold.lifecycle.names import LogPaths
 from tidefold.lifecycle.values import LogState
+from tidefold.operations.evolving import evolved
 from tidefold.operations.pipeline import Pipeline
 from tidefold.sources.arrivals import Found, merge
 from tidefold.sources.ending import Ending
@@ -79,8 +80,7 @@ class Intake:
 def begin_intake(pipeline: Pipeline, log: str) -> Intake:
     """Looks at the landing folder and the ledger, and plans. Raises TidefoldError."""
     config = pipeline.log(log)
-    state = pipeline.ledger(log).peek(config.shape)
-    check_shape(state, config.shape)
+    state = evolved(pipeline, pipeline.ledger(log).peek(config.shape))
     require_open(state)
     source = source_of(config.source.feed) if config.source else None
     listing = source.listing(state) if source else Listing(())

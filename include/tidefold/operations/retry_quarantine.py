@@ -25,7 +25,7 @@ from tidefold.changelog.key_group import with_key_groups
 from tidefold.changelog.segment import read_change_set, write_segment
 from tidefold.fold.squash import of_keys
 from tidefold.lifecycle.errors import ConflictError, RefusedError
-from tidefold.lifecycle.intake import check_shape, require_open
+from tidefold.lifecycle.intake import require_open
 from tidefold.lifecycle.key_groups import KeyGroups
 from tidefold.lifecycle.names import CHANGELOG, LogPaths
 from tidefold.lifecycle.quarantine import (
@@ -41,6 +41,7 @@ from tidefold.lifecycle.quarantine import (
 )
 from tidefold.lifecycle.values import LogState
 from tidefold.operations import settle
+from tidefold.operations.evolving import evolved
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.read import found_state
@@ -78,10 +79,8 @@ def retry(pipeline: Pipeline, log: str, reason: str | None = None) -> Outcome:
     never begun, RefusedError when it is stopped or the configuration describes another table, ConflictError when
     somebody was faster.
     """
-    config = pipeline.log(log)
     settle.roll_forward(pipeline.store, [log])
-    state = found_state(pipeline, log)
-    check_shape(state, config.shape)
+    state = evolved(pipeline, found_state(pipeline, log))
     require_open(state)
     became: Counter[str] = Counter()
     stay: Counter[str] = Counter()
