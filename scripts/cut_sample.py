@@ -12,12 +12,15 @@ import io
 import json
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 PREFIX = "bank.public."
 KEYS = {"pgbench_accounts": "aid", "pgbench_branches": "bid", "pgbench_tellers": "tid"}
+# This one has no key; its rows are kept by their `aid`, which is the third column.
+KEYLESS, AID = "pgbench_history", 2
 ACCOUNTS, TELLERS = 5000, 5
 Record = dict[str, Any]
 Keep = Callable[[Record], bool]
@@ -48,6 +51,8 @@ def rule_for(table: str, files: list[Path], last: list[int]) -> tuple[Keep, Call
         return lambda record: record["key"]["aid"] in chosen, lambda key: key in chosen
     if table == "pgbench_tellers":
         return lambda record: record["key"]["tid"] <= TELLERS, lambda key: key <= TELLERS
+    if table == KEYLESS:
+        return lambda record: record["value"]["after"]["aid"] % 10 == 0, lambda aid: aid % 10 == 0
     return (
         lambda record: record["value"]["source"]["txId"] % 10 == 0 or record["offset"] in (0, *last),
         lambda key: True,
@@ -75,9 +80,10 @@ def cut_file(file: Path, keep: Keep, last: list[int], out: Path) -> None:
 def cut_truth(source: Path, table: str, wanted: Callable[[int], bool], out: Path) -> None:
     for phase in (1, 2, 3):
         with gzip.open(source / "truth" / f"phase{phase}" / f"{table}.csv.gz", "rb") as lines:
-            # The key comes first and no value holds a line end, so that lines can be kept as they are.
+            # No value before the key holds a comma and none a line end, so that lines can be kept as they are.
             head, *rows = lines.readlines()
-        kept = [row for row in rows if wanted(int(row.split(b",", 1)[0]))]
+        column = AID if table == KEYLESS else 0
+        kept = [row for row in rows if wanted(int(row.split(b",")[column]))]
         target = out / "truth" / f"phase{phase}" / f"{table}.csv.gz"
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(zipped(head + b"".join(kept)))
@@ -101,19 +107,37 @@ def check(out: Path, table: str) -> None:
         print(f"{table} phase {phase}: {len(truth)} rows, as in the truth")
 
 
+def check_keyless(out: Path) -> None:
+    """The same for the table without a key: here each row has a log position of its own, also when it came again."""
+    rows: dict[int, dict[str, Any]] = {}
+    for phase in (1, 2, 3):
+        for file in sorted((out / "landing" / f"phase{phase}" / f"{PREFIX}{KEYLESS}").glob("*.gz")):
+            rows |= {record["value"]["source"]["lsn"]: record["value"]["after"] for _, record in records_of(file)}
+        with gzip.open(out / "truth" / f"phase{phase}" / f"{KEYLESS}.csv.gz") as raw:
+            truth = Counter(
+                (row["tid"], row["bid"], row["aid"], row["delta"])
+                for row in csv.DictReader(io.TextIOWrapper(raw, "utf-8"))
+            )
+        mine = Counter(tuple(str(row[n]) for n in ("tid", "bid", "aid", "delta")) for row in rows.values())
+        assert mine == truth, f"{KEYLESS} differs in phase {phase}"
+        print(f"{KEYLESS} phase {phase}: {truth.total()} rows, as in the truth")
+
+
 def main(source: Path, out: Path) -> None:
     ends = json.loads((source / "phases.json").read_text())["phases"]
     for folder in ("landing", "truth"):
         shutil.rmtree(out / folder, ignore_errors=True)
-    for table in KEYS:
+    for table in (*KEYS, KEYLESS):
         topic = f"{PREFIX}{table}"
-        last = [phase["last_offset"][topic] for phase in ends]
+        last = [phase["last_offset"].get(topic, -1) for phase in ends]
         files = sorted((source / "topics" / topic).glob("*.jsonl.gz"))
         keep, wanted = rule_for(table, files, last)
         for file in files:
             cut_file(file, keep, last, out)
         cut_truth(source, table, wanted, out)
-        check(out, table)
+        if table in KEYS:
+            check(out, table)
+    check_keyless(out)
 
 
 if __name__ == "__main__":

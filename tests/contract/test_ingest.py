@@ -52,9 +52,9 @@ def test_files_become_change_sets_and_the_message_says_how_many(pipeline: Pipeli
     assert outcome.result == "taken"
     assert outcome.message == f"{counts}; refused: 1 BROKEN_JSON, see {quarantine} in the store"
     state = state_of(pipeline)
-    assert [(c.sqn, c.rows, c.high) for c in state.change_sets] == [(1, 3, (-1, 1002)), (2, 1, (-1, 1004))]
+    assert [(c.sqn, c.rows, c.high) for c in state.change_sets] == [(1, 3, (1002, 1002)), (2, 1, (1004, 1004))]
     assert [(e.first_offset, e.next_offset, e.sqn) for e in state.landed] == [(0, 4, 1), (4, 8, 2)]
-    assert [(p.next_offset, p.high) for p in state.positions] == [(8, (-1, 1004))]
+    assert [(p.next_offset, p.high) for p in state.positions] == [(8, (1004, 1004))]
     assert len({c.segment for c in state.change_sets}) == 1
 
 
@@ -279,31 +279,32 @@ def test_records_sent_again_across_files_and_runs_get_a_floor(pipeline: Pipeline
     land(tmp_path, 18, [record(18, 3, order=104), tombstone(19), record(20, 3, order=101)])
     outcome = take(pipeline)
     assert (outcome.facts["changes"], outcome.facts["repeated"]) == (14, 6)
-    assert [(c.floor, c.rows) for c in state_of(pipeline).change_sets] == [(None, 10), ((-1, 109), 4)]
+    assert [(c.floor, c.rows) for c in state_of(pipeline).change_sets] == [(None, 10), ((109, 109), 4)]
     assert offsets(pipeline) == [*range(10), 14, 15, 16, 17]
     land(tmp_path, 30, [record(30, 1, order=111), record(31, 1, order=112)])
     assert take(pipeline).facts["repeated"] == 1
-    assert state_of(pipeline).positions[0].high == (-1, 112)
+    assert state_of(pipeline).positions[0].high == (112, 112)
 
 
-def test_a_truncate_stops_the_log_whatever_is_done_with_bad_records(pipeline: Pipeline, tmp_path: Path) -> None:
-    land(tmp_path, 0, [record(0), record(1, op="t", after=None)])
-    before = store_files(tmp_path)
+def test_positions_that_begin_anew_stop_the_log_whatever_is_done_with_bad_records(
+    pipeline: Pipeline, tmp_path: Path
+) -> None:
+    """In one file, in files of one run, and after what the ledger has: never taken for sent again in silence."""
+    land(tmp_path, 0, [record(0, order=500), record(1, order=10, ts_us=600_000)])
     outcome = take(pipeline)
-    assert (outcome.error, outcome.facts["refused"]) == ("TABLE_EVENT", {"OP_UNSUPPORTED": 1})
+    assert (outcome.error, outcome.facts["refused"]) == ("TABLE_EVENT", {"ORDER_RESTART": 1})
     assert "line 2" in outcome.message
-    assert store_files(tmp_path) == before
-
-
-def test_a_second_initial_snapshot_stops_the_log_whichever_files_it_lies_in(pipeline: Pipeline, tmp_path: Path) -> None:
-    land(tmp_path, 0, [record(i, i, "r", order=50, snapshot="first" if i == 0 else "true") for i in range(3)])
-    land(tmp_path, 3, [record(i, i, "r", order=50, snapshot="true") for i in range(3, 5)])
-    land(tmp_path, 5, [record(5, 1, "u", order=60)])
-    land(tmp_path, 6, [record(6 + i, i, "r", order=90, snapshot="first" if i == 0 else "true") for i in range(3)])
-    land(tmp_path, 9, [record(9, 9, "r", order=90, snapshot="last"), record(10, 1, "u", order=95)])
-    outcome = take(pipeline)
-    assert (outcome.error, outcome.facts["refused"]) == ("TABLE_EVENT", {"SNAPSHOT_RESTART": 4})
     assert not pipeline.ledger("items").exists()
+    land(tmp_path, 0, [record(0, order=500)])
+    land(tmp_path, 1, [record(1, order=10, ts_us=600_000)])
+    assert take(pipeline).error == "TABLE_EVENT"
+    assert not pipeline.ledger("items").exists()
+    land(tmp_path, 1, [record(1, order=501)])
+    assert take(pipeline).result == "taken"
+    land(tmp_path, 2, [record(2, order=10, ts_us=600_000)])
+    before = store_files(tmp_path)
+    assert take(pipeline).error == "TABLE_EVENT"
+    assert store_files(tmp_path) == before
 
 
 def test_on_bad_record_fail_appends_nothing_and_leaves_the_state_as_before(tmp_path: Path) -> None:

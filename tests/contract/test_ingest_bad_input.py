@@ -39,7 +39,7 @@ UNREADABLE: dict[str, tuple[list[Any], list[str]]] = {
     "45 null key column": ([GOOD, record(1, None, key=None)], ["KEY_NULL"]),
     "49 out of order in the file": ([GOOD, record(5), record(3), record(6)], ["OFFSET_ORDER"]),
     "55 placeholder": (
-        [GOOD, record(1, op="u", after={"id": 1, "text": "__debezium_unavailable_value"})],
+        [GOOD, record(1, op="c", after={"id": 1, "text": "__debezium_unavailable_value"})],
         ["UNAVAILABLE_VALUE"],
     ),
     "58 column added in mid file": ([GOOD, record(1, after={"id": 1, "text": "", "new": 1})], ["UNKNOWN_COLUMN"]),

@@ -55,7 +55,17 @@ def test_a_savepoint_is_told_in_one_line_and_in_json(pipeline: Pipeline, tmp_pat
     said = call_json("savepoint", "accounts", "--to", "save", "--as", "canonical")
     [outcome] = said["outcomes"]
     assert (said["command"], outcome["result"], outcome["facts"]["sqn"]) == ("savepoint", "already", 3)
-    assert outcome["facts"]["positions"] == [{"topic": "accounts", "partition": 0, "next_offset": 49, "high": [1, 48]}]
+    assert outcome["facts"]["positions"] == [
+        {
+            "topic": "accounts",
+            "partition": 0,
+            "next_offset": 49,
+            "high": [1, 48],
+            "count": 0,
+            "again": None,
+            "time": None,
+        }
+    ]
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from landing import TOPIC, record, tombstone
-from tidefold.changelog.columns import DELETE, UPSERT
+from tidefold.changelog.columns import CLEAR, DELETE, UPSERT
 from tidefold.lifecycle.values import Column, Shape
 from tidefold.sources.account import LateOffsetError, Place
 from tidefold.sources.batches import TableBuilder, grouped
-from tidefold.sources.debezium import RecordReader, postgresql_order
+from tidefold.sources.debezium import RecordReader
 from tidefold.sources.refusal import RefusedRecordError
+from tidefold.sources.stream_order import postgresql_order
 
 SHAPE = Shape(("id",), (Column("id", "int"), Column("text", "string")), "postgresql", 16, 4)
 
@@ -70,7 +71,7 @@ def test_snapshot_rows_inserts_and_updates_become_upserts_deletes_become_deletes
     ) == ["changes"] * 4 + ["tombstones"]
     assert into.batch.ops == [UPSERT, UPSERT, UPSERT, DELETE]
     assert [row.c1 for row in into.batch.rows] == ["t1000", "t1001", "t1002", None]
-    assert into.batch.orders == [(-1, 1000), (-1, 1001), (-1, 1002), (-1, 1003)]
+    assert into.batch.orders == [(1000, 1000), (1001, 1001), (1002, 1002), (1003, 1003)]
     assert into.batch.times == [1_000_000, 1_001_000, 1_002_000, 1_003_000]
 
 
@@ -81,13 +82,15 @@ def test_snapshot_rows_inserts_and_updates_become_upserts_deletes_become_deletes
         ({"status": "BEGIN", "id": "5", "event_count": None}, "ignored"),  # transaction topic
         ({"source": {}, "ddl": "CREATE TABLE", "tableChanges": []}, "ignored"),  # schema change
         ({"op": "m", "source": {"sequence": None}, "message": {"prefix": "p", "content": ""}}, "ignored"),
-        ({"op": "t", "source": {}, "before": None, "after": None}, "OP_UNSUPPORTED"),
+        ({"op": "t", "source": {}, "before": None, "after": None}, "ORDER_MISSING"),
+        ({"schema": {}, "payload": {"ts_ms": 1}}, "ignored"),
+        ({"schema": None, "payload": None}, "tombstones"),
         ({"op": "U", "source": {}, "after": {"id": 1, "text": ""}}, "OP_UNKNOWN"),
         ({"op": "x", "source": {}}, "OP_UNKNOWN"),
         ({"op": None, "source": {}}, "OP_UNKNOWN"),
         ({"op": 1, "source": {}}, "OP_UNKNOWN"),
         ({"source": {}, "after": {"id": 1, "text": ""}}, "OP_UNKNOWN"),
-        ({"schema": {}, "payload": {"op": "c"}}, "OP_UNKNOWN"),
+        ({"schema": {}, "payload": {"op": "x"}}, "OP_UNKNOWN"),
         ({}, "OP_UNKNOWN"),
         ([], "NOT_A_RECORD"),
         ("text", "NOT_A_RECORD"),
@@ -182,14 +185,16 @@ def test_a_delete_takes_its_key_from_the_record_or_else_from_before() -> None:
 @pytest.mark.parametrize(
     ("sequence", "order"),
     [
-        ('[null,"5"]', (-1, 5)),
+        ('[null,"5"]', (5, 5)),
         ('["4","5"]', (4, 5)),
         ('["4", "5"]', (4, 5)),
         ('["9","10"]', (9, 10)),
         ('["9223372036854775807","0"]', (2**63 - 1, 0)),
     ],
 )
-def test_the_order_is_two_numbers_and_null_comes_first(sequence: str, order: tuple[int, int]) -> None:
+def test_the_order_is_two_numbers_and_for_a_commit_not_seen_the_event_stands(
+    sequence: str, order: tuple[int, int]
+) -> None:
     assert postgresql_order(sequence) == order
 
 
@@ -223,9 +228,9 @@ def test_orders_are_compared_as_numbers_and_what_was_sent_again_is_counted() -> 
         record(2, order=9),  # sent again
         record(3, order=10),  # equal to the highest: kept, it is the same row
         record(4, order=10, op="d", sequence='["9","10"]'),
-        record(5, order=11),  # its last commit is null: before the one above
-    ) == ["changes", "changes", "repeated", "changes", "changes", "repeated"]
-    assert (into.account.low, into.account.high) == ((-1, 9), (9, 10))
+        record(5, sequence='["11","12"]', ts_us=10**7),
+    ) == ["changes", "changes", "repeated", "changes", "repeated", "changes"]
+    assert (into.account.low, into.account.high) == ((9, 9), (11, 12))
 
 
 def test_what_the_log_took_before_is_the_beginning() -> None:
@@ -276,17 +281,42 @@ def test_an_offset_twice_in_a_row_is_repeated_whatever_the_line_holds() -> None:
     assert (into.account.lowest, into.account.first, into.account.last) == (0, 0, 2)
 
 
-def test_a_second_initial_snapshot_is_refused_and_an_incremental_one_is_taken() -> None:
+def test_a_second_initial_snapshot_replaces_what_was_there_and_an_incremental_one_is_taken() -> None:
     first = [record(i, i, "r", order=50, snapshot=mark) for i, mark in enumerate(("first", "true", "last"))]
     second = [record(10 + i, i, "r", order=90, snapshot=mark) for i, mark in enumerate(("first", "true"))]
     into = reader()
-    assert feed(into, *first, record(5, 1, "u", order=60), *second, record(20, 2, "u", order=91)) == (
-        ["changes"] * 4 + ["SNAPSHOT_RESTART"] * 2 + ["changes"]
-    )
-    # Its position may even look older than what was streamed.
-    assert feed(reader(high=(40, 50)), *second) == ["SNAPSHOT_RESTART"] * 2
-    assert feed(reader(high=(-1, 89)), *[r | {"value": r["value"]} for r in second]) == ["SNAPSHOT_RESTART"] * 2
-    assert feed(reader(high=(-1, 80)), record(0, 1, "r", order=90, snapshot="incremental")) == ["changes"]
+    streamed = record(5, 1, "u", sequence='["60","65"]')
+    assert feed(into, *first, streamed, *second, record(20, 2, "u", order=91)) == ["changes"] * 7
+    assert into.batch.ops == [UPSERT] * 4 + [CLEAR] + [UPSERT] * 3
+    assert into.batch.orders[4:7] == [(90, 90)] * 3  # Although it knows of no commit, it comes after all of them.
+    assert into.account.cleared == (90, 90)
+    # Rows of a snapshot that was taken before, or lies below what was: sent again.
+    for high, ops in (((40, 50), [CLEAR, UPSERT, UPSERT]), ((90, 90), [UPSERT, UPSERT]), ((91, 0), [])):
+        into = reader(high=high)
+        assert feed(into, *second) == ["changes" if ops else "repeated"] * 2
+        assert into.batch.ops == ops
+    into = reader(high=(80, 80))
+    assert feed(into, record(0, 1, "r", order=90, snapshot="incremental")) == ["changes"]
+    assert into.batch.ops == [UPSERT]
+
+
+def test_a_truncate_is_one_change_that_clears() -> None:
+    into = reader()
+    truncate = record(1, op="t", key=None, before=None, after=None)
+    assert feed(into, record(0), truncate, record(2)) == ["changes"] * 3
+    assert into.batch.ops == [UPSERT, CLEAR, UPSERT]
+    assert into.account.cleared == (1001, 1001)
+
+
+def test_a_lower_order_that_was_committed_later_than_all_before_is_no_repeat() -> None:
+    """A server that took over counts its positions anew: to leave its records out would lose them in silence."""
+    into = reader(high=(500, 500), time=9_000)
+    assert feed(into, record(0, order=10, ts_us=9_000), record(1, order=11, ts_us=9_001)) == [
+        "repeated",
+        "ORDER_RESTART",
+    ]
+    into = reader(high=(500, 500))  # An older ledger does not know the time.
+    assert feed(into, record(0, order=10, ts_us=9_000)) == ["repeated"]
 
 
 def test_a_commit_time_in_milliseconds_is_widened_and_a_missing_one_is_null() -> None:

@@ -22,9 +22,11 @@ def put(root: Path, topic: str, rows: list[dict[str, Any]], folder: str | None =
     target.write_bytes(gzip.compress(text_of(records)))
 
 
-def test_the_bank_is_proposed_as_three_logs() -> None:
+def test_the_bank_is_proposed_as_three_logs_and_one_to_decide_on() -> None:
     found = {p.id: p for p in propose(BANK / "phase2")}
-    assert list(found) == ["pgbench_accounts", "pgbench_branches", "pgbench_tellers"]
+    assert list(found) == ["pgbench_accounts", "pgbench_branches", "pgbench_history", "pgbench_tellers"]
+    assert not found["pgbench_history"].usable
+    assert "merge: append" in found["pgbench_history"].notes[0]
     accounts = found["pgbench_accounts"]
     assert (accounts.key, accounts.path, accounts.connector, accounts.order, accounts.usable) == (
         ("aid",),

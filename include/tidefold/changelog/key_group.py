@@ -12,6 +12,9 @@ import pyarrow as pa
 from tidefold.lifecycle.types import parse_type
 from tidefold.lifecycle.values import Shape
 
+# Rows without a key are spread by where they come from: 2**16 neighbours of a partition have one key group.
+_RUN_BITS = 16
+
 
 def quoted(name: str) -> str:
     """A column name as a DuckDB identifier."""
@@ -21,7 +24,11 @@ def quoted(name: str) -> str:
 def key_group_sql(shape: Shape) -> str:
     """DuckDB expression for the key group of a row that has the key columns. A wider type gives the same text."""
     types = {column.name: column.type for column in shape.columns}
-    texts = ", ".join(_text_sql(name, types[name]) for name in shape.spread_key)
+    if shape.key:
+        texts = ", ".join(_text_sql(name, types[name]) for name in shape.spread_key)
+    else:
+        # Rows that came together lie together: what is new touches few buckets.
+        texts = f"_partition::VARCHAR, (_offset >> {_RUN_BITS})::VARCHAR"
     # Two keys that make the same text share a key group, never a row: a collision costs nothing.
     # The upper half of the number is what `md5_number_lower` gives, in a quarter of its time.
     return f"((md5_number(concat_ws(chr(31), {texts})) >> 64::UHUGEINT)::UBIGINT % {shape.key_groups})::USMALLINT"
@@ -44,7 +51,7 @@ def with_key_groups(table: pa.Table, shape: Shape, connection: duckdb.DuckDBPyCo
 
 def key_groups_of(table: pa.Table, shape: Shape, connection: duckdb.DuckDBPyConnection) -> pa.ChunkedArray:
     """The key group of each row (uint16)."""
-    connection.register("keyed", table.select(list(shape.spread_key)))
+    connection.register("keyed", table.select(list(shape.spread_key or ("_partition", "_offset"))))
     groups = connection.sql(f"SELECT {key_group_sql(shape)} AS _kg FROM keyed").to_arrow_table()
     connection.unregister("keyed")
     return groups.column("_kg").cast(pa.uint16())

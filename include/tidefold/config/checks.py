@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from tidefold.config.described import mistakes
 from tidefold.config.schema import LogEntry
+from tidefold.config.source_rules import source_mistakes
 from tidefold.config.text import Document, Place, Problem, dotted
 from tidefold.lifecycle.errors import InvalidInputError
 from tidefold.lifecycle.names import check_log_id
@@ -30,7 +31,13 @@ def check_log(log: str, entry: LogEntry, document: Document, base: Path) -> Iter
         check_log_id(log)
     except InvalidInputError as error:
         yield problem(error.code, (), "cannot name a log.", error.hint)
-    for code, at, message, hint in (*_feeding(entry), *mistakes(entry), *_paths(entry), *_ages(entry)):
+    for code, at, message, hint in (
+        *_feeding(entry),
+        *mistakes(entry),
+        *source_mistakes(entry),
+        *_paths(entry),
+        *_ages(entry),
+    ):
         yield problem(code, at, message, hint)
     if entry.buckets > entry.key_groups:
         message = f"({entry.buckets}) is more than key_groups ({entry.key_groups})."
@@ -49,6 +56,10 @@ def _feeding(entry: LogEntry) -> Iterator[_Found]:
         hint = f"Leave it out: it is `{entry.source.orders[0]}` then. Or name columns: `order: [updated_at]`."
         message = f"cannot be `{entry.order}` for a log with a source of format {entry.source.format}."
         yield "ORDER_INVALID", ("order",), message, hint
+
+    if entry.source is not None and isinstance(entry.order, list) and not getattr(entry.source, "by_columns", True):
+        hint = f"Leave it out: it is `{entry.source.orders[0]}`, which says of any two changes which one came later."
+        yield "ORDER_INVALID", ("order",), f"cannot be columns with format {entry.source.format}.", hint
 
 
 def _ages(entry: LogEntry) -> Iterator[_Found]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 from pydantic import Field
 
 from tidefold.config.entry import Entry, Text
-from tidefold.lifecycle.shape import COLUMNS, POSITION, POSTGRESQL
+from tidefold.lifecycle.shape import COLUMNS, POSITION
 
 _FOLDER = "folder of landed files, relative to this file or absolute"
 _UPSERTS = ["upsert", "insert", "update", "c", "r", "u", "I", "U"]
@@ -17,11 +17,16 @@ _DELETES = ["delete", "d", "D"]
 class DebeziumJsonEntry(Entry):
     """Debezium records as JSON lines."""
 
-    orders: ClassVar[tuple[str, ...]] = (POSTGRESQL,)
+    by_columns: ClassVar[bool] = False
 
     format: Literal["debezium-json"]
-    connector: Literal["postgresql"]
+    connector: Literal["postgresql", "mysql", "mariadb"]
     path: Text = Field(description=_FOLDER)
+
+    @property
+    def orders(self) -> tuple[str, ...]:
+        """Each connector has an order of its own."""
+        return (self.connector,)
 
 
 class OpEntry(Entry):
@@ -54,12 +59,15 @@ class JsonEntry(Entry):
 class ParquetEntry(Entry):
     """Parquet files of changes."""
 
-    orders: ClassVar[tuple[str, ...]] = (COLUMNS, POSITION)
-
     format: Literal["parquet"]
     path: Text = Field(description=_FOLDER)
     op: OpEntry | None = Field(default=None, description="where a row says what it does; default: it is to be there")
     offset: Text | None = Field(default=None, description="column of whole numbers, another one in each row")
+
+    @property
+    def orders(self) -> tuple[str, ...]:
+        """Only offsets order rows by themselves."""
+        return (POSITION,) if self.offset else (COLUMNS,)
 
 
 class CsvEntry(ParquetEntry):

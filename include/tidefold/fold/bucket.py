@@ -5,37 +5,35 @@ from __future__ import annotations
 import hashlib
 import tempfile
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import BinaryIO
 
-import duckdb
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from tidefold.changelog.alignment import Aligner
-from tidefold.changelog.columns import change_schema, hidden_schema, table_schema
-from tidefold.changelog.key_group import connect, key_groups_of
+from tidefold.changelog.columns import CLEAR, change_schema, table_schema
+from tidefold.fold.base_rows import Based, is_within, open_base, read_hidden, with_schema
 from tidefold.fold.inputs import Inputs
 from tidefold.fold.kernel import Before, merged
 from tidefold.fold.parquet import write_data_file, write_part
 from tidefold.fold.plan import has_expired
-from tidefold.fold.task import Address, FoldResult, FoldTask, Input, Recipe, Untouched
+from tidefold.fold.task import Address, FoldResult, FoldTask, Recipe, Untouched
 from tidefold.lifecycle.copies import Where
-from tidefold.lifecycle.errors import CorruptError, NotFoundError, RefusedError
-from tidefold.lifecycle.key_groups import KeyGroups
+from tidefold.lifecycle.errors import CorruptError, NotFoundError
 from tidefold.lifecycle.manifest import DataFile
 from tidefold.lifecycle.names import DataFileName, data_path
-from tidefold.lifecycle.values import Expire, Shape
+from tidefold.lifecycle.shape import Engine
+from tidefold.lifecycle.values import Expire
 from tidefold.storage import Store
 from tidefold.storage.addresses import meeting
 
 # What DuckDB may take for one merge before it spills.
 MERGE_MEMORY = "1GB"
 _CHUNK = 1 << 20
+_MANY_FILES = 16
 
 
 def fold_bucket(text: str) -> str:
@@ -74,8 +72,20 @@ def _follow(task: FoldTask, recipe: Recipe, inputs: Inputs) -> FoldResult:
             proved = [(one.file, *inputs.open(one)) for one in recipe.base]
             taken = [_taken(task, *one, inputs) for one in proved]
             files = tuple(file for file, _ in taken)
-            return FoldResult(task.bucket, True, files, bytes_copied=sum(copied for _, copied in taken))
+            copied = sum(copied for _, copied in taken)
+            return FoldResult(task.bucket, True, files, bytes_copied=copied, cleared=recipe.cleared)
+    if _only_adds(task, recipe, changes):
+        return replace(_merged(task, replace(recipe, base=()), changes, inputs), added=True)
     return _merged(task, recipe, changes, inputs)
+
+
+def _only_adds(task: FoldTask, recipe: Recipe, changes: pa.Table) -> bool:
+    """Whether the rows that come are written beside those that are there, which stay as they are: a table without a
+    key, as long as its files are not many small ones.
+    """
+    if task.shape.merge.engine is not Engine.APPEND or task.untouched is not Untouched.LEAVE:
+        return False
+    return len(recipe.base) < _MANY_FILES and not pc.any(pc.equal(changes.column("_op"), CLEAR)).as_py()
 
 
 def _can_stay(task: FoldTask, recipe: Recipe) -> bool:
@@ -84,11 +94,7 @@ def _can_stay(task: FoldTask, recipe: Recipe) -> bool:
     """
     if task.aligner.must_rewrite(recipe.schema):
         return False
-    return all(_is_within(one.file, task.bucket) and not has_expired(one.file, task.expire) for one in recipe.base)
-
-
-def _is_within(file: DataFile, bucket: KeyGroups) -> bool:
-    return bucket.first <= file.key_groups.first and file.key_groups.last <= bucket.last
+    return all(is_within(one.file, task.bucket) and not has_expired(one.file, task.expire) for one in recipe.base)
 
 
 def _taken(
@@ -190,81 +196,6 @@ class _Count:
     rows = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Based:
-    """Files of a snapshot, with what brings their rows, which are of `schema`, to the shape that is wanted."""
-
-    files: Sequence[Input]
-    aligner: Aligner
-    schema: int
-
-
-@contextmanager
-def open_base(inputs: Inputs, base: Based, bucket: KeyGroups) -> Iterator[pa.RecordBatchReader | None]:
-    """The rows of a bucket in some files as one stream; None when there is no file. Raises CorruptError."""
-    shown = [one for one in base.files if not one.file.hidden]
-    if not shown:
-        yield None
-        return
-    with ExitStack() as opened:
-        # Opened and checked before the merge begins: inside it DuckDB would wrap the error.
-        streams = [(one.file, opened.enter_context(inputs.open(one)[1])) for one in shown]
-        files = [(file, pq.ParquetFile(stream)) for file, stream in streams]
-        failed: list[RefusedError] = []
-        batches = _noted((b for file, parquet in files for b in _rows(file, parquet, base, bucket, opened)), failed)
-        try:
-            yield pa.RecordBatchReader.from_batches(table_schema(base.aligner.shape), batches)
-        except duckdb.Error as error:
-            raise (failed[0] if failed else error) from error
-
-
-def _noted(batches: Iterator[pa.RecordBatch], failed: list[RefusedError]) -> Iterator[pa.RecordBatch]:
-    """The batches; what DuckDB makes of an error that comes while it reads them does not say why."""
-    try:
-        yield from batches
-    except RefusedError as error:
-        failed.append(error)
-        raise
-
-
-def read_hidden(inputs: Inputs, base: Based, bucket: KeyGroups) -> pa.Table | None:
-    """What was kept beside the rows of a bucket; None when there is nothing. Raises CorruptError."""
-    shape = base.aligner.shape
-    found = []
-    for one in base.files:
-        if one.file.hidden:
-            with ExitStack() as opened:
-                stream = opened.enter_context(inputs.open(one)[1])
-                kept = base.aligner.hidden(pq.ParquetFile(stream).read(), base.schema).to_batches()
-                batches = list(_of_bucket(one.file, iter(kept), shape, bucket, opened))
-                found.append(pa.Table.from_batches(batches, hidden_schema(shape)))
-    return pa.concat_tables(found) if found else None
-
-
-def _rows(
-    file: DataFile, parquet: pq.ParquetFile, base: Based, bucket: KeyGroups, opened: ExitStack
-) -> Iterator[pa.RecordBatch]:
-    """The rows of a file that belong to a bucket: of one written for other buckets only some (L8)."""
-    there = set(parquet.schema_arrow.names)
-    names = [name for name in base.aligner.names(base.schema) if name in there]
-    batches = base.aligner.rows(parquet.iter_batches(batch_size=65_536, columns=names), base.schema)
-    yield from _of_bucket(file, batches, base.aligner.shape, bucket, opened)
-
-
-def _of_bucket(
-    file: DataFile, batches: Iterator[pa.RecordBatch], shape: Shape, bucket: KeyGroups, opened: ExitStack
-) -> Iterator[pa.RecordBatch]:
-    if _is_within(file, bucket):
-        yield from batches
-        return
-    connection = opened.enter_context(connect())
-    for batch in batches:
-        table = pa.Table.from_batches([batch])
-        groups = key_groups_of(table, shape, connection)
-        mine = pc.and_(pc.greater_equal(groups, bucket.first), pc.less_equal(groups, bucket.last))
-        yield from table.filter(mine).to_batches()
-
-
 def _unexpired(batches: Iterable[pa.RecordBatch], expire: Expire | None, expired: _Count) -> Iterator[pa.RecordBatch]:
     """Without the rows that are too old; one without an age stays."""
     for batch in batches:
@@ -276,9 +207,3 @@ def _unexpired(batches: Iterable[pa.RecordBatch], expire: Expire | None, expired
         kept = batch.filter(pc.fill_null(pc.greater_equal(age, limit), True))
         expired.rows += batch.num_rows - kept.num_rows
         yield kept
-
-
-def with_schema(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The same rows with exactly these types and nullability."""
-    for batch in batches:
-        yield from pa.Table.from_batches([batch]).cast(schema).to_batches()

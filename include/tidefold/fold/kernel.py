@@ -19,12 +19,15 @@ import pyarrow.compute as pc
 from tidefold.changelog.columns import CLEAR, hidden_schema, order_columns, table_schema
 from tidefold.changelog.key_group import quoted
 from tidefold.fold.engines import Statements, statements
+from tidefold.fold.engines.partial import UNAVAILABLE
 from tidefold.fold.engines.statements import order
 from tidefold.fold.ties import TIED, Tied, tied
+from tidefold.lifecycle.errors import InvalidInputError, RefusedError, TidefoldError
 from tidefold.lifecycle.shape import Engine, Shape
 
 # Each thread's connection that no merge uses now: a new one costs as much as merging 100,000 rows (decision 0014).
 _idle = threading.local()
+_UNFIT = ("Out of Range Error", "Conversion Error")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +66,11 @@ def merged(
     scratch: str,
 ) -> Iterator[Merged]:
     """The rows of a bucket after its changes. `base` is consumed once, batch by batch, unless all of it was cleared.
-    Above `memory` (DuckDB size, such as `1GB`) it spills into `scratch`. Raises duckdb.Error where a value cannot be.
+    Above `memory` (DuckDB size, such as `1GB`) it spills into `scratch`. Raises RefusedError or InvalidInputError for a
+    value that cannot be.
     """
     before = before or Before()
-    with _connection(memory, scratch) as connection:
+    with _values_explained(), _connection(memory, scratch) as connection:
         connection.register("changes", changes)
         cleared = _make_live(connection, changes, shape, before)
         emptied = tuple(cleared) > tuple(before.cleared) and shape.merge.engine is not Engine.HISTORY
@@ -81,6 +85,28 @@ def merged(
         # Last: while it is open the connection can do nothing else.
         stream = connection.sql(asked.rows).to_arrow_reader(65_536)
         yield Merged(upserts, deletes, stream, hidden, cleared, ties)
+
+
+@contextmanager
+def _values_explained() -> Iterator[None]:
+    """A value that cannot be is said by DuckDB, or by Arrow that reads from it, in a text."""
+    try:
+        yield
+    except TidefoldError:
+        raise
+    except Exception as error:
+        said = str(error).splitlines()[0] if str(error) else ""
+        if UNAVAILABLE in said:
+            raise RefusedError(
+                "UNAVAILABLE_VALUE",
+                f"A change leaves a value out that is nowhere to be found:{said.partition(UNAVAILABLE)[2]}.",
+                hint="The log began after the row was made. Take a new snapshot of the table in Debezium.",
+            ) from error
+        if any(kind in said for kind in _UNFIT):
+            raise InvalidInputError(
+                "VALUE_OUT_OF_RANGE", f"A value does not fit its column: {said}.", hint="Use a wider type."
+            ) from error
+        raise
 
 
 def _make_live(

@@ -67,6 +67,8 @@ def plan_fold(
     target = Address(Where.STORE, places.store, home(state.log, snapshot.kind, snapshot.id))
     aligner = Aligner(shape, snapshot.schema, state.schemas)
     rescaled = base is not None and (base.shape.buckets != shape.buckets or aligner.must_rewrite(base.schema))
+    # What is forgotten now was announced by the snapshot below: an ingest under way knew it.
+    below = state.snapshot(snapshot.source) if snapshot.source is not None else None
     tasks = []
     for bucket in bucket_ranges(shape.key_groups, shape.buckets):
         mine = near(change_sets, bucket)
@@ -81,7 +83,7 @@ def plan_fold(
                     *(state.log, shape, snapshot.id, snapshot.epoch, bucket, target, places.logs, (recipe,)),
                     untouched=untouched,
                     expire=snapshot.expire,
-                    horizon=snapshot.horizon,
+                    horizon=below.horizon if below else None,
                     schema=snapshot.schema,
                     schemas=state.schemas,
                 )
@@ -111,7 +113,7 @@ def carried_files(base: Manifest | None, results: Sequence[FoldResult]) -> tuple
     """The base files of every bucket that no result replaces."""
     if base is None:
         return ()
-    replaced = [result.bucket for result in results if result.touched]
+    replaced = [result.bucket for result in results if result.touched and not result.added]
     return tuple(f for f in base.files if not any(f.key_groups.meets(bucket) for bucket in replaced))
 
 

@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 
 from tidefold.changelog.columns import change_schema, table_schema
 from tidefold.changelog.segment import read_change_set
-from tidefold.fold.bucket import MERGE_MEMORY, Based, open_base, read_hidden, with_schema
+from tidefold.fold.base_rows import Based, open_base, read_hidden, with_schema
+from tidefold.fold.bucket import MERGE_MEMORY
 from tidefold.fold.inputs import Inputs
 from tidefold.fold.kernel import Before, merged
 from tidefold.fold.read_plan import OneKey, ReadPlan, ReadTask

@@ -117,7 +117,7 @@ class FoldResult:
 
     Counts are of keys after squashing; `replaced`: base rows that went, `expired`: rows dropped for their age;
     `bytes_copied`: of files taken over, those that were not linked. `recipe` is the number of the one that served.
-    `cleared`: the order of the highest clear so far.
+    `cleared`: the order of the highest clear so far. `added`: the files come beside those that are there.
     """
 
     bucket: KeyGroups
@@ -131,6 +131,7 @@ class FoldResult:
     bytes_copied: int = 0
     recipe: int = 0
     cleared: tuple[int, ...] = ()
+    added: bool = False
     ties: Tied = field(default=Tied())
     reads: tuple[Read, ...] = field(default=())
 

@@ -124,7 +124,7 @@ def taken(state: LogState, arrivals: Sequence[Arrival]) -> bool:
 
 def _as_brought(entry: Landed) -> Landed:
     """What is the same of a file, whoever takes it."""
-    return replace(entry, number=0, sqn=None, high=(), run="", instant="")
+    return replace(entry, number=0, sqn=None, high=(), run="", instant="", count=0, again=None, time=None)
 
 
 def _append_one(state: LogState, arrival: Arrival) -> LogState:
@@ -152,7 +152,15 @@ def _append_one(state: LogState, arrival: Arrival) -> LogState:
         change_sets = (*state.change_sets, replace(arrival.change_set, sqn=sqn, schema=state.schema))
         state = replace(state, change_sets=change_sets, garbage=garbage)
     known[position.topic, position.partition] = position
-    account = replace(landed, sqn=sqn, number=len(state.landed) + 1, high=position.high)
+    account = replace(
+        landed,
+        sqn=sqn,
+        number=len(state.landed) + 1,
+        high=position.high,
+        count=position.count,
+        again=position.again,
+        time=position.time,
+    )
     return replace(state, landed=(*state.landed, account), positions=tuple(known[k] for k in sorted(known)))
 
 

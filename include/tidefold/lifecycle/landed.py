@@ -10,8 +10,8 @@ class Landed:
     """What was taken from one landed file: `length` bytes with that sha256, the offsets [first, next).
 
     `changed` is the file's own time of change then (seconds): another one is a reason to look at its bytes again.
-    `high` is the highest order seen in the partition up to its end; empty where that was not kept. `run` and `instant`
-    (ISO 8601) say for people which ingest took it, and when.
+    `high` is the highest order seen in the partition up to its end; empty where that was not kept; `count`, `again` and
+    `time` belong to it: see Position. `run` and `instant` (ISO 8601) say for people which ingest took it, and when.
 
     The counts add up: records = changes + tombstones + repeated + quarantined + ignored.
     """
@@ -36,13 +36,23 @@ class Landed:
     high: tuple[int, ...] = ()
     run: str = ""
     instant: str = ""
+    count: int = 0
+    again: int | None = None
+    time: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far one partition of the source has been taken, and the highest order seen in it."""
+    """How far one partition of the source has been taken, and the highest order seen in it.
+
+    `time` is the latest commit time (microseconds) seen. Where equal records must stay apart, `count` says how many
+    records carried the highest order, and `again` how many of these came once more since the source went back.
+    """
 
     topic: str
     partition: int
     next_offset: int
     high: tuple[int, ...]
+    count: int = 0
+    again: int | None = None
+    time: int | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from tidefold.lifecycle.landed import Landed, Position
 from tidefold.lifecycle.values import LogState
@@ -30,8 +31,12 @@ def positions_at(state: LogState, sqn: int) -> tuple[Position, ...]:
 
 def _after(before: Position | None, entry: Landed, high: tuple[int, ...]) -> Position:
     stood = before or Position(entry.topic, entry.partition, 0, ())
-    seen = max(stood.high, entry.high or high)
-    return Position(entry.topic, entry.partition, max(stood.next_offset, entry.next_offset), seen)
+    reached = max(stood.next_offset, entry.next_offset)
+    if entry.high:
+        return Position(
+            entry.topic, entry.partition, reached, max(stood.high, entry.high), entry.count, entry.again, entry.time
+        )
+    return replace(stood, next_offset=reached, high=max(stood.high, high))
 
 
 def accounts_of(positions: Iterable[Position]) -> tuple[Landed, ...]:
@@ -54,6 +59,9 @@ def accounts_of(positions: Iterable[Position]) -> tuple[Landed, ...]:
             ignored=0,
             sqn=None,
             high=p.high,
+            count=p.count,
+            again=p.again,
+            time=p.time,
         )
         for number, p in enumerate(positions, 1)
     )

@@ -24,7 +24,9 @@ _PART = re.compile(rf"{ROWS}/part-\d{{5}}\.parquet")
 
 @dataclass(frozen=True, slots=True)
 class SavedFile:
-    """One Parquet file: `path` relative to the savepoint, `stats` the Delta statistics document."""
+    """One Parquet file: `path` relative to the savepoint, `stats` the Delta statistics document, `hidden` as that of a
+    DataFile.
+    """
 
     path: str
     bytes: int
@@ -32,16 +34,24 @@ class SavedFile:
     sha256: str
     key_groups: KeyGroups
     stats: str
+    hidden: bool = False
 
     def data_file(self, key_groups: KeyGroups | None = None) -> DataFile:
         name = self.path.rsplit("/", 1)[1]
-        return DataFile(name, self.bytes, self.rows, self.sha256, key_groups or self.key_groups, self.stats)
+        facts = (self.bytes, self.rows, self.sha256, key_groups or self.key_groups, self.stats)
+        return DataFile(name, *facts, hidden=self.hidden)
+
+    @classmethod
+    def of(cls, folder: str, file: DataFile) -> SavedFile:
+        facts = (file.bytes, file.rows, file.sha256, file.key_groups, file.stats, file.hidden)
+        return cls(f"{folder}/{file.name}", *facts)
 
 
 @dataclass(frozen=True, slots=True)
 class Savepoint:
     """A snapshot outside of a store. `sqn` is the last change set in it, `positions` where the source stood then;
-    `files` are all its rows, `delta_log` the other files that belong to it. `instant` is information for people.
+    `files` are all its rows, `delta_log` the other files that belong to it, `cleared` as in a Manifest. `instant` is
+    information for people.
     """
 
     kind: Layout
@@ -54,6 +64,7 @@ class Savepoint:
     positions: tuple[Position, ...]
     files: tuple[SavedFile, ...]
     delta_log: tuple[str, ...] = ()
+    cleared: tuple[int, ...] = ()
 
     @property
     def bytes(self) -> int:
@@ -63,7 +74,8 @@ class Savepoint:
     def manifest(self) -> Manifest:
         """The files of a native one as those of a full snapshot."""
         files = tuple(f.data_file() for f in self.files)
-        return Manifest(self.log, self.snapshot, 0, Kind.FULL, None, self.sqn, self.sqn, self.shape, files)
+        facts = (self.log, self.snapshot, 0, Kind.FULL, None, self.sqn, self.sqn, self.shape, files)
+        return Manifest(*facts, cleared=self.cleared)
 
 
 def part_path(number: int) -> str:
@@ -83,7 +95,7 @@ def check_savepoint(found: Savepoint) -> Savepoint:
         raise _corrupt("it names a file twice")
     for file in found.files:
         _check_file(found, file)
-    if sum(f.rows for f in found.files) != found.rows or found.sqn < 0 or found.snapshot < 1:
+    if sum(f.rows for f in found.files if not f.hidden) != found.rows or found.sqn < 0 or found.snapshot < 1:
         raise _corrupt("its numbers do not add up")
     if set(found.delta_log) - {DELTA_LOG}:
         raise _corrupt("it names files that are no Delta log of its own")

@@ -15,7 +15,7 @@ from tidefold.lifecycle import claims
 from tidefold.lifecycle.errors import InvalidInputError
 from tidefold.lifecycle.external import External, Ownership
 from tidefold.lifecycle.kinds import Choice, Rule, Terms, choose
-from tidefold.lifecycle.values import Expire, Kind, LogState, Snapshot
+from tidefold.lifecycle.values import Expire, Kind, LogState, Snapshot, State
 from tidefold.operations.pipeline import Pipeline, now
 
 
@@ -68,7 +68,16 @@ def claim_of(pipeline: Pipeline, state: LogState, asking: Asking, external: Exte
         expire=expire if chosen.kind is Kind.FULL or asking.restore else None,
         renew=asking.kind is Rule.FULL and _would_differ(pipeline, state, expire),
         external=external,
+        lateness=config.lateness,
     )
+
+
+def horizon_of(pipeline: Pipeline, state: LogState) -> int | None:
+    """Below which order changes are put aside: what was deleted then is forgotten. None: all are taken."""
+    if pipeline.log(state.log).late != "quarantine":
+        return None
+    announced = (s.horizon for s in state.snapshots if s.state is not State.ABORTED)
+    return max((one for one in announced if one is not None), default=None)
 
 
 def _choose_import(external: External) -> Choice:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from tidefold.changelog.alignment import Aligner
 from tidefold.lifecycle.evolution import evolve
 from tidefold.lifecycle.values import LogState
 from tidefold.operations.pipeline import Pipeline, now
@@ -26,3 +27,8 @@ def as_configured(pipeline: Pipeline, state: LogState) -> LogState:
     """The same without writing anything, for those who only look ahead."""
     config = pipeline.log(state.log)
     return evolve(state, config.shape, config.policies, "")
+
+
+def as_now(state: LogState) -> Aligner:
+    """What brings change sets of every schema of a log to its newest."""
+    return Aligner(state.shape, state.schema, state.schemas)

@@ -164,6 +164,7 @@ class _Explaining:
         sets = tuple(replace(c, floor=None) for c in state.change_sets if c.key_groups.meets(mine))
         store = self._pipeline.store
         plan = ReadPlan(store.uri(""), state.log, shape, False, None, (), sets, self._key)
+        plan = replace(plan, schema=state.schema, schemas=state.schemas)
         batches = read_task(store, plan, ReadTask(mine, (), sets))
         self._values = list(chain.from_iterable(batch.to_pylist() for batch in batches))
         width = len(order_columns(shape))

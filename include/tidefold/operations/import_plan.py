@@ -46,8 +46,9 @@ def plan_import(
         expire=snapshot.expire,
         copy=copy or external.ownership is Ownership.NO_CLAIM,
     )
+    cleared = original.savepoint.cleared
     found = [(bucket, _inputs(original, bucket, shape)) for bucket in bucket_ranges(shape.key_groups, shape.buckets)]
-    tasks = [replace(whole, bucket=b, recipes=(Recipe(None, inputs, ()),)) for b, inputs in found if inputs]
+    tasks = [replace(whole, bucket=b, recipes=(Recipe(None, inputs, (), cleared),)) for b, inputs in found if inputs]
     return shape, tuple(sorted(tasks, key=lambda task: -task.weight))
 
 

@@ -23,8 +23,8 @@ from tidefold.operations.rounds import IngestRun, parse_round
 _log = logging.getLogger(__name__)
 # Refused records that say something of the table as a whole, and what to do about each.
 _OF_THE_WHOLE_TABLE = {
-    "OP_UNSUPPORTED": "Truncate events are not supported yet. Drop the log and begin it from a new Debezium snapshot.",
-    "SNAPSHOT_RESTART": "`tidefold drop` the log, and ingest it anew from where its newest Debezium snapshot begins.",
+    "ORDER_RESTART": "Was the source replaced by another server, or put back? Let Debezium make a new snapshot, land "
+    "it in a folder of its own, and begin the log anew there: `tidefold drop LOG`, then `tidefold ingest LOG`.",
 }
 _COUNTS = ("records", "changes", "tombstones", "repeated", "quarantined", "ignored")
 

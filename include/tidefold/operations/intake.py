@@ -5,16 +5,20 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+
+import pyarrow.compute as pc
 
 from tidefold.changelog.intents import IntentLog, Taking
-from tidefold.changelog.segment import read_change_set
-from tidefold.lifecycle.errors import TidefoldError, unpacked
+from tidefold.changelog.segment import at_least, read_change_set
+from tidefold.lifecycle.errors import RefusedError, TidefoldError, unpacked
 from tidefold.lifecycle.intake import Arrival, require_open, stands
 from tidefold.lifecycle.names import LogPaths
-from tidefold.lifecycle.values import LogState
+from tidefold.lifecycle.values import ChangeSet, LogState
+from tidefold.operations.asking import horizon_of
 from tidefold.operations.evolving import evolved
 from tidefold.operations.pipeline import Pipeline
-from tidefold.sources.arrivals import Found, merge
+from tidefold.sources.arrivals import Found, Kept, merge
 from tidefold.sources.ending import Ending
 from tidefold.sources.feed import Feed
 from tidefold.sources.formats import source_of
@@ -35,7 +39,8 @@ class Intake:
     appended, not yet committed.
 
     `refused` are the reasons of refused records and their number; `found` is what earlier rounds found in files that
-    are still to be taken; `no_copies` says why segments have no local copy, if they should have one.
+    are still to be taken; `no_copies` says why segments have no local copy, if they should have one. Changes below the
+    `horizon` come too late.
     """
 
     log: str
@@ -52,6 +57,7 @@ class Intake:
     found: Mapping[str, Found] = field(default_factory=dict)
     error: TidefoldError | None = None
     no_copies: tuple[str, ...] = ()
+    horizon: int | None = None
 
     @property
     def all_problems(self) -> tuple[Problem, ...]:
@@ -88,8 +94,9 @@ def begin_intake(pipeline: Pipeline, log: str) -> Intake:
     endings = {file.name: source.ending(file, taken) for file, taken in newest} if source else {}
     problems = (*listing.problems, *rewritten(listing.files, state))
     plan = plan_files(listing.files, endings, state)
+    horizon = horizon_of(pipeline, state)
     feed = config.source.feed if config.source else None
-    return Intake(log, feed, state, listing.files, endings, problems, state, plan)
+    return Intake(log, feed, state, listing.files, endings, problems, state, plan, horizon=horizon)
 
 
 def files_to_parse(intake: Intake) -> list[LogFiles]:
@@ -97,7 +104,8 @@ def files_to_parse(intake: Intake) -> list[LogFiles]:
     if intake.error or intake.feed is None:
         return []
     quarantine = LogPaths(intake.log).quarantine
-    new = [task for task in intake.plan.take if task.file.name not in intake.found]
+    horizon = intake.horizon
+    new = [replace(t, horizon=horizon) for t in intake.plan.take if t.file.name not in intake.found]
     return [
         LogFiles(intake.log, intake.feed, intake.begun.shape, f"{quarantine}/{uuid.uuid4().hex}.jsonl", files)
         for files in bins(new, TASK_BYTES)
@@ -119,8 +127,18 @@ def with_results(intake: Intake, store: Store, results: Sequence[LogResult | Tid
     return intake if intake.error else _merged(intake, store, found)
 
 
+def _kept(store: Store, change_set: ChangeSet) -> Kept:
+    """What of a change set does not lie below its floor."""
+    whole = read_change_set(store, replace(change_set, floor=None))
+    above = at_least(change_set.floor or ())
+    kept, dropped = whole.filter(above), whole.filter(~above)
+    # A record has one offset, however many rows it became.
+    return Kept(kept.num_rows, pc.count_distinct(kept.column("_offset")).as_py(), pc.max(dropped.column("_ts")).as_py())
+
+
 def _merged(intake: Intake, store: Store, found: dict[str, Found]) -> Intake:
-    merged = merge(intake.state, intake.plan.take, found, lambda c: read_change_set(store, c).num_rows)
+    merged = merge(intake.state, intake.plan.take, found, partial(_kept, store))
+    beyond = _cleared_too_late(intake, found, merged.arrivals)
     stopped = intake.stopped | merged.stopped
     rest = [file for file in intake.files if file.queue not in stopped]
     kept_problems = [p for p in intake.plan.problems if p.file not in {f.name for f in rest}]
@@ -133,7 +151,28 @@ def _merged(intake: Intake, store: Store, found: dict[str, Found]) -> Intake:
         stopped=stopped,
         found={name: one for name, one in found.items() if name not in merged.again},
         refused=_summed(intake.refused, found, merged.arrivals),
+        error=beyond,
     )
+
+
+def _cleared_too_late(intake: Intake, found: Mapping[str, Found], arrivals: Sequence[Arrival]) -> TidefoldError | None:
+    """Rows that came after a truncate, in another partition, may be folded by now: nobody could tell which they are."""
+    for arrival in arrivals:
+        account, landed = found[arrival.landed.name].result.account, arrival.landed
+        ahead = [
+            p
+            for p in intake.begun.positions
+            if account and account.cleared and p.partition != landed.partition and p.high > account.cleared
+        ]
+        if ahead and arrival.change_set:
+            return RefusedError(
+                "TABLE_EVENT",
+                f"Log `{intake.log}`: `{landed.name}` empties the table, by a truncate or a new snapshot, and of "
+                f"partition {ahead[0].partition} later changes were taken before. Nothing was taken.",
+                hint="When all that ever landed still lies there: `tidefold drop LOG`, then `tidefold ingest LOG` "
+                "takes it in the right order. Topics with one partition never come to this.",
+            )
+    return None
 
 
 def _summed(

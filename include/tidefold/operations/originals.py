@@ -84,14 +84,13 @@ def _of_store(store: Store, other: Store, state: LogState, wanted: int) -> Origi
             hint="Import a completed full one, or `tidefold savepoint` there.",
         )
     manifest = read_manifest(other, state.log, snapshot)
-    files = tuple(
-        SavedFile(f"_data/{f.name}", f.bytes, f.rows, f.sha256, f.key_groups, f.stats) for f in manifest.files
-    )
+    files = tuple(SavedFile.of("_data", f) for f in manifest.files)
     savepoint = Savepoint(
         *(Layout.NATIVE, state.log, snapshot.id, snapshot.to_sqn, snapshot.instant, manifest.rows, manifest.shape),
         positions=positions_at(state, snapshot.to_sqn),
         files=files,
         delta_log=(DELTA_LOG,),
+        cleared=manifest.cleared,
     )
     return Original(store, savepoint, snapshot.manifest or "", of_store=True)
 

@@ -193,6 +193,8 @@ def one_key(shape: Shape, text: str) -> OneKey:
         given = msgspec.json.decode(text, type=dict[str, str | int | bool])
     except msgspec.DecodeError as error:
         raise InvalidInputError("READ_KEY", f"`{text}` is no key: {error}.", hint=hint) from error
+    if not shape.key:
+        raise InvalidInputError("KEYLESS", "The table has no key: rows cannot be told apart.", hint="Read all of it.")
     if set(given) != set(shape.key):
         raise InvalidInputError("READ_KEY", f"`{text}` does not name exactly the columns of the key.", hint=hint)
     types = table_schema(shape)

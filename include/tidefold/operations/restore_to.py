@@ -159,8 +159,9 @@ def _results(answers: Sequence[str | TidefoldError]) -> list[FoldResult]:
 def _manifest(wanted: Snapshot, plan: RestorePlan, made: Sequence[DataFile], log: str) -> Manifest:
     ordered = tuple(sorted(made, key=lambda file: file.name))
     ids = (wanted.id, wanted.epoch, Kind.FULL, wanted.base, wanted.from_sqn, wanted.folds_to)
+    cleared = plan.base.cleared if plan.base else ()
     files = tuple(replace(file, carried=False) for file in ordered)
-    return Manifest(log, *ids, plan.shape, files, schema=wanted.schema)
+    return Manifest(log, *ids, plan.shape, files, cleared=cleared, schema=wanted.schema)
 
 
 def _finish(into: Elsewhere, manifest: Manifest) -> None:

@@ -17,9 +17,10 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidefold.changelog import intents
-from tidefold.changelog.columns import place_columns
+from tidefold.changelog.columns import CLEAR, place_columns
 from tidefold.changelog.intents import Intent, IntentLog
 from tidefold.changelog.key_group import with_key_groups
 from tidefold.changelog.segment import read_change_set, write_segment
@@ -39,9 +40,11 @@ from tidefold.lifecycle.quarantine import (
     room,
     since,
 )
+from tidefold.lifecycle.shape import Engine
 from tidefold.lifecycle.values import LogState
 from tidefold.operations import settle
-from tidefold.operations.evolving import evolved
+from tidefold.operations.asking import horizon_of
+from tidefold.operations.evolving import as_now, evolved
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.read import found_state
@@ -54,6 +57,7 @@ _STAYS = {
     "refused": "still cannot be read",
     "log_cut": "the log was cut since they landed, so whether something newer was folded cannot be told",
     "left_out": "a restore or an import left out what landed then",
+    "newer": "newer changes of their keys were taken, which must come after them",
 }
 _BECAME = {
     "changes": "became changes",
@@ -127,7 +131,8 @@ def _sorted(pipeline: Pipeline, state: LogState, records: Sequence[Refused]) -> 
     texts = dict(_texts(pipeline, state.log, possible))
     config = pipeline.log(state.log).source
     source = source_of(config.feed) if config else None
-    looks = look_again(source, state.shape, possible, lambda one: texts.get(id(one)), partial(room, state))
+    within, horizon = partial(room, state), horizon_of(pipeline, state)
+    looks = look_again(source, state.shape, possible, lambda one: texts.get(id(one)), within, horizon)
     for look in looks:
         found.staying += [(one, "refused") for one in look.refused]
         found.settled += look.others
@@ -153,15 +158,18 @@ def _texts(pipeline: Pipeline, log: str, records: Sequence[Refused]) -> Iterator
 
 
 def _add_changes(pipeline: Pipeline, state: LogState, found: _Sorted, look: SecondLook, table: pa.Table) -> None:
-    """Takes in what is newer than all that the log has of its key."""
+    """Takes in what is newer than all that the log has of its key, or whose place the fold finds all the same."""
     counted, out = _newest(pipeline, state, look, table)
     chosen = []
     for row, one in zip(table.to_pylist(), look.changes, strict=True):
         key, place = _key(row, state), _place(row, state)
-        newer, waits = counted.get(key, ()) >= place, out.get(key, ()) >= place
+        newer, waits = (max(places.get(key, ()), places.get(None, ())) >= place for places in (counted, out))
+        newer = newer and not state.shape.takes_late
         chosen.append(not newer and not waits)
-        if newer:
+        if newer and state.shape.merge.engine is Engine.LAST:
             found.settled.append((one, "repeated"))
+        elif newer:
+            found.staying.append((one, "newer"))
         elif waits:
             found.staying.append((one, "left_out"))
         else:
@@ -171,7 +179,8 @@ def _add_changes(pipeline: Pipeline, state: LogState, found: _Sorted, look: Seco
         found.tables.append((look, kept))
 
 
-_Places = dict[tuple[object, ...], tuple[int, ...]]
+# Of each key, and under None of all keys: a clear.
+_Places = dict[tuple[object, ...] | None, tuple[int, ...]]
 
 
 def _newest(pipeline: Pipeline, state: LogState, look: SecondLook, table: pa.Table) -> tuple[_Places, _Places]:
@@ -185,11 +194,20 @@ def _newest(pipeline: Pipeline, state: LogState, look: SecondLook, table: pa.Tab
         if change_set.sqn < first or not change_set.key_groups.meets(span):
             continue
         places = out if any(after < change_set.sqn <= to for after, to in left_out(state)) else counted
-        changes = read_change_set(pipeline.store, change_set, span)
-        for row in of_keys(changes, table, state.shape).to_pylist():
+        changes = as_now(state).changes(read_change_set(pipeline.store, change_set, span), change_set.schema)
+        places[None] = max(places.get(None, ()), _cleared(changes, state))
+        # Rows without a key never replace each other.
+        for row in of_keys(changes, table, state.shape).to_pylist() if state.shape.key else ():
             key = _key(row, state)
             places[key] = max(places.get(key, ()), _place(row, state))
     return counted, out
+
+
+def _cleared(changes: pa.Table, state: LogState) -> tuple[int, ...]:
+    """The place before which the whole table was cleared; what has its order comes after it."""
+    clears = changes.filter(pc.field("_op") == CLEAR)
+    whole = [row for row in clears.to_pylist() if all(row[name] is None for name in state.shape.key)]
+    return max(((*_place(row, state)[:-2], -1, -1) for row in whole), default=())
 
 
 def _key(row: dict[str, object], state: LogState) -> tuple[object, ...]:

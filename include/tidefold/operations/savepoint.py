@@ -122,14 +122,23 @@ def _written(
     results = _results(in_threads(_teller(note))(fold_bucket, [msgspec.json.encode(t).decode() for t in tasks]))
     require_rows(state.log, rows.rows, results)
     files = tuple(
-        SavedFile(f"{'_data' if native else ROWS}/{f.name}", f.bytes, f.rows, f.sha256, f.key_groups, f.stats)
+        SavedFile.of("_data" if native else ROWS, f)
         for f in sorted((f for r in results for f in r.files), key=lambda f: f.name)
     )
     savepoint = Savepoint(
-        *(layout, state.log, snapshot.id, snapshot.to_sqn, snapshot.instant, sum(f.rows for f in files), plan.shape),
+        *(
+            layout,
+            state.log,
+            snapshot.id,
+            snapshot.to_sqn,
+            snapshot.instant,
+            sum(f.rows for f in files if not f.hidden),
+            plan.shape,
+        ),
         positions=positions_at(state, snapshot.to_sqn),
         files=files,
         delta_log=(DELTA_LOG,) if native else (),
+        cleared=plan.base.cleared if plan.base else (),
     )
     if native:
         store.put_if_absent(DELTA_LOG, made_from(savepoint.manifest)[1])

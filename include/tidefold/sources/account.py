@@ -13,6 +13,8 @@ from tidefold.lifecycle.values import Shape
 from tidefold.sources.refusal import RefusedRecordError
 
 Order = tuple[int, ...]
+# Engines that take every record into account: one that comes twice must be told from one that is like it.
+COUNTING = (Engine.APPEND, Engine.AGGREGATE)
 
 
 class LateOffsetError(Exception):
@@ -25,7 +27,9 @@ class LateOffsetError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a file stands in its log: see FileTask for `next_offset`, `taken`, `high` and `records`."""
+    """Where a file stands in its log: see FileTask for `next_offset`, `taken`, `records` and what follows, and `high`;
+    Position for `count`, `again` and `time`.
+    """
 
     topic: str
     partition: int
@@ -34,6 +38,10 @@ class Place:
     taken: tuple[tuple[int, int], ...]
     high: Order
     records: int = 0
+    count: int = 0
+    again: int | None = None
+    time: int | None = None
+    horizon: int | None = None
 
 
 @dataclass(slots=True)
@@ -70,6 +78,13 @@ class Batch:
         self.rows += more.rows
 
 
+def late_change(first: int | None, horizon: int | None) -> RefusedRecordError | None:
+    """Why a change with this first order number is too late, if it is."""
+    if first is None or horizon is None or first >= horizon:
+        return None
+    return RefusedRecordError("LATE", f"Its order {first} lies below {horizon}: what was deleted then is forgotten.")
+
+
 @dataclass(slots=True)
 class Account:
     """What became of a file's records. The counts add up to `records`."""
@@ -88,19 +103,30 @@ class Account:
     low: Order | None = None
     high: Order = ()
     snapshot: Order | None = None
+    # That of the last clear; and how the stream stands at the end of the file: see Position.
+    cleared: Order = ()
+    count: int = 0
+    again: int | None = None
+    time: int | None = None
 
 
 class Accounting:
     """The part of a reader that is the same for every format; `batch` holds the changes since it was last emptied."""
 
     def __init__(self, place: Place) -> None:
-        self.account = Account(high=place.high)
+        self.account = self._begun(place)
         self.batch = Batch()
         # Of the record that is being taken, once it is known.
         self.offset: int | None = None
         self._place = place
         self._last = place.start - 1
         self._alone: int | None = None
+        # Whether the records of this file say their offset; None: no record was taken yet.
+        self._says_offset: bool | None = None
+
+    @staticmethod
+    def _begun(place: Place) -> Account:
+        return Account(high=place.high, count=place.count, again=place.again, time=place.time)
 
     def begin(self) -> None:
         """Counts a record; `take` or `refuse` follows."""
@@ -109,10 +135,21 @@ class Accounting:
 
     def begin_alone(self, offset: int | None) -> None:
         """The same for a record that is judged by itself, whatever was taken before it; `offset` as far as known."""
-        self._alone = offset
-        self.account = Account(high=self._place.high)
+        self._alone, self._says_offset = offset, None
+        self.account = self._begun(self._place)
         self._last = self._place.start - 1
         self.begin()
+
+    def own_offset(self, said: int | None) -> int:
+        """The offset that a record says, or in a file whose records say none the counted one.
+
+        Raises RefusedRecordError when other records of the file do say it.
+        """
+        if said is None and self._says_offset:
+            raise RefusedRecordError("NOT_A_RECORD", "The record has no offset, and the one before it has.")
+        if self._says_offset is None:
+            self._says_offset = said is not None
+        return self.counted_offset if said is None else said
 
     @property
     def counted_offset(self) -> int:
@@ -138,6 +175,11 @@ class Accounting:
             raise RefusedRecordError("DELETE_REFUSED", "This log takes no deletes.")
         self.account.ignored += shape.merge.deletes is Deletes.IGNORE
         return shape.merge.deletes is Deletes.APPLY
+
+    def check_late(self, order: Order) -> None:
+        """Raises RefusedRecordError for a change that comes too late to know what was deleted after it."""
+        if refused := late_change(order[0] if order else None, self._place.horizon):
+            raise refused
 
     def is_new(self, topic: str, partition: int, offset: int) -> bool:
         """Checks a record's place; False, and counted as repeated, when its offset was taken before.

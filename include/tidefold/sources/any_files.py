@@ -64,6 +64,7 @@ class RowTaker:
     cast: Cast
     quarantine: QuarantineWriter
     skip: int = 0
+    horizon: int | None = None
     account: Account = field(default_factory=Account)
     tables: list[pa.Table] = field(default_factory=list)
 
@@ -73,7 +74,7 @@ class RowTaker:
         rows, numbers = rows.slice(old), numbers[old:]
         if not numbers:
             return
-        made = Changes(self.shape, self.rules, self.cast).make(rows)
+        made = Changes(self.shape, self.rules, self.cast, self.horizon).make(rows)
         self.account.records += len(numbers)
         self.account.changes += made.table.num_rows
         self.account.ignored += made.ignored

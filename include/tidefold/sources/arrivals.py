@@ -12,14 +12,26 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tidefold.lifecycle.intake import Arrival, append
-from tidefold.lifecycle.values import ChangeSet, Landed, LogState, Position
-from tidefold.sources.account import Account
+from tidefold.lifecycle.values import ChangeSet, Landed, LogState, Position, Shape
+from tidefold.sources.account import COUNTING, Account
 from tidefold.sources.parse import FileResult
 from tidefold.sources.plan import FileTask
 from tidefold.sources.problems import Problem
 
-# Answers how many changes of a change set are not below its floor.
-Count = Callable[[ChangeSet], int]
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What of a change set is not below its floor: rows, and changes (one may have several rows). `dropped`: the latest
+    commit time of what is below it.
+    """
+
+    rows: int
+    changes: int
+    dropped: int | None = None
+
+
+# Looks at a change set, of which some changes lie below its floor.
+Count = Callable[[ChangeSet], Kept]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,25 +74,32 @@ def merge(state: LogState, tasks: Sequence[FileTask], found: Mapping[str, Found]
             waiting.add(file.queue)
             continue
         position = _position(state, task)
-        if needs_another_look(here.task, account, position):
+        arrival = None
+        if not needs_another_look(here.task, account, position, state.shape):
+            arrival = _arrival(task, here, account, position, count)
+        if arrival is None:
             again.add(file.name)
             waiting.add(file.queue)
             continue
-        arrival = _arrival(task, here, account, position, count)
         arrivals.append(arrival)
         state = append(state, [arrival])
     stopped = frozenset(t.file.queue for t in tasks if any(p.file == t.file.name for p in problems))
     return Merged(state, tuple(arrivals), tuple(problems), stopped, frozenset(again))
 
 
-def needs_another_look(task: FileTask, account: Account, position: Position) -> bool:
+def needs_another_look(task: FileTask, account: Account, position: Position, shape: Shape) -> bool:
     """True when an earlier file of the same run, unknown when this one was read, changes how it must be read."""
     moved = task.next_offset < position.next_offset
     if moved and account.lowest is not None and account.lowest < position.next_offset:
         return True  # Offsets overlap.
     # Rows of an initial snapshot after other records: is it the same snapshot?
     unseen = bool(position.high) and position.high != task.high
-    return unseen and account.snapshot is not None and account.snapshot != position.high
+    if unseen and account.snapshot is not None and account.snapshot != position.high:
+        return True
+    # Which of equal records came again is known only to who knows how many there were.
+    read_as, stands = ((p.high, p.count, p.again) for p in (task, position))
+    uncertain = shape.merge.engine in COUNTING and read_as != stands
+    return uncertain and (account.low is None or account.low <= position.high)
 
 
 def _position(state: LogState, task: FileTask) -> Position:
@@ -89,10 +108,16 @@ def _position(state: LogState, task: FileTask) -> Position:
     return known or Position(file.topic, file.partition, 0, ())
 
 
-def _arrival(task: FileTask, found: Found, account: Account, before: Position, count: Count) -> Arrival:
-    high = max(before.high, account.high)
-    change_set = _change_set(found, account, before.high, high, count)
-    kept = change_set.rows if change_set else 0
+def _arrival(task: FileTask, found: Found, account: Account, before: Position, count: Count) -> Arrival | None:
+    """None when what was taken for sent again may be new: the reader then must know what came before."""
+    after = _after(account, before)
+    change_set = _change_set(found, account, before.high, after.high)
+    kept = Kept(change_set.rows if change_set else 0, account.changes if change_set else 0)
+    if change_set and change_set.floor is not None:
+        kept = count(change_set)
+        change_set = replace(change_set, rows=kept.rows) if kept.rows else None
+        if before.time is not None and kept.dropped is not None and kept.dropped > before.time:
+            return None
     # A file without any new offset takes an empty interval, at the place where the partition stands.
     stand = before.next_offset or task.file.start
     first = stand if account.first is None else account.first
@@ -108,27 +133,28 @@ def _arrival(task: FileTask, found: Found, account: Account, before: Position, c
         first_offset=first,
         next_offset=end,
         records=account.records,
-        changes=kept,
+        changes=kept.changes,
         tombstones=account.tombstones,
-        repeated=account.repeated + account.changes - kept,
+        repeated=account.repeated + account.changes - kept.changes,
         quarantined=quarantined,
         ignored=account.ignored,
         sqn=None,
         quarantine=found.quarantine if quarantined else None,
         changed=task.file.stamp.changed,
     )
-    return Arrival(landed, change_set, Position(task.file.topic, task.file.partition, end, high))
+    return Arrival(landed, change_set, replace(after, next_offset=end))
 
 
-def _change_set(
-    found: Found, account: Account, before: tuple[int, ...], high: tuple[int, ...], count: Count
-) -> ChangeSet | None:
+def _after(account: Account, before: Position) -> Position:
+    """How the stream of the partition stands after a file."""
+    times = [time for time in (before.time, account.time) if time is not None]
+    high = max(before.high, account.high)
+    return replace(before, high=high, count=account.count, again=account.again, time=max(times, default=None))
+
+
+def _change_set(found: Found, account: Account, before: tuple[int, ...], high: tuple[int, ...]) -> ChangeSet | None:
     written = found.result.written
     if written is None or found.segment is None:
         return None
     floor = before if account.low is not None and account.low < before else None
-    change_set = written.change_set(found.segment, high, floor)
-    if floor is None:
-        return change_set
-    kept = count(change_set)
-    return replace(change_set, rows=kept) if kept else None
+    return written.change_set(found.segment, high, floor)

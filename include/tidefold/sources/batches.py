@@ -7,9 +7,11 @@ from operator import attrgetter
 from typing import Any
 
 import duckdb
+import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from tidefold.changelog.columns import change_schema, order_columns
+from tidefold.changelog.columns import CLEAR, change_schema, order_columns
 from tidefold.changelog.key_group import with_key_groups
 from tidefold.lifecycle.values import Shape
 from tidefold.sources.account import Batch
@@ -35,8 +37,9 @@ class TableBuilder:
         return pa.Table.from_batches(self._batches, self._schema) if self._batches else None
 
     def _record_batch(self, batch: Batch) -> pa.RecordBatch:
+        batch, groups = _spread(batch, self._shape.key_groups)
         count = len(batch.ops)
-        arrays = [pa.array(batch.ops, pa.int8()), pa.nulls(count, pa.uint16())]
+        arrays = [pa.array(batch.ops, pa.int8()), pa.array(groups, pa.uint16())]
         arrays += [
             pa.array([order[i] for order in batch.orders], pa.int64()) for i in range(len(order_columns(self._shape)))
         ]
@@ -48,6 +51,26 @@ class TableBuilder:
             values = list(map(attrgetter(field(index)), batch.rows))
             arrays.append(_ARRAYS.get(column.type, pa.array)(values, self._schema.field(column.name).type))
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+def _spread(batch: Batch, key_groups: int) -> tuple[Batch, list[int | None]]:
+    """The batch with a clear of the whole table once for each key group, so that every bucket sees it, and these key
+    groups.
+    """
+    if CLEAR not in batch.ops:
+        return batch, [None] * len(batch.ops)
+    spread, groups = Batch(), list[int | None]()
+    for at, op in enumerate(batch.ops):
+        whole = op == CLEAR and is_empty(batch.rows[at])
+        for group in range(key_groups) if whole else (None,):
+            spread.add(op, batch.orders[at], batch.offsets[at], batch.times[at], batch.rows[at], batch.absent[at])
+            groups.append(group)
+    return spread, groups
+
+
+def is_empty(row: Any) -> bool:
+    """Whether a row has no value at all."""
+    return all(value is None for value in msgspec.structs.astuple(row))
 
 
 def grouped(
@@ -69,7 +92,12 @@ def grouped(
 def _filled(
     tables: Sequence[pa.Table], shape: Shape, connection: duckdb.DuckDBPyConnection | None
 ) -> Iterator[pa.Table]:
-    filled = with_key_groups(pa.concat_tables(tables), shape, connection)
+    whole = pa.concat_tables(tables)
+    filled = with_key_groups(whole, shape, connection)
+    given = whole.column("_kg")
+    if given.null_count < len(given):
+        index = filled.schema.get_field_index("_kg")
+        filled = filled.set_column(index, filled.schema.field(index), pc.coalesce(given, filled.column("_kg")))
     position = 0
     for table in tables:
         yield filled.slice(position, table.num_rows)

@@ -64,12 +64,13 @@ def fits(given: pa.DataType, column: Column) -> bool:
     type_ = parse_type(column.type)
     if type_.element is not None:
         is_list = pa.types.is_list(given) or pa.types.is_large_list(given)
-        return is_list and fits(given.value_type, Column(column.name, _element(column.type)))
+        return bool(is_list) and fits(given.value_type, Column(column.name, _element(column.type)))
     if type_.name == "timestamp":
-        return pa.types.is_timestamp(given) and given.tz is not None
+        return bool(pa.types.is_timestamp(given)) and given.tz is not None
     if type_.name == "decimal":
-        whole = pa.types.is_decimal(given) and given.precision - given.scale <= type_.precision - type_.scale
-        return whole and given.scale <= type_.scale
+        if not pa.types.is_decimal(given) or given.scale > type_.scale:
+            return False
+        return bool(given.precision - given.scale <= type_.precision - type_.scale)
     return bool(given == arrow_type(column.type)) or given in _WIDER.get(type_.name, ())
 
 

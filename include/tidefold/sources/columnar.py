@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import duckdb
 import msgspec
@@ -19,6 +20,7 @@ from tidefold.changelog.key_group import connect, quoted
 from tidefold.lifecycle.shape import COLUMNS, Deletes, Engine
 from tidefold.lifecycle.types import parse_type
 from tidefold.lifecycle.values import Column, Shape
+from tidefold.sources.account import late_change
 from tidefold.sources.refusal import RefusedRecordError
 
 # Gives a column its type: the values, null where they have none, and the rows whose value does not fit.
@@ -57,7 +59,8 @@ class Made:
 class Changes:
     """Makes changes of the rows of one log."""
 
-    def __init__(self, shape: Shape, rules: Rules, cast: Cast) -> None:
+    def __init__(self, shape: Shape, rules: Rules, cast: Cast, horizon: int | None = None) -> None:
+        self._horizon = horizon
         self._shape = shape
         self._rules = rules
         self._cast = cast
@@ -71,6 +74,7 @@ class Changes:
         absent = [c.name for c in self._shape.columns if c.name not in rows.column_names]
         columns = {c.name: self._column(rows, c, deletes, made) for c in self._shape.columns}
         offsets = self._given_offsets(rows, made)
+        self._check_late(columns, made)
         keep = self._kept(rows.num_rows, deletes, made)
         table = pa.table({"_op": self._ops(deletes), **columns}).filter(keep)
         given = offsets.filter(keep) if offsets is not None else None
@@ -116,6 +120,15 @@ class Changes:
         for row in _where(pc.invert(pc.fill_null(pc.greater_equal(values, 0), fill_value=False))):
             made.refused.setdefault(row, RefusedRecordError("OFFSET_MISSING", f"`{name}` is no whole number from 0."))
         return values
+
+    def _check_late(self, columns: dict[str, pa.Array], made: Made) -> None:
+        if self._horizon is None or not self._order:
+            return
+        first = _whole_numbers(columns[self._order[0]])
+        for row in _where(pc.less(first, self._horizon)):
+            refused = late_change(first[row].as_py(), self._horizon)
+            if refused:
+                made.refused.setdefault(row, refused)
 
     def _kept(self, count: int, deletes: pa.Array, made: Made) -> pa.Array:
         """Which rows are changes: not those that are refused, and not deletes where they do not count."""
@@ -180,7 +193,7 @@ def _content_sql(column: pa.Field, is_absent: bool) -> str:
     return f"CASE WHEN {name} IS NULL THEN 'n' ELSE length({text}) || ':' || {text} END"
 
 
-def _whole_numbers(values: pa.ChunkedArray) -> pa.ChunkedArray:
+def _whole_numbers(values: Any) -> Any:
     """What orders a row as a number: days and microseconds since 1970 for dates and timestamps."""
     if pa.types.is_date(values.type):
         values = values.cast(pa.int32())

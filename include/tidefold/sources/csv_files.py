@@ -55,7 +55,7 @@ class Csv(AnyFiles):
         check_prefix(content, task)
         content.rewind()  # It is read again from its header on.
         blocks = unzipped(content.blocks()) if file.gzip else content.blocks()
-        taker = RowTaker(file, shape, self.rules, of_text, quarantine, task.records)
+        taker = RowTaker(file, shape, self.rules, of_text, quarantine, task.records, task.horizon)
         try:
             self._take(Blocks(blocks), taker)
         except pa.ArrowInvalid as error:

@@ -1,38 +1,42 @@
 """Reads the lines of one landed file of Debezium records, in order, into a batch of changes (facts: decision 0003).
 
-Every line ends as exactly one of: change, tombstone, repeated, ignored, or refused (quarantine).
+Every line ends as exactly one of: change, tombstone, repeated, ignored, or refused (quarantine). docs/debezium.md says
+what becomes of which record.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from operator import attrgetter
 from typing import Any
 
 import msgspec
 
-from tidefold.changelog.columns import DELETE, UPSERT
+from tidefold.changelog.columns import CLEAR, DELETE, MERGE, UPSERT
+from tidefold.lifecycle.shape import Engine
 from tidefold.lifecycle.values import Shape
 from tidefold.sources import records
-from tidefold.sources.account import Accounting, Order, Place
-from tidefold.sources.records import Head, Source
+from tidefold.sources.account import COUNTING, Accounting, Order, Place
+from tidefold.sources.connect_schema import forms_of
+from tidefold.sources.records import AnyHead, Source
 from tidefold.sources.refusal import (
-    PLACEHOLDER,
     RefusedRecordError,
-    head_of,
+    any_head_of,
     is_ignored,
+    is_tombstone,
+    not_sent,
     refusal_of,
     refused_op,
-    unavailable,
 )
+from tidefold.sources.rows import Rows
+from tidefold.sources.stream_order import StreamOrder, order_of
+from tidefold.sources.unavailable import marks
 
-_SEQUENCE = re.compile(r'\[(?:null|"(\d{1,19})"),\s?"(\d{1,19})"\]', re.ASCII)
-_HIGHEST = 2**63 - 1
 # The marks of an initial snapshot's rows; those of an incremental one are ordinary changes.
 _INITIAL = frozenset(("true", "first", "first_in_data_collection", "last_in_data_collection", "last", True))
+_BEGINS = frozenset(("first", "first_in_data_collection"))
 # Topics on which the connector tells of itself.
 _OWN_TOPIC = re.compile(r"__debezium-heartbeat\..*|.*\.transaction")
+_UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class RecordReader(Accounting):
@@ -41,134 +45,138 @@ class RecordReader(Accounting):
     def __init__(self, shape: Shape, place: Place) -> None:
         super().__init__(place)
         self._shape = shape
-        self._placeholder = False
-        self._decode: Callable[[bytes], Any] = msgspec.json.Decoder(records.record_type(shape)).decode
-        self._key = _Keys(shape)
-        self._sequence: tuple[str | None, Order] = (None, ())
+        self._marks = marks(shape)
+        self._searched = False
+        self._rows = Rows(shape, records.usual_forms(shape))
+        self._by_schema: dict[bytes, Rows] = {}
+        self._order_of = order_of(shape.order)
+        engine = shape.merge.engine
+        self._stream = StreamOrder(engine in COUNTING, place.high, place.count, place.again, place.time)
+        self._upsert_op = MERGE if engine is Engine.AGGREGATE else UPSERT
 
     def near(self, data: bytes) -> None:
         """Tells what the next lines are cut from: only then are they searched for an unavailable value."""
-        self._placeholder = PLACEHOLDER.encode() in data
+        self._searched = any(mark in data for mark in self._marks)
 
     def take(self, line: bytes) -> None:
         """Takes a line that is not blank.
 
         Raises RefusedRecordError (the caller quarantines) or LateOffsetError (the file is not taken).
         """
-        account = self.account
+        rows = self._rows
         try:
-            record = self._decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            record = rows.record(line)
+            value, key = record.value, record.key
+            if value is msgspec.UNSET:
+                value = record  # The value alone, or nothing that is known.
+            if value is not None and value.payload != records.NOTHING:
+                rows = self._rows_by(value.schema)
+                value = rows.envelope(value.payload)
+            if key is not None and getattr(key, "payload", records.NOTHING) != records.NOTHING:
+                key = rows.key(key.payload)
+        except _UNDECODABLE as error:
             self._take_odd(line, str(error))
             return
-        if not self._is_new(record):
-            return
-        value = record.value
+        if value is not None and value.op is None:
+            self._take_odd(line, "The value has no op")
+        elif self._is_new(record):
+            self._take_value(rows, record, value, key)
+
+    def _take_value(self, rows: Rows, record: Any, value: Any, key: Any) -> None:
         if value is None:
-            account.tombstones += 1
+            self.account.tombstones += 1
         elif value.op in ("u", "c", "r"):
-            self._upsert(record, value)
+            self._upsert(rows, record, value, key)
         elif value.op == "d":
-            self._delete(record, value)
+            if self.takes_delete(self._shape):
+                self._keep(DELETE, value, rows.of_key(key, value.before))
+        elif value.op == "t":
+            self._keep(CLEAR, value, rows.nothing())
         elif value.op == "m":
-            account.ignored += 1
+            self.account.ignored += 1
         else:
             raise refused_op(value.op)
 
+    def _rows_by(self, schema: Any) -> Rows:
+        """What reads rows whose schema stands beside them; there are few schemas."""
+        text = bytes(schema)
+        found = self._by_schema.get(text)
+        if found is None:
+            found = Rows(self._shape, forms_of(msgspec.json.decode(text) if text else None, self._shape))
+            self._by_schema[text] = found
+        return found
+
     def _take_odd(self, line: bytes, why: str) -> None:
-        head = head_of(line)
-        if head.topic != self._place.topic and _OWN_TOPIC.fullmatch(head.topic):
+        head = any_head_of(line)
+        if head.topic != self._place.topic and head.topic is not None and _OWN_TOPIC.fullmatch(head.topic):
             self.account.ignored += 1
         elif self._is_new(head):
-            if not is_ignored(head):
+            if is_tombstone(head):
+                self.account.tombstones += 1
+            elif is_ignored(head):
+                self.account.ignored += 1
+            else:
                 raise refusal_of(head, self._shape, why)
-            self.account.ignored += 1
 
-    def _is_new(self, record: Any | Head) -> bool:
-        return self.is_new(record.topic, record.partition, record.offset)
+    def _is_new(self, record: Any | AnyHead) -> bool:
+        place = self._place
+        topic = place.topic if record.topic is None else record.topic
+        partition = place.partition if record.partition is None else record.partition
+        return self.is_new(topic, partition, self.own_offset(record.offset))
 
-    def _upsert(self, record: Any, value: Any) -> None:
+    def _upsert(self, rows: Rows, record: Any, value: Any, key: Any) -> None:
         row = value.after
         if row is None:
             raise RefusedRecordError("AFTER_MISSING", "An insert or update has no `after`.")
-        if self._placeholder and PLACEHOLDER in msgspec.structs.astuple(row):
-            raise unavailable()
-        self._key.check(row, record.key)
+        absent = None
+        if self._searched:
+            absent = rows.without_unavailable(row)
+            if absent and value.op != "u":
+                raise not_sent(absent, bytes(record.headers))
+        rows.check_key(row, key)
         if value.op == "u":
-            self._key.check(row, value.before)
-        self._keep(UPSERT, record.offset, value.source, row)
+            self._refuse_keyless(value)
+            rows.check_key(row, value.before)
+        self._keep(self._upsert_op, value, rows.converted(row), absent)
 
-    def _delete(self, record: Any, value: Any) -> None:
-        self._keep(DELETE, record.offset, value.source, self._key.row(record.key, value.before))
+    def _refuse_keyless(self, value: Any) -> None:
+        if not self._shape.key:
+            raise RefusedRecordError(
+                "KEYLESS_CHANGE", f"op {value.op!r} changes a row, and a log without key has none."
+            )
 
-    def _keep(self, op: int, offset: int, source: Source, row: Any) -> None:
-        account, order = self.account, self._order(source)
-        if source.snapshot in _INITIAL:
-            self._check_snapshot(order)
-        if order < account.high:
+    def _keep(self, op: int, value: Any, row: Any, absent: list[str] | None = None) -> None:
+        source: Source | None = value.source
+        if source is None:
+            raise RefusedRecordError("ORDER_MISSING", "The record has no source block.")
+        account, order, time = self.account, self._order_of(source), source.committed
+        begun_anew = source.snapshot in _INITIAL and self._begins_anew(order)
+        is_new = self._stream.is_new(order, time, source.snapshot in _BEGINS)
+        self._tell()
+        if not is_new:
             account.repeated += 1
             return
-        account.high = order
         if account.low is None:
             account.low = order
+        offset = self.offset if self.offset is not None else -1
+        if begun_anew:
+            # No change of its own: it goes with the first row of the new snapshot.
+            self.batch.add(CLEAR, order, offset, time, self._rows.nothing())
+        if op == CLEAR or begun_anew:
+            account.cleared = max(order, account.cleared)
         account.changes += 1
-        self.batch.add(op, order, offset, source.committed, row)
+        self.batch.add(op, order, offset, time, row, absent)
 
-    def _check_snapshot(self, order: Order) -> None:
-        """All rows of one initial snapshot carry one order, and nothing comes before them: else it is a second one."""
-        if self.account.high and order != self.account.high:
-            raise RefusedRecordError(
-                "SNAPSHOT_RESTART",
-                "A new initial snapshot begins the table anew; that is not supported in this version.",
-            )
+    def _begins_anew(self, order: Order) -> bool:
+        """Whether a row of an initial snapshot is the first of one: all its rows carry one order, the highest so far.
+
+        What the log had before is replaced by the snapshot's rows.
+        """
+        first = bool(self._stream.high) and order > self._stream.high
         self.account.snapshot = order
+        return first
 
-    def _order(self, source: Source) -> Order:
-        # Neighbours often carry the same one; the rows of an initial snapshot all do.
-        if source.sequence is None or source.sequence != self._sequence[0]:
-            self._sequence = (source.sequence, postgresql_order(source.sequence))
-        return self._sequence[1]
-
-
-def postgresql_order(sequence: str | None) -> Order:
-    """`source.sequence`: the positions of the last commit (null comes first) and of the event.
-
-    Raises RefusedRecordError when it is missing or garbled.
-    """
-    found = _SEQUENCE.fullmatch(sequence) if sequence else None
-    if found:
-        commit, event = -1 if found[1] is None else int(found[1]), int(found[2])
-        if commit <= _HIGHEST and event <= _HIGHEST:
-            return (commit, event)
-    raise RefusedRecordError("ORDER_MISSING", f"source.sequence is {str(sequence)[:80]!r}, not two log positions.")
-
-
-class _Keys:
-    """Compares and takes the key columns of rows, keys and before images."""
-
-    def __init__(self, shape: Shape) -> None:
-        self._row = records.row_type(shape)
-        self._fields = [records.field(i) for i, c in enumerate(shape.columns) if c.name in shape.key]
-        self._of = attrgetter(*self._fields)
-        self._nothing: Mapping[str, None] = {records.field(i): None for i in range(len(shape.columns))}
-
-    def check(self, row: Any, key: Any) -> None:
-        """Refuses a row whose key is another than the one given; what is not given or null is not compared."""
-        if key is None or self._of(key) == self._of(row):
-            return
-        for name in self._fields:
-            given = getattr(key, name)
-            if given is not None and given is not msgspec.UNSET and given != getattr(row, name):
-                raise RefusedRecordError("KEY_MISMATCH", "The key beside the row differs from the key in `after`.")
-
-    def row(self, key: Any, before: Any) -> Any:
-        """A row that has only its key: from the record's key, else from `before`."""
-        values = {}
-        for name in self._fields:
-            found = [
-                v for v in (getattr(key, name, None), getattr(before, name, None)) if v not in (None, msgspec.UNSET)
-            ]
-            if not found:
-                raise RefusedRecordError("KEY_NULL", "Neither the record's key nor `before` has the key columns.")
-            values[name] = found[0]
-        return self._row(**{**self._nothing, **values})
+    def _tell(self) -> None:
+        account, stream = self.account, self._stream
+        account.high, account.time = stream.high, stream.time
+        account.count, account.again = stream.count, stream.again

@@ -137,5 +137,7 @@ class JsonReader(Accounting):
         self._keep(DELETE, offset, time, self._rows.key(row), None)
 
     def _keep(self, op: int, offset: int, time: int | None, row: Any, absent: list[str] | None) -> None:
+        order = self._rows.order(row)
+        self.check_late(order)
         self.account.changes += 1
-        self.batch.add(op, self._rows.order(row), offset, time, row, absent)
+        self.batch.add(op, order, offset, time, row, absent)

@@ -43,4 +43,5 @@ class KafkaLines:
 def place_of(task: FileTask) -> Place:
     """Where the task's file stands in its log."""
     file = task.file
-    return Place(file.topic, file.partition, file.start, task.next_offset, task.taken, task.high, task.records)
+    first = (file.topic, file.partition, file.start, task.next_offset, task.taken, task.high, task.records)
+    return Place(*first, task.count, task.again, task.time, task.horizon)

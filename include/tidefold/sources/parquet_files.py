@@ -47,7 +47,7 @@ class Parquet(AnyFiles):
         check_prefix(content, task)
         for _ in content.blocks():
             pass
-        taker = RowTaker(task.file, shape, self.rules, of_values, quarantine)
+        taker = RowTaker(task.file, shape, self.rules, of_values, quarantine, horizon=task.horizon)
         stream.seek(0)
         try:
             for rows, numbers in numbered(self._batches(stream, task, shape)):
@@ -57,7 +57,7 @@ class Parquet(AnyFiles):
         return ParsedFile(taker.account, taker.table, content.sha256)
 
     def _batches(self, stream: BinaryIO, task: FileTask, shape: Shape) -> Iterator[pa.RecordBatch]:
-        with pq.ParquetFile(stream, coerce_int96_timestamp_unit="us") as file:
+        with pq.ParquetFile(stream, coerce_int96_timestamp_unit="us", page_checksum_verification=True) as file:
             # The old way to write an instant does not say that it is one.
             old = {c.name for c in map(file.schema.column, range(len(file.schema))) if c.physical_type == "INT96"}
             schema = pa.schema(

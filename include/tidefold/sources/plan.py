@@ -20,8 +20,10 @@ class FileTask:
     """One landed file to take, up to byte `until`, and what the log knows so far.
 
     `begin` bytes with `begin_checksum` and so many `records` were taken before; of a gzip file that is the whole file
-    of then. Offsets below `next_offset` were taken if they lie in one of `taken`; `high` is the highest order seen.
-    Only the `newest` file of a partition may still grow.
+    of then. Offsets below `next_offset` were taken if they lie in one of `taken`; `high` is the highest order seen;
+    `count`, `again` and `time` are those of the Position.
+    Only the `newest` file of a partition may still grow. Changes whose first
+    order number lies below the `horizon` come too late.
     """
 
     file: LandedFile
@@ -33,6 +35,10 @@ class FileTask:
     taken: tuple[tuple[int, int], ...] = ()
     high: tuple[int, ...] = ()
     newest: bool = True
+    count: int = 0
+    again: int | None = None
+    time: int | None = None
+    horizon: int | None = None
 
     @property
     def weight(self) -> int:
@@ -119,6 +125,9 @@ def _task(
         taken=covered if file.start < next_offset else (),
         high=position.high if position else (),
         newest=newest,
+        count=position.count if position else 0,
+        again=position.again if position else None,
+        time=position.time if position else None,
     )
 
 

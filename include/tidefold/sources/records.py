@@ -5,30 +5,19 @@ A column of an unknown name, of another type or out of range makes the decoder r
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, Raw, UnsetType
 
+from tidefold.lifecycle.types import parse_type
 from tidefold.lifecycle.values import Shape
+from tidefold.sources.encodings import COLUMN_TYPES as COLUMN_TYPES
+from tidefold.sources.encodings import INT64, Form, form_of, json_type
 
-INT64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
-# Debezium writes what JSON has no number for as a text.
-_NO_NUMBER = Literal["NaN", "Infinity", "-Infinity"]
-_FLOAT32_MAX = 3.4028234663852886e38
-
-# Dates (days) and timestamps (microseconds) since 1970, of the years 1 to 9999: what every reader can show. Values in
-# another unit mostly lie outside.
-COLUMN_TYPES: dict[str, Any] = {
-    "boolean": bool,
-    "int": Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)],
-    "long": INT64,
-    "float": Annotated[float, Meta(ge=-_FLOAT32_MAX, le=_FLOAT32_MAX)] | _NO_NUMBER,
-    "double": float | _NO_NUMBER,
-    "string": str,
-    "date": Annotated[int, Meta(ge=-719_162, le=2_932_896)],
-    "timestamp": Annotated[int, Meta(ge=-62_135_596_800_000_000, le=253_402_300_799_999_999)],
-}
+NOTHING = Raw(b"")
+_OFFSET = Annotated[int, Meta(ge=0, le=2**63 - 2)]
 
 
 class Source(msgspec.Struct, gc=False):
@@ -38,6 +27,9 @@ class Source(msgspec.Struct, gc=False):
     snapshot: str | bool | None = None
     ts_us: INT64 | None = None
     ts_ms: Annotated[int, Meta(ge=-(2**53), le=2**53)] | None = None
+    file: str | None = None
+    pos: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
+    row: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
 
     @property
     def committed(self) -> int | None:
@@ -52,9 +44,18 @@ class Head(msgspec.Struct):
 
     topic: str
     partition: int
-    offset: Annotated[int, Meta(ge=0, le=2**63 - 2)]
-    value: msgspec.Raw
-    key: msgspec.Raw = msgspec.Raw(b"null")
+    offset: _OFFSET
+    value: Raw
+    key: Raw = Raw(b"null")
+
+
+class AnyHead(msgspec.Struct):
+    """The same of a record that may leave its place to the file, or be a value alone."""
+
+    topic: str | None = None
+    partition: int | None = None
+    offset: _OFFSET | None = None
+    value: Raw = NOTHING
 
 
 def field(index: int) -> str:
@@ -62,42 +63,61 @@ def field(index: int) -> str:
     return f"c{index}"
 
 
-def row_type(shape: Shape) -> type[Any]:
+def usual_forms(shape: Shape) -> tuple[Form, ...]:
+    """How values are written when no schema says it."""
+    return tuple(form_of(parse_type(c.type), c.encoding) for c in shape.columns)
+
+
+def _types(shape: Shape, forms: Sequence[Form]) -> list[Any]:
+    return [json_type(parse_type(c.type), form) for c, form in zip(shape.columns, forms, strict=True)]
+
+
+def row_type(shape: Shape, forms: Sequence[Form]) -> type[Any]:
     """A row as `after` has it: every column, no other, key columns not null."""
-    fields = [
-        (field(i), COLUMN_TYPES[c.type] if c.name in shape.key else COLUMN_TYPES[c.type] | None)
-        for i, c in enumerate(shape.columns)
-    ]
+    columns = zip(shape.columns, _types(shape, forms), strict=True)
+    fields = [(field(i), type_ if c.name in shape.key else type_ | None) for i, (c, type_) in enumerate(columns)]
     names = {field(i): c.name for i, c in enumerate(shape.columns)}
     return msgspec.defstruct("Row", fields, rename=names, forbid_unknown_fields=True, gc=False)
 
 
-def key_type(shape: Shape) -> type[Any]:
-    """The configured key columns, as far as a record's key (or its `before`) has them."""
-    columns = [(i, c) for i, c in enumerate(shape.columns) if c.name in shape.key]
-    fields = [
-        (field(i), COLUMN_TYPES[c.type] | msgspec.UnsetType | None, msgspec.field(default=msgspec.UNSET))
-        for i, c in columns
+def key_type(shape: Shape, forms: Sequence[Form]) -> type[Any]:
+    """The configured key columns, as far as a record's key (or its `before`) has them, or a schema beside them."""
+    columns = [(i, c, t) for i, (c, t) in enumerate(zip(shape.columns, _types(shape, forms), strict=True))]
+    keys = [(i, c, t) for i, c, t in columns if c.name in shape.key]
+    fields = [(field(i), t | UnsetType | None, msgspec.field(default=UNSET)) for i, _, t in keys]
+    names = {field(i): c.name for i, c, _ in keys}
+    wrapper: list[Any] = []
+    if "payload" not in names.values():
+        wrapper = [("payload", Raw, NOTHING)]
+    return msgspec.defstruct("Key", [*fields, *wrapper], rename=names, gc=False)
+
+
+def envelope_type(shape: Shape, forms: Sequence[Form]) -> type[Any]:
+    """A Debezium envelope, or the schema and the payload in which one is wrapped."""
+    return msgspec.defstruct("Envelope", _envelope(shape, forms), gc=False)
+
+
+def _envelope(shape: Shape, forms: Sequence[Form]) -> list[Any]:
+    row, key = row_type(shape, forms), key_type(shape, forms)
+    return [
+        ("op", str | None, None),
+        ("source", Source | None, None),
+        ("after", row | None, None),
+        ("before", key | None, None),
+        ("schema", Raw, NOTHING),
+        ("payload", Raw, NOTHING),
     ]
-    return msgspec.defstruct("Key", fields, rename={field(i): c.name for i, c in columns}, gc=False)
 
 
-def record_type(shape: Shape) -> type[Any]:
-    """One line: a Kafka record whose value is a Debezium envelope without schema."""
-    row, key = row_type(shape), key_type(shape)
-    envelope = msgspec.defstruct(
-        "Envelope",
-        [("op", str), ("source", Source), ("after", row | None, None), ("before", key | None, None)],
-        gc=False,
-    )
-    return msgspec.defstruct(
-        "Record",
-        [
-            ("topic", str),
-            ("partition", int),
-            ("offset", Annotated[int, Meta(ge=0, le=2**63 - 2)]),
-            ("value", envelope | None),
-            ("key", key | None, None),
-        ],
-        gc=False,
-    )
+def record_type(shape: Shape, forms: Sequence[Form]) -> type[Any]:
+    """One line: a Kafka record with its value, or the value alone."""
+    fields = [
+        ("topic", str | None, None),
+        ("partition", int | None, None),
+        ("offset", _OFFSET | None, None),
+        ("value", envelope_type(shape, forms) | UnsetType | None, UNSET),
+        ("key", key_type(shape, forms) | None, None),
+        ("headers", Raw, NOTHING),
+        *_envelope(shape, forms),
+    ]
+    return msgspec.defstruct("Record", fields, gc=False)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from tidefold.lifecycle.values import Shape
-from tidefold.sources.records import Head
+from tidefold.sources.records import NOTHING, AnyHead, Head
+from tidefold.sources.unavailable import is_unavailable
 
-PLACEHOLDER = "__debezium_unavailable_value"
 UPSERTS = ("r", "c", "u")
+_NULL = msgspec.Raw(b"null")
 _UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-_heads = msgspec.json.Decoder(Head)
+_heads, _any_heads = msgspec.json.Decoder(Head), msgspec.json.Decoder(AnyHead)
 
 
 class RefusedRecordError(Exception):
@@ -28,21 +29,47 @@ class RefusedRecordError(Exception):
 
 def head_of(line: bytes) -> Head:
     """Topic, partition and offset of a line. Raises RefusedRecordError when not even they can be read."""
-    try:
-        msgspec.json.decode(line)
-    except msgspec.ValidationError:
-        pass  # A number that fits no type; whether it matters depends on where it stands.
-    except _UNDECODABLE as error:
-        raise RefusedRecordError("BROKEN_JSON", f"{error}.") from error
+    _check_json(line)
     try:
         return _heads.decode(line)
     except _UNDECODABLE as error:
         raise RefusedRecordError("NOT_A_RECORD", f"{error}.") from error
 
 
-def is_ignored(head: Head) -> bool:
+def any_head_of(line: bytes) -> AnyHead:
+    """The same of a line that may be a value alone."""
+    _check_json(line)
+    if line.strip() == b"null":
+        return AnyHead(value=_NULL)
+    try:
+        head = _any_heads.decode(line)
+    except _UNDECODABLE as error:
+        raise RefusedRecordError("NOT_A_RECORD", f"{error}.") from error
+    if head.value == NOTHING:
+        head.value = msgspec.Raw(line)
+        told = _plain(head.value)
+        if not ("op" in told or "payload" in told or is_ignored(head)):
+            raise RefusedRecordError("NOT_A_RECORD", "The line is neither a record with its value nor a value alone.")
+    return head
+
+
+def _check_json(line: bytes) -> None:
+    try:
+        msgspec.json.decode(line)
+    except msgspec.ValidationError:
+        pass  # A number that fits no type; whether it matters depends on where it stands.
+    except _UNDECODABLE as error:
+        raise RefusedRecordError("BROKEN_JSON", f"{error}.") from error
+
+
+def is_tombstone(head: AnyHead) -> bool:
+    """True when the value is null, with or without a schema beside it."""
+    return _value(head) is None
+
+
+def is_ignored(head: AnyHead) -> bool:
     """True for what the connector tells of itself: heartbeats, transaction marks, schema changes, logical messages."""
-    value = _plain(head.value)
+    value = _value(head)
     if not isinstance(value, dict):
         return False
     if "op" in value:
@@ -52,15 +79,15 @@ def is_ignored(head: Head) -> bool:
     return heartbeat or transaction or "ddl" in value or "tableChanges" in value
 
 
-def refusal_of(head: Head, shape: Shape, why: str) -> RefusedRecordError:
+def refusal_of(head: AnyHead, shape: Shape, why: str) -> RefusedRecordError:
     """The reason why a well-formed record was not taken; `why` is what the strict decoder said."""
-    value = _plain(head.value)
+    value = _value(head)
     if not isinstance(value, dict):
         return RefusedRecordError("NOT_A_RECORD", "The value is no object.")
     op = value.get("op")
     if op in UPSERTS:
         found = _refused_row(value.get("after"), shape)
-    elif op == "d":
+    elif op in ("d", "t"):
         found = None
     else:
         return refused_op(op)
@@ -70,12 +97,10 @@ def refusal_of(head: Head, shape: Shape, why: str) -> RefusedRecordError:
 
 
 def refused_op(op: object) -> RefusedRecordError:
-    """Truncates are known but not supported; everything else is unknown (case matters)."""
-    if op == "t":
-        return RefusedRecordError("OP_UNSUPPORTED", "A truncate (`t`) is not supported in this version.")
+    """An op of which nothing is known (case matters)."""
     if op is None:
-        return RefusedRecordError("OP_UNKNOWN", "The value has no op: envelopes need op and source, without schema.")
-    return RefusedRecordError("OP_UNKNOWN", f"op {str(op)[:40]!r} is none of r, c, u, d.")
+        return RefusedRecordError("OP_UNKNOWN", "The value has no op: envelopes need op and source.")
+    return RefusedRecordError("OP_UNKNOWN", f"op {str(op)[:40]!r} is none of r, c, u, d, t, m.")
 
 
 def _refused_row(row: Any, shape: Shape) -> RefusedRecordError | None:
@@ -83,8 +108,8 @@ def _refused_row(row: Any, shape: Shape) -> RefusedRecordError | None:
         return RefusedRecordError("AFTER_MISSING", "An insert or update has no `after`.")
     if not isinstance(row, dict):
         return RefusedRecordError("VALUE_INVALID", "`after` is no object.")
-    if PLACEHOLDER in row.values():
-        return unavailable()
+    if names := [name for name, value in row.items() if is_unavailable(value)]:
+        return not_sent(names)
     if null := [name for name in shape.key if row.get(name) is None]:
         return RefusedRecordError("KEY_NULL", f"Key column {', '.join(null)} is null or missing.")
     return _refused_columns(row, [c.name for c in shape.columns])
@@ -98,9 +123,21 @@ def _refused_columns(row: Mapping[str, Any], columns: list[str]) -> RefusedRecor
     return None
 
 
-def unavailable() -> RefusedRecordError:
-    """An unchanged out-of-line value that the connector did not send."""
-    return RefusedRecordError("UNAVAILABLE_VALUE", f"`{PLACEHOLDER}` is not supported in this version.")
+def not_sent(names: Sequence[str], headers: bytes = b"") -> RefusedRecordError:
+    """Values that the connector did not send where there is no former row that has them."""
+    said = f"{', '.join(names)[:200]} was not sent"
+    if b'"__debezium.oldkey"' in headers:
+        reason, why = "UNAVAILABLE_AFTER_KEY_CHANGE", "its value is in the row under the old key, which is gone"
+    else:
+        reason, why = "UNAVAILABLE_VALUE", "there is no former row that has it"
+    return RefusedRecordError(reason, f"{said}: {why}.")
+
+
+def _value(head: AnyHead) -> Any:
+    """The value without its schema."""
+    value = _plain(head.value)
+    wrapped = isinstance(value, dict) and "payload" in value and "op" not in value
+    return value["payload"] if wrapped else value
 
 
 def _plain(raw: msgspec.Raw) -> Any:

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pyarrow as pa
 
+from tidefold.changelog.columns import CLEAR
 from tidefold.lifecycle.errors import CorruptError
 from tidefold.lifecycle.values import Landed, LogState, Shape
 from tidefold.sources.account import Batch, Place
@@ -77,7 +78,12 @@ RoomOf = Callable[[Landed], tuple[int, int | None]]
 
 
 def look_again(
-    source: Source | None, shape: Shape, records: Iterable[Refused], text_of: TextOf, room_of: RoomOf
+    source: Source | None,
+    shape: Shape,
+    records: Iterable[Refused],
+    text_of: TextOf,
+    room_of: RoomOf,
+    horizon: int | None = None,
 ) -> list[SecondLook]:
     """Reads records as ingest would today, each as if it stood alone; one look a partition.
 
@@ -90,7 +96,7 @@ def look_again(
     grouped = groupby(sorted(records, key=partition), key=partition)
     looks = []
     for place, members in grouped:
-        reader = source.reader(shape, Place(*place, 0, 0, (), ())) if source else None
+        reader = source.reader(shape, Place(*place, 0, 0, (), (), horizon=horizon)) if source else None
         look = SecondLook(*place, refused=[] if reader else list(members))
         looks.append(_look(reader, shape, look, list(members), text_of, room_of) if reader else look)
     return looks
@@ -104,7 +110,7 @@ def _look(
         text = None if one.entry.reason in OF_THEIR_PLACE else text_of(one)
         count = _count_of(reader, text, one.entry.offset, room_of(one.landed)) if text is not None else None
         batch = reader.taken_batch()
-        if count is None:
+        if count is None or CLEAR in batch.ops:
             look.refused.append(one)
         elif count == "changes":
             taken.extend(batch)

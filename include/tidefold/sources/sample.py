@@ -10,6 +10,7 @@ from itertools import groupby, islice
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from tidefold.lifecycle.shape import MARIADB, MYSQL, POSTGRESQL
 from tidefold.sources.landed import LandedFile, list_landed
 from tidefold.sources.reading import (
     CutShortError,
@@ -22,6 +23,7 @@ from tidefold.sources.reading import (
 )
 
 RECORDS, FILES = 2000, 3
+_CONNECTORS = (POSTGRESQL, MYSQL, MARIADB)
 # Microseconds since 1970 of the years 1980 to 2100: a whole number in there may be a time.
 _TIMES = (315_532_800_000_000, 4_102_444_800_000_000)
 _NAMES = {bool: "boolean", int: "long", float: "double", str: "string"}
@@ -178,10 +180,11 @@ def _notes(key: Sequence[str], columns: Sequence[ProposedColumn], connector: str
     if not columns:
         notes.append("no record with `after` seen: the columns are not known")
     if not key:
-        notes.append("the records have no key: a log needs one in this version")
+        notes.append("the records have no key: name one, or set `merge: append` in place of `key` if rows only come")
     notes += [f"column {c.name}: {c.note}" for c in columns if c.type is None]
-    if connector != "postgresql":
-        notes.append(f"connector {connector or 'unknown'}: only postgresql is supported in this version")
+    if connector not in _CONNECTORS:
+        known = ", ".join(_CONNECTORS)
+        notes.append(f"connector {connector or 'unknown'}: only {known} are supported in this version")
     if shared:
         notes.append(f"its folder also holds {', '.join(shared)}: give each topic a folder of its own")
     return notes

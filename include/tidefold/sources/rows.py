@@ -1,0 +1,85 @@
+"""Decodes rows and keys in one way of writing them (their forms), and makes values of the columns' types of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+
+from tidefold.lifecycle.types import parse_type
+from tidefold.lifecycle.values import Shape
+from tidefold.sources import records
+from tidefold.sources.encodings import Conversion, Form, conversion
+from tidefold.sources.refusal import RefusedRecordError
+from tidefold.sources.unavailable import is_unavailable
+
+
+class Rows:
+    """What reads rows of one shape in one way of writing them."""
+
+    def __init__(self, shape: Shape, forms: Sequence[Form]) -> None:
+        self.record: Callable[[bytes], Any] = msgspec.json.Decoder(records.record_type(shape, forms)).decode
+        self.envelope: Callable[[Any], Any] = msgspec.json.Decoder(records.envelope_type(shape, forms) | None).decode
+        self.key: Callable[[Any], Any] = msgspec.json.Decoder(records.key_type(shape, forms) | None).decode
+        self._row = records.row_type(shape, forms)
+        self._columns = [(records.field(i), c.name) for i, c in enumerate(shape.columns)]
+        self._keys = [(field, name) for field, name in self._columns if name in shape.key]
+        self._of: Callable[[Any], Any] = attrgetter(*(f for f, _ in self._keys)) if self._keys else lambda row: None
+        self._nothing: Mapping[str, None] = dict.fromkeys(field for field, _ in self._columns)
+        self._conversions = list(_conversions(shape, forms))
+
+    def check_key(self, row: Any, key: Any) -> None:
+        """Refuses a row whose key is another than the one given; what is not given or null is not compared."""
+        if key is None or self._of(key) == self._of(row):
+            return
+        for field, _ in self._keys:
+            given = getattr(key, field)
+            if given is not None and given is not msgspec.UNSET and given != getattr(row, field):
+                raise RefusedRecordError("KEY_MISMATCH", "The key beside the row differs from the key in `after`.")
+
+    def converted(self, row: Any) -> Any:
+        """The row with values of its columns' types."""
+        for field, name, convert in self._conversions:
+            value = getattr(row, field)
+            if value is not None:
+                try:
+                    setattr(row, field, convert(value))
+                except ValueError as error:
+                    raise RefusedRecordError("VALUE_INVALID", f"Column `{name}` {error}.") from error
+        return row
+
+    def without_unavailable(self, row: Any) -> list[str] | None:
+        """The names of the columns that were not sent, which are null in the row then; None: all were."""
+        found = [(field, name) for field, name in self._columns if is_unavailable(getattr(row, field))]
+        if any(one in self._keys for one in found):
+            raise RefusedRecordError("UNAVAILABLE_VALUE", "A column of the key was not sent.")
+        for field, _ in found:
+            setattr(row, field, None)
+        return [name for _, name in found] or None
+
+    def of_key(self, key: Any, before: Any) -> Any:
+        """A row that has only its key: from the record's key, else from `before`."""
+        values = {}
+        for field, _ in self._keys:
+            found = [
+                v for v in (getattr(key, field, None), getattr(before, field, None)) if v not in (None, msgspec.UNSET)
+            ]
+            if not found:
+                raise RefusedRecordError("KEY_NULL", "Neither the record's key nor `before` has the key columns.")
+            values[field] = found[0]
+        return self.converted(self._row(**{**self._nothing, **values}))
+
+    def nothing(self) -> Any:
+        """A row without any value."""
+        return self._row(**self._nothing)
+
+
+def _conversions(shape: Shape, forms: Sequence[Form]) -> list[tuple[str, str, Conversion]]:
+    found = []
+    for index, (column, form) in enumerate(zip(shape.columns, forms, strict=True)):
+        convert = conversion(parse_type(column.type), form)
+        if convert is not None:
+            found.append((records.field(index), column.name, convert))
+    return found

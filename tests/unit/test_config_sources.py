@@ -1,0 +1,71 @@
+"""What is refused of a log and its source together: options without effect, and results that luck would decide."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tidefold.config import ConfigError, load_config
+
+CONFIG = """\
+version: 1
+store: store
+logs:
+  items:
+    source: {source}
+    columns: {columns}
+    {more}
+"""
+COLUMNS = "{id: int, seq: long, text: string}"
+KEYED = "key: [id]"
+ADDED = "merge: {engine: aggregate, aggregates: {text: max, seq: max}}"
+
+
+def load(folder: Path, source: str, more: str, columns: str = COLUMNS) -> str | None:
+    """The codes of the mistakes; None when there are none."""
+    path = folder / "tidefold.yaml"
+    path.write_text(CONFIG.format(source=source, columns=columns, more=more))
+    try:
+        load_config(path)
+    except ConfigError as error:
+        return ",".join(p.code for p in error.problems)
+    return None
+
+
+@pytest.mark.parametrize("name", ["csv", "parquet"])
+@pytest.mark.parametrize(
+    ("options", "more", "code"),
+    [
+        ("", f"{KEYED}\n    order: [seq]", None),
+        ("", f"{KEYED}\n    order: [seq]\n    merge: first", None),
+        ("", KEYED, "SOURCE_ORDER"),
+        ("", f"{KEYED}\n    order: columns", "SOURCE_ORDER"),
+        ("", f"{KEYED}\n    order: position", "ORDER_INVALID"),
+        ("", f"{KEYED}\n    order: [seq]\n    {ADDED}", "SOURCE_OFFSET"),
+        ("", "key: []\n    merge: append", "ORDER_INVALID,SOURCE_OFFSET"),
+        (", offset: seq", KEYED, None),
+        (", offset: seq", f"{KEYED}\n    merge: aggregate", None),
+        (", offset: seq", "key: []\n    merge: append", None),
+        (", op: {column: op, upsert: [I], delete: [D]}", f"{KEYED}\n    order: [seq]", None),
+        (", op: {column: op, upsert: [I], delete: [I]}", f"{KEYED}\n    order: [seq]", "OP_TWICE"),
+    ],
+)
+def test_rows_without_offsets_need_an_order(
+    name: str, options: str, more: str, code: str | None, tmp_path: Path
+) -> None:
+    """I25: what the number and the names of files would decide is refused."""
+    assert load(tmp_path, f"{{format: {name}, path: landing/items{options}}}", more) == code
+
+
+@pytest.mark.parametrize(
+    ("columns", "code"),
+    [
+        ("{id: int, seq: long, v: binary}", "SOURCE_TYPE"),
+        ('{id: int, seq: long, v: "array<int>"}', "SOURCE_TYPE"),
+        ("{id: int, seq: long, v: {type: timestamp, encoding: millis}}", "ENCODING_WITHOUT_EFFECT"),
+        ('{id: int, seq: long, v: "decimal(5,2)"}', None),
+    ],
+)
+def test_types_that_csv_cannot_have(columns: str, code: str | None, tmp_path: Path) -> None:
+    assert load(tmp_path, "{format: csv, path: landing/items}", f"{KEYED}\n    order: [seq]", columns) == code
