@@ -282,3 +282,31 @@ def test_a_refused_record_that_can_be_read_now_does_not_come_back_after_a_trunca
     found = retry(pipeline, "items").facts
     assert (found["repeated"], found["changes"], found["staying"]) == (1, 1, 0)
     assert rows_after(pipeline) == {2, 600}
+
+
+def test_a_truncate_that_was_sent_again_is_in_nobodys_way(pipeline: Pipeline, tmp_path: Path) -> None:
+    """Below what its own partition brought it is a repeat, whatever the other partitions went on to."""
+    name = "{topic}+1+{start:010d}.{extension}"
+    land(tmp_path, 0, [record(0, 1, order=10), truncate(1, order=20)])
+    land(tmp_path, 0, [record(0, 2, order=30, partition=1)], name=name)
+    assert take(pipeline).error is None
+    land(tmp_path, 2, [record(2, 3, order=40)])
+    land(tmp_path, 3, [truncate(3, order=20), record(4, 4, order=50)])
+    assert take(pipeline).facts["repeated"] == 1
+    assert rows_after(pipeline) == {2, 3, 4}
+
+
+def test_another_encoding_counts_for_what_comes_from_then_on(pipeline: Pipeline, tmp_path: Path) -> None:
+    columns = "{id: int, text: {type: timestamp, encoding: millis}}"
+    first = make_landing(tmp_path, columns=columns)
+    land(tmp_path, 0, [record(0, after={"id": 1, "text": 5})])
+    take(first)
+    second = make_landing(tmp_path, columns=columns.replace("millis", "iso"))
+    land(
+        tmp_path,
+        1,
+        [record(1, after={"id": 1, "text": "1970-01-01T00:00:00.005Z"}), record(2, after={"id": 1, "text": 5})],
+    )
+    assert take(second).facts["refused"] == {"VALUE_INVALID": 1}
+    [before, after] = changes_of(second)
+    assert before["text"] == after["text"]
