@@ -152,15 +152,8 @@ def _append_one(state: LogState, arrival: Arrival) -> LogState:
         change_sets = (*state.change_sets, replace(arrival.change_set, sqn=sqn, schema=state.schema))
         state = replace(state, change_sets=change_sets, garbage=garbage)
     known[position.topic, position.partition] = position
-    account = replace(
-        landed,
-        sqn=sqn,
-        number=len(state.landed) + 1,
-        high=position.high,
-        count=position.count,
-        again=position.again,
-        time=position.time,
-    )
+    stands = {name: getattr(position, name) for name in ("high", "count", "again", "time")}
+    account = replace(landed, sqn=sqn, number=len(state.landed) + 1, **stands)
     return replace(state, landed=(*state.landed, account), positions=tuple(known[k] for k in sorted(known)))
 
 
