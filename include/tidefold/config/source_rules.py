@@ -19,6 +19,8 @@ _NO_TEXT = ("binary", "array")
 def source_mistakes(entry: LogEntry) -> Iterator[Mistake]:
     """The mistakes of a log and its source, each right by itself."""
     source = entry.source
+    if source is None:
+        yield from _encodings(entry, "for a log that a program writes")
     if isinstance(source, ParquetEntry):
         yield from _places(entry, source)
         yield from _types(entry, source)
@@ -43,11 +45,16 @@ def _places(entry: LogEntry, source: ParquetEntry) -> Iterator[Mistake]:
         yield "SOURCE_ORDER", ("order",), "is missing: the files do not say which row is the newer one.", hint
 
 
+def _encodings(entry: LogEntry, where: str) -> Iterator[Mistake]:
+    for name, column in entry.columns.items():
+        if column.encoding:
+            message = f"has an encoding, which has no effect {where}."
+            yield "ENCODING_WITHOUT_EFFECT", ("columns", name), message, "Remove it."
+
+
 def _types(entry: LogEntry, source: ParquetEntry) -> Iterator[Mistake]:
+    yield from _encodings(entry, f"with format {source.format}")
     for name, column in entry.columns.items():
         at = ("columns", name)
-        if column.encoding:
-            message = f"has an encoding, which has no effect with format {source.format}."
-            yield "ENCODING_WITHOUT_EFFECT", at, message, "Remove it."
         if isinstance(source, CsvEntry) and parse_type(column.type).name in _NO_TEXT:
             yield "SOURCE_TYPE", at, f"cannot be {column.type} with format csv.", "Land it as Parquet or JSON."
