@@ -31,16 +31,24 @@ class _Resolved(BaseModel):
 
 
 class SourceConfig(_Resolved):
-    """Where the changes of a log come from; `path` is absolute, `options` are those of the format alone."""
+    """Where the changes of a log come from: an absolute `path` or, for a table, perhaps an address. `options` are those
+    of the format alone; files land in a folder, if `lands`.
+    """
 
     format: str
-    path: Path
+    address: str
+    lands: bool = True
     options: dict[str, Any] = {}
 
     @property
     def feed(self) -> Feed:
         """What the sources need of it."""
-        return Feed(self.format, str(self.path), self.options)
+        return Feed(self.format, self.address, self.options)
+
+    @property
+    def folder(self) -> Path | None:
+        """Where files land, if they do."""
+        return Path(self.address) if self.lands else None
 
 
 class QualityConfig(_Resolved):
@@ -168,7 +176,7 @@ def _resolve(log: str, entry: LogEntry, base: Path) -> LogConfig:
     source, quality, shape = entry.source, entry.quality, shape_of(entry)
     return LogConfig(
         id=log,
-        source=SourceConfig(format=source.format, path=base / source.path, options=options(source)) if source else None,
+        source=_source(source, base) if source else None,
         key=shape.key,
         columns=shape.columns,
         order=shape.order,
@@ -184,3 +192,10 @@ def _resolve(log: str, entry: LogEntry, base: Path) -> LogConfig:
         if entry.ttl
         else None,
     )
+
+
+def _source(source: Any, base: Path) -> SourceConfig:
+    place: str = source.place
+    address = place if "://" in place else str(base / place)
+    lands = source.place_key == "path"
+    return SourceConfig(format=source.format, address=address, lands=lands, options=options(source))

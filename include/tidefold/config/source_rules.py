@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from tidefold.config.described import shape_of
 from tidefold.config.schema import LogEntry
-from tidefold.config.source_entries import CsvEntry, JsonEntry, ParquetEntry
+from tidefold.config.source_entries import CsvEntry, DeltaFeedEntry, JsonEntry, ParquetEntry
 from tidefold.lifecycle.shape import COLUMNS, Engine
 from tidefold.lifecycle.shape_rules import Mistake
 from tidefold.lifecycle.types import parse_type
@@ -22,6 +22,11 @@ def source_mistakes(entry: LogEntry) -> Iterator[Mistake]:
     if isinstance(source, ParquetEntry):
         yield from _places(entry, source)
         yield from _types(entry, source)
+    if isinstance(source, DeltaFeedEntry):
+        yield from _encodings(entry)
+        if shape_of(entry).merge.engine is Engine.AGGREGATE:
+            hint = "The table itself can be added up by whoever reads it."
+            yield "SOURCE_ENGINE", ("merge",), "cannot be `aggregate`: an update brings the whole row once more.", hint
     if isinstance(source, ParquetEntry | JsonEntry) and source.op:
         for i, said in enumerate(source.op.delete):
             if said in source.op.upsert:
@@ -44,10 +49,15 @@ def _places(entry: LogEntry, source: ParquetEntry) -> Iterator[Mistake]:
 
 
 def _types(entry: LogEntry, source: ParquetEntry) -> Iterator[Mistake]:
+    yield from _encodings(entry)
     for name, column in entry.columns.items():
-        at = ("columns", name)
-        if column.encoding:
-            message = f"has an encoding, which has no effect with format {source.format}."
-            yield "ENCODING_WITHOUT_EFFECT", at, message, "Remove it."
         if isinstance(source, CsvEntry) and parse_type(column.type).name in _NO_TEXT:
-            yield "SOURCE_TYPE", at, f"cannot be {column.type} with format csv.", "Land it as Parquet or JSON."
+            message = f"cannot be {column.type} with format csv."
+            yield "SOURCE_TYPE", ("columns", name), message, "Land it as Parquet or JSON."
+
+
+def _encodings(entry: LogEntry) -> Iterator[Mistake]:
+    for name, column in entry.columns.items():
+        if column.encoding and entry.source:
+            message = f"has an encoding, which has no effect with format {entry.source.format}."
+            yield "ENCODING_WITHOUT_EFFECT", ("columns", name), message, "Remove it."

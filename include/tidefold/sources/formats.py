@@ -11,6 +11,7 @@ from tidefold.sources.source import Source
 _CLASSES = {
     "csv": "tidefold.sources.csv_files:Csv",
     "debezium-json": "tidefold.sources.debezium_json:DebeziumJson",
+    "delta-cdf": "tidefold.sources.delta_feed:DeltaFeed",
     "json": "tidefold.sources.json_records:Json",
     "parquet": "tidefold.sources.parquet_files:Parquet",
 }
