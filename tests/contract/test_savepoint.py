@@ -62,13 +62,21 @@ def test_the_description_says_what_is_there(tmp_path: Path, pipeline: Pipeline, 
     assert (found["log"], found["snapshot"], found["sqn"], found["rows"]) == ("accounts", 2, 2, 36)
     assert found["shape"] == {
         "key": ["id"],
-        "columns": [{"name": "id", "type": "int"}, {"name": "text", "type": "string"}],
+        "columns": [
+            {"name": "id", "type": "int", "encoding": ""},
+            {"name": "text", "type": "string", "encoding": ""},
+        ],
         "order": "postgresql",
         "key_groups": 16,
         "buckets": 4,
+        "order_by": [],
+        "merge": {"engine": "last", "deletes": "apply", "groups": [], "aggregates": []},
+        "spread": 0,
     }
     # Where the source stood at snapshot 2: not where it stands now.
-    assert found["positions"] == [{"topic": "accounts", "partition": 0, "next_offset": 47, "high": [1, 46]}]
+    [position] = found["positions"]
+    assert (position["topic"], position["partition"]) == ("accounts", 0)
+    assert (position["next_offset"], position["high"]) == (47, [1, 46])
     for file in found["files"]:
         data = (tmp_path / "save" / file["path"]).read_bytes()
         assert (file["bytes"], file["sha256"]) == (len(data), hashlib.sha256(data).hexdigest())

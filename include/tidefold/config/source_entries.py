@@ -28,12 +28,12 @@ class LandedEntry(Entry):
         return self.path
 
 
-class DebeziumJsonEntry(LandedEntry):
-    """Debezium records as JSON lines."""
+class DebeziumEntry(LandedEntry):
+    """Debezium records, in files that a Kafka sink named."""
 
     by_columns: ClassVar[bool] = False
 
-    format: Literal["debezium-json"]
+    format: Literal["debezium-json", "debezium-avro", "debezium-parquet"]
     connector: Literal["postgresql", "mysql", "mariadb"]
 
     @property
@@ -109,10 +109,10 @@ class DeltaFeedEntry(Entry):
         return self.table
 
 
-_Source = DebeziumJsonEntry | JsonEntry | CsvEntry | ParquetEntry | DeltaFeedEntry
+_Source = DebeziumEntry | JsonEntry | CsvEntry | ParquetEntry | DeltaFeedEntry
 SourceEntry = Annotated[_Source, Field(discriminator="format")]
 SOURCE_ENTRIES: dict[str, type[Entry]] = {
-    get_args(entry.model_fields["format"].annotation)[0]: entry for entry in get_args(_Source)
+    name: entry for entry in get_args(_Source) for name in get_args(entry.model_fields["format"].annotation)
 }
 
 

@@ -104,6 +104,11 @@ class Shape:
         return self.order != COLUMNS
 
     @property
+    def takes_late(self) -> bool:
+        """Whether a change finds its right place also when newer ones of its key were folded before."""
+        return not self.own_order or self.merge.engine in (Engine.HISTORY, Engine.APPEND)
+
+    @property
     def keeps_order(self) -> bool:
         """Whether each row of the table says the place of the change that made it."""
         engine = self.merge.engine

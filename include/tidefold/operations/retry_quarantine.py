@@ -40,6 +40,7 @@ from tidefold.lifecycle.quarantine import (
     room,
     since,
 )
+from tidefold.lifecycle.shape import Engine
 from tidefold.lifecycle.values import LogState
 from tidefold.operations import settle
 from tidefold.operations.asking import horizon_of
@@ -55,6 +56,7 @@ _STAYS = {
     "refused": "still cannot be read",
     "log_cut": "the log was cut since they landed, so whether something newer was folded cannot be told",
     "left_out": "a restore or an import left out what landed then",
+    "newer": "newer changes of their keys were taken, which must come after them",
 }
 _BECAME = {
     "changes": "became changes",
@@ -157,15 +159,18 @@ def _texts(pipeline: Pipeline, log: str, records: Sequence[Refused]) -> Iterator
 
 
 def _add_changes(pipeline: Pipeline, state: LogState, found: _Sorted, look: SecondLook, table: pa.Table) -> None:
-    """Takes in what is newer than all that the log has of its key."""
+    """Takes in what is newer than all that the log has of its key, or whose place the fold finds all the same."""
     counted, out = _newest(pipeline, state, look, table)
     chosen = []
     for row, one in zip(table.to_pylist(), look.changes, strict=True):
         key, place = _key(row, state), _place(row, state)
         newer, waits = (max(places.get(key, ()), places.get(None, ())) >= place for places in (counted, out))
+        newer = newer and not state.shape.takes_late
         chosen.append(not newer and not waits)
-        if newer:
+        if newer and state.shape.merge.engine is Engine.LAST:
             found.settled.append((one, "repeated"))
+        elif newer:
+            found.staying.append((one, "newer"))
         elif waits:
             found.staying.append((one, "left_out"))
         else:
