@@ -19,7 +19,7 @@ from tidefold.config.schema import (
     SnapshotsConfig,
     SparkConfig,
 )
-from tidefold.config.source_entries import options
+from tidefold.config.source_entries import StateJsonEntry, options
 from tidefold.config.text import Document, Place, Problem, config_error, read_document
 from tidefold.lifecycle.shape import Merge
 from tidefold.lifecycle.values import Column, Expire, Shape
@@ -173,15 +173,16 @@ def _read_head(document: Document, problems: list[Problem]) -> FileEntry | None:
 
 
 def _resolve(log: str, entry: LogEntry, base: Path) -> LogConfig:
-    source, quality, shape = entry.source, entry.quality, shape_of(entry)
+    quality, shape = entry.quality, shape_of(entry)
     return LogConfig(
         id=log,
-        source=_source(source, base) if source else None,
+        source=_source(entry, base),
         key=shape.key,
         columns=shape.columns,
         order=shape.order,
         order_by=shape.order_by,
         merge=shape.merge,
+        spread=shape.spread,
         late=entry.late.policy if entry.late else "accept",
         lateness=lateness(entry, shape),
         key_groups=entry.key_groups,
@@ -194,8 +195,14 @@ def _resolve(log: str, entry: LogEntry, base: Path) -> LogConfig:
     )
 
 
-def _source(source: Any, base: Path) -> SourceConfig:
+def _source(entry: LogEntry, base: Path) -> SourceConfig | None:
+    source = entry.source
+    if source is None:
+        return None
     place: str = source.place
     address = place if "://" in place else str(base / place)
-    lands = source.place_key == "path"
-    return SourceConfig(format=source.format, address=address, lands=lands, options=options(source))
+    given = options(source)
+    if isinstance(source, StateJsonEntry):
+        # What the state's metadata says is compared with it.
+        given["ttl_days"] = entry.ttl.days if entry.ttl else None
+    return SourceConfig(format=source.format, address=address, lands=source.place_key == "path", options=given)

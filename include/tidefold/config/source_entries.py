@@ -68,6 +68,24 @@ class JsonEntry(LandedEntry):
     op: JsonOpEntry | None = Field(default=None, description="where a record says what it does; default: it is a row")
 
 
+class StateJsonEntry(LandedEntry):
+    """What a stream processor did to one state, as JSON lines in files that a Kafka sink named."""
+
+    by_columns: ClassVar[bool] = False
+    orders: ClassVar[tuple[str, ...]] = (POSITION,)
+
+    format: Literal["state-json"]
+    kind: Literal["value", "reducing", "list", "map", "queue"] = Field(description="what kind of state it is")
+    state_key: list[Text] = Field(description="the columns of the key that the state itself is kept by, the first ones")
+    state: Text | None = Field(default=None, description="name of the state, as its metadata says it")
+    record: Literal["kafka", "value"] = Field(
+        default="kafka", description="kafka: a line has topic, partition, offset, key, value; value: it is the value"
+    )
+    partitions: Literal["one", "many"] = Field(
+        default="one", description="many: operations come in several partitions, and the state is never cleared at once"
+    )
+
+
 class ParquetEntry(LandedEntry):
     """Parquet files of changes."""
 
@@ -109,7 +127,17 @@ class DeltaFeedEntry(Entry):
         return self.table
 
 
-_Source = DebeziumEntry | JsonEntry | CsvEntry | ParquetEntry | DeltaFeedEntry
+class CustomEntry(LandedEntry):
+    """A source of somebody's own, which an installed package brings."""
+
+    orders: ClassVar[tuple[str, ...]] = (POSITION,)
+
+    format: Literal["custom"]
+    name: Text = Field(description="name of the source, as its package has it among its entry points")
+    options: dict[str, Any] = Field(default={}, description="what the source itself wants to know")
+
+
+_Source = DebeziumEntry | JsonEntry | CsvEntry | ParquetEntry | DeltaFeedEntry | StateJsonEntry | CustomEntry
 SourceEntry = Annotated[_Source, Field(discriminator="format")]
 SOURCE_ENTRIES: dict[str, type[Entry]] = {
     name: entry for entry in get_args(_Source) for name in get_args(entry.model_fields["format"].annotation)
