@@ -156,6 +156,7 @@ class _Explaining:
         sets = tuple(replace(c, floor=None) for c in state.change_sets if c.key_groups.meets(mine))
         store = self._pipeline.store
         plan = ReadPlan(store.uri(""), state.log, shape, False, None, (), sets)
+        plan = replace(plan, schema=state.schema, schemas=state.schemas)
         batches = read_task(store, plan, ReadTask(mine, (), sets))
         self._values = [row for batch in batches for row in batch.to_pylist() if self._concerns(row)]
         return tuple(self._change(number, values, floors[values[SQN]]) for number, values in enumerate(self._values))
@@ -185,7 +186,7 @@ class _Explaining:
         if row is None or self._state.shape.merge.engine in (Engine.AGGREGATE, Engine.HISTORY):
             return row is not None
         given = {name: self._values[one.change.number][name] for one in told.changes for name in one.gave}
-        return all(_same(row[name], value) for name, value in given.items())
+        return all(str(row[name]) == str(value) for name, value in given.items())
 
     def _row_of(self, change: Change) -> Row | None:
         values = self._values[change.number]
@@ -278,10 +279,6 @@ def _rank(values: Row, group: Group) -> tuple[int, ...] | None:
         return ()
     found = [values[name] for name in group.order]
     return None if None in found else tuple(found)
-
-
-def _same(one: Any, other: Any) -> bool:
-    return bool(one == other) or (one != one and other != other)  # NaN is what it is.
 
 
 def _instant(microseconds: int | None) -> str | None:

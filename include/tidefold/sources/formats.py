@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from importlib import import_module
 from importlib.metadata import entry_points
+from typing import TYPE_CHECKING
 
 from tidefold.lifecycle.errors import NotFoundError
 from tidefold.sources.feed import Feed
-from tidefold.sources.source import Source
+
+if TYPE_CHECKING:
+    from tidefold.sources.source import Source
 
 # Imported when they are needed: each brings libraries of its own.
 _CLASSES = {
