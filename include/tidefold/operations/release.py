@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from tidefold.storage import Entry, Store
 
 _log = logging.getLogger(__name__)
 _READERS = 8
+# What runs write beside ledgers: segments, what was refused, and the halves of both that killed writers leave.
+_OWN = re.compile(r".+\.(seg|jsonl)(\.[0-9a-f]+\.part)?", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +84,8 @@ def plan_unclaimed(store: Store, logs: Sequence[str]) -> tuple[str, ...]:
     What is stored and announced no more is of a run that has ended: all its logs have taken or refused (design 3).
     """
     folders = [CHANGELOG, *(LogPaths(log).quarantine for log in logs)]
-    stored = [entry.path for folder in folders for entry in store.list(folder, unfinished=True)]
+    found_there = (entry.path for folder in folders for entry in store.list(folder, unfinished=True))
+    stored = [path for path in found_there if _OWN.fullmatch(path)]
     # A writer that was killed leaves its half under a longer name.
     announced_files = tuple(path for run in announced(store) for path in run.files)
     alone = [p for p in stored if not p.startswith((f"{INTENTS}/", *announced_files))]
