@@ -186,6 +186,13 @@ def test_a_schema_that_nothing_was_made_with_is_taken_back() -> None:
     assert must_rewrite(later.schemas, 1, 3)
 
 
+def test_names_that_nothing_was_made_with_are_names_all_the_same() -> None:
+    """A column that is renamed twice before anything is taken in keeps its values."""
+    state = became(log(), RENAMED)
+    again = with_columns(KEY, Column("count", "int", aliases=("number",)), Column("text", "string"))
+    assert formers(became(state, again).schemas, 1, 3)["count"].name == "n"
+
+
 def test_an_open_attempt_keeps_the_schema_that_it_began_with() -> None:
     state = claims.claim(log(), claims.Claim("run", "r", Kind.FULL, "2026-01-01T00:00:00Z"))
     moved = became(state, RENAMED)
