@@ -86,3 +86,17 @@ def test_the_newest_file_may_still_be_written_and_zipped(tmp_path: Path) -> None
     land(tmp_path, 1, torn + b"\n" + torn + b"\n")
     assert take(pipeline).facts["changes"] == 1
     assert [offset for offset, *_ in seen(pipeline)] == [0, 1, 2]
+
+
+def test_plain_json_has_every_type_and_encoding(tmp_path: Path) -> None:
+    """Decimals are numbers or texts there, digit by digit; an encoding says what else a value is."""
+    columns = "{id: 'decimal(20,2)', at: {type: timestamp, encoding: iso}, tags: array<string>, data: binary}"
+    pipeline = make(tmp_path, columns=columns)
+    row = '{"id": 12345678901234567.89, "at": "2026-01-01T00:00:00Z", "tags": ["a", null], "data": "YQ=="}'
+    lines = [row, row.replace("67.89", "67.891"), row.replace("2026-01-01T", "2026-01-01U")]
+    head = f'{{"topic": "{TOPIC}", "partition": 0, "key": null, "offset": '
+    land(tmp_path, 0, [f'{head}{i}, "value": {line}}}' for i, line in enumerate(lines)])
+    assert take(pipeline).facts["refused"] == {"VALUE_INVALID": 2}
+    [change] = changes_of(pipeline)
+    assert (str(change["id"]), change["tags"], change["data"]) == ("12345678901234567.89", ["a", None], b"a")
+    assert change["at"].isoformat() == "2026-01-01T00:00:00+00:00"

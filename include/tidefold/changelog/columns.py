@@ -76,18 +76,6 @@ def change_schema(shape: Shape) -> pa.Schema:
     return pa.schema(system + [pa.field(c.name, arrow_type(c.type)) for c in shape.columns])
 
 
-def aligned(changes: pa.Table, shape: Shape) -> pa.Table:
-    """Changes as the log's schema has them today: an older segment may lack columns, or have a narrower type."""
-    schema = change_schema(shape)
-    if changes.schema.equals(schema):
-        return changes
-    there = set(changes.column_names)
-    columns = [
-        changes.column(f.name).cast(f.type) if f.name in there else pa.nulls(changes.num_rows, f.type) for f in schema
-    ]
-    return pa.table(columns, schema=schema)
-
-
 def hidden_schema(shape: Shape) -> pa.Schema:
     """What is kept beside a table, of a key or (partial updates) of one of its columns: the `_order` in which it was
     deleted (`_column` is empty) or given; of a history also the instant of that (`_at`).

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from tidefold.config.entry import Entry
+from tidefold.config.entry import Entry, Text
 from tidefold.lifecycle.types import PLAIN, canonical, parse_type
 
 _ENCODINGS = ("base64", "string", "number", "boolean", "days", "iso", "micros", "millis", "nanos", "base64url", "hex")
@@ -37,12 +37,26 @@ def _type(value: Any) -> Any:
 ColumnType = Annotated[str, BeforeValidator(_type), WithJsonSchema(_TYPE)]
 
 
+def _default(value: Any) -> Any:
+    """YAML reads numbers and true by itself; here a value is a text until the type of the column is known."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) else value
+
+
+DefaultValue = Annotated[str, BeforeValidator(_default), WithJsonSchema({"type": ["string", "number", "boolean"]})]
+
+
 class ColumnEntry(Entry):
     """A column with its type, and how the source writes its values."""
 
     type: ColumnType
     encoding: Annotated[str, WithJsonSchema({"enum": list(_ENCODINGS)})] = Field(
         default="", description="how the source writes the values; docs/debezium.md has a table"
+    )
+    aliases: list[Text] = Field(default=[], description="former names, under which records may still bring the column")
+    default: DefaultValue | None = Field(
+        default=None, description="its value in rows that were there before the column"
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tidefold.config.schema import LogEntry
+from tidefold.config.schema_changes import change_mistakes
 from tidefold.lifecycle.merge_rules import merge_mistakes
 from tidefold.lifecycle.shape import ARRIVAL, COLUMNS, Column, Engine, Shape
 from tidefold.lifecycle.shape_rules import Mistake, column_mistakes, key_mistakes, type_mistakes
@@ -18,7 +19,10 @@ def shape_of(entry: LogEntry) -> Shape:
     own = entry.source.orders[0] if entry.source else ARRIVAL
     return Shape(
         key=tuple(entry.key),
-        columns=tuple(Column(name, column.type, column.encoding) for name, column in entry.columns.items()),
+        columns=tuple(
+            Column(name, column.type, column.encoding, tuple(column.aliases), column.default)
+            for name, column in entry.columns.items()
+        ),
         order=COLUMNS if by else entry.order or own,
         key_groups=entry.key_groups,
         buckets=entry.buckets,
@@ -41,6 +45,7 @@ def mistakes(entry: LogEntry) -> Iterator[Mistake]:
     yield from type_mistakes(shape.columns)
     yield from key_mistakes(shape.key, types)
     yield from merge_mistakes(shape)
+    yield from change_mistakes(shape)
     if entry.late and not (shape.order_by and shape.merge.engine in _REMEMBERING):
         hint = "Remove it: nothing can come late in a log whose source says the order of its changes."
         yield "LATE_WITHOUT_EFFECT", ("late",), "has no effect on this log.", hint

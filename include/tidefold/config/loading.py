@@ -21,6 +21,7 @@ from tidefold.config.schema import (
 )
 from tidefold.config.source_entries import options
 from tidefold.config.text import Document, Place, Problem, config_error, read_document
+from tidefold.lifecycle.evolution import Policies
 from tidefold.lifecycle.shape import Merge
 from tidefold.lifecycle.values import Column, Expire, Shape
 from tidefold.sources.feed import Feed
@@ -83,6 +84,7 @@ class LogConfig(_Resolved):
     spread: int = 0
     late: str = "accept"
     lateness: int | None = None
+    policies: Policies = Policies()
 
     @property
     def shape(self) -> Shape:
@@ -176,6 +178,7 @@ def _resolve(log: str, entry: LogEntry, base: Path) -> LogConfig:
         merge=shape.merge,
         late=entry.late.policy if entry.late else "accept",
         lateness=lateness(entry, shape),
+        policies=entry.schema_changes.policies,
         key_groups=entry.key_groups,
         buckets=entry.buckets,
         on_bad_record=entry.on_bad_record,

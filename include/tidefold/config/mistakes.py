@@ -22,17 +22,19 @@ from tidefold.config.schema import (
     SparkConfig,
     TtlEntry,
 )
+from tidefold.config.schema_changes import SchemaEntry
 from tidefold.config.source_entries import SOURCE_ENTRIES, entry_at
 from tidefold.config.text import Place, Problem, dotted
 
 # Words that a later version will know: refused by name, so that nobody takes them for a typing mistake.
 _LATER: dict[str, tuple[str, ...]] = {
     "connector": ("mongodb", "sqlserver", "oracle", "db2", "vitess", "spanner", "informix"),
-    "format": ("debezium-avro", "delta-cdf", "canal-json", "maxwell-json", "parquet", "avro", "csv"),
+    "format": ("delta-cdf", "canal-json", "maxwell-json", "parquet", "avro", "csv"),
 }
 _MODELS: dict[str, type[Entry]] = {
     "spark": SparkConfig, "local": LocalConfig, "retention": RetentionConfig,
     "quality": QualityEntry, "snapshots": SnapshotsConfig, "ttl": TtlEntry, "merge": MergeEntry, "late": LateEntry,
+    "schema": SchemaEntry,
 }  # fmt: skip
 
 
@@ -70,6 +72,8 @@ def _explain(detail: ErrorDetails, place: Place, model: type[Entry]) -> tuple[st
         return "CONFIG_OUT_OF_RANGE", f"is out of range: {_sentence(detail['msg'])}", ""
     if kind == "retained":
         return "CONFIG_OUT_OF_RANGE", f"{detail['msg']}.", "Readers of the version before the newest need one more."
+    if kind == "schema":
+        return "CONFIG_UNKNOWN_VALUE", f"{detail['msg']}.", "As an example `schema: {add: quarantine}`."
     if kind == "size":
         return "CONFIG_WRONG_TYPE", f"{detail['msg']}.", "As an example `500MB`, `20GB` (units of 1000) or `20GiB`."
     if kind in ("too_short", "string_too_short"):

@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError
 from tidefold.config.columns import ColumnValue
 from tidefold.config.entry import Entry, Text
 from tidefold.config.merging import LateEntry, MergeEntry, MergeValue, OrderValue
+from tidefold.config.schema_changes import SchemaEntry, SchemaValue
 from tidefold.config.source_entries import SourceEntry
 from tidefold.config.text import SIZE, size_in_bytes
 from tidefold.lifecycle.kinds import Rule
@@ -148,6 +149,9 @@ class LogEntry(Entry):
     )
     merge: MergeValue = Field(default=MergeEntry(), description="what becomes of several changes of one key")
     late: LateEntry | None = Field(default=None, description="what becomes of changes that come late")
+    schema_changes: SchemaValue = Field(
+        default=SchemaEntry(), alias="schema", description="what may change in the columns once the log has data"
+    )
     key_groups: int = Field(default=128, ge=1, le=32768, description="fixed for the life of the log")
     buckets: int = Field(default=8, ge=1, le=32768, description="data files of a table, at most key_groups")
     on_bad_record: Literal["quarantine", "fail"] = "quarantine"

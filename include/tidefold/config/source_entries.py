@@ -14,12 +14,12 @@ _UPSERTS = ["upsert", "insert", "update", "c", "r", "u", "I", "U"]
 _DELETES = ["delete", "d", "D"]
 
 
-class DebeziumJsonEntry(Entry):
-    """Debezium records as JSON lines."""
+class DebeziumEntry(Entry):
+    """Debezium records, in files that a Kafka sink named."""
 
     by_columns: ClassVar[bool] = False
 
-    format: Literal["debezium-json"]
+    format: Literal["debezium-json", "debezium-avro", "debezium-parquet"]
     connector: Literal["postgresql", "mysql", "mariadb"]
     path: Text = Field(description=_FOLDER)
 
@@ -78,9 +78,11 @@ class CsvEntry(ParquetEntry):
     null: list[str] = Field(default=[""], description="texts that are no value, unless they stand in quotes")
 
 
-SourceEntry = Annotated[DebeziumJsonEntry | JsonEntry | CsvEntry | ParquetEntry, Field(discriminator="format")]
-_ENTRIES = (DebeziumJsonEntry, JsonEntry, CsvEntry, ParquetEntry)
-SOURCE_ENTRIES: dict[str, type[Entry]] = {get_args(e.model_fields["format"].annotation)[0]: e for e in _ENTRIES}
+SourceEntry = Annotated[DebeziumEntry | JsonEntry | CsvEntry | ParquetEntry, Field(discriminator="format")]
+_ENTRIES = (DebeziumEntry, JsonEntry, CsvEntry, ParquetEntry)
+SOURCE_ENTRIES: dict[str, type[Entry]] = {
+    name: entry for entry in _ENTRIES for name in get_args(entry.model_fields["format"].annotation)
+}
 
 
 def options(source: Any) -> dict[str, Any]:

@@ -5,30 +5,28 @@ from __future__ import annotations
 import hashlib
 import tempfile
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import BinaryIO
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from tidefold.changelog.columns import CLEAR, aligned, change_schema, hidden_schema, table_schema
-from tidefold.changelog.key_group import connect, key_groups_of
+from tidefold.changelog.columns import CLEAR, change_schema, table_schema
+from tidefold.fold.base_rows import Based, is_within, open_base, read_hidden, with_schema
 from tidefold.fold.inputs import Inputs
 from tidefold.fold.kernel import Before, merged
 from tidefold.fold.parquet import write_data_file, write_part
 from tidefold.fold.plan import has_expired
-from tidefold.fold.task import Address, FoldResult, FoldTask, Input, Recipe, Untouched
+from tidefold.fold.task import Address, FoldResult, FoldTask, Recipe, Untouched
 from tidefold.lifecycle.copies import Where
 from tidefold.lifecycle.errors import CorruptError, NotFoundError
-from tidefold.lifecycle.key_groups import KeyGroups
 from tidefold.lifecycle.manifest import DataFile
 from tidefold.lifecycle.names import DataFileName, data_path
 from tidefold.lifecycle.shape import Engine
-from tidefold.lifecycle.values import Expire, Shape
+from tidefold.lifecycle.values import Expire
 from tidefold.storage import Store
 from tidefold.storage.addresses import meeting
 
@@ -63,8 +61,9 @@ def _make(task: FoldTask, inputs: Inputs) -> FoldResult:
 
 
 def _follow(task: FoldTask, recipe: Recipe, inputs: Inputs) -> FoldResult:
-    read = [inputs.change_set(task.segments, c, task.bucket) for c in recipe.change_sets]
-    changes = pa.concat_tables([change_schema(task.shape).empty_table(), *(aligned(one, task.shape) for one in read)])
+    read = [(inputs.change_set(task.segments, c, task.bucket), c.schema) for c in recipe.change_sets]
+    aligned = (task.aligner.changes(one, schema) for one, schema in read)
+    changes = pa.concat_tables([change_schema(task.shape).empty_table(), *aligned])
     if changes.num_rows == 0:
         if task.untouched is Untouched.LEAVE:
             return FoldResult(task.bucket, touched=False)
@@ -90,12 +89,12 @@ def _only_adds(task: FoldTask, recipe: Recipe, changes: pa.Table) -> bool:
 
 
 def _can_stay(task: FoldTask, recipe: Recipe) -> bool:
-    """Whether the files are as they would be written: nothing of other buckets in them, nothing too old."""
-    return all(_is_within(one.file, task.bucket) and not has_expired(one.file, task.expire) for one in recipe.base)
-
-
-def _is_within(file: DataFile, bucket: KeyGroups) -> bool:
-    return bucket.first <= file.key_groups.first and file.key_groups.last <= bucket.last
+    """Whether the files are as they would be written: nothing of other buckets in them, nothing too old, and the values
+    that columns have today.
+    """
+    if task.aligner.must_rewrite(recipe.schema):
+        return False
+    return all(is_within(one.file, task.bucket) and not has_expired(one.file, task.expire) for one in recipe.base)
 
 
 def _taken(
@@ -150,10 +149,11 @@ def _copy(old: BinaryIO, new: BinaryIO, sha256: str, source: Address) -> None:
 
 def _merged(task: FoldTask, recipe: Recipe, changes: pa.Table, inputs: Inputs) -> FoldResult:
     expired = _Count()
-    before = Before(read_hidden(inputs, recipe.base, task.shape, task.bucket), recipe.cleared, task.horizon)
+    based = Based(recipe.base, task.aligner, recipe.schema)
+    before = Before(read_hidden(inputs, based, task.bucket), recipe.cleared, task.horizon)
     with (
         tempfile.TemporaryDirectory(prefix="tidefold-") as scratch,
-        open_base(inputs, recipe.base, task.shape, task.bucket) as base,
+        open_base(inputs, based, task.bucket) as base,
         merged(base, changes, task.shape, before, memory=MERGE_MEMORY, scratch=scratch) as done,
     ):
         store = inputs.store(task.target)
@@ -196,62 +196,6 @@ class _Count:
     rows = 0
 
 
-@contextmanager
-def open_base(
-    inputs: Inputs, base: Sequence[Input], shape: Shape, bucket: KeyGroups
-) -> Iterator[pa.RecordBatchReader | None]:
-    """The rows of a bucket in some files as one stream; None when there is no file. Raises CorruptError."""
-    shown = [one for one in base if not one.file.hidden]
-    if not shown:
-        yield None
-        return
-    schema = table_schema(shape)
-    with ExitStack() as opened:
-        # Opened and checked before the merge begins: inside it DuckDB would wrap the error.
-        streams = [(one.file, opened.enter_context(inputs.open(one)[1])) for one in shown]
-        files = [(file, pq.ParquetFile(stream)) for file, stream in streams]
-        batches = (b for file, parquet in files for b in _rows(file, parquet, shape, bucket, opened))
-        yield pa.RecordBatchReader.from_batches(schema, with_schema(batches, schema))
-
-
-def read_hidden(inputs: Inputs, base: Sequence[Input], shape: Shape, bucket: KeyGroups) -> pa.Table | None:
-    """What was kept beside the rows of a bucket; None when there is nothing. Raises CorruptError."""
-    found = [pa.Table.from_batches([], hidden_schema(shape))]
-    for one in base:
-        if one.file.hidden:
-            with ExitStack() as opened:
-                stream = opened.enter_context(inputs.open(one)[1])
-                batches = _of_bucket(one.file, pq.ParquetFile(stream).iter_batches(), shape, bucket, opened)
-                found.append(pa.Table.from_batches(list(batches), hidden_schema(shape)))
-    return pa.concat_tables(found) if len(found) > 1 else None
-
-
-def _rows(
-    file: DataFile, parquet: pq.ParquetFile, shape: Shape, bucket: KeyGroups, opened: ExitStack
-) -> Iterator[pa.RecordBatch]:
-    """The rows of a file that belong to a bucket: of one written for other buckets only some (L8)."""
-    batches = parquet.iter_batches(batch_size=65_536, columns=[c.name for c in shape.table_columns])
-    yield from _of_bucket(file, batches, shape, bucket, opened)
-
-
-def _of_bucket(
-    file: DataFile, batches: Iterator[pa.RecordBatch], shape: Shape, bucket: KeyGroups, opened: ExitStack
-) -> Iterator[pa.RecordBatch]:
-    if _is_within(file, bucket):
-        yield from batches
-        return
-    if not shape.key:
-        # Rows without a key do not say where they came from: those of a file go to one of the buckets that it spans.
-        yield from batches if bucket.first <= file.key_groups.first <= bucket.last else ()
-        return
-    connection = opened.enter_context(connect())
-    for batch in batches:
-        table = pa.Table.from_batches([batch])
-        groups = key_groups_of(table, shape, connection)
-        mine = pc.and_(pc.greater_equal(groups, bucket.first), pc.less_equal(groups, bucket.last))
-        yield from table.filter(mine).to_batches()
-
-
 def _unexpired(batches: Iterable[pa.RecordBatch], expire: Expire | None, expired: _Count) -> Iterator[pa.RecordBatch]:
     """Without the rows that are too old; one without an age stays."""
     for batch in batches:
@@ -263,9 +207,3 @@ def _unexpired(batches: Iterable[pa.RecordBatch], expire: Expire | None, expired
         kept = batch.filter(pc.fill_null(pc.greater_equal(age, limit), True))
         expired.rows += batch.num_rows - kept.num_rows
         yield kept
-
-
-def with_schema(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The same rows with exactly these types and nullability."""
-    for batch in batches:
-        yield from pa.Table.from_batches([batch]).cast(schema).to_batches()

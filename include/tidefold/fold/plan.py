@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tidefold.changelog.alignment import Aligner
 from tidefold.fold.task import Address, FoldResult, FoldTask, Input, Recipe, Untouched
 from tidefold.lifecycle.copies import Where
 from tidefold.lifecycle.errors import RefusedError
@@ -56,14 +57,16 @@ def plan_fold(
     state: LogState, snapshot: Snapshot, base: Manifest | None, shape: Shape, places: Places
 ) -> tuple[FoldTask, ...]:
     """One task for each bucket that a change may be for, or whose files cannot stay as they are: all when the number of
-    buckets changes, those with expired rows when the snapshot drops them. `shape` is that of the new snapshot.
+    buckets changes or values do by a new schema, those with expired rows when the snapshot drops them. `shape` is that
+    of the new snapshot.
 
     Raises RefusedError when the change sets do not join the base without gap or overlap (I7).
     """
     change_sets = state.between(snapshot.from_sqn, snapshot.folds_to)
     require_joined(state.log, snapshot, change_sets)
     target = Address(Where.STORE, places.store, home(state.log, snapshot.kind, snapshot.id))
-    rescaled = base is not None and base.shape.buckets != shape.buckets
+    aligner = Aligner(shape, snapshot.schema, state.schemas)
+    rescaled = base is not None and (base.shape.buckets != shape.buckets or aligner.must_rewrite(base.schema))
     # What is forgotten now was announced by the snapshot below: an ingest under way knew it.
     below = state.snapshot(snapshot.source) if snapshot.source is not None else None
     tasks = []
@@ -73,7 +76,7 @@ def plan_fold(
         stays = not rescaled and not any(has_expired(file, snapshot.expire) for file in files)
         if mine or (files and not stays):
             inputs = places.inputs(base, files, base.home, LogPaths(state.log).table) if base else ()
-            recipe = Recipe(base.snapshot if base else None, inputs, mine, base.cleared if base else ())
+            recipe = Recipe(base.snapshot, inputs, mine, base.cleared, base.schema) if base else Recipe(None, (), mine)
             untouched = Untouched.LEAVE if stays else Untouched.REWRITE
             tasks.append(
                 FoldTask(
@@ -81,6 +84,8 @@ def plan_fold(
                     untouched=untouched,
                     expire=snapshot.expire,
                     horizon=below.horizon if below else None,
+                    schema=snapshot.schema,
+                    schemas=state.schemas,
                 )
             )
     return tuple(sorted(tasks, key=lambda task: -task.weight))

@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from deltalake import CommitProperties, DeltaTable, Schema
+from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
-from tidefold.changelog.columns import table_schema
+from tidefold.fold.delta_commit import commit_with_schema, delta_schema
 from tidefold.lifecycle.errors import (
     AlreadyExistsError,
     ConflictError,
@@ -170,7 +170,7 @@ def _try_publish(
     if done is not None:
         return done
     _require_untouched(table, manifest, previous, reconcile)
-    return _commit(table, manifest, digest, previous)
+    return _commit(store, table, manifest, digest, previous)
 
 
 def _create_published(store: Store, path: str, manifest: Manifest, digest: str) -> int | None:
@@ -188,10 +188,9 @@ def _is_table(store: Store, path: str) -> bool:
 
 
 def _create(store: Store, path: str, manifest: Manifest, digest: str) -> None:
-    schema = Schema.from_arrow(table_schema(manifest.shape))
     create_table_with_add_actions(
         store.uri(path),
-        schema,
+        delta_schema(manifest),
         [_add(file) for file in manifest.shown],
         mode="error",
         name=manifest.log,
@@ -202,18 +201,22 @@ def _create(store: Store, path: str, manifest: Manifest, digest: str) -> None:
     store.sync(f"{path}/_delta_log/{0:020d}.json")
 
 
-def _commit(table: DeltaTable, manifest: Manifest, digest: str, previous: Published | None) -> int | None:
+def _commit(store: Store, table: DeltaTable, manifest: Manifest, digest: str, previous: Published | None) -> int | None:
     # What the table shows now: the files of the previous snapshot, unless others' work is being reconciled.
     before = _active_files(table)
     after = {f"_data/{f.name}": f for f in manifest.shown}
-    actions: list[AddAction | RemoveAction] = [_add(f) for path, f in after.items() if path not in before]
-    actions += [_remove(path, size) for path, size in before.items() if path not in after]
-    schema = Schema.from_arrow(table_schema(manifest.shape))
+    adds = [_add(f) for path, f in after.items() if path not in before]
+    gone = {path: size for path, size in before.items() if path not in after}
+    schema = delta_schema(manifest)
     try:
-        table.create_write_transaction(
-            actions, mode="append", schema=schema, commit_properties=_properties(manifest, digest)
-        )
-    except CommitFailedError:
+        if table.schema().to_json() == schema.to_json():
+            actions: list[AddAction | RemoveAction] = [*adds, *(_remove(path, size) for path, size in gone.items())]
+            said = _properties(manifest, digest)
+            table.create_write_transaction(actions, mode="append", schema=schema, commit_properties=said)
+        else:
+            path = LogPaths(manifest.log).table
+            commit_with_schema(store, path, table, schema, adds, gone, _facts(manifest, digest))
+    except (CommitFailedError, AlreadyExistsError):
         return None
     table.update_incremental()
     return _version_of(table, digest, previous)
@@ -249,7 +252,8 @@ def _changes(table: DeltaTable, manifest: Manifest, previous: Published | None) 
     protocol = table.protocol()
     same = {
         "files": set(_active_files(table)) == ours,
-        "schema": table.schema().to_json() == Schema.from_arrow(table_schema(manifest.shape)).to_json(),
+        # As the last snapshot had it; the commit brings that of the new one.
+        "schema": table.schema().to_json() == delta_schema(previous.manifest if previous else manifest).to_json(),
         "properties": table.metadata().configuration == _PROPERTIES,
         # Also the only way in which rows could vanish from a file that keeps its name: deletion vectors need more.
         "protocol": (protocol.min_reader_version, protocol.min_writer_version) == (_READER, _WRITER),
@@ -281,12 +285,16 @@ def _millis() -> int:
     return int(time.time() * 1000)
 
 
-def _properties(manifest: Manifest, digest: str) -> CommitProperties:
-    facts: dict[str, Any] = {
+def _facts(manifest: Manifest, digest: str) -> dict[str, str]:
+    return {
         _SNAPSHOT: str(manifest.snapshot),
         _MANIFEST: digest,
         "tidefold.epoch": str(manifest.epoch),
         "tidefold.sqn": str(manifest.to_sqn),
     }
+
+
+def _properties(manifest: Manifest, digest: str) -> CommitProperties:
+    facts: dict[str, Any] = {**_facts(manifest, digest)}
     # Never retried by the library: a conflict means that ledger and table are read again first.
     return CommitProperties(custom_metadata=facts, max_commit_retries=0)

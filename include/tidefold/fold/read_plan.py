@@ -6,11 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from tidefold.changelog.alignment import Aligner
 from tidefold.fold.task import Address, Input
 from tidefold.lifecycle.copies import Where
 from tidefold.lifecycle.key_groups import KeyGroups, bucket_ranges
 from tidefold.lifecycle.manifest import DataFile
 from tidefold.lifecycle.names import data_path
+from tidefold.lifecycle.schemas import FIRST, Schema
 from tidefold.lifecycle.values import ChangeSet, Shape
 
 
@@ -42,7 +44,8 @@ class ReadPlan:
 
     `store` is the store's address, `files` are those of snapshot `snapshot`, in the folder `home`. `folded`: the change
     sets are folded into the files' rows; if not, the change sets themselves are read, in order of their sqn.
-    `share`: only these key groups. `cleared`: the highest clear folded into the files.
+    `share`: only these key groups. `cleared`: the highest clear folded into the files. `shape` has the schema of id
+    `schema`, the files that of id `based`; `schemas`: see `Aligner`.
     """
 
     store: str
@@ -56,6 +59,14 @@ class ReadPlan:
     home: str = ""
     share: KeyGroups | None = None
     cleared: tuple[int, ...] = ()
+    schema: int = FIRST
+    based: int = FIRST
+    schemas: tuple[Schema, ...] = ()
+
+    @property
+    def aligner(self) -> Aligner:
+        """What brings files and change sets to the shape."""
+        return Aligner(self.shape, self.schema, self.schemas)
 
     def inputs(self, files: Iterable[DataFile]) -> tuple[Input, ...]:
         """The files with the place where they are read."""

@@ -10,9 +10,10 @@ from operator import and_
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidefold.changelog.columns import aligned, change_schema, table_schema
+from tidefold.changelog.columns import change_schema, table_schema
 from tidefold.changelog.segment import read_change_set
-from tidefold.fold.bucket import MERGE_MEMORY, open_base, read_hidden, with_schema
+from tidefold.fold.base_rows import Based, open_base, read_hidden, with_schema
+from tidefold.fold.bucket import MERGE_MEMORY
 from tidefold.fold.inputs import Inputs
 from tidefold.fold.kernel import Before, merged
 from tidefold.fold.read_plan import OneKey, ReadPlan, ReadTask
@@ -50,19 +51,20 @@ def read_task(store: Store, plan: ReadPlan, task: ReadTask) -> Iterator[pa.Recor
 
 
 def _folded(store: Store, plan: ReadPlan, task: ReadTask) -> Iterator[pa.RecordBatch]:
-    tables = [aligned(read_change_set(store, c, task.bucket), plan.shape) for c in task.change_sets]
+    tables = [plan.aligner.changes(read_change_set(store, c, task.bucket), c.schema) for c in task.change_sets]
     if not any(table.num_rows for table in tables):
         # File by file: a look at the first rows of a large table reads one file. (A dataset's reader threads hang the
         # process at its end when not all of it was read.)
         for file in (one for one in task.files if not one.hidden):
-            with open_base(Inputs(), plan.inputs((file,)), plan.shape, task.bucket) as rows:
+            one = Based(plan.inputs((file,)), plan.aligner, plan.based)
+            with open_base(Inputs(), one, task.bucket) as rows:
                 yield from rows or ()
         return
-    inputs = plan.inputs(task.files)
-    before = Before(read_hidden(Inputs(), inputs, plan.shape, task.bucket), plan.cleared)
+    based = Based(plan.inputs(task.files), plan.aligner, plan.based)
+    before = Before(read_hidden(Inputs(), based, task.bucket), plan.cleared)
     with (
         tempfile.TemporaryDirectory(prefix="tidefold-") as scratch,
-        open_base(Inputs(), inputs, plan.shape, task.bucket) as base,
+        open_base(Inputs(), based, task.bucket) as base,
         merged(base, pa.concat_tables(tables), plan.shape, before, memory=MERGE_MEMORY, scratch=scratch) as done,
     ):
         yield from with_schema(done.rows, table_schema(plan.shape))
@@ -71,7 +73,7 @@ def _folded(store: Store, plan: ReadPlan, task: ReadTask) -> Iterator[pa.RecordB
 def _changes(store: Store, plan: ReadPlan, task: ReadTask) -> Iterator[pa.RecordBatch]:
     schema = _changes_schema(plan.shape)
     for change_set in task.change_sets:
-        table = aligned(read_change_set(store, change_set, task.bucket), plan.shape)
+        table = plan.aligner.changes(read_change_set(store, change_set, task.bucket), change_set.schema)
         # Segments keep changes by key group; people follow them as they came.
         table = table.sort_by([("_partition", "ascending"), ("_offset", "ascending")])
         numbered = table.add_column(0, schema.field(SQN), pa.array([change_set.sqn] * len(table), pa.int64()))

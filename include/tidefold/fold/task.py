@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from tidefold.changelog.alignment import Aligner
 from tidefold.fold.ties import Tied
 from tidefold.lifecycle.copies import Where
 from tidefold.lifecycle.key_groups import KeyGroups
 from tidefold.lifecycle.manifest import DataFile
+from tidefold.lifecycle.schemas import FIRST, Schema
 from tidefold.lifecycle.values import ChangeSet, Expire, Shape
 
 
@@ -35,13 +37,14 @@ class Input:
 @dataclass(frozen=True, slots=True)
 class Recipe:
     """One way to make the rows of a bucket: files of a snapshot, and the change sets to fold into them; `cleared` is
-    the order of the highest clear that was folded into the snapshot.
+    the order of the highest clear that was folded into the snapshot, `schema` the id of the one that its files have.
     """
 
     snapshot: int | None
     base: tuple[Input, ...]
     change_sets: tuple[ChangeSet, ...]
     cleared: tuple[int, ...] = ()
+    schema: int = FIRST
 
 
 class Untouched(StrEnum):
@@ -62,7 +65,8 @@ class FoldTask:
     in which they are tried. The recipes are tried one after the other, until the inputs of one are all good. `table`:
     the folder of the table that will show what is taken over, if one will. `copy`: that gets bytes of its own.
     `part`: of a canonical savepoint, the path below the target's folder of the one file that it writes. `horizon`: what
-    was deleted before it, in the log's order, need not be remembered.
+    was deleted before it, in the log's order, need not be remembered. `shape` has the schema of this id; `schemas`: see
+    `Aligner`.
     """
 
     log: str
@@ -79,6 +83,13 @@ class FoldTask:
     copy: bool = False
     part: str | None = None
     horizon: int | None = None
+    schema: int = FIRST
+    schemas: tuple[Schema, ...] = ()
+
+    @property
+    def aligner(self) -> Aligner:
+        """What brings inputs to the shape."""
+        return Aligner(self.shape, self.schema, self.schemas)
 
     @property
     def weight(self) -> int:

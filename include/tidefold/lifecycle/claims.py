@@ -125,6 +125,7 @@ def tail(state: LogState, asked: Claim) -> LogState:
         to_sqn=state.last_sqn,
         instant=asked.instant,
         horizon=latest.horizon,
+        schema=state.schema,
     )
     return state.with_snapshot(begun)
 
@@ -176,6 +177,7 @@ def _begin(state: LogState, asked: Claim) -> LogState:
         because=asked.because,
         expire=asked.expire,
         horizon=_horizon(state, asked),
+        schema=state.schema,
     )
     if asked.restore:
         begun = _restoring(state, begun, asked.restore)

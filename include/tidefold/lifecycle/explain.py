@@ -1,15 +1,18 @@
 """Which change made a row and what became of the others: the fold's own rules, told for one key. Pure.
 
-A fold takes, of the changes that it folds, the one with the highest place, and that counts over the row of the snapshot
-below. So a view of the rows is a stack of layers, and what made a row lies in the newest layer that has a change of it.
+A view of the rows is a stack of layers: change sets folded one after the other. In a log in its own order what lies in
+a newer layer counts over the older ones; where rows keep their order the place alone decides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from tidefold.lifecycle.contributions import Change as Change
+from tidefold.lifecycle.contributions import made_of
+from tidefold.lifecycle.shape import Engine, Shape
 from tidefold.lifecycle.values import Expire, LogState, Snapshot
 
 
@@ -63,30 +66,16 @@ class Layer:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """One change of the key. `place` says which of two counts: the order, the partition, the offset (the kernel's
-    `place_columns`). `number` names it among those given; `repeated`: it lies below its change set's floor.
-    """
-
-    number: int
-    sqn: int
-    place: tuple[int, ...]
-    delete: bool
-    repeated: bool = False
-
-    @property
-    def order(self) -> tuple[int, ...]:
-        return self.place[:-2]
-
-
-@dataclass(frozen=True, slots=True)
 class Told:
-    """A change, what became of it, and the snapshot with its run that folded it or left it out."""
+    """A change, what became of it, and the snapshot with its run that folded it or left it out. `gave`: of a row that
+    consists of several changes, the columns that come from it.
+    """
 
     change: Change
     fate: Fate
     snapshot: int | None = None
     run: str = ""
+    gave: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +93,6 @@ class Explained:
     imported: int | None = None
 
 
-def newest(changes: Sequence[Change]) -> Change | None:
-    """The change that counts: of the highest place; of equal ones, which are the same change, the last in the log."""
-    return max(changes, key=lambda c: (c.place, c.sqn, c.number), default=None)
-
-
 def layers(state: LogState, snapshot: Snapshot | None, live: bool = False) -> tuple[Layer, ...]:
     """What the rows of a snapshot were folded from, the newest first; `live`: with what waits on top of it."""
     found: list[Layer] = []
@@ -124,18 +108,35 @@ def layers(state: LogState, snapshot: Snapshot | None, live: bool = False) -> tu
     return tuple(found)
 
 
-def explain(state: LogState, view: Sequence[Layer], changes: Sequence[Change]) -> Explained:
-    """Tells of each change of one key, in the order of the log, what became of it in this view."""
-    counted = [[c for c in changes if not c.repeated and layer.folds(c.sqn)] for layer in view]
-    top = next((i for i, folded in enumerate(counted) if folded), None)
-    winner = None if top is None else newest(counted[top])
+def explain(state: LogState, view: Sequence[Layer], changes: Sequence[Change], shape: Shape | None = None) -> Explained:
+    """Tells of each change of one key, in the order of the log, what became of it in this view. Without a shape the
+    last change of a key is its row.
+    """
+    folded = _in_order(view, changes, shape)
+    parts = made_of(shape, folded)
+    makers = [c for c in folded if c.number in parts] or [c for c in folded if c.removes]
+    winner = makers[-1] if makers else None
     later = layers(state, state.latest)
     ordered = sorted(changes, key=lambda c: (c.sqn, c.number))
-    told = tuple(_told(change, view, later, winner) for change in ordered)
-    if top is None:
+    told = tuple(_told(change, view, later, winner, parts) for change in ordered)
+    if winner is None:
         return Explained(None, told, imported=next((layer.snapshot for layer in view if layer.imported), None))
+    top = next(i for i, layer in enumerate(view) if layer.folds(winner.sqn))
     dropping = tuple(layer for layer in view[top::-1] if layer.expire)
-    return Explained(winner, told, dropping, view[top].after < state.truncated_to)
+    one_alone = shape is None or shape.merge.engine is Engine.LAST
+    cut = view[top].after < state.truncated_to if one_alone else state.truncated_to > 0
+    return Explained(winner, told, dropping, cut)
+
+
+def _in_order(view: Sequence[Layer], changes: Sequence[Change], shape: Shape | None) -> list[Change]:
+    """The changes that the view folds, as they count: where rows keep no order, what is folded later counts later."""
+    found = []
+    for age, layer in enumerate(view):
+        for change in changes:
+            if not change.repeated and layer.folds(change.sqn):
+                own = shape is None or not shape.takes_late
+                found.append(((-age if own else 0, change.place, change.sqn, change.number), change))
+    return [change for _, change in sorted(found, key=lambda one: one[0])]
 
 
 def standing(told: Explained, present: bool, same: bool, was_kept: bool) -> Standing:
@@ -145,23 +146,30 @@ def standing(told: Explained, present: bool, same: bool, was_kept: bool) -> Stan
         if told.imported is not None:
             return Standing.IMPORTED
         return Standing.CUT if present or was_kept else Standing.ABSENT
-    if winner.delete and not present:
+    if winner.removes and not present:
         return Standing.DELETED
-    if present and same and not winner.delete:
+    if present and same and not winner.removes:
         return Standing.MADE
     if told.dropping and not present:
         return Standing.EXPIRED
     return Standing.CUT if told.partly_cut else Standing.DIFFERS
 
 
-def _told(change: Change, view: Sequence[Layer], later: Sequence[Layer], winner: Change | None) -> Told:
+def _told(
+    change: Change,
+    view: Sequence[Layer],
+    later: Sequence[Layer],
+    winner: Change | None,
+    parts: Mapping[int, tuple[str, ...]],
+) -> Told:
     if change.repeated:
         return Told(change, Fate.REPEATED)
     layer = next((layer for layer in view if layer.folds(change.sqn)), None)
     if layer is None or winner is None:
         return _outside(change, view, later)
-    fate = Fate.CURRENT if change == winner else _lost(change, winner)
-    return Told(change, fate, layer.snapshot, layer.run)
+    if change == winner or change.number in parts:
+        return Told(change, Fate.CURRENT, layer.snapshot, layer.run, parts.get(change.number, ()))
+    return Told(change, _lost(change, winner), layer.snapshot, layer.run)
 
 
 def _lost(change: Change, winner: Change) -> Fate:

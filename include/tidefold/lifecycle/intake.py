@@ -149,7 +149,7 @@ def _append_one(state: LogState, arrival: Arrival) -> LogState:
         sqn = state.last_sqn + 1
         # A segment's beginning may be cut before its writer brings the rest; until then it is announced, and stays.
         garbage = tuple(path for path in state.garbage if path != arrival.change_set.segment)
-        change_sets = (*state.change_sets, replace(arrival.change_set, sqn=sqn))
+        change_sets = (*state.change_sets, replace(arrival.change_set, sqn=sqn, schema=state.schema))
         state = replace(state, change_sets=change_sets, garbage=garbage)
     known[position.topic, position.partition] = position
     account = replace(
@@ -210,7 +210,14 @@ def reshaped(state: LogState, shape: Shape) -> LogState:
 
 
 def _described(shape: Shape) -> dict[str, str]:
-    parts = {"key": ", ".join(shape.key), "order": shape.order}
-    parts |= {"key_groups": str(shape.key_groups)}
+    parts = {"key": ", ".join(shape.key), "order": ", ".join(shape.order_by) or shape.order}
+    parts |= {"key_groups": str(shape.key_groups), "merge": _merging(shape)}
     parts |= {f"column `{column.name}`": column.type for column in shape.columns}
     return {**parts, "column order": ", ".join(column.name for column in shape.columns)}
+
+
+def _merging(shape: Shape) -> str:
+    merge = shape.merge
+    groups = (f"{', '.join(g.columns)} by {', '.join(g.order) or 'place'}" for g in merge.groups)
+    functions = (f"{name} {function}" for name, function in merge.aggregates)
+    return "; ".join([merge.engine, f"deletes {merge.deletes}", *groups, *functions])

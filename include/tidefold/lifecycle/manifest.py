@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tidefold.lifecycle.key_groups import KeyGroups
 from tidefold.lifecycle.names import LogPaths
+from tidefold.lifecycle.schemas import FIRST
 from tidefold.lifecycle.values import Kind, Shape
 
 
@@ -37,6 +38,7 @@ class Manifest:
     `bytes_copied`: of the files taken over, those whose bytes were copied, as object stores do, and not linked.
     `expired`: how many rows went for their age. `cleared`: the order of the highest clear that was ever folded.
     `ties`: how many keys had changes of one order that say different things; `tied` are some of them, as JSON.
+    `schema`: the id of that of the log which `shape` has; a file may lack columns that were added without a value.
     """
 
     log: str
@@ -53,6 +55,7 @@ class Manifest:
     cleared: tuple[int, ...] = ()
     ties: int = 0
     tied: tuple[str, ...] = ()
+    schema: int = FIRST
 
     @property
     def home(self) -> str:

@@ -76,7 +76,7 @@ def retake(state: LogState, retaken: Retaken) -> LogState:
     landed = tuple(_corrected(e, retaken, settled) if e.number in named else e for e in state.landed)
     highs = {(p.topic, p.partition): p.high for p in state.positions}
     numbered = (
-        replace(one.change_set, sqn=state.last_sqn + 1 + i, high=highs[one.topic, one.partition])
+        replace(one.change_set, sqn=state.last_sqn + 1 + i, schema=state.schema, high=highs[one.topic, one.partition])
         for i, one in enumerate(retaken.brought)
     )
     return replace(state, landed=landed, change_sets=(*state.change_sets, *numbered))

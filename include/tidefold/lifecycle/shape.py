@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 # Orders: a connector's own (source positions that never go back), the place in the stream of who writes the log, the
@@ -21,12 +22,15 @@ ORDER, VALID_FROM, VALID_TO = "_order", "_valid_from", "_valid_to"
 @dataclass(frozen=True, slots=True)
 class Column:
     """One column of a log's table: its name, its type (`lifecycle.types`), and how the source writes its values
-    (`encodings_of` its type; empty: in the usual way).
+    (`encodings_of` its type; empty: in the usual way). `aliases` are former names of it, under which records may still
+    bring it; `default` is its value, as text, in rows that were there before the column.
     """
 
     name: str
     type: str
     encoding: str = ""
+    aliases: tuple[str, ...] = ()
+    default: str | None = None
 
 
 class Engine(StrEnum):
@@ -140,3 +144,17 @@ class Shape:
         """Validity is told in the one column that orders the log, else in commit times."""
         types = {column.name: column.type for column in self.columns}
         return types[self.order_by[0]] if len(self.order_by) == 1 else "timestamp"
+
+
+def renamed(shape: Shape, columns: tuple[Column, ...], names: Mapping[str, str]) -> Shape:
+    """The shape with other columns. `names`: what the columns that it speaks of are called there; of one that is not
+    named, nothing is said any more.
+    """
+
+    def mapped(given: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(names[name] for name in given if name in names)
+
+    groups = (Group(mapped(g.columns), mapped(g.order)) for g in shape.merge.groups)
+    aggregates = tuple(sorted((names[name], how) for name, how in shape.merge.aggregates if name in names))
+    merge = replace(shape.merge, groups=tuple(g for g in groups if g.columns), aggregates=aggregates)
+    return replace(shape, key=mapped(shape.key), columns=columns, order_by=mapped(shape.order_by), merge=merge)

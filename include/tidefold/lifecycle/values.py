@@ -10,6 +10,7 @@ from tidefold.lifecycle.external import External
 from tidefold.lifecycle.key_groups import KeyGroups
 from tidefold.lifecycle.landed import Landed as Landed
 from tidefold.lifecycle.landed import Position as Position
+from tidefold.lifecycle.schemas import FIRST, Schema
 from tidefold.lifecycle.shape import Column as Column
 from tidefold.lifecycle.shape import Shape as Shape
 
@@ -43,7 +44,7 @@ class ChangeSet:
     and `first` is that of the first. `segment`, `ordinal`, `offset`, `length` (bytes) and `checksum` (sha256 of those
     bytes) say where it is. Changes whose order lies below `floor` were sent again by the source and do not count;
     `high` is the highest order seen in the partition up to the end of this change set; `top` the highest first number
-    of the orders in it, where columns order the log.
+    of the orders in it, where columns order the log; `schema` is the id of the one that it was made with.
     """
 
     sqn: int
@@ -58,6 +59,7 @@ class ChangeSet:
     floor: tuple[int, ...] | None = None
     first: int | None = None
     top: int | None = None
+    schema: int = FIRST
 
     @property
     def begin(self) -> int:
@@ -115,7 +117,8 @@ class Snapshot:
     `instant` is information for people (ISO 8601): no clock decides (I24). `because`: why it is of this kind. `expire`:
     which rows it drops for their age, frozen when it began. `external`: where its rows were imported
     from. `buckets`: how many its files lie in, once it is staged. `horizon`: what was deleted before it, by the first
-    number of the order, is forgotten, frozen when it began. `ties`: see `Manifest`.
+    number of the order, is forgotten, frozen when it began. `ties`: see `Manifest`. `schema`: the id of that
+    which its rows have, the newest when it began.
     """
 
     id: int
@@ -148,6 +151,7 @@ class Snapshot:
     buckets: int | None = None
     horizon: int | None = None
     ties: int = 0
+    schema: int = FIRST
 
     @property
     def folds_to(self) -> int:
@@ -220,7 +224,8 @@ class LogState:
     `fence` rises when change sets that somebody wrote and never appended are given up: he is refused from then on.
     `dropped`: the log is being deleted (no move is possible) or gone; the next one of that name begins with the epoch
     and above the snapshot ids of the last (`last_snapshot`), so that none of them ever comes back; `life` counts them.
-    `stopped`: it takes nothing more until it is resumed.
+    `stopped`: it takes nothing more until it is resumed. `schemas`: the columns that it had, oldest first; none: they
+    never changed. Those of `shape` are the newest.
     """
 
     log: str
@@ -241,6 +246,12 @@ class LogState:
     fence: int = 0
     life: int = 0
     stopped: Stopped | None = None
+    schemas: tuple[Schema, ...] = ()
+
+    @property
+    def schema(self) -> int:
+        """The id of the newest schema."""
+        return self.schemas[-1].id if self.schemas else FIRST
 
     @property
     def last_sqn(self) -> int:

@@ -95,7 +95,8 @@ def _would_differ(pipeline: Pipeline, state: LogState, expire: Expire | None) ->
     latest = state.latest
     if latest is None:
         return False
-    if latest.kind is not Kind.FULL or state.shape.buckets != pipeline.log(state.log).buckets:
+    rescaled = state.shape.buckets != pipeline.log(state.log).buckets
+    if latest.kind is not Kind.FULL or rescaled or latest.schema != state.schema:
         return True
     return expire is not None and any(
         has_expired(file, expire) for file in read_manifest(pipeline.store, state.log, latest).files

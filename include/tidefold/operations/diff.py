@@ -12,9 +12,10 @@ from tidefold.changelog.segment import read_change_set
 from tidefold.fold.compare import KINDS, Difference, compare
 from tidefold.fold.read_plan import ReadPlan, ReadTask
 from tidefold.fold.read_task import read_task
-from tidefold.lifecycle.errors import RefusedError
 from tidefold.lifecycle.key_groups import KeyGroups, bucket_ranges
 from tidefold.lifecycle.manifest import DataFile
+from tidefold.lifecycle.schemas import formers, lost
+from tidefold.lifecycle.shape import renamed
 from tidefold.lifecycle.values import ChangeSet
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.read import Wanted, plan_read
@@ -24,7 +25,7 @@ from tidefold.storage import Store
 @dataclass(slots=True)
 class Diff:
     """`counts` of rows by kind of change, and the first `rows` of them. `files_read` of the `files` that the two name
-    together (a shared one counts once) were opened for it.
+    together (a shared one counts once) were opened for it. `left_out`: columns that only one of the two has.
     """
 
     log: str
@@ -35,6 +36,7 @@ class Diff:
     rows: list[Difference] = field(default_factory=list)
     files_read: int = 0
     bytes_read: int = 0
+    left_out: tuple[str, ...] = ()
 
     @property
     def total(self) -> int:
@@ -44,21 +46,33 @@ class Diff:
 def diff(pipeline: Pipeline, log: str, before: int, after: int, limit: int = 20) -> Diff:
     """What became of the rows of snapshot `before` in snapshot `after`; either may be tail-only.
 
-    Raises NotFoundError for a snapshot that is not kept, RefusedError when their columns differ, CorruptError when a
-    file is not what was confirmed.
+    Those of different schemas are compared by the columns that both have. Raises NotFoundError for a snapshot that is
+    not kept, RefusedError when a value does not fit the newer schema, CorruptError when a file is not as confirmed.
     """
-    plans = [plan_read(pipeline, log, Wanted(snapshot=snapshot)) for snapshot in (before, after)]
-    first, second = plans
-    if (first.shape.key, first.shape.columns) != (second.shape.key, second.shape.columns):
-        message = f"Snapshots {before} and {after} of `{log}` have other columns or another key."
-        raise RefusedError("SHAPES_DIFFER", message, hint="Compare snapshots from the same side of the change.")
+    plans, left_out = _alike([plan_read(pipeline, log, Wanted(snapshot=snapshot)) for snapshot in (before, after)])
     named = {_content(file) for plan in plans for file in plan.files}
-    found = Diff(log, before, after, len(named))
+    found = Diff(log, before, after, len(named), left_out=left_out)
     for key_groups in _ranges(plans):
         tasks = _tasks(pipeline.store, plans, key_groups)
         if any(task.files or task.change_sets for task in tasks):
             _add(pipeline.store, found, plans, tasks, limit)
     return found
+
+
+def _alike(plans: Sequence[ReadPlan]) -> tuple[list[ReadPlan], tuple[str, ...]]:
+    """The same reads with the columns that both snapshots have, as the newer schema has them; and the other columns."""
+    older, newer = sorted(plans, key=lambda plan: plan.schema)
+    if older.schema == newer.schema:
+        return [*plans], ()
+    schemas = max((plan.schemas for plan in plans), key=len)
+    known = formers(schemas, older.schema, newer.schema)
+    common = tuple(c for c in newer.shape.columns if known[c.name].name is not None)
+    added = (name for name, former in known.items() if former.name is None)
+    shape = renamed(newer.shape, common, {c.name: c.name for c in common})
+    alike = [
+        replace(p, shape=replace(shape, buckets=p.shape.buckets), schema=newer.schema, schemas=schemas) for p in plans
+    ]
+    return alike, (*added, *lost(schemas, older.schema, newer.schema))
 
 
 def _add(store: Store, found: Diff, plans: Sequence[ReadPlan], tasks: Sequence[ReadTask], limit: int) -> None:

@@ -10,31 +10,23 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from itertools import chain
 from typing import Any
 
-from tidefold.changelog.columns import DELETE, order_columns, place_columns
+from tidefold.changelog.columns import CLEAR, DELETE, MERGE, UPSERT, order_columns, place_columns
 from tidefold.fold.read_plan import ReadPlan, ReadTask
 from tidefold.fold.read_task import SQN, read_task
 from tidefold.lifecycle.errors import CorruptError, NotFoundError
-from tidefold.lifecycle.explain import Change, Fate, Standing, Told, explain, layers, standing, unknown
+from tidefold.lifecycle.explain import Change, Explained, Fate, Standing, Told, explain, layers, standing, unknown
 from tidefold.lifecycle.key_groups import KeyGroups
 from tidefold.lifecycle.moves import readable
+from tidefold.lifecycle.shape import Engine, Group
 from tidefold.lifecycle.values import ChangeSet, Kind, Landed, LogState, Snapshot, State
+from tidefold.operations.explain_words import OPS, REMARKS, why
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.read import Wanted, What, found_state, one_key, plan_from, published
 
 Row = dict[str, Any]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_REMARKS = {
-    Standing.MADE: "",
-    Standing.DELETED: "The row is not there: it was deleted.",
-    Standing.EXPIRED: "The row is not there: it was dropped for its age.",
-    Standing.IMPORTED: "The log does not tell of it: the rows below its changes were imported.",
-    Standing.CUT: "What made it so is no longer in the log, which was cut.",
-    Standing.ABSENT: "The row is not there: no change of this key is folded in.",
-    Standing.DIFFERS: "The row is not what the log says of it: `tidefold verify` looks for damage.",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +120,7 @@ class _Explaining:
 
     def of(self, view: str, base: Snapshot | None, live: bool) -> KeyExplained:
         state, folded = self._state, layers(self._state, base, live)
-        told = explain(state, folded, self._changes)
+        told = explain(state, folded, self._changes, state.shape)
         wanted = (
             Wanted(What.LIVE, key=self._text) if live else Wanted(snapshot=base.id if base else None, key=self._text)
         )
@@ -136,7 +128,7 @@ class _Explaining:
         if row is None and not self._changes and not any(one.present or one.error for one in kept):
             raise self._never()
         winner = told.winner
-        same = winner is not None and _hash(row) == _hash(self._row_of(winner))
+        same = winner is not None and self._agrees(row, told)
         stands = standing(told, row is not None, same, any(one.present for one in kept))
         origins = {one.change.number: self._origin(one, winner) for one in told.changes}
         known = winner is not None and stands is not Standing.CUT
@@ -149,7 +141,7 @@ class _Explaining:
             row=row,
             row_hash=_hash(row),
             standing=stands,
-            remark=_REMARKS[stands],
+            remark=REMARKS[stands],
             made_by=origins[winner.number] if winner and known else None,
             changes=tuple(origins.values()),
             unknown=unknown(state, folded),
@@ -163,21 +155,42 @@ class _Explaining:
         # Without their floors: what was sent again is told too.
         sets = tuple(replace(c, floor=None) for c in state.change_sets if c.key_groups.meets(mine))
         store = self._pipeline.store
-        plan = ReadPlan(store.uri(""), state.log, shape, False, None, (), sets, self._key)
+        plan = ReadPlan(store.uri(""), state.log, shape, False, None, (), sets)
+        plan = replace(plan, schema=state.schema, schemas=state.schemas)
         batches = read_task(store, plan, ReadTask(mine, (), sets))
-        self._values = list(chain.from_iterable(batch.to_pylist() for batch in batches))
+        self._values = [row for batch in batches for row in batch.to_pylist() if self._concerns(row)]
+        return tuple(self._change(number, values, floors[values[SQN]]) for number, values in enumerate(self._values))
+
+    def _concerns(self, values: Row) -> bool:
+        """Whether a change is of this key, or a clear of it and others."""
+        key = self._key.values
+        if values["_op"] != CLEAR:
+            return all(values[name] == value for name, value in key)
+        return values["_kg"] == self._key.key_group and all(values[name] in (None, value) for name, value in key)
+
+    def _change(self, number: int, values: Row, floor: tuple[int, ...] | None) -> Change:
+        shape, op = self._state.shape, values["_op"]
         width = len(order_columns(shape))
-        found = []
-        for number, values in enumerate(self._values):
-            place = tuple(values[name] for name in place_columns(shape))
-            floor = floors[values[SQN]]
-            again = floor is not None and place[:width] < floor
-            found.append(Change(number, values[SQN], place, values["_op"] == DELETE, again))
-        return tuple(found)
+        place = tuple(values[name] for name in place_columns(shape))
+        again = floor is not None and place[:width] < floor
+        if op == CLEAR and width:
+            place = (*place[:width], -1, -1)
+        absent = values["_absent"] or ()
+        given = tuple(c.name for c in shape.columns if c.name not in absent) if absent else None
+        ranks = tuple((name, _rank(values, group)) for group in shape.merge.groups for name in group.columns)
+        flags = (op == DELETE, again, op == CLEAR, op == MERGE)
+        return Change(number, values[SQN], place, *flags, given, ranks if op == UPSERT else ())
+
+    def _agrees(self, row: Row | None, told: Explained) -> bool:
+        """Whether the row has what the changes gave that it consists of; what was added up is not added again."""
+        if row is None or self._state.shape.merge.engine in (Engine.AGGREGATE, Engine.HISTORY):
+            return row is not None
+        given = {name: self._values[one.change.number][name] for one in told.changes for name in one.gave}
+        return all(str(row[name]) == str(value) for name, value in given.items())
 
     def _row_of(self, change: Change) -> Row | None:
         values = self._values[change.number]
-        return None if change.delete else {c.name: values[c.name] for c in self._state.shape.columns}
+        return None if change.removes else {c.name: values[c.name] for c in self._state.shape.columns}
 
     def _row(self, plan: ReadPlan) -> Row | None:
         """The row of the key; files that were read for another snapshot are not read again."""
@@ -208,7 +221,7 @@ class _Explaining:
         if snapshot.kind is not Kind.TAIL:
             return self._row(plan_from(self._pipeline, state, Wanted(snapshot=snapshot.id, key=self._text)))
         [top, *_] = layers(state, snapshot)
-        winner = explain(state, (top,), self._changes).winner
+        winner = explain(state, (top,), self._changes, state.shape).winner
         if winner is not None:
             return self._row_of(winner)
         return self._row_in(readable(state, snapshot.base or 0))
@@ -218,9 +231,9 @@ class _Explaining:
         values, source = self._values[change.number], _change_set(state, change.sqn)
         landed = _landed(state, source, change)
         return Origin(
-            op="delete" if change.delete else "upsert",
+            op=OPS[values["_op"]],
             fate=told.fate,
-            why=_why(told, winner),
+            why=why(told, winner, state.shape),
             order=change.order,
             topic=landed.topic if landed else None,
             partition=values["_partition"],
@@ -260,20 +273,12 @@ def _landed(state: LogState, source: ChangeSet, change: Change) -> Landed | None
     return next(own, holds[-1] if holds else None)
 
 
-def _why(told: Told, winner: Change | None) -> str:
-    where = "" if told.snapshot is None else f"snapshot {told.snapshot} by run {told.run}"
-    lost = f" than change set {winner.sqn}" if winner else ""
-    return {
-        Fate.CURRENT: f"counts; folded into {where}" if where else "counts; not folded into a snapshot yet",
-        Fate.OLDER: f"older order{lost}",
-        Fate.EARLIER: f"same order, earlier position{lost}",
-        Fate.AGAIN: "the same change once more",
-        Fate.REPEATED: "sent again: its order lies below what its partition had brought before",
-        Fate.REPLACED: f"replaced by what was folded later{f'; itself into {where}' if where else ''}",
-        Fate.SKIPPED: f"left out for good by what made {where}",
-        Fate.LATER: f"later than this view: folded into {where}",
-        Fate.WAITING: "not folded yet",
-    }[told.fate]
+def _rank(values: Row, group: Group) -> tuple[int, ...] | None:
+    """What the order columns of a group say; None when one says nothing: then the change is not for the group."""
+    if not group.order:
+        return ()
+    found = [values[name] for name in group.order]
+    return None if None in found else tuple(found)
 
 
 def _instant(microseconds: int | None) -> str | None:

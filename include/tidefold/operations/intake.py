@@ -12,10 +12,11 @@ import pyarrow.compute as pc
 from tidefold.changelog.intents import IntentLog, Taking
 from tidefold.changelog.segment import at_least, read_change_set
 from tidefold.lifecycle.errors import RefusedError, TidefoldError, unpacked
-from tidefold.lifecycle.intake import Arrival, check_shape, require_open, stands
+from tidefold.lifecycle.intake import Arrival, require_open, stands
 from tidefold.lifecycle.names import LogPaths
 from tidefold.lifecycle.values import ChangeSet, LogState
 from tidefold.operations.asking import horizon_of
+from tidefold.operations.evolving import evolved
 from tidefold.operations.pipeline import Pipeline
 from tidefold.sources.arrivals import Found, Kept, merge
 from tidefold.sources.ending import Ending
@@ -85,8 +86,7 @@ class Intake:
 def begin_intake(pipeline: Pipeline, log: str) -> Intake:
     """Looks at the landing folder and the ledger, and plans. Raises TidefoldError."""
     config = pipeline.log(log)
-    state = pipeline.ledger(log).peek(config.shape)
-    check_shape(state, config.shape)
+    state = evolved(pipeline, pipeline.ledger(log).peek(config.shape))
     require_open(state)
     source = source_of(config.source.feed) if config.source else None
     listing = source.listing(state) if source else Listing(())

@@ -11,6 +11,7 @@ from tidefold.ledger import read_manifest
 from tidefold.lifecycle import moves
 from tidefold.lifecycle.errors import TidefoldError
 from tidefold.lifecycle.manifest import Manifest
+from tidefold.lifecycle.schemas import shape_at
 from tidefold.lifecycle.values import LogState, Snapshot, State
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline, now
@@ -84,7 +85,8 @@ def _case(pipeline: Pipeline, log: str, run_id: str | None) -> Case | None:
     snapshot = state.attempt
     if snapshot is None or snapshot.state is not State.STAGED or (run_id is not None and snapshot.run != run_id):
         return None
-    return Case(state, snapshot, load_suite(config.quality.suite, state.shape, config.quality.max_row_drop))
+    shape = shape_at(state, snapshot.schema)
+    return Case(state, snapshot, load_suite(config.quality.suite, shape, config.quality.max_row_drop))
 
 
 def _judge(pipeline: Pipeline, case: Case, spark: Session | None) -> Outcome:

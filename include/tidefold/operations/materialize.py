@@ -22,12 +22,13 @@ from tidefold.lifecycle import claims, moves
 from tidefold.lifecycle.copies import Where
 from tidefold.lifecycle.errors import SupersededError, TidefoldError, unforeseen
 from tidefold.lifecycle.external import External, Layout
-from tidefold.lifecycle.intake import check_shape
 from tidefold.lifecycle.manifest import Manifest, home
 from tidefold.lifecycle.names import LogPaths
+from tidefold.lifecycle.schemas import lost, must_rewrite, shape_at
 from tidefold.lifecycle.values import Kind, LogState, Shape, Snapshot, State
 from tidefold.operations.asking import Asking, claim_of
 from tidefold.operations.confirm import roll_forward
+from tidefold.operations.evolving import as_configured, evolved
 from tidefold.operations.heartbeat import Heartbeat, heartbeat
 from tidefold.operations.import_plan import plan_import, with_originals
 from tidefold.operations.local_copies import clear_leftovers, places_of
@@ -73,8 +74,7 @@ def _would_fold(pipeline: Pipeline, log: str, asking: Asking) -> bool:
         return False
     try:
         roll_forward(pipeline, log)
-        state = ledger.read()
-        check_shape(state, pipeline.log(log).shape)
+        state = as_configured(pipeline, ledger.read())
         claimed = claims.claim(state, claim_of(pipeline, state, asking))
         attempt = claimed.attempt
         # The return of a whole snapshot folds nothing: its files are taken over. So is a full one of what is there.
@@ -85,7 +85,10 @@ def _would_fold(pipeline: Pipeline, log: str, asking: Asking) -> bool:
 
 def _has_rows_to_write(state: LogState, attempt: Snapshot, configured: Shape) -> bool:
     rescaled = attempt.kind is Kind.FULL and state.shape.buckets != configured.buckets
-    return attempt.folds_to > attempt.from_sqn or (attempt.origin is None and (rescaled or attempt.expire is not None))
+    source = None if attempt.source is None else state.snapshot(attempt.source)
+    reshaped = source is not None and must_rewrite(state.schemas, source.schema, attempt.schema)
+    anew = attempt.origin is None and (rescaled or attempt.expire is not None)
+    return attempt.folds_to > attempt.from_sqn or reshaped or anew
 
 
 def materialize(pipeline: Pipeline, logs: Sequence[str], asking: Asking, run: Runner) -> list[Outcome]:
@@ -131,20 +134,24 @@ def _claim(pipeline: Pipeline, log: str, asking: Asking) -> Snapshot | Outcome:
             ledger.read()  # Raises what says so: nothing was restored.
         return Outcome(log, "nothing", "nothing was ingested yet")
     roll_forward(pipeline, log)
-    check_shape(ledger.read(), shape)
+    evolved(pipeline, ledger.read(), asking.run or "")
     state = ledger.commit(lambda current: claims.claim(current, claim_of(pipeline, current, asking, external)))
     mine = claims.of_run(state, asking.run or "")
     if mine is None:
-        return Outcome(log, "nothing", f"nothing new to fold{_waiting(state, shape)}")
+        return Outcome(log, "nothing", f"nothing new to fold{_waiting(state, pipeline.log(log).shape)}")
     if mine.state is not State.ONGOING:
         return Outcome(log, "already", f"snapshot {mine.id} of this run is {mine.state}", mine.id)
     return mine
 
 
 def _waiting(state: LogState, configured: Shape) -> str:
-    if state.latest is None or state.shape.buckets == configured.buckets:
+    if state.latest is None:
         return ""
-    return f"; {configured.buckets} buckets wait for the next full snapshot (`--kind full` makes one)"
+    waiting = [] if state.shape.buckets == configured.buckets else [f"{configured.buckets} buckets"]
+    waiting += [f"schema {state.schema}"] if state.latest.schema != state.schema else []
+    verb = "wait" if len(waiting) > 1 or waiting[:1] == [f"{configured.buckets} buckets"] else "waits"
+    said = f"; {' and '.join(waiting)} {verb} for the next full snapshot (`--kind full` makes one)"
+    return said if waiting else ""
 
 
 def _planned(pipeline: Pipeline, log: str, snapshot: Snapshot, restore: claims.Restore | None) -> Attempt:
@@ -186,16 +193,18 @@ def _imported(pipeline: Pipeline, log: str, snapshot: Snapshot) -> Attempt:
 
 def _shape_of(state: LogState, snapshot: Snapshot, base: Manifest | None, configured: Shape) -> Shape:
     """The number of buckets changes with a full snapshot only: an incremental one shares files of the old buckets."""
-    if snapshot.kind is Kind.FULL or base is None:
-        return configured
-    return replace(configured, buckets=base.shape.buckets)
+    buckets = configured.buckets if snapshot.kind is Kind.FULL or base is None else base.shape.buckets
+    return replace(shape_at(state, snapshot.schema), buckets=buckets)
 
 
 def _restoring(state: LogState, snapshot: Snapshot, restore: claims.Restore) -> dict[str, Any]:
     """What a restore does with the changes after it: their sqns, first and last, or None when there are none."""
     skipped = (snapshot.folds_to + 1, snapshot.to_sqn) if snapshot.folds_to < snapshot.to_sqn else None
     replayed = (snapshot.to_sqn + 1, state.last_sqn) if snapshot.to_sqn < state.last_sqn else None
-    return {"restored": restore.snapshot, "mode": restore.mode, "skipped": skipped, "replayed": replayed}
+    source = None if snapshot.source is None else state.snapshot(snapshot.source)
+    gone = list(lost(state.schemas, source.schema, snapshot.schema)) if source else []
+    said = {"columns_gone": gone} if gone else {}
+    return {"restored": restore.snapshot, "mode": restore.mode, "skipped": skipped, "replayed": replayed, **said}
 
 
 def _finish(pipeline: Pipeline, attempt: Attempt, answers: Sequence[Answer]) -> Outcome:

@@ -19,6 +19,7 @@ from tidefold.lifecycle.errors import InvalidInputError, NotFoundError, RefusedE
 from tidefold.lifecycle.handout import Share
 from tidefold.lifecycle.manifest import Manifest
 from tidefold.lifecycle.moves import readable
+from tidefold.lifecycle.schemas import shape_at
 from tidefold.lifecycle.values import ChangeSet, Kind, LogState, Shape, Snapshot
 from tidefold.operations.pipeline import Pipeline
 
@@ -86,7 +87,7 @@ def found_state(pipeline: Pipeline, log: str) -> LogState:
 def plan_from(pipeline: Pipeline, state: LogState, wanted: Wanted) -> ReadPlan:
     """The same from a state that was read before."""
     if wanted.what is What.LOG:
-        plan = _planned(pipeline, state, None, _since(state, wanted.since), folded=False)
+        plan = _planned(pipeline, state, None, _since(state, wanted.since), state.schema, folded=False)
     elif wanted.what is What.LIVE:
         plan = _live(pipeline, state)
     else:
@@ -103,31 +104,34 @@ def _shared(plan: ReadPlan, share: Share) -> ReadPlan:
 
 
 def _planned(
-    pipeline: Pipeline, state: LogState, base: Manifest | None, change_sets: tuple[ChangeSet, ...], folded: bool = True
-) -> ReadPlan:
+    pipeline: Pipeline, state: LogState, base: Manifest | None, change_sets: tuple[ChangeSet, ...], schema: int,
+    *, folded: bool = True,
+) -> ReadPlan:  # fmt: skip
     # The files lie in the buckets of their own snapshot.
-    shape = replace(state.shape, buckets=base.shape.buckets) if base else state.shape
-    files = base.files if base else ()
-    snapshot = base.snapshot if base else None
-    home = base.home if base else ""
-    cleared = base.cleared if base else ()
-    where = pipeline.store.uri("")
-    return ReadPlan(where, state.log, shape, folded, snapshot, files, change_sets, home=home, cleared=cleared)
+    buckets = base.shape.buckets if base else state.shape.buckets
+    shape = replace(shape_at(state, schema), buckets=buckets)
+    plan = ReadPlan(pipeline.store.uri(""), state.log, shape, folded, None, (), change_sets)
+    plan = replace(plan, schema=schema, schemas=state.schemas)
+    if base is None:
+        return plan
+    plan = replace(plan, snapshot=base.snapshot, files=base.files, home=base.home)
+    return replace(plan, cleared=base.cleared, based=base.schema)
 
 
 def _live(pipeline: Pipeline, state: LogState) -> ReadPlan:
     latest = state.latest
     base = read_manifest(pipeline.store, state.log, latest) if latest else None
-    return _planned(pipeline, state, base, _joined(state, latest.to_sqn if latest else 0, state.last_sqn))
+    change_sets = _joined(state, latest.to_sqn if latest else 0, state.last_sqn)
+    return _planned(pipeline, state, base, change_sets, state.schema)
 
 
 def _of_snapshot(pipeline: Pipeline, state: LogState, chosen: Snapshot) -> ReadPlan:
     if chosen.kind is not Kind.TAIL:
         manifest = read_manifest(pipeline.store, state.log, chosen)
-        return replace(_planned(pipeline, state, manifest, ()), shape=manifest.shape)
+        return replace(_planned(pipeline, state, manifest, (), manifest.schema), shape=manifest.shape)
     below = None if chosen.base is None else readable(state, chosen.base)
     base = read_manifest(pipeline.store, state.log, below) if below else None
-    return _planned(pipeline, state, base, _joined(state, chosen.from_sqn, chosen.to_sqn))
+    return _planned(pipeline, state, base, _joined(state, chosen.from_sqn, chosen.to_sqn), chosen.schema)
 
 
 def published(state: LogState) -> Snapshot:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidefold.fold.inputs import Inputs
 from tidefold.fold.plan import Places, files_of, near, require_joined
@@ -21,6 +21,7 @@ from tidefold.lifecycle.lineage import older
 from tidefold.lifecycle.local_copies import CopyName
 from tidefold.lifecycle.manifest import Manifest
 from tidefold.lifecycle.names import LogPaths
+from tidefold.lifecycle.schemas import shape_at
 from tidefold.lifecycle.values import ChangeSet, Expire, Kind, LogState, Shape, Snapshot
 from tidefold.operations.local_copies import places_of
 from tidefold.operations.pipeline import Pipeline
@@ -32,11 +33,14 @@ _Way = tuple[Manifest | None, tuple[ChangeSet, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Rows that are to be had again: those of `below` after `tail` was folded into them. `expire`: which of them go."""
+    """Rows that are to be had again: those of `below` after `tail` was folded into them, in the schema of this id.
+    `expire`: which of them go.
+    """
 
     state: LogState
     below: Snapshot
     tail: tuple[ChangeSet, ...]
+    schema: int
     expire: Expire | None = None
 
     @property
@@ -87,7 +91,7 @@ def wanted_rows(state: LogState, snapshot: Snapshot) -> Wanted:
     """The rows of a completed snapshot, as they are. Raises CorruptError, RefusedError."""
     if snapshot.kind is Kind.TAIL:
         return _wanted(state, snapshot.base, snapshot, None)
-    return Wanted(state, snapshot, ())
+    return Wanted(state, snapshot, (), snapshot.schema)
 
 
 def _wanted(state: LogState, source: int | None, tail: Snapshot, expire: Expire | None) -> Wanted:
@@ -96,7 +100,7 @@ def _wanted(state: LogState, source: int | None, tail: Snapshot, expire: Expire 
         raise CorruptError("BASE_MISSING", f"Snapshot {tail.id} of `{state.log}` stands on none that is known.")
     change_sets = state.between(tail.from_sqn, tail.folds_to)
     require_joined(state.log, tail, change_sets)
-    return Wanted(state, below, change_sets, expire)
+    return Wanted(state, below, change_sets, tail.schema, expire)
 
 
 def plan_restore(
@@ -108,7 +112,8 @@ def plan_restore(
     """
     inputs = Inputs({places.store: pipeline.store})
     own, ways = _ways(wanted, places, inputs)
-    shape = own.shape if own else wanted.state.shape
+    buckets = (own.shape if own else wanted.state.shape).buckets
+    shape = replace(shape_at(wanted.state, wanted.schema), buckets=buckets)
     tasks = []
     for bucket in bucket_ranges(shape.key_groups, shape.buckets):
         span = bucket if within is None else _overlap(bucket, within)
@@ -129,6 +134,8 @@ def _task(
         table=into.table,
         expire=wanted.limit,
         copy=into.copy,
+        schema=wanted.schema,
+        schemas=wanted.state.schemas,
     )
 
 
@@ -145,7 +152,7 @@ def _recipe(way: _Way, bucket: KeyGroups, places: Places, into: Into) -> Recipe:
         return Recipe(None, (), near(change_sets, bucket))
     table = LogPaths(manifest.log).table
     inputs = places.inputs(manifest, files_of(bucket, manifest), table, manifest.home)
-    return Recipe(manifest.snapshot, inputs, near(change_sets, bucket), manifest.cleared)
+    return Recipe(manifest.snapshot, inputs, near(change_sets, bucket), manifest.cleared, manifest.schema)
 
 
 def _ways(wanted: Wanted, places: Places, inputs: Inputs) -> tuple[Manifest | None, Sequence[_Way]]:

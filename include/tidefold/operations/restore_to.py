@@ -156,11 +156,12 @@ def _results(answers: Sequence[str | TidefoldError]) -> list[FoldResult]:
     return [msgspec.json.decode(answer, type=FoldResult) for answer in answers if isinstance(answer, str)]
 
 
-def _manifest(wanted: Snapshot, plan: RestorePlan, files: Sequence[DataFile], log: str) -> Manifest:
-    ordered = tuple(sorted(files, key=lambda file: file.name))
+def _manifest(wanted: Snapshot, plan: RestorePlan, made: Sequence[DataFile], log: str) -> Manifest:
+    ordered = tuple(sorted(made, key=lambda file: file.name))
     ids = (wanted.id, wanted.epoch, Kind.FULL, wanted.base, wanted.from_sqn, wanted.folds_to)
     cleared = plan.base.cleared if plan.base else ()
-    return Manifest(log, *ids, plan.shape, tuple(replace(file, carried=False) for file in ordered), cleared=cleared)
+    files = tuple(replace(file, carried=False) for file in ordered)
+    return Manifest(log, *ids, plan.shape, files, cleared=cleared, schema=wanted.schema)
 
 
 def _finish(into: Elsewhere, manifest: Manifest) -> None:

@@ -26,7 +26,7 @@ from tidefold.changelog.key_group import with_key_groups
 from tidefold.changelog.segment import read_change_set, write_segment
 from tidefold.fold.squash import of_keys
 from tidefold.lifecycle.errors import ConflictError, RefusedError
-from tidefold.lifecycle.intake import check_shape, require_open
+from tidefold.lifecycle.intake import require_open
 from tidefold.lifecycle.key_groups import KeyGroups
 from tidefold.lifecycle.names import CHANGELOG, LogPaths
 from tidefold.lifecycle.quarantine import (
@@ -44,6 +44,7 @@ from tidefold.lifecycle.shape import Engine
 from tidefold.lifecycle.values import LogState
 from tidefold.operations import settle
 from tidefold.operations.asking import horizon_of
+from tidefold.operations.evolving import as_now, evolved
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.read import found_state
@@ -82,10 +83,8 @@ def retry(pipeline: Pipeline, log: str, reason: str | None = None) -> Outcome:
     never begun, RefusedError when it is stopped or the configuration describes another table, ConflictError when
     somebody was faster.
     """
-    config = pipeline.log(log)
     settle.roll_forward(pipeline.store, [log])
-    state = found_state(pipeline, log)
-    check_shape(state, config.shape)
+    state = evolved(pipeline, found_state(pipeline, log))
     require_open(state)
     became: Counter[str] = Counter()
     stay: Counter[str] = Counter()
@@ -195,7 +194,7 @@ def _newest(pipeline: Pipeline, state: LogState, look: SecondLook, table: pa.Tab
         if change_set.sqn < first or not change_set.key_groups.meets(span):
             continue
         places = out if any(after < change_set.sqn <= to for after, to in left_out(state)) else counted
-        changes = read_change_set(pipeline.store, change_set, span)
+        changes = as_now(state).changes(read_change_set(pipeline.store, change_set, span), change_set.schema)
         places[None] = max(places.get(None, ()), _cleared(changes, state))
         # Rows without a key never replace each other.
         for row in of_keys(changes, table, state.shape).to_pylist() if state.shape.key else ():

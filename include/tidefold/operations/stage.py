@@ -64,6 +64,7 @@ def stage(pipeline: Pipeline, attempt: Attempt, results: Sequence[FoldResult]) -
         cleared=max([r.cleared for r in results] + [attempt.base.cleared if attempt.base else ()]),
         ties=sum(r.ties.count for r in results),
         tied=tuple(islice((one for r in results for one in r.ties.listed), LISTED)),
+        schema=snapshot.schema,
     )
     if manifest.kind is Kind.FULL:
         create_snapshot_table(store, manifest)
@@ -140,6 +141,8 @@ def _after(restored: Mapping[str, Any]) -> str:
     if not restored:
         return ""
     said = f"; the rows of {restored.get('imported') or 'snapshot ' + str(restored['restored'])}"
+    if restored.get("columns_gone"):
+        said += f"; without columns that the log has no more: {', '.join(restored['columns_gone'])}"
     if restored["skipped"]:
         said += f"; left out for good: {_span(*restored['skipped'])}"
     if restored["replayed"]:

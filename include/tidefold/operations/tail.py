@@ -10,7 +10,7 @@ from functools import partial
 import pyarrow as pa
 
 from tidefold.changelog import intents
-from tidefold.changelog.columns import aligned
+from tidefold.changelog.alignment import Aligner
 from tidefold.changelog.intents import Intent, IntentLog
 from tidefold.changelog.segment import read_change_set, write_segment
 from tidefold.fold.squash import squashed
@@ -18,6 +18,7 @@ from tidefold.lifecycle import claims, retention
 from tidefold.lifecycle.errors import ConflictError, RefusedError
 from tidefold.lifecycle.intake import require_fence
 from tidefold.lifecycle.names import CHANGELOG
+from tidefold.lifecycle.schemas import shape_at
 from tidefold.lifecycle.values import ChangeSet, Kind, LogState, State
 from tidefold.operations import settle
 from tidefold.operations.asking import request_of
@@ -85,7 +86,11 @@ def _squash_run(pipeline: Pipeline, state: LogState, run: Sequence[ChangeSet]) -
     path = f"{CHANGELOG}/{now()[:10]}/{uuid.uuid4().hex}.seg"
     announced = IntentLog(state.log, state.shape, state.fence)
     intents.begin(store, Intent(this, 0, now(), (announced,), (path,)))
-    rest = squashed(pa.concat_tables([aligned(read_change_set(store, c), state.shape) for c in run]), state.shape)
+    # No snapshot that ends with the run is of an older schema than its last change set.
+    schema = run[-1].schema
+    aligner = Aligner(shape_at(state, schema), schema, state.schemas)
+    given = pa.concat_tables([aligner.changes(read_change_set(store, c), c.schema) for c in run])
+    rest = squashed(given, aligner.shape)
     change_set = _written(store, path, state, run, rest)
     try:
         pipeline.ledger(state.log).commit(partial(_replaced, fence=state.fence, change_set=change_set))
@@ -103,4 +108,4 @@ def _replaced(state: LogState, fence: int, change_set: ChangeSet) -> LogState:
 
 def _written(store: Store, path: str, state: LogState, run: Sequence[ChangeSet], rest: pa.Table) -> ChangeSet:
     [part] = write_segment(store, path, [(state.log, rest)])
-    return replace(part.change_set(path, run[-1].high), sqn=run[-1].sqn, first=run[0].begin)
+    return replace(part.change_set(path, run[-1].high), sqn=run[-1].sqn, first=run[0].begin, schema=run[-1].schema)

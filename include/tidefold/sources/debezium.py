@@ -7,6 +7,7 @@ what becomes of which record.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ from tidefold.lifecycle.values import Shape
 from tidefold.sources import records
 from tidefold.sources.account import COUNTING, Accounting, Order, Place
 from tidefold.sources.connect_schema import forms_of
+from tidefold.sources.encodings import Form
 from tidefold.sources.records import AnyHead, Source
 from tidefold.sources.refusal import (
     RefusedRecordError,
@@ -42,12 +44,13 @@ _UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 class RecordReader(Accounting):
     """Takes the lines of one file one after the other."""
 
-    def __init__(self, shape: Shape, place: Place) -> None:
+    def __init__(self, shape: Shape, place: Place, forms: Sequence[Form] | None = None) -> None:
+        """`forms`: how values are written that have no schema beside them; None: as the configuration says."""
         super().__init__(place)
         self._shape = shape
         self._marks = marks(shape)
         self._searched = False
-        self._rows = Rows(shape, records.usual_forms(shape))
+        self._rows = Rows(shape, forms or records.usual_forms(shape))
         self._by_schema: dict[bytes, Rows] = {}
         self._order_of = order_of(shape.order)
         engine = shape.merge.engine
@@ -76,6 +79,10 @@ class RecordReader(Accounting):
                 key = rows.key(key.payload)
         except _UNDECODABLE as error:
             self._take_odd(line, str(error))
+            return
+        except RefusedRecordError:
+            if self._is_new(record):
+                raise
             return
         if value is not None and value.op is None:
             self._take_odd(line, "The value has no op")

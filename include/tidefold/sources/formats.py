@@ -10,7 +10,9 @@ from tidefold.sources.source import Source
 # Imported when they are needed: each brings libraries of its own.
 _CLASSES = {
     "csv": "tidefold.sources.csv_files:Csv",
+    "debezium-avro": "tidefold.sources.debezium_avro:DebeziumAvro",
     "debezium-json": "tidefold.sources.debezium_json:DebeziumJson",
+    "debezium-parquet": "tidefold.sources.debezium_parquet:DebeziumParquet",
     "json": "tidefold.sources.json_records:Json",
     "parquet": "tidefold.sources.parquet_files:Parquet",
 }

@@ -8,7 +8,7 @@ from tidefold.lifecycle.values import LogState, Shape
 from tidefold.sources.account import Place
 from tidefold.sources.ending import Ending, ending_of
 from tidefold.sources.feed import Feed
-from tidefold.sources.landed import LandedFile, list_landed, of_topic
+from tidefold.sources.landed import LINES, LandedFile, list_landed, of_topic
 from tidefold.sources.lines import parse_lines
 from tidefold.sources.parse_file import parse_file
 from tidefold.sources.plan import FileTask
@@ -19,12 +19,14 @@ from tidefold.sources.source import Listing, ParsedFile, Reader
 class KafkaLines:
     """Progress is offset intervals; the newest file of a partition may still be written."""
 
+    extensions: tuple[str, ...] = LINES
+
     def __init__(self, feed: Feed) -> None:
         self.feed = feed
 
     def listing(self, state: LogState) -> Listing:
         folder = Path(self.feed.path)
-        files, foreign = list_landed(folder)
+        files, foreign = list_landed(folder, self.extensions)
         own, strange = of_topic(files, folder, [p.topic for p in state.positions])
         return Listing(own, (*foreign, *strange))
 

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import TypeAlias
 
 from tidefold.lifecycle.errors import InvalidInputError, NotFoundError, StorageError, TidefoldError
 from tidefold.sources.problems import Problem, foreign
 
-_TAIL = r"\.(?P<extension>(?:jsonl|json)(?:\.gz)?)"
+_TAIL = r"\.(?P<extension>[a-z]+(?:\.[a-z]+)?)"
+LINES = ("jsonl", "json", "jsonl.gz", "json.gz")
 # Kafka allows a topic letters, digits and `._-`, so the plus form is never ambiguous.
 _PLUS = re.compile(r"(?P<topic>[\w.-]{1,249})\+(?P<partition>\d{1,9})\+(?P<start>\d{10,18})" + _TAIL, re.ASCII)
 _DASH = re.compile(r"(?P<topic>[\w.-]{1,249})-(?P<partition>\d{1,9})-(?P<start>\d{1,18})" + _TAIL, re.ASCII)
@@ -35,10 +37,10 @@ class LandedName:
         return f"{self.topic}+{self.partition}+{self.start:010d}.{self.extension}"
 
     @classmethod
-    def parse(cls, name: str) -> LandedName:
-        """Raises InvalidInputError when the name is not one that a Kafka sink gives."""
+    def parse(cls, name: str, extensions: Collection[str] = LINES) -> LandedName:
+        """Raises InvalidInputError when the name is not one that a Kafka sink gives files of these kinds."""
         found = _PLUS.fullmatch(name) or _DASH.fullmatch(name)
-        if not found:
+        if not found or found["extension"] not in extensions:
             raise InvalidInputError("FOREIGN_FILE", f"`{name}` is not a file name of a Kafka sink.")
         return cls(found["topic"], int(found["partition"]), int(found["start"]), found["extension"])
 
@@ -92,7 +94,13 @@ def stamp_of(path: str) -> Stamp:
     return Stamp(found.st_ino, found.st_size, found.st_mtime)
 
 
-def list_landed(folder: Path) -> tuple[tuple[LandedFile, ...], tuple[Problem, ...]]:
+# Files, and what is wrong with the others.
+Listed: TypeAlias = tuple[tuple[LandedFile, ...], tuple[Problem, ...]]
+
+
+def list_landed(
+    folder: Path, extensions: Collection[str] = LINES
+) -> tuple[tuple[LandedFile, ...], tuple[Problem, ...]]:
     """All landed files below a folder, ordered by partition and start, and a problem for every other file.
 
     Raises NotFoundError when there is no such folder, and StorageError when anything in it cannot be looked at: a file
@@ -103,13 +111,13 @@ def list_landed(folder: Path) -> tuple[tuple[LandedFile, ...], tuple[Problem, ..
         # All names first: a sink ends a file before it begins the next, so a file that is looked at after its
         # successor was seen is seen complete.
         paths = sorted(_paths(root))
-        found, problems = _looked_at(root, paths)
+        found, problems = _looked_at(root, paths, extensions)
     except OSError as error:
         raise _unlisted(root, error) from error
     return tuple(sorted(found, key=lambda f: (f.partition, f.start, f.name))), tuple(problems)
 
 
-def list_any(folder: Path, endings: Sequence[str]) -> tuple[tuple[LandedFile, ...], tuple[Problem, ...]]:
+def list_any(folder: Path, endings: Sequence[str]) -> Listed:
     """All files below a folder whose names end so, each taken by itself, and a problem for every other one.
 
     Raises as `list_landed` does.
@@ -143,13 +151,13 @@ def _paths(folder: str) -> Iterator[str]:
             yield entry.path
 
 
-def _looked_at(root: str, paths: Sequence[str]) -> tuple[list[LandedFile], list[Problem]]:
+def _looked_at(root: str, paths: Sequence[str], extensions: Collection[str]) -> tuple[list[LandedFile], list[Problem]]:
     found: list[LandedFile] = []
     problems: list[Problem] = []
     for path in paths:
         name = PurePosixPath(path).relative_to(root)
         try:
-            landed = LandedName.parse(name.name)
+            landed = LandedName.parse(name.name, extensions)
         except InvalidInputError as error:
             problems.append(foreign(str(name), error.message))
             continue

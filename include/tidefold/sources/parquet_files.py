@@ -20,7 +20,7 @@ from tidefold.sources.quarantine import QuarantineWriter
 from tidefold.sources.reading import DamagedError, Fingerprint
 from tidefold.sources.source import ParsedFile, UnfitFileError
 
-_MAGIC = b"PAR1"
+MAGIC = b"PAR1"
 _ROWS = 65_536
 
 
@@ -30,14 +30,7 @@ class Parquet(AnyFiles):
     endings = (".parquet",)
 
     def ending(self, file: LandedFile, taken: int) -> Ending:
-        """The end of a Parquet file is written last: without it the file is not complete."""
-        try:
-            with open(file.path, "rb") as stream:
-                return _ending(stream, file, taken)
-        except FileNotFoundError:
-            return Ending(0, problem=gone(file.name))
-        except OSError as error:
-            return Ending(0, problem=unreadable(file.name, str(error.strerror or error)))
+        return parquet_ending(file, taken)
 
     def parse(self, task: FileTask, shape: Shape, quarantine: QuarantineWriter) -> ParsedFile:
         return parse_file(task, lambda stream: self._parse(stream, task, shape, quarantine))
@@ -70,16 +63,27 @@ class Parquet(AnyFiles):
                 yield batch.cast(schema) if old else batch
 
 
+def parquet_ending(file: LandedFile, taken: int) -> Ending:
+    """The end of a Parquet file is written last: without it the file is not complete."""
+    try:
+        with open(file.path, "rb") as stream:
+            return _ending(stream, file, taken)
+    except FileNotFoundError:
+        return Ending(0, problem=gone(file.name))
+    except OSError as error:
+        return Ending(0, problem=unreadable(file.name, str(error.strerror or error)))
+
+
 def _ending(stream: BinaryIO, file: LandedFile, taken: int) -> Ending:
-    begin = stream.read(len(_MAGIC))
-    if not _MAGIC.startswith(begin):
+    begin = stream.read(len(MAGIC))
+    if not MAGIC.startswith(begin):
         return Ending(0, problem=wrong_content(file.name))
     if taken:
         return Ending(0, problem=changed(file.name, f"has {file.size} bytes, {taken} were taken of it"))
-    if file.size < 3 * len(_MAGIC):
+    if file.size < 3 * len(MAGIC):
         return Ending(0, torn=True)
-    stream.seek(file.size - len(_MAGIC))
-    if stream.read(len(_MAGIC)) != _MAGIC:
+    stream.seek(file.size - len(MAGIC))
+    if stream.read(len(MAGIC)) != MAGIC:
         return Ending(0, torn=True)
     stream.seek(0)
     try:

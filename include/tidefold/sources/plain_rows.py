@@ -9,10 +9,13 @@ from typing import Any
 import msgspec
 
 from tidefold.lifecycle.shape import COLUMNS, Engine
+from tidefold.lifecycle.types import parse_type
 from tidefold.lifecycle.values import Column, Shape
 from tidefold.sources.account import Order
-from tidefold.sources.records import COLUMN_TYPES, field
+from tidefold.sources.encodings import Form, form_of, json_type
+from tidefold.sources.records import field
 from tidefold.sources.refusal import RefusedRecordError
+from tidefold.sources.rows import conversions, converted
 
 _UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -28,6 +31,9 @@ class PlainRows:
         self._fields = {c.name: field(i) for i, c in enumerate(shape.columns)}
         self._order = [(name, self._fields[name]) for name in by]
         self._needed = {*shape.key, *by}
+        forms = [_form(column) for column in shape.columns]
+        self._types = {c.name: json_type(parse_type(c.type), f) for c, f in zip(shape.columns, forms, strict=True)}
+        self._conversions = conversions(shape, forms)
         self._decode_row = self._decoder(shape.columns, whole=True)
         self._decode_key = self._decoder([c for c in shape.columns if c.name in self._needed], whole=False)
         self._row = msgspec.defstruct("Row", [(f, Any, None) for f in self._fields.values()], gc=False)
@@ -38,6 +44,7 @@ class PlainRows:
             row = self._decode_row(data)
         except _UNDECODABLE as error:
             raise self._refusal(data, str(error), list(self._fields)) from error
+        row = converted(row, self._conversions)
         if not self._partial:
             return row, None
         absent = [name for name, attribute in self._fields.items() if getattr(row, attribute) is msgspec.UNSET]
@@ -51,6 +58,7 @@ class PlainRows:
             found = self._decode_key(data)
         except _UNDECODABLE as error:
             raise self._refusal(data, str(error), []) from error
+        found = converted(found, self._conversions)
         return self._row(**{name: getattr(found, name) for name in self._fields.values() if hasattr(found, name)})
 
     def order(self, row: Any) -> Order:
@@ -61,7 +69,7 @@ class PlainRows:
         """Of a row that need not be `whole` nothing but these columns is looked at."""
         fields: list[Any] = []
         for column in columns:
-            attribute, type_ = self._fields[column.name], COLUMN_TYPES[column.type]
+            attribute, type_ = self._fields[column.name], self._types[column.name]
             if column.name in self._needed:
                 fields.append((attribute, type_))
             elif self._partial:
@@ -92,6 +100,13 @@ class PlainRows:
         if not self._partial and (missing := [name for name in columns if name not in row]):
             return RefusedRecordError("MISSING_COLUMN", f"The row has no {', '.join(missing)}; missing is not null.")
         return None
+
+
+def _form(column: Column) -> Form:
+    """As the configuration says; decimals usually as numbers or as text, the rest as Debezium has it."""
+    type_ = parse_type(column.type)
+    usual = "number" if (type_.element or type_).name == "decimal" else ""
+    return form_of(type_, column.encoding or usual)
 
 
 def plain(data: msgspec.Raw | bytes) -> Any:

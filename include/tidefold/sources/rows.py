@@ -28,7 +28,7 @@ class Rows:
         self._keys = [(field, name) for field, name in self._columns if name in shape.key]
         self._of: Callable[[Any], Any] = attrgetter(*(f for f, _ in self._keys)) if self._keys else lambda row: None
         self._nothing: Mapping[str, None] = dict.fromkeys(field for field, _ in self._columns)
-        self._conversions = list(_conversions(shape, forms))
+        self._conversions = conversions(shape, forms)
 
     def check_key(self, row: Any, key: Any) -> None:
         """Refuses a row whose key is another than the one given; what is not given or null is not compared."""
@@ -41,14 +41,7 @@ class Rows:
 
     def converted(self, row: Any) -> Any:
         """The row with values of its columns' types."""
-        for field, name, convert in self._conversions:
-            value = getattr(row, field)
-            if value is not None:
-                try:
-                    setattr(row, field, convert(value))
-                except ValueError as error:
-                    raise RefusedRecordError("VALUE_INVALID", f"Column `{name}` {error}.") from error
-        return row
+        return converted(row, self._conversions)
 
     def without_unavailable(self, row: Any) -> list[str] | None:
         """The names of the columns that were not sent, which are null in the row then; None: all were."""
@@ -76,7 +69,20 @@ class Rows:
         return self._row(**self._nothing)
 
 
-def _conversions(shape: Shape, forms: Sequence[Form]) -> list[tuple[str, str, Conversion]]:
+def converted(row: Any, by: Sequence[tuple[str, str, Conversion]]) -> Any:
+    """The row with values of its columns' types, as far as it has any. Raises RefusedRecordError."""
+    for field, name, convert in by:
+        value = getattr(row, field, None)
+        if value is not None and value is not msgspec.UNSET:
+            try:
+                setattr(row, field, convert(value))
+            except ValueError as error:
+                raise RefusedRecordError("VALUE_INVALID", f"Column `{name}` {error}.") from error
+    return row
+
+
+def conversions(shape: Shape, forms: Sequence[Form]) -> list[tuple[str, str, Conversion]]:
+    """What is to be done with decoded values: attribute, name of the column, conversion."""
     found = []
     for index, (column, form) in enumerate(zip(shape.columns, forms, strict=True)):
         convert = conversion(parse_type(column.type), form)

@@ -1,0 +1,112 @@
+"""The rows of a snapshot's files, and what is kept beside them, bucket by bucket, in the schema that is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tidefold.changelog.alignment import Aligner
+from tidefold.changelog.columns import hidden_schema, table_schema
+from tidefold.changelog.key_group import connect, key_groups_of
+from tidefold.fold.inputs import Inputs
+from tidefold.fold.task import Input
+from tidefold.lifecycle.errors import RefusedError
+from tidefold.lifecycle.key_groups import KeyGroups
+from tidefold.lifecycle.manifest import DataFile
+from tidefold.lifecycle.values import Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Based:
+    """Files of a snapshot, with what brings their rows, which are of `schema`, to the shape that is wanted."""
+
+    files: Sequence[Input]
+    aligner: Aligner
+    schema: int
+
+
+@contextmanager
+def open_base(inputs: Inputs, base: Based, bucket: KeyGroups) -> Iterator[pa.RecordBatchReader | None]:
+    """The rows of a bucket in some files as one stream; None when there is no file. Raises CorruptError."""
+    shown = [one for one in base.files if not one.file.hidden]
+    if not shown:
+        yield None
+        return
+    with ExitStack() as opened:
+        # Opened and checked before the merge begins: inside it DuckDB would wrap the error.
+        streams = [(one.file, opened.enter_context(inputs.open(one)[1])) for one in shown]
+        files = [(file, pq.ParquetFile(stream)) for file, stream in streams]
+        failed: list[RefusedError] = []
+        batches = _noted((b for file, parquet in files for b in _rows(file, parquet, base, bucket, opened)), failed)
+        try:
+            yield pa.RecordBatchReader.from_batches(table_schema(base.aligner.shape), batches)
+        except duckdb.Error as error:
+            raise (failed[0] if failed else error) from error
+
+
+def _noted(batches: Iterator[pa.RecordBatch], failed: list[RefusedError]) -> Iterator[pa.RecordBatch]:
+    """The batches; what DuckDB makes of an error that comes while it reads them does not say why."""
+    try:
+        yield from batches
+    except RefusedError as error:
+        failed.append(error)
+        raise
+
+
+def read_hidden(inputs: Inputs, base: Based, bucket: KeyGroups) -> pa.Table | None:
+    """What was kept beside the rows of a bucket; None when there is nothing. Raises CorruptError."""
+    shape = base.aligner.shape
+    found = []
+    for one in base.files:
+        if one.file.hidden:
+            with ExitStack() as opened:
+                stream = opened.enter_context(inputs.open(one)[1])
+                kept = base.aligner.hidden(pq.ParquetFile(stream).read(), base.schema).to_batches()
+                batches = list(_of_bucket(one.file, iter(kept), shape, bucket, opened))
+                found.append(pa.Table.from_batches(batches, hidden_schema(shape)))
+    return pa.concat_tables(found) if found else None
+
+
+def _rows(
+    file: DataFile, parquet: pq.ParquetFile, base: Based, bucket: KeyGroups, opened: ExitStack
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a file that belong to a bucket: of one written for other buckets only some (L8)."""
+    there = set(parquet.schema_arrow.names)
+    names = [name for name in base.aligner.names(base.schema) if name in there]
+    batches = base.aligner.rows(parquet.iter_batches(batch_size=65_536, columns=names), base.schema)
+    yield from _of_bucket(file, batches, base.aligner.shape, bucket, opened)
+
+
+def _of_bucket(
+    file: DataFile, batches: Iterator[pa.RecordBatch], shape: Shape, bucket: KeyGroups, opened: ExitStack
+) -> Iterator[pa.RecordBatch]:
+    if is_within(file, bucket):
+        yield from batches
+        return
+    if not shape.key:
+        # Rows without a key do not say where they came from: those of a file go to one of the buckets that it spans.
+        yield from batches if bucket.first <= file.key_groups.first <= bucket.last else ()
+        return
+    connection = opened.enter_context(connect())
+    for batch in batches:
+        table = pa.Table.from_batches([batch])
+        groups = key_groups_of(table, shape, connection)
+        mine = pc.and_(pc.greater_equal(groups, bucket.first), pc.less_equal(groups, bucket.last))
+        yield from table.filter(mine).to_batches()
+
+
+def is_within(file: DataFile, bucket: KeyGroups) -> bool:
+    """Whether all rows of a file are of the bucket."""
+    return bucket.first <= file.key_groups.first and file.key_groups.last <= bucket.last
+
+
+def with_schema(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The same rows with exactly these types and nullability."""
+    for batch in batches:
+        yield from pa.Table.from_batches([batch]).cast(schema).to_batches()
