@@ -8,7 +8,6 @@ import pytest
 from tidefold.sources.feed import Feed
 from tidefold.sources.formats import FORMATS, source_of
 
-
 NEEDED = {"state-json": {"kind": "value", "state_key": ["id"]}}
 
 
