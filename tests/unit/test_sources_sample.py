@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -138,9 +139,11 @@ def test_plain_json_is_proposed_with_the_key_of_its_records(tmp_path: Path) -> N
     assert {c.name: c.type for c in found.columns} == {"id": "long", "text": "string"}
 
 
-def test_values_alone_have_no_key(tmp_path: Path) -> None:
-    (tmp_path / "items+0+0000000000.jsonl").write_bytes(text_of([{"id": 1, "value": 5}]))
+@pytest.mark.parametrize("line", [{"id": 1, "value": 5}, {"id": 1, "op": "I"}])
+def test_values_alone_have_no_key(line: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "items+0+0000000000.jsonl").write_bytes(text_of([line]))
     [found] = propose(tmp_path)
+    assert [column.name for column in found.columns] == list(line)
     assert (found.format, found.options, found.usable) == ("json", (("record", "value"),), False)
     assert "name them in `key`" in found.notes[0]
 
@@ -159,3 +162,27 @@ def test_files_of_rows_are_proposed_by_their_schema(tmp_path: Path) -> None:
     assert (two.format, two.id != one.id) == ("parquet", True)
     assert {c.name: c.type for c in two.columns} == {"id": "int", "price": "decimal(3,2)", "deep": None}
     assert any("deep" in note for note in two.notes)
+
+
+def test_where_a_schema_stands_beside_the_records_it_says_the_types(tmp_path: Path) -> None:
+    """With the value alone on each line, as a sink may write it."""
+    time, connect = "io.debezium.time", "org.apache.kafka.connect.data"
+    decimal = {"type": "bytes", "name": f"{connect}.Decimal"}
+    fields = [
+        {"field": "id", "type": "int64"},
+        {"field": "at", "type": "int64", "name": f"{time}.MicroTimestamp"},
+        {"field": "day", "type": "int32", "name": f"{time}.Date"},
+        {"field": "price", **decimal, "parameters": {"scale": "2", "connect.decimal.precision": "12"}},
+        {"field": "tags", "type": "array", "items": {"type": "string"}},
+        {"field": "shape", "type": "struct", "name": "io.debezium.data.geometry.Geometry"},
+    ]
+    schema = {"type": "struct", "fields": [{"field": "after", "type": "struct", "fields": fields}]}
+    row = {"id": 1, "at": 5, "day": 7, "price": "AQ==", "tags": [], "shape": {}}
+    value = record(0, after=row, connector="postgresql")["value"]
+    (tmp_path / "a.b.t").mkdir()
+    line = json.dumps({"schema": schema, "payload": value})
+    (tmp_path / "a.b.t" / "a.b.t+0+0000000000.json").write_text(line)
+    [found] = propose(tmp_path)
+    types = ["long", "timestamp", "date", "decimal(12,2)", "array<string>", None]
+    assert [column.type for column in found.columns] == types
+    assert not found.usable  # Its records have no key, and one column has no type.

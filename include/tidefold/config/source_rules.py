@@ -27,6 +27,8 @@ _NO_TEXT = ("binary", "array")
 def source_mistakes(entry: LogEntry) -> Iterator[Mistake]:
     """The mistakes of a log and its source, each right by itself."""
     source = entry.source
+    if source is None:
+        yield from _encodings(entry, "for a log that a program writes")
     if isinstance(source, ParquetEntry):
         yield from _places(entry, source)
         yield from _types(entry, source)
@@ -36,7 +38,7 @@ def source_mistakes(entry: LogEntry) -> Iterator[Mistake]:
     if isinstance(source, StateJsonEntry):
         yield from _state(entry, source)
     if isinstance(source, DeltaFeedEntry):
-        yield from _encodings(entry)
+        yield from _encodings(entry, f"with format {source.format}")
         if shape_of(entry).merge.engine is Engine.AGGREGATE:
             hint = "The table itself can be added up by whoever reads it."
             yield "SOURCE_ENGINE", ("merge",), "cannot be `aggregate`: an update brings the whole row once more.", hint
@@ -61,19 +63,19 @@ def _places(entry: LogEntry, source: ParquetEntry) -> Iterator[Mistake]:
         yield "SOURCE_ORDER", ("order",), "is missing: the files do not say which row is the newer one.", hint
 
 
+def _encodings(entry: LogEntry, where: str) -> Iterator[Mistake]:
+    for name, column in entry.columns.items():
+        if column.encoding:
+            message = f"has an encoding, which has no effect {where}."
+            yield "ENCODING_WITHOUT_EFFECT", ("columns", name), message, "Remove it."
+
+
 def _types(entry: LogEntry, source: ParquetEntry) -> Iterator[Mistake]:
-    yield from _encodings(entry)
+    yield from _encodings(entry, f"with format {source.format}")
     for name, column in entry.columns.items():
         if isinstance(source, CsvEntry) and parse_type(column.type).name in _NO_TEXT:
             message = f"cannot be {column.type} with format csv."
             yield "SOURCE_TYPE", ("columns", name), message, "Land it as Parquet or JSON."
-
-
-def _encodings(entry: LogEntry) -> Iterator[Mistake]:
-    for name, column in entry.columns.items():
-        if column.encoding and entry.source:
-            message = f"has an encoding, which has no effect with format {entry.source.format}."
-            yield "ENCODING_WITHOUT_EFFECT", ("columns", name), message, "Remove it."
 
 
 def _state(entry: LogEntry, source: StateJsonEntry) -> Iterator[Mistake]:

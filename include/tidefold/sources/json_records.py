@@ -104,7 +104,7 @@ class JsonReader(Accounting):
     def _key_of(self, record: Record) -> msgspec.Raw:
         """The key of a tombstone as an object; one that is a single value belongs to a key of one column."""
         if record.key == NULL:
-            raise RefusedRecordError("KEYNULL", "The value is null, and no key says what is deleted.")
+            raise RefusedRecordError("KEY_NULL", "The value is null, and no key says what is deleted.")
         if not bytes(record.key).startswith(b"{") and len(self._shape.key) == 1:
             return msgspec.Raw(b"{" + msgspec.json.encode(self._shape.key[0]) + b":" + bytes(record.key) + b"}")
         return record.key
