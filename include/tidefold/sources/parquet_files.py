@@ -89,6 +89,12 @@ def _ending(stream: BinaryIO, file: LandedFile, taken: int) -> Ending:
     return Ending(file.size)
 
 
+def plain_schema(path: str) -> pa.Schema:
+    """The columns of a file. Raises pa.ArrowException or OSError when it cannot be read."""
+    with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as file:
+        return _schema(file)
+
+
 def instants(file: pq.ParquetFile, rows: pa.Table) -> pa.Table:
     """Rows of a file, in which an instant says that it is one."""
     return rows.cast(_schema(file))
