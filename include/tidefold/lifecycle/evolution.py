@@ -36,10 +36,6 @@ class ChangeKind(StrEnum):
     RETYPE = "retype"
 
 
-# What records can bring that the schema does not have: a column, or a value of another type.
-BROUGHT = (ChangeKind.ADD, ChangeKind.RETYPE)
-
-
 @dataclass(frozen=True, slots=True)
 class Policies:
     """The policy of each kind of change. What loses nothing is taken up; what could, only when somebody says so."""

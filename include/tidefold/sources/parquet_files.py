@@ -19,6 +19,7 @@ from tidefold.sources.problems import changed, damaged, gone, unfit_schema, unre
 from tidefold.sources.quarantine import QuarantineWriter
 from tidefold.sources.reading import DamagedError, Fingerprint
 from tidefold.sources.source import ParsedFile, UnfitFileError
+from tidefold.sources.spelling import own_names
 
 MAGIC = b"PAR1"
 _ROWS = 65_536
@@ -56,10 +57,14 @@ class Parquet(AnyFiles):
             schema = pa.schema(
                 [pa.field(f.name, pa.timestamp("us", "UTC") if f.name in old else f.type) for f in file.schema_arrow]
             )
+            schema = pa.schema(
+                [f.with_name(name) for f, name in zip(schema, own_names(shape, schema.names), strict=True)]
+            )
             if why := misfit(schema.names, shape, self.rules.beside) or _misfit_type(schema, shape):
                 raise UnfitFileError(unfit_schema(task.file.name, why))
             for batch in file.iter_batches(_ROWS):
                 batch.validate(full=True)
+                batch = batch.rename_columns(schema.names)
                 yield batch.cast(schema) if old else batch
 
 
