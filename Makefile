@@ -1,7 +1,7 @@
 # Every command a contributor needs. The same ones run in .ci/run.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help install lock lint test test-unit test-model test-contract test-spark test-airflow bench bench-log bench-snapshot soak demo up down clean
+.PHONY: help install lock lint test test-unit test-model test-contract test-spark test-airflow bench bench-ingest bench-log bench-snapshot soak demo up down clean
 
 # Set in some shells; with it every start would compile all its imports again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -32,10 +32,10 @@ lint: install ## ruff, mypy --strict, import contracts
 	PYTHONPATH=include:plugins .venv/bin/lint-imports
 
 test: install ## All tests: unit, model, contract, Spark, Airflow
-	$(RUN) -m pytest tests
+	$(RUN) -m pytest -n 2 --dist loadgroup tests
 
 test-unit: install ## Seconds: values, moves, parsing, configuration, command line
-	$(RUN) -m pytest tests/unit
+	$(RUN) -m pytest -n 2 tests/unit
 
 test-model: install ## About 2 minutes: the life cycle of two logs under random moves, crashes and races, against plain dicts
 	$(RUN) -m pytest tests/model
@@ -51,6 +51,9 @@ test-airflow: install ## A real Airflow with its scheduler and spark-submit
 
 bench: install ## About 20 minutes on a quiet machine: folding changes by tidefold and by its peers; writes docs/benchmarks/fold.md (ROWS=10000000: the full one)
 	ROWS=$(ROWS) ROUNDS=$(ROUNDS) PYTHONPATH=include:plugins:tests $(PYTHON) benchmarks/fold.py
+
+bench-ingest: install ## About 4 minutes: taking Debezium's JSON in against Spark's from_json; writes docs/benchmarks/ingest.md
+	$(RUN) benchmarks/ingest.py
 
 bench-log: install ## About 2 minutes: what writing a log and its ledger costs; writes docs/benchmarks/log.md
 	$(RUN) benchmarks/log.py
