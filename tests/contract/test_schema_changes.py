@@ -21,13 +21,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipelines import contents, judge_all, make_pipeline, put, with_log_shape
-from tidefold.changelog.columns import DELETE
+from tidefold.changelog.columns import DELETE, MERGE
 from tidefold.fold.distribute import in_process
 from tidefold.lifecycle.claims import Mode, Restore
 from tidefold.lifecycle.errors import RefusedError
 from tidefold.lifecycle.evolution import Policies, Policy
 from tidefold.lifecycle.kinds import Rule
 from tidefold.lifecycle.names import LogPaths
+from tidefold.lifecycle.shape import Deletes, Engine, Group, Merge
 from tidefold.lifecycle.values import Column
 from tidefold.operations.asking import Asking
 from tidefold.operations.confirm import confirm
@@ -318,6 +319,69 @@ def test_what_waits_for_a_full_snapshot_is_told(tmp_path: Path) -> None:
     assert (outcome.result, "schema 2 waits" in outcome.message) == ("nothing", True)
     assert fold(pipeline, "c", Rule.FULL).result == "staged"
     assert delta_rows(pipeline) == {1: {"id": 1, "m": 1}}
+
+
+OLD = (column("id"), column("at", "long"), column("n"), column("gone"))
+NEW = (column("number", "long", "id"), column("m", "long", "n"), column("when", "long", "at"), column("more"))
+NAMES = {"number": "id", "m": "n", "when": "at"}
+
+
+@pytest.mark.parametrize("kind", [Rule.FULL, Rule.INCREMENTAL])
+@pytest.mark.parametrize(
+    "merge",
+    [
+        Merge(),
+        Merge(Engine.FIRST, Deletes.IGNORE),
+        Merge(Engine.PARTIAL),
+        Merge(Engine.PARTIAL, Deletes.IGNORE, (Group(("m",), ("when",)),)),
+        Merge(Engine.AGGREGATE, Deletes.IGNORE, (), (("m", "sum"), ("more", "max"), ("when", "max"))),
+        Merge(Engine.HISTORY),
+    ],
+    ids=lambda merge: f"{merge.engine}{'-groups' if merge.groups else ''}",
+)
+def test_every_engine_goes_on_as_if_the_columns_had_always_been_so(tmp_path: Path, merge: Merge, kind: Rule) -> None:
+    """What is kept beside rows follows the names, so late changes find their place after a rename too."""
+    applies = merge.deletes is Deletes.APPLY
+    op = {"_op": MERGE} if merge.engine is Engine.AGGREGATE else {}
+    early = [{"number": i % 6, "m": i, "when": (i * 7) % 20, **op} for i in range(18)]
+    early += [{"number": 2, "when": 30, "_op": DELETE}, {"number": 3, "when": 9, "_op": DELETE}] if applies else []
+    late = [{"number": i % 6, "m": 100 + i, "when": (i * 5) % 25, "more": i, **op} for i in range(12)]
+    late += [
+        {"number": 2, "m": 7, "when": 29, "more": 1, **op},
+        {"number": 4, "when": 19, "m": 8, "_absent": ["more"], **op},
+    ]
+    found = []
+    for name in ("changing", "always"):
+        (tmp_path / name).mkdir()
+        new = _ordered(new_pipeline(tmp_path / name, *NEW), NEW, merge)
+        old = _ordered(new, OLD, _with_old_names(merge)) if name == "changing" else new
+        named = {k: v for k, v in NAMES.items()} if name == "changing" else {}
+        rows = [
+            {named.get(k, k): v for k, v in row.items()} | {"_o0": row["when"], "_offset": i}
+            for i, row in enumerate(early)
+        ]
+        take(old, *rows[:10])
+        fold(old, "a", kind)
+        take(old, *rows[10:])
+        take(new, *({**row, "_o0": row["when"], "_offset": 100 + i} for i, row in enumerate(late)))
+        fold(new, "b", kind)
+        _, batches = read_rows(new, LOG)
+        found.append(sorted((row for batch in batches for row in batch.to_pylist()), key=str))
+    assert found[0] == found[1]
+    assert len(found[0]) > 3
+
+
+def _ordered(pipeline: Pipeline, columns: tuple[Column, ...], merge: Merge) -> Pipeline:
+    by = columns[1].name if columns is OLD else columns[2].name
+    key = (columns[0].name,)
+    return configured(pipeline, *columns, key=key, order="columns", order_by=(by,), merge=merge)
+
+
+def _with_old_names(merge: Merge) -> Merge:
+    groups = tuple(Group(tuple(NAMES[n] for n in g.columns), tuple(NAMES[n] for n in g.order)) for g in merge.groups)
+    known = ((NAMES[name], how) for name, how in merge.aggregates if name in NAMES)
+    old = (*known, ("gone", "max")) if merge.aggregates else ()
+    return replace(merge, groups=groups, aggregates=tuple(sorted(old)))
 
 
 # The oracle: events of a life, and what each does to rows that are dicts.

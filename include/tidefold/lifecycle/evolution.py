@@ -99,6 +99,14 @@ def changes_of(schemas: tuple[Schema, ...]) -> tuple[tuple[Schema, tuple[Change,
     return tuple((after, tuple(_differing(before, after))) for before, after in pairwise(schemas))
 
 
+def told(state: LogState) -> list[str]:
+    """What each schema changed, for people, oldest first."""
+    return [
+        f"schema {schema.id}{f', {schema.instant[:16]}' if schema.instant else ''}: {'; '.join(map(str, changed))}"
+        for schema, changed in changes_of(state.schemas)
+    ]
+
+
 def changes(before: Schema, after: Schema, shape: Shape) -> tuple[Change, ...]:
     """What the newer schema changes. `shape` is that of the newer one: its key and its order allow less."""
     return tuple(_limited(change, shape) for change in _differing(before, after))
