@@ -26,6 +26,7 @@ from tidefold.fold.distribute import in_process
 from tidefold.lifecycle.claims import Mode, Restore
 from tidefold.lifecycle.errors import RefusedError
 from tidefold.lifecycle.evolution import Policies, Policy
+from tidefold.lifecycle.explain import Standing
 from tidefold.lifecycle.kinds import Rule
 from tidefold.lifecycle.names import LogPaths
 from tidefold.lifecycle.shape import Deletes, Engine, Group, Merge
@@ -34,6 +35,8 @@ from tidefold.operations.asking import Asking
 from tidefold.operations.confirm import confirm
 from tidefold.operations.diff import diff
 from tidefold.operations.evolving import evolved
+from tidefold.operations.explain_key import explain_key
+from tidefold.operations.history import schemas_told
 from tidefold.operations.materialize import materialize
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
@@ -41,6 +44,7 @@ from tidefold.operations.read import Wanted, What, read_rows
 from tidefold.operations.restore_to import restore_to
 from tidefold.operations.savepoint import Wanted as Saving
 from tidefold.operations.savepoint import take_savepoint
+from tidefold.operations.status import status
 from tidefold.operations.tail import squash, take_tail
 
 Row = dict[str, Any]
@@ -310,6 +314,20 @@ def test_a_restore_brings_rows_to_the_columns_of_today_and_says_what_is_gone(tmp
     assert delta_rows(pipeline, str(tmp_path / "saved")) == {1: {"id": 1, "m": Decimal("9.00"), "flag": False}}
 
 
+def test_a_key_is_explained_in_the_columns_of_today(tmp_path: Path) -> None:
+    pipeline = new_pipeline(tmp_path, ID, N)
+    take(pipeline, {"id": 1, "n": 1})
+    fold(pipeline, "a")
+    pipeline = configured(pipeline, column("number", "long", "id"), column("m", "long", "n"), key=("number",))
+    take(pipeline, {"number": 1, "m": 2})
+    fold(pipeline, "b")
+    key = '{"number": 1}'
+    newest, first = explain_key(pipeline, LOG, key), explain_key(pipeline, LOG, key, snapshot=1)
+    assert (newest.row, first.row) == ({"number": 1, "m": 2}, {"number": 1, "m": 1})
+    assert (newest.standing, first.standing) == (Standing.MADE, Standing.MADE)
+    assert [(kept.snapshot, bool(kept.error)) for kept in newest.kept] == [(1, False), (2, False)]
+
+
 def test_what_waits_for_a_full_snapshot_is_told(tmp_path: Path) -> None:
     pipeline = new_pipeline(tmp_path, ID, N)
     take(pipeline, {"id": 1, "n": 1})
@@ -317,8 +335,13 @@ def test_what_waits_for_a_full_snapshot_is_told(tmp_path: Path) -> None:
     pipeline = configured(pipeline, ID, column("m", "int", "n"))
     [outcome] = materialize(pipeline, [LOG], Asking("b"), in_process)
     assert (outcome.result, "schema 2 waits" in outcome.message) == ("nothing", True)
+    [found] = status(pipeline, [LOG])
+    assert found.schema_waits.endswith("rename `n` to `m`")
     assert fold(pipeline, "c", Rule.FULL).result == "staged"
     assert delta_rows(pipeline) == {1: {"id": 1, "m": 1}}
+    [found] = status(pipeline, [LOG])
+    assert (found.schema, found.schema_waits) == (2, "")
+    assert [line.split(": ", 1)[1] for line in schemas_told(pipeline, LOG)] == ["rename `n` to `m`"]
 
 
 OLD = (column("id"), column("at", "long"), column("n"), column("gone"))
@@ -355,9 +378,11 @@ def test_every_engine_goes_on_as_if_the_columns_had_always_been_so(tmp_path: Pat
         (tmp_path / name).mkdir()
         new = _ordered(new_pipeline(tmp_path / name, *NEW), NEW, merge)
         old = _ordered(new, OLD, _with_old_names(merge)) if name == "changing" else new
-        named = {k: v for k, v in NAMES.items()} if name == "changing" else {}
+        named = NAMES if name == "changing" else {}
+        # Where absent is not null, nothing was said of a column that is not there yet.
+        silent = {"_absent": ["more"]} if merge.engine is Engine.PARTIAL and name == "always" else {}
         rows = [
-            {named.get(k, k): v for k, v in row.items()} | {"_o0": row["when"], "_offset": i}
+            {**{named.get(k, k): v for k, v in row.items()}, **silent, "_o0": row["when"], "_offset": i}
             for i, row in enumerate(early)
         ]
         take(old, *rows[:10])

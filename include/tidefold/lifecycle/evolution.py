@@ -91,7 +91,8 @@ def evolve(state: LogState, shape: Shape, policies: Policies, instant: str, run:
     _require_same_log(state, after, shape)
     _require_allowed(state.log, found, policies)
     schemas = (*before, after) if found else before
-    return replace(state, shape=shape, schemas=schemas if schemas[1:] else (), fence=state.fence + 1)
+    schemas = schemas if schemas[1:] else ()
+    return replace(state, shape=shape, schemas=schemas, fence=state.fence + (schemas != state.schemas))
 
 
 def changes_of(schemas: tuple[Schema, ...]) -> tuple[tuple[Schema, tuple[Change, ...]], ...]:
