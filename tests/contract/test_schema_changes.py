@@ -4,8 +4,10 @@ change of the schema, one after the other, with values that Python converts.
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
@@ -20,11 +22,12 @@ from deltalake import DeltaTable, Schema
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from faults import Fault, FaultyStore, Killed
 from pipelines import contents, judge_all, make_pipeline, put, with_log_shape
 from tidefold.changelog.columns import DELETE, MERGE
 from tidefold.fold.distribute import in_process
 from tidefold.lifecycle.claims import Mode, Restore
-from tidefold.lifecycle.errors import RefusedError
+from tidefold.lifecycle.errors import RefusedError, TidefoldError
 from tidefold.lifecycle.evolution import Policies, Policy
 from tidefold.lifecycle.explain import Standing
 from tidefold.lifecycle.kinds import Rule
@@ -265,6 +268,34 @@ def test_publishing_twice_is_publishing_once(tmp_path: Path) -> None:
     latest = ledger.read().latest
     assert latest
     assert (latest.table_version, DeltaTable(pipeline.store.uri(LogPaths(LOG).table)).version()) == (1, 1)
+
+
+@pytest.mark.parametrize("fault", list(Fault))
+def test_a_publication_with_a_new_schema_survives_every_crash(tmp_path: Path, fault: Fault) -> None:
+    """I4, I11: each call of it fails in turn, with and without having taken effect; repeating it ends it, once."""
+    pipeline = new_pipeline(tmp_path, ID, N)
+    take(pipeline, {"id": 1, "n": 1})
+    fold(pipeline, "a")
+    pipeline = configured(pipeline, ID, column("m", "long", "n"))
+    take(pipeline, {"id": 2, "m": 2})
+    materialize(pipeline, [LOG], Asking("b"), in_process)
+    judge_all(pipeline)
+    counting = 0
+    for number in range(100):
+        copy = tmp_path / f"{number}"
+        shutil.copytree(tmp_path / "store", copy)
+        failing = FaultyStore(copy, at=number, fault=fault)
+        with suppress(Killed, TidefoldError):
+            confirm(replace(pipeline, store=failing), LOG)
+        healed = replace(pipeline, store=FaultyStore(copy))
+        confirm(healed, LOG)
+        assert delta_rows(healed) == {1: {"id": 1, "m": 1}, 2: {"id": 2, "m": 2}}
+        assert DeltaTable(healed.store.uri(LogPaths(LOG).table)).version() == 1
+        shutil.rmtree(copy)
+        if failing.calls <= number:
+            break
+        counting = number
+    assert counting > 3
 
 
 def test_an_attempt_that_began_before_shows_its_own_columns(tmp_path: Path) -> None:
