@@ -122,7 +122,9 @@ class _Explaining:
         state, folded = self._state, layers(self._state, base, live)
         told = explain(state, folded, self._changes, state.shape)
         wanted = (
-            Wanted(What.LIVE, key=self._text) if live else Wanted(snapshot=base.id if base else None, key=self._text)
+            Wanted(What.LIVE, key=self._text)
+            if live
+            else Wanted(snapshot=base.id if base else None, key=self._text, today=True)
         )
         row, kept = self._row(plan_from(self._pipeline, state, wanted)), self._kept()
         if row is None and not self._changes and not any(one.present or one.error for one in kept):
@@ -219,7 +221,7 @@ class _Explaining:
         """There may be hundreds of tails on one snapshot: of those only what it has is read."""
         state = self._state
         if snapshot.kind is not Kind.TAIL:
-            return self._row(plan_from(self._pipeline, state, Wanted(snapshot=snapshot.id, key=self._text)))
+            return self._row(plan_from(self._pipeline, state, Wanted(snapshot=snapshot.id, key=self._text, today=True)))
         [top, *_] = layers(state, snapshot)
         winner = explain(state, (top,), self._changes, state.shape).winner
         if winner is not None:

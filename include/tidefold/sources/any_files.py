@@ -48,7 +48,8 @@ def misfit(names: Sequence[str], shape: Shape, beside: Sequence[str]) -> str | N
         return f"has column {', '.join(unknown)[:200]}, which is not configured"
     by = shape.order_by if shape.order == COLUMNS else ()
     partial = shape.merge.engine is Engine.PARTIAL
-    needed = {*beside, *((*shape.key, *by) if partial else columns)}
+    required = [column.name for column in shape.columns if column.default is None]
+    needed = {*beside, *((*shape.key, *by) if partial else required)}
     if missing := [name for name in (*columns, *beside) if name in needed and name not in names]:
         return f"has no column {', '.join(dict.fromkeys(missing))}; missing is not null"
     return None

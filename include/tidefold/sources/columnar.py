@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from tidefold.changelog.columns import DELETE, MERGE, UPSERT, change_schema, order_columns
 from tidefold.changelog.key_group import connect, quoted
+from tidefold.lifecycle.conversions import parse_value
 from tidefold.lifecycle.shape import COLUMNS, Deletes, Engine
 from tidefold.lifecycle.types import parse_type
 from tidefold.lifecycle.values import Column, Shape
@@ -75,7 +76,7 @@ class Changes:
         """`rows` has the columns of the table, and those beside; what is not there of them is absent."""
         made = Made(rows)
         deletes = self._deletes(rows, made)
-        absent = [c.name for c in self._shape.columns if c.name not in rows.column_names]
+        absent = [c.name for c in self._shape.columns if c.name not in rows.column_names and c.default is None]
         columns = {c.name: self._column(rows, c, deletes, made) for c in self._shape.columns}
         offsets = self._given_offsets(rows, made)
         self._check_late(columns, made)
@@ -103,7 +104,9 @@ class Changes:
         """Values of the column's type. Of a delete only what tells and orders it is looked at."""
         type_ = change_schema(self._shape).field(column.name).type
         if column.name not in rows.column_names:
-            return pa.nulls(rows.num_rows, type_)
+            # Such rows were made before the column.
+            value = None if column.default is None else parse_value(column.type, column.default)
+            return pc.if_else(deletes, pa.scalar(None, type_), pa.scalar(value, type_))
         given = _joined(rows, column.name)
         if column.name not in self._needed:
             given = pc.if_else(deletes, pa.scalar(None, given.type), given)

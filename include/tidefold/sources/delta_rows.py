@@ -77,7 +77,7 @@ def _rows(version: Version, action: Action, kind: str | None) -> pa.Table:
     with pq.ParquetFile(data, coerce_int96_timestamp_unit="us") as file:
         rows = instants(file, file.read())
     columns = {name: rows.column(name) for name in rows.column_names}
-    types = {column.name: column for column in version.shape.columns}
+    types = {name: column for column in version.shape.columns for name in (*column.aliases, column.name)}
     for name, text in (action.partition_values or {}).items():
         if name in types:
             columns[name] = _repeated(text, types[name], rows.num_rows)

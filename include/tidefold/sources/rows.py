@@ -19,7 +19,9 @@ from tidefold.sources.unavailable import is_unavailable
 class Rows:
     """What reads rows of one shape in one way of writing them."""
 
-    def __init__(self, shape: Shape, forms: Sequence[Form]) -> None:
+    def __init__(self, shape: Shape, forms: Sequence[Form], configured: Shape | None = None) -> None:
+        """`configured`: the shape as it is told to others; `shape` calls its columns as the source does."""
+        self._own = {c.name: own.name for c, own in zip(shape.columns, (configured or shape).columns, strict=True)}
         self.record: Callable[[bytes], Any] = msgspec.json.Decoder(records.record_type(shape, forms)).decode
         self.envelope: Callable[[Any], Any] = msgspec.json.Decoder(records.envelope_type(shape, forms) | None).decode
         self.key: Callable[[Any], Any] = msgspec.json.Decoder(records.key_type(shape, forms) | None).decode
@@ -50,7 +52,7 @@ class Rows:
             raise RefusedRecordError("UNAVAILABLE_VALUE", "A column of the key was not sent.")
         for field, _ in found:
             setattr(row, field, None)
-        return [name for _, name in found] or None
+        return [self._own[name] for _, name in found] or None
 
     def of_key(self, key: Any, before: Any) -> Any:
         """A row that has only its key: from the record's key, else from `before`."""
