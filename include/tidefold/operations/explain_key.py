@@ -271,8 +271,10 @@ def _landed(state: LogState, source: ChangeSet, change: Change) -> Landed | None
     """The landed file that brought a change. A record that was refused at first comes in a change set of its own."""
     partition, offset = change.place[-2:]
     holds = [e for e in state.landed if e.partition == partition and e.first_offset <= offset < e.next_offset]
-    own = (e for e in reversed(holds) if e.sqn is not None and source.begin <= e.sqn <= source.sqn)
-    return next(own, holds[-1] if holds else None)
+    brought = [e for e in state.landed if e.sqn is not None and source.begin <= e.sqn <= source.sqn]
+    if not holds:  # Rows without offsets: a change set that was not squashed is of one file.
+        return brought[0] if len(brought) == 1 else None
+    return next((e for e in reversed(holds) if e in brought), holds[-1])
 
 
 def _rank(values: Row, group: Group) -> tuple[int, ...] | None:

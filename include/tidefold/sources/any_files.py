@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
@@ -69,13 +71,17 @@ class RowTaker:
     account: Account = field(default_factory=Account)
     tables: list[pa.Table] = field(default_factory=list)
 
+    @cached_property
+    def _changes(self) -> Changes:
+        return Changes(self.shape, self.rules, self.cast, self.horizon)
+
     def take(self, rows: pa.Table, numbers: Sequence[int]) -> None:
         """`numbers` say which rows of the file these are, 1 for the first."""
-        old = sum(number <= self.skip for number in numbers)
+        old = bisect_right(numbers, self.skip)
         rows, numbers = rows.slice(old), numbers[old:]
         if not numbers:
             return
-        made = Changes(self.shape, self.rules, self.cast, self.horizon).make(rows)
+        made = self._changes.make(rows)
         self.account.records += len(numbers)
         self.account.changes += made.table.num_rows
         self.account.ignored += made.ignored

@@ -111,7 +111,9 @@ class _Uncut:
 
     def numbers_of(self, count: int, before: int) -> tuple[Sequence[int], int]:
         """The numbers of so many rows that come after number `before`, and the last of them."""
-        uncut = {number for number, _, _ in self.rows}
+        uncut = {number for number, _, _ in self.rows if number > before}
+        if not uncut:
+            return range(before + 1, before + 1 + count), before + count
         numbers: list[int] = []
         while len(numbers) < count:
             before += 1
