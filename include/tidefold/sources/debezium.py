@@ -66,7 +66,7 @@ class RecordReader(Accounting):
 
         Raises RefusedRecordError (the caller quarantines) or LateOffsetError (the file is not taken).
         """
-        rows = self._rows
+        rows, self.line = self._rows, line
         try:
             record = rows.record(line)
             value, key = record.value, record.key

@@ -98,6 +98,7 @@ class JsonReader(Accounting):
 
     def take(self, line: bytes) -> None:
         """Takes a line that is not blank. Raises RefusedRecordError or LateOffsetError."""
+        self.line = line
         record = self._record(line)
         if not self.is_new(record.topic, record.partition, record.offset):
             return
