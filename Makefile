@@ -32,10 +32,10 @@ lint: install ## ruff, mypy --strict, import contracts
 	PYTHONPATH=include:plugins .venv/bin/lint-imports
 
 test: install ## All tests: unit, model, contract, Spark, Airflow
-	$(RUN) -m pytest tests
+	$(RUN) -m pytest -n 2 --dist loadgroup tests
 
 test-unit: install ## Seconds: values, moves, parsing, configuration, command line
-	$(RUN) -m pytest tests/unit
+	$(RUN) -m pytest -n 2 tests/unit
 
 test-model: install ## About 2 minutes: the life cycle of two logs under random moves, crashes and races, against plain dicts
 	$(RUN) -m pytest tests/model

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import pytest
 
 from landing import TOPIC, changes_of, land, make_landing, quarantined, record, state_of, take, tombstone
 from tidefold.changelog.columns import CLEAR, DELETE, UPSERT
 from tidefold.config import load_config
 from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.retry_quarantine import retry
+from tidefold.sources import records
 from tidefold.storage import open_store
 
 GROUPS = 16
@@ -266,3 +269,44 @@ def test_the_binlog_orders_mysql_and_mariadb(tmp_path: Path, connector: str) -> 
     assert "(1, 4, 0) lies below (1000000, 5, 0)" in outcome.message
     land(tmp_path, 12, [record(12)])
     assert take(pipeline).facts["refused"] == {"ORDER_MISSING": 1}
+
+
+def test_a_refused_record_that_can_be_read_now_does_not_come_back_after_a_truncate(
+    pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """apache/paimon#5387: rows come back after a delete. A clear is newer than every row before it, of any key."""
+    with monkeypatch.context() as older:
+        older.setitem(records.COLUMN_TYPES, "int", Annotated[int, msgspec.Meta(le=100)])
+        land(tmp_path, 0, [record(0, 1), record(1, 500), truncate(2), record(3, 600), record(4, 2)])
+        assert take(pipeline).facts["refused"] == {"VALUE_INVALID": 2}
+    found = retry(pipeline, "items").facts
+    assert (found["repeated"], found["changes"], found["staying"]) == (1, 1, 0)
+    assert rows_after(pipeline) == {2, 600}
+
+
+def test_a_truncate_that_was_sent_again_is_in_nobodys_way(pipeline: Pipeline, tmp_path: Path) -> None:
+    """Below what its own partition brought it is a repeat, whatever the other partitions went on to."""
+    name = "{topic}+1+{start:010d}.{extension}"
+    land(tmp_path, 0, [record(0, 1, order=10), truncate(1, order=20)])
+    land(tmp_path, 0, [record(0, 2, order=30, partition=1)], name=name)
+    assert take(pipeline).error is None
+    land(tmp_path, 2, [record(2, 3, order=40)])
+    land(tmp_path, 3, [truncate(3, order=20), record(4, 4, order=50)])
+    assert take(pipeline).facts["repeated"] == 1
+    assert rows_after(pipeline) == {2, 3, 4}
+
+
+def test_another_encoding_counts_for_what_comes_from_then_on(pipeline: Pipeline, tmp_path: Path) -> None:
+    columns = "{id: int, text: {type: timestamp, encoding: millis}}"
+    first = make_landing(tmp_path, columns=columns)
+    land(tmp_path, 0, [record(0, after={"id": 1, "text": 5})])
+    take(first)
+    second = make_landing(tmp_path, columns=columns.replace("millis", "iso"))
+    land(
+        tmp_path,
+        1,
+        [record(1, after={"id": 1, "text": "1970-01-01T00:00:00.005Z"}), record(2, after={"id": 1, "text": 5})],
+    )
+    assert take(second).facts["refused"] == {"VALUE_INVALID": 1}
+    [before, after] = changes_of(second)
+    assert before["text"] == after["text"]

@@ -14,8 +14,9 @@ from collections import Counter
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -23,9 +24,13 @@ from hypothesis import strategies as st
 from landing import TOPIC, changes_of, land, record, state_of, take
 from tidefold.config import load_config
 from tidefold.fold.distribute import in_process
+from tidefold.lifecycle.positions import positions_at
+from tidefold.lifecycle.values import Position
 from tidefold.operations.ingest import ingest
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.read import Wanted, What, read_rows
+from tidefold.operations.retry_quarantine import retry
+from tidefold.sources import records
 from tidefold.storage import open_store
 
 BANK = Path(__file__).parents[1] / "data" / "bank"
@@ -102,7 +107,7 @@ def test_it_does_not_depend_on_how_the_records_are_split_into_files_and_runs(tmp
 
 
 def row(offset: int, order: int, text: str = "same", **changes: Any) -> dict[str, Any]:
-    return record(offset, 1, order=order, key=None, after={"id": 1, "text": text}, **changes)
+    return record(offset, 1, order=order, key=None, **{"after": {"id": 1, "text": text}, **changes})
 
 
 def test_equal_rows_of_one_position_stay_and_only_what_came_again_is_left_out(
@@ -191,3 +196,30 @@ def test_any_stream_that_goes_back_gives_every_row_once(
         if number in runs or end == len(sent):
             take(pipeline)
     assert sorted((c["_o1"], c["text"]) for c in changes_of(pipeline)) == sorted(rows)
+
+
+def test_refused_rows_that_can_be_read_now_all_come_in(
+    pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a key no row is newer than another: equal ones come in side by side, but not those before a truncate."""
+    with monkeypatch.context() as older:
+        older.setitem(records.COLUMN_TYPES, "int", Annotated[int, msgspec.Meta(le=100)])
+        big = {"id": 500, "text": "big"}
+        truncate = record(2, order=30, op="t", key=None, before=None, after=None)
+        rows = [row(0, 10), row(1, 20, after=big), truncate, row(3, 40, after=big), row(4, 50, after=big), row(5, 60)]
+        land(tmp_path, 0, rows)
+        assert take(pipeline).facts["refused"] == {"VALUE_INVALID": 3}
+    found = retry(pipeline, "items").facts
+    assert (found["changes"], found["staying"]) == (3, 0)  # The fold leaves out what a clear is newer than.
+    assert live(pipeline, "items") == {(1, "same"): 1, (500, "big"): 2}
+
+
+def test_after_a_restore_the_count_is_what_it_was(pipeline: Pipeline, tmp_path: Path) -> None:
+    """The ledger keeps with each file how many records carried the highest position, so it can go back to any."""
+    for start, order in ((0, 10), (2, 20), (4, 30)):
+        land(tmp_path, start, [row(start, order, ts_us=start), row(start + 1, order, ts_us=start + 1)])
+        take(pipeline)
+    state = state_of(pipeline)
+    for sqn, (high, next_offset) in enumerate(((10, 2), (20, 4), (30, 6)), 1):
+        [position] = positions_at(state, sqn)
+        assert position == Position(TOPIC, 0, next_offset, (high, high), count=2, time=next_offset - 1)

@@ -246,6 +246,7 @@ def test_a_row_is_the_same_whichever_format_brings_it(tmp_path: Path) -> None:
         ("double", pa.array([5.5, None], pa.float32()), True),
         ("string", pa.array([5, None]), False),
         ("string", pa.array(["a", None]).dictionary_encode(), True),
+        ("string", pa.array(["a", None], pa.string_view()), True),
         ("date", pa.array([date(2024, 1, 1), None]), True),
         ("date", pa.array([datetime(2024, 1, 1, tzinfo=UTC), None], pa.timestamp("us", "UTC")), False),
         ("timestamp", pa.array([datetime(2024, 1, 1), None], pa.timestamp("us")), False),

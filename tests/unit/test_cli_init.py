@@ -39,7 +39,7 @@ def test_the_file_validates_and_its_comments_say_what_was_seen(folder: Path) -> 
     )
     assert init("landing").exit_code == 0
     accounts = load_config(Path("tidefold.yaml")).logs["accounts"]
-    assert accounts.source.path == folder / "landing/bank.public.accounts"
+    assert accounts.source.folder == folder / "landing/bank.public.accounts"
     assert accounts.key == ("aid",)
     assert [(c.name, c.type) for c in accounts.columns] == [("aid", "long"), ("on", "string"), ("rate", "double")]
     assert "aid: long # 7 to 7 seen: `int` would fit" in Path("tidefold.yaml").read_text()
@@ -100,4 +100,4 @@ def test_a_landing_folder_around_the_store_is_left_out(folder: Path) -> None:
 def test_landing_folders_elsewhere_are_named_in_full(folder: Path) -> None:
     land(folder / "in/landing", "t", {"id": 1}, {"id": 1})
     assert init("in/landing", "-c", "project/tidefold.yaml").exit_code == 0
-    assert load_config(Path("project/tidefold.yaml")).logs["t"].source.path == folder / "in/landing"
+    assert load_config(Path("project/tidefold.yaml")).logs["t"].source.folder == folder / "in/landing"

@@ -62,7 +62,7 @@ def test_a_good_file_gives_absolute_paths_and_the_order_of_the_file(tmp_path: Pa
     accounts = config.logs["accounts"]
     assert (config.path, config.store) == (tmp_path / "tidefold.yaml", "var/store")
     assert (config.spark.master, config.spark.driver_memory) == ("local[2]", "512m")
-    assert accounts.source.path == tmp_path / "landing/accounts"
+    assert accounts.source.folder == tmp_path / "landing/accounts"
     assert accounts.quality.suite == tmp_path / "quality/accounts.yaml"
     assert accounts.quality.max_row_drop == 0.25
     columns = (Column("bid", "int"), Column("aid", "long"), Column("filler", "string"))

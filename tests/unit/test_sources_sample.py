@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from pathlib import Path
 from typing import Any
 
@@ -114,3 +115,27 @@ def test_an_empty_file_gives_a_log_without_columns_and_a_missing_folder_is_an_er
     assert (found.columns, found.usable) == ((), False)
     with pytest.raises(NotFoundError):
         propose(tmp_path / "missing")
+
+
+def test_where_a_schema_stands_beside_the_records_it_says_the_types(tmp_path: Path) -> None:
+    """With the value alone on each line, as a sink may write it."""
+    time, connect = "io.debezium.time", "org.apache.kafka.connect.data"
+    decimal = {"type": "bytes", "name": f"{connect}.Decimal"}
+    fields = [
+        {"field": "id", "type": "int64"},
+        {"field": "at", "type": "int64", "name": f"{time}.MicroTimestamp"},
+        {"field": "day", "type": "int32", "name": f"{time}.Date"},
+        {"field": "price", **decimal, "parameters": {"scale": "2", "connect.decimal.precision": "12"}},
+        {"field": "tags", "type": "array", "items": {"type": "string"}},
+        {"field": "shape", "type": "struct", "name": "io.debezium.data.geometry.Geometry"},
+    ]
+    schema = {"type": "struct", "fields": [{"field": "after", "type": "struct", "fields": fields}]}
+    row = {"id": 1, "at": 5, "day": 7, "price": "AQ==", "tags": [], "shape": {}}
+    value = record(0, after=row, connector="postgresql")["value"]
+    (tmp_path / "a.b.t").mkdir()
+    line = json.dumps({"schema": schema, "payload": value})
+    (tmp_path / "a.b.t" / "a.b.t+0+0000000000.json").write_text(line)
+    [found] = propose(tmp_path)
+    types = ["long", "timestamp", "date", "decimal(12,2)", "array<string>", None]
+    assert [column.type for column in found.columns] == types
+    assert not found.usable  # Its records have no key, and one column has no type.

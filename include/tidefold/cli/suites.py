@@ -24,7 +24,7 @@ def check_suites(config: Config) -> None:
 def missing_folders(config: Config) -> list[str]:
     """Landing folders that are not there: no mistake, since files may land later."""
     return [
-        f"{log.id}: the landing folder {log.source.path} does not exist yet."
+        f"{log.id}: the landing folder {log.source.folder} does not exist yet."
         for log in config.logs.values()
-        if log.source and not log.source.path.is_dir()
+        if log.source and log.source.folder and not log.source.folder.is_dir()
     ]

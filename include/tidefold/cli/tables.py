@@ -35,12 +35,12 @@ def plain_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
 def log_table(logs: Iterable[LogConfig]) -> Table:
     """What `validate` shows of each log."""
     rows = [_log_row(c) for c in logs]
-    return plain_table(("log", "key", "columns>", "order", "landing folder", "suite"), rows)
+    return plain_table(("log", "key", "columns>", "order", "fed from", "suite"), rows)
 
 
 def _log_row(log: LogConfig) -> tuple[str, ...]:
     suite = log.quality.suite.name if log.quality.suite else "-"
-    fed_from = str(log.source.path) if log.source else "written by a program"
+    fed_from = log.source.address if log.source else "written by a program"
     return (log.id, ", ".join(log.key), str(len(log.columns)), log.order, fed_from, suite)
 
 

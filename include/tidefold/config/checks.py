@@ -70,11 +70,11 @@ def _ages(entry: LogEntry) -> Iterator[_Found]:
 
 
 def _paths(entry: LogEntry) -> Iterator[_Found]:
-    given: list[tuple[Place, str | None]] = [(("quality", "suite"), entry.quality.suite)]
+    given: list[tuple[Place, str | None, tuple[str, ...]]] = [(("quality", "suite"), entry.quality.suite, ("",))]
     if entry.source:
-        given.insert(0, (("source", "path"), entry.source.path))
-    for at, path in given:
-        found = _path_mistake(path, ("",)) if path else None
+        given.insert(0, (("source", entry.source.place_key), entry.source.place, entry.source.schemes))
+    for at, path, schemes in given:
+        found = _path_mistake(path, schemes) if path else None
         if found:
             code, message, hint = found
             yield code, at, message, hint
@@ -126,8 +126,9 @@ def check_all(document: Document, base: Path, logs: Mapping[str, LogEntry]) -> I
             folders.append((place, (base / address.removeprefix("file://")).resolve()))
     yield from _copies_somewhere(document)
     for log, entry in logs.items():
-        if entry.source and not _path_mistake(entry.source.path, ("",)):
-            folders.append((("logs", log, "source", "path"), (base / entry.source.path).resolve()))
+        # Several logs may read one table, but nobody else may land files where they do.
+        if entry.source and entry.source.place_key == "path" and not _path_mistake(entry.source.place, ("",)):
+            folders.append((("logs", log, "source", "path"), (base / entry.source.place).resolve()))
     for i, (place, folder) in enumerate(folders):
         for other_place, other in folders[:i]:
             if folder == other or folder in other.parents or other in folder.parents:

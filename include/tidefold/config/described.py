@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from tidefold.config.schema import LogEntry
 from tidefold.config.schema_changes import change_mistakes
+from tidefold.config.source_entries import StateJsonEntry
 from tidefold.lifecycle.merge_rules import merge_mistakes
 from tidefold.lifecycle.shape import ARRIVAL, COLUMNS, Column, Engine, Shape
 from tidefold.lifecycle.shape_rules import Mistake, column_mistakes, key_mistakes, type_mistakes
@@ -28,7 +29,14 @@ def shape_of(entry: LogEntry) -> Shape:
         buckets=entry.buckets,
         order_by=by,
         merge=entry.merge.merge(not by),
+        spread=_spread(entry),
     )
+
+
+def _spread(entry: LogEntry) -> int:
+    """By how many columns keys are spread: all rows that one clear can remove lie together."""
+    state_key = entry.source.state_key if isinstance(entry.source, StateJsonEntry) else []
+    return len(state_key) if len(state_key) < len(entry.key) else 0
 
 
 def lateness(entry: LogEntry, shape: Shape) -> int | None:

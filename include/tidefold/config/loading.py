@@ -19,7 +19,7 @@ from tidefold.config.schema import (
     SnapshotsConfig,
     SparkConfig,
 )
-from tidefold.config.source_entries import options
+from tidefold.config.source_entries import StateJsonEntry, options
 from tidefold.config.text import Document, Place, Problem, config_error, read_document
 from tidefold.lifecycle.evolution import Policies
 from tidefold.lifecycle.shape import Merge
@@ -32,16 +32,24 @@ class _Resolved(BaseModel):
 
 
 class SourceConfig(_Resolved):
-    """Where the changes of a log come from; `path` is absolute, `options` are those of the format alone."""
+    """Where the changes of a log come from: an absolute `path` or, for a table, perhaps an address. `options` are those
+    of the format alone; files land in a folder, if `lands`.
+    """
 
     format: str
-    path: Path
+    address: str
+    lands: bool = True
     options: dict[str, Any] = {}
 
     @property
     def feed(self) -> Feed:
         """What the sources need of it."""
-        return Feed(self.format, str(self.path), self.options)
+        return Feed(self.format, self.address, self.options)
+
+    @property
+    def folder(self) -> Path | None:
+        """Where files land, if they do."""
+        return Path(self.address) if self.lands else None
 
 
 class QualityConfig(_Resolved):
@@ -167,15 +175,16 @@ def _read_head(document: Document, problems: list[Problem]) -> FileEntry | None:
 
 
 def _resolve(log: str, entry: LogEntry, base: Path) -> LogConfig:
-    source, quality, shape = entry.source, entry.quality, shape_of(entry)
+    quality, shape = entry.quality, shape_of(entry)
     return LogConfig(
         id=log,
-        source=SourceConfig(format=source.format, path=base / source.path, options=options(source)) if source else None,
+        source=_source(entry, base),
         key=shape.key,
         columns=shape.columns,
         order=shape.order,
         order_by=shape.order_by,
         merge=shape.merge,
+        spread=shape.spread,
         late=entry.late.policy if entry.late else "accept",
         lateness=lateness(entry, shape),
         policies=entry.schema_changes.policies,
@@ -187,3 +196,16 @@ def _resolve(log: str, entry: LogEntry, base: Path) -> LogConfig:
         if entry.ttl
         else None,
     )
+
+
+def _source(entry: LogEntry, base: Path) -> SourceConfig | None:
+    source = entry.source
+    if source is None:
+        return None
+    place: str = source.place
+    address = place if "://" in place else str(base / place)
+    given = options(source)
+    if isinstance(source, StateJsonEntry):
+        # What the state's metadata says is compared with it.
+        given["ttl_days"] = entry.ttl.days if entry.ttl else None
+    return SourceConfig(format=source.format, address=address, lands=source.place_key == "path", options=given)

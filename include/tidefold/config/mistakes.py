@@ -29,7 +29,7 @@ from tidefold.config.text import Place, Problem, dotted
 # Words that a later version will know: refused by name, so that nobody takes them for a typing mistake.
 _LATER: dict[str, tuple[str, ...]] = {
     "connector": ("mongodb", "sqlserver", "oracle", "db2", "vitess", "spanner", "informix"),
-    "format": ("delta-cdf", "canal-json", "maxwell-json", "parquet", "avro", "csv"),
+    "format": ("canal-json", "maxwell-json", "avro"),
 }
 _MODELS: dict[str, type[Entry]] = {
     "spark": SparkConfig, "local": LocalConfig, "retention": RetentionConfig,

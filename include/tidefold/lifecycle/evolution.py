@@ -89,7 +89,7 @@ def evolve(state: LogState, shape: Shape, policies: Policies, instant: str, run:
     shape = replace(shape, buckets=state.shape.buckets)
     if shape == state.shape:
         return state
-    before = _in_use(state)
+    before = _taken_back(state, shape)
     after = _next_schema(state, before[-1], shape, instant, run)
     found = changes(before[-1], after, shape)
     _require_same_log(state, after, shape)
@@ -178,12 +178,13 @@ def _matched(before: Schema, columns: tuple[Column, ...]) -> Iterator[int | None
         yield there[column.name] if column.name in there else next(free, None)
 
 
-def _in_use(state: LogState) -> tuple[Schema, ...]:
-    """The schemas without the newest while nothing was ever made with it: such a one can be taken back."""
+def _taken_back(state: LogState, shape: Shape) -> tuple[Schema, ...]:
+    """The schemas without the newest, if nothing was ever made with it and the columns are those of before again."""
     known = schemas_of(state)
     used = {c.schema for c in state.change_sets}
     used |= {s.schema for s in state.snapshots if s.state is not State.ABORTED}
-    return known if len(known) == 1 or known[-1].id in used else known[:-1]
+    again = len(known) > 1 and {c.name: c for c in map(bare, shape.columns)} == {c.name: c for c in known[-2].columns}
+    return known[:-1] if again and known[-1].id not in used else known
 
 
 def _require_same_log(state: LogState, after: Schema, shape: Shape) -> None:

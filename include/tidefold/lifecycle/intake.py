@@ -212,7 +212,8 @@ def reshaped(state: LogState, shape: Shape) -> LogState:
 def _described(shape: Shape) -> dict[str, str]:
     parts = {"key": ", ".join(shape.key), "order": ", ".join(shape.order_by) or shape.order}
     parts |= {"key_groups": str(shape.key_groups), "merge": _merging(shape)}
-    parts |= {f"column `{column.name}`": column.type for column in shape.columns}
+    written = {column.name: f" as {column.encoding}" if column.encoding else "" for column in shape.columns}
+    parts |= {f"column `{column.name}`": column.type + written[column.name] for column in shape.columns}
     return {**parts, "column order": ", ".join(column.name for column in shape.columns)}
 
 

@@ -31,7 +31,10 @@ def open_place(pipeline: Pipeline, address: str) -> Store:
         raise InvalidInputError("ADDRESS_IS_FILE", f"`{place}` is a file.", hint="Name a folder.")
     others = {"store": pipeline.store.uri("")}
     for log in pipeline.config.logs.values():
-        others |= {f"landing folder of `{log.id}`": str(log.source.path.resolve())} if log.source else {}
+        if log.source:
+            address = log.source.address
+            folder = address if "://" in address else str(Path(address).resolve())
+            others[f"{'landing folder' if log.source.lands else 'source'} of `{log.id}`"] = folder
     for number, folder in enumerate(pipeline.config.local.folders, 1):
         others |= {f"folder {number} of local copies": str((pipeline.config.path.parent / folder).resolve())}
     require_apart(place, others)

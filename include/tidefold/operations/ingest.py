@@ -25,6 +25,8 @@ _log = logging.getLogger(__name__)
 _OF_THE_WHOLE_TABLE = {
     "ORDER_RESTART": "Was the source replaced by another server, or put back? Let Debezium make a new snapshot, land "
     "it in a folder of its own, and begin the log anew there: `tidefold drop LOG`, then `tidefold ingest LOG`.",
+    "STATE_CHANGED": "Feed the state as it is now to a log of its own; or put its metadata back.",
+    "CLEAR_PARTITIONS": "Write the state into one partition, in a folder of its own, and feed it to a new log.",
 }
 _COUNTS = ("records", "changes", "tombstones", "repeated", "quarantined", "ignored")
 

@@ -164,7 +164,8 @@ def _cleared_too_late(intake: Intake, found: Mapping[str, Found], arrivals: Sequ
             for p in intake.begun.positions
             if account and account.cleared and p.partition != landed.partition and p.high > account.cleared
         ]
-        if ahead and arrival.change_set:
+        floor = (arrival.change_set and arrival.change_set.floor) or ()
+        if ahead and account and account.cleared >= floor and arrival.change_set:
             return RefusedError(
                 "TABLE_EVENT",
                 f"Log `{intake.log}`: `{landed.name}` empties the table, by a truncate or a new snapshot, and of "

@@ -30,8 +30,8 @@ _WIDER: dict[str, tuple[pa.DataType, ...]] = {
     "int": (pa.int8(), pa.int16(), pa.uint8(), pa.uint16()),
     "long": (pa.int8(), pa.int16(), pa.int32(), pa.uint8(), pa.uint16(), pa.uint32()),
     "double": (pa.float32(),),
-    "string": (pa.large_string(), pa.string_view()),
-    "binary": (pa.large_binary(), pa.binary_view()),
+    "string": (pa.large_string(),),
+    "binary": (pa.large_binary(),),
 }
 
 

@@ -36,15 +36,19 @@ class Op(msgspec.Struct, frozen=True):
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
-    """How rows are read: what they do (None: all are rows to be there), and the column of their offset, if any."""
+    """How rows are read: what they do (None: all are rows to be there), and the columns that say their offset, their
+    order where the log has one of its own, and their time (microseconds since 1970), as far as there are any.
+    """
 
     op: Op | None = None
     offset: str | None = None
+    order: tuple[str, ...] = ()
+    time: str | None = None
 
     @property
     def beside(self) -> tuple[str, ...]:
         """Columns of the input that need not be columns of the table."""
-        return tuple(name for name in (self.op.column if self.op else None, self.offset) if name)
+        return tuple(filter(None, (self.op.column if self.op else None, self.offset, *self.order, self.time)))
 
 
 @dataclass(slots=True)
@@ -76,9 +80,11 @@ class Changes:
         offsets = self._given_offsets(rows, made)
         self._check_late(columns, made)
         keep = self._kept(rows.num_rows, deletes, made)
-        table = pa.table({"_op": self._ops(deletes), **columns}).filter(keep)
-        given = offsets.filter(keep) if offsets is not None else None
-        made.table = self._placed(table, given, absent)
+        given = {"_offset": offsets} if offsets is not None else {}
+        given |= {"_ts": _joined(rows, self._rules.time)} if self._rules.time else {}
+        given |= {f"_o{i}": _joined(rows, name) for i, name in enumerate(self._rules.order)}
+        table = pa.table({"_op": self._ops(deletes), **columns, **given}).filter(keep)
+        made.table = self._placed(table, absent)
         return made
 
     def _deletes(self, rows: pa.Table, made: Made) -> pa.Array:
@@ -149,22 +155,24 @@ class Changes:
         upsert = MERGE if self._shape.merge.engine is Engine.AGGREGATE else UPSERT
         return pc.if_else(deletes, pa.scalar(DELETE, pa.int8()), pa.scalar(upsert, pa.int8()))
 
-    def _placed(self, table: pa.Table, offsets: pa.Array | None, absent: list[str]) -> pa.Table:
+    def _placed(self, table: pa.Table, absent: list[str]) -> pa.Table:
         """The change set's own columns before those of the user; key groups are filled later."""
         count, schema = table.num_rows, change_schema(self._shape)
         upserts = pc.not_equal(table.column("_op"), pa.scalar(DELETE, pa.int8()))
         names = pa.scalar(absent or None, pa.list_(pa.string()))
-        system = {
+        columns = {name: table.column(name) for name in table.column_names}
+        columns |= {
             "_kg": pa.nulls(count, pa.uint16()),
             "_partition": pa.repeat(pa.scalar(0, pa.int32()), count),
-            "_offset": offsets if offsets is not None else content_places(table, absent),
-            "_ts": pa.nulls(count, pa.int64()),
             "_absent": pc.if_else(upserts, names, pa.scalar(None, names.type)),
         }
+        columns.setdefault("_ts", pa.nulls(count, pa.int64()))
+        if "_offset" not in columns:
+            content = table.select(["_op", *(column.name for column in self._shape.columns)])
+            columns["_offset"] = content_places(content, absent)
         for name, by in zip(order_columns(self._shape), self._order, strict=False):
-            system[name] = _whole_numbers(table.column(by))
-        columns = {name: table.column(name) for name in table.column_names}
-        return pa.table([{**columns, **system}[name] for name in schema.names], schema=schema)
+            columns[name] = _whole_numbers(table.column(by))
+        return pa.table([columns[name] for name in schema.names], schema=schema)
 
 
 def content_places(table: pa.Table, absent: Sequence[str]) -> pa.ChunkedArray:

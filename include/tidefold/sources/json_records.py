@@ -12,14 +12,11 @@ from tidefold.lifecycle.shape import Engine
 from tidefold.lifecycle.values import Shape
 from tidefold.sources.account import Accounting, Place
 from tidefold.sources.feed import Feed
+from tidefold.sources.json_lines import NULL, UNDECODABLE, Lines, Record
 from tidefold.sources.kafka_lines import KafkaLines
 from tidefold.sources.plain_rows import PlainRows
-from tidefold.sources.records import Head
-from tidefold.sources.refusal import RefusedRecordError, head_of
+from tidefold.sources.refusal import RefusedRecordError
 from tidefold.sources.source import Reader
-
-_UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-_NULL = msgspec.Raw(b"null")
 
 
 class Op(msgspec.Struct, frozen=True):
@@ -49,18 +46,12 @@ class Json(KafkaLines):
         return JsonReader(shape, place, self._options)
 
 
-class _Record(Head):
-    """A record with its place in Kafka, and its time there (milliseconds since 1970)."""
-
-    timestamp: int | None = None
-
-
 class _Ops:
     """Reads of a value what is to be done, and with which row."""
 
     def __init__(self, op: Op) -> None:
         self._op = op
-        fields: list[Any] = [("op", str | int), ("row", msgspec.Raw, _NULL)]
+        fields: list[Any] = [("op", str | int), ("row", msgspec.Raw, NULL)]
         names = {"op": op.column, "row": op.row or op.column}
         kind = msgspec.defstruct("Value", fields if op.row else fields[:1], rename=names, gc=False)
         self._decode: Callable[[msgspec.Raw], Any] = msgspec.json.Decoder(kind).decode
@@ -70,7 +61,7 @@ class _Ops:
         op = self._op
         try:
             found = self._decode(value)
-        except _UNDECODABLE as error:
+        except UNDECODABLE as error:
             raise RefusedRecordError("OP_UNKNOWN", f"`{op.column}` does not say what to do: {error}.") from error
         said = str(found.op)
         if said not in op.upsert and said not in op.delete:
@@ -85,11 +76,9 @@ class JsonReader(Accounting):
     def __init__(self, shape: Shape, place: Place, options: Options) -> None:
         super().__init__(place)
         self._shape = shape
-        self._own_place = options.record == "value"
+        self._lines = Lines(self, place, options.record)
         beside = [options.op.column] if options.op and not options.op.row else []
         self._rows = PlainRows(shape, beside)
-        self._records = msgspec.json.Decoder(_Record)
-        self._values = msgspec.json.Decoder(msgspec.Raw)
         self._ops = _Ops(options.op) if options.op else None
         self._upsert = MERGE if shape.merge.engine is Engine.AGGREGATE else UPSERT
 
@@ -99,35 +88,24 @@ class JsonReader(Accounting):
     def take(self, line: bytes) -> None:
         """Takes a line that is not blank. Raises RefusedRecordError or LateOffsetError."""
         self.line = line
-        record = self._record(line)
+        record = self._lines.record(line)
         if not self.is_new(record.topic, record.partition, record.offset):
             return
-        time = record.timestamp * 1000 if record.timestamp is not None and 0 <= record.timestamp < 2**53 else None
-        if record.value == _NULL:
+        time = record.time
+        if record.value == NULL:
             self._delete(record.offset, time, self._key_of(record))
             return
         deletes, value = self._ops.read(record.value) if self._ops else (False, record.value)
         if deletes:
-            self._delete(record.offset, time, self._key_of(record) if value == _NULL else value)
+            self._delete(record.offset, time, self._key_of(record) if value == NULL else value)
             return
         row, absent = self._rows.row(value)
         self._keep(self._upsert, record.offset, time, row, absent)
 
-    def _record(self, line: bytes) -> _Record:
-        try:
-            if not self._own_place:
-                return self._records.decode(line)
-            self.offset = self.counted_offset
-            value = self._values.decode(line)
-        except _UNDECODABLE as error:
-            head_of(line)
-            raise RefusedRecordError("NOT_A_RECORD", f"{error}.") from error
-        return _Record(self._place.topic, self._place.partition, self.counted_offset, value)
-
-    def _key_of(self, record: _Record) -> msgspec.Raw:
+    def _key_of(self, record: Record) -> msgspec.Raw:
         """The key of a tombstone as an object; one that is a single value belongs to a key of one column."""
-        if record.key == _NULL:
-            raise RefusedRecordError("KEY_NULL", "The value is null, and no key says what is deleted.")
+        if record.key == NULL:
+            raise RefusedRecordError("KEYNULL", "The value is null, and no key says what is deleted.")
         if not bytes(record.key).startswith(b"{") and len(self._shape.key) == 1:
             return msgspec.Raw(b"{" + msgspec.json.encode(self._shape.key[0]) + b":" + bytes(record.key) + b"}")
         return record.key

@@ -34,11 +34,17 @@ class KafkaLines:
         return ending_of(file, taken)
 
     def parse(self, task: FileTask, shape: Shape, quarantine: QuarantineWriter) -> ParsedFile:
-        reader = self.reader(shape, place_of(task))
+        reader = self.line_reader(shape, place_of(task))
         return parse_file(task, lambda stream: parse_lines(stream, task, shape, reader, quarantine))
 
-    def reader(self, shape: Shape, place: Place) -> Reader:
-        """What takes the lines of one file."""
+    def line_reader(self, shape: Shape, place: Place) -> Reader:
+        """What takes the lines of one file; usually what also takes refused ones once more."""
+        reader = self.reader(shape, place)
+        assert reader is not None
+        return reader
+
+    def reader(self, shape: Shape, place: Place) -> Reader | None:
+        """See Source."""
         raise NotImplementedError
 
 

@@ -51,16 +51,12 @@ class Parquet(AnyFiles):
 
     def _batches(self, stream: BinaryIO, task: FileTask, shape: Shape) -> Iterator[pa.RecordBatch]:
         with pq.ParquetFile(stream, coerce_int96_timestamp_unit="us", page_checksum_verification=True) as file:
-            # The old way to write an instant does not say that it is one.
-            old = {c.name for c in map(file.schema.column, range(len(file.schema))) if c.physical_type == "INT96"}
-            schema = pa.schema(
-                [pa.field(f.name, pa.timestamp("us", "UTC") if f.name in old else f.type) for f in file.schema_arrow]
-            )
-            if why := misfit(schema.names, shape, self.rules.beside) or _misfit_type(schema, shape):
+            schema = _schema(file)
+            if why := misfit(schema.names, shape, self.rules.beside) or misfit_type(schema, shape):
                 raise UnfitFileError(unfit_schema(task.file.name, why))
             for batch in file.iter_batches(_ROWS):
                 batch.validate(full=True)
-                yield batch.cast(schema) if old else batch
+                yield batch.cast(schema)
 
 
 def parquet_ending(file: LandedFile, taken: int) -> Ending:
@@ -93,7 +89,30 @@ def _ending(stream: BinaryIO, file: LandedFile, taken: int) -> Ending:
     return Ending(file.size)
 
 
-def _misfit_type(schema: pa.Schema, shape: Shape) -> str | None:
+def instants(file: pq.ParquetFile, rows: pa.Table) -> pa.Table:
+    """Rows of a file, in which an instant says that it is one."""
+    return rows.cast(_schema(file))
+
+
+def _schema(file: pq.ParquetFile) -> pa.Schema:
+    """The columns of a file. The old way to write an instant does not say that it is one."""
+    old = {c.name for c in map(file.schema.column, range(len(file.schema))) if c.physical_type == "INT96"}
+    instant = pa.timestamp("us", "UTC")
+    return pa.schema([pa.field(f.name, instant if f.name in old else _plain(f.type)) for f in file.schema_arrow])
+
+
+def _plain(type_: pa.DataType) -> pa.DataType:
+    """The same type as it is laid out for every kernel: writers leave a note of how they had it in memory."""
+    if pa.types.is_list(type_) or pa.types.is_large_list(type_):
+        return pa.list_(_plain(type_.value_type))
+    if pa.types.is_dictionary(type_):
+        return _plain(type_.value_type)
+    views = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+    return views.get(type_, type_)
+
+
+def misfit_type(schema: pa.Schema, shape: Shape) -> str | None:
+    """What is wrong with the type of a column, if anything is."""
     columns = {column.name: column for column in shape.columns}
     for field in schema:
         if field.name in columns and not fits(field.type, columns[field.name]):

@@ -61,6 +61,14 @@ class PlainRows:
         found = converted(found, self._conversions)
         return self._row(**{name: getattr(found, name) for name in self._fields.values() if hasattr(found, name)})
 
+    def nothing(self) -> Any:
+        """A row without any value: all that a clear of everything says."""
+        return self._row()
+
+    def key_of(self, row: Any) -> tuple[Any, ...]:
+        """The key of a row."""
+        return tuple(getattr(row, self._fields[name]) for name in self._shape.key)
+
     def order(self, row: Any) -> Order:
         """What the order columns of a row say."""
         return tuple(getattr(row, attribute) for _, attribute in self._order)

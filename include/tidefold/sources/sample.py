@@ -21,6 +21,7 @@ from tidefold.sources.reading import (
     unzipped,
     without_bom,
 )
+from tidefold.sources.sample_schema import columns_of
 
 RECORDS, FILES = 2000, 3
 _CONNECTORS = (POSTGRESQL, MYSQL, MARIADB)
@@ -116,7 +117,18 @@ def _record(line: bytes) -> dict[str, Any] | None:
         record = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    return record if isinstance(record, dict) else None
+    return _unwrapped(record) if isinstance(record, dict) else None
+
+
+def _unwrapped(record: dict[str, Any]) -> dict[str, Any]:
+    """A record with its value, neither in the schema that may stand beside them; that of the value is kept apart."""
+    if "value" not in record and ("op" in record or "payload" in record):
+        record = {"value": record}
+    for part in ("key", "value"):
+        given = record.get(part)
+        if isinstance(given, dict) and "payload" in given and "op" not in given:
+            record = {**record, part: given["payload"], f"{part} schema": given.get("schema")}
+    return record
 
 
 def _propose_log(
@@ -124,7 +136,11 @@ def _propose_log(
 ) -> ProposedLog:
     values = [r["value"] for r in sample if isinstance(r.get("value"), dict)]
     rows = [v["after"] for v in values if isinstance(v.get("after"), dict)]
-    columns = tuple(_column(name, [row[name] for row in rows if name in row]) for name in _names(rows))
+    declared = {name: type_ for r in sample for name, type_ in columns_of(r.get("value schema")).items()}
+    columns = tuple(
+        _declared(name, declared[name]) if name in declared else _column(name, [r[name] for r in rows if name in r])
+        for name in _names(rows)
+    )
     key = _key(sample)
     connector = next((str(v["source"].get("connector")) for v in values if isinstance(v.get("source"), dict)), "")
     notes = _notes(key, columns, connector, shared)
@@ -150,6 +166,10 @@ def _names(rows: Sequence[dict[str, Any]]) -> list[str]:
 def _key(sample: Sequence[dict[str, Any]]) -> tuple[str, ...]:
     keys = [tuple(r["key"]) for r in sample if isinstance(r.get("key"), dict)]
     return keys[0] if keys else ()
+
+
+def _declared(name: str, type_: str | None) -> ProposedColumn:
+    return ProposedColumn(name, type_, "as the schema says" if type_ else "no type fits what the schema says")
 
 
 def _column(name: str, seen: Sequence[Any]) -> ProposedColumn:

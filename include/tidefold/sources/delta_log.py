@@ -1,0 +1,131 @@
+"""The log of a Delta table, commit by commit: which versions can still be read, and what each of them did."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+import msgspec
+
+from tidefold.storage import Store
+
+_COMMIT = re.compile(r"_delta_log/(\d{20})\.json")
+_FEED, _MAPPING = "delta.enableChangeDataFeed", "delta.columnMapping.mode"
+
+
+class Action(msgspec.Struct, rename="camel"):
+    """A file that a commit adds or removes. `path` is relative to the table."""
+
+    path: str
+    partition_values: dict[str, str | None] | None = None
+    size: int = 0
+    data_change: bool = True
+    deletion_vector: dict[str, Any] | None = None
+
+    @property
+    def name(self) -> str:
+        return unquote(self.path)
+
+
+class _MetaData(msgspec.Struct, rename="camel"):
+    id: str
+    configuration: dict[str, str] = {}
+
+
+class _Info(msgspec.Struct, rename="camel"):
+    timestamp: int | None = None
+    in_commit_timestamp: int | None = None
+
+
+class _Line(msgspec.Struct, rename="camel"):
+    add: Action | None = None
+    remove: Action | None = None
+    cdc: Action | None = None
+    meta_data: _MetaData | None = None
+    commit_info: _Info | None = None
+
+
+_lines = msgspec.json.Decoder(_Line)
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One version: files of changes (`changes`), and what data came and went without such; `time` is its own, in
+    microseconds since 1970.
+    """
+
+    version: int
+    checksum: str
+    changes: tuple[Action, ...]
+    added: tuple[Action, ...]
+    removed: tuple[Action, ...]
+    table_id: str | None
+    configuration: Mapping[str, str] | None
+    time: int | None
+
+    @property
+    def bytes(self) -> int:
+        """How much there is to read of it; never nothing."""
+        return max(1, sum(action.size for action in self.changes or (*self.added, *self.removed)))
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files that its changes are read from."""
+        return tuple(action.name for action in self.changes or (*self.added, *self.removed))
+
+    @property
+    def has_vectors(self) -> bool:
+        """Whether rows came or went by deletion vectors alone."""
+        return not self.changes and any(a.deletion_vector is not None for a in (*self.added, *self.removed))
+
+
+def versions(store: Store) -> tuple[int, ...]:
+    """The versions whose commits are there, ascending."""
+    paths = (entry.path for entry in store.list("_delta_log"))
+    return tuple(sorted(int(found[1]) for path in paths if (found := _COMMIT.fullmatch(path))))
+
+
+def first_readable(store: Store, there: tuple[int, ...]) -> int:
+    """The version from which on every commit is there, and every file that its changes are in."""
+    if not there:
+        return 0
+    first = there[-1] + 1
+    paths = {entry.path for entry in store.list("")}
+    for version in reversed(there):
+        if version != first - 1 or not paths.issuperset(read_commit(store, version).files):
+            break
+        first = version
+    return first
+
+
+def read_commit(store: Store, version: int) -> Commit:
+    """Raises NotFoundError when it is not there any more, msgspec.DecodeError when it is no commit."""
+    data = store.read(f"_delta_log/{version:020d}.json")
+    lines = [_lines.decode(line) for line in data.splitlines() if line.strip()]
+    meta = next((line.meta_data for line in lines if line.meta_data), None)
+    info = next((line.commit_info for line in lines if line.commit_info), None)
+    millis = (info.in_commit_timestamp or info.timestamp) if info else None
+    return Commit(
+        version,
+        hashlib.sha256(data).hexdigest(),
+        tuple(line.cdc for line in lines if line.cdc),
+        tuple(line.add for line in lines if line.add and line.add.data_change),
+        tuple(line.remove for line in lines if line.remove and line.remove.data_change),
+        meta.id if meta else None,
+        meta.configuration if meta else None,
+        None if millis is None else millis * 1000,
+    )
+
+
+def has_feed(configuration: Mapping[str, str]) -> bool:
+    """Whether a table with these properties records its changes."""
+    return configuration.get(_FEED, "").lower() == "true"
+
+
+def is_mapped(configuration: Mapping[str, str]) -> bool:
+    """Whether the columns of a table have other names in its files."""
+    return configuration.get(_MAPPING, "none").lower() != "none"

@@ -1,0 +1,97 @@
+"""Tables that Spark writes: our reading of their change feed against Spark's own, with and without deletion vectors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from delta_tables import fed_pipeline
+from landing import changes_of, state_of, take
+from tidefold.lifecycle.shape import VERSION, Column, Shape
+from tidefold.sources.delta_log import read_commit
+from tidefold.sources.delta_rows import CHANGE, Version, changed_rows
+from tidefold.storage import open_store
+from tidefold.wiring import Pipeline
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+COLUMNS = '{id: int, text: string, amount: "decimal(12,2)", at: timestamp, day: date, tags: "array<string>"}'
+TYPES = "id INT, text STRING, amount DECIMAL(12,2), at TIMESTAMP, day DATE, tags ARRAY<STRING>"
+SHAPE = Shape(("id",), (Column("id", "int"), Column("text", "string")), VERSION, 16, 4)
+ROWS = "cast(id AS DECIMAL(12,2)), timestamp'2024-01-01 00:00:00.123456', date'2024-01-01', array('a', null)"
+STEPS = [
+    "INSERT INTO {t} SELECT cast(id AS INT), concat('t', id), {rows} FROM range(20)",
+    "UPDATE {t} SET text = 'new' WHERE id = 3",
+    "DELETE FROM {t} WHERE id = 4",
+    "DELETE FROM {t} WHERE id = 6",
+    "MERGE INTO {t} t USING (SELECT 5 AS id UNION ALL SELECT 50) s ON t.id = s.id "
+    "WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT (id, text) VALUES (s.id, 'merged')",
+    "UPDATE {t} SET id = id + 100 WHERE id IN (7, 8)",
+    "OPTIMIZE {t}",
+    "DELETE FROM {t} WHERE day = '2024-01-01' AND id > 10 AND id < 18",
+    "INSERT INTO {t} SELECT cast(id + 60 AS INT), concat('u', id), {rows} FROM range(3)",
+    "DELETE FROM {t} WHERE id = 61",
+    "RESTORE TABLE {t} TO VERSION AS OF 8",
+    "DELETE FROM {t} WHERE id < 3",
+    "INSERT OVERWRITE {t} SELECT 200, 'over', {rows} FROM (SELECT 1 AS id)",
+]
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["files", "vectors"])
+def table(
+    request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, bool]:
+    root = tmp_path_factory.mktemp("feed")
+    name = f"delta.`{root / 'table'}`"
+    feed = f"'delta.enableChangeDataFeed' = 'true', 'delta.enableDeletionVectors' = '{str(request.param).lower()}'"
+    spark.sql(f"CREATE TABLE {name} ({TYPES}) USING delta TBLPROPERTIES ({feed})")
+    for step in STEPS:
+        spark.sql(step.format(t=name, rows=ROWS))
+    return root, request.param
+
+
+def sparks(spark: SparkSession, root: Path) -> list[tuple[Any, ...]]:
+    """What Spark's change feed says: version, kind and row of each change."""
+    feed = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 0)
+    rows = feed.load(str(root / "table")).select("_commit_version", "_change_type", "id", "text").collect()
+    return sorted(tuple(row) for row in rows)
+
+
+def test_each_version_has_the_changes_that_spark_sees(spark: SparkSession, table: tuple[Path, bool]) -> None:
+    root, vectors = table
+    store = open_store(str(root / "table"), Path("/"))
+    commits = [read_commit(store, version) for version in range(len(STEPS) + 1)]
+    assert any(commit.has_vectors for commit in commits) == vectors
+    ours = [
+        (commit.version, row[CHANGE], row["id"], row["text"])
+        for commit in commits
+        for row in changed_rows(Version(store, commit, SHAPE)).to_pylist()
+    ]
+    assert sorted(ours) == sparks(spark, root)
+
+
+@pytest.mark.parametrize("options", ["", ", from_version: 0"])
+def test_the_changes_make_the_table(
+    options: str, spark: SparkSession, table: tuple[Path, bool], tmp_path: Path
+) -> None:
+    """From the first version on, or from the rows that the table has."""
+    root, _ = table
+    pipeline = fed_pipeline(tmp_path, options, COLUMNS, str(root / "table"))
+    take(pipeline)
+    rows = spark.read.format("delta").load(str(root / "table")).collect()
+    expected = {row["id"]: (row["text"], row["amount"], row["day"], row["tags"]) for row in rows}
+    assert folded(pipeline) == expected
+    assert state_of(pipeline).positions[0].next_offset == len(STEPS) + 1
+
+
+def folded(pipeline: Pipeline) -> dict[int, tuple[Any, ...]]:
+    """The rows by the definition: changes one after the other, by their order."""
+    rows: dict[int, tuple[Any, ...]] = {}
+    for row in sorted(changes_of(pipeline), key=lambda r: (r["_o0"], r["_o1"])):
+        rows.pop(row["id"], None)
+        if row["_op"] == 0:
+            rows[row["id"]] = (row["text"], row["amount"], row["day"], row["tags"])
+    return rows
