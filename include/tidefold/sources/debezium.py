@@ -72,7 +72,7 @@ class RecordReader(Accounting):
         """
         if self._spells_keys:
             self._spell(line)
-        rows = self._rows
+        rows, self.line = self._rows, line
         try:
             record = rows.record(line)
             value, key = record.value, record.key
