@@ -30,7 +30,7 @@ from tidefold.sources.refusal import (
     refusal_of,
     refused_op,
 )
-from tidefold.sources.rows import Rows
+from tidefold.sources.rows import Rows, rows_of
 from tidefold.sources.spelling import has_aliases, spelled
 from tidefold.sources.stream_order import StreamOrder, order_of
 from tidefold.sources.unavailable import marks
@@ -52,8 +52,8 @@ class RecordReader(Accounting):
         self._shape = shape
         self._marks = marks(shape)
         self._searched = False
-        self._forms = forms or records.usual_forms(shape)
-        self._rows, self._names = Rows(shape, self._forms), shape
+        self._forms = tuple(forms or records.usual_forms(shape))
+        self._rows, self._names = rows_of(shape, self._forms), shape
         self._spells_keys = has_aliases(shape, of_key=True)
         self._by_schema: dict[bytes, Rows] = {}
         self._order_of = order_of(shape.order)
@@ -117,7 +117,7 @@ class RecordReader(Accounting):
         names = spelled(self._shape, names_in(line))
         if names == self._names:
             return False
-        self._rows, self._names = Rows(names, self._forms, self._shape), names
+        self._rows, self._names = rows_of(names, self._forms, self._shape), names
         return True
 
     def _rows_by(self, schema: Any) -> Rows:
@@ -127,7 +127,7 @@ class RecordReader(Accounting):
         if found is None:
             schema = msgspec.json.decode(text) if text else None
             shape = spelled(self._shape, named_by(schema))
-            found = Rows(shape, forms_of(schema, shape), self._shape)
+            found = rows_of(shape, forms_of(schema, shape), self._shape)
             self._by_schema[text] = found
         return found
 
