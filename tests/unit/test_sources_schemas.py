@@ -75,7 +75,10 @@ DECIMAL = {"name": "org.apache.kafka.connect.data.Decimal", "parameters": {"scal
         ({"type": {"type": "long"}, "connect.name": "n"}, {"type": "int64", "name": "n"}),
         ({"type": "enum", "name": "E", "symbols": ["A"]}, {"type": "string"}),
         ({"type": "fixed", "name": "F", "size": 4}, {"type": "bytes"}),
-        ({"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 3}, {"type": "bytes", **DECIMAL}),
+        (
+            {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 3},
+            {"type": "bytes", **DECIMAL, "parameters": {"scale": "3", "connect.decimal.precision": "9"}},
+        ),
         (
             {"type": "bytes", "connect.name": DECIMAL["name"], "connect.parameters": {"scale": "3"}},
             {"type": "bytes", **DECIMAL},

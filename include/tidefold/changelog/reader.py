@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from tidefold.changelog.segment import read_change_set
+from tidefold.changelog.segment import Indexes, read_change_set
 from tidefold.ledger import Ledger
 from tidefold.lifecycle.errors import CorruptError, NotFoundError, RefusedError
 from tidefold.lifecycle.key_groups import KeyGroups
@@ -30,9 +30,10 @@ class ChangelogReader:
     def __iter__(self) -> Iterator[tuple[ChangeSet, pa.Table]]:
         state = self._state()
         self._check(state)
+        known: Indexes = {}
         for change_set in state.change_sets:
             if change_set.sqn > self._since:
-                yield change_set, self._read(change_set)
+                yield change_set, self._read(change_set, known)
 
     def tables(self) -> Iterator[pa.Table]:
         """The changes alone, one table a change set."""
@@ -57,9 +58,9 @@ class ChangelogReader:
                     hint=f"Read since {change_set.begin - 1}, or since {change_set.sqn}.",
                 )
 
-    def _read(self, change_set: ChangeSet) -> pa.Table:
+    def _read(self, change_set: ChangeSet, known: Indexes) -> pa.Table:
         try:
-            return read_change_set(self._store, change_set, self._key_groups)
+            return read_change_set(self._store, change_set, self._key_groups, known)
         except CorruptError:
             # Cut or squashed while this was read? Then it is no damage.
             state = self._state()

@@ -61,6 +61,10 @@ class Entry(msgspec.Struct, frozen=True):
         return hashlib.sha256(msgspec.json.encode(self)).hexdigest()
 
 
+# Of one store, by the paths of segments.
+Indexes = dict[str, list[Entry]]
+
+
 @dataclass(frozen=True, slots=True)
 class WrittenChangeSet:
     """Where a change set ended up: what the ledger keeps of it. `top`: the highest first number of its orders."""
@@ -201,18 +205,24 @@ def ends_whole(store: Store, path: str) -> bool:
         return stream.read() == _END
 
 
-def read_change_set(store: Store, change_set: ChangeSet, wanted: KeyGroups | None = None) -> pa.Table:
+def read_change_set(
+    store: Store, change_set: ChangeSet, wanted: KeyGroups | None = None, known: Indexes | None = None
+) -> pa.Table:
     """The changes of one change set, without those below its floor; only batches and rows of the wanted key groups.
 
-    Raises CorruptError when the bytes are not those that the ledger recorded.
+    `known` are indexes of this store's segments that the caller read before, and takes up new ones: many small files
+    make many change sets in one segment. Raises CorruptError when the bytes are not those that the ledger recorded.
     """
     try:
         with store.open(change_set.segment) as stream:
-            entry = _find(_read_index(stream, change_set.segment), change_set)
+            entries = (known or {}).get(change_set.segment) or _read_index(stream, change_set.segment)
+            entry = _find(entries, change_set)
             pieces = [b for b in entry.batches if wanted is None or wanted.meets(KeyGroups(b.first, b.last))]
             data = [_read_piece(stream, change_set.segment, entry, piece) for piece in (entry.schema, *pieces)]
     except NotFoundError:
         raise _corrupt(change_set.segment, "it is gone") from None
+    if known is not None:
+        known[change_set.segment] = entries
     # A schema message, some of the batches and an end mark are again a complete Arrow stream.
     table = pa.ipc.open_stream(b"".join([*data, _END_OF_STREAM])).read_all()
     return _counted(table, change_set, wanted)
@@ -235,7 +245,11 @@ def _read_piece(stream: BinaryIO, path: str, entry: Entry, piece: Piece) -> byte
 
 def _counted(table: pa.Table, change_set: ChangeSet, wanted: KeyGroups | None) -> pa.Table:
     if wanted is not None:
-        table = table.filter((pc.field("_kg") >= wanted.first) & (pc.field("_kg") <= wanted.last))
+        groups = table.column(
+            "_kg"
+        )  # Sorted: the slice costs nothing, and few changes are read faster than by a filter.
+        first = pc.sum(pc.less(groups, wanted.first), min_count=0).as_py()
+        table = table.slice(first, pc.sum(pc.less_equal(groups, wanted.last), min_count=0).as_py() - first)
     if change_set.floor is not None:
         table = table.filter(at_least(change_set.floor))
     return table

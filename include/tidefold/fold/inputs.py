@@ -13,7 +13,7 @@ from typing import BinaryIO, TypeVar, cast
 
 import pyarrow as pa
 
-from tidefold.changelog.segment import read_change_set
+from tidefold.changelog.segment import Indexes, read_change_set
 from tidefold.fold.task import Address, Input, Read
 from tidefold.lifecycle.copies import Where
 from tidefold.lifecycle.errors import CorruptError, NotFoundError, TidefoldError
@@ -31,6 +31,7 @@ class Inputs:
     def __init__(self, known: Mapping[str, Store] | None = None) -> None:
         self.reads: list[Read] = []
         self._stores: dict[str, Store] = dict(known or {})
+        self._indexes: dict[str, Indexes] = {}
 
     def store(self, address: Address) -> Store:
         if address.root not in self._stores:
@@ -47,7 +48,7 @@ class Inputs:
         name = f"{change_set.segment}#{change_set.ordinal}"
 
         def read(root: Address) -> pa.Table:
-            return read_change_set(self.store(root), change_set, bucket)
+            return read_change_set(self.store(root), change_set, bucket, self._indexes.setdefault(root.root, {}))
 
         return self.first(name, change_set.length, roots, read)
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidefold.changelog.columns import change_schema, table_schema
-from tidefold.changelog.segment import read_change_set
+from tidefold.changelog.segment import Indexes, read_change_set
 from tidefold.fold.base_rows import Based, open_base, read_hidden, with_schema
 from tidefold.fold.bucket import MERGE_MEMORY
 from tidefold.fold.inputs import Inputs
@@ -51,7 +51,8 @@ def read_task(store: Store, plan: ReadPlan, task: ReadTask) -> Iterator[pa.Recor
 
 
 def _folded(store: Store, plan: ReadPlan, task: ReadTask) -> Iterator[pa.RecordBatch]:
-    tables = [plan.aligner.changes(read_change_set(store, c, task.bucket), c.schema) for c in task.change_sets]
+    known: Indexes = {}
+    tables = [plan.aligner.changes(read_change_set(store, c, task.bucket, known), c.schema) for c in task.change_sets]
     if not any(table.num_rows for table in tables):
         # File by file: a look at the first rows of a large table reads one file. (A dataset's reader threads hang the
         # process at its end when not all of it was read.)
@@ -72,8 +73,9 @@ def _folded(store: Store, plan: ReadPlan, task: ReadTask) -> Iterator[pa.RecordB
 
 def _changes(store: Store, plan: ReadPlan, task: ReadTask) -> Iterator[pa.RecordBatch]:
     schema = _changes_schema(plan.shape)
+    known: Indexes = {}
     for change_set in task.change_sets:
-        table = plan.aligner.changes(read_change_set(store, change_set, task.bucket), change_set.schema)
+        table = plan.aligner.changes(read_change_set(store, change_set, task.bucket, known), change_set.schema)
         # Segments keep changes by key group; people follow them as they came.
         table = table.sort_by([("_partition", "ascending"), ("_offset", "ascending")])
         numbered = table.add_column(0, schema.field(SQN), pa.array([change_set.sqn] * len(table), pa.int64()))

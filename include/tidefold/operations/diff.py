@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from tidefold.changelog.segment import read_change_set
+from tidefold.changelog.segment import Indexes, read_change_set
 from tidefold.fold.compare import KINDS, Difference, compare
 from tidefold.fold.read_plan import ReadPlan, ReadTask
 from tidefold.fold.read_task import read_task
@@ -16,7 +16,6 @@ from tidefold.lifecycle.key_groups import KeyGroups, bucket_ranges
 from tidefold.lifecycle.manifest import DataFile
 from tidefold.lifecycle.schemas import formers, lost
 from tidefold.lifecycle.shape import renamed
-from tidefold.lifecycle.values import ChangeSet
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.read import Wanted, plan_read
 from tidefold.storage import Store
@@ -109,12 +108,10 @@ def _contents(task: ReadTask) -> set[tuple[str, str]]:
 def _task(store: Store, plan: ReadPlan, key_groups: KeyGroups) -> ReadTask:
     files = tuple(f for f in plan.files if f.key_groups.meets(key_groups))
     near = (c for c in plan.change_sets if c.key_groups.meets(key_groups))
-    return ReadTask(key_groups, files, tuple(c for c in near if _changes_there(store, c, key_groups)))
-
-
-def _changes_there(store: Store, change_set: ChangeSet, key_groups: KeyGroups) -> bool:
-    # Its span covers nearly every bucket; what it holds of one may be nothing.
-    return bool(read_change_set(store, change_set, key_groups).num_rows)
+    known: Indexes = {}
+    # A span covers nearly every bucket; what a change set holds of one may be nothing.
+    there = (c for c in near if read_change_set(store, c, key_groups, known).num_rows)
+    return ReadTask(key_groups, files, tuple(there))
 
 
 def _ranges(plans: Iterable[ReadPlan]) -> Iterator[KeyGroups]:

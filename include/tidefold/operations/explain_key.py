@@ -151,13 +151,12 @@ class _Explaining:
         )
 
     def _changes_of_key(self) -> tuple[Change, ...]:
-        state, shape = self._state, self._state.shape
+        state, store = self._state, self._pipeline.store
         mine = KeyGroups(self._key.key_group, self._key.key_group)
         floors = {c.sqn: c.floor for c in state.change_sets}
         # Without their floors: what was sent again is told too.
         sets = tuple(replace(c, floor=None) for c in state.change_sets if c.key_groups.meets(mine))
-        store = self._pipeline.store
-        plan = ReadPlan(store.uri(""), state.log, shape, False, None, (), sets)
+        plan = ReadPlan(store.uri(""), state.log, state.shape, False, None, (), sets)
         plan = replace(plan, schema=state.schema, schemas=state.schemas)
         batches = read_task(store, plan, ReadTask(mine, (), sets))
         self._values = [row for batch in batches for row in batch.to_pylist() if self._concerns(row)]

@@ -23,7 +23,7 @@ from tidefold.changelog import intents
 from tidefold.changelog.columns import CLEAR, place_columns
 from tidefold.changelog.intents import Intent, IntentLog
 from tidefold.changelog.key_group import with_key_groups
-from tidefold.changelog.segment import read_change_set, write_segment
+from tidefold.changelog.segment import Indexes, read_change_set, write_segment
 from tidefold.fold.squash import of_keys
 from tidefold.lifecycle.errors import ConflictError, RefusedError
 from tidefold.lifecycle.intake import require_open
@@ -190,11 +190,12 @@ def _newest(pipeline: Pipeline, state: LogState, look: SecondLook, table: pa.Tab
     span = KeyGroups(min(groups), max(groups))
     counted: _Places = {}
     out: _Places = {}
+    known: Indexes = {}
     for change_set in state.change_sets:
         if change_set.sqn < first or not change_set.key_groups.meets(span):
             continue
         places = out if any(after < change_set.sqn <= to for after, to in left_out(state)) else counted
-        changes = as_now(state).changes(read_change_set(pipeline.store, change_set, span), change_set.schema)
+        changes = as_now(state).changes(read_change_set(pipeline.store, change_set, span, known), change_set.schema)
         places[None] = max(places.get(None, ()), _cleared(changes, state))
         # Rows without a key never replace each other.
         for row in of_keys(changes, table, state.shape).to_pylist() if state.shape.key else ():

@@ -12,7 +12,7 @@ import pyarrow as pa
 from tidefold.changelog import intents
 from tidefold.changelog.alignment import Aligner
 from tidefold.changelog.intents import Intent, IntentLog
-from tidefold.changelog.segment import read_change_set, write_segment
+from tidefold.changelog.segment import Indexes, read_change_set, write_segment
 from tidefold.fold.squash import squashed
 from tidefold.lifecycle import claims, retention
 from tidefold.lifecycle.errors import ConflictError, RefusedError
@@ -89,7 +89,8 @@ def _squash_run(pipeline: Pipeline, state: LogState, run: Sequence[ChangeSet]) -
     # No snapshot that ends with the run is of an older schema than its last change set.
     schema = run[-1].schema
     aligner = Aligner(shape_at(state, schema), schema, state.schemas)
-    given = pa.concat_tables([aligner.changes(read_change_set(store, c), c.schema) for c in run])
+    known: Indexes = {}
+    given = pa.concat_tables([aligner.changes(read_change_set(store, c, known=known), c.schema) for c in run])
     rest = squashed(given, aligner.shape)
     change_set = _written(store, path, state, run, rest)
     try:

@@ -118,6 +118,9 @@ class Accounting:
         self.batch = Batch()
         # Of the record that is being taken, once it is known.
         self.offset: int | None = None
+        # The text of it, where records are lines.
+        self.line = b""
+        self._said = b""
         self._place = place
         self._last = place.start - 1
         self._alone: int | None = None
@@ -196,11 +199,13 @@ class Accounting:
             )
         account = self.account
         if offset == self._last and account.lowest is not None:
+            if self.line != self._said:
+                raise RefusedRecordError("OFFSET_TWICE", f"The record before it has offset {offset} and another text.")
             account.repeated += 1  # A line that was written twice.
             return False
         if offset <= self._last:
             raise RefusedRecordError("OFFSET_ORDER", f"Offset {offset} comes after {self._last} in the file.")
-        self._last = offset
+        self._last, self._said = offset, self.line
         if account.lowest is None:
             account.lowest = offset
         if offset < place.next_offset:

@@ -29,7 +29,7 @@ from tidefold.sources.refusal import (
     refusal_of,
     refused_op,
 )
-from tidefold.sources.rows import Rows
+from tidefold.sources.rows import Rows, rows_of
 from tidefold.sources.spelling import has_aliases, spelled
 from tidefold.sources.stream_order import StreamOrder, order_of
 from tidefold.sources.unavailable import marks
@@ -55,8 +55,8 @@ class RecordReader(Accounting):
         self._searched = False
         self._schema = schema
         self._names = spelled(shape, named_by(schema)) if schema else shape
-        self._forms = forms_of(schema, self._names) if schema else records.usual_forms(shape)
-        self._rows = Rows(self._names, self._forms, shape)
+        self._forms = forms_of(schema, self._names) if schema else tuple(records.usual_forms(shape))
+        self._rows = rows_of(self._names, self._forms, shape if schema else None)
         self._spells_keys = has_aliases(shape, of_key=True)
         self._by_schema: dict[bytes, Rows] = {}
         self._order_of = order_of(shape.order)
@@ -75,7 +75,7 @@ class RecordReader(Accounting):
         """
         if self._spells_keys:
             self._spell(line)
-        rows = self._rows
+        rows, self.line = self._rows, line
         try:
             record = rows.record(line)
             value, key = record.value, record.key
@@ -120,7 +120,7 @@ class RecordReader(Accounting):
         names = spelled(self._shape, names_in(line))
         if names == self._names:
             return False
-        self._rows, self._names = Rows(names, self._forms, self._shape), names
+        self._rows, self._names = rows_of(names, self._forms, self._shape), names
         return True
 
     def _rows_by(self, schema: Any) -> Rows:
@@ -130,7 +130,7 @@ class RecordReader(Accounting):
         if found is None:
             schema = msgspec.json.decode(text) if text else None
             shape = spelled(self._shape, named_by(schema))
-            found = Rows(shape, forms_of(schema, shape), self._shape)
+            found = rows_of(shape, forms_of(schema, shape), self._shape)
             self._by_schema[text] = found
         return found
 

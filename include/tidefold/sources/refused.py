@@ -30,7 +30,7 @@ from tidefold.sources.source import Reader, Source
 from tidefold.storage import Store
 
 # Refused for their place in the file, which is the same today.
-OF_THEIR_PLACE = frozenset(("OFFSET_ORDER", "TORN_LINE", "LINE_TOO_LONG"))
+OF_THEIR_PLACE = frozenset(("OFFSET_ORDER", "OFFSET_TWICE", "TORN_LINE", "LINE_TOO_LONG"))
 
 
 @dataclass(frozen=True, slots=True)

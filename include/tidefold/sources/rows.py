@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
@@ -69,6 +70,12 @@ class Rows:
     def nothing(self) -> Any:
         """A row without any value."""
         return self._row(**self._nothing)
+
+
+@lru_cache(maxsize=64)
+def rows_of(shape: Shape, forms: tuple[Form, ...], configured: Shape | None = None) -> Rows:
+    """The same, made once: making one costs as much as reading a hundred records, and small files have few."""
+    return Rows(shape, forms, configured)
 
 
 def converted(row: Any, by: Sequence[tuple[str, str, Conversion]]) -> Any:

@@ -99,6 +99,7 @@ class StateReader(Accounting):
 
     def take(self, line: bytes) -> None:
         """Takes a line that is not blank. Raises RefusedRecordError or LateOffsetError."""
+        self.line = line
         record = self._lines.record(line)
         if not self.is_new(record.topic, record.partition, record.offset):
             return
