@@ -49,7 +49,6 @@ from tidefold.operations.subsume import subsume
 from tidefold.operations.truncate import truncate
 from tidefold.operations.verify import verify
 from tidefold.sources import records
-from tidefold.sources.rows import rows_of
 
 OLD_INT = Annotated[int, msgspec.Meta(le=99)]
 
@@ -59,9 +58,7 @@ def older_program(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """It refuses whole numbers from 100 on (VALUE_INVALID)."""
     with monkeypatch.context() as older:
         older.setitem(records.COLUMN_TYPES, "int", OLD_INT)
-        rows_of.cache_clear()
         yield
-    rows_of.cache_clear()
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from tidefold.sources.refusal import (
     refusal_of,
     refused_op,
 )
-from tidefold.sources.rows import Rows, rows_of
+from tidefold.sources.rows import Rows
 from tidefold.sources.stream_order import StreamOrder, order_of
 from tidefold.sources.unavailable import marks
 
@@ -50,7 +50,7 @@ class RecordReader(Accounting):
         self._shape = shape
         self._marks = marks(shape)
         self._searched = False
-        self._rows = rows_of(shape, tuple(forms or records.usual_forms(shape)))
+        self._rows = Rows(shape, forms or records.usual_forms(shape))
         self._by_schema: dict[bytes, Rows] = {}
         self._order_of = order_of(shape.order)
         engine = shape.merge.engine
@@ -109,7 +109,7 @@ class RecordReader(Accounting):
         text = bytes(schema)
         found = self._by_schema.get(text)
         if found is None:
-            found = rows_of(self._shape, forms_of(msgspec.json.decode(text) if text else None, self._shape))
+            found = Rows(self._shape, forms_of(msgspec.json.decode(text) if text else None, self._shape))
             self._by_schema[text] = found
         return found
 

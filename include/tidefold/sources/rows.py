@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
@@ -68,12 +67,6 @@ class Rows:
     def nothing(self) -> Any:
         """A row without any value."""
         return self._row(**self._nothing)
-
-
-@lru_cache(maxsize=64)
-def rows_of(shape: Shape, forms: tuple[Form, ...]) -> Rows:
-    """The same, made once: making one costs as much as reading a hundred records, and small files have few."""
-    return Rows(shape, forms)
 
 
 def converted(row: Any, by: Sequence[tuple[str, str, Conversion]]) -> Any:
