@@ -37,6 +37,7 @@ def s3(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Bucke
     s3_server.heal()
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What starts a JVM or an Airflow stays in one process, so that each is started once and memory is enough."""
     for item in items:

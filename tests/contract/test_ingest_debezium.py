@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import msgspec
 import pytest
 
 from landing import TOPIC, changes_of, land, make_landing, quarantined, record, state_of, take, tombstone
-from tidefold.changelog.columns import CLEAR, DELETE, UPSERT
+from older import older_program
+from tidefold.changelog.columns import CLEAR, DELETE, MERGE, UPSERT
 from tidefold.config import load_config
 from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.read import Wanted, What, read_rows
 from tidefold.operations.retry_quarantine import retry
-from tidefold.sources import records
 from tidefold.storage import open_store
 
 GROUPS = 16
@@ -275,8 +275,7 @@ def test_a_refused_record_that_can_be_read_now_does_not_come_back_after_a_trunca
     pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """apache/paimon#5387: rows come back after a delete. A clear is newer than every row before it, of any key."""
-    with monkeypatch.context() as older:
-        older.setitem(records.COLUMN_TYPES, "int", Annotated[int, msgspec.Meta(le=100)])
+    with older_program(monkeypatch, most=100):
         land(tmp_path, 0, [record(0, 1), record(1, 500), truncate(2), record(3, 600), record(4, 2)])
         assert take(pipeline).facts["refused"] == {"VALUE_INVALID": 2}
     found = retry(pipeline, "items").facts
@@ -310,3 +309,23 @@ def test_another_encoding_counts_for_what_comes_from_then_on(pipeline: Pipeline,
     assert take(second).facts["refused"] == {"VALUE_INVALID": 1}
     [before, after] = changes_of(second)
     assert before["text"] == after["text"]
+
+
+def test_values_that_are_added_up_count_once_although_they_came_again(tmp_path: Path) -> None:
+    """Several rows of one statement share a position: what came again is left out by their number."""
+    make_landing(tmp_path, columns="{id: int, n: long}")
+    path = tmp_path / "tidefold.yaml"
+    merge = "merge: {engine: aggregate, aggregates: {n: sum}, deletes: quarantine}\n    key: [id]"
+    path.write_text(path.read_text().replace("key: [id]", merge))
+    pipeline = Pipeline(load_config(path), open_store("store", tmp_path))
+
+    def add(offset: int, order: int, n: int) -> dict[str, Any]:
+        return record(offset, 1, order=order, after={"id": 1, "n": n})
+
+    land(tmp_path, 0, [add(0, 10, 1), add(1, 20, 2), add(2, 20, 2)])
+    land(tmp_path, 3, [add(3, 10, 1), add(4, 20, 2), add(5, 20, 2), add(6, 20, 2), add(7, 30, 4)])
+    outcome = take(pipeline)
+    assert (outcome.facts["changes"], outcome.facts["repeated"]) == (5, 3)
+    assert {change["_op"] for change in changes_of(pipeline)} == {MERGE}
+    _, batches = read_rows(pipeline, "items", Wanted(What.LIVE))
+    assert [row for batch in batches for row in batch.to_pylist()] == [{"id": 1, "n": 1 + 2 + 2 + 2 + 4}]

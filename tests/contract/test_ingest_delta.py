@@ -8,13 +8,15 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from delta_tables import FEED, SCHEMA, fed_pipeline, row, write
 from landing import changes_of, state_of, store_files, take
+from s3_server import S3Bucket
 from tidefold.changelog.columns import DELETE, UPSERT
+from tidefold.storage import open_store
 from tidefold.wiring import Pipeline
 
 
@@ -207,6 +209,19 @@ def test_other_columns_or_types_are_refused(columns: str, tmp_path: Path) -> Non
 
 def test_no_table_is_said_so(tmp_path: Path) -> None:
     assert refused(fed_pipeline(tmp_path)) == "DELTA_SOURCE_MISSING"
+
+
+def test_a_table_in_s3(s3: S3Bucket, tmp_path: Path) -> None:
+    address = f"{s3.address}/source"
+    store = open_store(address, tmp_path)
+    rows = pa.Table.from_pylist([row(item) for item in range(3)], SCHEMA)
+    write_deltalake(store.uri(""), rows, configuration=FEED, storage_options=store.options())
+    pipeline = fed_pipeline(tmp_path, table=address)
+    assert take(pipeline).facts["changes"] == 3
+    table = DeltaTable(store.uri(""), storage_options=store.options())
+    table.update({"text": "'b'"}, predicate="id = 1")
+    take(pipeline)
+    assert folded(pipeline) == {0: "a", 1: "b", 2: "a"}
 
 
 def test_versions_without_data_only_move_on(tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 from landing import changes_of, quarantined, state_of, store_files, take
 from landing_rows import land_parquet, land_text, make_rows_landing
 from tidefold.changelog.columns import DELETE, MERGE, UPSERT
+from tidefold.operations.explain_key import explain_key
+from tidefold.operations.retry_quarantine import retry
 from tidefold.wiring import Pipeline
 
 OP = "op: {column: op, upsert: [I, U], delete: [D]}"
@@ -333,3 +335,24 @@ def test_logs_that_take_no_deletes(deletes: str, facts: dict[str, int], tmp_path
     land_text(tmp_path, "a.csv", "op,id,text,seq\nI,1,a,1\nD,1,,2\n")
     outcome = take(pipeline)
     assert ({name: outcome.facts[name] for name in facts}, outcome.facts["changes"]) == (facts, 1)
+
+
+def test_a_refused_row_stays_refused_and_a_corrected_one_comes_in_a_file_of_its_own(tmp_path: Path) -> None:
+    pipeline = make_rows_landing(tmp_path)
+    land_text(tmp_path, "a.csv", "id,text,seq\n1,a,1\nx,b,2\n")
+    take(pipeline)
+    outcome = retry(pipeline, "items")
+    assert (outcome.facts["staying"], outcome.facts["reasons"]) == (1, {"VALUE_INVALID": 1})
+    land_text(tmp_path, "b.csv", "id,text,seq\n2,b,2\n")
+    assert take(pipeline).facts["changes"] == 1
+    assert sorted(r["id"] for r in changes_of(pipeline)) == [1, 2]
+
+
+def test_explain_names_the_file_of_a_row(tmp_path: Path) -> None:
+    pipeline = make_rows_landing(tmp_path)
+    land_text(tmp_path, "a.csv", "id,text,seq\n1,old,1\n2,z,5\n")
+    take(pipeline)
+    land_text(tmp_path, "b.csv", "id,text,seq\n1,new,2\n")
+    take(pipeline)
+    found = explain_key(pipeline, "items", '{"id": 1}', live=True)
+    assert [(one.landed, one.values["text"]) for one in found.changes] == [("a.csv", "old"), ("b.csv", "new")]

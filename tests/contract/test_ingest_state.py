@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
-from hypothesis import Phase, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from landing import changes_of, land, quarantined, state_of, store_files, take
@@ -51,7 +51,7 @@ SUMS = (
 QUEUE = ("kind: queue, state_key: []", "[id]", "{id: int, priority: int}", "")
 METADATA = {"op": "metadata", "name": "carts", "kind": "value", "schema": {"id": "int", "text": "string"}}
 KEYS = st.integers(0, 2)
-SETTINGS = settings(max_examples=60, deadline=None, phases=[Phase.generate])
+SETTINGS = settings(max_examples=10, deadline=None)
 
 
 def make(root: Path, log: tuple[str, str, str, str], source: str = "", more: str = "") -> Pipeline:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import polars
 import pytest
+from deltalake import DeltaTable
 
-from pipelines import CONFIG, judge_all, make_pipeline, put, snapshot_rows, table_rows
+from pipelines import CONFIG, judge_all, make_pipeline, put, snapshot_rows, table_rows, with_log_shape
 from s3_server import S3Bucket
 from tidefold.changelog.columns import DELETE
 from tidefold.fold.distribute import in_process
 from tidefold.lifecycle.errors import StorageError
+from tidefold.lifecycle.names import LogPaths
+from tidefold.lifecycle.values import Column
 from tidefold.operations.abort import abort
 from tidefold.operations.asking import Asking
 from tidefold.operations.confirm import confirm
 from tidefold.operations.drop import drop
+from tidefold.operations.evolving import evolved
 from tidefold.operations.materialize import materialize
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
@@ -120,3 +125,20 @@ def test_a_table_that_is_not_shown_is_an_error_and_published_later(
     assert table_rows(pipeline) == history[1]
     assert confirm(pipeline, "accounts", run_id="run-2").result == "published"
     assert table_rows(pipeline) == {**history[1], 1: "later"}
+
+
+def test_columns_and_files_change_in_one_commit(pipeline: Pipeline) -> None:
+    """S5: the commit with a new schema is written under the same condition as all others; one more is not lost."""
+    put(pipeline, [{"id": i, "text": "a"} for i in range(10)])
+    cycle(pipeline, "run-1")
+    columns = (Column("id", "long"), Column("label", "string", aliases=("text",)))
+    renamed = with_log_shape(pipeline, columns=columns)
+    evolved(renamed, renamed.ledger("accounts").read())
+    put(renamed, [{"id": 3, "label": "b"}])
+    assert cycle(renamed, "run-2").facts["table_version"] == 1
+    uri, options = pipeline.store.uri(LogPaths("accounts").table), pipeline.store.options()
+    for rows in (DeltaTable(uri, storage_options=options).to_pyarrow_table().to_pylist(),
+                 polars.read_delta(uri, storage_options=options).to_dicts()):  # fmt: skip
+        assert {row["id"]: row["label"] for row in rows} == {i: "b" if i == 3 else "a" for i in range(10)}
+    put(renamed, [{"id": 4, "label": "c"}])
+    assert cycle(renamed, "run-3").facts["table_version"] == 2

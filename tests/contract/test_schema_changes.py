@@ -4,8 +4,10 @@ change of the schema, one after the other, with values that Python converts.
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
@@ -20,19 +22,24 @@ from deltalake import DeltaTable, Schema
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from faults import Fault, FaultyStore, Killed
 from pipelines import contents, judge_all, make_pipeline, put, with_log_shape
-from tidefold.changelog.columns import DELETE
+from tidefold.changelog.columns import DELETE, MERGE
 from tidefold.fold.distribute import in_process
 from tidefold.lifecycle.claims import Mode, Restore
-from tidefold.lifecycle.errors import RefusedError
+from tidefold.lifecycle.errors import RefusedError, TidefoldError
 from tidefold.lifecycle.evolution import Policies, Policy
+from tidefold.lifecycle.explain import Standing
 from tidefold.lifecycle.kinds import Rule
 from tidefold.lifecycle.names import LogPaths
+from tidefold.lifecycle.shape import Deletes, Engine, Group, Merge
 from tidefold.lifecycle.values import Column
 from tidefold.operations.asking import Asking
 from tidefold.operations.confirm import confirm
 from tidefold.operations.diff import diff
 from tidefold.operations.evolving import evolved
+from tidefold.operations.explain_key import explain_key
+from tidefold.operations.history import schemas_told
 from tidefold.operations.materialize import materialize
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
@@ -40,6 +47,7 @@ from tidefold.operations.read import Wanted, What, read_rows
 from tidefold.operations.restore_to import restore_to
 from tidefold.operations.savepoint import Wanted as Saving
 from tidefold.operations.savepoint import take_savepoint
+from tidefold.operations.status import status
 from tidefold.operations.tail import squash, take_tail
 
 Row = dict[str, Any]
@@ -262,6 +270,34 @@ def test_publishing_twice_is_publishing_once(tmp_path: Path) -> None:
     assert (latest.table_version, DeltaTable(pipeline.store.uri(LogPaths(LOG).table)).version()) == (1, 1)
 
 
+@pytest.mark.parametrize("fault", list(Fault))
+def test_a_publication_with_a_new_schema_survives_every_crash(tmp_path: Path, fault: Fault) -> None:
+    """I4, I11: each call of it fails in turn, with and without having taken effect; repeating it ends it, once."""
+    pipeline = new_pipeline(tmp_path, ID, N)
+    take(pipeline, {"id": 1, "n": 1})
+    fold(pipeline, "a")
+    pipeline = configured(pipeline, ID, column("m", "long", "n"))
+    take(pipeline, {"id": 2, "m": 2})
+    materialize(pipeline, [LOG], Asking("b"), in_process)
+    judge_all(pipeline)
+    counting = 0
+    for number in range(100):
+        copy = tmp_path / f"{number}"
+        shutil.copytree(tmp_path / "store", copy)
+        failing = FaultyStore(copy, at=number, fault=fault)
+        with suppress(Killed, TidefoldError):
+            confirm(replace(pipeline, store=failing), LOG)
+        healed = replace(pipeline, store=FaultyStore(copy))
+        confirm(healed, LOG)
+        assert delta_rows(healed) == {1: {"id": 1, "m": 1}, 2: {"id": 2, "m": 2}}
+        assert DeltaTable(healed.store.uri(LogPaths(LOG).table)).version() == 1
+        shutil.rmtree(copy)
+        if failing.calls <= number:
+            break
+        counting = number
+    assert counting > 3
+
+
 def test_an_attempt_that_began_before_shows_its_own_columns(tmp_path: Path) -> None:
     """A change of the schema does not wait for a verdict, and a verdict is about the columns that were judged."""
     pipeline = new_pipeline(tmp_path, ID, N)
@@ -309,6 +345,20 @@ def test_a_restore_brings_rows_to_the_columns_of_today_and_says_what_is_gone(tmp
     assert delta_rows(pipeline, str(tmp_path / "saved")) == {1: {"id": 1, "m": Decimal("9.00"), "flag": False}}
 
 
+def test_a_key_is_explained_in_the_columns_of_today(tmp_path: Path) -> None:
+    pipeline = new_pipeline(tmp_path, ID, N)
+    take(pipeline, {"id": 1, "n": 1})
+    fold(pipeline, "a")
+    pipeline = configured(pipeline, column("number", "long", "id"), column("m", "long", "n"), key=("number",))
+    take(pipeline, {"number": 1, "m": 2})
+    fold(pipeline, "b")
+    key = '{"number": 1}'
+    newest, first = explain_key(pipeline, LOG, key), explain_key(pipeline, LOG, key, snapshot=1)
+    assert (newest.row, first.row) == ({"number": 1, "m": 2}, {"number": 1, "m": 1})
+    assert (newest.standing, first.standing) == (Standing.MADE, Standing.MADE)
+    assert [(kept.snapshot, bool(kept.error)) for kept in newest.kept] == [(1, False), (2, False)]
+
+
 def test_what_waits_for_a_full_snapshot_is_told(tmp_path: Path) -> None:
     pipeline = new_pipeline(tmp_path, ID, N)
     take(pipeline, {"id": 1, "n": 1})
@@ -316,8 +366,78 @@ def test_what_waits_for_a_full_snapshot_is_told(tmp_path: Path) -> None:
     pipeline = configured(pipeline, ID, column("m", "int", "n"))
     [outcome] = materialize(pipeline, [LOG], Asking("b"), in_process)
     assert (outcome.result, "schema 2 waits" in outcome.message) == ("nothing", True)
+    [found] = status(pipeline, [LOG])
+    assert found.schema_waits.endswith("rename `n` to `m`")
     assert fold(pipeline, "c", Rule.FULL).result == "staged"
     assert delta_rows(pipeline) == {1: {"id": 1, "m": 1}}
+    [found] = status(pipeline, [LOG])
+    assert (found.schema, found.schema_waits) == (2, "")
+    assert [line.split(": ", 1)[1] for line in schemas_told(pipeline, LOG)] == ["rename `n` to `m`"]
+
+
+OLD = (column("id"), column("at", "long"), column("n"), column("gone"))
+NEW = (column("number", "long", "id"), column("m", "long", "n"), column("when", "long", "at"), column("more"))
+NAMES = {"number": "id", "m": "n", "when": "at"}
+
+
+@pytest.mark.parametrize("kind", [Rule.FULL, Rule.INCREMENTAL])
+@pytest.mark.parametrize(
+    "merge",
+    [
+        Merge(),
+        Merge(Engine.FIRST, Deletes.IGNORE),
+        Merge(Engine.PARTIAL),
+        Merge(Engine.PARTIAL, Deletes.IGNORE, (Group(("m",), ("when",)),)),
+        Merge(Engine.AGGREGATE, Deletes.IGNORE, (), (("m", "sum"), ("more", "max"), ("when", "max"))),
+        Merge(Engine.HISTORY),
+    ],
+    ids=lambda merge: f"{merge.engine}{'-groups' if merge.groups else ''}",
+)
+def test_every_engine_goes_on_as_if_the_columns_had_always_been_so(tmp_path: Path, merge: Merge, kind: Rule) -> None:
+    """What is kept beside rows follows the names, so late changes find their place after a rename too."""
+    applies = merge.deletes is Deletes.APPLY
+    op = {"_op": MERGE} if merge.engine is Engine.AGGREGATE else {}
+    early = [{"number": i % 6, "m": i, "when": (i * 7) % 20, **op} for i in range(18)]
+    early += [{"number": 2, "when": 30, "_op": DELETE}, {"number": 3, "when": 9, "_op": DELETE}] if applies else []
+    late = [{"number": i % 6, "m": 100 + i, "when": (i * 5) % 25, "more": i, **op} for i in range(12)]
+    late += [
+        {"number": 2, "m": 7, "when": 29, "more": 1, **op},
+        {"number": 4, "when": 19, "m": 8, "_absent": ["more"], **op},
+    ]
+    found = []
+    for name in ("changing", "always"):
+        (tmp_path / name).mkdir()
+        new = _ordered(new_pipeline(tmp_path / name, *NEW), NEW, merge)
+        old = _ordered(new, OLD, _with_old_names(merge)) if name == "changing" else new
+        named = NAMES if name == "changing" else {}
+        # Where absent is not null, nothing was said of a column that is not there yet.
+        silent = {"_absent": ["more"]} if merge.engine is Engine.PARTIAL and name == "always" else {}
+        rows = [
+            {**{named.get(k, k): v for k, v in row.items()}, **silent, "_o0": row["when"], "_offset": i}
+            for i, row in enumerate(early)
+        ]
+        take(old, *rows[:10])
+        fold(old, "a", kind)
+        take(old, *rows[10:])
+        take(new, *({**row, "_o0": row["when"], "_offset": 100 + i} for i, row in enumerate(late)))
+        fold(new, "b", kind)
+        _, batches = read_rows(new, LOG)
+        found.append(sorted((row for batch in batches for row in batch.to_pylist()), key=str))
+    assert found[0] == found[1]
+    assert len(found[0]) > 3
+
+
+def _ordered(pipeline: Pipeline, columns: tuple[Column, ...], merge: Merge) -> Pipeline:
+    by = columns[1].name if columns is OLD else columns[2].name
+    key = (columns[0].name,)
+    return configured(pipeline, *columns, key=key, order="columns", order_by=(by,), merge=merge)
+
+
+def _with_old_names(merge: Merge) -> Merge:
+    groups = tuple(Group(tuple(NAMES[n] for n in g.columns), tuple(NAMES[n] for n in g.order)) for g in merge.groups)
+    known = ((NAMES[name], how) for name, how in merge.aggregates if name in NAMES)
+    old = (*known, ("gone", "max")) if merge.aggregates else ()
+    return replace(merge, groups=groups, aggregates=tuple(sorted(old)))
 
 
 # The oracle: events of a life, and what each does to rows that are dicts.

@@ -69,3 +69,34 @@ def test_rows_without_offsets_need_an_order(
 )
 def test_types_that_csv_cannot_have(columns: str, code: str | None, tmp_path: Path) -> None:
     assert load(tmp_path, "{format: csv, path: landing/items}", f"{KEYED}\n    order: [seq]", columns) == code
+
+
+DELTA = "{id: int, text: string}"
+
+
+@pytest.mark.parametrize(
+    ("options", "more", "columns", "code"),
+    [
+        ("table: t", KEYED, DELTA, None),
+        ("table: s3://bucket/t, from_version: 0", KEYED, DELTA, None),
+        ("table: t", f"{KEYED}\n    merge: history", DELTA, None),
+        ("table: t", "key: []\n    merge: append", DELTA, None),
+        ("table: t", f"{KEYED}\n    merge: {{engine: aggregate, aggregates: {{text: max}}}}", DELTA, "SOURCE_ENGINE"),
+        ("table: t", f"{KEYED}\n    order: [id]", DELTA, "ORDER_INVALID"),
+        ("table: t", KEYED, "{id: int, text: {type: binary, encoding: hex}}", "ENCODING_WITHOUT_EFFECT"),
+        ("table: t, from_version: -1", KEYED, DELTA, "CONFIG_OUT_OF_RANGE"),
+        ("table: 's3://me:secret@bucket/t'", KEYED, DELTA, "CONFIG_SECRET"),
+        ("table: gs://bucket/t", KEYED, DELTA, "NOT_IN_THIS_VERSION"),
+        ("table: ../t", KEYED, DELTA, "CONFIG_PATH"),
+    ],
+)
+def test_logs_fed_by_a_table(options: str, more: str, columns: str, code: str | None, tmp_path: Path) -> None:
+    assert load(tmp_path, f"{{format: delta-cdf, {options}}}", more, columns) == code
+
+
+def test_a_table_has_no_landing_folder(tmp_path: Path) -> None:
+    assert load(tmp_path, "{format: delta-cdf, path: t}", KEYED, DELTA) == "CONFIG_MISSING_KEY,CONFIG_UNKNOWN_KEY"
+    assert load(tmp_path, "{format: delta-cdf, table: t}", KEYED, DELTA) is None
+    source = load_config(tmp_path / "tidefold.yaml").logs["items"].source
+    assert source
+    assert (source.folder, source.feed.path) == (None, str(tmp_path / "t"))

@@ -12,7 +12,7 @@ from tidefold.lifecycle import claims, moves
 from tidefold.lifecycle.conversions import keeps_values, parse_value, steps, widens
 from tidefold.lifecycle.errors import RefusedError, SupersededError
 from tidefold.lifecycle.evolution import ChangeKind, Policies, Policy, changes_of, evolve
-from tidefold.lifecycle.intake import append, require_fence
+from tidefold.lifecycle.intake import append, check_shape, require_fence
 from tidefold.lifecycle.schemas import FIRST, Former, formers, lost, must_rewrite, shape_at
 from tidefold.lifecycle.shape import COLUMNS, Engine, Group, Merge
 from tidefold.lifecycle.values import Column, Kind, LogState, Shape, State
@@ -144,7 +144,10 @@ def test_other_things_of_a_column_change_freely() -> None:
     """How a source writes a value, its former names and its place among the others are no change of the schema."""
     shape = with_columns(SHAPE.columns[2], Column("n", "int", aliases=("m",)), KEY)
     state = became(log(), shape, Policies(*[Policy.FREEZE] * 6))
-    assert (state.shape, state.schemas) == (shape, ())
+    assert (state.shape, state.schemas, state.fence) == (shape, (), log().fence)
+    check_shape(state, replace(SHAPE, columns=shape.columns))
+    with pytest.raises(RefusedError, match="column order"):
+        check_shape(state, SHAPE)
     buckets = replace(shape, buckets=8)
     assert became(state, buckets) == state, "the number of buckets waits for a full snapshot"
 

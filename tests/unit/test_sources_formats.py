@@ -8,10 +8,12 @@ import pytest
 from tidefold.sources.feed import Feed
 from tidefold.sources.formats import FORMATS, source_of
 
+NEEDED = {"state-json": {"kind": "value", "state_key": ["id"]}}
+
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_format_has_its_source(name: str) -> None:
-    source = source_of(Feed(name, "/landing"))
+    source = source_of(Feed(name, "/landing", NEEDED.get(name, {})))
     assert all(callable(getattr(source, part)) for part in ("listing", "ending", "parse", "reader"))
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from landing import record, text_of
@@ -115,6 +118,50 @@ def test_an_empty_file_gives_a_log_without_columns_and_a_missing_folder_is_an_er
     assert (found.columns, found.usable) == ((), False)
     with pytest.raises(NotFoundError):
         propose(tmp_path / "missing")
+
+
+def test_plain_json_is_proposed_with_the_key_of_its_records(tmp_path: Path) -> None:
+    folder = tmp_path / "shop.items"
+    folder.mkdir()
+    rows = [{"id": 1, "text": "a"}, {"id": 2, "text": None}]
+    place = {"topic": "shop.items", "partition": 0}
+    lines = [{**place, "offset": i, "key": {"id": i}, "value": row} for i, row in enumerate(rows)]
+    (folder / "shop.items+0+0000000000.jsonl").write_bytes(text_of(lines))
+    (folder / "shop.items+0+0000000002.jsonl").write_bytes(text_of([{**lines[0], "offset": 2, "value": None}]))
+    [found] = propose(tmp_path)
+    assert (found.format, found.options, found.key, found.order, found.usable) == (
+        "json",
+        (),
+        ("id",),
+        "position",
+        True,
+    )
+    assert {c.name: c.type for c in found.columns} == {"id": "long", "text": "string"}
+
+
+@pytest.mark.parametrize("line", [{"id": 1, "value": 5}, {"id": 1, "op": "I"}])
+def test_values_alone_have_no_key(line: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "items+0+0000000000.jsonl").write_bytes(text_of([line]))
+    [found] = propose(tmp_path)
+    assert [column.name for column in found.columns] == list(line)
+    assert (found.format, found.options, found.usable) == ("json", (("record", "value"),), False)
+    assert "name them in `key`" in found.notes[0]
+
+
+def test_files_of_rows_are_proposed_by_their_schema(tmp_path: Path) -> None:
+    """What orders rows and tells them apart is a person's to say."""
+    for folder in ("a/items", "b/items"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "a/items/x.csv").write_text("id,text,at\n1,a,2026-01-01T00:00:00Z\n")
+    columns = {"id": pa.array([1], pa.int16()), "price": pa.array([Decimal("1.50")]), "deep": pa.array([{"x": 1}])}
+    pq.write_table(pa.table(columns), tmp_path / "b/items/part-0.parquet")
+    (tmp_path / "b/items/part-1.parquet").write_bytes(b"")
+    one, two = propose(tmp_path)
+    assert (one.id, one.format, one.path, one.usable) == ("items", "csv", "a/items", False)
+    assert {c.name: c.type for c in one.columns} == {"id": "long", "text": "string", "at": "timestamp"}
+    assert (two.format, two.id != one.id) == ("parquet", True)
+    assert {c.name: c.type for c in two.columns} == {"id": "int", "price": "decimal(3,2)", "deep": None}
+    assert any("deep" in note for note in two.notes)
 
 
 def test_where_a_schema_stands_beside_the_records_it_says_the_types(tmp_path: Path) -> None:

@@ -63,8 +63,9 @@ def _nothing(directory: Path, left_out: Mapping[str, Sequence[str]]) -> InvalidI
     if not left_out:
         return InvalidInputError(
             "NOTHING_LANDED",
-            f"Below `{directory}` is no file that is named as a Kafka sink names it.",
-            hint="Names are as `topic+0+0000000000.jsonl`, `.json`, or one of these with `.gz`.",
+            f"Below `{directory}` is no file that is named as a Kafka sink names it, and none of rows.",
+            hint="Names are as `topic+0+0000000000.jsonl`, `.json`, or one of these with `.gz`; or end in `.csv`, "
+            "`.csv.gz` or `.parquet`.",
         )
     reasons = "; ".join(f"{log}: {', '.join(notes)}" for log, notes in left_out.items())
     return InvalidInputError(

@@ -37,12 +37,15 @@ def diff(terminal: Terminal, log: Log, before: Before, after: After, limit: Limi
     more = found.total > len(found.rows)
     rows = [{"change": row.change, "key": row.key} if keys else asdict(row) for row in found.rows]
     read = {"files": found.files, "files_read": found.files_read, "bytes_read": found.bytes_read}
-    data = {"log": log, "before": before, "after": after, **found.counts, **read, "rows": rows, "more": more}
+    left = {"left_out": list(found.left_out)} if found.left_out else {}
+    data = {"log": log, "before": before, "after": after, **found.counts, **read, "rows": rows, "more": more, **left}
     counted = ", ".join(f"{count:,} {kind}" for kind, count in found.counts.items())
     said = f"{log}: {counted} from snapshot {before} to {after}"
     of = f"{found.files_read:,} of {found.files:,} files read, {in_units(found.bytes_read)}"
     table = [plain_table(("", "key") if keys else ("", "key", "row"), [_cells(r, keys) for r in found.rows])]
     terminal.result(data, f"{said}; {of}", *(table if found.rows else []))
+    if found.left_out:
+        terminal.note(f"not compared, since only one of the two has them: {', '.join(found.left_out)}")
     if more and found.rows:
         terminal.note(f"the first {len(found.rows)} rows; --limit shows more")
 

@@ -12,7 +12,7 @@ import yaml
 
 from tidefold.cli.terminal import harmless
 from tidefold.config import log_mistakes
-from tidefold.sources.sample import ProposedLog
+from tidefold.sources.proposed import ProposedLog
 
 STORE = "var/store"
 _PLAIN = re.compile(r"[A-Za-z_][\w./-]*", re.ASCII)
@@ -56,7 +56,8 @@ def render(logs: Sequence[ProposedLog], paths: Sequence[str], base: Path) -> str
         lines = list(_log_lines(log, path))
         if notes:
             lines = [*(f"  # Left out, {_comment(note)}" for note in notes), *(f"  # {line[2:]}" for line in lines)]
-        parts.append("\n".join([f"  # Topic {log.topic}, {log.records:,} records sampled.", *lines]))
+        sampled = log.sampled or f"Topic {log.topic}, {log.records:,} records sampled."
+        parts.append("\n".join([f"  # {_comment(sampled)}", *lines]))
     return "\n\n".join(parts) + "\n"
 
 
@@ -67,8 +68,9 @@ def landing_path(directory: Path, log: ProposedLog, base: Path) -> str:
 
 
 def _entry(log: ProposedLog, path: str) -> dict[str, object]:
+    connector = {"connector": log.connector} if log.connector else {}
     return {
-        "source": {"format": "debezium-json", "connector": log.connector, "path": path},
+        "source": {"format": log.format, **connector, "path": path, **dict(log.options)},
         "key": list(log.key),
         "columns": {c.name: c.type for c in log.columns},
         "order": log.order,
@@ -78,16 +80,19 @@ def _entry(log: ProposedLog, path: str) -> dict[str, object]:
 def _log_lines(log: ProposedLog, path: str) -> Iterator[str]:
     yield f"  {log.id}:"
     yield "    source:"
-    yield "      format: debezium-json"
-    yield f"      connector: {_word(log.connector)}"
+    yield f"      format: {log.format}"
+    if log.connector:
+        yield f"      connector: {_word(log.connector)}"
     yield f"      path: {_word(path)}"
-    key = ", ".join(_word(name) for name in log.key)
+    yield from (f"      {name}: {_word(value)}" for name, value in log.options)
+    key = ", ".join(_word(name) for name in log.key) or "?"
     yield f"    key: [{key}] # as the records' own key; these columns tell rows apart"
     yield "    columns: # every column of the table; a record with another one, or of another type, is refused"
     for column in log.columns:
         note = f" # {_comment(column.note)}" if column.note else ""
         yield f"      {_word(column.name)}: {column.type or '?'}{note}"
-    yield f"    order: {_word(log.order)} # what decides which of two changes is the later one"
+    order = _word(log.order) if log.order else "[?]"
+    yield f"    order: {order} # what decides which of two changes is the later one"
     yield "    on_bad_record: quarantine # put aside and counted; or fail: its file is not taken"
     yield "    quality:"
     yield "      max_row_drop: 0.5 # a snapshot with less than half the rows of the last one is not published"

@@ -90,7 +90,7 @@ def history(terminal: Terminal, log: Log) -> None:
     """
     from tidefold.cli.tables import history_table, local_lines, reasons
     from tidefold.operations.history import history as read_history
-    from tidefold.operations.history import local_of, restored_by, tags_of
+    from tidefold.operations.history import local_of, restored_by, schemas_told, tags_of
     from tidefold.operations.local_use import local_use
 
     pipeline = terminal.pipeline()
@@ -98,14 +98,19 @@ def history(terminal: Terminal, log: Log) -> None:
     tags = tags_of(pipeline, log)
     restored = restored_by(snapshots)
     local = local_of(pipeline, log)
-    lines = reasons(snapshots, tags, restored, local)
+    schemas = schemas_told(pipeline, log)
+    lines = [*reasons(snapshots, tags, restored, local), *schemas]
     shown = [history_table(snapshots), "", *lines] if snapshots else [f"{log} has no snapshot yet."]
     data = [
         {**asdict(s), "tags": tags.get(s.id, []), "restored": restored.get(s.id), "local": s.id in local}
         for s in snapshots
     ]
     use = local_use(pipeline)
-    terminal.result({"log": log, "snapshots": data, "local": asdict(use) if use else None}, *shown, *local_lines(use))
+    terminal.result(
+        {"log": log, "snapshots": data, "schemas": schemas, "local": asdict(use) if use else None},
+        *shown,
+        *local_lines(use),
+    )
 
 
 def report(terminal: Terminal, log: Log, snapshot: SnapshotId = None) -> None:

@@ -87,6 +87,8 @@ def remarks(found: Sequence[LogStatus]) -> list[str]:
             lines.append(f"{status.log}: {run}, `tidefold abort {status.log}` undoes it.")
         if status.why:
             lines.append(f"{status.log}: {status.why}.")
+        if status.schema_waits:
+            lines.append(f"{status.log}: the next snapshot takes up {status.schema_waits}.")
         if status.report:
             lines.append(f"{status.log}: `tidefold report {status.log}` names the page with the details.")
         lines += [f"{status.log}: {remark}." for remark in _kept_of_the_log(status)]

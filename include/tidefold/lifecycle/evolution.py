@@ -36,10 +36,6 @@ class ChangeKind(StrEnum):
     RETYPE = "retype"
 
 
-# What records can bring that the schema does not have: a column, or a value of another type.
-BROUGHT = (ChangeKind.ADD, ChangeKind.RETYPE)
-
-
 @dataclass(frozen=True, slots=True)
 class Policies:
     """The policy of each kind of change. What loses nothing is taken up; what could, only when somebody says so."""
@@ -95,12 +91,21 @@ def evolve(state: LogState, shape: Shape, policies: Policies, instant: str, run:
     _require_same_log(state, after, shape)
     _require_allowed(state.log, found, policies)
     schemas = (*before, after) if found else before
-    return replace(state, shape=shape, schemas=schemas if schemas[1:] else (), fence=state.fence + 1)
+    schemas = schemas if schemas[1:] else ()
+    return replace(state, shape=shape, schemas=schemas, fence=state.fence + (schemas != state.schemas))
 
 
 def changes_of(schemas: tuple[Schema, ...]) -> tuple[tuple[Schema, tuple[Change, ...]], ...]:
     """Each schema after the first with what changed by it."""
     return tuple((after, tuple(_differing(before, after))) for before, after in pairwise(schemas))
+
+
+def told(state: LogState) -> list[str]:
+    """What each schema changed, for people, oldest first."""
+    return [
+        f"schema {schema.id}{f', {schema.instant[:16]}' if schema.instant else ''}: {'; '.join(map(str, changed))}"
+        for schema, changed in changes_of(state.schemas)
+    ]
 
 
 def changes(before: Schema, after: Schema, shape: Shape) -> tuple[Change, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tidefold.lifecycle.errors import ConflictError, RefusedError, SupersededError
-from tidefold.lifecycle.values import ChangeSet, Landed, LogState, Position, Shape
+from tidefold.lifecycle.values import ChangeSet, Column, Landed, LogState, Position, Shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,15 +152,8 @@ def _append_one(state: LogState, arrival: Arrival) -> LogState:
         change_sets = (*state.change_sets, replace(arrival.change_set, sqn=sqn, schema=state.schema))
         state = replace(state, change_sets=change_sets, garbage=garbage)
     known[position.topic, position.partition] = position
-    account = replace(
-        landed,
-        sqn=sqn,
-        number=len(state.landed) + 1,
-        high=position.high,
-        count=position.count,
-        again=position.again,
-        time=position.time,
-    )
+    stands = {name: getattr(position, name) for name in ("high", "count", "again", "time")}
+    account = replace(landed, sqn=sqn, number=len(state.landed) + 1, **stands)
     return replace(state, landed=(*state.landed, account), positions=tuple(known[k] for k in sorted(known)))
 
 
@@ -176,17 +169,22 @@ def names(state: LogState) -> frozenset[str]:
 
 
 def check_shape(state: LogState, shape: Shape) -> None:
-    """Raises RefusedError when the configuration describes another table than the log was begun with (I28). The number
-    of buckets may change: the next full snapshot takes it up.
+    """Raises RefusedError when somebody brings changes of another table than the log's (I28). The number of buckets is
+    no matter of it, nor how a source calls and writes what is in a column.
     """
-    if replace(shape, buckets=state.shape.buckets) == state.shape or is_empty(state):
+    if is_empty(state) or _as_stored(shape) == _as_stored(state.shape):
         return
     changed = differences(state.shape, shape, "before", "now")
     raise RefusedError(
         "SHAPE_CHANGED",
-        f"The configuration describes another table than log `{state.log}` was begun with ({'; '.join(changed)}).",
-        hint="Put the old value back; this version cannot change it for a log that has data.",
+        f"What is brought is of another table than log `{state.log}` is ({'; '.join(changed)}).",
+        hint="Bring it with the log's own columns; the configuration of the log changes them.",
     )
+
+
+def _as_stored(shape: Shape) -> Shape:
+    columns = tuple(Column(column.name, column.type) for column in shape.columns)
+    return replace(shape, columns=columns, buckets=1)
 
 
 def differences(one: Shape, other: Shape, *named: str) -> list[str]:

@@ -122,7 +122,9 @@ class _Explaining:
         state, folded = self._state, layers(self._state, base, live)
         told = explain(state, folded, self._changes, state.shape)
         wanted = (
-            Wanted(What.LIVE, key=self._text) if live else Wanted(snapshot=base.id if base else None, key=self._text)
+            Wanted(What.LIVE, key=self._text)
+            if live
+            else Wanted(snapshot=base.id if base else None, key=self._text, today=True)
         )
         row, kept = self._row(plan_from(self._pipeline, state, wanted)), self._kept()
         if row is None and not self._changes and not any(one.present or one.error for one in kept):
@@ -149,13 +151,12 @@ class _Explaining:
         )
 
     def _changes_of_key(self) -> tuple[Change, ...]:
-        state, shape = self._state, self._state.shape
+        state, store = self._state, self._pipeline.store
         mine = KeyGroups(self._key.key_group, self._key.key_group)
         floors = {c.sqn: c.floor for c in state.change_sets}
         # Without their floors: what was sent again is told too.
         sets = tuple(replace(c, floor=None) for c in state.change_sets if c.key_groups.meets(mine))
-        store = self._pipeline.store
-        plan = ReadPlan(store.uri(""), state.log, shape, False, None, (), sets)
+        plan = ReadPlan(store.uri(""), state.log, state.shape, False, None, (), sets)
         plan = replace(plan, schema=state.schema, schemas=state.schemas)
         batches = read_task(store, plan, ReadTask(mine, (), sets))
         self._values = [row for batch in batches for row in batch.to_pylist() if self._concerns(row)]
@@ -219,7 +220,7 @@ class _Explaining:
         """There may be hundreds of tails on one snapshot: of those only what it has is read."""
         state = self._state
         if snapshot.kind is not Kind.TAIL:
-            return self._row(plan_from(self._pipeline, state, Wanted(snapshot=snapshot.id, key=self._text)))
+            return self._row(plan_from(self._pipeline, state, Wanted(snapshot=snapshot.id, key=self._text, today=True)))
         [top, *_] = layers(state, snapshot)
         winner = explain(state, (top,), self._changes, state.shape).winner
         if winner is not None:
@@ -269,8 +270,10 @@ def _landed(state: LogState, source: ChangeSet, change: Change) -> Landed | None
     """The landed file that brought a change. A record that was refused at first comes in a change set of its own."""
     partition, offset = change.place[-2:]
     holds = [e for e in state.landed if e.partition == partition and e.first_offset <= offset < e.next_offset]
-    own = (e for e in reversed(holds) if e.sqn is not None and source.begin <= e.sqn <= source.sqn)
-    return next(own, holds[-1] if holds else None)
+    brought = [e for e in state.landed if e.sqn is not None and source.begin <= e.sqn <= source.sqn]
+    if not holds:  # Rows without offsets: a change set that was not squashed is of one file.
+        return brought[0] if len(brought) == 1 else None
+    return next((e for e in reversed(holds) if e in brought), holds[-1])
 
 
 def _rank(values: Row, group: Group) -> tuple[int, ...] | None:

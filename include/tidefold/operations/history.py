@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidefold.lifecycle.errors import NotFoundError
+from tidefold.lifecycle.evolution import told
 from tidefold.lifecycle.values import Kind, Snapshot
 from tidefold.operations.local_copies import snapshots_here
 from tidefold.operations.pipeline import Pipeline
@@ -13,6 +14,11 @@ from tidefold.operations.pipeline import Pipeline
 def history(pipeline: Pipeline, log: str) -> list[Snapshot]:
     """All snapshots that were ever begun. Raises NotFoundError when nothing was ingested yet."""
     return list(reversed(pipeline.ledger(log).read().snapshots))
+
+
+def schemas_told(pipeline: Pipeline, log: str) -> list[str]:
+    """What changed in the columns of a log, newest first: one line a schema."""
+    return list(reversed(told(pipeline.ledger(log).read())))
 
 
 def tags_of(pipeline: Pipeline, log: str) -> dict[int, list[str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +14,7 @@ import msgspec
 from tidefold.changelog import intents
 from tidefold.fold.distribute import Runner
 from tidefold.lifecycle.errors import InvalidInputError, RefusedError, StorageError, TidefoldError
+from tidefold.lifecycle.evolution import ChangeKind, Policies, Policy
 from tidefold.operations import settle
 from tidefold.operations.intake import Intake, begin_intake
 from tidefold.operations.outcome import Outcome
@@ -28,6 +29,8 @@ _OF_THE_WHOLE_TABLE = {
     "STATE_CHANGED": "Feed the state as it is now to a log of its own; or put its metadata back.",
     "CLEAR_PARTITIONS": "Write the state into one partition, in a folder of its own, and feed it to a new log.",
 }
+# Why a record is refused that brings a change of the schema.
+_BRINGS = {ChangeKind.ADD: "UNKNOWN_COLUMN", ChangeKind.RETYPE: "VALUE_INVALID"}
 _COUNTS = ("records", "changes", "tombstones", "repeated", "quarantined", "ignored")
 
 
@@ -134,6 +137,16 @@ def _bad_records(pipeline: Pipeline, intake: Intake) -> TidefoldError | None:
             f"Log `{intake.log}`: {_first_refused(pipeline, intake, unsupported)}. Nothing was taken.",
             hint=_OF_THE_WHOLE_TABLE[unsupported[0]],
         )
+    frozen = _frozen(pipeline.log(intake.log).policies, reasons)
+    if frozen:
+        kind, reason = frozen
+        raise RefusedError(
+            "SCHEMA_FROZEN",
+            f"Log `{intake.log}` has `schema.{kind}: freeze`, and there are records that bring another schema: "
+            f"{_first_refused(pipeline, intake, [reason])}. Nothing was taken.",
+            hint=f"Correct the source or the configured columns, or set `schema: {{{kind}: quarantine}}` to put such "
+            "records aside.",
+        )
     if not reasons or pipeline.log(intake.log).on_bad_record != "fail":
         return None
     return InvalidInputError(
@@ -142,6 +155,12 @@ def _bad_records(pipeline: Pipeline, intake: Intake) -> TidefoldError | None:
         f"{_first_refused(pipeline, intake, list(reasons))}. Nothing was taken.",
         hint="Land a corrected file, or set `on_bad_record: quarantine`.",
     )
+
+
+def _frozen(policies: Policies, reasons: Collection[str]) -> tuple[ChangeKind, str] | None:
+    """What records bring that a log does not even put aside: the kind of change, and why they were refused."""
+    found = ((kind, reason) for kind, reason in _BRINGS.items() if policies.of(kind) is Policy.FREEZE)
+    return next(((kind, reason) for kind, reason in found if reason in reasons), None)
 
 
 def _counted(intake: Intake) -> str:

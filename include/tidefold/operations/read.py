@@ -38,7 +38,7 @@ class Wanted:
 
     `snapshot` names another one than the published (table only), `since` the sqn after which change sets are read (log
     only), `key` one key as a JSON object: of all others nothing is returned, and of other buckets nothing is read,
-    `share` the part of one of several workers.
+    `share` the part of one of several workers. `today`: also of an older snapshot in the columns that the log has now.
     """
 
     what: What = What.TABLE
@@ -46,6 +46,7 @@ class Wanted:
     since: int | None = None
     key: str | None = None
     share: Share | None = None
+    today: bool = False
 
     def __post_init__(self) -> None:
         if self.snapshot is not None and self.what is not What.TABLE:
@@ -93,6 +94,9 @@ def plan_from(pipeline: Pipeline, state: LogState, wanted: Wanted) -> ReadPlan:
     else:
         chosen = published(state) if wanted.snapshot is None else readable(state, wanted.snapshot)
         plan = _of_snapshot(pipeline, state, chosen)
+    if wanted.today:
+        shape = replace(state.shape, buckets=plan.shape.buckets)
+        plan = replace(plan, shape=shape, schema=state.schema, schemas=state.schemas)
     plan = replace(plan, key=one_key(plan.shape, wanted.key)) if wanted.key is not None else plan
     return plan if wanted.share is None else _shared(plan, wanted.share)
 

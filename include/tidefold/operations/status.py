@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tidefold.lifecycle.errors import TidefoldError
+from tidefold.lifecycle.evolution import told
 from tidefold.lifecycle.retention import tails
+from tidefold.lifecycle.schemas import FIRST
 from tidefold.lifecycle.values import Hold, Kind, LogState, Position, Reader, Snapshot, State, Stopped, Tag
 from tidefold.operations.local_copies import copies_here
 from tidefold.operations.local_use import LocalUse, local_use
@@ -21,7 +23,8 @@ class LogStatus:
     `tail` is the newest tail-only snapshot on `latest`; `tags`, `holds` and `readers` keep more than retention does;
     `garbage` counts the segments that wait to be removed. `local`: snapshots whose copy is on this machine,
     `local_partial`: those of whose copy files are gone, `local_bytes`: what all copies of snapshots take on its disks.
-    `drilled` is the newest one with a restore drill. `stopped`: the log takes nothing.
+    `drilled` is the newest one with a restore drill. `stopped`: the log takes nothing. `schema` is the id of the newest
+    one, `schema_waits` what it changes, until a snapshot has it.
 
     `why` says in one line why the newest snapshot is not the latest one, `report` is the page that tells more;
     `error` (with its code) is set when the ledger cannot be read, `begun` is false until the first ingest.
@@ -48,6 +51,8 @@ class LogStatus:
     report: str | None = None
     error: Outcome | None = None
     stopped: Stopped | None = None
+    schema: int = FIRST
+    schema_waits: str = ""
 
 
 def status(pipeline: Pipeline, logs: Sequence[str]) -> list[LogStatus]:
@@ -89,7 +94,15 @@ def status_of(state: LogState) -> LogStatus:
         why=why,
         report=report,
         stopped=state.stopped,
+        schema=state.schema,
+        schema_waits=_waiting_schema(state),
     )
+
+
+def _waiting_schema(state: LogState) -> str:
+    """What the newest schema changes, while the table does not show it."""
+    shown = state.latest.schema if state.latest else state.schema
+    return told(state)[-1] if shown != state.schema else ""
 
 
 def _why(state: LogState) -> tuple[str, str | None]:

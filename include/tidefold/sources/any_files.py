@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
@@ -48,7 +50,8 @@ def misfit(names: Sequence[str], shape: Shape, beside: Sequence[str]) -> str | N
         return f"has column {', '.join(unknown)[:200]}, which is not configured"
     by = shape.order_by if shape.order == COLUMNS else ()
     partial = shape.merge.engine is Engine.PARTIAL
-    needed = {*beside, *((*shape.key, *by) if partial else columns)}
+    required = [column.name for column in shape.columns if column.default is None]
+    needed = {*beside, *((*shape.key, *by) if partial else required)}
     if missing := [name for name in (*columns, *beside) if name in needed and name not in names]:
         return f"has no column {', '.join(dict.fromkeys(missing))}; missing is not null"
     return None
@@ -68,13 +71,17 @@ class RowTaker:
     account: Account = field(default_factory=Account)
     tables: list[pa.Table] = field(default_factory=list)
 
+    @cached_property
+    def _changes(self) -> Changes:
+        return Changes(self.shape, self.rules, self.cast, self.horizon)
+
     def take(self, rows: pa.Table, numbers: Sequence[int]) -> None:
         """`numbers` say which rows of the file these are, 1 for the first."""
-        old = sum(number <= self.skip for number in numbers)
+        old = bisect_right(numbers, self.skip)
         rows, numbers = rows.slice(old), numbers[old:]
         if not numbers:
             return
-        made = Changes(self.shape, self.rules, self.cast, self.horizon).make(rows)
+        made = self._changes.make(rows)
         self.account.records += len(numbers)
         self.account.changes += made.table.num_rows
         self.account.ignored += made.ignored

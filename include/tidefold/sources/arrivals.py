@@ -122,16 +122,22 @@ def _arrival(task: FileTask, found: Found, account: Account, before: Position, c
     stand = before.next_offset or task.file.start
     first = stand if account.first is None else account.first
     end = first if account.last is None else account.last + 1
+    landed = replace(_landed(task, found, account, kept), first_offset=first, next_offset=end)
+    return Arrival(landed, change_set, replace(after, next_offset=end))
+
+
+def _landed(task: FileTask, found: Found, account: Account, kept: Kept) -> Landed:
+    """The account of a file, its offsets and its number not yet known."""
     quarantined = sum(account.refused.values())
-    landed = Landed(
+    return Landed(
         number=0,
         name=task.file.name,
         length=task.until,
         checksum=found.result.checksum,
         topic=task.file.topic,
         partition=task.file.partition,
-        first_offset=first,
-        next_offset=end,
+        first_offset=0,
+        next_offset=0,
         records=account.records,
         changes=kept.changes,
         tombstones=account.tombstones,
@@ -142,7 +148,6 @@ def _arrival(task: FileTask, found: Found, account: Account, before: Position, c
         quarantine=found.quarantine if quarantined else None,
         changed=task.file.stamp.changed,
     )
-    return Arrival(landed, change_set, replace(after, next_offset=end))
 
 
 def _after(account: Account, before: Position) -> Position:

@@ -11,9 +11,10 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidefold.changelog.columns import CLEAR, change_schema, order_columns
+from tidefold.changelog.columns import CLEAR, arrow_type, change_schema, order_columns
 from tidefold.changelog.key_group import with_key_groups
-from tidefold.lifecycle.values import Shape
+from tidefold.lifecycle.conversions import parse_value
+from tidefold.lifecycle.values import Column, Shape
 from tidefold.sources.account import Batch
 from tidefold.sources.records import field
 
@@ -49,6 +50,10 @@ class TableBuilder:
         arrays.append(pa.array(batch.absent, self._schema.field("_absent").type))
         for index, column in enumerate(self._shape.columns):
             values = list(map(attrgetter(field(index)), batch.rows))
+            if column.default is not None:
+                # A record that lacks the column was made before it.
+                value = _raw(column, column.default)
+                values = [value if one is msgspec.UNSET else one for one in values]
             arrays.append(_ARRAYS.get(column.type, pa.array)(values, self._schema.field(column.name).type))
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
@@ -102,6 +107,13 @@ def _filled(
     for table in tables:
         yield filled.slice(position, table.num_rows)
         position += table.num_rows
+
+
+def _raw(column: Column, text: str) -> Any:
+    """The value that a text means, as decoded rows have it."""
+    value = pa.scalar(parse_value(column.type, text), arrow_type(column.type))
+    number = {"date": pa.int32(), "timestamp": pa.int64()}.get(column.type)
+    return (value.cast(number) if number else value).as_py()
 
 
 def _floats(values: Sequence[Any], type_: pa.DataType) -> pa.Array:

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from tidefold.changelog.columns import DELETE, MERGE, UPSERT, change_schema, order_columns
 from tidefold.changelog.key_group import connect, quoted
+from tidefold.lifecycle.conversions import parse_value
 from tidefold.lifecycle.shape import COLUMNS, Deletes, Engine
 from tidefold.lifecycle.types import parse_type
 from tidefold.lifecycle.values import Column, Shape
@@ -65,6 +66,8 @@ class Changes:
 
     def __init__(self, shape: Shape, rules: Rules, cast: Cast, horizon: int | None = None) -> None:
         self._horizon = horizon
+        # Opening one takes as long as a thousand rows.
+        self._connection = connect()
         self._shape = shape
         self._rules = rules
         self._cast = cast
@@ -75,7 +78,7 @@ class Changes:
         """`rows` has the columns of the table, and those beside; what is not there of them is absent."""
         made = Made(rows)
         deletes = self._deletes(rows, made)
-        absent = [c.name for c in self._shape.columns if c.name not in rows.column_names]
+        absent = [c.name for c in self._shape.columns if c.name not in rows.column_names and c.default is None]
         columns = {c.name: self._column(rows, c, deletes, made) for c in self._shape.columns}
         offsets = self._given_offsets(rows, made)
         self._check_late(columns, made)
@@ -103,7 +106,9 @@ class Changes:
         """Values of the column's type. Of a delete only what tells and orders it is looked at."""
         type_ = change_schema(self._shape).field(column.name).type
         if column.name not in rows.column_names:
-            return pa.nulls(rows.num_rows, type_)
+            # Such rows were made before the column.
+            value = None if column.default is None else parse_value(column.type, column.default)
+            return pc.if_else(deletes, pa.scalar(None, type_), pa.scalar(value, type_))
         given = _joined(rows, column.name)
         if column.name not in self._needed:
             given = pc.if_else(deletes, pa.scalar(None, given.type), given)
@@ -149,6 +154,8 @@ class Changes:
                 elif merge.deletes is Deletes.QUARANTINE:
                     made.refused.setdefault(row, RefusedRecordError("DELETE_REFUSED", "This log takes no deletes."))
             made.ignored = len(left_out) - len(made.refused)
+        if not left_out:
+            return pa.repeat(pa.scalar(value=True), count)
         return pa.array([row not in left_out for row in range(count)], pa.bool_())
 
     def _ops(self, deletes: pa.Array) -> pa.Array:
@@ -169,22 +176,20 @@ class Changes:
         columns.setdefault("_ts", pa.nulls(count, pa.int64()))
         if "_offset" not in columns:
             content = table.select(["_op", *(column.name for column in self._shape.columns)])
-            columns["_offset"] = content_places(content, absent)
+            columns["_offset"] = content_places(content, absent, self._connection)
         for name, by in zip(order_columns(self._shape), self._order, strict=False):
             columns[name] = _whole_numbers(table.column(by))
         return pa.table([columns[name] for name in schema.names], schema=schema)
 
 
-def content_places(table: pa.Table, absent: Sequence[str]) -> pa.ChunkedArray:
+def content_places(table: pa.Table, absent: Sequence[str], connection: duckdb.DuckDBPyConnection) -> pa.ChunkedArray:
     """Of each row a number from 0 to 2**63 - 1 that is made of its content alone."""
     texts = [_content_sql(f, f.name in absent) for f in table.schema]
-    with connect() as connection:
-        return _numbers(connection, table, f"(md5_number({' || '.join(texts)}) >> 65::UHUGEINT)::BIGINT")
-
-
-def _numbers(connection: duckdb.DuckDBPyConnection, table: pa.Table, sql: str) -> pa.ChunkedArray:
     connection.register("rows", table)
-    return connection.sql(f"SELECT {sql} AS n FROM rows").to_arrow_table().column("n")
+    sql = f"(md5_number({' || '.join(texts)}) >> 65::UHUGEINT)::BIGINT"
+    found = connection.sql(f"SELECT {sql} AS n FROM rows").to_arrow_table().column("n")
+    connection.unregister("rows")
+    return found
 
 
 def _content_sql(column: pa.Field, is_absent: bool) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from tidefold.lifecycle.shape import Column, Shape
 from tidefold.lifecycle.types import Type, parse_type
 from tidefold.sources.encodings import Form, form_of
@@ -49,8 +51,41 @@ _UNNAMED: dict[str, dict[str, tuple[str, ...]]] = {
 
 def forms_of(schema: Any, shape: Shape) -> tuple[Form, ...]:
     """The form of each column, by the schema of an envelope. Raises RefusedRecordError when a column cannot be that."""
-    fields = _fields(next((f for f in _fields(schema).values() if f.get("field") == "after"), None))
+    fields = _after(schema)
     return tuple(_form(fields.get(column.name), column, parse_type(column.type)) for column in shape.columns)
+
+
+def named_by(schema: Any) -> tuple[str, ...]:
+    """The columns of a row, by the schema of an envelope."""
+    return tuple(_after(schema))
+
+
+def types_by(value: msgspec.Raw) -> dict[str, str]:
+    """The types that columns would have here, by the schema beside a record; of some it does not say enough."""
+    try:
+        schema = msgspec.json.decode(value)
+    except msgspec.DecodeError:
+        return {}
+    fields = _after(schema.get("schema") if isinstance(schema, dict) else None)
+    told = {name: _type_told(field) for name, field in fields.items()}
+    return {name: type_ for name, type_ in told.items() if type_}
+
+
+def _after(schema: Any) -> Mapping[str, Mapping[str, Any]]:
+    return _fields(next((f for f in _fields(schema).values() if f.get("field") == "after"), None))
+
+
+def _type_told(schema: Mapping[str, Any]) -> str:
+    if schema.get("type") == "array" and isinstance(schema.get("items"), dict):
+        element = _type_told(schema["items"])
+        return f"array<{element}>" if element else ""
+    kind = next(iter(_NAMED.get(str(schema.get("name"))) or _TYPED.get(str(schema.get("type")), {})), "")
+    if kind != "decimal":
+        return kind
+    parameters = schema.get("parameters")
+    precision = parameters.get("connect.decimal.precision", 38) if isinstance(parameters, dict) else 38
+    scale = _scale(schema)
+    return "" if scale is None else f"decimal({precision},{scale})"
 
 
 def _fields(schema: Any) -> Mapping[str, Mapping[str, Any]]:

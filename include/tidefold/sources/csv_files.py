@@ -22,6 +22,7 @@ from tidefold.sources.quarantine import QuarantineWriter
 from tidefold.sources.reading import Blocks, DamagedError, Fingerprint, unzipped
 from tidefold.sources.refusal import RefusedRecordError
 from tidefold.sources.source import ParsedFile, UnfitFileError
+from tidefold.sources.spelling import own_names
 
 # No row is longer than this.
 _BLOCK = 16 << 20
@@ -67,6 +68,7 @@ class Csv(AnyFiles):
         # Every column stays bytes until its type is known; which ones there are says the header.
         head = stream.line(_BLOCK)
         names = self._names(head)
+        names = own_names(taker.shape, names)
         if why := misfit(names, taker.shape, self.rules.beside):
             raise UnfitFileError(unfit_schema(taker.file.name, why))
         convert = csv.ConvertOptions(
@@ -109,7 +111,9 @@ class _Uncut:
 
     def numbers_of(self, count: int, before: int) -> tuple[Sequence[int], int]:
         """The numbers of so many rows that come after number `before`, and the last of them."""
-        uncut = {number for number, _, _ in self.rows}
+        uncut = {number for number, _, _ in self.rows if number > before}
+        if not uncut:
+            return range(before + 1, before + 1 + count), before + count
         numbers: list[int] = []
         while len(numbers) < count:
             before += 1

@@ -17,7 +17,7 @@ from tidefold.lifecycle.shape import Engine
 from tidefold.lifecycle.values import Shape
 from tidefold.sources import records
 from tidefold.sources.account import COUNTING, Accounting, Order, Place
-from tidefold.sources.connect_schema import forms_of
+from tidefold.sources.connect_schema import forms_of, named_by, types_by
 from tidefold.sources.encodings import Form
 from tidefold.sources.records import AnyHead, Source
 from tidefold.sources.refusal import (
@@ -25,11 +25,13 @@ from tidefold.sources.refusal import (
     any_head_of,
     is_ignored,
     is_tombstone,
+    names_in,
     not_sent,
     refusal_of,
     refused_op,
 )
-from tidefold.sources.rows import Rows
+from tidefold.sources.rows import Rows, rows_of
+from tidefold.sources.spelling import has_aliases, spelled
 from tidefold.sources.stream_order import StreamOrder, order_of
 from tidefold.sources.unavailable import marks
 
@@ -50,7 +52,9 @@ class RecordReader(Accounting):
         self._shape = shape
         self._marks = marks(shape)
         self._searched = False
-        self._rows = Rows(shape, forms or records.usual_forms(shape))
+        self._forms = tuple(forms or records.usual_forms(shape))
+        self._rows, self._names = rows_of(shape, self._forms), shape
+        self._spells_keys = has_aliases(shape, of_key=True)
         self._by_schema: dict[bytes, Rows] = {}
         self._order_of = order_of(shape.order)
         engine = shape.merge.engine
@@ -66,6 +70,8 @@ class RecordReader(Accounting):
 
         Raises RefusedRecordError (the caller quarantines) or LateOffsetError (the file is not taken).
         """
+        if self._spells_keys:
+            self._spell(line)
         rows, self.line = self._rows, line
         try:
             record = rows.record(line)
@@ -104,16 +110,31 @@ class RecordReader(Accounting):
         else:
             raise refused_op(value.op)
 
+    def _spell(self, line: bytes) -> bool:
+        """Whether the columns are called otherwise here than in the line before, as far as the configuration knows."""
+        if not has_aliases(self._shape):
+            return False
+        names = spelled(self._shape, names_in(line))
+        if names == self._names:
+            return False
+        self._rows, self._names = rows_of(names, self._forms, self._shape), names
+        return True
+
     def _rows_by(self, schema: Any) -> Rows:
         """What reads rows whose schema stands beside them; there are few schemas."""
         text = bytes(schema)
         found = self._by_schema.get(text)
         if found is None:
-            found = Rows(self._shape, forms_of(msgspec.json.decode(text) if text else None, self._shape))
+            schema = msgspec.json.decode(text) if text else None
+            shape = spelled(self._shape, named_by(schema))
+            found = rows_of(shape, forms_of(schema, shape), self._shape)
             self._by_schema[text] = found
         return found
 
     def _take_odd(self, line: bytes, why: str) -> None:
+        if self._spell(line):
+            self.take(line)
+            return
         head = any_head_of(line)
         if head.topic != self._place.topic and head.topic is not None and _OWN_TOPIC.fullmatch(head.topic):
             self.account.ignored += 1
@@ -123,7 +144,7 @@ class RecordReader(Accounting):
             elif is_ignored(head):
                 self.account.ignored += 1
             else:
-                raise refusal_of(head, self._shape, why)
+                raise refusal_of(head, self._shape, why, types_by(head.value))
 
     def _is_new(self, record: Any | AnyHead) -> bool:
         place = self._place

@@ -41,6 +41,7 @@ from tidefold.sources.plan import FileTask
 from tidefold.sources.problems import Problem, unfit_schema
 from tidefold.sources.quarantine import QuarantineWriter
 from tidefold.sources.source import Listing, ParsedFile, UnfitFileError
+from tidefold.sources.spelling import own_names
 from tidefold.storage import Store, open_store
 
 _SNAPSHOT, _VERSION = "snapshot", "version"
@@ -113,7 +114,9 @@ class DeltaFeed:
             commit = read_commit(self._store, number)
             rows = changed_rows(Version(self._store, commit, shape))
             checksum, time = commit.checksum, commit.time
-        rows, halves = without_unchanged_keys(_of_schema(rows, table), shape.key)
+        rows = _of_schema(rows, table)
+        rows = rows.rename_columns(own_names(shape, rows.column_names))
+        rows, halves = without_unchanged_keys(rows, shape.key)
         taker.take(_placed(rows, number, time), range(1, rows.num_rows + 1))
         account.records += halves
         account.ignored += halves
@@ -155,6 +158,8 @@ class DeltaFeed:
                 hint="Feed the log from a table without column mapping; it is not supported in this version.",
             )
         schema = pa.schema(table.schema().to_arrow())
+        names = own_names(shape, schema.names)
+        schema = pa.schema([f.with_name(name) for f, name in zip(schema, names, strict=True)])
         if why := misfit(schema.names, shape, ()) or misfit_type(schema, shape):
             raise UnfitFileError(unfit_schema(file.name, why))
 

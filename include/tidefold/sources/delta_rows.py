@@ -73,10 +73,11 @@ def without_unchanged_keys(rows: pa.Table, key: Sequence[str]) -> tuple[pa.Table
 
 def _rows(version: Version, action: Action, kind: str | None) -> pa.Table:
     """The rows of one file; `kind` None: the file says it."""
-    with version.store.open(action.name) as stream, pq.ParquetFile(stream, coerce_int96_timestamp_unit="us") as file:
+    data = pa.BufferReader(version.store.read(action.name))
+    with pq.ParquetFile(data, coerce_int96_timestamp_unit="us") as file:
         rows = instants(file, file.read())
     columns = {name: rows.column(name) for name in rows.column_names}
-    types = {column.name: column for column in version.shape.columns}
+    types = {name: column for column in version.shape.columns for name in (*column.aliases, column.name)}
     for name, text in (action.partition_values or {}).items():
         if name in types:
             columns[name] = _repeated(text, types[name], rows.num_rows)

@@ -14,9 +14,10 @@ from tidefold.sources.account import Accounting, Place
 from tidefold.sources.feed import Feed
 from tidefold.sources.json_lines import NULL, UNDECODABLE, Lines, Record
 from tidefold.sources.kafka_lines import KafkaLines
-from tidefold.sources.plain_rows import PlainRows
+from tidefold.sources.plain_rows import PlainRows, plain
 from tidefold.sources.refusal import RefusedRecordError
 from tidefold.sources.source import Reader
+from tidefold.sources.spelling import has_aliases, spelled
 
 
 class Op(msgspec.Struct, frozen=True):
@@ -78,7 +79,8 @@ class JsonReader(Accounting):
         self._shape = shape
         self._lines = Lines(self, place, options.record)
         beside = [options.op.column] if options.op and not options.op.row else []
-        self._rows = PlainRows(shape, beside)
+        self._beside, self._aliased = beside, has_aliases(shape)
+        self._spelled = {shape: PlainRows(shape, beside)}
         self._ops = _Ops(options.op) if options.op else None
         self._upsert = MERGE if shape.merge.engine is Engine.AGGREGATE else UPSERT
 
@@ -99,24 +101,33 @@ class JsonReader(Accounting):
         if deletes:
             self._delete(record.offset, time, self._key_of(record) if value == NULL else value)
             return
-        row, absent = self._rows.row(value)
+        row, absent = self._rows(value).row(value)
         self._keep(self._upsert, record.offset, time, row, absent)
 
     def _key_of(self, record: Record) -> msgspec.Raw:
         """The key of a tombstone as an object; one that is a single value belongs to a key of one column."""
         if record.key == NULL:
-            raise RefusedRecordError("KEYNULL", "The value is null, and no key says what is deleted.")
+            raise RefusedRecordError("KEY_NULL", "The value is null, and no key says what is deleted.")
         if not bytes(record.key).startswith(b"{") and len(self._shape.key) == 1:
             return msgspec.Raw(b"{" + msgspec.json.encode(self._shape.key[0]) + b":" + bytes(record.key) + b"}")
         return record.key
 
+    def _rows(self, data: msgspec.Raw) -> PlainRows:
+        """What reads rows whose columns are called as in this one."""
+        shape = self._shape
+        if self._aliased and isinstance(names := plain(data), dict):
+            shape = spelled(shape, names)
+        if shape not in self._spelled:
+            self._spelled[shape] = PlainRows(shape, self._beside, self._shape)
+        return self._spelled[shape]
+
     def _delete(self, offset: int, time: int | None, row: msgspec.Raw) -> None:
         if not self.takes_delete(self._shape):
             return
-        self._keep(DELETE, offset, time, self._rows.key(row), None)
+        self._keep(DELETE, offset, time, self._rows(row).key(row), None)
 
     def _keep(self, op: int, offset: int, time: int | None, row: Any, absent: list[str] | None) -> None:
-        order = self._rows.order(row)
+        order = self._spelled[self._shape].order(row)
         self.check_late(order)
         self.account.changes += 1
         self.batch.add(op, order, offset, time, row, absent)

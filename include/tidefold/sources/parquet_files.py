@@ -19,6 +19,7 @@ from tidefold.sources.problems import changed, damaged, gone, unfit_schema, unre
 from tidefold.sources.quarantine import QuarantineWriter
 from tidefold.sources.reading import DamagedError, Fingerprint
 from tidefold.sources.source import ParsedFile, UnfitFileError
+from tidefold.sources.spelling import own_names
 
 MAGIC = b"PAR1"
 _ROWS = 65_536
@@ -52,11 +53,13 @@ class Parquet(AnyFiles):
     def _batches(self, stream: BinaryIO, task: FileTask, shape: Shape) -> Iterator[pa.RecordBatch]:
         with pq.ParquetFile(stream, coerce_int96_timestamp_unit="us", page_checksum_verification=True) as file:
             schema = _schema(file)
+            names = own_names(shape, schema.names)
+            schema = pa.schema([f.with_name(name) for f, name in zip(schema, names, strict=True)])
             if why := misfit(schema.names, shape, self.rules.beside) or misfit_type(schema, shape):
                 raise UnfitFileError(unfit_schema(task.file.name, why))
             for batch in file.iter_batches(_ROWS):
                 batch.validate(full=True)
-                yield batch.cast(schema)
+                yield batch.rename_columns(names).cast(schema)
 
 
 def parquet_ending(file: LandedFile, taken: int) -> Ending:
@@ -87,6 +90,12 @@ def _ending(stream: BinaryIO, file: LandedFile, taken: int) -> Ending:
     except (pa.ArrowException, OSError) as error:
         return Ending(0, problem=damaged(file.name, str(error).splitlines()[0]))
     return Ending(file.size)
+
+
+def plain_schema(path: str) -> pa.Schema:
+    """The columns of a file. Raises pa.ArrowException or OSError when it cannot be read."""
+    with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as file:
+        return _schema(file)
 
 
 def instants(file: pq.ParquetFile, rows: pa.Table) -> pa.Table:

@@ -14,7 +14,7 @@ from tidefold.lifecycle.values import Column, Shape
 from tidefold.sources.account import Order
 from tidefold.sources.encodings import Form, form_of, json_type
 from tidefold.sources.records import field
-from tidefold.sources.refusal import RefusedRecordError
+from tidefold.sources.refusal import RefusedRecordError, unknown_column
 from tidefold.sources.rows import conversions, converted
 
 _UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -23,8 +23,10 @@ _UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 class PlainRows:
     """Decodes the rows of one log. `beside` names fields that may stand among the columns without being one."""
 
-    def __init__(self, shape: Shape, beside: Sequence[str] = ()) -> None:
+    def __init__(self, shape: Shape, beside: Sequence[str] = (), configured: Shape | None = None) -> None:
+        """`configured`: the shape as it is told to others; `shape` calls its columns as the source does."""
         self._shape = shape
+        self._own = {c.name: own.name for c, own in zip(shape.columns, (configured or shape).columns, strict=True)}
         self._beside = [name for name in beside if name not in {c.name for c in shape.columns}]
         self._partial = shape.merge.engine is Engine.PARTIAL
         by = shape.order_by if shape.order == COLUMNS else ()
@@ -43,14 +45,14 @@ class PlainRows:
         try:
             row = self._decode_row(data)
         except _UNDECODABLE as error:
-            raise self._refusal(data, str(error), list(self._fields)) from error
+            raise self._refusal(data, str(error), [c.name for c in self._shape.columns]) from error
         row = converted(row, self._conversions)
         if not self._partial:
             return row, None
         absent = [name for name, attribute in self._fields.items() if getattr(row, attribute) is msgspec.UNSET]
         for name in absent:
             setattr(row, self._fields[name], None)
-        return row, absent or None
+        return row, [self._own[name] for name in absent] or None
 
     def key(self, data: msgspec.Raw) -> Any:
         """A row that has only its key and what orders it: all that a delete says. Raises RefusedRecordError."""
@@ -80,7 +82,7 @@ class PlainRows:
             attribute, type_ = self._fields[column.name], self._types[column.name]
             if column.name in self._needed:
                 fields.append((attribute, type_))
-            elif self._partial:
+            elif self._partial or column.default is not None:
                 fields.append((attribute, type_ | None | msgspec.UnsetType, msgspec.UNSET))
             else:
                 fields.append((attribute, type_ | None))
@@ -104,8 +106,9 @@ class PlainRows:
             return RefusedRecordError("ORDER_MISSING", f"Order column {', '.join(null)} is null or missing.")
         known = {*self._fields, *self._beside}
         if columns and (unknown := [name for name in row if name not in known]):
-            return RefusedRecordError("UNKNOWN_COLUMN", f"The row has {', '.join(unknown)[:200]}, not configured.")
-        if not self._partial and (missing := [name for name in columns if name not in row]):
+            return unknown_column("The row", dict.fromkeys(unknown, ""))
+        needed = [c.name for c in self._shape.columns if c.default is None and c.name in columns]
+        if not self._partial and (missing := [name for name in needed if name not in row]):
             return RefusedRecordError("MISSING_COLUMN", f"The row has no {', '.join(missing)}; missing is not null.")
         return None
 

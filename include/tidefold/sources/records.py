@@ -73,11 +73,17 @@ def _types(shape: Shape, forms: Sequence[Form]) -> list[Any]:
 
 
 def row_type(shape: Shape, forms: Sequence[Form]) -> type[Any]:
-    """A row as `after` has it: every column, no other, key columns not null."""
+    """A row as `after` has it: every column that has no value of before, no other, key columns not null."""
     columns = zip(shape.columns, _types(shape, forms), strict=True)
-    fields = [(field(i), type_ if c.name in shape.key else type_ | None) for i, (c, type_) in enumerate(columns)]
+    fields: list[Any] = []
+    for i, (c, type_) in enumerate(columns):
+        if c.default is not None:
+            # Records that were written before the column lack it.
+            fields.append((field(i), type_ | UnsetType | None, msgspec.field(default=UNSET)))
+        else:
+            fields.append((field(i), type_ if c.name in shape.key else type_ | None))
     names = {field(i): c.name for i, c in enumerate(shape.columns)}
-    return msgspec.defstruct("Row", fields, rename=names, forbid_unknown_fields=True, gc=False)
+    return msgspec.defstruct("Row", fields, rename=names, forbid_unknown_fields=True, gc=False, kw_only=True)
 
 
 def key_type(shape: Shape, forms: Sequence[Form]) -> type[Any]:

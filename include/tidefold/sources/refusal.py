@@ -62,6 +62,23 @@ def _check_json(line: bytes) -> None:
         raise RefusedRecordError("BROKEN_JSON", f"{error}.") from error
 
 
+def names_in(line: bytes) -> frozenset[str]:
+    """What a line calls the columns: in its row, or else in what it says of a row that goes."""
+    try:
+        record = _plain(msgspec.Raw(line))
+    except (ValueError, RecursionError):
+        return frozenset()
+    if not isinstance(record, dict):
+        return frozenset()
+    value, key = (_payload(one) for one in (record.get("value", record), record.get("key")))
+    rows = (value.get("after"), value.get("before"), key) if isinstance(value, dict) else (key,)
+    return frozenset(next((row for row in rows if isinstance(row, dict)), ()))
+
+
+def _payload(given: Any) -> Any:
+    return given["payload"] if isinstance(given, dict) and isinstance(given.get("payload"), dict) else given
+
+
 def is_tombstone(head: AnyHead) -> bool:
     """True when the value is null, with or without a schema beside it."""
     return _value(head) is None
@@ -79,14 +96,16 @@ def is_ignored(head: AnyHead) -> bool:
     return heartbeat or transaction or "ddl" in value or "tableChanges" in value
 
 
-def refusal_of(head: AnyHead, shape: Shape, why: str) -> RefusedRecordError:
-    """The reason why a well-formed record was not taken; `why` is what the strict decoder said."""
+def refusal_of(head: AnyHead, shape: Shape, why: str, types: Mapping[str, str]) -> RefusedRecordError:
+    """The reason why a well-formed record was not taken; `why` is what the strict decoder said, `types` are
+    those of its columns, as far as it says them.
+    """
     value = _value(head)
     if not isinstance(value, dict):
         return RefusedRecordError("NOT_A_RECORD", "The value is no object.")
     op = value.get("op")
     if op in UPSERTS:
-        found = _refused_row(value.get("after"), shape)
+        found = _refused_row(value.get("after"), shape, types)
     elif op in ("d", "t"):
         found = None
     else:
@@ -103,7 +122,7 @@ def refused_op(op: object) -> RefusedRecordError:
     return RefusedRecordError("OP_UNKNOWN", f"op {str(op)[:40]!r} is none of r, c, u, d, t, m.")
 
 
-def _refused_row(row: Any, shape: Shape) -> RefusedRecordError | None:
+def _refused_row(row: Any, shape: Shape, types: Mapping[str, str]) -> RefusedRecordError | None:
     if row is None:
         return RefusedRecordError("AFTER_MISSING", "An insert or update has no `after`.")
     if not isinstance(row, dict):
@@ -112,15 +131,24 @@ def _refused_row(row: Any, shape: Shape) -> RefusedRecordError | None:
         return not_sent(names)
     if null := [name for name in shape.key if row.get(name) is None]:
         return RefusedRecordError("KEY_NULL", f"Key column {', '.join(null)} is null or missing.")
-    return _refused_columns(row, [c.name for c in shape.columns])
+    return _refused_columns(row, shape, types)
 
 
-def _refused_columns(row: Mapping[str, Any], columns: list[str]) -> RefusedRecordError | None:
+def _refused_columns(row: Mapping[str, Any], shape: Shape, types: Mapping[str, str]) -> RefusedRecordError | None:
+    columns = [c.name for c in shape.columns]
     if unknown := [name for name in row if name not in columns]:
-        return RefusedRecordError("UNKNOWN_COLUMN", f"`after` has {', '.join(unknown)[:200]}, which is not configured.")
-    if missing := [name for name in columns if name not in row]:
+        return unknown_column("`after`", {name: types.get(name, "") for name in unknown})
+    if missing := [c.name for c in shape.columns if c.name not in row and c.default is None]:
         return RefusedRecordError("MISSING_COLUMN", f"`after` has no {', '.join(missing)}; missing is not null.")
     return None
+
+
+def unknown_column(what: str, types: Mapping[str, str]) -> RefusedRecordError:
+    """A column that nobody configured is never taken up by itself. `types`: of its name, if the source says it."""
+    names = ", ".join(types)[:200]
+    lines = ", ".join(f"`{name}: {type_ or 'TYPE'}`" for name, type_ in list(types.items())[:3])[:200]
+    detail = f"{what} has {names}, which is not configured. To take it up add {lines} to `columns`."
+    return RefusedRecordError("UNKNOWN_COLUMN", detail)
 
 
 def not_sent(names: Sequence[str], headers: bytes = b"") -> RefusedRecordError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
@@ -19,7 +20,9 @@ from tidefold.sources.unavailable import is_unavailable
 class Rows:
     """What reads rows of one shape in one way of writing them."""
 
-    def __init__(self, shape: Shape, forms: Sequence[Form]) -> None:
+    def __init__(self, shape: Shape, forms: Sequence[Form], configured: Shape | None = None) -> None:
+        """`configured`: the shape as it is told to others; `shape` calls its columns as the source does."""
+        self._own = {c.name: own.name for c, own in zip(shape.columns, (configured or shape).columns, strict=True)}
         self.record: Callable[[bytes], Any] = msgspec.json.Decoder(records.record_type(shape, forms)).decode
         self.envelope: Callable[[Any], Any] = msgspec.json.Decoder(records.envelope_type(shape, forms) | None).decode
         self.key: Callable[[Any], Any] = msgspec.json.Decoder(records.key_type(shape, forms) | None).decode
@@ -50,7 +53,7 @@ class Rows:
             raise RefusedRecordError("UNAVAILABLE_VALUE", "A column of the key was not sent.")
         for field, _ in found:
             setattr(row, field, None)
-        return [name for _, name in found] or None
+        return [self._own[name] for _, name in found] or None
 
     def of_key(self, key: Any, before: Any) -> Any:
         """A row that has only its key: from the record's key, else from `before`."""
@@ -67,6 +70,12 @@ class Rows:
     def nothing(self) -> Any:
         """A row without any value."""
         return self._row(**self._nothing)
+
+
+@lru_cache(maxsize=64)
+def rows_of(shape: Shape, forms: tuple[Form, ...], configured: Shape | None = None) -> Rows:
+    """The same, made once: making one costs as much as reading a hundred records, and small files have few."""
+    return Rows(shape, forms, configured)
 
 
 def converted(row: Any, by: Sequence[tuple[str, str, Conversion]]) -> Any:

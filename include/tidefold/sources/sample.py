@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby, islice
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from tidefold.lifecycle.shape import MARIADB, MYSQL, POSTGRESQL
+from tidefold.lifecycle.shape import MARIADB, MYSQL, POSITION, POSTGRESQL
 from tidefold.sources.landed import LandedFile, list_landed
+from tidefold.sources.proposed import ProposedColumn, ProposedLog, log_ids
 from tidefold.sources.reading import (
     CutShortError,
     DamagedError,
@@ -21,6 +20,7 @@ from tidefold.sources.reading import (
     unzipped,
     without_bom,
 )
+from tidefold.sources.sample_files import propose_files
 from tidefold.sources.sample_schema import columns_of
 
 RECORDS, FILES = 2000, 3
@@ -30,45 +30,47 @@ _TIMES = (315_532_800_000_000, 4_102_444_800_000_000)
 _NAMES = {bool: "boolean", int: "long", float: "double", str: "string"}
 
 
-@dataclass(frozen=True, slots=True)
-class ProposedColumn:
-    """A column as the sample shows it; `type` is None when no type of this version fits. `note` says what was seen."""
-
-    name: str
-    type: str | None
-    note: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ProposedLog:
-    """A log as the sample shows it. `path` is relative to the sampled folder.
-
-    `usable` is False when something must be decided by a person first: `notes` say what.
-    """
-
-    id: str
-    topic: str
-    path: str
-    key: tuple[str, ...]
-    columns: tuple[ProposedColumn, ...]
-    connector: str
-    order: str
-    records: int
-    usable: bool
-    notes: tuple[str, ...]
-
-
 def propose(directory: Path) -> list[ProposedLog]:
     """One proposal for each topic that has files below `directory`. Raises NotFoundError when it does not exist."""
     files = sorted(list_landed(directory)[0], key=lambda f: f.topic)
     topics = {topic: list(members) for topic, members in groupby(files, key=lambda f: f.topic)}
     folders = {topic: _folder(members) for topic, members in topics.items()}
-    ids = _log_ids(list(topics))
+    ids = dict(zip(topics, log_ids(list(topics)), strict=True))
     proposals = []
     for topic, members in topics.items():
         shared = [t for t, folder in folders.items() if t != topic and folder.is_relative_to(folders[topic])]
-        proposals.append(_propose_log(ids[topic], topic, folders[topic], shared, _sample(members)))
-    return proposals
+        propose_one = _propose_plain if _is_plain(sample := _sample(members)) else _propose_log
+        proposals.append(propose_one(ids[topic], topic, folders[topic], shared, sample))
+    return [*proposals, *propose_files(directory, list(ids.values()))]
+
+
+def _is_plain(sample: Sequence[dict[str, Any]]) -> bool:
+    """Whether records are rows, and no envelopes of Debezium."""
+    rows = [r["value"] if isinstance(r.get("value"), dict) else r for r in sample]
+    return bool(rows) and not any("source" in row or "after" in row or "payload" in row for row in rows)
+
+
+def _propose_plain(
+    log: str, topic: str, folder: PurePosixPath, shared: Sequence[str], sample: Sequence[dict[str, Any]]
+) -> ProposedLog:
+    """Plain JSON: the value of a record, or the line itself, is a row."""
+    alone = not any("value" in record and "offset" in record for record in sample)
+    values = (_row(record) if alone else record.get("value") for record in sample)
+    rows = [value for value in values if isinstance(value, dict)]
+    columns = tuple(_column(name, [row[name] for row in rows if name in row]) for name in _names(rows))
+    known = {column.name for column in columns}
+    key = tuple(name for name in (() if alone else _key(sample)) if name in known)
+    notes = [] if key else ["nothing says which columns tell rows apart: name them in `key`"]
+    notes += [f"column {c.name}: {c.note}" for c in columns if c.type is None]
+    notes += [f"its folder also holds {', '.join(shared)}: give each topic a folder of its own"] if shared else []
+    options = (("record", "value"),) if alone else ()
+    how = ("json", options)
+    return ProposedLog(log, topic, str(folder), key, columns, "", POSITION, len(sample), not notes, tuple(notes), *how)
+
+
+def _row(record: dict[str, Any]) -> Any:
+    """A line that is a row by itself, as it was before it was taken for a record."""
+    return record["value"] if list(record) == ["value"] and isinstance(record["value"], dict) else record
 
 
 def _folder(files: Sequence[LandedFile]) -> PurePosixPath:
@@ -77,22 +79,6 @@ def _folder(files: Sequence[LandedFile]) -> PurePosixPath:
     while not all(PurePosixPath(f.name).is_relative_to(common) for f in files):
         common = common.parent
     return common
-
-
-def _log_ids(topics: Sequence[str]) -> dict[str, str]:
-    """Ids after the table names; with more of the topic's name where two tables would share one."""
-    ids: dict[str, str] = {}
-    for topic in topics:
-        parts = topic.split(".")
-        candidates = [_sanitized("_".join(parts[-n:])) for n in range(1, len(parts) + 1)]
-        free = [c for c in candidates if c not in ids.values()]
-        ids[topic] = free[0] if free else f"{candidates[-1][:55]}_{len(ids)}"
-    return ids
-
-
-def _sanitized(name: str) -> str:
-    text = re.sub(r"[^a-z0-9_]+", "_", name.lower()).strip("_")
-    return (text if text[:1].isalpha() else f"log_{text}")[:63]
 
 
 def _sample(files: Sequence[LandedFile]) -> list[dict[str, Any]]:
