@@ -352,7 +352,7 @@ def test_a_changed_shape_is_refused_before_anything_is_read(pipeline: Pipeline, 
 def test_a_failing_log_does_not_stop_the_others(pipeline: Pipeline, tmp_path: Path) -> None:
     log = pipeline.config.logs["items"]
     missing = log.model_copy(
-        update={"id": "missing", "source": log.source.model_copy(update={"path": tmp_path / "no"})}
+        update={"id": "missing", "source": log.source.model_copy(update={"address": str(tmp_path / "no")})}
     )
     both = pipeline.config.model_copy(update={"logs": {"missing": missing, "items": log}})
     land(tmp_path, 0, [record(0)])
