@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import msgspec
 import pytest
 
 from landing import TOPIC, changes_of, land, make_landing, quarantined, record, state_of, take, tombstone
+from older import older_program
 from tidefold.changelog.columns import CLEAR, DELETE, MERGE, UPSERT
 from tidefold.config import load_config
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.read import Wanted, What, read_rows
 from tidefold.operations.retry_quarantine import retry
-from tidefold.sources import records
 from tidefold.storage import open_store
 
 GROUPS = 16
@@ -276,8 +275,7 @@ def test_a_refused_record_that_can_be_read_now_does_not_come_back_after_a_trunca
     pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """apache/paimon#5387: rows come back after a delete. A clear is newer than every row before it, of any key."""
-    with monkeypatch.context() as older:
-        older.setitem(records.COLUMN_TYPES, "int", Annotated[int, msgspec.Meta(le=100)])
+    with older_program(monkeypatch, most=100):
         land(tmp_path, 0, [record(0, 1), record(1, 500), truncate(2), record(3, 600), record(4, 2)])
         assert take(pipeline).facts["refused"] == {"VALUE_INVALID": 2}
     found = retry(pipeline, "items").facts

@@ -14,14 +14,14 @@ from collections import Counter
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from landing import TOPIC, changes_of, land, record, state_of, take
+from older import older_program
 from tidefold.config import load_config
 from tidefold.fold.distribute import in_process
 from tidefold.lifecycle.positions import positions_at
@@ -30,7 +30,6 @@ from tidefold.operations.ingest import ingest
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.read import Wanted, What, read_rows
 from tidefold.operations.retry_quarantine import retry
-from tidefold.sources import records
 from tidefold.storage import open_store
 
 BANK = Path(__file__).parents[1] / "data" / "bank"
@@ -202,8 +201,7 @@ def test_refused_rows_that_can_be_read_now_all_come_in(
     pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without a key no row is newer than another: equal ones come in side by side, but not those before a truncate."""
-    with monkeypatch.context() as older:
-        older.setitem(records.COLUMN_TYPES, "int", Annotated[int, msgspec.Meta(le=100)])
+    with older_program(monkeypatch, most=100):
         big = {"id": 500, "text": "big"}
         truncate = record(2, order=30, op="t", key=None, before=None, after=None)
         rows = [row(0, 10), row(1, 20, after=big), truncate, row(3, 40, after=big), row(4, 50, after=big), row(5, 60)]

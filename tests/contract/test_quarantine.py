@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import msgspec
 import pytest
 from typer.testing import CliRunner, Result
 
 from faults import Fault, FaultyStore, Killed
 from landing import COUNTS, TOPIC, changes_of, land, make_landing, quarantined, record, state_of, take, tombstone
+from older import older_program
 from pipelines import contents, judge_all
 from tidefold.changelog import intents
 from tidefold.cli.app import app
@@ -48,20 +47,6 @@ from tidefold.operations.status import status
 from tidefold.operations.subsume import subsume
 from tidefold.operations.truncate import truncate
 from tidefold.operations.verify import verify
-from tidefold.sources import records
-from tidefold.sources.rows import rows_of
-
-OLD_INT = Annotated[int, msgspec.Meta(le=99)]
-
-
-@contextmanager
-def older_program(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """It refuses whole numbers from 100 on (VALUE_INVALID)."""
-    with monkeypatch.context() as older:
-        older.setitem(records.COLUMN_TYPES, "int", OLD_INT)
-        rows_of.cache_clear()
-        yield
-    rows_of.cache_clear()
 
 
 @pytest.fixture
@@ -428,9 +413,7 @@ logs:
     made = Pipeline(make_config(tmp_path / "tidefold.yaml"), open_store("store", tmp_path))
     for phase in (1, 2, 3):
         shutil.copytree(bank / f"phase{phase}", tmp_path / "landing", dirs_exist_ok=True)
-        with monkeypatch.context() as older:
-            if phase > 1:
-                older.setitem(records.COLUMN_TYPES, "int", Annotated[int, msgspec.Meta(le=3000, ge=-3000)])
+        with older_program(monkeypatch, -3000, 3000) if phase > 1 else nullcontext():
             assert bool(take(made).facts["quarantined"]) == (phase > 1)
         fold(made, f"run-{phase}")
     outcome = retry(made, "items")

@@ -20,7 +20,7 @@ from tidefold.storage import Entry, Store
 _log = logging.getLogger(__name__)
 _READERS = 8
 # What runs write beside ledgers: segments, what was refused, and the halves of both that killed writers leave.
-_OWN = re.compile(r".+\.(seg|jsonl)(\.[0-9a-f]+\.part)?", re.DOTALL)
+_OWN = re.compile(r".+\.(seg|jsonl)(\.[^/]+\.part)?", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,8 +55,8 @@ class RecordReader(Accounting):
         self._searched = False
         self._schema = schema
         self._names = spelled(shape, named_by(schema)) if schema else shape
-        self._forms = forms_of(schema, self._names) if schema else tuple(records.usual_forms(shape))
-        self._rows = rows_of(self._names, self._forms, shape if schema else None)
+        self._forms = tuple(forms_of(schema, self._names) if schema else records.usual_forms(shape))
+        self._rows = rows_of(self._names, self._forms, shape)
         self._spells_keys = has_aliases(shape, of_key=True)
         self._by_schema: dict[bytes, Rows] = {}
         self._order_of = order_of(shape.order)
