@@ -341,7 +341,7 @@ def test_quarantine_says_file_line_offset_reason_and_the_record(pipeline: Pipeli
 def test_a_changed_shape_is_refused_before_anything_is_read(pipeline: Pipeline, tmp_path: Path) -> None:
     land(tmp_path, 0, [record(0)])
     take(pipeline)
-    changed = make_landing(tmp_path, columns="{id: long, text: string}")
+    changed = make_landing(tmp_path, columns="{id: string, text: string}")
     land(tmp_path, 1, [record(1)])
     before = store_files(tmp_path)
     assert take(changed).error == "SHAPE_CHANGED"

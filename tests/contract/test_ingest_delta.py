@@ -207,6 +207,23 @@ def test_other_columns_or_types_are_refused(columns: str, tmp_path: Path) -> Non
     assert store_files(tmp_path) == []
 
 
+def test_a_column_that_comes_waits_until_it_is_configured(tmp_path: Path) -> None:
+    """S5: the version is not taken, nothing is skipped; with a value of before, older versions fit the columns too."""
+    write(tmp_path, [row(0)])
+    pipeline = fed_pipeline(tmp_path)
+    take(pipeline)
+    table = write(tmp_path, [row(1)])
+    added = SCHEMA.append(pa.field("more", pa.int32()))
+    rows = pa.Table.from_pylist([{**row(2), "more": 5}], schema=added)
+    write_deltalake(table, rows, mode="append", schema_mode="merge")
+    outcome = take(pipeline)
+    assert (outcome.facts["changes"], [p["code"] for p in outcome.facts["problems"]]) == (1, ["LANDED_SCHEMA"])
+    columns = "{id: int, label: {type: string, aliases: [text]}, more: {type: int, default: 7}}"
+    assert take(fed_pipeline(tmp_path, columns=columns)).facts["changes"] == 1
+    assert [c.schema for c in state_of(pipeline).change_sets] == [1, 1, 2]
+    assert changes_of(pipeline)[-1]["more"] == 5
+
+
 def test_no_table_is_said_so(tmp_path: Path) -> None:
     assert refused(fed_pipeline(tmp_path)) == "DELTA_SOURCE_MISSING"
 

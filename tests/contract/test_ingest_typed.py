@@ -346,6 +346,43 @@ def test_a_schema_that_is_not_the_logs_refuses_every_record_by_name(kind: Format
     assert state_of(pipeline).positions[0].next_offset == 2
 
 
+def test_columns_that_are_not_configured_wait_with_the_lines_to_add(kind: Format, tmp_path: Path) -> None:
+    """S5, bad input 58: the types of the source are told; once the columns are configured the records come in."""
+    less = {name: type_ for name, type_ in COLUMNS.items() if name not in ("amount", "day", "tags")}
+    pipeline = begun(tmp_path, kind.name, columns="{" + ", ".join(f"{n}: '{t}'" for n, t in less.items()) + "}")
+    land_bytes(tmp_path, 0, kind.data(VALUES[:2]), kind.extension)
+    assert take(pipeline).facts["refused"] == {"UNKNOWN_COLUMN": 2}
+    detail = quarantined(pipeline)[0]["detail"]
+    assert "add `amount: decimal(10,2)`, `day: date`, `tags: array<string>` to `columns`" in detail
+    added = [
+        f"{n}: {{type: '{t}', default: '2026-01-31'}}" if n == "day" else f"{n}: '{t}'" for n, t in COLUMNS.items()
+    ]
+    pipeline = begun(tmp_path, kind.name, columns="{" + ", ".join(added) + "}")
+    assert retry(pipeline, "items").facts["changes"] == 2
+    whole = begun(tmp_path / "whole", kind.name)
+    land_bytes(tmp_path / "whole", 0, kind.data(VALUES[:2]), kind.extension)
+    take(whole)
+    names = ["id", *COLUMNS]
+    found, expected = ([{n: r[n] for n in names} for r in changes_of(one)] for one in (pipeline, whole))
+    assert found == expected
+
+
+def test_former_names_in_typed_files(kind: Format, tmp_path: Path) -> None:
+    """Values are read as the schema says under the name that it has; what was not sent is told under today's."""
+    former = YAML.replace("text: 'string'", "label: {type: string, aliases: [text]}")
+    former = former.replace("at: 'timestamp'", "seen: {type: timestamp, aliases: [at]}")
+    (tmp_path / "renamed").mkdir()
+    pipeline, plainly = begun(tmp_path / "renamed", kind.name, columns=former), begun(tmp_path, kind.name)
+    for root in (tmp_path / "renamed", tmp_path):
+        land_bytes(root, 10, kind.data(VALUES), kind.extension)
+    assert take(pipeline).facts["refused"] == take(plainly).facts["refused"]
+    found, expected = changes_of(pipeline), changes_of(plainly)
+    assert [(row["label"], row["seen"], row["day"]) for row in found] == [
+        (row["text"], row["at"], row["day"]) for row in expected
+    ]
+    assert found[-1]["_absent"] == ["label", "data"]
+
+
 def test_without_the_names_of_debezium_parquet_s_own_types_count(tmp_path: Path) -> None:
     pipeline = begun(tmp_path, "debezium-parquet", columns=YAML.replace("at: 'timestamp'", "at: long"))
     land_bytes(tmp_path, 0, parquet(VALUES[:1], with_names=False), "parquet")

@@ -285,7 +285,7 @@ def test_text_that_was_not_kept_as_a_whole_comes_from_the_landed_file(
 
 def test_another_shape_is_refused(pipeline: Pipeline) -> None:
     path = pipeline.config.path
-    path.write_text(path.read_text().replace("key: [id]", "key: [text]"))
+    path.write_text(path.read_text().replace("text: string", "text: boolean"))
     with pytest.raises(RefusedError) as changed:
         retry(replace(pipeline, config=make_config(path)), "items")
     assert changed.value.code == "SHAPE_CHANGED"

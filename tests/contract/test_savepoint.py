@@ -63,8 +63,8 @@ def test_the_description_says_what_is_there(tmp_path: Path, pipeline: Pipeline, 
     assert found["shape"] == {
         "key": ["id"],
         "columns": [
-            {"name": "id", "type": "int", "encoding": ""},
-            {"name": "text", "type": "string", "encoding": ""},
+            {"name": "id", "type": "int", "encoding": "", "aliases": [], "default": None},
+            {"name": "text", "type": "string", "encoding": "", "aliases": [], "default": None},
         ],
         "order": "postgresql",
         "key_groups": 16,

@@ -1,6 +1,6 @@
 """A Delta commit that brings files and their schema at once.
 
-By measurement (decision 0018) deltalake 1.6 cannot write one: `create_write_transaction` ignores a new schema when it
+By measurement (decision 0019) deltalake 1.6 cannot write one: `create_write_transaction` ignores a new schema when it
 appends, without a word, and refuses removes when it overwrites; a schema changed in a commit before, or after, would
 show readers old files without their values. So these few lines are written here, by the store's own put-if-absent.
 """

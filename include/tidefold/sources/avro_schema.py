@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tidefold.sources.connect_schema import PRECISION
+
 _CONNECT, _TIME = "org.apache.kafka.connect.data.", "io.debezium.time."
 _PRIMITIVE = {"int": "int32", "long": "int64", "enum": "string", "fixed": "bytes"}
 # For who writes Avro by other means than Kafka Connect.
@@ -71,7 +73,8 @@ def _name(schema: Mapping[str, Any]) -> Schema:
         scale = parameters.get("scale")
     named: Schema = {"name": str(name)} if name else {}
     if name and str(name).endswith(".Decimal"):
-        named |= {"parameters": {"scale": str(scale or 0)}}
+        digits = {PRECISION: str(schema["precision"])} if "precision" in schema else {}
+        named |= {"parameters": {"scale": str(scale or 0), **digits}}
     kind = schema.get("connect.type")
     return named | ({"type": str(kind)} if kind in ("int8", "int16") else {})
 

@@ -8,11 +8,13 @@ from typing import Any
 import msgspec
 
 from tidefold.lifecycle.shape import Column, Shape
-from tidefold.lifecycle.types import Type, parse_type
+from tidefold.lifecycle.types import MAX_PRECISION, Type, parse_type
 from tidefold.sources.encodings import Form, form_of
 from tidefold.sources.refusal import RefusedRecordError
 
 _CONNECT, _TIME = "org.apache.kafka.connect.data.", "io.debezium.time."
+# How many digits a decimal has, if the schema says it; beside it `scale`.
+PRECISION = "connect.decimal.precision"
 # Which types a column may have, each with the encoding of its values then: by the name of a schema,
 _NAMED: dict[str, dict[str, str]] = {
     f"{_CONNECT}Decimal": {"decimal": "base64"},
@@ -60,14 +62,18 @@ def named_by(schema: Any) -> tuple[str, ...]:
     return tuple(_after(schema))
 
 
-def types_by(value: msgspec.Raw) -> dict[str, str]:
-    """The types that columns would have here, by the schema beside a record; of some it does not say enough."""
+def schema_beside(value: msgspec.Raw) -> Any:
+    """The schema in which a value is wrapped, if it is."""
     try:
-        schema = msgspec.json.decode(value)
+        found = msgspec.json.decode(value)
     except msgspec.DecodeError:
-        return {}
-    fields = _after(schema.get("schema") if isinstance(schema, dict) else None)
-    told = {name: _type_told(field) for name, field in fields.items()}
+        return None
+    return found.get("schema") if isinstance(found, dict) else None
+
+
+def types_by(schema: Any) -> dict[str, str]:
+    """The types that columns would have here, by the schema of an envelope; of some it does not say enough."""
+    told = {name: _type_told(field) for name, field in _after(schema).items()}
     return {name: type_ for name, type_ in told.items() if type_}
 
 
@@ -80,12 +86,11 @@ def _type_told(schema: Mapping[str, Any]) -> str:
         element = _type_told(schema["items"])
         return f"array<{element}>" if element else ""
     kind = next(iter(_NAMED.get(str(schema.get("name"))) or _TYPED.get(str(schema.get("type")), {})), "")
-    if kind != "decimal":
-        return kind
-    parameters = schema.get("parameters")
-    precision = parameters.get("connect.decimal.precision", 38) if isinstance(parameters, dict) else 38
-    scale = _scale(schema)
-    return "" if scale is None else f"decimal({precision},{scale})"
+    parameters, scale = schema.get("parameters"), _scale(schema)
+    precision = parameters.get(PRECISION) if isinstance(parameters, dict) else None
+    if scale is not None and (kind == "decimal" or precision is not None):
+        return f"decimal({precision or MAX_PRECISION},{scale})"
+    return "" if kind == "decimal" else kind
 
 
 def _fields(schema: Any) -> Mapping[str, Mapping[str, Any]]:

@@ -7,7 +7,7 @@ what becomes of which record.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -17,8 +17,7 @@ from tidefold.lifecycle.shape import Engine
 from tidefold.lifecycle.values import Shape
 from tidefold.sources import records
 from tidefold.sources.account import COUNTING, Accounting, Order, Place
-from tidefold.sources.connect_schema import forms_of, named_by, types_by
-from tidefold.sources.encodings import Form
+from tidefold.sources.connect_schema import forms_of, named_by, schema_beside, types_by
 from tidefold.sources.records import AnyHead, Source
 from tidefold.sources.refusal import (
     RefusedRecordError,
@@ -46,14 +45,18 @@ _UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 class RecordReader(Accounting):
     """Takes the lines of one file one after the other."""
 
-    def __init__(self, shape: Shape, place: Place, forms: Sequence[Form] | None = None) -> None:
-        """`forms`: how values are written that have no schema beside them; None: as the configuration says."""
+    def __init__(self, shape: Shape, place: Place, schema: Mapping[str, Any] | None = None) -> None:
+        """`schema`: of the records that have none beside them; None: they are as the configuration says. Raises
+        RefusedRecordError when a column cannot be what it says.
+        """
         super().__init__(place)
         self._shape = shape
         self._marks = marks(shape)
         self._searched = False
-        self._forms = tuple(forms or records.usual_forms(shape))
-        self._rows, self._names = rows_of(shape, self._forms), shape
+        self._schema = schema
+        self._names = spelled(shape, named_by(schema)) if schema else shape
+        self._forms = tuple(forms_of(schema, self._names) if schema else records.usual_forms(shape))
+        self._rows = rows_of(self._names, self._forms, shape)
         self._spells_keys = has_aliases(shape, of_key=True)
         self._by_schema: dict[bytes, Rows] = {}
         self._order_of = order_of(shape.order)
@@ -144,7 +147,7 @@ class RecordReader(Accounting):
             elif is_ignored(head):
                 self.account.ignored += 1
             else:
-                raise refusal_of(head, self._shape, why, types_by(head.value))
+                raise refusal_of(head, self._shape, why, types_by(self._schema or schema_beside(head.value)))
 
     def _is_new(self, record: Any | AnyHead) -> bool:
         place = self._place

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from tidefold.lifecycle.values import Shape
 from tidefold.sources.avro_schema import connect_words
+from tidefold.sources.connect_schema import PRECISION
 from tidefold.sources.debezium_json import DebeziumJson
 from tidefold.sources.debezium_records import Typed, parse_typed
 from tidefold.sources.ending import Ending
@@ -102,7 +103,8 @@ def _word(type_: pa.DataType, hint: Mapping[str, Any]) -> dict[str, Any]:
     if pa.types.is_timestamp(type_):
         return {"type": "int64", "name": f"{_TIME}{_INSTANTS[type_.unit]}"}
     if pa.types.is_decimal(type_):
-        return {"type": "string"}  # As a text of its digits.
+        # As a text of its digits.
+        return {"type": "string", "parameters": {"scale": str(type_.scale), PRECISION: str(type_.precision)}}
     kind = _kind(type_)
     return {"type": kind} | ({"name": hint["name"]} if "name" in hint and hint.get("type") == kind else {})
 

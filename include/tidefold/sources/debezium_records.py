@@ -15,7 +15,6 @@ import msgspec
 
 from tidefold.lifecycle.values import Shape
 from tidefold.sources.batches import TableBuilder
-from tidefold.sources.connect_schema import forms_of
 from tidefold.sources.debezium import RecordReader
 from tidefold.sources.kafka_lines import place_of
 from tidefold.sources.plan import FileTask
@@ -60,7 +59,7 @@ class _Taker:
         self._floats = [str(f["field"]) for f in after.get("fields", ()) if _holds_floats(f)]
         self._wrapped = False
         try:
-            self.reader = RecordReader(shape, place_of(task), forms_of(self._schema, shape))
+            self.reader = RecordReader(shape, place_of(task), self._schema)
         except RefusedRecordError:
             # Then each record is refused, and says why: its schema goes with it.
             self.reader, self._wrapped = RecordReader(shape, place_of(task)), True
