@@ -134,7 +134,8 @@ def test_change_sets_come_in_order_with_their_sqn(tmp_path: Path) -> None:
     put(pipeline, [{"id": 8, "text": None, "_op": DELETE}])
     put(pipeline, [{"id": 1, "text": "c"}])
     found = listed(pipeline, what=What.LOG)
-    assert list(found[0]) == ["_sqn", "_op", "_kg", "_o0", "_o1", "_partition", "_offset", "_ts", "id", "text"]
+    system = ["_sqn", "_op", "_kg", "_o0", "_o1", "_partition", "_offset", "_ts", "_absent"]
+    assert list(found[0]) == [*system, "id", "text"]
     assert [(row["_sqn"], row["_offset"], row["id"]) for row in found] == [
         *((1, i, i) for i in range(9)), (2, 9, 8), (3, 10, 1),
     ]  # fmt: skip
