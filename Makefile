@@ -32,7 +32,8 @@ lint: install ## ruff, mypy --strict, import contracts
 	PYTHONPATH=include:plugins .venv/bin/lint-imports
 
 test: install ## All tests: unit, model, contract, Spark, Airflow
-	$(RUN) -m pytest -n 2 --dist loadgroup tests
+	$(RUN) -m pytest tests/airflow tests/spark
+	$(RUN) -m pytest -n 2 tests/contract tests/model tests/unit
 
 test-unit: install ## Seconds: values, moves, parsing, configuration, command line
 	$(RUN) -m pytest -n 2 tests/unit
@@ -41,7 +42,7 @@ test-model: install ## About 2 minutes: the life cycle of two logs under random 
 	$(RUN) -m pytest tests/model
 
 test-contract: install ## About 8 minutes: stores, ledger, real Delta tables, every call failing in turn; no Spark, no Airflow
-	$(RUN) -m pytest tests/contract
+	$(RUN) -m pytest -n 2 tests/contract
 
 test-spark: install ## Real Spark, Delta and Great Expectations
 	$(RUN) -m pytest tests/spark

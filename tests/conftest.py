@@ -35,11 +35,3 @@ def s3(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Bucke
     s3_server.heal()
     yield bucket
     s3_server.heal()
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What starts a JVM or an Airflow stays in one process, so that each is started once and memory is enough."""
-    for item in items:
-        if {"spark", "airflow"} & set(item.path.parts):
-            item.add_marker(pytest.mark.xdist_group("jvm"))
