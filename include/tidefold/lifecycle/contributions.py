@@ -44,7 +44,8 @@ def made_of(shape: Shape | None, changes: Sequence[Change]) -> Mapping[int, tupl
     names = tuple(column.name for column in shape.columns) if shape else ()
     values = tuple(name for name in names if shape is None or name not in shape.key)
     if engine is Engine.HISTORY:
-        return {change.number: names for change in changes if not change.removes}
+        # A delete ends the version before it: that, too, is part of what stands in the table.
+        return {change.number: () if change.removes else names for change in changes}
     parts: dict[int, set[str]] = {}
     for change in changes:
         if change.removes:

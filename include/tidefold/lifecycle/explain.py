@@ -114,7 +114,7 @@ def explain(state: LogState, view: Sequence[Layer], changes: Sequence[Change], s
     """
     folded = _in_order(view, changes, shape)
     parts = made_of(shape, folded)
-    makers = [c for c in folded if c.number in parts] or [c for c in folded if c.removes]
+    makers = [c for c in folded if c.number in parts and not c.removes] or [c for c in folded if c.removes]
     winner = makers[-1] if makers else None
     later = layers(state, state.latest)
     ordered = sorted(changes, key=lambda c: (c.sqn, c.number))

@@ -194,14 +194,14 @@ class _Explaining:
         return None if change.removes else {c.name: values[c.name] for c in self._state.shape.columns}
 
     def _row(self, plan: ReadPlan) -> Row | None:
-        """The row of the key; files that were read for another snapshot are not read again."""
+        """The row of the key, of a history its newest version; files read for another snapshot are not read again."""
         for task in plan.tasks:
             files = frozenset((f.name, f.sha256) for f in task.files)
             if task.change_sets or files not in self._read:
                 found = [row for batch in read_task(self._pipeline.store, plan, task) for row in batch.to_pylist()]
                 if task.change_sets:
-                    return found[0] if found else None
-                self._read[files] = found[0] if found else None
+                    return found[-1] if found else None
+                self._read[files] = found[-1] if found else None
             return self._read[files]
         return None
 
