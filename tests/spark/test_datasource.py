@@ -149,7 +149,8 @@ def test_every_type_keeps_its_values_and_only_keys_are_required(spark: SparkSess
     assert [f.name for f in live.schema if not f.nullable] == ["id"]
     changes = load(what="log")
     assert changes.schema.simpleString().startswith(
-        "struct<_sqn:bigint,_op:tinyint,_kg:int,_o0:bigint,_o1:bigint,_partition:int,_offset:bigint,_ts:bigint,id:int,"
+        "struct<_sqn:bigint,_op:tinyint,_kg:int,_o0:bigint,_o1:bigint,_partition:int,_offset:bigint,_ts:bigint,"
+        "_absent:array<string>,id:int,"
     )
     assert [f.name for f in changes.schema if not f.nullable] == ["_sqn"]
     texts = [f"{name} {row}" for name in live.columns for row in live.selectExpr(f"cast({name} as string)").collect()]
