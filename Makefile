@@ -38,7 +38,7 @@ test: install ## All tests: unit, model, contract, Spark, Airflow
 test-unit: install ## Seconds: values, moves, parsing, configuration, command line
 	$(RUN) -m pytest -n 2 tests/unit
 
-test-model: install ## About 2 minutes: the life cycle of two logs under random moves, crashes and races, against plain dicts
+test-model: install ## About 4 minutes: the life cycle of two logs under random moves, crashes and races, and every engine, against plain dicts
 	$(RUN) -m pytest tests/model
 
 test-contract: install ## About 8 minutes: stores, ledger, real Delta tables, every call failing in turn; no Spark, no Airflow
