@@ -14,10 +14,10 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidefold.changelog.columns import CLEAR, change_schema, table_schema
+from tidefold.changelog.columns import change_schema, table_schema
 from tidefold.fold.base_rows import Based, is_within, open_base, read_hidden, with_schema
 from tidefold.fold.inputs import Inputs
-from tidefold.fold.kernel import Before, merged
+from tidefold.fold.kernel import Before, has_clears, merged
 from tidefold.fold.parquet import write_data_file, write_part
 from tidefold.fold.plan import has_expired
 from tidefold.fold.task import Address, FoldResult, FoldTask, Recipe, Untouched
@@ -85,7 +85,7 @@ def _only_adds(task: FoldTask, recipe: Recipe, changes: pa.Table) -> bool:
     """
     if task.shape.merge.engine is not Engine.APPEND or task.untouched is not Untouched.LEAVE:
         return False
-    return len(recipe.base) < _MANY_FILES and not pc.any(pc.equal(changes.column("_op"), CLEAR)).as_py()
+    return len(recipe.base) < _MANY_FILES and not has_clears(changes)
 
 
 def _can_stay(task: FoldTask, recipe: Recipe) -> bool:

@@ -72,10 +72,11 @@ def merged(
     before = before or Before()
     with _values_explained(), _connection(memory, scratch) as connection:
         connection.register("changes", changes)
-        cleared = _make_live(connection, changes, shape, before)
+        clears = has_clears(changes)
+        cleared = _make_live(connection, clears, shape, before)
         emptied = tuple(cleared) > tuple(before.cleared) and shape.merge.engine is not Engine.HISTORY
         connection.register("given_base", table_schema(shape).empty_table() if base is None or emptied else base)
-        _make_base(connection, changes, shape)
+        _make_base(connection, clears, shape)
         connection.register("hidden", hidden_schema(shape).empty_table() if before.hidden is None else before.hidden)
         asked = statements(shape, with_absent=_has_absent(changes), horizon=before.horizon)
         for name, query in asked.tables:
@@ -109,16 +110,13 @@ def _values_explained() -> Iterator[None]:
         raise
 
 
-def _make_live(
-    connection: duckdb.DuckDBPyConnection, changes: pa.Table, shape: Shape, before: Before
-) -> tuple[int, ...]:
+def _make_live(connection: duckdb.DuckDBPyConnection, clears: bool, shape: Shape, before: Before) -> tuple[int, ...]:
     """Makes `live`, the changes that no clear removes, and `clears`; answers the highest clear of all rows."""
-    known, clears = tuple(before.cleared), _has_clears(changes)
+    known = tuple(before.cleared)
+    _make_clears(connection, shape)
     if not clears and not known:
         _make_view(connection, "live", "SELECT * FROM changes")
-        _make_clears(connection, shape)
         return known
-    _make_clears(connection, shape)
     whole = f"{quoted(shape.key[0])} IS NULL" if shape.key else "true"
     [(highest,)] = connection.execute(f"SELECT max(_order) FILTER ({whole}) FROM clears").fetchall()
     cleared = max(known, tuple(highest or ()))
@@ -144,9 +142,9 @@ def _make_clears(connection: duckdb.DuckDBPyConnection, shape: Shape) -> None:
     )
 
 
-def _make_base(connection: duckdb.DuckDBPyConnection, changes: pa.Table, shape: Shape) -> None:
+def _make_base(connection: duckdb.DuckDBPyConnection, clears: bool, shape: Shape) -> None:
     """Makes `base`: the rows that no clear of some keys removes. In a log's own order every clear is newer."""
-    if not _has_clears(changes) or not shape.key or shape.merge.engine is Engine.HISTORY:
+    if not clears or not shape.key or shape.merge.engine is Engine.HISTORY:
         _make_view(connection, "base", "SELECT * FROM given_base")
         return
     of_key = " AND ".join(f"clears.{quoted(n)} = given_base.{quoted(n)}" for n in shape.spread_key)
@@ -157,7 +155,8 @@ def _make_view(connection: duckdb.DuckDBPyConnection, name: str, query: str) -> 
     connection.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {query}")
 
 
-def _has_clears(changes: pa.Table) -> bool:
+def has_clears(changes: pa.Table) -> bool:
+    """Whether some change removes more than its own key."""
     # Changes of a MERGE come after CLEAR, so the highest op does not tell.
     return bool(pc.any(pc.equal(changes.column("_op"), CLEAR)).as_py())
 

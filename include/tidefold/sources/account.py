@@ -143,6 +143,9 @@ class Accounting:
         self._last = self._place.start - 1
         self.begin()
 
+    def near(self, data: bytes) -> None:
+        """Is told what the next records are cut from, by readers that search for something in them."""
+
     def own_offset(self, said: int | None) -> int:
         """The offset that a record says, or in a file whose records say none the counted one.
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import BinaryIO
 
-from tidefold.sources.ending import Ending, ending_of
+from tidefold.sources.ending import Ending, ending_of, looked_at
 from tidefold.sources.landed import LandedFile
-from tidefold.sources.problems import gone, unreadable, wrong_content
+from tidefold.sources.problems import wrong_content
 from tidefold.sources.reading import BLOCK, GZIP_MAGIC
 
 _PARQUET = b"PAR1"
@@ -15,15 +15,13 @@ _QUOTE, _END = b'"', b"\n"
 
 def csv_ending(file: LandedFile) -> Ending:
     """A last line without a line end is still being written; of a gzip file all is complete, or nothing."""
-    try:
-        with open(file.path, "rb") as stream:
-            if file.size and not begins_as_named(stream, file):
-                return Ending(0, problem=wrong_content(file.name))
-            return ending_of(file) if file.gzip else _ending(stream, file.size)
-    except FileNotFoundError:
-        return Ending(0, problem=gone(file.name))
-    except OSError as error:
-        return Ending(0, problem=unreadable(file.name, str(error.strerror or error)))
+
+    def look(stream: BinaryIO) -> Ending:
+        if file.size and not begins_as_named(stream, file):
+            return Ending(0, problem=wrong_content(file.name))
+        return ending_of(file) if file.gzip else _ending(stream, file.size)
+
+    return looked_at(file, look)
 
 
 def begins_as_named(stream: BinaryIO, file: LandedFile) -> bool:

@@ -9,14 +9,14 @@ from tidefold.sources.avro_container import MAGIC, read_head, records, whole_blo
 from tidefold.sources.avro_schema import connect_words
 from tidefold.sources.debezium_json import DebeziumJson
 from tidefold.sources.debezium_records import Typed, parse_typed
-from tidefold.sources.ending import Ending
+from tidefold.sources.ending import Ending, looked_at
 from tidefold.sources.landed import LandedFile
-from tidefold.sources.parse_file import check_prefix, parse_file
+from tidefold.sources.parse_file import parse_file, read_whole
 from tidefold.sources.plan import FileTask
-from tidefold.sources.problems import damaged, gone, unreadable, wrong_content
+from tidefold.sources.problems import damaged, wrong_content
 from tidefold.sources.quarantine import QuarantineWriter
-from tidefold.sources.reading import CutShortError, DamagedError, Fingerprint
-from tidefold.sources.source import ParsedFile, UnfitFileError
+from tidefold.sources.reading import CutShortError, DamagedError
+from tidefold.sources.source import ParsedFile
 
 
 class DebeziumAvro(DebeziumJson):
@@ -26,13 +26,7 @@ class DebeziumAvro(DebeziumJson):
 
     def ending(self, file: LandedFile, taken: int) -> Ending:
         """Whole blocks can be taken; the block in which a file ends is still being written."""
-        try:
-            with open(file.path, "rb") as stream:
-                return _ending(stream, file)
-        except FileNotFoundError:
-            return Ending(0, problem=gone(file.name))
-        except OSError as error:
-            return Ending(0, problem=unreadable(file.name, str(error.strerror or error)))
+        return looked_at(file, lambda stream: _ending(stream, file))
 
     def parse(self, task: FileTask, shape: Shape, quarantine: QuarantineWriter) -> ParsedFile:
         return parse_file(task, lambda stream: _parse(stream, task, shape, quarantine))
@@ -52,14 +46,7 @@ def _ending(stream: BinaryIO, file: LandedFile) -> Ending:
 
 
 def _parse(stream: BinaryIO, task: FileTask, shape: Shape, quarantine: QuarantineWriter) -> ParsedFile:
-    content = Fingerprint(stream, task.until)
-    check_prefix(content, task)
-    for _ in content.blocks():
-        pass
-    stream.seek(0)
-    if stream.read(len(MAGIC)) != MAGIC:
-        raise UnfitFileError(wrong_content(task.file.name))
-    stream.seek(0)
+    checksum = read_whole(stream, task, MAGIC)
     head = read_head(stream)
-    typed = Typed(records(stream, head, task.until), connect_words(head.schema), content.sha256)
+    typed = Typed(records(stream, head, task.until), connect_words(head.schema), checksum)
     return parse_typed(typed, task, shape, quarantine)

@@ -17,12 +17,11 @@ from tidefold.sources.debezium_records import Typed, parse_typed
 from tidefold.sources.ending import Ending
 from tidefold.sources.landed import LandedFile
 from tidefold.sources.parquet_files import MAGIC, parquet_ending
-from tidefold.sources.parse_file import check_prefix, parse_file
+from tidefold.sources.parse_file import parse_file, read_whole
 from tidefold.sources.plan import FileTask
-from tidefold.sources.problems import wrong_content
 from tidefold.sources.quarantine import QuarantineWriter
-from tidefold.sources.reading import DamagedError, Fingerprint
-from tidefold.sources.source import ParsedFile, UnfitFileError
+from tidefold.sources.reading import DamagedError
+from tidefold.sources.source import ParsedFile
 
 _ROWS = 4_096
 _TIME = "io.debezium.time."
@@ -44,17 +43,10 @@ class DebeziumParquet(DebeziumJson):
 
 
 def _parse(stream: BinaryIO, task: FileTask, shape: Shape, quarantine: QuarantineWriter) -> ParsedFile:
-    content = Fingerprint(stream, task.until)
-    check_prefix(content, task)
-    for _ in content.blocks():
-        pass
-    stream.seek(0)
-    if stream.read(len(MAGIC)) != MAGIC:
-        raise UnfitFileError(wrong_content(task.file.name))
-    stream.seek(0)
+    checksum = read_whole(stream, task, MAGIC)
     try:
         with pq.ParquetFile(stream) as file:
-            typed = Typed(_rows(file), _words(file), content.sha256)
+            typed = Typed(_rows(file), _words(file), checksum)
             return parse_typed(typed, task, shape, quarantine)
     except (pa.ArrowException, OSError) as error:
         raise DamagedError(str(error).splitlines()[0]) from error

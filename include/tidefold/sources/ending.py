@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
@@ -30,9 +30,16 @@ class Ending:
 
 def ending_of(file: LandedFile, taken: int = 0) -> Ending:
     """Looks at the end of a file of which `taken` bytes were taken before."""
+    if file.gzip:
+        return looked_at(file, lambda stream: _zipped_ending(stream, file))
+    return looked_at(file, lambda stream: _plain_ending(stream, file.size, taken))
+
+
+def looked_at(file: LandedFile, look: Callable[[BinaryIO], Ending]) -> Ending:
+    """What `look` finds in the open file; a problem when it is gone or cannot be read."""
     try:
         with open(file.path, "rb") as stream:
-            return _zipped_ending(stream, file) if file.gzip else _plain_ending(stream, file.size, taken)
+            return look(stream)
     except FileNotFoundError:
         return Ending(0, problem=gone(file.name))
     except OSError as error:

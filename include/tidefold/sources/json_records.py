@@ -84,9 +84,6 @@ class JsonReader(Accounting):
         self._ops = _Ops(options.op) if options.op else None
         self._upsert = MERGE if shape.merge.engine is Engine.AGGREGATE else UPSERT
 
-    def near(self, data: bytes) -> None:
-        """Nothing is searched for in lines."""
-
     def take(self, line: bytes) -> None:
         """Takes a line that is not blank. Raises RefusedRecordError or LateOffsetError."""
         self.line = line

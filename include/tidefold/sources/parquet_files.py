@@ -11,13 +11,13 @@ import pyarrow.parquet as pq
 from tidefold.lifecycle.values import Shape
 from tidefold.sources.any_files import AnyFiles, RowTaker, misfit, numbered
 from tidefold.sources.casts import fits, of_values
-from tidefold.sources.ending import Ending
+from tidefold.sources.ending import Ending, looked_at
 from tidefold.sources.landed import LandedFile
-from tidefold.sources.parse_file import check_prefix, parse_file
+from tidefold.sources.parse_file import parse_file, read_whole
 from tidefold.sources.plan import FileTask
-from tidefold.sources.problems import changed, damaged, gone, unfit_schema, unreadable, wrong_content
+from tidefold.sources.problems import changed, damaged, unfit_schema, wrong_content
 from tidefold.sources.quarantine import QuarantineWriter
-from tidefold.sources.reading import DamagedError, Fingerprint
+from tidefold.sources.reading import DamagedError
 from tidefold.sources.source import ParsedFile, UnfitFileError
 from tidefold.sources.spelling import own_names
 
@@ -37,18 +37,14 @@ class Parquet(AnyFiles):
         return parse_file(task, lambda stream: self._parse(stream, task, shape, quarantine))
 
     def _parse(self, stream: BinaryIO, task: FileTask, shape: Shape, quarantine: QuarantineWriter) -> ParsedFile:
-        content = Fingerprint(stream, task.until)
-        check_prefix(content, task)
-        for _ in content.blocks():
-            pass
+        checksum = read_whole(stream, task)
         taker = RowTaker(task.file, shape, self.rules, of_values, quarantine, horizon=task.horizon)
-        stream.seek(0)
         try:
             for rows, numbers in numbered(self._batches(stream, task, shape)):
                 taker.take(rows, numbers)
         except (pa.ArrowException, OSError) as error:
             raise DamagedError(str(error).splitlines()[0]) from error
-        return ParsedFile(taker.account, taker.table, content.sha256)
+        return ParsedFile(taker.account, taker.table, checksum)
 
     def _batches(self, stream: BinaryIO, task: FileTask, shape: Shape) -> Iterator[pa.RecordBatch]:
         with pq.ParquetFile(stream, coerce_int96_timestamp_unit="us", page_checksum_verification=True) as file:
@@ -64,13 +60,7 @@ class Parquet(AnyFiles):
 
 def parquet_ending(file: LandedFile, taken: int) -> Ending:
     """The end of a Parquet file is written last: without it the file is not complete."""
-    try:
-        with open(file.path, "rb") as stream:
-            return _ending(stream, file, taken)
-    except FileNotFoundError:
-        return Ending(0, problem=gone(file.name))
-    except OSError as error:
-        return Ending(0, problem=unreadable(file.name, str(error.strerror or error)))
+    return looked_at(file, lambda stream: _ending(stream, file, taken))
 
 
 def _ending(stream: BinaryIO, file: LandedFile, taken: int) -> Ending:

@@ -8,7 +8,7 @@ from typing import BinaryIO
 from tidefold.sources.account import LateOffsetError
 from tidefold.sources.landed import stamp_of
 from tidefold.sources.plan import FileTask
-from tidefold.sources.problems import changed, damaged, gone, growing, late, truncated, unreadable
+from tidefold.sources.problems import changed, damaged, gone, growing, late, truncated, unreadable, wrong_content
 from tidefold.sources.reading import CutShortError, DamagedError, Fingerprint, ShrunkError
 from tidefold.sources.source import ParsedFile, UnfitFileError
 
@@ -43,6 +43,21 @@ def _check_stamp(task: FileTask) -> None:
     if planned != now and not task.newest:
         # Its end was not looked at: it was planned as complete, and was not.
         raise UnfitFileError(growing(task.file.name))
+
+
+def read_whole(stream: BinaryIO, task: FileTask, magic: bytes = b"") -> str:
+    """The sha256 of a file that can only be taken as a whole, which begins with `magic`; the stream stands at its
+    beginning then. Raises UnfitFileError.
+    """
+    content = Fingerprint(stream, task.until)
+    check_prefix(content, task)
+    for _ in content.blocks():
+        pass
+    stream.seek(0)
+    if stream.read(len(magic)) != magic:
+        raise UnfitFileError(wrong_content(task.file.name))
+    stream.seek(0)
+    return content.sha256
 
 
 def check_prefix(content: Fingerprint, task: FileTask) -> int:

@@ -94,9 +94,6 @@ class StateReader(Accounting):
         self._list = next((c.name for c in shape.columns if c.name not in shape.key), "")
         self._operations = self._of_kind(options.kind)
 
-    def near(self, data: bytes) -> None:
-        """Nothing is searched for in lines."""
-
     def take(self, line: bytes) -> None:
         """Takes a line that is not blank. Raises RefusedRecordError or LateOffsetError."""
         self.line = line

@@ -15,8 +15,8 @@ from tidefold.lifecycle.shape import Column, Shape
 
 @dataclass(frozen=True, slots=True)
 class _Function:
-    """`gather`: an aggregate of `{x}` over changes by their place `{p}`; `add`: that (`{b}`) and the value before
-    (`{a}`), neither null.
+    """`gather`: an aggregate of `{x}` over the changes that `{kept}` chooses, by their place `{p}`; `add`: that
+    (`{b}`) and the value before (`{a}`), neither null.
     """
 
     gather: str
@@ -24,16 +24,16 @@ class _Function:
 
 
 _FUNCTIONS = {
-    "sum": _Function("sum({x})", "{a} + {b}"),
-    "product": _Function("product({x})", "{a} * {b}"),
-    "min": _Function("min({x})", "least({a}, {b})"),
-    "max": _Function("max({x})", "greatest({a}, {b})"),
-    "count": _Function("nullif(count({x}), 0)", "{a} + {b}"),
-    "bool_and": _Function("bool_and({x})", "{a} AND {b}"),
-    "bool_or": _Function("bool_or({x})", "{a} OR {b}"),
-    "first": _Function("arg_min({x}, {p})", "{a}"),
-    "last": _Function("arg_max({x}, {p})", "{b}"),
-    "list": _Function("flatten(list({x} ORDER BY {p}))", "list_concat({a}, {b})"),
+    "sum": _Function("sum({x}) {kept}", "{a} + {b}"),
+    "product": _Function("product({x}) {kept}", "{a} * {b}"),
+    "min": _Function("min({x}) {kept}", "least({a}, {b})"),
+    "max": _Function("max({x}) {kept}", "greatest({a}, {b})"),
+    "count": _Function("nullif(count({x}) {kept}, 0)", "{a} + {b}"),
+    "bool_and": _Function("bool_and({x}) {kept}", "{a} AND {b}"),
+    "bool_or": _Function("bool_or({x}) {kept}", "{a} OR {b}"),
+    "first": _Function("arg_min({x}, {p}) {kept}", "{a}"),
+    "last": _Function("arg_max({x}, {p}) {kept}", "{b}"),
+    "list": _Function("flatten(list({x} ORDER BY {p}) {kept})", "list_concat({a}, {b})"),
 }
 
 
@@ -60,16 +60,11 @@ def aggregate(shape: Shape) -> Statements:
 
 
 def _gathered(column: Column, functions: dict[str, str], here: str, added: str) -> str:
-    name = quoted(column.name)
-    when = f"FILTER ({added} AND {said(column)})"
+    name, counted = quoted(column.name), f"{added} AND {said(column)}"
     if column.name not in functions:
-        return f"arg_max({{'v': {name}}}, {here}) {when}"
-    function = functions[column.name]
-    if function == "list":
-        return f"flatten(list({name} ORDER BY {here}) FILTER ({added} AND {said(column)} AND {name} IS NOT NULL))"
-    told = _FUNCTIONS[function].gather.format(x=name, p=here)
-    kept = f"FILTER ({added} AND {said(column)} AND {name} IS NOT NULL)"
-    return f"nullif(count({name}) {kept}, 0)" if function == "count" else f"{told} {kept}"
+        return f"arg_max({{'v': {name}}}, {here}) FILTER ({counted})"
+    kept = f"FILTER ({counted} AND {name} IS NOT NULL)"
+    return _FUNCTIONS[functions[column.name]].gather.format(x=name, p=here, kept=kept)
 
 
 def _chosen(index: int, column: Column, functions: dict[str, str]) -> str:
