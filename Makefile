@@ -1,7 +1,7 @@
 # Every command a contributor needs. The same ones run in .ci/run.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help install lock lint test test-unit test-model test-contract test-spark test-airflow bench bench-ingest bench-log bench-snapshot soak demo up down clean
+.PHONY: help install lock lint test test-unit test-model test-contract test-spark test-airflow bench bench-ingest bench-log bench-quality bench-snapshot soak demo up down clean
 
 # Set in some shells; with it every start would compile all its imports again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -32,8 +32,7 @@ lint: install ## ruff, mypy --strict, import contracts
 	PYTHONPATH=include:plugins .venv/bin/lint-imports
 
 test: install ## All tests: unit, model, contract, Spark, Airflow
-	$(RUN) -m pytest tests/airflow tests/spark
-	$(RUN) -m pytest -n 2 tests/contract tests/model tests/unit
+	@scripts/run_tests
 
 test-unit: install ## Seconds: values, moves, parsing, configuration, command line
 	$(RUN) -m pytest -n 2 tests/unit
@@ -59,6 +58,9 @@ bench-ingest: install ## About 4 minutes: taking Debezium's JSON in against Spar
 bench-log: install ## About 2 minutes: what writing a log and its ledger costs; writes docs/benchmarks/log.md
 	$(RUN) benchmarks/log.py
 
+bench-quality: install ## About 3 minutes: the quality gate over a million rows, before and after; writes docs/benchmarks/quality.md
+	ROWS=$(if $(filter command line,$(origin ROWS)),$(ROWS),1000000) ROUNDS=$(ROUNDS) $(RUN) benchmarks/quality.py
+
 bench-snapshot: install ## About 10 minutes: full snapshots and restores against plain copies and Spark; writes docs/benchmarks/snapshot.md
 	PYTHONPATH=include:plugins:tests $(PYTHON) benchmarks/snapshot.py
 
@@ -74,6 +76,10 @@ up: install ## Start Airflow and leave it running (address, user and password ar
 
 down: ## Stop what `make up` (or an interrupted demo) started
 	@if [ -x $(PYTHON) ]; then $(RUN) -m local_airflow down; fi
+
+.PHONY: page-pictures
+page-pictures: install ## About a minute: the pictures of docs/page.md, taken of the page in a real Airflow
+	PYTHONPATH=include:plugins:scripts:tests $(PYTHON) -m page_pictures
 
 clean: down ## Stop Airflow, then remove var/ and the tools' caches; .venv and .jars stay
 	rm -rf var .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache spark-warehouse metastore_db derby.log

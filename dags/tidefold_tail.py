@@ -1,12 +1,14 @@
 """Often: take in what landed, and take a tail-only snapshot of each log of a `tidefold.yaml`. Nothing is published."""
 
 import os
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from airflow.providers.standard.operators.empty import EmptyOperator
-from airflow.sdk import DAG, CronDataIntervalTimetable, Param
+from airflow.sdk import DAG
 
 from tidefold_airflow import operators
+from tidefold_airflow.factory import dag_settings
+from tidefold_airflow.params import logs_param
 
 DOC = """
 ### Recovery points between two materializations
@@ -31,16 +33,11 @@ with DAG(
     "tidefold_tail",
     description="Ingest >> tail: a cheap snapshot of what was taken in, between two materializations",
     doc_md=DOC,
-    schedule=CronDataIntervalTimetable(SCHEDULE, timezone="UTC") if SCHEDULE else None,
-    start_date=datetime(2025, 1, 1, tzinfo=UTC),
-    catchup=False,
-    max_active_runs=1,
-    render_template_as_native_obj=True,
-    params={"logs": Param([], type="array", items={"type": "string"}, description="Only these logs; empty: all.")},
+    params={"logs": logs_param()},
     default_args={"retry_delay": timedelta(seconds=10), "trigger_rule": "all_done"},
-    tags=["tidefold"],
-):
-    logs = {"logs": "{{ params.logs }}"}
+    **dag_settings(SCHEDULE),
+) as dag:
+    logs = {"logs": "{{ params.logs or [] }}"}
     ingest = operators.TidefoldSparkOperator(task_id="ingest", step="ingest", retries=2, **logs)
     tail = operators.TidefoldTailOperator(task_id="tail", retries=1, **logs)
     done = EmptyOperator(task_id="done", trigger_rule="all_success")

@@ -85,34 +85,39 @@ class Scene:
 
     def jobs(self, step: str) -> list[psutil.Process]:
         """The running processes of a step's Spark job: the JVM and the Python driver."""
-        return [p for p in self.processes() if any(f"jobs/{step}.py" in word for word in _words(p))]
+        return [p for p in self.processes() if any(f"jobs/{step}.py" in word for word in words_of(p))]
 
     def processes(self) -> Iterator[psutil.Process]:
-        for started in Register(self.airflow.request.root / "processes.json").read():
-            yield from members(started)
+        return running(self.airflow)
 
     def kill(self, step: str) -> None:
         for process in self.jobs(step):
             os.kill(process.pid, signal.SIGKILL)
 
 
-def wait_until(happened: Callable[[], bool], seconds: float = 180) -> None:
+def running(airflow: LocalAirflow) -> Iterator[psutil.Process]:
+    """Every process that this Airflow started, and those that they started."""
+    for started in Register(airflow.request.root / "processes.json").read():
+        yield from members(started)
+
+
+def wait_until(happened: Callable[[], bool], seconds: float = 400, every: float = 0.05) -> None:
     """Looks often, since what is waited for may last a second only."""
     deadline = time.monotonic() + seconds
     while not happened():
         assert time.monotonic() < deadline, f"did not happen within {seconds:.0f} s"
-        time.sleep(0.05)
+        time.sleep(every)
 
 
 @contextmanager
-def java_started(scene: Scene) -> Iterator[list[str]]:
+def java_started(airflow: LocalAirflow) -> Iterator[list[str]]:
     """Collects the command lines of Java processes that Airflow starts meanwhile."""
     seen: dict[int, str] = {}
     done = threading.Event()
 
     def look() -> None:
         while not done.wait(0.2):
-            seen.update({p.pid: " ".join(_words(p))[-200:] for p in scene.processes() if "java" in _name(p)})
+            seen.update({p.pid: " ".join(words_of(p)) for p in running(airflow) if _is_java(p)})
 
     watcher = threading.Thread(target=look)
     watcher.start()
@@ -125,7 +130,17 @@ def java_started(scene: Scene) -> Iterator[list[str]]:
         found.extend(seen.values())
 
 
-def _words(process: psutil.Process) -> list[str]:
+def _is_java(process: psutil.Process) -> bool:
+    """A Java that forks to start something is for a moment two of the same name; the one above it counts."""
+    try:
+        above = process.parent()
+    except psutil.Error:
+        return False
+    return "java" in _name(process) and (above is None or "java" not in _name(above))
+
+
+def words_of(process: psutil.Process) -> list[str]:
+    """Its command line; nothing of one that is gone."""
     try:
         return list(process.cmdline())
     except psutil.Error:

@@ -13,6 +13,7 @@ from unittest import mock
 
 import msgspec
 
+from instants import judged
 from landing import record, text_of
 from simulated import (
     Fault,
@@ -76,7 +77,7 @@ Crash = tuple[int, Fault, bool]
 @dataclass(frozen=True)
 class Scenario:
     """`begins` names the state of the store it begins with, `landed` how many batches have landed by then; `skipped`
-    are the batches that a restore of `items` leaves out.
+    are the batches that a restore of `items` leaves out; `as_of`: how many make the rows of a snapshot that is kept.
     """
 
     name: str
@@ -85,6 +86,7 @@ class Scenario:
     landed: int
     skipped: tuple[int, ...] = ()
     dropped: bool = False
+    as_of: int | None = None
 
 
 @dataclass
@@ -195,6 +197,15 @@ def _restored(snapshot: int, mode: Mode) -> Act:
     return lambda pipeline: cycle(pipeline, "restore", Restore(snapshot, mode), LOGS[:1])
 
 
+def _as_of(pipeline: Pipeline) -> None:
+    """The rows as of the instant between the second batch and the third."""
+    at = record(20)["value"]["source"]["ts_us"]
+    done(materialize(pipeline, LOGS, Asking("backfill", as_of=at), runner(pipeline.store)))
+    for log in LOGS:
+        judged(pipeline, "backfill", log)
+        confirm(pipeline, log, run_id="backfill")
+
+
 def _cleaned(pipeline: Pipeline) -> None:
     with mock.patch.object(clean_module, "now", return_value=_LATER):
         done(clean(pipeline, LOGS))
@@ -218,6 +229,8 @@ SCENARIOS = (
     Scenario("restore of a tail", "tailed 3", _restored(2, Mode.SKIP), 4, skipped=(3,)),
     Scenario("tail", "taken 3", _each(lambda pipeline, log: take_tail(pipeline, log, "tail")), 3),
     Scenario("squash", "taken 3", _each(squash), 3),
+    Scenario("as of an instant, files alone", "folded 3", _as_of, 3, as_of=2),
+    Scenario("as of an instant", "taken 3", _as_of, 3, as_of=2),
     Scenario("clean", "died 3", _cleaned, 3),
     Scenario("drop", "folded 3", _dropped, 3, dropped=True),
 )
@@ -335,15 +348,26 @@ def _check_log(store: Store, scenario: Scenario, log: str) -> None:
         assert state is None
         return
     assert state
-    assert state.attempt is None
+    assert (state.attempt, state.as_of_attempts) == (None, ())
+    _check_as_of(store, scenario, state)
     assert _shown(store, log) == rows_after(_batches(scenario, log))
-    completed = [s for s in state.snapshots if s.state is State.COMPLETED and s.kind is Kind.FULL]
+    completed = [s for s in state.snapshots if s.state is State.COMPLETED and s.kind is Kind.FULL and not s.as_of]
     shown = [s.table_version for s in state.snapshots if s.published]
     assert shown == list(range(len(shown)))
     assert state.latest
     assert rows_of_table(store, LogPaths(log).snapshot(state.latest.id)) == _shown(store, log)
     for snapshot in completed:
         _check_snapshot(store, state, snapshot)
+
+
+def _check_as_of(store: Store, scenario: Scenario, state: LogState) -> None:
+    """There is exactly one, kept by its tag."""
+    kept = [s for s in state.snapshots if s.as_of and s.state is State.COMPLETED]
+    assert len(kept) == len(state.tags) == (scenario.as_of is not None)
+    for snapshot in kept:
+        own = rows_of_table(store, LogPaths(state.log).snapshot(snapshot.id))
+        assert own == rows_after(range(scenario.as_of or 0))
+        assert (snapshot.table_version, state.tags[0].snapshot) == (None, snapshot.id)
 
 
 def _check_snapshot(store: Store, state: LogState, snapshot: Snapshot) -> None:
@@ -384,8 +408,9 @@ def _named(store: FaultyStore, log: str) -> set[str]:
     found |= {e.path for s in state.snapshots for e in store.list(paths.manifest(s.id)[: -len("/manifest")])}
     for snapshot in state.snapshots:
         if snapshot.kind is Kind.FULL and snapshot.state in (State.COMPLETED, State.SUBSUMED):
-            files = [f.name for f in read_manifest(store, log, snapshot).files]
-            found |= {data_path(table, name) for table in (paths.table, paths.snapshot(snapshot.id)) for name in files}
+            files = read_manifest(store, log, snapshot).files
+            found |= {data_path(paths.snapshot(snapshot.id), f.name) for f in files}
+            found |= {data_path(paths.table, f.name) for f in files if not snapshot.as_of}
             found |= {f"{paths.snapshot(snapshot.id)}/_delta_log/{0:020d}.json"}
     return found | {entry.path for entry in store.list(f"{paths.table}/_delta_log")}
 

@@ -10,13 +10,12 @@ from pathlib import Path
 
 import msgspec
 
-import tidefold
+from tidefold import PROJECT
 from tidefold.config import Config
 from tidefold.lifecycle.errors import InvalidInputError, NotFoundError
 from tidefold.operations.asking import Asking
 
-STEPS = ("ingest", "materialize", "quality")
-PROJECT = Path(tidefold.__file__).resolve().parents[2]
+STEPS = ("ingest", "materialize", "quality", "audit")
 _JARS = ("delta-spark_4.2_2.13-4.4.0.jar", "delta-storage-4.4.0.jar")
 
 
@@ -64,8 +63,9 @@ def spark_conf(config: Config) -> dict[str, str]:
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.driver.memory": config.spark.driver_memory,
         "spark.driver.extraJavaOptions": " ".join(java),
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
+        **_driver(),
+        # Where workers are processes of their own, of another machine perhaps, they need our code too.
+        "spark.executorEnv.PYTHONPATH": str(PROJECT / "include"),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.local.dir": str(scratch),
@@ -79,6 +79,14 @@ def spark_conf(config: Config) -> dict[str, str]:
     }
 
 
+def _driver() -> dict[str, str]:
+    """Where executors find the driver: on the loopback, or under the name that TIDEFOLD_DRIVER_HOST gives."""
+    host = os.environ.get("TIDEFOLD_DRIVER_HOST")
+    if not host:
+        return {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    return {"spark.driver.host": host, "spark.driver.bindAddress": "0.0.0.0"}
+
+
 def job_env(config: Config) -> dict[str, str]:
     """Environment of the job's driver and of its Python workers."""
     scratch = config.path.parent / "var" / "spark"
@@ -88,7 +96,7 @@ def job_env(config: Config) -> dict[str, str]:
         "PYSPARK_PYTHON": sys.executable,
         "TMPDIR": str(scratch),
         "SPARK_CONF_DIR": str(PROJECT / "conf" / "spark"),
-        "SPARK_LOCAL_IP": "127.0.0.1",
+        **({} if os.environ.get("TIDEFOLD_DRIVER_HOST") else {"SPARK_LOCAL_IP": "127.0.0.1"}),
         "GX_ANALYTICS_ENABLED": "false",
     }
 

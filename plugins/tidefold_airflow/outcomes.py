@@ -12,6 +12,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from tidefold.lifecycle.errors import ConflictError, StorageError
 from tidefold.operations.outcome import Outcome
+from tidefold_airflow.metrics import of_outcomes, send
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -34,6 +35,7 @@ def result_path(scope: Scope, step: str, attempt: int) -> Path:
 
 def report(outcomes: Sequence[Outcome], context: Context) -> Summary:
     """Logs one line a log and gives the XCom value; raises, naming the failed logs, when there are any."""
+    send(of_outcomes(context["ti"].task_id.rpartition(".")[2], outcomes))
     summary = {o.log: {"result": o.result, "snapshot": o.snapshot, "error": o.error} for o in outcomes}
     for outcome in outcomes:
         _log.log(logging.ERROR if outcome.error else logging.INFO, "%s: %s", outcome.log, outcome.message)

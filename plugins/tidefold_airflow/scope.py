@@ -11,12 +11,17 @@ from typing import TYPE_CHECKING
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
+from tidefold import PROJECT
 from tidefold.lifecycle.errors import InvalidInputError, TidefoldError
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from tidefold.wiring import Pipeline
+
+
+# Names of logs; none: all. None is what a template or another task gives that has nothing to give.
+Logs = Sequence[str] | None
 
 
 @dataclass(frozen=True)
@@ -28,10 +33,16 @@ class Scope:
     run: str
 
 
-def open_scope(config: str | None, logs: Sequence[str] | None, context: Context) -> Scope:
+def open_scope(config: str | None, logs: Logs, context: Context) -> Scope:
     """Opens the pipeline. No logs named: all that it configures. Raises InvalidInputError, NotFoundError."""
     from tidefold.wiring import open_pipeline
 
+    if logs is None:
+        raise InvalidInputError(
+            "LOGS_NOT_CHOSEN",
+            "The task that names the logs has named none.",
+            hint="Clear it, so that it runs; without it this task would work on logs that nobody chose.",
+        )
     if isinstance(logs, str):
         raise InvalidInputError(
             "LOGS_NOT_A_LIST",
@@ -48,8 +59,6 @@ def open_scope(config: str | None, logs: Sequence[str] | None, context: Context)
 
 def config_path(config: str | None) -> Path:
     """The given path, else TIDEFOLD_CONFIG, else `tidefold.yaml` of the project."""
-    from tidefold.launch import PROJECT
-
     return Path(config or os.environ.get("TIDEFOLD_CONFIG") or PROJECT / "tidefold.yaml")
 
 
@@ -60,3 +69,14 @@ def airflow_errors() -> Iterator[None]:
         yield
     except TidefoldError as error:
         raise (AirflowException if error.transient else AirflowFailException)(str(error)) from error
+
+
+def truth(name: str, value: object) -> bool:
+    """A text is no truth value: `"false"` would be true."""
+    if isinstance(value, bool):
+        return value
+    raise InvalidInputError(
+        "NOT_A_BOOLEAN",
+        f"`{name}` is {value!r}, neither true nor false.",
+        hint="Give a JSON boolean; for a template set render_template_as_native_obj=True on the DAG.",
+    )

@@ -39,11 +39,9 @@ logs:
 
 _SUITE = """\
 # Checked on every row before it is published, beside the key and the row count, which always are.
-expectations:
-  - type: expect_column_values_to_not_be_null
-    kwargs: {{column: {balance}}}
-  - type: expect_column_values_to_be_between
-    kwargs: {{column: {balance}, min_value: -100000000, max_value: 100000000}}
+checks:
+  - not_null: {balance}
+  - range: {{column: {balance}, min: -100000000, max: 100000000}}
 """
 _BALANCES = {"accounts": "abalance", "branches": "bbalance", "tellers": "tbalance"}
 

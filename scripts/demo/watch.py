@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -13,7 +14,9 @@ from local_airflow.stack import LocalAirflow
 
 DAG = "tidefold_materialize"
 KEEPING = ("subsume", "truncate", "local_retention", "clean")
-TASKS = ("ingest", "materialize", "quality", "confirm", *KEEPING, "abort")
+TASKS = ("choose", "ingest", "materialize", "quality", "confirm", *KEEPING, "abort")
+# Of several instances of a task the one to tell of.
+_WORST = {"success": 1, "skipped": 2, None: 3, "running": 4, "upstream_failed": 5, "failed": 6}
 _ENDED = ("success", "failed", "upstream_failed", "skipped")
 
 
@@ -27,7 +30,7 @@ class Run:
     tasks: dict[str, str]
 
 
-def next_run(airflow: LocalAirflow, since: datetime, say: Callable[[str], None], seconds: float = 400) -> Run:
+def next_run(airflow: LocalAirflow, since: datetime, say: Callable[[str], None], seconds: float = 900) -> Run:
     """The first run that the scheduler began after an instant, once it has ended."""
     deadline = time.monotonic() + seconds
     said: set[tuple[str, str]] = set()
@@ -53,8 +56,8 @@ def require_success(airflow: LocalAirflow, run: Run) -> None:
 
 def last_try(airflow: LocalAirflow, run: str, task: str) -> list[str]:
     """The log lines of a task's last try."""
-    attempts = {t["task_id"]: t["try_number"] for t in airflow.api.tasks(DAG, run)}
-    return airflow.api.log(DAG, run, task, max(attempts[task], 1))
+    one = by_name(airflow.api.tasks(DAG, run))[task]
+    return airflow.api.log(DAG, run, task, max(one["try_number"], 1), one["map_index"])
 
 
 def _first_after(airflow: LocalAirflow, since: datetime) -> dict[str, Any] | None:
@@ -67,7 +70,7 @@ def _instant(text: str) -> datetime:
 
 
 def _tell(airflow: LocalAirflow, run: str, said: set[tuple[str, str]], say: Callable[[str], None]) -> dict[str, str]:
-    tasks = {t["task_id"]: t for t in airflow.api.tasks(DAG, run)}
+    tasks = by_name(airflow.api.tasks(DAG, run))
     if not said:
         say(run)
         said.add((run, "began"))
@@ -80,6 +83,15 @@ def _tell(airflow: LocalAirflow, run: str, said: set[tuple[str, str]], say: Call
     return {name: str(task["state"]) for name, task in tasks.items()}
 
 
+def by_name(instances: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The instances of a run by task; of those that are mapped over logs one, the worst off, with the longest time."""
+    found: dict[str, dict[str, Any]] = {}
+    for one in sorted(instances, key=lambda each: _WORST.get(each["state"], 0)):
+        longest = max(found.get(one["task_id"], one)["duration"] or 0, one["duration"] or 0)
+        found[one["task_id"]] = {**one, "duration": longest}
+    return found
+
+
 def _seconds(task: dict[str, Any]) -> str:
     return f"{task['duration']:5.1f} s   " if task.get("duration") else " " * 10
 
@@ -87,11 +99,18 @@ def _seconds(task: dict[str, Any]) -> str:
 def _results(airflow: LocalAirflow, run: str, task: str, state: str) -> str:
     if state not in ("success", "failed"):
         return ""
-    try:
-        summary = airflow.api.xcom(DAG, run, task)
-    except LocalAirflowError:
-        return ""
+    summary = _summary(airflow, run, task)
     return ", ".join(f"{log} {what['error'] or what['result']}" for log, what in sorted(summary.items()))
+
+
+def _summary(airflow: LocalAirflow, run: str, task: str) -> dict[str, Any]:
+    """What a task returned; of one that is mapped, what all its instances did."""
+    found: dict[str, Any] = {}
+    for one in airflow.api.tasks(DAG, run):
+        with suppress(LocalAirflowError):
+            if one["task_id"] == task != "choose":
+                found |= airflow.api.xcom(DAG, run, task, one["map_index"])
+    return found
 
 
 def _still_alive(airflow: LocalAirflow) -> None:

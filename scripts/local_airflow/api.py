@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from typing import Any, cast
 from urllib.parse import quote
 
@@ -30,6 +31,10 @@ class AirflowApi:
             return {}
         return {name: part.get("status") for name, part in json.loads(answer).items()}
 
+    def dags(self) -> list[dict[str, Any]]:
+        """The DAGs that were read from their files."""
+        return self._list("/dags?limit=100", "dags")
+
     def runs(self, dag: str) -> list[dict[str, Any]]:
         """The DAG's runs, newest first."""
         return self._list(f"/dags/{dag}/dagRuns?limit=100&order_by=-run_after", "dag_runs")
@@ -38,23 +43,45 @@ class AirflowApi:
         """The task instances of a run."""
         return self._list(f"/dags/{dag}/dagRuns/{quote(run)}/taskInstances", "task_instances")
 
-    def xcom(self, dag: str, run: str, task: str) -> Any:
+    def xcom(self, dag: str, run: str, task: str, index: int = -1) -> Any:
         """What a task returned."""
-        path = f"/dags/{dag}/dagRuns/{quote(run)}/taskInstances/{task}/xcomEntries/return_value?deserialize=true"
+        path = f"/dags/{dag}/dagRuns/{quote(run)}/taskInstances/{task}/xcomEntries/return_value"
+        path += f"?deserialize=true&map_index={index}"
         return self.get(path)["value"]
 
     def import_errors(self) -> list[dict[str, Any]]:
         return self._list("/importErrors", "import_errors")
 
-    def log(self, dag: str, run: str, task: str, attempt: int) -> list[str]:
+    def log(self, dag: str, run: str, task: str, attempt: int, index: int = -1) -> list[str]:
         """The lines of one try of a task, without Airflow's folding marks."""
-        content = self.get(f"/dags/{dag}/dagRuns/{quote(run)}/taskInstances/{task}/logs/{attempt}?full_content=true")
+        content = self.get(
+            f"/dags/{dag}/dagRuns/{quote(run)}/taskInstances/{task}/logs/{attempt}?full_content=true&map_index={index}"
+        )
         lines = [_line(entry) for entry in content["content"]]
         return [line for line in lines if not line.startswith("::")]
 
     def set_paused(self, dag: str, paused: bool) -> None:
         """A paused DAG's tasks do not start and it gets no new run."""
         self.call("PATCH", f"/dags/{dag}?update_mask=is_paused", {"is_paused": paused})
+
+    def trigger(self, dag: str, conf: Mapping[str, Any] | None = None) -> str:
+        """Starts a run by hand; its id."""
+        body = {"logical_date": None, "conf": dict(conf or {})}
+        return str(self.call("POST", f"/dags/{dag}/dagRuns", body)["dag_run_id"])
+
+    def clear(self, dag: str, run: str, *tasks: str) -> None:
+        """Makes tasks of a run run once more, and nothing else."""
+        body = {"dry_run": False, "dag_run_id": run, "task_ids": list(tasks), "only_failed": False}
+        self.call("POST", f"/dags/{dag}/clearTaskInstances", body)
+
+    def answer(self, dag: str, run: str, task: str, index: int, choice: str, why: str) -> None:
+        """Answers a required action, as a person does in the page."""
+        path = f"/dags/{dag}/dagRuns/{quote(run)}/taskInstances/{task}/{index}/hitlDetails"
+        self.call("PATCH", path, {"chosen_options": [choice], "params_input": {"why": why}})
+
+    def asset_events(self) -> list[dict[str, Any]]:
+        """All of them, oldest first."""
+        return self._list("/assets/events?limit=100&order_by=timestamp", "asset_events")
 
     def set_task_state(self, dag: str, run: str, task: str, state: str) -> None:
         """Marks a task instance, as a person does in the page: a running one is stopped."""

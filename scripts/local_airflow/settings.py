@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from local_airflow.postgres import Database
@@ -23,8 +24,13 @@ class Request:
     config: Path
     schedule: str
     dags: Path = PROJECT / "dags"
+    # Of the simple auth manager: name and role of each.
+    users: tuple[tuple[str, str], ...] = (("admin", "admin"),)
+    paused: bool = False
     # C1 only: half the CPU time of jobs that take seconds, wrong for jobs that take minutes.
     quick_spark: bool = False
+    # More of the environment, as settings of the DAGs.
+    more: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def home(self) -> Path:
@@ -51,7 +57,7 @@ def airflow_env(request: Request, database: Database, port: int) -> dict[str, st
         "NO_PROXY": "127.0.0.1,localhost",
         "no_proxy": "127.0.0.1,localhost",
     }
-    return {**kept, **own, **_sections(request, database, address, port)}
+    return {**kept, **own, **_sections(request, database, address, port), **request.more}
 
 
 def _sections(request: Request, database: Database, address: str, port: int) -> dict[str, str]:
@@ -62,9 +68,9 @@ def _sections(request: Request, database: Database, address: str, port: int) -> 
         "CORE__EXECUTOR": "LocalExecutor",
         # One task runs at a time in our DAG; the second place lets a person's own run start.
         "CORE__PARALLELISM": "2",
-        "CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
+        "CORE__DAGS_ARE_PAUSED_AT_CREATION": str(request.paused),
         "CORE__EXECUTION_API_SERVER_URL": f"{address}/execution/",
-        "CORE__SIMPLE_AUTH_MANAGER_USERS": "admin:admin",
+        "CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(f"{name}:{role}" for name, role in request.users),
         "CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(request.passwords),
         "DATABASE__SQL_ALCHEMY_CONN": database.url("psycopg2"),
         "DATABASE__SQL_ALCHEMY_CONN_ASYNC": database.url("asyncpg"),

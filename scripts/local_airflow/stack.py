@@ -90,7 +90,7 @@ def _write_password(request: Request) -> None:
     request.home.mkdir(parents=True, exist_ok=True)
     if not request.passwords.exists():
         request.passwords.touch(mode=0o600)
-        request.passwords.write_text(json.dumps({"admin": secrets.token_urlsafe(12)}))
+        request.passwords.write_text(json.dumps({name: secrets.token_urlsafe(12) for name, _ in request.users}))
 
 
 def _migrate(env: Mapping[str, str], log: Path) -> None:
@@ -105,7 +105,7 @@ def _wait(airflow: LocalAirflow, started: list[Started], seconds: float = 240) -
     deadline = time.monotonic() + seconds
     while True:
         health = airflow.api.health()
-        if all(health.get(part) == "healthy" for part in _HEALTHY):
+        if all(health.get(part) == "healthy" for part in _HEALTHY) and _has_read_dags(airflow):
             return
         for entry in started:
             if not entry.alive:
@@ -113,6 +113,12 @@ def _wait(airflow: LocalAirflow, started: list[Started], seconds: float = 240) -
         if time.monotonic() > deadline:
             raise LocalAirflowError(f"Not healthy within {seconds:.0f} s: {health}.", airflow.log("scheduler"))
         time.sleep(0.5)
+
+
+def _has_read_dags(airflow: LocalAirflow) -> bool:
+    """Healthy is also a dag-processor that has not looked at the files yet, and then no run can be begun."""
+    files = len(list(airflow.request.dags.glob("*.py")))
+    return len(airflow.api.dags()) + len(airflow.api.import_errors()) >= files
 
 
 __all__ = ["PROJECT", "LocalAirflow", "Request", "Say", "down", "up"]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
+import socket
 from collections.abc import Iterator
 
 import pytest
 
+import airflow_shop as small
 from airflow_stack import Scene
+from browser import Browser, chromium
 from demo.pipeline import land, prepare
 from local_airflow.settings import PROJECT, Request
 from local_airflow.stack import down, up
@@ -17,13 +21,22 @@ from tidefold.wiring import open_pipeline
 os.environ["AIRFLOW_HOME"] = str(PROJECT / "var" / "pytest")
 
 
+_USERS = (("admin", "admin"), ("vera", "viewer"))
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """A headless Chromium; its pages log in by `browser.login`."""
+    yield from chromium()
+
+
 @pytest.fixture(scope="session")
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     """Airflow over the demo's pipeline with the first phase landed; the scheduler makes a run every 20 seconds."""
     root = tmp_path_factory.mktemp("stack")
     config = prepare(root)
     land(config, "phase1")
-    airflow = up(Request(root, config, "* * * * * */20", quick_spark=True), print)
+    airflow = up(Request(root, config, "* * * * * */20", quick_spark=True, users=_USERS), print)
     scene = Scene(airflow, open_pipeline(config))
     started = []
     try:
@@ -33,3 +46,37 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     finally:
         down(root, print)
     assert not [p for p in started if p.is_running() and p.status() != "zombie"]
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[small.Shop]:
+    """Airflow over a small pipeline, for stories that begin runs themselves; a failed gate waits for a person."""
+    root = tmp_path_factory.mktemp("shop")
+    config = small.prepare(root)
+    dags = root / "dags"
+    dags.mkdir()
+    for file in [*(PROJECT / "dags").glob("*.py"), *(PROJECT / "tests" / "airflow" / "dags").glob("*.py")]:
+        (dags / file.name).symlink_to(file)
+    statsd = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    statsd.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)
+    statsd.bind(("127.0.0.1", 0))
+    statsd.setblocking(False)
+    more = {
+        "TIDEFOLD_APPROVAL_HOURS": "1",
+        "AIRFLOW__METRICS__STATSD_ON": "True",
+        "AIRFLOW__METRICS__STATSD_HOST": "127.0.0.1",
+        "AIRFLOW__METRICS__STATSD_PORT": str(statsd.getsockname()[1]),
+        "AIRFLOW__METRICS__METRICS_ALLOW_LIST": "tidefold",
+        "AIRFLOW__OPENLINEAGE__TRANSPORT": json.dumps(
+            {"type": "file", "log_file_path": str(root / small.LINEAGE), "append": True}
+        ),
+        # How soon a task is missed whose worker was killed.
+        "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "15",
+        "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "2",
+        "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_SEC": "2",
+    }
+    airflow = up(Request(root, config, "", dags=dags, quick_spark=True, more=more), print)
+    try:
+        yield small.Shop(airflow, open_pipeline(config), statsd)
+    finally:
+        down(root, print)

@@ -17,8 +17,9 @@ from tidefold.operations import heartbeat
 from tidefold.operations.asking import Asking, claim_of
 from tidefold.operations.confirm import confirm
 from tidefold.operations.materialize import materialize
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.pipeline import Pipeline, now
 from tidefold_airflow import operators
+from tidefold_airflow.as_of import INSTANT, TidefoldAsOfOperator
 
 
 @pytest.fixture
@@ -36,7 +37,9 @@ def pipeline(tmp_path: Path) -> Pipeline:
 def execute(kind: type[Any], pipeline: Pipeline, run: str = "manual-1", **given: Any) -> Any:
     """What a task of that operator returns."""
     task = kind(task_id="task", config=str(pipeline.config.path), **given)
-    instance = SimpleNamespace(xcom_push=lambda key, value: None)
+    instance = SimpleNamespace(
+        xcom_push=lambda key, value: None, task_id="task", task=SimpleNamespace(upstream_list=[])
+    )
     context = {"dag_run": SimpleNamespace(dag_id="dag", run_id=run), "ti": instance}
     # Airflow wraps `execute`, so that only its task runner calls it.
     return kind.execute.__wrapped__(task, context)
@@ -114,3 +117,19 @@ def test_drill_restores_the_newest_snapshot_and_fails_where_it_cannot(pipeline: 
     assert known.drill
     assert not known.drill.passed
     assert not list((tmp_path / "scratch").iterdir())
+
+
+def test_as_of_takes_an_instant_that_has_passed_and_leaves_the_attempt_of_another_run(pipeline: Pipeline) -> None:
+    """Bad input 95: the codes of the command line."""
+    assert TidefoldAsOfOperator(task_id="as_of").as_of == INSTANT
+    with pytest.raises(ValueError, match="as_of is for materialize, not for quality"):
+        spark_task(pipeline, step="quality", as_of=now())
+    for text, code in (("", "AS_OF_MISSING"), ("2025-11-05", "AS_OF_INVALID"), ("2999-01-01T00:00Z", "AS_OF_FUTURE")):
+        with pytest.raises(AirflowFailException, match=code):
+            execute(TidefoldAsOfOperator, pipeline, logs=["accounts"], as_of=text)
+    ledger = pipeline.ledger("accounts")
+    before = ledger.commit(lambda state: claims.claim(state, claim_of(pipeline, state, Asking("run-2"))))
+    # All changes of these logs were committed at the very beginning of 1970.
+    made = execute(TidefoldAsOfOperator, pipeline, as_of="1970-01-01T00:00:00.000001Z", logs=["tellers"])
+    assert made["tellers"]["result"] == "nothing"
+    assert ledger.read() == before

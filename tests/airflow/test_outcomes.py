@@ -24,6 +24,8 @@ PASSING = Outcome.of_error("branches", StorageError("STORAGE", "The disk is full
 class Pushed:
     """Keeps what a task would hand to Airflow."""
 
+    task_id = "group.materialize"
+
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
 

@@ -90,7 +90,7 @@ def test_the_schedulers_own_run_publishes_every_log(scene: Scene, first: Run) ->
         [snapshot] = scene.state(log).snapshots
         assert (snapshot.state, snapshot.run) == (State.COMPLETED, f"{DAG}/{first.id}")
         assert snapshot.published
-    assert scene.airflow.api.xcom(DAG, first.id, "confirm")["accounts"] == {
+    assert scene.airflow.api.xcom(DAG, first.id, "confirm", 0)["accounts"] == {
         "result": "published",
         "snapshot": 1,
         "error": None,
@@ -130,6 +130,7 @@ def test_the_next_run_publishes_what_the_suite_held_back(scene: Scene, put_right
 def test_a_materialize_marked_failed_is_aborted_and_the_run_red(scene: Scene, marked: Red) -> None:
     assert marked.run.state == "failed"
     assert marked.run.tasks == {
+        "choose": "success",
         "ingest": "success",
         "materialize": "failed",
         "quality": "success",
@@ -163,7 +164,7 @@ def test_a_killed_job_is_tried_again_and_makes_one_snapshot(scene: Scene, killed
 
 def test_a_run_with_nothing_new_starts_no_java_and_writes_nothing(scene: Scene, killed: tuple[Run, LogState]) -> None:
     before = scene.files()
-    with java_started(scene) as java:
+    with java_started(scene.airflow) as java:
         run = scene.follow(datetime.now(UTC))
     assert run.state == "success"
     assert java == []

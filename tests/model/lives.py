@@ -31,8 +31,8 @@ def finish(world: World) -> None:
     world.quiet()
     for log in LOGS:
         state = world.read(log)
-        if state and state.attempt:
-            commit(world, log, "abort", partial(moves.abort, snapshot_id=state.attempt.id, reason="the end"))
+        for one in [s for s in state.snapshots if s.open] if state else ():
+            commit(world, log, "abort", partial(moves.abort, snapshot_id=one.id, reason="the end"))
         for clean_up in (processes.publish, processes.subsume, processes.truncate, processes.sweep):
             world.start(clean_up.__name__, clean_up(world, log), whole=True)
     world.check_left_over()

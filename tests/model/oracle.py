@@ -42,10 +42,13 @@ def folded(rows: Changes, change_sets: Iterable[Changes]) -> dict[int, str]:
 
 @dataclass(frozen=True)
 class Expected:
-    """The rows that a snapshot must have, and the last change set that its successor must not fold again."""
+    """The rows that a snapshot must have, the last change set that its successor must not fold again, and all that it
+    is made of.
+    """
 
     rows: dict[int, str]
     position: int
+    sqns: tuple[int, ...] = ()
 
 
 # What is known of a snapshot once it is staged.
@@ -66,6 +69,7 @@ class Oracle:
     grace: int
     effects: Counter[str]
     history: dict[int, Changes] = field(default_factory=dict)
+    committed: dict[int, int] = field(default_factory=dict)
     expected: dict[int, Expected] = field(default_factory=dict)
     confirmed: list[int] = field(default_factory=list)
     taken: set[Place] = field(default_factory=set)
@@ -131,9 +135,15 @@ class Oracle:
         assert one.segment not in self.forgotten
         self.taken.add(place)
         self.history[one.sqn] = changes
+        assert one.times
+        self.committed[one.sqn] = one.times.first or 0
 
     def _squash(self, one: ChangeSet, old: LogState, new: LogState) -> None:
         assert not (new.attempt and new.attempt.state is State.ONGOING)
+        assert not any(s.open for s in new.snapshots if s.as_of)
+        at = [self.committed[sqn] for sqn in range(one.begin, one.sqn + 1)]
+        assert one.times
+        assert (one.times.first, one.times.last) == (min(at), max(at))
         run = [c for c in old.change_sets if one.begin <= c.begin and c.sqn <= one.sqn]
         assert (run[0].begin, run[-1].sqn) == (one.begin, one.sqn)
         merged: dict[int, str | None] = {}
@@ -141,7 +151,8 @@ class Oracle:
             merged.update(changes)
         assert self.written[one.segment, one.ordinal] == (self.log, merged)
         assert one.begin > self.position
-        ends = {self.expected[s.id].position for s in new.snapshots if s.open or s.state is State.COMPLETED}
+        ends = {self.expected[s.id].position for s in new.snapshots if s.state is State.COMPLETED and not s.as_of}
+        ends |= {self.expected[s.id].position for s in new.snapshots if s.open}
         ends |= {reader.sqn for reader in new.readers}
         assert not any(one.begin <= end < one.sqn for end in ends), "somebody ends in between"
         self.effects["change sets were squashed"] += 1
@@ -168,6 +179,9 @@ class Oracle:
 
     def _begin(self, one: Snapshot, old: LogState, new: LogState) -> None:
         assert one.id > max((s.id for s in old.snapshots), default=0)
+        if one.as_of:
+            self._begin_as_of(one, one.as_of.at, old, new)
+            return
         assert one.base == (self.confirmed[-1] if self.confirmed else None), "its base is not the newest (I14)"
         if one.kind is Kind.TAIL:
             assert (one.state, new.epoch, one.from_sqn) == (State.COMPLETED, old.epoch, self.position)
@@ -175,7 +189,7 @@ class Oracle:
             self.effects["a tail was taken"] += 1
         else:
             assert (one.state, one.epoch, new.epoch) == (State.ONGOING, old.epoch + 1, old.epoch + 1)
-            assert not any(s.open for s in new.snapshots if s.id != one.id)
+            assert not any(s.open for s in new.snapshots if s.id != one.id and not s.as_of)
             assert all(s.published for s in old.snapshots if s.id == one.base)
             self.expected[one.id] = self._wanted(one, old)
             if old.attempt and old.attempt.run != one.run:
@@ -184,6 +198,22 @@ class Oracle:
         if one.kind is Kind.FULL and not one.request.startswith("restore"):
             assert one.from_sqn == self.position, "ranges do not touch (I7)"
 
+    def _begin_as_of(self, one: Snapshot, at: int, old: LogState, new: LogState) -> None:
+        """Beside all others: made of whatever the next snapshot would be made of and was committed early enough."""
+        assert (one.state, one.epoch, new.epoch) == (State.ONGOING, old.epoch + 1, old.epoch + 1)
+        assert not any(s.open for s in new.snapshots if s.as_of == one.as_of and s.id != one.id)
+        assert [t for t in old.tags if t.name == one.as_of.tag] == [] if one.as_of else True
+        sqns = tuple(sqn for sqn in self._onto_newest(old).sqns if self.committed[sqn] < at)
+        assert sqns, "a snapshot of nothing"
+        self.expected[one.id] = Expected(folded({}, [self.history[sqn] for sqn in sqns]), old.last_sqn, sqns)
+        base = old.snapshot(one.base) if one.base else None
+        assert base is None or (base.state is State.COMPLETED and not base.as_of and base.kind is Kind.FULL)
+        assert one.to_sqn == old.last_sqn
+        on_newest = base is not None and self.confirmed and base.id == self.confirmed[-1]
+        self.effects[
+            f"as of an instant, from {'the newest' if on_newest else 'an older one' if base else 'nothing'}"
+        ] += 1
+
     def _claimed_over(self, one: Snapshot, attempt: Snapshot) -> None:
         asked = [a for a in self.asked if (a.run, a.request) == (one.run, one.request)]
         stalled = any(a.stalled == attempt for a in asked)
@@ -191,8 +221,9 @@ class Oracle:
         self.effects["a stalled attempt was claimed over" if stalled else "takeover"] += 1
 
     def _onto_newest(self, old: LogState) -> Expected:
-        rows = self.expected[self.confirmed[-1]].rows if self.confirmed else {}
-        return Expected(folded(rows, self.between(self.position, old.last_sqn)), old.last_sqn)
+        below = self.expected[self.confirmed[-1]] if self.confirmed else Expected({}, 0)
+        sqns = (*below.sqns, *range(self.position + 1, old.last_sqn + 1))
+        return Expected(folded(below.rows, self.between(self.position, old.last_sqn)), old.last_sqn, sqns)
 
     def _wanted(self, one: Snapshot, old: LogState) -> Expected:
         """What was asked for is in the request: `fold`, or `restore:<id>:<mode>`."""
@@ -204,7 +235,8 @@ class Oracle:
         assert source.state is State.COMPLETED
         found = self.expected[source.id]
         if mode == "skip":
-            return Expected(found.rows, old.last_sqn)
+            return Expected(found.rows, old.last_sqn, found.sqns)
+        assert not source.as_of, "there is no place from which to replay"
         assert found.position >= old.truncated_to, "what is to be replayed was cut"
         return found
 
@@ -222,13 +254,15 @@ class Oracle:
         assert fixed == before
         assert one.state is before.state or (before.state, one.state) in _NEXT
         if one.manifest != before.manifest:
-            assert (before.state, one.state, one.epoch) == (State.ONGOING, State.STAGED, new.epoch)
+            assert (before.state, one.state) == (State.ONGOING, State.STAGED)
+            assert one.as_of or not any(s.epoch > one.epoch for s in new.snapshots if s.counts)
         if one.verdict != before.verdict:
             assert before.state is one.state is State.STAGED
         if one.table_version != before.table_version:
             assert not before.published
             assert one.state is State.COMPLETED
             assert one.kind is Kind.FULL
+            assert not one.as_of
         if one.progress != before.progress:
             assert before.state is State.ONGOING
         if one.state is not before.state:
@@ -241,7 +275,9 @@ class Oracle:
             assert one.id not in self._needed(old, new), "a protected one was retired (I18)"
             self.effects[f"a {one.kind} snapshot was retired"] += 1
         elif one.state is State.DELETED:
-            assert one.kind is Kind.TAIL or not self.readable(before, old), "a plain reader may still read its files"
+            assert one.kind is Kind.TAIL or one.as_of or not self.readable(before, old), (
+                "a plain reader may still read its files"
+            )
         elif one.state is State.ABORTED:
             assert before.id not in self.confirmed
             self.effects[f"an attempt was aborted as {before.state}"] += 1
@@ -250,7 +286,11 @@ class Oracle:
         assert one.verdict
         assert one.verdict.passed or one.verdict.override_by
         assert one.verdict.manifest == one.manifest
-        assert one.epoch == new.epoch
+        if one.as_of:
+            assert (one.as_of.tag, one.id) in [(t.name, t.snapshot) for t in new.tags]
+            self.effects["confirmed: as of an instant"] += 1
+            return
+        assert not any(s.epoch > one.epoch for s in new.snapshots if s.counts)
         assert one.base == (self.confirmed[-1] if self.confirmed else None)
         assert all(s.published for s in old.snapshots if s.id in self.confirmed)
         self.confirmed.append(one.id)
@@ -259,14 +299,14 @@ class Oracle:
         if source:
             restored = new.snapshot(int(source))
             assert restored
-            what = f"{restored.kind} snapshot by {what}"
+            what = f"{'as-of' if restored.as_of else restored.kind} snapshot by {what}"
         self.effects[f"confirmed: {what}{'' if one.verdict.passed else ' with an override'}"] += 1
 
     def _needed(self, old: LogState, new: LogState) -> set[int]:
         """What may not be retired, whatever retention is asked for."""
         kept = {t.snapshot for t in old.tags} | {h.snapshot for h in old.holds} | set(self.newest(old))
         kept |= {s.id for s in old.snapshots if s.kind is Kind.TAIL and s.base in self.newest(old)}
-        kept |= {s.base or 0 for s in tails(new)}
+        kept |= {s.base or 0 for s in tails(new)} | {s.base or 0 for s in old.snapshots if s.open and s.as_of}
         if old.attempt:
             restored = self._restored_by(old.attempt, old)
             kept |= {old.attempt.base or 0}
@@ -293,6 +333,7 @@ class Oracle:
         ends += [self.position, *(reader.sqn for reader in state.readers)]
         ends += [self._begin_of(s) for s in tails(state)]
         ends += [self._begin_of(s) for s in state.snapshots if s.id in {h.snapshot for h in state.holds}]
+        ends += [self.expected[s.base].position if s.base else 0 for s in state.snapshots if s.open and s.as_of]
         if state.attempt:
             ends.append(self.expected[state.attempt.id].position)
             restored = self._restored_by(state.attempt, state)
@@ -309,14 +350,14 @@ class Oracle:
         state = self.state
         if state is None:
             return
-        ever = [s.id for s in state.snapshots if s.kind is Kind.FULL and s.state in CONFIRMED]
+        ever = [s.id for s in state.snapshots if s.kind is Kind.FULL and s.state in CONFIRMED and not s.as_of]
         assert ever == self.confirmed == sorted(self.confirmed), "I3"
         epochs = [s.epoch for s in state.snapshots if s.id in ever]
         assert all(one < other for one, other in pairwise(epochs)), "I3"
         assert (state.latest.id if state.latest else None) == (ever[-1] if ever else None)
-        opened = [s for s in state.snapshots if s.open]
+        opened = [s for s in state.snapshots if s.open and not s.as_of]
         assert len(opened) <= 1
-        assert all(s.epoch == state.epoch for s in opened)
+        assert all(s.epoch >= other.epoch for s in opened for other in state.snapshots if other.counts)
         named = {t.snapshot for t in state.tags} | {h.snapshot for h in state.holds}
         assert all(s.state is State.COMPLETED for s in state.snapshots if s.id in named)
         if state.truncated_to:

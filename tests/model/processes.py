@@ -4,6 +4,7 @@ operations may be stopped or overtaken there. The moves and the plans are the pr
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -20,12 +21,13 @@ from tidefold.fold.plan import Places, plan_fold
 from tidefold.fold.publish import provide_new_files
 from tidefold.fold.task import FoldTask
 from tidefold.ledger import Ledger, read_manifest, write_manifest
-from tidefold.lifecycle import claims, moves, retention
+from tidefold.lifecycle import as_of, claims, moves, retention
 from tidefold.lifecycle.errors import ConflictError, CorruptError, NotFoundError, RefusedError
 from tidefold.lifecycle.intake import Arrival, append, require_fence, stands
 from tidefold.lifecycle.key_groups import KeyGroups
 from tidefold.lifecycle.manifest import DataFile, Manifest
 from tidefold.lifecycle.names import DataFileName, LogPaths, data_path
+from tidefold.lifecycle.times import Times, joined
 from tidefold.lifecycle.values import ChangeSet, Kind, Landed, LogState, Position, Snapshot, State
 from tidefold.operations import settle
 from tidefold.operations.release import plan_release
@@ -120,7 +122,15 @@ def _arrivals(
 
 
 def _change_set(segment: str, one: WrittenChangeSet) -> ChangeSet:
-    return ChangeSet(0, segment, one.ordinal, one.offset, one.length, one.checksum, one.rows, one.key_groups, (0,))
+    """Committed at one instant, which tells nothing of when it comes."""
+    at = committed_at(segment, one.ordinal)
+    place = (one.ordinal, one.offset, one.length, one.checksum, one.rows, one.key_groups)
+    return ChangeSet(0, segment, *place, (0,), times=Times(at, at))
+
+
+def committed_at(segment: str, ordinal: int) -> int:
+    """An instant from 1 to 9, always the same."""
+    return 1 + int(hashlib.sha256(f"{segment}#{ordinal}".encode()).hexdigest()[:8], 16) % 9
 
 
 def _tell(world: World, taking: Taking) -> None:
@@ -149,12 +159,13 @@ def end_announced(world: World, pick: Pick) -> Process:
     yield
 
 
-def materialize(world: World, log: str, asked: claims.Claim) -> Process:
-    """Claims, plans, writes, stages."""
+def materialize(world: World, log: str, asked: claims.Claim, at: int | None = None) -> Process:
+    """Claims, plans, writes, stages; with `at` a snapshot as of an instant."""
     if world.read(log) is None:
         return
     world.asked[log].append(asked)
-    state = world.commit(log, partial(claims.claim, asked=asked), repeat=False)
+    move = partial(claims.claim, asked=asked) if at is None else partial(as_of.claim, asked=asked, at=at)
+    state = world.commit(log, move, repeat=False)
     mine = claims.of_run(state, asked.run)
     if mine is None or mine.state is not State.ONGOING:
         return
@@ -171,7 +182,8 @@ def materialize(world: World, log: str, asked: claims.Claim) -> Process:
         log, mine.id, mine.epoch, Kind.FULL, mine.base, mine.from_sqn, mine.to_sqn, SHAPE, (file,) if file else ()
     )
     try:
-        provide_new_files(world.store, manifest)
+        if at is None:
+            provide_new_files(world.store, manifest)
     except CorruptError:
         world.require_superseded(log, mine.id)
         return
@@ -297,7 +309,9 @@ def squash(world: World, log: str, pick: Pick) -> Process:
         return
     [part] = write_segment(world.store, path, [(log, _TABLE)])
     world.written[path, 0] = (log, merged)
+    times = joined(one.times for one in chosen)
     squashed = replace(_change_set(path, part), sqn=chosen[-1].sqn, high=chosen[-1].high, first=chosen[0].begin)
+    squashed = replace(squashed, times=times)
     yield
     try:
         world.commit(log, partial(_replaced, fence=state.fence, squashed=squashed))

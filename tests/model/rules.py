@@ -10,6 +10,7 @@ from model import processes
 from model.oracle import Changes
 from model.world import INSTANT, LOGS, Pick, Process, World
 from tidefold.lifecycle import claims, moves, retention
+from tidefold.lifecycle.times import tag_of
 from tidefold.lifecycle.values import Kind, LogState, Snapshot, State, Verdict
 from tidefold.operations import settle
 
@@ -142,6 +143,45 @@ def _bring_to_end(world: World, log: str, run: str, verdict: str, publishes: boo
         commit(world, log, "abort", partial(moves.abort, snapshot_id=mine.id, reason="refused"))
     if publishes:
         world.start("publish", processes.publish(world, log), whole=True)
+
+
+@rule(4)
+def as_of_an_instant(world: World, pick: Pick) -> None:
+    """A snapshot as of an instant, begun or brought to its end, beside whatever else is under way."""
+    log = pick(LOGS)
+    at = _instant(world, log, pick)
+    run = pick((f"as-of-{world.number()}", f"as-of-again-{at}"))
+    asked = claims.Claim(run, f"as-of {at}", Kind.FULL, INSTANT, pick((False, False, True)))
+    whole = pick((True, False))
+    world.start("as of", processes.materialize(world, log, asked, at), whole=whole)
+    if whole and pick((True, True, False)):
+        _bring_to_end(world, log, run, pick(VERDICTS), False)
+    if pick((True, False, False)):
+        commit(world, log, "untag", partial(retention.untag, name=tag_of(at)))
+
+
+def _instant(world: World, log: str, pick: Pick) -> int:
+    """Any; the first that a kept snapshot serves more often."""
+    state = world.read(log)
+    there = [s for s in state.snapshots if s.state is State.COMPLETED and s.until] if state else []
+    return pick([*range(1, 11), *((s.until or 0) + 1 for s in there for _ in range(4))])
+
+
+@rule(2)
+def restore_as_of_an_instant(world: World, pick: Pick) -> None:
+    """One is kept, and comes back as the newest."""
+    log, run = pick(LOGS), f"as-of-{world.number()}"
+    at = _instant(world, log, pick)
+    asked = claims.Claim(run, f"as-of {at}", Kind.FULL, INSTANT)
+    world.start("as of", processes.materialize(world, log, asked, at), whole=True)
+    _bring_to_end(world, log, run, "pass", False)
+    state = world.read(log)
+    made = [s for s in state.snapshots if s.as_of and s.state is State.COMPLETED] if state else []
+    if made:
+        run, mode = f"restore-{world.number()}", pick(tuple(claims.Mode))
+        asked = _claim(world, log, pick, run, claims.Restore(made[-1].id, mode))
+        world.start("restore", processes.materialize(world, log, asked), whole=True)
+        _bring_to_end(world, log, run, "pass", True)
 
 
 def _restore(world: World, log: str, pick: Pick) -> claims.Restore | None:

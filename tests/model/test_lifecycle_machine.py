@@ -31,8 +31,13 @@ REACHED = (
     "a tail was taken",
     "a writer appended",
     "an attempt was aborted as ONGOING",
+    "as of an instant, from an older one",
+    "as of an instant, from nothing",
+    "as of an instant, from the newest",
     "an attempt was aborted as STAGED",
     "change sets were squashed",
+    "confirmed: as of an instant",
+    "confirmed: as-of snapshot by skip",
     "confirmed: fold",
     "confirmed: fold with an override",
     "confirmed: full snapshot by replay",
@@ -52,6 +57,9 @@ REACHED = (
     *(
         f"refused: {code}"
         for code in (
+            "AS_OF_NO_REPLAY",
+            "AS_OF_SQUASHED",
+            "AS_OF_TOO_OLD",
             "ATTEMPT_OPEN",
             "ABORTED",
             "CANNOT_HOLD",

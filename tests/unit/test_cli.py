@@ -58,6 +58,7 @@ def test_help_lists_every_verb_and_each_verb_teaches(pipeline: Pipeline) -> None
         "ingest",
         "materialize",
         "quality",
+        "audit",
         "confirm",
         "abort",
     ]
@@ -92,6 +93,26 @@ def test_validate_finds_what_is_wrong_with_suite_files(pipeline: Pipeline, tmp_p
     assert f"tidefold.yaml:{text.count(chr(10)) + 2}: `logs.tellers.quality.suite`" in failed.stderr
     (tmp_path / "none.yaml").write_text("expectations:\n- type: expect_column_to_exist\n  kwargz: {}\n")
     assert "line 2: unknown key `kwargz`, did you mean `kwargs`?" in call("validate").stderr
+
+
+def test_validate_knows_the_columns_of_other_logs_that_a_suite_refers_to(pipeline: Pipeline, tmp_path: Path) -> None:
+    text = (tmp_path / "tidefold.yaml").read_text()
+    (tmp_path / "tidefold.yaml").write_text(f"{text}    quality: {{suite: own.yaml}}\n")
+    suite = tmp_path / "own.yaml"
+    suite.write_text("checks:\n- references: {column: id, to: accounts.id}\n")
+    assert call("validate").exit_code == 0
+    suite.write_text("checks:\n- references: {column: id, to: accounts.idd}\n")
+    failed = call("validate")
+    assert failed.exit_code == 2
+    assert "line 2: `references`: `to`: log `accounts` has no column `idd`, did you mean `id`?" in failed.stderr
+
+
+def test_an_audit_of_nothing_completed_says_so_and_starts_no_spark(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_step, "_submit", None)
+    done = call("audit", "accounts")
+    assert (done.exit_code, done.stdout) == (0, "accounts: nothing: no completed snapshot to audit\n")
 
 
 def test_errors_have_code_sentence_and_hint_on_stderr(pipeline: Pipeline) -> None:

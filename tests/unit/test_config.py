@@ -213,7 +213,7 @@ BAD = [
     Bad("copies in no folder", "mode: disabled", "mode: files, path: ''", "CONFIG_EMPTY_VALUE", 4, "local.path"),
     Bad("copies in S3", "mode: disabled", "mode: files, path: 's3://b/a'", LATER, 4, "local.path"),
     Bad("copies upwards", "mode: disabled", "mode: files, path: ../local", "CONFIG_PATH", 4, "local.path"),
-    Bad("a Spark cluster", "local[2]", "spark://host:7077", LATER, 3, "spark.master"),
+    Bad("a Spark cluster", "local[2]", "yarn", LATER, 3, "spark.master"),
     Bad("a store of later", "var/store", "gs://bucket/prefix", LATER, 2, "store"),
     Bad("a store that Spark cannot see", "var/store", "memory://name", LATER, 2, "store"),
     Bad("no address of S3", "var/store", "s3://Bucket_1/a", "CONFIG_PATH", 2, "store"),

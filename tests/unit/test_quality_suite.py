@@ -8,7 +8,8 @@ import pytest
 
 from tidefold.lifecycle.errors import InvalidInputError
 from tidefold.lifecycle.values import Column, Shape
-from tidefold.quality.suite import Severity, Suite, load_suite
+from tidefold.quality.check import Severity
+from tidefold.quality.suite import Suite, load_suite
 
 SHAPE = Shape(("aid",), (Column("aid", "int"), Column("bid", "int"), Column("day", "date")), "postgresql", 16, 4)
 

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
+from html_tags import Tags
 from tidefold.lifecycle.errors import CorruptError
-from tidefold.quality.judgement import CheckResult, Judgement, RowCount, clipped, summarize
-from tidefold.quality.report import bars, readable_size, render
+from tidefold.quality.cost import Part
+from tidefold.quality.judgement import CheckResult, Judgement, Point, RowCount, clipped, summarize
+from tidefold.quality.plots import HEIGHT, WIDTH, compact, plots
+from tidefold.quality.report import readable_size, render
+from tidefold.quality.statistics import ColumnStatistics
 from tidefold.quality.verdict import (
+    audit_paths,
     report_path,
+    store_audit,
     store_judgement,
     store_report,
     stored_judgement,
@@ -119,6 +125,24 @@ def test_a_judgement_of_other_files_is_refused(store: MemoryStore) -> None:
         store_judgement(store, replace(JUDGEMENT, manifest="c" * 64))
 
 
+def test_a_judgement_of_the_first_format_is_read_and_shown(store: MemoryStore) -> None:
+    """I27: what 0.1.0 wrote before it knew of keys, numbers and cost."""
+    text = (Path(__file__).parents[1] / "data" / "verdicts" / "v1.json").read_bytes()
+    store.put_if_absent(verdict_path("accounts", 7, JUDGEMENT.suite), text)
+    assert stored(store) == JUDGEMENT
+    assert "1 of 2 checks failed" in render(JUDGEMENT)
+
+
+def test_an_audit_lies_beside_the_verdict_and_the_first_one_stands(store: MemoryStore) -> None:
+    store_judgement(store, JUDGEMENT)
+    path, page = audit_paths("accounts", 7, JUDGEMENT.suite, "20260101")
+    audited = replace(JUDGEMENT, audit=True, passed=True)
+    assert store_audit(store, audited, path, page) == audited
+    assert store_audit(store, replace(audited, seconds=9.0), path, page) == audited
+    assert "Quality audit" in Tags(store.read(page).decode()).text
+    assert stored(store) == JUDGEMENT
+
+
 @pytest.mark.parametrize("content", [b"", b"{}", b"\xff", b'{"format": 2, "judgement": {}}'])
 def test_an_unreadable_judgement_is_an_error_never_absent(store: MemoryStore, content: bytes) -> None:
     store.put_if_absent(verdict_path("accounts", 7, JUDGEMENT.suite), content)
@@ -146,35 +170,24 @@ def test_the_verdict_carries_what_the_ledger_needs() -> None:
     assert verdict.path == report_path("accounts", 7, JUDGEMENT.suite)
 
 
-class Page(HTMLParser):
-    """What a browser would make of a page: its elements and its text."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
-        self.feed(html)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-
 def test_hostile_text_stays_text_wherever_it_appears() -> None:
-    hostile = check(
-        ATTACK, False, type=ATTACK, arguments=ATTACK, observed=ATTACK, sample=(ATTACK,), unexpected=1, detail=ATTACK
-    )
-    page = Page(render(replace(JUDGEMENT, log=ATTACK, run=ATTACK, summary=ATTACK, instant=ATTACK, checks=(hostile,))))
-    clean = Page(render(replace(JUDGEMENT, checks=(check("a", False, observed="1", sample=("1",), unexpected=1),))))
-    assert [tag for tag, _ in page.tags] == [tag for tag, _ in clean.tags]
-    assert page.text.count(ATTACK) >= 8
+    def page_of(text: str) -> Tags:
+        shown = check(
+            text, False, type=text, arguments=text, observed=text, sample=(text,), keys=(text,), unexpected=1,
+            detail=text, compared=text,
+        )  # fmt: skip
+        column = ColumnStatistics(text, text, 1, 0, total="7", least=text, most=text, categories=((text, 1),))
+        judged = replace(JUDGEMENT, log=text, run=text, summary=text, instant=text, as_of=text, checks=(shown,))
+        history = (Point(1, 5, 1, 0, 1.0, ((text, "6"),), text),)
+        return Tags(render(replace(judged, statistics=(column,), history=history, cost=(Part(text, 1, 1.0, 1),))))
+
+    assert [tag for tag, _ in page_of(ATTACK).tags] == [tag for tag, _ in page_of("a").tags]
+    assert page_of(ATTACK).text.count(ATTACK) >= 14
 
 
 def test_the_page_loads_and_runs_nothing() -> None:
     html = render(JUDGEMENT)
-    page = Page(html)
+    page = Tags(html)
     assert not re.search(r"https?:|//[a-z]|url\(|@import", html, re.IGNORECASE)
     assert not {tag for tag, _ in page.tags} & {"script", "link", "img", "iframe", "object", "a", "form", "base"}
     assert not [name for _, attributes in page.tags for name in attributes if name in ("src", "href", "style")]
@@ -184,7 +197,7 @@ def test_the_page_loads_and_runs_nothing() -> None:
 
 
 def test_the_page_shows_verdict_checks_and_numbers() -> None:
-    text = Page(render(JUDGEMENT)).text
+    text = Tags(render(JUDGEMENT)).text
     for part in (
         "accounts",
         "snapshot 7",
@@ -209,11 +222,38 @@ def test_the_page_stands_empty_tables_and_first_snapshots(base_rows: int | None,
     assert "</html>" in render(judgement)
 
 
-def test_the_tallest_bar_fills_the_chart_and_the_last_is_the_current() -> None:
-    drawn = bars([RowCount(i, i * 10) for i in range(1, 31)])
-    assert [b.current for b in drawn] == [False] * 29 + [True]
-    assert (drawn[-1].y, drawn[-1].height) == (0.0, 140.0)
-    assert drawn[-1].x + drawn[-1].width <= 980
+def test_every_snapshot_is_a_point_inside_of_its_plot_and_the_last_is_the_current_one() -> None:
+    history = tuple(Point(i, 100 * i, i % 2, 1, 0.5, (("b", str(-i)),), "COMPLETED") for i in range(1, 21))
+    column = ColumnStatistics("b", "long", 5, 0, total="-99")
+    drawn = plots(replace(JUDGEMENT, snapshot=21, history=history, statistics=(column,)))
+    assert [p.title for p in drawn] == ["Rows", "Sum of b", "Checks that failed or warned", "Seconds of the checks"]
+    for plot in drawn:
+        assert [d.current for d in plot.dots] == [False] * 20 + [True]
+        assert all(0 <= d.x <= WIDTH and 0 <= d.y <= HEIGHT for d in plot.dots)
+        assert all(b.y >= 0 and round(b.y + b.height, 1) <= HEIGHT for b in plot.bars)
+    assert drawn[1].now == "-99"
+
+
+def test_a_page_shows_the_keys_of_bad_rows_and_what_each_part_cost() -> None:
+    shown = check("c", False, unexpected=30, sample=("5", "6"), keys=("aid=1", "aid=2"), compared="snapshot 6")
+    cost = (Part("expectations", 7, 1.25, 4),)
+    text = Tags(render(replace(JUDGEMENT, checks=(shown,), cost=cost))).text
+    for part in ("aid=1", "aid=2", "the first 2 of 30", "compared with snapshot 6", "4 Spark jobs", "1.25"):
+        assert part in text, part
+
+
+def test_a_page_stays_small_whatever_was_found() -> None:
+    shown = check("c" * 80, False, arguments="x" * 10_000, detail="d" * 200, sample=("s" * 200,) * 10, unexpected=99)
+    html = render(replace(JUDGEMENT, checks=(shown,) * 1000))
+    assert "700 more" in html
+    assert len(html) < 2_000_000
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0, "0"), (1500, "1.5k"), (-2.25e6, "-2.25M"), (3e13, "30T"), (0.25, "0.25")]
+)
+def test_numbers_of_a_plot_are_short(value: float, text: str) -> None:
+    assert compact(value) == text
 
 
 @pytest.mark.parametrize(("count", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (1 << 50, "1024.0 TiB")])

@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 
 from tidefold.lifecycle.errors import CorruptError, NotFoundError
 from tidefold.lifecycle.key_groups import KeyGroups
+from tidefold.lifecycle.times import Times
 from tidefold.lifecycle.values import ChangeSet
 from tidefold.storage import Store
 
@@ -67,7 +68,9 @@ Indexes = dict[str, list[Entry]]
 
 @dataclass(frozen=True, slots=True)
 class WrittenChangeSet:
-    """Where a change set ended up: what the ledger keeps of it. `top`: the highest first number of its orders."""
+    """Where a change set ended up: what the ledger keeps of it. `top`: the highest first number of its orders,
+    `times` when its changes were committed.
+    """
 
     log: str
     ordinal: int
@@ -77,6 +80,7 @@ class WrittenChangeSet:
     rows: int
     key_groups: KeyGroups
     top: int | None = None
+    times: Times | None = None
 
     def change_set(self, segment: str, high: tuple[int, ...], floor: tuple[int, ...] | None = None) -> ChangeSet:
         """What a log takes of it; the ledger gives it its number."""
@@ -92,6 +96,7 @@ class WrittenChangeSet:
             high=high,
             floor=floor,
             top=self.top,
+            times=self.times,
         )
 
 
@@ -117,18 +122,30 @@ def write_parts(
 ) -> list[WrittenChangeSet]:
     """Writes a whole segment into an open stream."""
     entries: list[Entry] = []
-    tops: list[int | None] = []
+    seen: list[tuple[int | None, Times | None]] = []
     stream.write(_MAGIC + bytes([_VERSION, _COMPRESSED if compress else 0]))
     position = len(_MAGIC) + 2
     for ordinal, (log, table) in enumerate(parts):
         body, (schema, *batches) = _encode(table, compress)
-        tops.append(pc.max(table.column("_o0")).as_py() if "_o0" in table.column_names else None)
+        seen.append((_top_of(table), _times_of(table)))
         entries.append(Entry(log, ordinal, position, len(body), table.num_rows, schema, batches))
         stream.write(body)
         position += len(body)
     footer = msgspec.json.encode(entries)
     stream.write(footer + _TRAILER.pack(len(footer), zlib.crc32(footer), _END))
-    return [_written(entry, top) for entry, top in zip(entries, tops, strict=True)]
+    return [_written(entry, *facts) for entry, facts in zip(entries, seen, strict=True)]
+
+
+def _top_of(table: pa.Table) -> int | None:
+    return pc.max(table.column("_o0")).as_py() if "_o0" in table.column_names else None
+
+
+def _times_of(table: pa.Table) -> Times | None:
+    if "_ts" not in table.column_names:
+        return None
+    column = table.column("_ts")
+    span = pc.min_max(column)
+    return Times(span["min"].as_py(), span["max"].as_py(), column.null_count)
 
 
 def _encode(table: pa.Table, compress: bool) -> tuple[memoryview, list[Piece]]:
@@ -153,9 +170,10 @@ def _piece(body: memoryview, start: int, end: int, **facts: int) -> Piece:
     return Piece(start, end - start, hashlib.sha256(body[start:end]).hexdigest(), **facts)
 
 
-def _written(entry: Entry, top: int | None) -> WrittenChangeSet:
+def _written(entry: Entry, top: int | None, times: Times | None) -> WrittenChangeSet:
     span = KeyGroups(entry.batches[0].first, entry.batches[-1].last)
-    return WrittenChangeSet(entry.log, entry.ordinal, entry.offset, entry.length, entry.checksum, entry.rows, span, top)
+    place = (entry.ordinal, entry.offset, entry.length, entry.checksum, entry.rows)
+    return WrittenChangeSet(entry.log, *place, span, top, times)
 
 
 def read_index(store: Store, path: str) -> list[Entry]:

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from tidefold.changelog.segment import WrittenChangeSet, write_parts
 from tidefold.lifecycle.errors import InvalidInputError
 from tidefold.lifecycle.key_groups import KeyGroups
+from tidefold.lifecycle.times import Times
 from tidefold.storage import Store
 from tidefold.storage.duplicating import create_duplicating
 
@@ -33,6 +34,7 @@ class Uploaded:
     key_groups: KeyGroups
     local: str | None = None
     local_offset: int | None = None
+    times: Times | None = None
 
 
 def upload(
@@ -83,4 +85,5 @@ def _uploaded(written: WrittenChangeSet, place: int, path: str, local: str | Non
         key_groups=written.key_groups,
         local=local,
         local_offset=None if local is None else written.offset,
+        times=written.times,
     )

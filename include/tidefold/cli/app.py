@@ -8,6 +8,7 @@ import typer
 
 import tidefold
 from tidefold.cli import (
+    as_of,
     beginning,
     comparing,
     deciding,
@@ -64,7 +65,10 @@ _GROUPS = {
         *(reading.status, reading.history, rows.read, explaining.explain, reading.report),
         *(comparing.diff, verifying.verify, restoring.drill),
     ),
-    "Work": (working.run, working.ingest, working.materialize, working.quality, restoring.restore),
+    "Work": (
+        *(working.run, working.ingest, working.materialize, working.quality, working.audit),
+        *(restoring.restore, as_of.as_of),
+    ),
     "Savepoints": (savepoints.savepoint, savepoints.import_, savepoints.resume),
     "Log (no Spark)": (tails.tail, tails.squash, holding.reader),
     "Decide (no Spark)": (deciding.confirm, deciding.abort),

@@ -51,4 +51,7 @@ KindOfSnapshot = Annotated[
         show_default="as configured",
     ),
 ]
+At = Annotated[
+    str, typer.Option("--at", help="The instant, with its time zone: 2026-11-05T00:00:00Z.", metavar="INSTANT")
+]
 Plan = Annotated[bool, typer.Option("--plan", help="Change nothing: print what would go, in files and bytes.")]

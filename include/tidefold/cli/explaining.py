@@ -41,12 +41,12 @@ def explain(terminal: Terminal, log: Log, key: Key, snapshot: SnapshotId = None,
         message = "--live and --snapshot exclude each other."
         raise InvalidInputError("READ_OPTIONS", message, hint="Give one of them.")
     pipeline = terminal.pipeline()
-    found = explain_key(pipeline, log, _key(key, pipeline.log(log).shape), snapshot, live)
+    found = explain_key(pipeline, log, key_text(key, pipeline.log(log).shape), snapshot, live)
     data = {**asdict(found), "kept": [{**asdict(one), "present": one.present} for one in found.kept]}
     terminal.result(data, *_said(found))
 
 
-def _key(words: list[str], shape: Shape) -> str:
+def key_text(words: list[str], shape: Shape) -> str:
     """The key as a JSON object: given as one, or as pairs whose values are read by the types of their columns."""
     if len(words) == 1 and words[0].lstrip().startswith("{"):
         return words[0]

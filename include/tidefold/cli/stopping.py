@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tidefold.cli.outcomes import exit_code, print_lines
+from tidefold.cli.outcomes import print_lines
 from tidefold.cli.terminal import Terminal
 from tidefold.cli.whole_run import WholeRun
 from tidefold.lifecycle.errors import RefusedError
@@ -44,13 +44,7 @@ class StoppedSavepoint:
         if not run.fold([self.log]):
             saved = each_log([self.log], lambda _: self._save(replace(wanted, run=stopped.run)))
         print_lines(self.terminal, saved)
-        code = exit_code([*(o for outcomes in run.steps.values() for o in outcomes), *saved])
-        steps = {name: [o.to_dict() for o in outcomes] for name, outcomes in run.steps.items()}
-        outcomes = [o.to_dict() for o in saved]
-        self.terminal.json(
-            {"command": "savepoint", "run": stopped.run, "exit_code": code, "steps": steps, "outcomes": outcomes}
-        )
-        return code
+        return run.told("savepoint", saved)
 
     def _save(self, wanted: Wanted) -> Outcome:
         state = self.pipeline.ledger(self.log).read()

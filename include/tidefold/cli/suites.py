@@ -10,9 +10,10 @@ from tidefold.quality.suite import load_suite
 def check_suites(config: Config) -> None:
     """Raises ConfigError naming each log whose suite file is missing or wrong, with the line that names the file."""
     problems = []
+    columns = {log.id: {c.name: c.type for c in log.columns} for log in config.logs.values()}
     for log in config.logs.values():
         try:
-            load_suite(log.quality.suite, log.shape, log.quality.max_row_drop)
+            load_suite(log.quality.suite, log.shape, log.quality.max_row_drop, columns)
         except InvalidInputError as error:
             place = ("logs", log.id, "quality", "suite")
             line = key_line(config.path, place)

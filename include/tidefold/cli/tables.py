@@ -85,6 +85,7 @@ def remarks(found: Sequence[LogStatus]) -> list[str]:
             lines.append(f"{held}.")
             run = f"`tidefold run {status.log} --run {status.attempt.run}` goes on with it"
             lines.append(f"{status.log}: {run}, `tidefold abort {status.log}` undoes it.")
+        lines += [f"{status.log}: {remark}" for remark in _as_of_attempts(status)]
         if status.why:
             lines.append(f"{status.log}: {status.why}.")
         if status.schema_waits:
@@ -93,6 +94,12 @@ def remarks(found: Sequence[LogStatus]) -> list[str]:
             lines.append(f"{status.log}: `tidefold report {status.log}` names the page with the details.")
         lines += [f"{status.log}: {remark}." for remark in _kept_of_the_log(status)]
     return lines
+
+
+def _as_of_attempts(status: LogStatus) -> Iterable[str]:
+    for one in status.as_of_attempts:
+        undo = f"`tidefold abort {status.log} --snapshot {one.id}` undoes it"
+        yield f"snapshot {one.id}, as of {one.as_of}, is {one.state} under run {one.run}; {undo}."
 
 
 def _kept_of_the_log(status: LogStatus) -> Iterable[str]:
@@ -181,11 +188,8 @@ def reasons(
 
 
 def _reasons(snapshot: Snapshot, tags: Sequence[str]) -> Iterable[str]:
-    verdict, external = snapshot.verdict, snapshot.external
-    if external:
-        yield f"imported ({external.ownership}) from {external.address}, snapshot {external.snapshot} there"
-    if snapshot.skipped_from is not None:
-        yield f"left out change sets {snapshot.skipped_from + 1} to {snapshot.to_sqn}"
+    verdict = snapshot.verdict
+    yield from _made_of(snapshot)
     if tags:
         yield f"tagged {', '.join(tags)}"
     if verdict and not verdict.passed:
@@ -200,6 +204,17 @@ def _reasons(snapshot: Snapshot, tags: Sequence[str]) -> Iterable[str]:
         yield _read(snapshot.read)
     if snapshot.reason:
         yield f"aborted: {snapshot.reason}" if snapshot.state == "ABORTED" else snapshot.reason
+
+
+def _made_of(snapshot: Snapshot) -> Iterable[str]:
+    """What it has, where that is not all changes so far."""
+    external = snapshot.external
+    if external:
+        yield f"imported ({external.ownership}) from {external.address}, snapshot {external.snapshot} there"
+    if snapshot.as_of:
+        yield f"as of {snapshot.as_of}, beside the others"
+    if snapshot.skipped_from is not None:
+        yield f"left out change sets {snapshot.skipped_from + 1} to {snapshot.to_sqn}"
 
 
 def _read(read: ReadFrom) -> str:

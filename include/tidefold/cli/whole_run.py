@@ -35,15 +35,22 @@ class WholeRun:
     def go(self, logs: list[str]) -> int:
         """Works, prints, and answers the exit code."""
         self._guarded(self._work, logs)
-        code = exit_code(o for outcomes in self.steps.values() for o in outcomes)
-        steps = {name: [o.to_dict() for o in outcomes] for name, outcomes in self.steps.items()}
-        self.terminal.json({"command": "run", "run": self.run, "exit_code": code, "steps": steps})
-        return code
+        return self.told("run")
 
     def fold(self, logs: list[str]) -> int:
         """What was taken already, without an ingest; answers the exit code."""
         self._guarded(lambda named: self._fold(named, named), logs)
         return exit_code(o for outcomes in self.steps.values() for o in outcomes)
+
+    def told(self, command: str, saved: Sequence[Outcome] | None = None) -> int:
+        """Prints what a command did as JSON, if that is wanted, and answers its exit code. `saved`: what it made of the
+        logs after the run.
+        """
+        code = exit_code([*(o for outcomes in self.steps.values() for o in outcomes), *(saved or ())])
+        steps = {name: [o.to_dict() for o in outcomes] for name, outcomes in self.steps.items()}
+        said = {} if saved is None else {"outcomes": [o.to_dict() for o in saved]}
+        self.terminal.json({"command": command, "run": self.run, "exit_code": code, "steps": steps, **said})
+        return code
 
     def _guarded(self, act: Callable[[list[str]], None], logs: list[str]) -> None:
         try:

@@ -9,11 +9,15 @@ import re
 import secrets
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from tidefold.cli.arguments import KindOfSnapshot, Logs, RunId, Takeover, TakeoverAfter
 from tidefold.cli.outcomes import print_outcomes
 from tidefold.cli.terminal import Terminal, chosen_logs
 from tidefold.lifecycle.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from tidefold.operations.outcome import Outcome
 
 _RUN = re.compile(r"[\w./:+-]{1,200}")
 
@@ -85,7 +89,42 @@ def quality(terminal: Terminal, logs: Logs = None, run: RunId = None) -> int:
     pipeline = terminal.pipeline()
     step = Step("quality", Asking(None if run is None else run_id(run)))
     outcomes = run_step(terminal, pipeline, step, chosen_logs(pipeline, logs))
+    _note_costs(terminal, outcomes)
     return print_outcomes(terminal, "quality", outcomes, after="tidefold confirm LOG")
+
+
+def audit(terminal: Terminal, logs: Logs = None, run: RunId = None) -> int:
+    """Judge the newest completed snapshots again, with the suites as they are now.
+
+    A report, for schedules: no verdict, snapshot or table changes, whatever it finds. Ages (`freshness`) are counted to
+    now. The report lies beside the verdict's; the same --run again answers what it found. Exit code 3 when one failed.
+
+    Example: tidefold audit accounts
+
+    Next: open the report it names (--format json: facts.report)
+    """
+    from tidefold.cli.spark_step import run_step
+    from tidefold.operations.asking import Asking
+    from tidefold.operations.steps import Step
+
+    pipeline = terminal.pipeline()
+    step = Step("audit", Asking(None if run is None else run_id(run)))
+    outcomes = run_step(terminal, pipeline, step, chosen_logs(pipeline, logs))
+    _note_costs(terminal, outcomes)
+    for outcome in outcomes:
+        if "report" in outcome.facts:
+            terminal.note(f"report: {outcome.facts['report']}")
+    return print_outcomes(terminal, "audit", outcomes)
+
+
+def _note_costs(terminal: Terminal, outcomes: Iterable[Outcome]) -> None:
+    """One line a log: what its checks cost."""
+    for outcome in outcomes:
+        facts = outcome.facts
+        if "jobs" in facts:
+            over = f"{facts['rows']:,} rows, {facts['bytes'] / 1e6:,.1f} MB of files"
+            how = f"{facts['seconds']:.1f} s, {facts['jobs']} Spark jobs"
+            terminal.note(f"{outcome.log}: {facts['checks']} checks over {over}: {how}")
 
 
 def run(

@@ -21,7 +21,9 @@ class SparkConfig(Entry):
     """How Spark is started."""
 
     master: str = Field(
-        default="local[*]", pattern=r"^local(\[(\*|[1-9]\d*)\])?$", description="local, local[N] or local[*]"
+        default="local[*]",
+        pattern=r"^(local(\[(\*|[1-9]\d*)\])?|spark://[A-Za-z0-9.-]+:[1-9]\d*)$",
+        description="local, local[N], local[*] or spark://host:port (whose workers see the same paths)",
     )
     driver_memory: str = Field(
         default="2g", pattern=r"^[1-9]\d*[mg]$", description="memory of the Spark process, as 512m or 2g"
@@ -127,7 +129,9 @@ class TtlEntry(Entry):
 class QualityEntry(Entry):
     """The quality gate of a log, beside what is always checked."""
 
-    suite: Text | None = Field(default=None, description="file of expectations, relative to this file or absolute")
+    suite: Text | None = Field(
+        default=None, description="file of checks and expectations, relative to this file or absolute"
+    )
     max_row_drop: float = Field(
         default=0.5, ge=0, le=1, description="largest allowed loss of rows against the last snapshot"
     )

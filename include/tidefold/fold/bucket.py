@@ -21,6 +21,7 @@ from tidefold.fold.kernel import Before, has_clears, merged
 from tidefold.fold.parquet import write_data_file, write_part
 from tidefold.fold.plan import has_expired
 from tidefold.fold.task import Address, FoldResult, FoldTask, Recipe, Untouched
+from tidefold.lifecycle.as_of import without_times
 from tidefold.lifecycle.copies import Where
 from tidefold.lifecycle.errors import CorruptError, NotFoundError
 from tidefold.lifecycle.manifest import DataFile
@@ -61,7 +62,7 @@ def _make(task: FoldTask, inputs: Inputs) -> FoldResult:
 
 
 def _follow(task: FoldTask, recipe: Recipe, inputs: Inputs) -> FoldResult:
-    read = [(inputs.change_set(task.segments, c, task.bucket), c.schema) for c in recipe.change_sets]
+    read = [(_in_time(task, inputs.change_set(task.segments, c, task.bucket)), c.schema) for c in recipe.change_sets]
     aligned = (task.aligner.changes(one, schema) for one, schema in read)
     changes = pa.concat_tables([change_schema(task.shape).empty_table(), *aligned])
     if changes.num_rows == 0:
@@ -77,6 +78,15 @@ def _follow(task: FoldTask, recipe: Recipe, inputs: Inputs) -> FoldResult:
     if _only_adds(task, recipe, changes):
         return replace(_merged(task, replace(recipe, base=()), changes, inputs), added=True)
     return _merged(task, recipe, changes, inputs)
+
+
+def _in_time(task: FoldTask, changes: pa.Table) -> pa.Table:
+    """The changes that were committed early enough."""
+    if task.before is None:
+        return changes
+    if changes.column("_ts").null_count:
+        raise without_times(task.log, changes.column("_ts").null_count)
+    return changes.filter(pc.field("_ts") < task.before)
 
 
 def _only_adds(task: FoldTask, recipe: Recipe, changes: pa.Table) -> bool:

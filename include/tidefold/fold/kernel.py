@@ -189,6 +189,16 @@ def _connection(memory: str, scratch: str) -> Iterator[duckdb.DuckDBPyConnection
     _idle.connection = connection
 
 
+def close_kept() -> None:
+    """Closes the connection that this thread keeps. A thread that ends with the process and still has it aborts that:
+    a connection that is dropped waits for the interpreter, which is gone by then.
+    """
+    kept: duckdb.DuckDBPyConnection | None = getattr(_idle, "connection", None)
+    _idle.connection = None
+    if kept is not None:
+        kept.close()
+
+
 def _opened(memory: str, scratch: str) -> duckdb.DuckDBPyConnection:
     idle: duckdb.DuckDBPyConnection | None = getattr(_idle, "connection", None)
     _idle.connection = None

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from tidefold.changelog.alignment import Aligner
 from tidefold.fold.task import Address, FoldResult, FoldTask, Input, Recipe, Untouched
+from tidefold.lifecycle.as_of import change_sets_of
 from tidefold.lifecycle.copies import Where
 from tidefold.lifecycle.errors import RefusedError
 from tidefold.lifecycle.key_groups import KeyGroups, bucket_ranges
@@ -62,8 +63,22 @@ def plan_fold(
 
     Raises RefusedError when the change sets do not join the base without gap or overlap (I7).
     """
-    change_sets = state.between(snapshot.from_sqn, snapshot.folds_to)
-    require_joined(state.log, snapshot, change_sets)
+    if snapshot.as_of:
+        change_sets = change_sets_of(state, snapshot)
+    else:
+        change_sets = state.between(snapshot.from_sqn, snapshot.folds_to)
+        require_joined(state.log, snapshot, change_sets)
+    return _tasks(state, snapshot, base, shape, places, change_sets)
+
+
+def _tasks(
+    state: LogState,
+    snapshot: Snapshot,
+    base: Manifest | None,
+    shape: Shape,
+    places: Places,
+    change_sets: Sequence[ChangeSet],
+) -> tuple[FoldTask, ...]:
     target = Address(Where.STORE, places.store, home(state.log, snapshot.kind, snapshot.id))
     aligner = Aligner(shape, snapshot.schema, state.schemas)
     rescaled = base is not None and (base.shape.buckets != shape.buckets or aligner.must_rewrite(base.schema))
@@ -84,6 +99,7 @@ def plan_fold(
                     untouched=untouched,
                     expire=snapshot.expire,
                     horizon=below.horizon if below else None,
+                    before=snapshot.as_of.at if snapshot.as_of else None,
                     schema=snapshot.schema,
                     schemas=state.schemas,
                 )

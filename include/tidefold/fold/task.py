@@ -65,8 +65,8 @@ class FoldTask:
     in which they are tried. The recipes are tried one after the other, until the inputs of one are all good. `table`:
     the folder of the table that will show what is taken over, if one will. `copy`: that gets bytes of its own.
     `part`: of a canonical savepoint, the path below the target's folder of the one file that it writes. `horizon`: what
-    was deleted before it, in the log's order, need not be remembered. `shape` has the schema of this id; `schemas`: see
-    `Aligner`.
+    was deleted before it, in the log's order, need not be remembered. `before`: what was committed later than that,
+    or then, is left out. `shape` has the schema of this id; `schemas`: see `Aligner`.
     """
 
     log: str
@@ -83,6 +83,7 @@ class FoldTask:
     copy: bool = False
     part: str | None = None
     horizon: int | None = None
+    before: int | None = None
     schema: int = FIRST
     schemas: tuple[Schema, ...] = ()
 

@@ -12,6 +12,7 @@ from tidefold.lifecycle.errors import RefusedError
 from tidefold.lifecycle.external import External, Ownership
 from tidefold.lifecycle.intake import never_took
 from tidefold.lifecycle.moves import held, known, require_published
+from tidefold.lifecycle.times import until
 from tidefold.lifecycle.values import Expire, Kind, LogState, Snapshot, State
 
 
@@ -59,18 +60,18 @@ def claim(state: LogState, asked: Claim) -> LogState:
 
     Raises RefusedError when another run's attempt is open or this run asked for something else before.
     """
-    mine = _same_request(state, asked)
+    mine = same_request(state, asked)
     if mine and mine.state is not State.ONGOING:
         return state
     attempt = state.attempt
     if attempt and attempt.run != asked.run and not asked.takeover and attempt != asked.stalled:
-        raise _blocked(state, attempt)
+        raise blocked(state, attempt)
     if not attempt and not state.unfolded and not asked.restore and not asked.renew and not asked.external:
         return state
     require_published(state)
     if asked.restore:
         _require_completed(state, asked.restore.snapshot)
-    free = _supersede(state, attempt)
+    free = supersede(state, attempt)
     _require_unclaimed(free, asked.external)
     return _begin(free, replace(asked, expire=_frozen(state, asked)))
 
@@ -84,7 +85,7 @@ def _frozen(state: LogState, asked: Claim) -> Expire | None:
     return expire
 
 
-def _same_request(state: LogState, asked: Claim) -> Snapshot | None:
+def same_request(state: LogState, asked: Claim) -> Snapshot | None:
     """The snapshot that this run made before. Raises RefusedError when it asked for something else then."""
     mine = of_run(state, asked.run)
     if mine and mine.request != asked.request:
@@ -103,7 +104,7 @@ def tail(state: LogState, asked: Claim) -> LogState:
     is no materialization to build on: what was judged is inherited from it.
     """
     latest = state.latest
-    if _same_request(state, asked):
+    if same_request(state, asked):
         return state
     if latest is None:
         raise RefusedError(
@@ -114,7 +115,7 @@ def tail(state: LogState, asked: Claim) -> LogState:
     if newest_sqn(state) == state.last_sqn:
         return state
     begun = Snapshot(
-        id=_next_id(state),
+        id=next_id(state),
         epoch=state.epoch,
         run=asked.run,
         request=asked.request,
@@ -133,11 +134,13 @@ def tail(state: LogState, asked: Claim) -> LogState:
 def newest_sqn(state: LogState) -> int:
     """How far the newest materialization, or a tail on it, reaches."""
     latest = state.latest
-    on_it = (s.to_sqn for s in state.snapshots if s.state is State.COMPLETED and latest and s.base == latest.id)
+    built = (s for s in state.snapshots if s.state is State.COMPLETED and s.as_of is None)
+    on_it = (s.to_sqn for s in built if latest and s.base == latest.id)
     return max(on_it, default=0) if latest is None else max(latest.to_sqn, max(on_it, default=0))
 
 
-def _next_id(state: LogState) -> int:
+def next_id(state: LogState) -> int:
+    """The id of the snapshot that is begun next."""
     return max((s.id for s in state.snapshots), default=state.last_snapshot) + 1
 
 
@@ -146,15 +149,18 @@ def of_run(state: LogState, run: str) -> Snapshot | None:
     return next((s for s in reversed(state.snapshots) if s.run == run and s.state is not State.ABORTED), None)
 
 
-def _blocked(state: LogState, attempt: Snapshot) -> RefusedError:
+def blocked(state: LogState, attempt: Snapshot) -> RefusedError:
+    """Another run is at what is asked for."""
+    which = f" --snapshot {attempt.id}" if attempt.as_of else ""
     return RefusedError(
         "ATTEMPT_OPEN",
         f"Snapshot {attempt.id} of `{state.log}` is {attempt.state} under run `{attempt.run}`.",
-        hint=f"Let it end, or `tidefold abort {state.log}`, or call again with --takeover.",
+        hint=f"Let it end, or `tidefold abort {state.log}{which}`, or call again with --takeover.",
     )
 
 
-def _supersede(state: LogState, attempt: Snapshot | None) -> LogState:
+def supersede(state: LogState, attempt: Snapshot | None) -> LogState:
+    """Fences an attempt off: the next one takes its place."""
     if attempt is None:
         return state
     reason = f"superseded by attempt {state.epoch + 1}"
@@ -164,7 +170,7 @@ def _supersede(state: LogState, attempt: Snapshot | None) -> LogState:
 def _begin(state: LogState, asked: Claim) -> LogState:
     latest = state.latest
     begun = Snapshot(
-        id=_next_id(state),
+        id=next_id(state),
         epoch=state.epoch + 1,
         run=asked.run,
         request=asked.request,
@@ -183,7 +189,16 @@ def _begin(state: LogState, asked: Claim) -> LogState:
         begun = _restoring(state, begun, asked.restore)
     if asked.external:
         begun = _importing(state, begun, asked.external)
-    return replace(state, epoch=begun.epoch).with_snapshot(begun)
+    return replace(state, epoch=begun.epoch).with_snapshot(replace(begun, until=_until(state, begun)))
+
+
+def _until(state: LogState, begun: Snapshot) -> int | None:
+    """The last commit time in what is to be folded, if it is known."""
+    if begun.external:
+        return None
+    below = None if begun.source is None else known(state, begun.source)
+    folded = state.between(begun.from_sqn, begun.folds_to)
+    return until([below.until] if below else [], (c.times for c in folded))
 
 
 def _horizon(state: LogState, asked: Claim) -> int | None:
@@ -217,6 +232,13 @@ def _restoring(state: LogState, begun: Snapshot, asked: Restore) -> Snapshot:
     if asked.mode is Mode.SKIP:
         skipped = wanted.to_sqn if wanted.to_sqn < state.last_sqn else None
         return replace(begun, to_sqn=state.last_sqn, skipped_from=skipped)
+    if wanted.as_of:
+        raise RefusedError(
+            "AS_OF_NO_REPLAY",
+            f"Snapshot {wanted.id} of `{state.log}` has the changes from before {wanted.as_of}, wherever they lie in "
+            "the log: there is no place in it from which the others could be replayed.",
+            hint="`--mode skip` restores it and leaves out what came after.",
+        )
     if wanted.to_sqn < state.truncated_to:
         raise RefusedError(
             "LOG_CUT",

@@ -15,6 +15,7 @@ class Change:
 
     `clear`: it removes more than this key. `merge`: its values are added to the row's. `given`: the columns that it
     says something about; None: all. `ranks`: of columns with an order of their own, what theirs is.
+    `committed`: when, in microseconds since 1970 UTC, if its source says so.
     """
 
     number: int
@@ -26,6 +27,7 @@ class Change:
     merge: bool = False
     given: tuple[str, ...] | None = None
     ranks: tuple[tuple[str, tuple[int, ...] | None], ...] = ()
+    committed: int | None = None
 
     @property
     def order(self) -> tuple[int, ...]:

@@ -7,12 +7,13 @@ a newer layer counts over the older ones; where rows keep their order the place 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from tidefold.lifecycle.contributions import Change as Change
 from tidefold.lifecycle.contributions import made_of
 from tidefold.lifecycle.shape import Engine, Shape
+from tidefold.lifecycle.times import AsOf
 from tidefold.lifecycle.values import Expire, LogState, Snapshot
 
 
@@ -27,6 +28,7 @@ class Fate(StrEnum):
     REPLACED = "replaced by what was folded later"
     SKIPPED = "left out by a restore or an import"
     LATER = "folded later than this view"
+    AFTER = "committed at its source after the instant of this view"
     WAITING = "not folded yet"
 
 
@@ -45,7 +47,8 @@ class Standing(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Layer:
     """Change sets with `after` < sqn <= `to`, folded into a snapshot by its run; None: folded only while it is read.
-    `imported`: its rows came from outside, in the place of all that the log had.
+    `imported`: its rows came from outside, in the place of all that the log had. `before`: of its changes only those
+    count that were committed before this instant.
     """
 
     after: int
@@ -55,6 +58,15 @@ class Layer:
     skipped_to: int | None = None
     expire: Expire | None = None
     imported: bool = False
+    before: int | None = None
+
+    def takes(self, change: Change) -> bool:
+        """Whether this change is folded here."""
+        return self.folds(change.sqn) and not self.is_late(change)
+
+    def is_late(self, change: Change) -> bool:
+        """Whether it was committed too late for this view."""
+        return self.before is not None and (change.committed is None or change.committed >= self.before)
 
     def folds(self, sqn: int) -> bool:
         return self.after < sqn <= self.to
@@ -100,12 +112,24 @@ def layers(state: LogState, snapshot: Snapshot | None, live: bool = False) -> tu
         found.append(Layer(snapshot.to_sqn if snapshot else 0, state.last_sqn, None, ""))
     current = snapshot
     while current is not None:
+        if current.as_of:
+            return (*found, *_as_of(state, current, current.as_of))
         skipped = current.to_sqn if current.skipped_from is not None else None
         imported = current.external is not None
         span = (current.from_sqn, current.folds_to)
         found.append(Layer(*span, current.id, current.run, skipped, current.expire, imported))
         current = None if imported or current.source is None else state.snapshot(current.source)
     return tuple(found)
+
+
+def _as_of(state: LogState, snapshot: Snapshot, wanted: AsOf) -> tuple[Layer, ...]:
+    """Those of the snapshot that was the newest then: what lies above its base was folded anew, by its own run."""
+    head = None if wanted.head is None else state.snapshot(wanted.head)
+    own = Layer(head.to_sqn if head else 0, snapshot.to_sqn, snapshot.id, snapshot.run, None, snapshot.expire)
+    below = layers(state, head)
+    base = next((n for n, layer in enumerate(below) if layer.snapshot == snapshot.base), len(below))
+    anew = (replace(layer, snapshot=snapshot.id, run=snapshot.run, expire=None) for layer in below[:base])
+    return tuple(replace(layer, before=wanted.at) for layer in (own, *anew, *below[base:]))
 
 
 def explain(state: LogState, view: Sequence[Layer], changes: Sequence[Change], shape: Shape | None = None) -> Explained:
@@ -121,7 +145,7 @@ def explain(state: LogState, view: Sequence[Layer], changes: Sequence[Change], s
     told = tuple(_told(change, view, later, winner, parts) for change in ordered)
     if winner is None:
         return Explained(None, told, imported=next((layer.snapshot for layer in view if layer.imported), None))
-    top = next(i for i, layer in enumerate(view) if layer.folds(winner.sqn))
+    top = next(i for i, layer in enumerate(view) if layer.takes(winner))
     dropping = tuple(layer for layer in view[top::-1] if layer.expire)
     one_alone = shape is None or shape.merge.engine is Engine.LAST
     cut = view[top].after < state.truncated_to if one_alone else state.truncated_to > 0
@@ -133,7 +157,7 @@ def _in_order(view: Sequence[Layer], changes: Sequence[Change], shape: Shape | N
     found = []
     for age, layer in enumerate(view):
         for change in changes:
-            if not change.repeated and layer.folds(change.sqn):
+            if not change.repeated and layer.takes(change):
                 own = shape is None or not shape.takes_late
                 found.append(((-age if own else 0, change.place, change.sqn, change.number), change))
     return [change for _, change in sorted(found, key=lambda one: one[0])]
@@ -164,7 +188,7 @@ def _told(
 ) -> Told:
     if change.repeated:
         return Told(change, Fate.REPEATED)
-    layer = next((layer for layer in view if layer.folds(change.sqn)), None)
+    layer = next((layer for layer in view if layer.takes(change)), None)
     if layer is None or winner is None:
         return _outside(change, view, later)
     if change == winner or change.number in parts:
@@ -182,6 +206,9 @@ def _lost(change: Change, winner: Change) -> Fate:
 
 def _outside(change: Change, view: Sequence[Layer], later: Sequence[Layer]) -> Told:
     """A change that the view does not fold: left out by a restore, or later than it."""
+    for layer in view:
+        if layer.folds(change.sqn) and layer.is_late(change):
+            return Told(change, Fate.AFTER, layer.snapshot, layer.run)
     for layer in view:
         if layer.skips(change.sqn):
             return Told(change, Fate.SKIPPED, layer.snapshot, layer.run)

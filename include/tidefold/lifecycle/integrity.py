@@ -52,13 +52,16 @@ def _check_snapshots(state: LogState) -> None:
     for snapshot in state.snapshots:
         if snapshot.id <= last:
             raise _corrupt("SNAPSHOT_TWICE", state.log, f"snapshot {snapshot.id} has more than one record")
-        for other in (snapshot.base, snapshot.origin):
+        head = snapshot.as_of.head if snapshot.as_of else None
+        for other in (snapshot.base, snapshot.origin, head):
             if other is not None and other not in seen:
                 raise _corrupt("BASE_MISSING", state.log, f"snapshot {snapshot.id} is built on {other}, which is none")
         if not 0 <= snapshot.from_sqn <= snapshot.folds_to <= snapshot.to_sqn:
             raise _corrupt("RANGE_NEGATIVE", state.log, f"snapshot {snapshot.id} ends before it begins")
         if snapshot.kind is Kind.TAIL and snapshot.base is None:
             raise _corrupt("BASE_MISSING", state.log, f"tail-only snapshot {snapshot.id} has no base")
+        if snapshot.as_of and (snapshot.kind is not Kind.FULL or snapshot.published):
+            raise _corrupt("AS_OF_PUBLISHED", state.log, f"snapshot {snapshot.id}, as of an instant, is in the table")
         last = snapshot.id
         seen.add(last)
 

@@ -41,8 +41,8 @@ def older(state: LogState, snapshot: Snapshot) -> Iterator[Older]:
         spans = _before((current.from_sqn, current.folds_to), spans)
         if spans and spans[0][0] < state.truncated_to:
             return
-        if current.external is not None:
-            return  # Its rows are not of this log's making.
+        if current.external is not None or current.as_of is not None:
+            return  # Its rows are not of this log's making, or not of all changes.
         expired = (*expired, current.expire) if current.expire else expired
         below = None if current.source is None else state.snapshot(current.source)
         if current.source is None or _is_kept(below):

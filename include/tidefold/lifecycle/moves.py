@@ -18,7 +18,8 @@ from tidefold.lifecycle.errors import (
 from tidefold.lifecycle.intake import never_took
 from tidefold.lifecycle.manifest import Manifest
 from tidefold.lifecycle.positions import accounts_of
-from tidefold.lifecycle.values import Kind, LogState, ReadFrom, Snapshot, State, Verdict
+from tidefold.lifecycle.tags import require_free
+from tidefold.lifecycle.values import LogState, ReadFrom, Snapshot, State, Tag, Verdict
 
 
 def stage(state: LogState, manifest: Manifest, digest: str, read: ReadFrom | None = None) -> LogState:
@@ -81,7 +82,10 @@ def override(state: LogState, snapshot_id: int, by: str, why: str) -> LogState:
 
 
 def confirm(state: LogState, snapshot_id: int) -> LogState:
-    """Makes a staged snapshot count. Needs a PASS for its files, and the latest completed one as base (I3, I8)."""
+    """Makes a staged snapshot count. Needs a PASS for its files, and the latest completed one as base (I3, I8).
+
+    One as of an instant is named by its tag in the same move, and needs no base.
+    """
     snapshot = held(state, snapshot_id)
     if snapshot.state is State.COMPLETED:
         return state  # So is a tail-only one, from its beginning.
@@ -96,12 +100,19 @@ def confirm(state: LogState, snapshot_id: int) -> LogState:
             f"Snapshot {snapshot.id} of `{state.log}` failed its quality gate: {snapshot.verdict.summary}.",
             hint=f"`tidefold report {state.log}` names the page; abort it, or confirm with --override-by and --why.",
         )
+    if snapshot.as_of:
+        return _tagged(state.with_snapshot(replace(snapshot, state=State.COMPLETED)), snapshot, snapshot.as_of.tag)
     require_published(state)
     _require_latest_base(state, snapshot)
     # Where rows lie is what each manifest says; this is the newest one that counts.
     shape = replace(state.shape, buckets=snapshot.buckets or state.shape.buckets)
     completed = replace(snapshot, state=State.COMPLETED)
     return replace(_begun_with(state, snapshot), shape=shape).with_snapshot(completed)
+
+
+def _tagged(state: LogState, snapshot: Snapshot, name: str) -> LogState:
+    taken = require_free(state, name, snapshot.id)
+    return state if taken else replace(state, tags=(*state.tags, Tag(name, snapshot.id)))
 
 
 def _begun_with(state: LogState, snapshot: Snapshot) -> LogState:
@@ -137,7 +148,7 @@ def published(state: LogState, snapshot_id: int, table_version: int, instant: st
     snapshot = known(state, snapshot_id)
     if snapshot.published:
         return state
-    if snapshot.state is not State.COMPLETED or snapshot.kind is Kind.TAIL:
+    if snapshot.state is not State.COMPLETED or not snapshot.counts:
         raise _wrong_state(state, snapshot, "publish", State.COMPLETED)
     return state.with_snapshot(replace(snapshot, table_version=table_version, shown=instant))
 

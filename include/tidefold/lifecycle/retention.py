@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 
 from tidefold.lifecycle.errors import ConflictError, InvalidInputError, RefusedError
 from tidefold.lifecycle.moves import known
+from tidefold.lifecycle.tags import require_free
 from tidefold.lifecycle.values import ChangeSet, Hold, Kind, LogState, Reader, Snapshot, State, Tag
 
 # Of a longer run so much is squashed at once: it is held in memory.
@@ -33,10 +34,10 @@ def with_files(snapshots: Iterable[Snapshot]) -> tuple[Snapshot, ...]:
 
 
 def newest(state: LogState, keep: int) -> tuple[Snapshot, ...]:
-    """The newest `keep` completed snapshots with files of their own, oldest first."""
+    """The newest `keep` completed snapshots with files of their own, oldest first; none as of an instant is one."""
     if keep < 1:
         raise InvalidInputError("RETENTION_INVALID", f"{keep} snapshots cannot be kept.", hint="Keep at least one.")
-    return with_files(s for s in state.snapshots if s.state is State.COMPLETED)[-keep:]
+    return tuple(s for s in state.snapshots if s.state is State.COMPLETED and s.counts)[-keep:]
 
 
 def tails(state: LogState) -> tuple[Snapshot, ...]:
@@ -46,12 +47,14 @@ def tails(state: LogState) -> tuple[Snapshot, ...]:
 
 def protected(state: LogState, keep: int) -> frozenset[int]:
     """Ids of the completed snapshots that must stay: the newest `keep` and the tails on them, tagged and held ones,
-    what a kept tail is built on, and what an open attempt builds on or may fall back on.
+    what a kept tail is built on, and what an open attempt builds on or may fall back on. One as of an instant is kept
+    by its tag alone.
     """
     kept = {s.id for s in newest(state, keep)}
     named = {t.snapshot for t in state.tags} | {h.snapshot for h in state.holds}
     kept_tails = {s.id: s.base for s in tails(state) if s.base in kept or s.id in named}
     building = {state.attempt.base, *_below(state, state.attempt)} if state.attempt else set()
+    building |= {s.base for s in state.as_of_attempts}
     return frozenset(i for i in kept | named | set(kept_tails) | set(kept_tails.values()) | building if i is not None)
 
 
@@ -94,7 +97,7 @@ class Grace:
 
 def deletable(state: LogState, grace: Grace, instant: str) -> tuple[Snapshot, ...]:
     """The retired snapshots whose files may go at this instant (ISO 8601)."""
-    return tuple(s for s in subsumed(state) if s.kind is Kind.TAIL or _is_past(state, s, grace, instant))
+    return tuple(s for s in subsumed(state) if not s.counts or _is_past(state, s, grace, instant))
 
 
 def _is_past(state: LogState, snapshot: Snapshot, grace: Grace, instant: str) -> bool:
@@ -136,6 +139,10 @@ def bounds(state: LogState, keep: int | None) -> tuple[Bound, ...]:
     ]
     if state.attempt:
         found.append(Bound("attempt", state.attempt.from_sqn, f"snapshot {state.attempt.id} is being made from there"))
+    found += [
+        Bound("attempt", s.from_sqn, f"snapshot {s.id}, as of {s.as_of}, is being made from there by run {s.run}")
+        for s in state.as_of_attempts
+    ]
     return tuple(sorted(found, key=lambda bound: bound.sqn))
 
 
@@ -176,9 +183,9 @@ def squashable(state: LogState) -> tuple[tuple[ChangeSet, ...], ...]:
     Whatever ends in between is kept apart: snapshots onto which the log may be replayed, and readers of the log. None
     while an attempt is being made: it reads exactly what it planned.
     """
-    if state.attempt and state.attempt.state is State.ONGOING:
+    if (state.attempt and state.attempt.state is State.ONGOING) or state.as_of_attempts:
         return ()
-    ends = {s.to_sqn for s in state.snapshots if s.open or s.state is State.COMPLETED}
+    ends = {s.to_sqn for s in state.snapshots if (s.open or s.state is State.COMPLETED) and s.as_of is None}
     ends |= {reader.sqn for reader in state.readers}
     runs: list[list[ChangeSet]] = [[]]
     for change_set in state.unfolded:
@@ -227,13 +234,7 @@ def tag(state: LogState, name: str, snapshot_id: int) -> LogState:
             f"Snapshot {snapshot_id} of `{state.log}` is {snapshot.state} and cannot be tagged.",
             hint=f"`tidefold history {state.log}` shows which snapshots are COMPLETED.",
         )
-    taken = next((t for t in state.tags if t.name == name), None)
-    if taken and taken.snapshot != snapshot_id:
-        raise RefusedError(
-            "TAG_TAKEN",
-            f"Tag `{name}` of `{state.log}` names snapshot {taken.snapshot}.",
-            hint=f"`tidefold untag {state.log} {name}` frees it.",
-        )
+    taken = require_free(state, name, snapshot_id)
     return state if taken else replace(state, tags=(*state.tags, Tag(name, snapshot_id)))
 
 

@@ -7,12 +7,17 @@ from enum import StrEnum
 
 from tidefold.lifecycle.drill import Drill
 from tidefold.lifecycle.external import External
+from tidefold.lifecycle.keepers import Hold as Hold
+from tidefold.lifecycle.keepers import Reader as Reader
+from tidefold.lifecycle.keepers import Stopped as Stopped
+from tidefold.lifecycle.keepers import Tag as Tag
 from tidefold.lifecycle.key_groups import KeyGroups
 from tidefold.lifecycle.landed import Landed as Landed
 from tidefold.lifecycle.landed import Position as Position
 from tidefold.lifecycle.schemas import FIRST, Schema
 from tidefold.lifecycle.shape import Column as Column
 from tidefold.lifecycle.shape import Shape as Shape
+from tidefold.lifecycle.times import AsOf, Times
 
 
 class Kind(StrEnum):
@@ -44,7 +49,8 @@ class ChangeSet:
     and `first` is that of the first. `segment`, `ordinal`, `offset`, `length` (bytes) and `checksum` (sha256 of those
     bytes) say where it is. Changes whose order lies below `floor` were sent again by the source and do not count;
     `high` is the highest order seen in the partition up to the end of this change set; `top` the highest first number
-    of the orders in it, where columns order the log; `schema` is the id of the one that it was made with.
+    of the orders in it, where columns order the log; `schema` is the id of the one that it was made with. `times`: when
+    its changes were committed, and those that a squash took out of it (None: not known).
     """
 
     sqn: int
@@ -60,6 +66,7 @@ class ChangeSet:
     first: int | None = None
     top: int | None = None
     schema: int = FIRST
+    times: Times | None = None
 
     @property
     def begin(self) -> int:
@@ -118,7 +125,10 @@ class Snapshot:
     which rows it drops for their age, frozen when it began. `external`: where its rows were imported
     from. `buckets`: how many its files lie in, once it is staged. `horizon`: what was deleted before it, by the first
     number of the order, is forgotten, frozen when it began. `ties`: see `Manifest`. `schema`: the id of that
-    which its rows have, the newest when it began.
+    which its rows have, the newest when it began. `until`: the last commit time of a change in it (None: not known).
+
+    One `as_of` an instant stands outside of all that: nothing is built on it and it is never published; it folds those
+    changes up to `to_sqn` into its base that were committed before the instant, and its tag keeps it.
     """
 
     id: int
@@ -152,6 +162,8 @@ class Snapshot:
     horizon: int | None = None
     ties: int = 0
     schema: int = FIRST
+    as_of: AsOf | None = None
+    until: int | None = None
 
     @property
     def folds_to(self) -> int:
@@ -168,6 +180,11 @@ class Snapshot:
         return self.state in (State.ONGOING, State.STAGED)
 
     @property
+    def counts(self) -> bool:
+        """Whether it is one of those that follow each other, each with all changes so far, and has files of its own."""
+        return self.kind is not Kind.TAIL and self.as_of is None
+
+    @property
     def published(self) -> bool:
         return self.table_version is not None
 
@@ -178,42 +195,6 @@ class Drop(StrEnum):
     NO = "no"
     GOING = "going"
     GONE = "gone"
-
-
-@dataclass(frozen=True, slots=True)
-class Tag:
-    """A name that somebody gave to a snapshot, so that it is kept for as long as the name stands."""
-
-    name: str
-    snapshot: int
-
-
-@dataclass(frozen=True, slots=True)
-class Hold:
-    """Keeps a snapshot and the log behind it, for as long as it stands; says why."""
-
-    name: str
-    snapshot: int
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Reader:
-    """Somebody who reads the log by himself and has read it up to `sqn`."""
-
-    name: str
-    sqn: int
-
-
-@dataclass(frozen=True, slots=True)
-class Stopped:
-    """Nothing more is taken into the log: `run` is the one that stopped it, for a savepoint at `address`."""
-
-    run: str
-    by: str
-    why: str
-    address: str
-    instant: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,14 +241,23 @@ class LogState:
     @property
     def latest(self) -> Snapshot | None:
         """The newest completed snapshot with files of its own: the next one is built on it."""
-        return next(
-            (s for s in reversed(self.snapshots) if s.state is State.COMPLETED and s.kind is not Kind.TAIL), None
-        )
+        return next((s for s in reversed(self.snapshots) if s.state is State.COMPLETED and s.counts), None)
 
     @property
     def attempt(self) -> Snapshot | None:
-        """The attempt under way: at most one snapshot is open at a time."""
-        return next((s for s in reversed(self.snapshots) if s.open), None)
+        """The attempt under way at the next snapshot: at most one such is open at a time."""
+        return next((s for s in reversed(self.snapshots) if s.open and s.as_of is None), None)
+
+    @property
+    def as_of_attempts(self) -> tuple[Snapshot, ...]:
+        """The attempts under way at snapshots as of an instant: any number, beside the other one."""
+        return tuple(s for s in self.snapshots if s.open and s.as_of is not None)
+
+    def open_of(self, run: str | None) -> Snapshot | None:
+        """What this run has open, whatever it is; without a run the attempt at the next snapshot."""
+        if run is None:
+            return self.attempt
+        return next((s for s in reversed(self.snapshots) if s.open and s.run == run), None)
 
     @property
     def unfolded(self) -> tuple[ChangeSet, ...]:

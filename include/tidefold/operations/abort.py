@@ -33,7 +33,5 @@ def abort(pipeline: Pipeline, log: str, reason: str, snapshot: int | None = None
 
 
 def _open_attempt(state: LogState, run_id: str | None) -> int | None:
-    attempt = state.attempt
-    if attempt is None or (run_id is not None and attempt.run != run_id):
-        return None
-    return attempt.id
+    attempt = state.open_of(run_id)
+    return attempt.id if attempt else None

@@ -15,6 +15,7 @@ from tidefold.lifecycle import claims
 from tidefold.lifecycle.errors import InvalidInputError
 from tidefold.lifecycle.external import External, Ownership
 from tidefold.lifecycle.kinds import Choice, Rule, Terms, choose
+from tidefold.lifecycle.times import told
 from tidefold.lifecycle.values import Expire, Kind, LogState, Snapshot, State
 from tidefold.operations.pipeline import Pipeline, now
 
@@ -30,7 +31,8 @@ class Import:
 @dataclass(frozen=True, slots=True)
 class Asking:
     """A fold of what is new, with `restore` the return of a snapshot, with `imported` one that lies outside of the
-    store. `run` is the id of the run, if it has one.
+    store, with `as_of` a fold of what was committed before an instant (microseconds since 1970 UTC). `run` is the id of
+    the run, if it has one.
 
     `kind`: of the snapshot, if not as configured. `takeover` supersedes an attempt of another run; `stalled` names, by
     log, attempts that were seen without progress.
@@ -42,14 +44,28 @@ class Asking:
     restore: claims.Restore | None = None
     kind: Rule | None = None
     imported: Import | None = None
+    as_of: int | None = None
+
+
+def as_of_claim(pipeline: Pipeline, state: LogState, asking: Asking) -> claims.Claim:
+    """The claim on a snapshot of the rows as of an instant: too old is what was so then."""
+    assert asking.as_of is not None
+    ttl, run = pipeline.log(state.log).ttl, _run_of(asking)
+    request = request_of({"as_of": asking.as_of})
+    expire = ttl.expire(told(asking.as_of)) if ttl else None
+    return claims.Claim(run, request, Kind.FULL, now(), asking.takeover, expire=expire)
+
+
+def _run_of(asking: Asking) -> str:
+    if asking.run is None:
+        raise InvalidInputError("RUN_MISSING", "A materialization needs a run id.", hint="Give it one.")
+    return asking.run
 
 
 def claim_of(pipeline: Pipeline, state: LogState, asking: Asking, external: External | None = None) -> claims.Claim:
     """The claim on a log in this state; `external`: what was found where `asking` imports from. Raises
     InvalidInputError without a run id.
     """
-    if asking.run is None:
-        raise InvalidInputError("RUN_MISSING", "A materialization needs a run id.", hint="Give it one.")
     config, instant = pipeline.log(state.log), now()
     rule = asking.kind or pipeline.config.snapshots.kind
     terms = Terms(rule, _links(pipeline), pipeline.config.snapshots.full_every, config.buckets)
@@ -62,7 +78,7 @@ def claim_of(pipeline: Pipeline, state: LogState, asking: Asking, external: Exte
     }
     expire = config.ttl.expire(instant) if config.ttl else None
     return claims.Claim(
-        *(asking.run, request_of(wanted), chosen.kind, instant, asking.takeover, asking.stalled.get(state.log)),
+        *(_run_of(asking), request_of(wanted), chosen.kind, instant, asking.takeover, asking.stalled.get(state.log)),
         restore=asking.restore,
         because=chosen.because,
         expire=expire if chosen.kind is Kind.FULL or asking.restore else None,

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from tidefold.changelog.intents import Announced
+from tidefold.lifecycle import as_of, moves
 from tidefold.lifecycle.errors import TidefoldError
+from tidefold.lifecycle.values import LogState, Snapshot
 from tidefold.operations import settle
+from tidefold.operations.heartbeat import INTERVAL
 from tidefold.operations.outcome import Outcome, each_log
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.release import plan_unclaimed
@@ -15,10 +20,13 @@ from tidefold.operations.sweep import plan_forgotten, plan_halves, plan_sweep
 
 # What the outcome of the store as a whole has in the place of a log: no log can be named so.
 STORE = "(store)"
+# How long an attempt at a snapshot as of an instant may be without a sign of life: it holds the log.
+_PATIENCE = timedelta(days=1)
 
 
 def clean(pipeline: Pipeline, logs: Sequence[str], plan: bool = False) -> list[Outcome]:
-    """Ends what runs announced and did not bring to an end, then removes the files of aborted attempts of each log.
+    """Ends what runs announced and did not bring to an end, aborts attempts as of an instant that nobody goes on with,
+    then removes the files of aborted attempts of each log.
 
     An ingest that is only slow loses nothing but its work: it is refused, and the next one begins anew. The first
     outcome is that of the store, as a run writes for several logs; with `plan` nothing changes.
@@ -60,12 +68,27 @@ def _clean_log(pipeline: Pipeline, log: str, plan: bool) -> Outcome:
     state = ledger.find()
     if state is None:
         return Outcome(log, "nothing", "the store has no such log")
+    given_up = as_of.given_up(state, now(), INTERVAL, _PATIENCE)
+    # What it would be afterwards: a plan writes nothing.
+    state = _without(state, given_up) if plan or not given_up else ledger.commit(partial(_without, seen=given_up))
     plans = (plan_sweep, plan_forgotten, plan_halves)
     going = tuple(path for plan_of in plans for path in plan_of(pipeline.store, state))
     if not plan:
         pipeline.store.delete(going)
-    facts = {"files": len(going), "paths": list(going)}
-    if not going:
+    facts = {"files": len(going), "paths": list(going), "aborted": [s.id for s in given_up]}
+    if not going and not given_up:
         return Outcome(log, "nothing", "nothing was left behind", facts=facts)
     message = f"would remove {len(going):,} files" if plan else f"removed {len(going):,} files"
-    return Outcome(log, "planned" if plan else "cleaned", f"{message} that nothing needs", facts=facts)
+    message += " that nothing needs"
+    if given_up:
+        which = ", ".join(f"{s.id} (as of {s.as_of})" for s in given_up)
+        message += f"; {'would abort' if plan else 'aborted'} what nobody has worked on for a day: snapshot {which}"
+    return Outcome(log, "planned" if plan else "cleaned", message, facts=facts)
+
+
+def _without(state: LogState, seen: Sequence[Snapshot]) -> LogState:
+    """Aborts attempts, as far as they are still what was seen: one that has gone on lives."""
+    for one in seen:
+        if state.snapshot(one.id) == one:
+            state = moves.abort(state, one.id, "nobody has worked on it for a day")
+    return state

@@ -32,19 +32,40 @@ def confirm(
     ledger = pipeline.ledger(log)
     if not ledger.exists():
         return Outcome(log, "nothing", "nothing was ingested yet")
-    rolled = roll_forward(pipeline, log, reconcile)
     chosen = _choose(ledger.read(), snapshot, run_id)
+    if chosen and chosen.as_of:
+        return _kept(pipeline, log, chosen, override_by, why)
+    rolled = roll_forward(pipeline, log, reconcile)
     if chosen is None or (rolled is not None and chosen.id == rolled):
         if rolled is None:
             return Outcome(log, "nothing", "no snapshot waits for confirmation")
         return _outcome(log, "published", moves.known(ledger.read(), rolled))
     if chosen.published or chosen.kind is Kind.TAIL:
         return _outcome(log, "already", chosen)
-    if override_by or why:
-        ledger.commit(lambda state: moves.override(state, chosen.id, override_by or "", why or ""))
+    _let_through(pipeline, log, chosen.id, override_by, why)
     ledger.commit(lambda state: moves.confirm(state, chosen.id))
     roll_forward(pipeline, log, reconcile)
     return _outcome(log, "published", moves.known(ledger.read(), chosen.id))
+
+
+def _let_through(pipeline: Pipeline, log: str, snapshot: int, override_by: str | None, why: str | None) -> None:
+    if override_by or why:
+        pipeline.ledger(log).commit(lambda state: moves.override(state, snapshot, override_by or "", why or ""))
+
+
+def _kept(pipeline: Pipeline, log: str, snapshot: Snapshot, override_by: str | None, why: str | None) -> Outcome:
+    """Confirms one as of an instant: its tag keeps it, and nothing else changes; the table is no matter of it."""
+    ledger = pipeline.ledger(log)
+    before = snapshot.state in (State.COMPLETED, State.SUBSUMED, State.DELETED)
+    if not before:
+        _let_through(pipeline, log, snapshot.id, override_by, why)
+        snapshot = moves.known(ledger.commit(lambda state: moves.confirm(state, snapshot.id)), snapshot.id)
+    facts = {"rows": snapshot.rows, "as_of": str(snapshot.as_of), "bytes": snapshot.bytes_full}
+    tag = snapshot.as_of.tag if snapshot.as_of else ""
+    message = f"snapshot {snapshot.id} with {snapshot.rows:,} rows as of {snapshot.as_of} is kept by its tag `{tag}`"
+    if snapshot.state is not State.COMPLETED:
+        message = f"snapshot {snapshot.id}, as of {snapshot.as_of}, is {snapshot.state} since"
+    return Outcome(log, "already" if before else "completed", message, snapshot.id, facts=facts)
 
 
 def roll_forward(pipeline: Pipeline, log: str, reconcile: bool = False) -> int | None:

@@ -120,11 +120,11 @@ def _gone(state: LogState) -> LogState:
 
 
 def _require_closed(state: LogState) -> None:
-    if state.attempt:
+    for attempt in (*([state.attempt] if state.attempt else []), *state.as_of_attempts):
         raise RefusedError(
             "ATTEMPT_OPEN",
-            f"Snapshot {state.attempt.id} of `{state.log}` is {state.attempt.state} under run `{state.attempt.run}`.",
-            hint=f"Let it end, or `tidefold abort {state.log}`.",
+            f"Snapshot {attempt.id} of `{state.log}` is {attempt.state} under run `{attempt.run}`.",
+            hint=f"Let it end, or `tidefold abort {state.log} --snapshot {attempt.id}`.",
         )
 
 

@@ -180,7 +180,7 @@ class _Explaining:
         given = tuple(c.name for c in shape.columns if c.name not in absent) if absent else None
         ranks = tuple((name, _rank(values, group)) for group in shape.merge.groups for name in group.columns)
         flags = (op == DELETE, again, op == CLEAR, op == MERGE)
-        return Change(number, values[SQN], place, *flags, given, ranks if op == UPSERT else ())
+        return Change(number, values[SQN], place, *flags, given, ranks if op == UPSERT else (), values["_ts"])
 
     def _agrees(self, row: Row | None, told: Explained) -> bool:
         """Whether the row has what the changes gave that it consists of; what was added up is not added again."""

@@ -33,5 +33,6 @@ def why(told: Told, winner: Change | None, shape: Shape) -> str:
         Fate.REPLACED: f"replaced by what was folded later{f'; itself into {where}' if where else ''}",
         Fate.SKIPPED: f"left out for good by what made {where}",
         Fate.LATER: f"later than this view: folded into {where}",
+        Fate.AFTER: "committed after the instant of this view",
         Fate.WAITING: "not folded yet",
     }[told.fate]

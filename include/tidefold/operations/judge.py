@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import logging
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Any
 
 from tidefold.ledger import read_manifest
 from tidefold.lifecycle import moves
 from tidefold.lifecycle.errors import TidefoldError
-from tidefold.lifecycle.manifest import Manifest
-from tidefold.lifecycle.schemas import shape_at
-from tidefold.lifecycle.values import LogState, Snapshot, State
+from tidefold.lifecycle.values import State
+from tidefold.operations.comparison import Case, find, history_of, suite_of
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline, now
-from tidefold.quality.gate import evaluate, load
-from tidefold.quality.judgement import Judgement, conclude
-from tidefold.quality.staged import Session, check_files, read_rows
-from tidefold.quality.suite import Suite, load_suite
+from tidefold.quality.gate import load
+from tidefold.quality.judgement import Circumstances, Judgement, conclude
+from tidefold.quality.staged import Session
 from tidefold.quality.verdict import (
     store_judgement,
     store_report,
@@ -26,17 +22,6 @@ from tidefold.quality.verdict import (
     verdict_of,
     verdict_path,
 )
-
-_log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """A staged snapshot that waits for the verdict of a suite."""
-
-    state: LogState
-    snapshot: Snapshot
-    suite: Suite
 
 
 def pending(pipeline: Pipeline, logs: Sequence[str], run_id: str | None) -> list[str]:
@@ -78,15 +63,16 @@ def _outcome(pipeline: Pipeline, log: str, run_id: str | None, spark: Session | 
 
 
 def _case(pipeline: Pipeline, log: str, run_id: str | None) -> Case | None:
-    config = pipeline.log(log)
+    pipeline.log(log)
     state = pipeline.ledger(log).find()
     if state is None:
         return None
-    snapshot = state.attempt
-    if snapshot is None or snapshot.state is not State.STAGED or (run_id is not None and snapshot.run != run_id):
+    snapshot = state.open_of(run_id)
+    if snapshot is None or snapshot.state is not State.STAGED:
         return None
-    shape = shape_at(state, snapshot.schema)
-    return Case(state, snapshot, load_suite(config.quality.suite, shape, config.quality.max_row_drop))
+    # The instant of its claim, or the one that it is as of: judging later must not make it older.
+    instant = snapshot.instant if snapshot.as_of is None else str(snapshot.as_of)
+    return Case(state, snapshot, suite_of(pipeline, state, snapshot), instant)
 
 
 def _judge(pipeline: Pipeline, case: Case, spark: Session | None) -> Outcome:
@@ -94,7 +80,7 @@ def _judge(pipeline: Pipeline, case: Case, spark: Session | None) -> Outcome:
     store = pipeline.store
     judged = stored_judgement(store, log, snapshot.id, snapshot.manifest or "", suite)
     if judged is None:
-        judged = store_judgement(store, _run_checks(pipeline, case, spark))
+        judged = store_judgement(store, judgement_of(pipeline, case, spark))
     # Also after a crash that came between the verdict file, the page and the ledger.
     report = store_report(store, judged)
     verdict = verdict_of(judged)
@@ -102,39 +88,38 @@ def _judge(pipeline: Pipeline, case: Case, spark: Session | None) -> Outcome:
     return _judged(pipeline, judged, report)
 
 
-def _run_checks(pipeline: Pipeline, case: Case, spark: Session | None) -> Judgement:
+def judgement_of(pipeline: Pipeline, case: Case, spark: Session | None, *, audit: bool = False) -> Judgement:
+    """Judges the rows of a snapshot; an audit counts its own verdict as history, too. Raises TidefoldError."""
     state, snapshot = case.state, case.snapshot
     if spark is None:
-        raise TidefoldError("SPARK_NEEDED", f"Snapshot {snapshot.id} of `{state.log}` can be judged only with Spark.")
+        done = "audited" if audit else "judged"
+        raise TidefoldError("SPARK_NEEDED", f"Snapshot {snapshot.id} of `{state.log}` can be {done} only with Spark.")
     manifest = read_manifest(pipeline.store, state.log, snapshot)
-    check_files(pipeline.store, manifest)
-    base = state.snapshot(snapshot.base) if snapshot.base is not None else None
     load()
-    begun = time.perf_counter()
-    rows = read_rows(spark, pipeline.store, manifest)
-    results = evaluate(rows, case.suite.checks(manifest.rows, _rows_before(manifest, base)))
-    seconds = time.perf_counter() - begun
-    _log.info("%s: %d checks over %d rows in %.1f s", state.log, len(results), manifest.rows, seconds)
-    return conclude(state, snapshot, manifest, case.suite.sha256, results, seconds, now())
-
-
-def _rows_before(manifest: Manifest, base: Snapshot | None) -> int | None:
-    """How many rows are compared with: those that went for their age are no loss that anybody must look at."""
-    return None if base is None else max(base.rows - manifest.expired, 0)
+    findings = find(pipeline, case, manifest, spark)
+    history = history_of(pipeline, state, snapshot.id + 1 if audit else snapshot.id)
+    how = Circumstances(now(), case.as_of, history, audit)
+    return conclude(state, snapshot, manifest, case.suite.sha256, findings, how)
 
 
 def _judged(pipeline: Pipeline, judged: Judgement, report: str) -> Outcome:
-    facts = {
+    verdict = verdict_path(judged.log, judged.snapshot, judged.suite)
+    facts = {**judged_facts(judged), "report": pipeline.store.uri(report), "verdict": pipeline.store.uri(verdict)}
+    result = "passed" if judged.passed else "failed"
+    message = f"snapshot {judged.snapshot} {result}: {judged.summary}"
+    return Outcome(judged.log, result, message, judged.snapshot, facts=facts)
+
+
+def judged_facts(judged: Judgement) -> dict[str, Any]:
+    """The numbers behind a judgement, its cost among them."""
+    return {
         "rows": judged.rows,
         "base_rows": judged.base_rows,
         "checks": len(judged.checks),
         "failed": sum(c.failed for c in judged.checks),
         "warnings": sum(c.warned for c in judged.checks),
         "seconds": judged.seconds,
+        "jobs": judged.jobs,
+        "bytes": judged.bytes_full,
         "suite": judged.suite,
-        "report": pipeline.store.uri(report),
-        "verdict": pipeline.store.uri(verdict_path(judged.log, judged.snapshot, judged.suite)),
     }
-    result = "passed" if judged.passed else "failed"
-    message = f"snapshot {judged.snapshot} {result}: {judged.summary}"
-    return Outcome(judged.log, result, message, judged.snapshot, facts=facts)

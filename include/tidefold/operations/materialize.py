@@ -26,6 +26,7 @@ from tidefold.lifecycle.manifest import Manifest, home
 from tidefold.lifecycle.names import LogPaths
 from tidefold.lifecycle.schemas import lost, must_rewrite, shape_at
 from tidefold.lifecycle.values import Kind, LogState, Shape, Snapshot, State
+from tidefold.operations import as_of
 from tidefold.operations.asking import Asking, claim_of
 from tidefold.operations.confirm import roll_forward
 from tidefold.operations.evolving import as_configured, evolved
@@ -47,7 +48,8 @@ _SMALL = 64 << 20
 
 def pending(pipeline: Pipeline, logs: Sequence[str], asking: Asking) -> list[str]:
     """The logs that `materialize` would fold; the others have nothing new or are refused. Asks the ledgers only."""
-    return [log for log in logs if (_would_import if asking.imported else _would_fold)(pipeline, log, asking)]
+    would = as_of.would_fold if asking.as_of is not None else _would_import if asking.imported else _would_fold
+    return [log for log in logs if would(pipeline, log, asking)]
 
 
 def _would_import(pipeline: Pipeline, log: str, asking: Asking) -> bool:
@@ -109,7 +111,7 @@ def materialize(pipeline: Pipeline, logs: Sequence[str], asking: Asking, run: Ru
 
 def _begin(pipeline: Pipeline, log: str, asking: Asking, heart: Heartbeat) -> Attempt | Outcome:
     try:
-        claimed = _claim(pipeline, log, asking)
+        claimed = (_claim if asking.as_of is None else as_of.begin)(pipeline, log, asking)
     except TidefoldError as error:
         return Outcome.of_error(log, error)
     if isinstance(claimed, Outcome):

@@ -84,7 +84,8 @@ def take_savepoint(pipeline: Pipeline, log: str, wanted: Wanted, note: Note = _l
 
 def _chosen(state: LogState, wanted: int | None) -> Snapshot:
     if wanted is None:
-        newest = next((s for s in reversed(state.snapshots) if s.state is State.COMPLETED), None)
+        completed = (s for s in reversed(state.snapshots) if s.state is State.COMPLETED)
+        newest = next((s for s in completed if s.as_of is None), None)
         if newest is None:
             message = f"`{state.log}` has no completed snapshot yet."
             raise NotFoundError("NOTHING_COMPLETED", message, hint=f"`tidefold run {state.log}` makes one.")

@@ -68,10 +68,12 @@ def stage(pipeline: Pipeline, attempt: Attempt, results: Sequence[FoldResult]) -
     )
     if manifest.kind is Kind.FULL:
         create_snapshot_table(store, manifest)
-        provide_new_files(store, manifest, pipeline.config.snapshots.copies)
+        if not snapshot.as_of:
+            provide_new_files(store, manifest, pipeline.config.snapshots.copies)
     digest = write_manifest(store, manifest)
     pipeline.ledger(attempt.log).commit(lambda state: moves.stage(state, manifest, digest, read_from(results)))
-    return with_copy(pipeline, manifest, digest, _staged(attempt, manifest, results))
+    outcome = _staged(attempt, manifest, results)
+    return outcome if snapshot.as_of else with_copy(pipeline, manifest, digest, outcome)
 
 
 def _carry(pipeline: Pipeline, attempt: Attempt, files: Sequence[DataFile]) -> int:
@@ -118,16 +120,22 @@ def _staged(attempt: Attempt, manifest: Manifest, results: Sequence[FoldResult])
         "bytes_copied": manifest.bytes_copied,
         "buckets": manifest.shape.buckets,
         "read": _read(attempt, results),
+        **({"as_of": str(snapshot.as_of)} if snapshot.as_of else {}),
         **restored,
     }
     changes = f" after {facts['changes']:,} changes of {upserts + deletes:,} keys ({deletes:,} deleted)"
     # What comes back, or in, is often taken over as it is.
-    changes = "" if restored and not facts["changes"] else changes
+    changes = "" if (restored or snapshot.as_of) and not facts["changes"] else changes
     carried = f"{facts['files_carried']} of {facts['files']} files taken over unchanged"
     expired = f"; {facts['expired']:,} rows expired" if facts["expired"] else ""
-    kind = "" if manifest.kind is Kind.FULL else f", {manifest.kind}"
-    message = f"snapshot {manifest.snapshot}{kind}: {manifest.rows:,} rows{changes}{expired}; {carried}"
+    message = f"snapshot {manifest.snapshot}{_which(snapshot)}: {manifest.rows:,} rows{changes}{expired}; {carried}"
     return Outcome(manifest.log, "staged", f"{message}{_after(restored)}", manifest.snapshot, facts=facts)
+
+
+def _which(snapshot: Snapshot) -> str:
+    if snapshot.as_of:
+        return f" as of {snapshot.as_of}"
+    return "" if snapshot.kind is Kind.FULL else f", {snapshot.kind}"
 
 
 def _read(attempt: Attempt, results: Sequence[FoldResult]) -> dict[str, Any]:

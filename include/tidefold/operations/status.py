@@ -9,7 +9,7 @@ from tidefold.lifecycle.errors import TidefoldError
 from tidefold.lifecycle.evolution import told
 from tidefold.lifecycle.retention import tails
 from tidefold.lifecycle.schemas import FIRST
-from tidefold.lifecycle.values import Hold, Kind, LogState, Position, Reader, Snapshot, State, Stopped, Tag
+from tidefold.lifecycle.values import Hold, LogState, Position, Reader, Snapshot, State, Stopped, Tag
 from tidefold.operations.local_copies import copies_here
 from tidefold.operations.local_use import LocalUse, local_use
 from tidefold.operations.outcome import Outcome
@@ -18,7 +18,8 @@ from tidefold.operations.pipeline import Pipeline
 
 @dataclass(frozen=True, slots=True)
 class LogStatus:
-    """`latest` is the newest completed snapshot, `attempt` the open one; `change_sets` and `changes` wait to be folded.
+    """`latest` is the newest completed snapshot, `attempt` the open one, `as_of_attempts` those as of an instant;
+    `change_sets` and `changes` wait to be folded.
 
     `tail` is the newest tail-only snapshot on `latest`; `tags`, `holds` and `readers` keep more than retention does;
     `garbage` counts the segments that wait to be removed. `local`: snapshots whose copy is on this machine,
@@ -34,6 +35,7 @@ class LogStatus:
     begun: bool
     latest: Snapshot | None = None
     attempt: Snapshot | None = None
+    as_of_attempts: tuple[Snapshot, ...] = ()
     change_sets: int = 0
     changes: int = 0
     positions: tuple[Position, ...] = ()
@@ -81,6 +83,7 @@ def status_of(state: LogState) -> LogStatus:
         begun=True,
         latest=state.latest,
         attempt=state.attempt,
+        as_of_attempts=state.as_of_attempts,
         change_sets=len(state.unfolded),
         changes=sum(c.rows for c in state.unfolded),
         positions=state.positions,
@@ -107,13 +110,14 @@ def _waiting_schema(state: LogState) -> str:
 
 def _why(state: LogState) -> tuple[str, str | None]:
     """What stopped the newest snapshot, and its report. Silent once a later snapshot was completed."""
-    newest = next((s for s in reversed(state.snapshots) if s.kind is not Kind.TAIL), None)
+    newest = next((s for s in reversed(state.snapshots) if s.counts), None)
     if newest is None:
         return "", None
     if newest.state is State.COMPLETED:
         return ("" if newest.published else f"snapshot {newest.id} is completed but not yet published"), None
     after = state.latest.id if state.latest else 0
-    failed = next((s for s in reversed(state.snapshots) if s.id > after and s.verdict and not s.verdict.allows), None)
+    later = (s for s in reversed(state.snapshots) if s.id > after and s.counts)
+    failed = next((s for s in later if s.verdict and not s.verdict.allows), None)
     if failed and failed.verdict:
         return f"snapshot {failed.id} failed its quality gate: {failed.verdict.summary}", failed.verdict.path
     if newest.state is State.ABORTED:

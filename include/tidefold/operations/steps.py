@@ -1,4 +1,4 @@
-"""The three steps that may need Spark, and which logs really do: the others are answered without starting a JVM."""
+"""The steps that may need Spark, and which logs really do: the others are answered without starting a JVM."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from tidefold.fold.distribute import in_process, in_threads
-from tidefold.operations import ingest, judge, materialize
+from tidefold.operations import audit, ingest, judge, materialize
 from tidefold.operations.asking import Asking
 from tidefold.operations.outcome import Outcome, each_log
 from tidefold.operations.pipeline import Pipeline
@@ -18,7 +18,7 @@ Tell = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step (`ingest`, `materialize`, `quality`) and what is asked of it."""
+    """A step (`ingest`, `materialize`, `quality`, `audit`) and what is asked of it."""
 
     name: str
     asking: Asking = field(default_factory=Asking)
@@ -55,6 +55,8 @@ def _pending(pipeline: Pipeline, step: Step, log: str) -> bool:
         return bool(ingest.pending(pipeline, [log]))
     if step.name == "materialize":
         return bool(materialize.pending(pipeline, [log], step.asking))
+    if step.name == "audit":
+        return bool(audit.pending(pipeline, [log], step.asking.run))
     return bool(judge.pending(pipeline, [log], step.asking.run))
 
 
@@ -65,4 +67,6 @@ def _acts(pipeline: Pipeline, step: Step, tell: Tell) -> Callable[[str], Outcome
         return lambda log: ingest.ingest(pipeline, [log], in_process)[0]
     if step.name == "materialize":
         return lambda log: materialize.materialize(pipeline, [log], step.asking, in_threads(partial(tell, log)))[0]
+    if step.name == "audit":
+        return lambda log: audit.audit(pipeline, [log], step.asking.run, None)[0]
     return lambda log: judge.judge(pipeline, [log], step.asking.run, None)[0]

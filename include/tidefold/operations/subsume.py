@@ -49,7 +49,8 @@ def files_to_delete(store: Store, state: LogState, retired: Sequence[Snapshot]) 
         return ()
     paths = LogPaths(state.log)
     going = {s.id for s in retired}
-    kept = [s for s in state.snapshots if s.state in _WITH_FILES and s.id not in going]
+    # One as of an instant has names of its own for all its files, and none that readers of the table see.
+    kept = [s for s in state.snapshots if s.state in _WITH_FILES and s.id not in going and not s.as_of]
     needed = _names(store, state, retention.with_files(kept))
     beside = {data_path(paths.table, name) for name in _names(store, state, retired) - needed}
     own = [entry for s in retired for entry in store.list(paths.snapshot(s.id), unfinished=True)]

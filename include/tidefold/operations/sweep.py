@@ -32,7 +32,7 @@ def plan_forgotten(store: Store, state: LogState) -> tuple[str, ...]:
     beside = [e.path for e in store.list(f"{LogPaths(state.log).table}/_data") if _writer(e.path) in decided]
     if not beside:
         return ()
-    kept = with_files(s for s in state.snapshots if s.manifest and s.state in _KEPT)
+    kept = with_files(s for s in state.snapshots if s.manifest and s.state in _KEPT and not s.as_of)
     try:
         named = {f.name for s in kept for f in read_manifest(store, state.log, s).files}
     except CorruptError:

@@ -19,6 +19,7 @@ from tidefold.lifecycle.errors import ConflictError, RefusedError
 from tidefold.lifecycle.intake import require_fence
 from tidefold.lifecycle.names import CHANGELOG
 from tidefold.lifecycle.schemas import shape_at
+from tidefold.lifecycle.times import joined
 from tidefold.lifecycle.values import ChangeSet, Kind, LogState, State
 from tidefold.operations import settle
 from tidefold.operations.asking import request_of
@@ -77,6 +78,8 @@ def _why_not(state: LogState | None) -> str:
         return "no change sets wait to be folded"
     if state.attempt and state.attempt.state is State.ONGOING:
         return f"snapshot {state.attempt.id} is being made of these change sets"
+    if state.as_of_attempts:
+        return f"snapshot {state.as_of_attempts[0].id} is being made as of an instant: it may need each of them"
     return "no two change sets lie between the ends of snapshots and the places of readers"
 
 
@@ -109,4 +112,6 @@ def _replaced(state: LogState, fence: int, change_set: ChangeSet) -> LogState:
 
 def _written(store: Store, path: str, state: LogState, run: Sequence[ChangeSet], rest: pa.Table) -> ChangeSet:
     [part] = write_segment(store, path, [(state.log, rest)])
-    return replace(part.change_set(path, run[-1].high), sqn=run[-1].sqn, first=run[0].begin, schema=run[-1].schema)
+    squashed_ = part.change_set(path, run[-1].high)
+    times = joined(one.times for one in run)
+    return replace(squashed_, sqn=run[-1].sqn, first=run[0].begin, schema=run[-1].schema, times=times)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from tidefold.lifecycle.copies import Copy, Damage, Harm, Part, StoredFile, Where
 from tidefold.lifecycle.errors import CorruptError
-from tidefold.lifecycle.retention import with_files
 from tidefold.lifecycle.values import LogState, State
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.verify_scope import Scope
@@ -76,7 +75,7 @@ def _hint(state: LogState, damage: Damage, lost: set[int]) -> str:
         return _segment_hint(state, damage)
     if state.attempt and state.attempt.id in damage.snapshots:
         return f"`tidefold abort {state.log}`; the next run folds the same changes again."
-    whole = [s for s in with_files(state.snapshots) if s.state is State.COMPLETED and s.id not in lost]
+    whole = [s for s in state.snapshots if s.counts and s.state is State.COMPLETED and s.id not in lost]
     if not whole:
         return "No snapshot is whole without it: bring the file back from a backup."
     newest, wanted = whole[-1], max(damage.snapshots)

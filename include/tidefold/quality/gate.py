@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tidefold.lifecycle.errors import InvalidInputError, TidefoldError
+from tidefold.quality.check import Check, Severity, canonical
+from tidefold.quality.cost import Meter
 from tidefold.quality.judgement import SAMPLES, CheckResult, clipped
-from tidefold.quality.suite import Check, Severity, canonical
+from tidefold.quality.samples import as_text, key_text
 from tidefold.quality.suite_file import closest
 
 if TYPE_CHECKING:
@@ -16,8 +20,13 @@ if TYPE_CHECKING:
     from great_expectations.expectations.expectation import Expectation
     from pyspark.sql import DataFrame
 
+_log = logging.getLogger(__name__)
 # Great Expectations answers in its own order; this mark in an expectation's meta leads back to its check.
 _POSITION = "tidefold_check"
+# Counts of bad rows without any of their values: all of them come from one aggregation.
+_COUNTS = {"result_format": "BASIC", "partial_unexpected_count": 0}
+# Each check that is asked for samples reads the rows again.
+_SAMPLED = 20
 _SEVERITY = {Severity.FAIL: "critical", Severity.WARN: "warning"}
 _NOUN = {
     "expect_column_values_to_be_unique": "duplicate",
@@ -33,19 +42,63 @@ def load() -> None:
     import great_expectations.expectations  # noqa: F401
 
 
-def evaluate(rows: DataFrame, checks: Sequence[Check]) -> tuple[CheckResult, ...]:
-    """The result of every check over all rows, in the order of `checks`.
+def evaluate(
+    rows: DataFrame, checks: Sequence[Check], key: Sequence[str] = (), meter: Meter | None = None
+) -> tuple[CheckResult, ...]:
+    """The result of every check over all rows, in the order of `checks`; `key`: the columns that tell rows apart.
 
-    Raises InvalidInputError for a check that Great Expectations does not know or whose arguments it refuses, and
-    TidefoldError when a check could not be computed: what was not computed has not passed.
+    First everything is counted, for all checks together; only those that failed are then asked for samples (measured:
+    docs/benchmarks/quality.md). Raises InvalidInputError for a check that Great Expectations does not know or whose
+    arguments it refuses, and TidefoldError when a check could not be computed: what was not computed has not passed.
     """
     load()
+    meter = meter or Meter()
     expectations = [_expectation(check, position) for position, check in enumerate(checks)]
-    answers = _by_position(_validate(rows, expectations))
+    with meter.part("expectations", len(checks)):
+        answers = _by_position(_validate(rows, expectations, _COUNTS))
     missing = [c.name for position, c in enumerate(checks) if position not in answers]
     if missing:
-        raise _not_computed(missing[0], "Great Expectations gave no result for it")
-    return tuple(_result(check, answers[position]) for position, check in enumerate(checks))
+        raise not_computed(missing[0], "Great Expectations gave no result for it")
+    results = [_result(check, answers[position]) for position, check in enumerate(checks)]
+    bad = [position for position, r in enumerate(results) if not r.passed and r.unexpected]
+    bad = sorted(bad, key=lambda position: checks[position].severity)[:_SAMPLED]
+    if bad:
+        with meter.part("samples", len(bad)):
+            # Made anew: an expectation belongs to one suite for ever.
+            _add_samples(rows, results, [_expectation(checks[position], position) for position in bad], key)
+    return tuple(results)
+
+
+def _add_samples(
+    rows: DataFrame, results: list[CheckResult], failed: Sequence[Expectation], key: Sequence[str]
+) -> None:
+    """Values and keys of some bad rows. They inform people: what failed has failed, also where they cannot be had."""
+    wanted = {"result_format": "SUMMARY", "partial_unexpected_count": SAMPLES, "return_unexpected_index_query": False}
+    try:
+        answers = _by_position(
+            _validate(rows, failed, {**wanted, "unexpected_index_column_names": list(key)} if key else wanted)
+        )
+    except TidefoldError as error:
+        _log.warning("no samples of bad rows: %s", error)
+        return
+    for position, answer in answers.items():
+        if not _exception(answer.exception_info or {}):
+            sample, keys = _sample(answer.to_json_dict()["result"], key)
+            results[position] = replace(results[position], sample=sample, keys=keys)
+
+
+def _sample(seen: Mapping[str, Any], key: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    indexed = (seen.get("partial_unexpected_index_list") or [])[:SAMPLES]
+    if not key or not indexed:
+        values = seen.get("partial_unexpected_list") or ()
+        return tuple(clipped(as_text(v)) for v in values if v is not None)[:SAMPLES], ()
+    keys = tuple(key_text({name: row.get(name) for name in key}) for row in indexed)
+    # A check of the key itself shows nothing beside the key.
+    values = [{name: v for name, v in row.items() if name not in key} for row in indexed]
+    shown = [next(iter(v.values())) if len(v) == 1 else v for v in values if v]
+    if all(v is None for v in shown):
+        return (), keys
+    return tuple(clipped(as_text(v)) for v in shown), keys
 
 
 def _expectation(check: Check, position: int) -> Expectation:
@@ -72,7 +125,9 @@ def _expectation(check: Check, position: int) -> Expectation:
         ) from error
 
 
-def _validate(rows: DataFrame, expectations: Sequence[Expectation]) -> ExpectationSuiteValidationResult:
+def _validate(
+    rows: DataFrame, expectations: Sequence[Expectation], form: dict[str, Any]
+) -> ExpectationSuiteValidationResult:
     import great_expectations as gx
 
     try:
@@ -83,12 +138,9 @@ def _validate(rows: DataFrame, expectations: Sequence[Expectation]) -> Expectati
         batch = source.add_dataframe_asset("rows").add_batch_definition_whole_dataframe("all")
         suite: ExpectationSuite = context.suites.add(gx.ExpectationSuite("suite", expectations=list(expectations)))
         validation = gx.ValidationDefinition(name="gate", data=batch, suite=suite)
-        return validation.run(
-            batch_parameters={"dataframe": rows},
-            result_format={"result_format": "BASIC", "partial_unexpected_count": SAMPLES},
-        )
+        return validation.run(batch_parameters={"dataframe": rows}, result_format=form)
     except Exception as error:  # Whatever stops the gate must end as an error of this log, never as a pass.
-        raise _not_computed("all of the log", str(error)) from error
+        raise not_computed("all of the log", str(error)) from error
 
 
 def _by_position(answers: ExpectationSuiteValidationResult) -> dict[int, ExpectationValidationResult]:
@@ -98,7 +150,7 @@ def _by_position(answers: ExpectationSuiteValidationResult) -> dict[int, Expecta
 def _result(check: Check, answer: ExpectationValidationResult) -> CheckResult:
     broken = _exception(answer.exception_info or {})
     if broken:
-        raise _not_computed(check.name, broken)
+        raise not_computed(check.name, broken)
     seen: Mapping[str, Any] = answer.to_json_dict()["result"]
     observed, unexpected = seen.get("observed_value"), seen.get("unexpected_count")
     return CheckResult(
@@ -108,9 +160,8 @@ def _result(check: Check, answer: ExpectationValidationResult) -> CheckResult:
         severity=check.severity,
         built_in=check.built_in,
         passed=bool(answer.success),
-        observed=None if "observed_value" not in seen else clipped(_text(observed)),
+        observed=None if "observed_value" not in seen else clipped(as_text(observed)),
         unexpected=unexpected,
-        sample=tuple(clipped(_text(v)) for v in seen.get("partial_unexpected_list") or () if v is not None)[:SAMPLES],
         detail="" if answer.success else _detail(check, observed, unexpected),
     )
 
@@ -133,16 +184,11 @@ def _detail(check: Check, observed: object, unexpected: int | None) -> str:
             return f"{observed} < {least}"
         if isinstance(most, int | float) and observed > most:
             return f"{observed} > {most}"
-    return "no value" if observed is None else clipped(f"found {_text(observed)}")
+    return "no value" if observed is None else clipped(f"found {as_text(observed)}")
 
 
-def _text(value: object) -> str:
-    if isinstance(value, Mapping):
-        return ", ".join(f"{name}={_text(v)}" for name, v in value.items())
-    return value if isinstance(value, str) else canonical(value)
-
-
-def _not_computed(what: str, why: str) -> TidefoldError:
+def not_computed(what: str, why: str) -> TidefoldError:
+    """The error of a check that could not be computed."""
     line = clipped(" ".join(why.split()))
     return TidefoldError(
         "CHECK_NOT_COMPUTED",

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from tidefold.lifecycle.manifest import Manifest
 from tidefold.lifecycle.values import LogState, Snapshot, State
-from tidefold.quality.suite import Severity
+from tidefold.quality.check import Severity
+from tidefold.quality.cost import Part
+from tidefold.quality.statistics import ColumnStatistics
 
 SAMPLES = 10
 _LONGEST_SAMPLE = 200
@@ -17,9 +19,11 @@ _TREND = 30
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What one check saw. `unexpected` counts rows; `sample` holds at most `SAMPLES` of their values, as text.
+    """What one check saw. `unexpected` counts rows; `sample` holds at most `SAMPLES` of their values, as text, and
+    `keys` (none for a table without a key) which rows those are.
 
-    `detail` says in a few words what is wrong, for the summary; `arguments` and `observed` are JSON texts for people.
+    `detail` says in a few words what is wrong, for the summary; `arguments` and `observed` are texts for people;
+    `compared` names the snapshot, or the frozen instant, that the rows were compared with.
     """
 
     name: str
@@ -32,6 +36,8 @@ class CheckResult:
     unexpected: int | None = None
     sample: tuple[str, ...] = ()
     detail: str = ""
+    keys: tuple[str, ...] = ()
+    compared: str | None = None
 
     @property
     def failed(self) -> bool:
@@ -51,10 +57,28 @@ class RowCount:
 
 
 @dataclass(frozen=True, slots=True)
+class Point:
+    """What a stored judgement said of one snapshot, a point of the plots. `sums`: column and its sum as text; `state`:
+    what became of the snapshot, as far as it was known.
+    """
+
+    snapshot: int
+    rows: int
+    failed: int
+    warned: int
+    seconds: float
+    sums: tuple[tuple[str, str], ...] = ()
+    state: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Judgement:
     """The whole content of verdict.json, and all that the report shows. `manifest` and `suite` are sha256 sums.
 
-    `rows` is what the manifest counts, `seconds` the wall time of the checks; `instant` (ISO 8601) informs people only.
+    `rows` is what the manifest counts, `seconds` the wall time of the checks, `cost` that of each part; `instant` (ISO
+    8601) informs people only, and `as_of` is the frozen instant that ages are counted to. `statistics` are those of the
+    columns that checks compare, so that the next snapshot need not read these rows again. `history` is what former
+    judgements said. An `audit` judges a completed snapshot again and decides nothing.
     """
 
     log: str
@@ -75,18 +99,43 @@ class Judgement:
     trend: tuple[RowCount, ...]
     seconds: float
     instant: str
+    as_of: str = ""
+    statistics: tuple[ColumnStatistics, ...] = ()
+    cost: tuple[Part, ...] = ()
+    history: tuple[Point, ...] = ()
+    audit: bool = False
+
+    @property
+    def jobs(self) -> int:
+        """How many Spark jobs the checks took."""
+        return sum(part.jobs for part in self.cost)
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What running the checks brought: their results, the numbers of the rows, and what it cost."""
+
+    checks: tuple[CheckResult, ...]
+    statistics: tuple[ColumnStatistics, ...]
+    cost: tuple[Part, ...]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """When and how it was judged: see `Judgement`."""
+
+    instant: str
+    as_of: str = ""
+    history: tuple[Point, ...] = ()
+    audit: bool = False
 
 
 def conclude(
-    state: LogState,
-    snapshot: Snapshot,
-    manifest: Manifest,
-    suite: str,
-    checks: Sequence[CheckResult],
-    seconds: float,
-    instant: str,
+    state: LogState, snapshot: Snapshot, manifest: Manifest, suite: str, findings: Findings, how: Circumstances
 ) -> Judgement:
     """The judgement that follows from the results of all checks."""
+    checks = findings.checks
     return Judgement(
         log=state.log,
         snapshot=snapshot.id,
@@ -95,18 +144,30 @@ def conclude(
         suite=suite,
         passed=not any(c.failed for c in checks),
         summary=summarize(checks),
-        checks=tuple(checks),
+        checks=checks,
         rows=manifest.rows,
         base=snapshot.base,
-        base_rows=next((s.rows for s in state.snapshots if s.id == snapshot.base), None),
+        base_rows=next((s.rows for s in state.snapshots if s.id == snapshot.base and not snapshot.as_of), None),
         files=len(manifest.files),
         files_carried=sum(f.carried for f in manifest.files),
         bytes_full=manifest.bytes_full,
         bytes_written=manifest.bytes_written,
         trend=_trend(state, snapshot),
-        seconds=round(seconds, 2),
-        instant=instant,
+        seconds=round(findings.seconds, 2),
+        instant=how.instant,
+        as_of=how.as_of,
+        statistics=findings.statistics,
+        cost=findings.cost,
+        history=how.history,
+        audit=how.audit,
     )
+
+
+def point_of(judged: Judgement, state: str) -> Point:
+    """A judgement as a point of the plots."""
+    sums = tuple((c.column, c.total) for c in judged.statistics if c.total is not None)
+    failed, warned = sum(c.failed for c in judged.checks), sum(c.warned for c in judged.checks)
+    return Point(judged.snapshot, judged.rows, failed, warned, judged.seconds, sums, state)
 
 
 def summarize(checks: Sequence[CheckResult]) -> str:
@@ -146,6 +207,7 @@ def _counted(number: int, noun: str) -> str:
 
 
 def _trend(state: LogState, snapshot: Snapshot) -> tuple[RowCount, ...]:
-    """Rows of the completed snapshots before this one, and of this one."""
-    before = [s for s in state.snapshots if s.state is State.COMPLETED and s.id < snapshot.id]
+    """Rows of the completed snapshots before this one, and of this one, which is alone as of an instant."""
+    completed = [s for s in state.snapshots if s.state is State.COMPLETED and not s.as_of and not snapshot.as_of]
+    before = [s for s in completed if s.id < snapshot.id]
     return tuple(RowCount(s.id, s.rows) for s in (*before, snapshot))[-_TREND:]

@@ -3,33 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from tidefold.quality.judgement import CheckResult, Judgement, RowCount
+from tidefold.quality.judgement import CheckResult, Judgement, clipped
+from tidefold.quality.plots import HEIGHT, WIDTH, plots
 
-_CHART_WIDTH, _CHART_HEIGHT = 980, 140
-_WIDEST_BAR = 48
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
-
-
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """One bar of the chart in its coordinates, and where its label goes."""
-
-    snapshot: int
-    rows: int
-    x: float
-    y: float
-    width: float
-    height: float
-    current: bool
-
-    @property
-    def middle(self) -> float:
-        return round(self.x + self.width / 2, 1)
+# So that a page stays one that a browser opens at once; verdict.json has them all.
+_SHOWN = 300
 
 
 def render(judgement: Judgement) -> str:
@@ -40,13 +24,19 @@ def render(judgement: Judgement) -> str:
     )
     environment.filters["size"] = readable_size
     environment.filters["status"] = _status
+    environment.filters["clipped"] = clipped
+    environment.filters["pairs"] = _pairs
+    environment.filters["grouped"] = _grouped
+    checks = _worst_first(judgement.checks)
     return environment.get_template("report.html.j2").render(
         judged=judgement,
-        checks=_worst_first(judgement.checks),
+        checks=checks[:_SHOWN],
+        left_out=max(len(checks) - _SHOWN, 0),
+        counts={status: sum(_status(c) == status for c in checks) for status in ("fail", "warn", "pass")},
         change=_change(judgement.rows, judgement.base_rows),
-        bars=bars(judgement.trend),
-        chart_width=_CHART_WIDTH,
-        chart_height=_CHART_HEIGHT,
+        plots=plots(judgement),
+        width=WIDTH,
+        height=HEIGHT,
     )
 
 
@@ -60,25 +50,23 @@ def readable_size(count: int) -> str:
     return f"{count} B" if unit == "B" else f"{size:.1f} {unit}"
 
 
-def bars(trend: Sequence[RowCount]) -> list[Bar]:
-    """A bar for each snapshot, the last one current; the tallest fills the chart."""
-    top = max((point.rows for point in trend), default=0) or 1
-    step = _CHART_WIDTH / max(len(trend), 1)
-    width = min(step * 0.7, _WIDEST_BAR)
-    # Few bars stand together at the left instead of being strewn over the page.
-    step = min(step, _WIDEST_BAR * 1.6)
-    result = []
-    for place, point in enumerate(trend):
-        height = max(round(point.rows / top * _CHART_HEIGHT, 1), 1.0)
-        x = round(place * step + (step - width) / 2, 1)
-        last = place == len(trend) - 1
-        y = round(_CHART_HEIGHT - height, 1)
-        result.append(Bar(point.snapshot, point.rows, x, y, round(width, 1), height, last))
-    return result
-
-
 def _status(check: CheckResult) -> str:
     return "pass" if check.passed else check.severity
+
+
+def _pairs(check: CheckResult) -> list[tuple[str, str]]:
+    """Keys and values of the rows that are shown; the one that there is not is empty."""
+    long = max(len(check.keys), len(check.sample))
+    keys, values = ([*texts, *[""] * (long - len(texts))] for texts in (check.keys, check.sample))
+    return list(zip(keys, values, strict=True))
+
+
+def _grouped(number: str) -> str:
+    """A number as text, its thousands apart."""
+    try:
+        return f"{Decimal(number):,}"
+    except InvalidOperation:
+        return number
 
 
 def _worst_first(checks: Sequence[CheckResult]) -> list[CheckResult]:

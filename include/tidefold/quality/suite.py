@@ -6,41 +6,23 @@ A suite file is code (row conditions, SQL, regular expressions), so suites come 
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date
-from enum import StrEnum
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from tidefold.lifecycle.errors import InvalidInputError
 from tidefold.lifecycle.values import Shape
-from tidefold.quality.suite_file import Entry, read_entries
+from tidefold.quality.catalogue import compile_checks
+from tidefold.quality.check import Check, Severity, canonical
+from tidefold.quality.given import Types
+from tidefold.quality.suite_file import Entry, read_document, read_expectations
 
 # Part of the hash: raised when a built-in check comes to mean something else.
 _BUILT_IN = 1
 _LONGEST_NAME = 80
-
-
-class Severity(StrEnum):
-    """What a failed check does: `fail` fails the gate, `warn` is only reported."""
-
-    FAIL = "fail"
-    WARN = "warn"
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One expectation of Great Expectations: its type in snake case and its arguments. `name` is for people."""
-
-    name: str
-    type: str
-    kwargs: Mapping[str, Any]
-    severity: Severity = Severity.FAIL
-    built_in: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +54,9 @@ class Suite:
         return (*checks, *self.own)
 
 
-def load_suite(path: Path | None, shape: Shape, max_row_drop: float) -> Suite:
-    """The suite of a log with this shape; without a file it has only the built-in checks.
+def load_suite(path: Path | None, shape: Shape, max_row_drop: float, logs: Mapping[str, Types] | None = None) -> Suite:
+    """The suite of a log with this shape; without a file it has only the built-in checks. `logs`: the columns (name:
+    type) of the logs that it may refer to.
 
     Raises InvalidInputError, which lists every problem of the file with its line. Whether the expectation types exist
     is known only where Great Expectations is loaded.
@@ -82,19 +65,14 @@ def load_suite(path: Path | None, shape: Shape, max_row_drop: float) -> Suite:
         raise InvalidInputError(
             "MAX_ROW_DROP", f"max_row_drop is {max_row_drop}.", hint="Give a share from 0 (no drop) to 1 (any drop)."
         )
-    entries = read_entries(path, [c.name for c in shape.table_columns]) if path else []
-    return Suite(shape.table_key, max_row_drop, tuple(_own(entry) for entry in entries))
-
-
-def canonical(content: object) -> str:
-    """JSON text that is the same for the same content."""
-    return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=_instant)
-
-
-def _instant(value: object) -> str:
-    if isinstance(value, date):  # datetime is a date, too
-        return value.isoformat()
-    raise TypeError(f"{type(value).__name__} has no canonical form")
+    if path is None:
+        return Suite(shape.table_key, max_row_drop)
+    document = read_document(path)
+    columns = {c.name: c.type for c in shape.table_columns}
+    checks, problems = compile_checks(document.checks, columns, logs or {})
+    entries, wrong = read_expectations(document.expectations, list(columns))
+    document.refuse([*problems, *wrong])
+    return Suite(shape.table_key, max_row_drop, (*checks, *(_own(entry) for entry in entries)))
 
 
 def _own(entry: Entry) -> Check:

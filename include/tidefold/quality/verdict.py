@@ -13,7 +13,9 @@ from tidefold.quality.judgement import Judgement
 from tidefold.quality.report import render
 from tidefold.storage import Store
 
-FORMAT = 1
+FORMAT = 2
+# Written by former versions: what they do not have is empty.
+_READABLE = (1, FORMAT)
 
 
 class VerdictFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -33,19 +35,43 @@ def report_path(log: str, snapshot: int, suite: str) -> str:
     return f"{LogPaths(log).quality(snapshot)}/report-{suite[:16]}.html"
 
 
+def audit_paths(log: str, snapshot: int, suite: str, name: str) -> tuple[str, str]:
+    """Where an audit of that name and its page lie: beside the verdict, which they leave alone."""
+    folder = f"{LogPaths(log).quality(snapshot)}/audit-{suite[:16]}-{name}"
+    return f"{folder}.json", f"{folder}.html"
+
+
+def stored_audit(store: Store, path: str, log: str, snapshot: int, manifest: str, suite: str) -> Judgement | None:
+    """The audit that is stored there, or None. CorruptError: the file says another thing."""
+    return _stored(store, path, (log, snapshot, manifest, suite))
+
+
+def store_audit(store: Store, judged: Judgement, path: str, page: str) -> Judgement:
+    """Stores an audit and its page; one that is there already stands."""
+    with suppress(AlreadyExistsError):
+        store.put_if_absent(path, msgspec.json.format(msgspec.json.encode(VerdictFile(FORMAT, judged)), indent=1))
+    stands = _stored(store, path, (judged.log, judged.snapshot, judged.manifest, judged.suite)) or judged
+    with suppress(AlreadyExistsError):
+        store.put_if_absent(page, render(stands).encode())
+    return stands
+
+
 def stored_judgement(store: Store, log: str, snapshot: int, manifest: str, suite: str) -> Judgement | None:
     """What this suite said of exactly these files before, or None. CorruptError: the file says another thing."""
-    path = verdict_path(log, snapshot, suite)
+    return _stored(store, verdict_path(log, snapshot, suite), (log, snapshot, manifest, suite))
+
+
+def _stored(store: Store, path: str, of: tuple[str, int, str, str]) -> Judgement | None:
     try:
         found = msgspec.json.decode(store.read(path), type=VerdictFile)
     except NotFoundError:
         return None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _unusable(path, f"cannot be read: {error}") from error
-    if found.format != FORMAT:
-        raise _unusable(path, f"has format {found.format}, this version reads {FORMAT}")
+    if found.format not in _READABLE:
+        raise _unusable(path, f"has format {found.format}, this version reads up to {FORMAT}")
     judged = found.judgement
-    if (judged.log, judged.snapshot, judged.manifest, judged.suite) != (log, snapshot, manifest, suite):
+    if (judged.log, judged.snapshot, judged.manifest, judged.suite) != of:
         raise _unusable(path, "judges other files or another suite")
     return judged
 

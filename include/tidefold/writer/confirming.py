@@ -127,4 +127,5 @@ def _change_set(uploaded: Uploaded, high: tuple[int, ...]) -> ChangeSet:
         rows=uploaded.rows,
         key_groups=uploaded.key_groups,
         high=high,
+        times=uploaded.times,
     )

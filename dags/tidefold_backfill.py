@@ -1,0 +1,60 @@
+"""One snapshot a date: the rows of each log of a `tidefold.yaml` as they were at the end of that day."""
+
+import os
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.sdk import DAG, CronDataIntervalTimetable, Param
+
+from tidefold_airflow import operators
+from tidefold_airflow.as_of import TidefoldAsOfOperator
+from tidefold_airflow.params import logs_param
+
+DOC = """
+### A historical snapshot of each date
+
+| task | does | Spark |
+|---|---|---|
+| as_of | folds what was committed at the source before the END of the date, STAGED | one job, if needed |
+| quality | judges every row of it, as of any snapshot | one job, if needed |
+| confirm | keeps it, by its tag: that of 2026-11-04 is `as-of-2026-11-05`, as midnight is its instant | none |
+| abort, done | undo what was staged and not confirmed; make the run red when a task is | none |
+
+`airflow backfill create --dag-id tidefold_backfill --from-date 2026-11-01 --to-date 2026-11-05 --max-active-runs 2`:
+in any order (`--run-backwards`), beside the scheduled runs. The table, the log and its positions stay as they are.
+A date that was made is left as it is, whoever asks again; one whose log was cut fails and names the oldest instant.
+A log of which nothing was committed before gets none. `tidefold untag LOG as-of-...` lets a snapshot go.
+
+**Unpause it first**: Airflow starts no run of a paused DAG, also none of a backfill. From then on it makes the snapshot
+of each day that ends, too. Environment: `TIDEFOLD_BACKFILL_SCHEDULE` (cron, default `@daily`), `TIDEFOLD_CONFIG`.
+Parameters: `logs` (only these), `as_of` (of a run by hand: the instant, with its zone). Connection `spark_default`.
+"""
+SCHEDULE = os.environ.get("TIDEFOLD_BACKFILL_SCHEDULE", "@daily")
+
+with DAG(
+    "tidefold_backfill",
+    description="As of >> quality >> confirm: one kept snapshot a date, beside the published table",
+    doc_md=DOC,
+    schedule=CronDataIntervalTimetable(SCHEDULE, timezone="UTC"),
+    start_date=datetime(2025, 1, 1, tzinfo=UTC),
+    catchup=False,
+    is_paused_upon_creation=True,
+    render_template_as_native_obj=True,
+    params={
+        "logs": logs_param(),
+        "as_of": Param(None, type=["null", "string"], format="date-time", description="Of a run by hand: the instant."),
+    },
+    default_args={"retry_delay": timedelta(seconds=10), "trigger_rule": "all_done"},
+    tags=["tidefold"],
+) as dag:
+    logs: dict[str, Any] = {"logs": "{{ params.logs or [] }}"}
+    as_of = TidefoldAsOfOperator(task_id="as_of", retries=2, **logs)
+    quality = operators.TidefoldSparkOperator(task_id="quality", step="quality", retries=0, **logs)
+    confirm = operators.TidefoldConfirmOperator(task_id="confirm", retries=1, **logs)
+    abort = operators.TidefoldAbortOperator(task_id="abort", retries=2, **logs).as_teardown()
+    done = EmptyOperator(task_id="done", trigger_rule="all_success")
+    # Leaves decide a run's colour, and with all_done no failure reaches the last task by itself.
+    [as_of >> quality >> confirm >> abort, as_of, quality, confirm] >> done
+    # Whatever is marked or skipped between them, what may stage something has ended before it is undone.
+    [as_of, quality] >> abort

@@ -1,0 +1,44 @@
+"""A sample to copy: runs when a table shows a new snapshot, and knows which one. Paused until somebody wants it."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from airflow.sdk import DAG, AssetAny, get_current_context, task
+
+from tidefold_airflow.assets import table_asset
+from tidefold_airflow.params import configured_logs
+
+DOC = """
+### After a table has a new snapshot
+
+| task | does |
+|---|---|
+| tell | says which table shows which snapshot, and what it holds |
+
+An event comes with each confirmed snapshot and with nothing else: not for one that was staged, aborted or taken as a
+tail. It says `log`, `snapshot`, `version` (of the Delta table), `rows`, `verdict`, `override_by` and `report`. Several
+snapshots between two runs of this DAG come together, the newest last; read the table as of `version` to see just that.
+Of your own: `schedule=[table_asset("accounts")]`, with `from tidefold_airflow.assets import table_asset`.
+"""
+TABLES = [table_asset(log) for log in configured_logs()]
+
+with DAG(
+    "tidefold_consumer",
+    description="A sample: what to do when a table shows a new snapshot",
+    doc_md=DOC,
+    schedule=AssetAny(*TABLES) if TABLES else None,
+    start_date=datetime(2025, 1, 1, tzinfo=UTC),
+    is_paused_upon_creation=True,
+    tags=["tidefold", "sample"],
+) as dag:
+
+    @task
+    def tell() -> list[dict[str, Any]]:
+        """One entry an event."""
+        events = get_current_context()["triggering_asset_events"]
+        told = [dict(event.extra) for of_table in events.values() for event in of_table]
+        for event in told:
+            print(f"{event['log']} shows snapshot {event['snapshot']}: {event['rows']} rows, {event['verdict']}")
+        return told
+
+    tell()

@@ -1,0 +1,34 @@
+"""Proves that the newest snapshot of each log can be restored, and measures how long it takes."""
+
+import os
+
+from airflow.sdk import DAG
+
+from tidefold_airflow import operators
+from tidefold_airflow.factory import dag_settings
+from tidefold_airflow.params import logs_param
+
+DOC = """
+### A backup that was restored is a backup
+
+| task | does | Spark |
+|---|---|---|
+| choose | names the logs of this run | none |
+| drill | restores the newest snapshot of each log into a scratch place, checks every file, records how it went | none |
+
+Red: that snapshot cannot be restored as it was; `./tidefold verify LOG --repair` names the damage and mends what it
+can. Result and time stand on the log's page and in `./tidefold status`; the scratch place is removed. It reads every
+byte of the tables once, and writes it once. Environment:
+`TIDEFOLD_DRILL_SCHEDULE` (cron in UTC, as `@weekly`; empty: only by hand), `TIDEFOLD_CONFIG`.
+"""
+SCHEDULE = os.environ.get("TIDEFOLD_DRILL_SCHEDULE")
+
+with DAG(
+    "tidefold_drill",
+    description="Restores the newest snapshot of each log into a scratch place and checks it",
+    doc_md=DOC,
+    params={"logs": logs_param()},
+    **dag_settings(SCHEDULE),
+) as dag:
+    choose = operators.TidefoldChooseOperator(task_id="choose", logs="{{ params.logs or [] }}")
+    operators.TidefoldDrillOperator(task_id="drill", logs=choose.output, retries=1)

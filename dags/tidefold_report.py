@@ -1,0 +1,35 @@
+"""Judges the newest published snapshot of each log again, with today's suites: is what readers see still good?"""
+
+import os
+from typing import Any
+
+from airflow.sdk import DAG
+
+from tidefold_airflow import operators
+from tidefold_airflow.factory import dag_settings
+from tidefold_airflow.params import logs_param
+
+DOC = """
+### A report on what readers see
+
+| task | does | Spark |
+|---|---|---|
+| choose | names the logs of this run | none |
+| audit | judges every row of each log's newest snapshot with today's suite, stores a report | one job |
+
+Red: a check failed; the task's log and the page of the log name the report. The table and the snapshot's own verdict
+stay as they are: an older snapshot comes back with `tidefold_restore`. Environment: `TIDEFOLD_REPORT_SCHEDULE` (cron in
+UTC, as `0 6 * * *`; empty: only by hand), `TIDEFOLD_CONFIG`. Connection `spark_default`: where Spark runs.
+"""
+SCHEDULE = os.environ.get("TIDEFOLD_REPORT_SCHEDULE")
+
+with DAG(
+    "tidefold_report",
+    description="Judges the newest snapshots again with today's suites, and changes nothing",
+    doc_md=DOC,
+    params={"logs": logs_param()},
+    **dag_settings(SCHEDULE),
+) as dag:
+    choose = operators.TidefoldChooseOperator(task_id="choose", logs="{{ params.logs or [] }}")
+    each: dict[str, Any] = {"logs": choose.output}
+    operators.TidefoldSparkOperator(task_id="audit", step="audit", retries=1, **each)

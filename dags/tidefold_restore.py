@@ -1,0 +1,52 @@
+"""Brings an older snapshot of one log back as a new one, judged and confirmed like any other."""
+
+from typing import Any
+
+from airflow.sdk import DAG
+
+from tidefold_airflow import operators
+from tidefold_airflow.factory import dag_settings
+from tidefold_airflow.params import dry_run_param, log_param, mode_param, snapshot_param
+from tidefold_airflow.restore import TidefoldRestoreOperator
+
+DOC = """
+### An older snapshot becomes the table again
+
+| task | does | Spark |
+|---|---|---|
+| restore | stages its rows under a new id, each file from the nearest good copy | if rows must be made anew |
+| quality | judges them with today's suite | one job, if needed |
+| confirm | publishes them as the next version of the table | none |
+| abort | undoes what was staged and not confirmed | none |
+
+Undoing it is one more restore. `replay`: the next run folds what came after the snapshot again (refused where the log
+is cut). `skip`: what came after it is left out for good, and the history says so. A **dry run** (the default) lists
+for each file every place where it may be read, and changes nothing; the other tasks are then skipped.
+`tidefold restore LOG ID` does the same on the command line, and restores to other places.
+"""
+
+with DAG(
+    "tidefold_restore",
+    description="Restore >> quality >> confirm: an older snapshot comes back; abort on failure",
+    doc_md=DOC,
+    params={
+        "log": log_param(),
+        "snapshot": snapshot_param(),
+        "mode": mode_param(),
+        "dry_run": dry_run_param(default=True),
+    },
+    **dag_settings(None),
+) as dag:
+    logs: dict[str, Any] = {"logs": ["{{ params.log }}"]}
+    asked: dict[str, Any] = {
+        "snapshot": "{{ params.snapshot }}",
+        "mode": "{{ params.mode }}",
+        "plan": "{{ params.dry_run }}",
+    }
+    restore = TidefoldRestoreOperator(task_id="restore", retries=1, **asked, **logs)
+    quality = operators.TidefoldSparkOperator(task_id="quality", step="quality", retries=0, **logs)
+    confirm = operators.TidefoldConfirmOperator(task_id="confirm", retries=1, **logs)
+    abort = operators.TidefoldAbortOperator(task_id="abort", retries=2, **logs).as_teardown()
+    restore >> quality >> confirm >> abort
+    # Whatever is marked or skipped between them.
+    [restore, quality] >> abort

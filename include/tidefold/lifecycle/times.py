@@ -1,0 +1,91 @@
+"""When changes were committed at their source: of a change set, and of what a snapshot holds. Pure.
+
+Instants are microseconds since 1970 UTC, as a change set has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+# Later than every instant: what holds a change of which nobody knows when it was committed.
+NEVER = 2**63 - 1
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """The first and the last commit time of the changes of a change set, and how many are without one."""
+
+    first: int | None
+    last: int | None
+    without: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AsOf:
+    """A snapshot has the changes that were committed before `at`; `head` is the newest completed one when it began, of
+    whose making it takes them.
+    """
+
+    at: int
+    head: int | None = None
+
+    def __str__(self) -> str:
+        return told(self.at)
+
+    @property
+    def tag(self) -> str:
+        """The name that keeps it."""
+        return tag_of(self.at)
+
+
+def joined(times: Iterable[Times | None]) -> Times | None:
+    """Of several change sets together; None when it is not known of one of them."""
+    first: list[int] = []
+    last: list[int] = []
+    without = 0
+    for one in times:
+        if one is None:
+            return None
+        first += [] if one.first is None else [one.first]
+        last += [] if one.last is None else [one.last]
+        without += one.without
+    return Times(min(first, default=None), max(last, default=None), without)
+
+
+def until(below: Sequence[int | None], times: Iterable[Times | None]) -> int | None:
+    """The last commit time in what is folded from change sets with these `times` onto snapshots that reach up to
+    `below`; NEVER when a change is without one, None when it is not known.
+    """
+    whole = joined(times)
+    if whole is None or None in below:
+        return None
+    last = [] if whole.last is None else [whole.last]
+    known = [one for one in below if one is not None]
+    return NEVER if whole.without else max([*known, *last], default=None)
+
+
+def micros(instant: str) -> int:
+    """An instant (ISO 8601, with its zone) as a number; NEVER when it is none."""
+    try:
+        return (datetime.fromisoformat(instant) - _EPOCH) // timedelta(microseconds=1)
+    except (ValueError, TypeError):
+        return NEVER
+
+
+def told(at: int) -> str:
+    """`2026-11-05T00:00:00Z`, with as many digits after the seconds as it needs."""
+    return (_EPOCH + timedelta(microseconds=at)).isoformat().replace("+00:00", "Z")
+
+
+def next_second(at: int) -> int:
+    """The first whole second that is not before an instant."""
+    return -(-at // 1_000_000) * 1_000_000
+
+
+def tag_of(at: int) -> str:
+    """`as-of-2026-11-05`; where it is not midnight with the time, as `as-of-2026-11-05T06-30-00`."""
+    day, _, time = told(at).removesuffix("Z").partition("T")
+    return f"as-of-{day}" if time == "00:00:00" else f"as-of-{day}T{time.replace(':', '-')}"

@@ -1,0 +1,44 @@
+"""What judging costs, part by part: wall time and Spark jobs."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of the work: how many checks it was for, its wall time in seconds, and how many Spark jobs it took."""
+
+    name: str
+    checks: int
+    seconds: float
+    jobs: int
+
+
+@dataclass(slots=True)
+class Meter:
+    """Measures the parts one after the other, in the thread that does the work."""
+
+    spark: SparkContext | None = None
+    parts: list[Part] = field(default_factory=list)
+
+    @contextmanager
+    def part(self, name: str, checks: int) -> Iterator[None]:
+        group = f"tidefold-{uuid.uuid4().hex}"
+        if self.spark is not None:
+            self.spark.setJobGroup(group, f"quality: {name}")
+        begun = time.perf_counter()
+        try:
+            yield
+        finally:
+            seconds = round(time.perf_counter() - begun, 2)
+            jobs = len(self.spark.statusTracker().getJobIdsForGroup(group)) if self.spark is not None else 0
+            self.parts.append(Part(name, checks, seconds, jobs))

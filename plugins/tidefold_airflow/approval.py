@@ -1,0 +1,58 @@
+"""Asks a person, through Airflow's required actions, and reads the answer. No worker is held while nobody answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from airflow.sdk import Param
+from airflow.sdk.exceptions import TaskAwaitingInput
+from airflow.sdk.execution_time.hitl import upsert_hitl_detail
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+_APPROVE, _REJECT = "Approve", "Reject"
+# A timeout without a default fails the task: silence is never consent.
+_REASON = Param("", type="string", maxLength=500, title="Why", description="Kept with the snapshot. Needed to approve.")
+
+
+@dataclass(frozen=True)
+class Question:
+    """`subject` is one line, `body` Markdown; a person may take so long to answer."""
+
+    subject: str
+    body: str
+    patience: timedelta
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Whether somebody approved, who, and the reason given. Nobody answered in time: `by` is empty."""
+
+    approved: bool
+    by: str
+    why: str
+
+
+def ask(question: Question, context: Context, **kept: Any) -> NoReturn:
+    """Parks the task; it goes on in `execute_complete(context, event, **kept)` of its operator."""
+    upsert_hitl_detail(
+        ti_id=context["ti"].id,
+        options=[_APPROVE, _REJECT],
+        subject=question.subject,
+        body=question.body,
+        params={"why": _REASON.serialize()},
+    )
+    raise TaskAwaitingInput(method_name="execute_complete", kwargs=kept, timeout=question.patience)
+
+
+def answer_of(event: Mapping[str, Any]) -> Answer:
+    """What `execute_complete` was given; an error (nobody answered in time) is a rejection."""
+    if "error" in event:
+        return Answer(approved=False, by="", why=f"nobody answered in time ({event.get('error_type', 'timeout')})")
+    user = event.get("responded_by_user") or {}
+    why = str((event.get("params_input") or {}).get("why") or "")
+    return Answer(event["chosen_options"] == [_APPROVE], str(user.get("name") or user.get("id") or ""), why)

@@ -1,0 +1,19 @@
+"""A user's own DAG with tidefold's tasks as a group in it."""
+
+from datetime import UTC, datetime
+
+from airflow.sdk import DAG, task
+
+from tidefold_airflow.factory import tidefold_group
+
+with DAG("shop_group", schedule=None, start_date=datetime(2025, 1, 1, tzinfo=UTC)):
+
+    @task
+    def before() -> str:
+        return "landed"
+
+    @task
+    def after() -> str:
+        return "told"
+
+    before() >> tidefold_group(logs=["notes"]) >> after()

@@ -1,0 +1,51 @@
+"""The notifier, against a web server of this process."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture
+def posted() -> Iterator[tuple[str, list[Any]]]:
+    """The address of a webhook, and what it was told."""
+    told: list[Any] = []
+
+    class Hook(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            told.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            return
+
+    server = HTTPServer(("127.0.0.1", 0), Hook)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/hook", told
+    server.shutdown()
+    server.server_close()
+
+
+def test_it_says_what_was_not_published_and_why(posted: tuple[str, list[Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+    from tidefold_airflow.notify import GateNotifier
+
+    address, told = posted
+    monkeypatch.setenv("AIRFLOW_CONN_HOOK", json.dumps({"conn_type": "http", "host": address}))
+    ti = SimpleNamespace(dag_id="shop", run_id="run 1", task_id="confirm")
+    GateNotifier("hook").notify({"ti": ti, "exception": RuntimeError("items: 3 of 7 checks failed")})  # type: ignore[typeddict-item]
+    assert told == [
+        {
+            "text": "tidefold: shop did not publish everything. items: 3 of 7 checks failed",
+            "dag": "shop",
+            "run": "run 1",
+            "task": "confirm",
+            "page": "/tidefold/runs/shop/run%201",
+        }
+    ]
