@@ -58,6 +58,10 @@ def prepare(root: Path) -> Path:
     return path
 
 
+# Seconds until Airflow's scheduler has surely heard that a task was parked.
+_PARKED = 5.0
+
+
 @dataclass
 class Shop:
     """`held` is what the source holds: what each table must show once everything was published."""
@@ -182,17 +186,21 @@ class Ran:
         return self
 
     def answer(self, task: str, choice: str, why: str = "") -> Ran:
-        """Answers what is asked, for as long as it is asked.
+        """Answers what is asked, once it has been asked for a while, for as long as it is asked.
 
         Airflow 3.3.2 takes an answer within the second in which the task was parked for a fault of the executor: it
-        tries the task again, which asks once more.
+        tries the task again, which asks once more, and fails it when no try is left.
         """
         name, _, index = task.partition("#")
+        asked: dict[int, float] = {}
 
         def ended() -> bool:
-            if self.tasks.get(task) == "awaiting_input":
-                with suppress(LocalAirflowError):  # It is answered, and has not gone on yet.
-                    self.shop.airflow.api.answer(self.dag, self.id, name, int(index or -1), choice, why)
+            one = next(each for each in self.instances if _name(each) == task)
+            if one["state"] == "awaiting_input":
+                since = asked.setdefault(one["try_number"], time.monotonic())
+                if time.monotonic() - since > _PARKED:
+                    with suppress(LocalAirflowError):  # It is answered, and has not gone on yet.
+                        self.shop.airflow.api.answer(self.dag, self.id, name, int(index or -1), choice, why)
             return self.state in ("success", "failed")
 
         wait_for(ended, lambda: json.dumps(self.tasks, indent=1))
@@ -207,9 +215,11 @@ class Ran:
         return self.shop.airflow.api.xcom(self.dag, self.id, name, int(index or -1))
 
     def log(self, task: str) -> str:
+        """What all tries of a task logged."""
         one = next(each for each in self.instances if _name(each) == task)
         name, index = one["task_id"], one["map_index"]
-        return "\n".join(self.shop.airflow.api.log(self.dag, self.id, name, max(one["try_number"], 1), index))
+        tries = range(1, max(one["try_number"], 1) + 1)
+        return "\n".join(line for n in tries for line in self.shop.airflow.api.log(self.dag, self.id, name, n, index))
 
 
 def _name(instance: dict[str, Any]) -> str:

@@ -693,4 +693,6 @@ def test_every_number_has_a_case_and_a_line_in_the_page() -> None:
     here = Path(__file__).read_text()
     cases = {int(case.what.split()[0]) for case in CASES} | {int(n) for n in re.findall(r"def test_(\d\d)_", here)}
     assert sorted(cases) == list(range(29, 65))
-    assert [int(n) for n in re.findall(r"^\| (\d\d) \|", PAGE.read_text(), re.MULTILINE)] == list(range(29, 65))
+    said = [int(n) for n in re.findall(r"^\| (\d+) \|", PAGE.read_text(), re.MULTILINE)]
+    # Those from 94 on are tried through Airflow too: tests/airflow/test_bad_parameters.py.
+    assert [n for n in said if n < 94] == list(range(29, 65))
