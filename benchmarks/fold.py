@@ -1,6 +1,7 @@
 """How long folding changes into a Delta table takes, by tidefold and by its peers, side by side on the same changes.
 
-`make bench` writes docs/benchmarks/fold.md and fold.svg. ROWS, ROUNDS: how large the table is, how often each way runs.
+`make bench` writes docs/benchmarks/fold.md and fold.svg. ROWS, ROUNDS: how large the table is, how often each way runs;
+SHARES: of the rows that change; PEERS: any of delta, iceberg and hudi; HEAP: of each JVM.
 """
 
 from __future__ import annotations
@@ -14,20 +15,21 @@ from pyspark.sql import SparkSession
 
 from fold_chart import chart
 from fold_data import Case, append, begin, case, changes, connection, fold, link_tree, opened
-from fold_measured import Way, measure
+from fold_measured import COPY, Way, measure
 from fold_page import page
-from fold_peers import lone_peers, spark_peers, spark_session
+from fold_peers import HEAP, lone_peers, spark_peers, spark_session
 from fold_phases import shares
+from peer_environment import Peer, PeerError, pinned
+from peer_process import COMPACTED, COW, READ, PeerProcess
 from tables import PAGES, Row, folder, ratios, seconds, write_page
 from tidefold.fold.distribute import in_threads, on_spark
 from tidefold.lifecycle.kinds import Rule
 
 ROWS, ROUNDS = int(os.environ.get("ROWS", "2000000")), int(os.environ.get("ROUNDS", "3"))
-SHARES = (0.0001, 0.01, 0.1, 0.5, 1.0)
-_WAYS = [
-    "| way | median | lowest to highest | times the fastest | written | files | peak memory |",
-    "|---|" + "---|" * 6,
-]
+SHARES = tuple(float(share) for share in os.environ.get("SHARES", "0.0001,0.01,0.1,0.5,1").split(","))
+# Never much slower than the better of these.
+_LIMITS = ("Spark: anti join, union, overwrite", "squash, then MERGE, tuned, with deletion vectors")
+PEERS = os.environ.get("PEERS", "delta,iceberg,hudi").split(",")
 
 
 def incremental_in_process(root: Path, case: Case) -> None:
@@ -55,25 +57,59 @@ def rounds(ways: list[Way], made: Case, scratch: Path) -> list[Way]:
     return ways
 
 
+def delta_peers(spark: SparkSession) -> list[Way]:
+    return spark_peers(spark) if "delta" in PEERS else []
+
+
+def other_lakes(base: Path, scratch: Path) -> tuple[list[PeerProcess], list[str]]:
+    """The peers with a Spark of their own, and why others are not among them."""
+    lakes, absent = [], []
+    made = case(base, scratch / "warm-lakes", ROWS, 0.001)
+    for peer in (peer for name, peer in pinned().items() if name in PEERS):
+        try:
+            lakes.append(warm_lake(peer, base, made, scratch))
+        except PeerError as error:
+            absent.append(f"{peer.title} on {peer.spark} did not run: {error}.")
+            print(absent[-1], flush=True)
+            shutil.rmtree(scratch / COPY, ignore_errors=True)
+    return lakes, absent
+
+
+def warm_lake(peer: Peer, base: Path, made: Case, scratch: Path) -> PeerProcess:
+    if peer.rows < ROWS:
+        raise PeerError(f"tables of more than {peer.rows:,} rows take it too long")
+    lake = PeerProcess(peer, scratch, HEAP)
+    try:
+        lake.load(base)
+        for way in lake.ways():
+            measure(way, made, scratch)
+    except PeerError:
+        lake.close()
+        raise
+    return lake
+
+
 def warm_up(spark: SparkSession, base: Path, scratch: Path) -> None:
     """Classes loaded, code compiled, Python workers forked: once through every way of Spark's, not counted."""
     made = case(base, scratch / "warm", ROWS, 0.001)
-    for way in (*ours(spark)[:2], *spark_peers(spark)):
+    for way in (*ours(spark)[:2], *delta_peers(spark)):
         measure(way, made, scratch)
 
 
-def by_share(spark: SparkSession, base: Path, scratch: Path) -> dict[float, list[Way]]:
+def by_share(spark: SparkSession, lakes: list[PeerProcess], base: Path, scratch: Path) -> dict[float, list[Way]]:
     found = {}
     for share in SHARES:
         made = case(base, scratch / f"share-{share}", ROWS, share)
         print(f"{share:.2%}: {made.changes:,} changes", flush=True)
-        found[share] = rounds([*ours(spark), *spark_peers(spark), *lone_peers()], made, scratch)
+        others = [way for lake in lakes for way in lake.ways()]
+        alone = lone_peers() if "delta" in PEERS else []
+        found[share] = rounds([*ours(spark), *delta_peers(spark), *alone, *others], made, scratch)
     return found
 
 
 def pairs(spark: SparkSession, cases: dict[str, Case], scratch: Path) -> dict[str, list[Way]]:
     """Several cases by the same few ways, case by case in turns."""
-    found = {name: [ours(spark)[0], ours(spark)[2], spark_peers(spark)[1]] for name in cases}
+    found = {name: [*ours(spark)[::2], *delta_peers(spark)[1:2]] for name in cases}
     for number in range(ROUNDS):
         for name in sorted(cases, reverse=number % 2 == 1):
             for way in found[name]:
@@ -132,26 +168,31 @@ def in_a_row(base: Path, scratch: Path, count: int = 20) -> Row:
     )
 
 
+def drawn(found: dict[float, list[Way]]) -> None:
+    lines = {way.name: [found[share][i].median for share in SHARES] for i, way in enumerate(found[SHARES[0]])}
+    PAGES.mkdir(parents=True, exist_ok=True)
+    (PAGES / "fold.svg").write_text(chart(f"Folding changes into {ROWS:,} rows: seconds", SHARES, lines))
+
+
 def goals(found: dict[float, list[Way]]) -> list[Row]:
     rows = []
-    for name, least in (
-        ("row_number + Delta MERGE, defaults", 5.0),
-        ("squash, then MERGE, tuned, with deletion vectors", 3.0),
-        ("DuckDB script + deltalake commit", 1.0),
-    ):
-        for mine in (found[0.01][0], found[0.01][2]):
-            other = next(way for way in found[0.01] if way.name == name)
-            values = ratios(other.seconds, mine.seconds)
-            rows.append(Row(f"1 %: {mine.name}, times faster than {name}", values, "x", f">= {least:g} x", least=least))
+    least = {
+        "row_number + Delta MERGE, defaults": 5.0,
+        "squash, then MERGE, tuned, with deletion vectors": 3.0,
+        "DuckDB script + deltalake commit": 1.0,
+        **{f"{peer.title}: {name}": 2.0 for peer in pinned().values() for name in (COW, READ, COMPACTED)},
+    }
+    ways = found.get(0.01, [])
+    for other in (way for way in ways if way.name in least):
+        for mine in (ways[0], ways[2]):
+            said, goal = f"1 %: {mine.name}, times faster than {other.name}", least[other.name]
+            rows.append(Row(said, ratios(other.seconds, mine.seconds), "x", f">= {goal:g} x", least=goal))
     for share, ways in found.items():
-        by_name = {way.name: way for way in ways}
-        limits = [
-            by_name["Spark: anti join, union, overwrite"],
-            by_name["squash, then MERGE, tuned, with deletion vectors"],
-        ]
-        better = min(limits, key=lambda way: way.median)
-        values = ratios(ways[0].seconds, better.seconds)
-        rows.append(Row(f"{share:.2%} changed: on Spark against {better.name}", values, "x", "<= 1.1 x", limit=1.1))
+        limits = [way for way in ways if way.name in _LIMITS]
+        if limits:
+            better = min(limits, key=lambda way: way.median)
+            values = ratios(ways[0].seconds, better.seconds)
+            rows.append(Row(f"{share:.2%} changed: on Spark against {better.name}", values, "x", "<= 1.1 x", limit=1.1))
     return rows
 
 
@@ -171,18 +212,21 @@ def main() -> None:
         start = seconds(lambda: sessions.append(spark_session(opened(base).config)))
         [spark] = sessions
         warm_up(spark, base, scratch)
+        lakes, absent = other_lakes(base, scratch)
+        starts = {"Spark's": start, **{f"{lake.peer.title}'s": lake.seconds for lake in lakes}}
         phases = profiled(spark, base, scratch)
-        found = by_share(spark, base, scratch)
-        lines = {way.name: [found[share][i].median for share in SHARES] for i, way in enumerate(found[SHARES[0]])}
-        (PAGES / "fold.svg").write_text(chart(f"Folding changes into {ROWS:,} rows: seconds", SHARES, lines))
+        found = by_share(spark, lakes, base, scratch)
+        for lake in lakes:
+            lake.close()
+        drawn(found)
         rows = goals(found)
         # Written after each part: what comes next takes long.
         for part in (lambda: growing(spark, scratch), lambda: many_segments(spark, base, scratch)):
             rows += part()
-            write_page("fold.md", page(ROWS, ROUNDS, start, found, rows, phases))
+            write_page("fold.md", page(ROWS, ROUNDS, starts, absent, found, rows, phases))
         rows.append(in_a_row(base, scratch))
         spark.stop()
-    write_page("fold.md", page(ROWS, ROUNDS, start, found, rows, phases))
+    write_page("fold.md", page(ROWS, ROUNDS, starts, absent, found, rows, phases))
 
 
 if __name__ == "__main__":

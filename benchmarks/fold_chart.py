@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from xml.sax.saxutils import escape
 
-_WIDTH, _HEIGHT = 760, 420
-_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 250, 40, 50
+_WIDTH, _HEIGHT = 800, 520
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 290, 40, 50
 _COLOURS = ("#0b6e4f", "#3fa34d", "#7bc950", "#b5179e", "#7209b7", "#f72585", "#f77f00", "#4361ee", "#6c757d")
 
 
@@ -18,7 +18,7 @@ def chart(title: str, shares: Sequence[float], lines: Mapping[str, Sequence[floa
     width, height = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
 
     def x(index: int) -> float:
-        return _LEFT + width * index / (len(shares) - 1)
+        return _LEFT + width * index / (max(1, len(shares) - 1))
 
     def y(value: float) -> float:
         return _TOP + height * (high - math.log10(value)) / (high - low)
@@ -39,11 +39,14 @@ def chart(title: str, shares: Sequence[float], lines: Mapping[str, Sequence[floa
     for number, (name, line_values) in enumerate(lines.items()):
         colour = _COLOURS[number % len(_COLOURS)]
         points = " ".join(f"{x(index):.1f},{y(value):.1f}" for index, value in enumerate(line_values))
+        # More lines than colours: the rest are dashed.
+        dash = ' stroke-dasharray="5 3"' if number >= len(_COLOURS) else ""
         stroke = 3 if name.startswith("tidefold") else 1.5
-        parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="{stroke}"/>')
+        parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="{stroke}"{dash}/>')
         level = _TOP + 10 + number * 24
         at = _LEFT + width + 16
-        parts.append(f'<line x1="{at}" x2="{at + 18}" y1="{level}" y2="{level}" stroke="{colour}" stroke-width="3"/>')
+        line = f'<line x1="{at}" x2="{at + 18}" y1="{level}" y2="{level}" stroke="{colour}" stroke-width="3"{dash}/>'
+        parts.append(line)
         parts.append(_text(at + 24, level + 4, name, 11))
     return "\n".join([*parts, "</svg>", ""])
 

@@ -18,6 +18,7 @@ import psutil
 from fold_data import Case, checksum, link_tree, table_of
 from tables import seconds, spread
 
+COPY = "copy"
 _INTERVAL = 0.05
 
 
@@ -33,7 +34,7 @@ class Use:
 
     def sample(self, tree: psutil.Process) -> None:
         java = others = 0
-        for process in (tree, *tree.children(recursive=True)):
+        for process in _processes(tree):
             try:
                 size = process.memory_info().rss
                 java, others = (java + size, others) if process.name() == "java" else (java, others + size)
@@ -46,7 +47,8 @@ class Use:
 class Way:
     """A way of folding: `act` folds the changes of a case into the copy of its store at a path, `prepare` is not timed.
 
-    `alone`: it runs in a process of its own. `rows` tells another way to read the result than its active files.
+    `alone`: it runs in a new process; `process`: the one that it runs in otherwise. `checked` tells another way to read
+    the result than its active files.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Way:
     prepare: Callable[[Path], object] = lambda root: None
     alone: bool = False
     checked: Callable[[Path], tuple[int, int]] = lambda root: checksum(table_of(root))
+    process: Callable[[], psutil.Process] = psutil.Process
     seconds: list[float] = field(default_factory=list)
     bytes: list[int] = field(default_factory=list)
     files: list[int] = field(default_factory=list)
@@ -76,7 +79,7 @@ class Way:
 
 def measure(way: Way, case: Case, scratch: Path) -> None:
     """Runs the way once on a copy. Raises SystemExit when other rows came out than should."""
-    root = scratch / "copy"
+    root = scratch / COPY
     link_tree(case.root, root)
     way.prepare(root)
     before = _inodes(root)
@@ -95,11 +98,11 @@ def measure(way: Way, case: Case, scratch: Path) -> None:
 
 def sync_new(root: Path, before: set[Path]) -> None:
     """What a way's library wrote and did not sync, and the folders that name it."""
-    for path in sorted({*all_files(root)} - before):
-        for each in (path, path.parent):
-            handle = os.open(each, os.O_RDONLY)
-            os.fsync(handle)
-            os.close(handle)
+    new = all_files(root) - before
+    for path in sorted(new | {path.parent for path in new}):
+        handle = os.open(path, os.O_RDONLY)
+        os.fsync(handle)
+        os.close(handle)
 
 
 def all_files(root: Path) -> set[Path]:
@@ -113,14 +116,14 @@ def _inodes(root: Path) -> dict[int, int]:
 
 def _here(way: Way, root: Path, case: Case) -> tuple[float, Use]:
     use = Use()
-    with sampled(use):
+    with sampled(use, way.process()):
         taken = seconds(lambda: way.act(root, case))
     return taken, use
 
 
 @contextmanager
-def sampled(use: Use) -> Iterator[None]:
-    ended, tree = threading.Event(), psutil.Process()
+def sampled(use: Use, tree: psutil.Process) -> Iterator[None]:
+    ended = threading.Event()
 
     def run() -> None:
         while not ended.wait(_INTERVAL):
@@ -137,10 +140,19 @@ def sampled(use: Use) -> Iterator[None]:
         thread.join()
 
 
+def _processes(tree: psutil.Process) -> Iterator[psutil.Process]:
+    """A process and all below it, but not the peers, which run in sessions of their own."""
+    session = os.getsid(tree.pid)
+    for process in (tree, *tree.children(recursive=True)):
+        with suppress(ProcessLookupError):
+            if os.getsid(process.pid) == session:
+                yield process
+
+
 def _cpu(tree: psutil.Process) -> float:
     """Seconds of CPU time so far; what a process that has ended used is not in it."""
     found = 0.0
-    for process in (tree, *tree.children(recursive=True)):
+    for process in _processes(tree):
         with suppress(psutil.Error):
             times = process.cpu_times()
             found += times.user + times.system
@@ -161,6 +173,6 @@ def _alone(way: Way, root: Path, case: Case) -> tuple[float, Use]:
 
 def _child(answer: Connection, act: Callable[[Path, Case], object], root: Path, case: Case) -> None:
     use = Use()
-    with sampled(use):
+    with sampled(use, psutil.Process()):
         taken = seconds(lambda: act(root, case))
     answer.send((taken, use))

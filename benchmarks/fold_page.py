@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from fold_measured import Way
-from fold_peers import VERSIONS
+from fold_peers import HEAP, VERSIONS
+from peer_environment import pinned
 from tables import HEAD, Row, machine
 
 _WAYS = [
     "| way | median | lowest to highest | times the fastest | CPU | written | files | peak memory |",
     "|---|---|---|---|---|---|---|---|",
 ]
+_LAKES = ", ".join(f"{peer.title} on {peer.spark}" for peer in pinned().values())
 _HOW = """
 From segments on disk to a synced Delta commit with statistics. tidefold reads its 16 segments and proves the sha256 of
 everything that it reads; no gate looks at the rows, as with the others. The peers read the same changes as Parquet,
@@ -21,13 +23,29 @@ sees no order. Ways without Spark run in a process of their own, whose imports a
 
 CPU: seconds of all processes, which say more than the clock where other work runs on the same machine.
 Memory: the most resident bytes of the whole process tree; pages that two processes share are counted twice. The ways
-on Spark share one JVM (6 GB heap) and one driver, so theirs is also what the ways before them needed.
+on Spark share one JVM and one driver, so theirs is also what the ways before them needed. Iceberg
+and Hudi have one each.
 
 - defaults: 200 shuffle partitions, 50 partitions of the Delta log, `row_number` in the source of the MERGE.
 - tuned: changes squashed into a Parquet file first (MERGE refuses a cached source), 4 shuffle partitions, 2 of the
   Delta log, the source not materialized again, zstd.
 - The DuckDB script finds the files that have a changed key and writes these anew on both threads. Its rows are not
   sorted, its inputs not proved, and nobody can go back.
+
+Iceberg and Hudi run in environments of their own below var/bench (benchmarks/peers, everything pinned by checksum), one
+process each, whose session stays warm. Their tables are loaded once from the files of ours and copied back before
+each run: 16 buckets by key as ours, zstd. They end like the others with everything synced; their `.crc` files count
+as files.
+
+- Iceberg: format version 3, `bucket(16, id)`. The changes are squashed into an Iceberg table bucketed alike, which
+  counts, and merged by a storage-partitioned join (`v2.bucketing.enabled`, `pushPartValues.enabled`,
+  `requireAllClusterKeysForCoPartition=false`, `preserve-data-grouping`), so the table is not shuffled; written with
+  `write.merge.distribution-mode=none` and fanout writers. Merge-on-read writes deletion vectors;
+  compaction is `rewrite_data_files` of every file that has one.
+- Hudi: bucket index of 16, `COMMIT_TIME_ORDERING` with squashed changes, `combine.before.upsert=false`, deletes by
+  `_hoodie_is_deleted`, metadata table and column statistics on as by default. Compaction is inline, after each commit.
+- Merge-on-read leaves work to its readers. It stands here alone, charged with the first full read of all columns, and
+  charged with its compaction.
 
 ![seconds against the share of changed rows](fold.svg)
 """
@@ -36,23 +54,28 @@ on Spark share one JVM (6 GB heap) and one driver, so theirs is also what the wa
 def page(
     rows: int,
     rounds: int,
-    start: float,
+    starts: Mapping[str, float],
+    absent: Iterable[str],
     found: Mapping[float, list[Way]],
     lines: Iterable[Row],
     phases: Iterable[str],
 ) -> list[str]:
-    """The whole page; `start`: seconds that the start of Spark's session took."""
+    """The whole page; `starts`: seconds that the start of each session took; `absent`: why peers are missing."""
     said = [
         "# What a fold costs",
         "",
         f"Written by `make bench` (benchmarks/fold.py): a table of {rows:,} rows of about 100 bytes in 16 files,",
         f"medians of {rounds} rounds, the order of the ways rotated. Local disk, everything in the page cache.",
         machine(),
-        f"{VERSIONS}; `local[2]`, driver memory 6 GB.",
+        f"{VERSIONS}; {_LAKES}; `local[2]`, driver memory {HEAP} each.",
+        *(f"**{reason}**" for reason in absent),
         *_HOW.splitlines(),
     ]
     for share, ways in found.items():
         best = min(way.median for way in ways)
         said += ["", f"## {share:.2%} changed", "", *_WAYS, *(way.line(best) for way in ways)]
-    session = f"| start of Spark's session, in none of the times above | {start:,.3g} s | | | |"
-    return [*said, "", "## Goals", "", *HEAD, session, *(line.text for line in lines), "", *phases]
+    sessions = [
+        f"| start of {whose} session, in none of the times above | {taken:,.3g} s | | | |"
+        for whose, taken in starts.items()
+    ]
+    return [*said, "", "## Goals", "", *HEAD, *sessions, *(line.text for line in lines), "", *phases]

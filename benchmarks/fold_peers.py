@@ -42,12 +42,13 @@ _TUNED = {
 }
 _LAST = "row_number() OVER (PARTITION BY id ORDER BY _o0 DESC) = 1"
 _MEMORY = "2GB"
+HEAP = os.environ.get("HEAP", "6g")
 
 
 def spark_session(config: Config) -> SparkSession:
     os.environ.update(job_env(config))
     builder = SparkSession.builder.master("local[2]").appName("bench")
-    for key, value in {**spark_conf(config), "spark.driver.memory": "6g"}.items():
+    for key, value in {**spark_conf(config), "spark.driver.memory": HEAP}.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")

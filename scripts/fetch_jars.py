@@ -11,50 +11,66 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 JARS = Path(__file__).resolve().parents[1] / ".jars"
-DELTA = "4.4.0"
-SHA256 = {
-    "delta-spark_4.2_2.13": "27d4fd8b1f879535c573ed1c718177d6a27f24d3e626ba02e216369725721ead",
-    "delta-storage": "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc",
-}
+
+
+@dataclass(frozen=True, slots=True)
+class Jar:
+    """One artifact of Maven Central, and the checksum it must have."""
+
+    group: str
+    name: str
+    version: str
+    sha256: str
+
+    def path(self, folder: Path) -> Path:
+        return folder / f"{self.name}-{self.version}.jar"
+
+    def good(self, folder: Path) -> bool:
+        jar = self.path(folder)
+        return jar.exists() and hashlib.sha256(jar.read_bytes()).hexdigest() == self.sha256
+
+
+DELTA = (
+    Jar(
+        "io.delta",
+        "delta-spark_4.2_2.13",
+        "4.4.0",
+        "27d4fd8b1f879535c573ed1c718177d6a27f24d3e626ba02e216369725721ead",
+    ),
+    Jar("io.delta", "delta-storage", "4.4.0", "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc"),
+)
 
 
 def main() -> int:
     """Fetches what is missing; 1 when a jar cannot be had or is not what it must be."""
-    missing = [name for name in SHA256 if not _good(name)]
-    for name in missing:
-        _fetch(name)
-        if not _good(name):
-            print(f"install: {_jar(name).name} could not be fetched, or its checksum is wrong.", file=sys.stderr)
+    missing = [jar for jar in DELTA if not jar.good(JARS)]
+    for jar in missing:
+        if not fetched(jar, JARS):
+            print(f"install: {jar.path(JARS).name} could not be fetched, or its checksum is wrong.", file=sys.stderr)
             return 1
-    shutil.rmtree(JARS / ".ivy", ignore_errors=True)
     print(f"install: .jars {'fetched and checked' if missing else 'are up to date'}")
     return 0
 
 
-def _jar(name: str) -> Path:
-    return JARS / f"{name}-{DELTA}.jar"
-
-
-def _good(name: str) -> bool:
-    jar = _jar(name)
-    return jar.exists() and hashlib.sha256(jar.read_bytes()).hexdigest() == SHA256[name]
-
-
-def _fetch(name: str) -> None:
-    JARS.mkdir(exist_ok=True)
-    _jar(name).unlink(missing_ok=True)
+def fetched(jar: Jar, folder: Path) -> bool:
+    """Fetches the jar into the folder; False when it could not be had or is not what it must be."""
+    folder.mkdir(parents=True, exist_ok=True)
+    jar.path(folder).unlink(missing_ok=True)
     java_home = os.environ.get("JAVA_HOME")
     java = str(Path(java_home) / "bin" / "java") if java_home else "java"
-    cache = JARS / ".ivy"
+    cache = folder / ".ivy"
     command = [java, f"-Divy.default.ivy.user.dir={cache}", "-jar", str(_ivy()), "-cache", str(cache)]
-    command += ["-dependency", "io.delta", name, DELTA, "-notransitive", "-confs", "default", "-types", "jar"]
-    command += ["-retrieve", f"{JARS}/[artifact]-[revision].[ext]"]
-    fetched = subprocess.run(command, capture_output=True, text=True, check=False)
-    if fetched.returncode or not _jar(name).exists():
-        print(fetched.stdout[-3000:] + fetched.stderr[-1000:], file=sys.stderr)
+    command += ["-dependency", jar.group, jar.name, jar.version, "-notransitive", "-confs", "default", "-types", "jar"]
+    command += ["-retrieve", f"{folder}/[artifact]-[revision].[ext]"]
+    asked = subprocess.run(command, capture_output=True, text=True, check=False)
+    shutil.rmtree(cache, ignore_errors=True)
+    if asked.returncode or not jar.path(folder).exists():
+        print(asked.stdout[-3000:] + asked.stderr[-1000:], file=sys.stderr)
+    return jar.good(folder)
 
 
 def _ivy() -> Path:

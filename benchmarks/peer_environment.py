@@ -1,0 +1,78 @@
+"""The environment of a peer that needs another Spark: a venv and one jar below var/bench, made once, by checksum."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fetch_jars import Jar, fetched
+
+PROGRAMS = Path(__file__).parent / "peers"
+ENVIRONMENTS = Path(__file__).parents[1] / "var" / "bench"
+
+
+class PeerError(Exception):
+    """A peer cannot run here; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A program below benchmarks/peers, and what it needs."""
+
+    name: str
+    title: str
+    spark: str
+    rows: int
+    packages: tuple[str, ...]
+    jar: Jar
+
+    @property
+    def folder(self) -> Path:
+        return ENVIRONMENTS / self.name
+
+    @property
+    def python(self) -> Path:
+        return self.folder / "bin" / "python"
+
+    @property
+    def jar_path(self) -> Path:
+        return self.jar.path(self.folder)
+
+
+def pinned() -> dict[str, Peer]:
+    """All peers, by name."""
+    pins = tomllib.loads((PROGRAMS / "pins.toml").read_text())
+    return {name: _peer(name, **pin) for name, pin in pins.items()}
+
+
+def _peer(name: str, packages: list[str], jar: dict[str, str], **more: Any) -> Peer:
+    return Peer(name, packages=tuple(packages), jar=Jar(**jar), **more)
+
+
+def make(peer: Peer) -> None:
+    """Makes what is missing. Raises PeerError when something cannot be had."""
+    stamp, lock = peer.folder / "requirements.txt", "\n".join([*peer.packages, ""])
+    if not stamp.exists() or stamp.read_text() != lock:
+        print(f"{peer.title}: packages into {peer.folder.relative_to(ENVIRONMENTS.parents[1])}", flush=True)
+        _run(sys.executable, "-m", "venv", "--clear", str(peer.folder))
+        wanted = peer.folder / "wanted.txt"
+        wanted.write_text(lock)
+        _run(str(peer.python), "-m", "pip", "install", "--quiet", "--no-deps", "--require-hashes", "-r", str(wanted))
+        wanted.rename(stamp)
+    if not peer.jar.good(peer.folder) and not fetched(peer.jar, peer.folder):
+        raise PeerError(f"{peer.jar_path.name} could not be fetched, or its checksum is wrong")
+
+
+def _run(*command: str) -> None:
+    # A machine's own settings must not change what the pins say; the index itself may be a mirror.
+    unset = {"PIP_FIND_LINKS", "PIP_NO_INDEX", "PIP_CONSTRAINT", "PIP_TARGET", "PIP_PREFIX", "PIP_USER", "PYTHONPATH"}
+    env = {key: value for key, value in os.environ.items() if key not in unset}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
+    if done.returncode:
+        last = (done.stderr.strip() or "no message").splitlines()[-1]
+        raise PeerError(f"`{' '.join(command[1:4])}` failed: {last[:300]}")
