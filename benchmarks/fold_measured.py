@@ -37,7 +37,11 @@ class Use:
         for process in _processes(tree):
             try:
                 size = process.memory_info().rss
-                java, others = (java + size, others) if process.name() == "java" else (java, others + size)
+                if process.name() == "java":
+                    java += size
+                elif not process.exe().endswith("/java"):
+                    # What a thread of the JVM has just forked shows the memory of the JVM as its own.
+                    others += size
             except psutil.Error:
                 continue
         self.java, self.others = max(self.java, java), max(self.others, others)

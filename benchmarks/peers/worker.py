@@ -31,7 +31,7 @@ def serve(prepared: Callable[[dict[str, str]], Mapping[str, Callable[..., None]]
             answer = {}
         except Exception as error:
             traceback.print_exc()
-            answer = {"error": f"{type(error).__name__}: {error}"[:500]}
+            answer = {"error": " ".join(f"{type(error).__name__}: {error}".split())[:500]}
         print(json.dumps(answer), file=answers, flush=True)
 
 
