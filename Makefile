@@ -49,7 +49,7 @@ test-spark: install ## Real Spark, Delta and Great Expectations
 test-airflow: install ## A real Airflow with its scheduler and spark-submit
 	$(RUN) -m pytest tests/airflow
 
-bench: install ## About 45 minutes on a quiet machine: folding changes by tidefold and by its peers; writes docs/benchmarks/fold.md (ROWS=10000000: the full one; PEERS=delta,iceberg,hudi; SHARES=0.01,0.1)
+bench: install ## Folding changes by tidefold and by its peers; writes docs/benchmarks/fold.md; the first run fetches a Spark each for Iceberg and Hudi (ROWS=10000000: the full one; PEERS=delta,iceberg,hudi; SHARES=0.01,0.1)
 	ROWS=$(ROWS) ROUNDS=$(ROUNDS) PYTHONPATH=include:plugins:tests:scripts $(PYTHON) benchmarks/fold.py
 
 bench-ingest: install ## About 4 minutes: taking Debezium's JSON in against Spark's from_json; writes docs/benchmarks/ingest.md
