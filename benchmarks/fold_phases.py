@@ -18,7 +18,8 @@ from pyspark.sql import SparkSession
 from fold_data import Case, fold, link_tree, opened
 from tables import seconds
 from tidefold.changelog.columns import change_schema, table_schema
-from tidefold.fold.bucket import MERGE_MEMORY, open_base
+from tidefold.fold.base_rows import Based, open_base
+from tidefold.fold.bucket import MERGE_MEMORY
 from tidefold.fold.distribute import Answer, Work, in_process, on_spark
 from tidefold.fold.inputs import Inputs
 from tidefold.fold.kernel import merged
@@ -75,6 +76,7 @@ def shares(spark: SparkSession, case: Case, scratch: Path) -> list[str]:
 
 def _by_hand(task: FoldTask, root: Path, phases: Phases) -> None:
     inputs, shape, recipe = Inputs(), task.shape, task.recipes[0]
+    based = Based(recipe.base, task.aligner, recipe.schema)
     schema, store = table_schema(shape), inputs.store(task.target)
     with phases.phase("read segments: sha256, decode, filter"):
         read = [inputs.change_set(task.segments, one, task.bucket) for one in recipe.change_sets]
@@ -83,16 +85,16 @@ def _by_hand(task: FoldTask, root: Path, phases: Phases) -> None:
         for one in recipe.base:
             inputs.open(one)
     begun = time.perf_counter()
-    with open_base(inputs, recipe.base, shape, task.bucket) as stream:
+    with open_base(inputs, based, task.bucket) as stream:
         table = stream.read_all() if stream else schema.empty_table()
     both = time.perf_counter() - begun
     phases.seconds["decode base"] += both
     with tempfile.TemporaryDirectory() as scratch:
         begun = time.perf_counter()
-        with merged(table.to_reader(), changes, shape, memory=MERGE_MEMORY, scratch=scratch) as (_, stream):
+        with merged(table.to_reader(), changes, shape, memory=MERGE_MEMORY, scratch=scratch) as done:
             phases.seconds["DuckDB: open and squash"] += time.perf_counter() - begun
             with phases.phase("merge"):
-                rows = stream.read_all().cast(schema)
+                rows = done.rows.read_all().cast(schema)
     with phases.phase("statistics"):
         for start in range(0, rows.num_rows, 262_144):
             Statistics(schema).add(rows.slice(start, 262_144))

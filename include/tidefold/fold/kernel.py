@@ -20,7 +20,7 @@ from tidefold.changelog.columns import CLEAR, hidden_schema, order_columns, tabl
 from tidefold.changelog.key_group import quoted
 from tidefold.fold.engines import Statements, statements
 from tidefold.fold.engines.partial import UNAVAILABLE
-from tidefold.fold.engines.statements import order
+from tidefold.fold.engines.statements import key_list, order
 from tidefold.fold.ties import TIED, Tied, tied
 from tidefold.lifecycle.errors import InvalidInputError, RefusedError, TidefoldError
 from tidefold.lifecycle.shape import Engine, Shape
@@ -44,7 +44,8 @@ class Before:
 @dataclass(frozen=True, slots=True)
 class Merged:
     """`rows` are sorted by key, to be read once within the context. `upserts` of them come from changes; `deletes` are
-    keys that changes remove. `ties`: keys whose newest changes are of one order and say different things.
+    keys that changes remove. `ties`: keys whose newest changes are of one order and say different things. `keys`: those
+    that changes say anything about, where asked for.
     """
 
     upserts: int
@@ -53,6 +54,7 @@ class Merged:
     hidden: pa.Table | None
     cleared: tuple[int, ...]
     ties: Tied
+    keys: pa.Table | None = None
 
 
 @contextmanager
@@ -64,6 +66,7 @@ def merged(
     *,
     memory: str,
     scratch: str,
+    with_keys: bool = False,
 ) -> Iterator[Merged]:
     """The rows of a bucket after its changes. `base` is consumed once, batch by batch, unless all of it was cleared.
     Above `memory` (DuckDB size, such as `1GB`) it spills into `scratch`. Raises RefusedError or InvalidInputError for a
@@ -83,9 +86,10 @@ def merged(
             connection.execute(f"CREATE TEMP TABLE {name} AS {query}")
         [(upserts, deletes)] = connection.execute(asked.counts).fetchall()
         hidden, ties = _hidden(connection, asked, shape), tied(connection, shape)
+        keys = connection.sql(f"SELECT {key_list(shape)} FROM touched").to_arrow_table() if with_keys else None
         # Last: while it is open the connection can do nothing else.
         stream = connection.sql(asked.rows).to_arrow_reader(65_536)
-        yield Merged(upserts, deletes, stream, hidden, cleared, ties)
+        yield Merged(upserts, deletes, stream, hidden, cleared, ties, keys)
 
 
 @contextmanager

@@ -167,7 +167,8 @@ def _planned(pipeline: Pipeline, log: str, snapshot: Snapshot, restore: claims.R
     below = state.snapshot(snapshot.source) if snapshot.source is not None else None
     base = manifest_of(pipeline, log, below) if below else None
     shape = _shape_of(state, snapshot, base, pipeline.log(log).shape)
-    return Attempt(log, snapshot, base, shape, plan_fold(state, snapshot, base, shape, places), {})
+    tasks = plan_fold(state, snapshot, base, shape, places, pipeline.log(log).deletion_vectors)
+    return Attempt(log, snapshot, base, shape, tasks, {})
 
 
 def _planned_restore(
