@@ -178,7 +178,7 @@ def _merged(
         store = inputs.store(task.target)
         file = _written(task, store, _unexpired(done.rows, task.expire, expired))
         beside = _written_beside(task, store, done.hidden)
-        stays = marked(large, done.keys, task.shape, inputs) if large and done.keys is not None else None
+        stays = marked(large, done.keys, inputs) if large and done.keys is not None else None
     files = tuple(one for one in (stays, file, beside) if one)
     out = sum(one.rows for one in files if not one.hidden) + expired.rows
     return FoldResult(

@@ -1,4 +1,6 @@
-"""The merge of one bucket: base rows and changes in as Arrow, merged rows out as Arrow; DuckDB does the work.
+"""The merge of one bucket: base rows and changes in as Arrow, merged rows out as Arrow.
+
+The plainest case is done in Arrow itself (`newest`, `sorted_rows`), all others by DuckDB, which spills where it must.
 
 The result is a pure function of the set of changes, by the engine of the log's shape. Which of two changes counts is
 decided by their order, at equal order by their source position (design 5). How the changes were split or in which order
@@ -21,6 +23,8 @@ from tidefold.changelog.key_group import quoted
 from tidefold.fold.engines import Statements, statements
 from tidefold.fold.engines.partial import UNAVAILABLE
 from tidefold.fold.engines.statements import key_list, order
+from tidefold.fold.newest import find
+from tidefold.fold.sorted_rows import replaced
 from tidefold.fold.ties import TIED, Tied, tied
 from tidefold.lifecycle.errors import InvalidInputError, RefusedError, TidefoldError
 from tidefold.lifecycle.shape import Engine, Shape
@@ -73,9 +77,15 @@ def merged(
     value that cannot be.
     """
     before = before or Before()
+    clears = has_clears(changes)
+    newest = None if clears else find(changes, tuple(before.cleared), shape)
+    if newest:
+        rows = pa.RecordBatchReader.from_batches(table_schema(shape), replaced(base or (), newest.keys, newest.rows))
+        upserts = newest.rows.num_rows
+        yield Merged(upserts, newest.deletes, rows, None, tuple(before.cleared), Tied(), newest.keys)
+        return
     with _values_explained(), _connection(memory, scratch) as connection:
         connection.register("changes", changes)
-        clears = has_clears(changes)
         cleared = _make_live(connection, clears, shape, before)
         emptied = tuple(cleared) > tuple(before.cleared) and shape.merge.engine is not Engine.HISTORY
         connection.register("given_base", table_schema(shape).empty_table() if base is None or emptied else base)

@@ -11,15 +11,15 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidefold.fold.base_rows import is_within
 from tidefold.fold.inputs import Inputs
 from tidefold.fold.kernel import has_clears
+from tidefold.fold.sorted_rows import rows_of
 from tidefold.fold.task import FoldTask, Input, Recipe, Untouched
 from tidefold.lifecycle.manifest import DataFile
-from tidefold.lifecycle.shape import Engine, Shape
+from tidefold.lifecycle.shape import Engine
 from tidefold.vectors import Places, deletions, places
 
 # What is deleted of the large file, and what is beside it, are at most this share of its rows: a rewrite costs about
@@ -27,6 +27,7 @@ from tidefold.vectors import Places, deletions, places
 SHARE = 0.15
 # A vector stands in the Delta log and in the manifest, which are read whole: about 26,000 places that lie apart.
 _LONGEST = 64 << 10
+_BATCH_ROWS = 262_144
 
 
 def to_mark(task: FoldTask, recipe: Recipe, changes: pa.Table) -> Input | None:
@@ -56,27 +57,19 @@ def _can_mark(task: FoldTask, recipe: Recipe, changes: pa.Table) -> bool:
     return plain and same and whole and not has_clears(changes)
 
 
-def marked(large: Input, keys: pa.Table, shape: Shape, inputs: Inputs) -> DataFile | None:
+def marked(large: Input, keys: pa.Table, inputs: Inputs) -> DataFile | None:
     """The file without the rows of these keys, as far as it has them; None: no row is left."""
     file = large.file
     with inputs.open(large)[1] as stream:
-        found = list(_found(pq.ParquetFile(stream), keys, shape))
+        found = list(_found(pq.ParquetFile(stream), keys))
     gone = np.unique(np.concatenate([places(file.deletions), *found]))
     left = file.rows_written - len(gone)
     return replace(file, rows=left, deletions=deletions(gone), carried=True) if left else None
 
 
-def _found(parquet: pq.ParquetFile, keys: pa.Table, shape: Shape) -> Iterator[Places]:
+def _found(parquet: pq.ParquetFile, keys: pa.Table) -> Iterator[Places]:
     """Where the file has rows of these keys, deleted ones among them."""
-    names, start = list(shape.key), 0
-    wanted = keys.select(names).combine_chunks()
-    for batch in parquet.iter_batches(batch_size=262_144, columns=names):
-        if len(names) == 1:
-            column = batch.column(names[0])
-            hit = np.flatnonzero(pc.is_in(column, wanted.column(0).cast(column.type)).to_numpy(zero_copy_only=False))
-        else:
-            rows = pa.Table.from_batches([batch]).cast(wanted.schema)
-            rows = rows.append_column("", pa.array(np.arange(batch.num_rows)))
-            hit = rows.join(wanted, names, join_type="left semi", use_threads=False).column("").to_numpy()
-        yield hit.astype(np.uint64) + np.uint64(start)
+    start = 0
+    for batch in parquet.iter_batches(batch_size=_BATCH_ROWS, columns=keys.column_names):
+        yield (rows_of(batch, keys) + start).astype(np.uint64)
         start += batch.num_rows
