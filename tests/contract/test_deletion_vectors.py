@@ -29,7 +29,7 @@ from tidefold.operations.asking import Asking
 from tidefold.operations.confirm import confirm
 from tidefold.operations.diff import diff
 from tidefold.operations.drill import Trial, drill
-from tidefold.operations.materialize import materialize
+from tidefold.operations.materialize import materialize, pending
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.read import Wanted, read_rows
@@ -142,6 +142,7 @@ def test_a_full_snapshot_has_none_and_copies_read_alone(marked: Pipeline) -> Non
 
 def test_a_full_one_on_request_when_nothing_is_new(marked: Pipeline) -> None:
     """It writes the buckets with deletions anew."""
+    assert pending(marked, ["accounts"], Asking("run-4", kind=Rule.FULL)) == ["accounts"]
     finished(marked, Asking("run-4", kind=Rule.FULL))
     assert not any(f.deletions for f in manifest_of(marked).files)
     assert table_rows(marked) == after(FIRST, SECOND, THIRD)
