@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from collections.abc import Iterable, Iterator
@@ -34,7 +35,10 @@ from tidefold.lifecycle.manifest import DataFile, Manifest
 from tidefold.lifecycle.names import LogPaths, data_path
 from tidefold.storage import Store
 
+_log = logging.getLogger(__name__)
 _TRIES = 5
+# As often as Spark makes one.
+_CHECKPOINT = 10
 _LINKERS = 8
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 # Commit metadata for people: the snapshot that a table version shows. What decides is MANIFEST.
@@ -65,8 +69,19 @@ def publish(store: Store, manifest: Manifest, digest: str, previous: Published |
             version = _try_publish(store, manifest, digest, previous, reconcile)
         if version is not None:
             store.sync(f"{LogPaths(manifest.log).table}/_delta_log/{version:020d}.json")
+            _shorten_log(store, manifest, version)
             return version
     raise ConflictError("TABLE_BUSY", f"Other writers committed to the table of `{manifest.log}` {_TRIES} times.")
+
+
+def _shorten_log(store: Store, manifest: Manifest, version: int) -> None:
+    """Vectors stand in the log: without a checkpoint every reader would read those of all former versions too."""
+    if version % _CHECKPOINT or not any(f.deletions for f in manifest.shown):
+        return
+    try:
+        DeltaTable(store.uri(LogPaths(manifest.log).table), storage_options=store.options()).create_checkpoint()
+    except (DeltaError, OSError) as error:
+        _log.warning("no checkpoint of version %d, readers read more of the log: %s", version, error)
 
 
 def provide_new_files(store: Store, manifest: Manifest, copy: bool = False) -> None:
