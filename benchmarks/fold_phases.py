@@ -76,6 +76,7 @@ def shares(spark: SparkSession, case: Case, scratch: Path) -> list[str]:
 
 def _by_hand(task: FoldTask, root: Path, phases: Phases) -> None:
     inputs, shape, recipe = Inputs(), task.shape, task.recipes[0]
+    based = Based(recipe.base, task.aligner, recipe.schema)
     schema, store = table_schema(shape), inputs.store(task.target)
     with phases.phase("read segments: sha256, decode, filter"):
         read = [inputs.change_set(task.segments, one, task.bucket) for one in recipe.change_sets]
@@ -84,7 +85,7 @@ def _by_hand(task: FoldTask, root: Path, phases: Phases) -> None:
         for one in recipe.base:
             inputs.open(one)
     begun = time.perf_counter()
-    with open_base(inputs, Based(recipe.base, task.aligner, recipe.schema), task.bucket) as stream:
+    with open_base(inputs, based, task.bucket) as stream:
         table = stream.read_all() if stream else schema.empty_table()
     both = time.perf_counter() - begun
     phases.seconds["decode base"] += both

@@ -20,7 +20,7 @@ from tidefold.changelog.segment import read_change_set
 from tidefold.fold import publish as real
 from tidefold.fold.bucket import fold_bucket
 from tidefold.fold.distribute import Answer, Runner, Work, in_process
-from tidefold.fold.publish import Published
+from tidefold.fold.published import Published
 from tidefold.fold.task import Address, FoldResult, FoldTask, Input, Recipe, Untouched
 from tidefold.lifecycle.copies import Where
 from tidefold.lifecycle.errors import (

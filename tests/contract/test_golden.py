@@ -75,6 +75,7 @@ UNRELEASED = {
     "Column.aliases",
     "Column.default",
     "Column.encoding",
+    "DataFile.deletions",
     "DataFile.hidden",
     "Group.columns",
     "Group.order",

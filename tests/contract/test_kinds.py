@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from faults import Killed
 from pipelines import CONFIG, judge_all, make_pipeline, put, rows_of, snapshot_rows, table_rows, with_log_shape
 from tidefold.changelog.columns import DELETE
+from tidefold.fold import marking
 from tidefold.fold.distribute import Answer, Runner, Work, in_process
 from tidefold.ledger import read_manifest
 from tidefold.lifecycle.claims import Mode, Restore
@@ -371,15 +372,20 @@ STEPS = st.one_of(
 
 
 @pytest.mark.parametrize("copies", [False, True], ids=["without copies", "with local copies"])
-def test_twenty_steps_at_random(tmp_path_factory: pytest.TempPathFactory, copies: bool) -> None:
+@pytest.mark.parametrize("vectors", [False, True], ids=["files", "deletion vectors"])
+def test_twenty_steps_at_random(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, copies: bool, vectors: bool
+) -> None:
     """N7: full, incremental, full, with a second coordinator that takes over at any step."""
+    # So that rows are marked wherever they can be.
+    monkeypatch.setattr(marking, "SHARE", 10.0)
 
     @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck), phases=PHASES)
     @given(st.lists(STEPS, min_size=20, max_size=20))
     def walk(steps: list[tuple[object, ...]]) -> None:
         folder = tmp_path_factory.mktemp("walk")
         config = CONFIG.replace("store: store", LOCAL if copies else "store: store\nretention: {snapshots: 3}")
-        life = Walk(make_pipeline(folder, config))
+        life = Walk(with_log_shape(make_pipeline(folder, config), deletion_vectors=vectors))
         for step, *given_to in steps:
             life.steps += 1
             act: Callable[..., None] = getattr(life, str(step))

@@ -15,7 +15,8 @@ import msgspec
 
 from builders import SHAPE, arrival
 from simulated import create_snapshot_table, publish, rows_of_table
-from tidefold.fold.publish import Published, provide_new_files
+from tidefold.fold.publish import provide_new_files
+from tidefold.fold.published import Published
 from tidefold.ledger import Ledger, read_manifest, write_manifest
 from tidefold.lifecycle import claims, moves
 from tidefold.lifecycle.errors import ConflictError, RefusedError, SupersededError

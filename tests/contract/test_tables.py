@@ -16,7 +16,8 @@ import simulated
 from builders import SHAPE
 from dict_store import DictStore
 from tidefold.fold import publish as delta
-from tidefold.fold.publish import Published, provide_new_files
+from tidefold.fold.publish import provide_new_files
+from tidefold.fold.published import Published
 from tidefold.lifecycle.errors import AlreadyExistsError, CorruptError, RefusedError
 from tidefold.lifecycle.key_groups import KeyGroups
 from tidefold.lifecycle.manifest import DataFile, Manifest

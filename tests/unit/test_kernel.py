@@ -6,14 +6,20 @@ import os
 import random
 import tempfile
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidefold.changelog.columns import DELETE, UPSERT, change_schema, table_schema
+from tidefold.fold import newest
 from tidefold.fold.kernel import merged
+from tidefold.fold.sorted_rows import replaced
 from tidefold.lifecycle.values import Column, Shape
 
 SHAPE = Shape(
@@ -47,10 +53,25 @@ def oracle(base: dict, changes: list[dict]) -> dict:
 
 
 def fold(base: dict, changes: list[dict]) -> tuple[dict, int, int]:
+    """The rows, how many came from upserts, how many keys were deleted: by Arrow and by SQL, which must agree."""
+    by_arrow = _fold(base, changes)
+    with by_sql():
+        assert _fold(base, changes) == by_arrow
+    return by_arrow
+
+
+def by_sql() -> AbstractContextManager[object]:
+    """As if there were too many changes to sort them in memory."""
+    return patch.object(newest, "_LARGE", -1)
+
+
+def _fold(base: dict, changes: list[dict]) -> tuple[dict, int, int]:
     schema = table_schema(SHAPE)
-    rows = [{"id": k[0], "part": k[1], "value": v} for k, v in base.items()]
+    stored = sorted(base.items(), key=lambda row: (row[0][0], row[0][1].encode()))
+    rows = [{"id": k[0], "part": k[1], "value": v} for k, v in stored]
     table = pa.Table.from_pylist([{"_kg": 0, "_ts": 0, **c} for c in changes], schema=change_schema(SHAPE))
-    reader = pa.RecordBatchReader.from_batches(schema, pa.Table.from_pylist(rows, schema=schema).to_batches())
+    # In batches of a few rows, as those of a large file are.
+    reader = pa.Table.from_pylist(rows, schema=schema).to_reader(3)
     with (
         tempfile.TemporaryDirectory() as scratch,
         merged(reader, table, SHAPE, memory="100MB", scratch=scratch) as done,
@@ -105,7 +126,7 @@ def test_a_merge_that_spills_leaves_nothing_to_the_next() -> None:
     for _ in range(2):
         with tempfile.TemporaryDirectory() as scratch:
             reader = rows.cast(schema).to_reader(16_384)
-            with merged(reader, changes, SHAPE, memory="20MB", scratch=scratch) as done:
+            with by_sql(), merged(reader, changes, SHAPE, memory="20MB", scratch=scratch) as done:
                 assert sum(batch.num_rows for batch in done.rows) == 200_000
             assert os.listdir(scratch), "it did not spill"
         assert fold({(1, "a"): 7}, [])[0] == {(1, "a"): 7}
@@ -123,6 +144,7 @@ def test_a_merge_that_fails_leaves_nothing_to_the_next() -> None:
 
     base = pa.RecordBatchReader.from_batches(schema, broken())
     with (
+        by_sql(),
         pytest.raises(Exception, match="the disk is gone"),
         tempfile.TemporaryDirectory() as scratch,
         merged(base, changes, SHAPE, memory="100MB", scratch=scratch) as done,
@@ -130,9 +152,41 @@ def test_a_merge_that_fails_leaves_nothing_to_the_next() -> None:
         done.rows.read_all()
     assert fold({(3, "b"): 6}, [])[0] == {(3, "b"): 6}
     with (
+        by_sql(),
         pytest.raises(KeyError),
         tempfile.TemporaryDirectory() as scratch,
         merged(None, changes, SHAPE, memory="100MB", scratch=scratch),
     ):
         raise KeyError
     assert fold({(3, "b"): 6}, [])[0] == {(3, "b"): 6}
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    rows=st.dictionaries(st.integers(-50, 50), st.integers(0, 9)),
+    gone=st.sets(st.integers(-60, 60)),
+    coming=st.dictionaries(st.integers(-60, 60), st.integers(10, 19)),
+    size=st.integers(1, 40),
+    seed=st.none() | st.randoms(use_true_random=False),
+    type_=st.sampled_from([pa.int32(), pa.int64(), pa.timestamp("us"), pa.date32(), pa.string(), pa.decimal128(12, 2)]),
+)
+def test_rows_are_replaced_in_their_order(
+    rows: dict[int, int], gone: set[int], coming: dict[int, int], size: int, seed: random.Random | None, type_: Any
+) -> None:
+    """Of a base that is not sorted (`seed`) the rows are the same; only their order is not promised."""
+
+    def table(given: list[tuple[int, int]]) -> pa.Table:
+        keys = pa.array([key for key, _ in given], pa.int32())
+        made = pc.cast(keys.cast(pa.int64()) if type_ == pa.timestamp("us") else keys, type_)
+        return pa.table({"key": made, "value": pa.array([value for _, value in given], pa.int64())})
+
+    base = list(rows.items())
+    if seed:
+        seed.shuffle(base)
+    touched = table([(key, 0) for key in gone | coming.keys()]).select(["key"]).sort_by("key")
+    new = table(list(coming.items())).sort_by("key")
+    stored = table(base) if seed else table(base).sort_by("key")
+    found = pa.Table.from_batches(replaced(stored.to_batches(max_chunksize=size), touched, new), new.schema)
+    expected = table([*((k, v) for k, v in rows.items() if k not in gone | coming.keys()), *coming.items()])
+    assert found.sort_by("key").equals(expected.sort_by("key"))
+    assert seed or found.equals(expected.sort_by("key"))

@@ -93,6 +93,7 @@ class LogConfig(_Resolved):
     late: str = "accept"
     lateness: int | None = None
     policies: Policies = Policies()
+    deletion_vectors: bool = False
 
     @property
     def shape(self) -> Shape:
@@ -190,6 +191,7 @@ def _resolve(log: str, entry: LogEntry, base: Path) -> LogConfig:
         policies=entry.schema_changes.policies,
         key_groups=entry.key_groups,
         buckets=entry.buckets,
+        deletion_vectors=entry.deletion_vectors,
         on_bad_record=entry.on_bad_record,
         quality=QualityConfig(suite=base / quality.suite if quality.suite else None, max_row_drop=quality.max_row_drop),
         ttl=TtlConfig(column=entry.ttl.column, type=entry.columns[entry.ttl.column].type, days=entry.ttl.days)

@@ -158,6 +158,11 @@ class LogEntry(Entry):
     )
     key_groups: int = Field(default=128, ge=1, le=32768, description="fixed for the life of the log")
     buckets: int = Field(default=8, ge=1, le=32768, description="data files of a table, at most key_groups")
+    deletion_vectors: bool = Field(
+        default=False,
+        description="incremental snapshots mark replaced rows as deleted, where few are, instead of writing the file "
+        "anew; readers of the table must know Delta's deletion vectors",
+    )
     on_bad_record: Literal["quarantine", "fail"] = "quarantine"
     quality: QualityEntry = QualityEntry()
     ttl: TtlEntry | None = None

@@ -20,6 +20,7 @@ from tidefold.lifecycle.errors import RefusedError
 from tidefold.lifecycle.key_groups import KeyGroups
 from tidefold.lifecycle.manifest import DataFile
 from tidefold.lifecycle.values import Shape
+from tidefold.vectors import without_deleted
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,8 @@ def _rows(
     """The rows of a file that belong to a bucket: of one written for other buckets only some (L8)."""
     there = set(parquet.schema_arrow.names)
     names = [name for name in base.aligner.names(base.schema) if name in there]
-    batches = base.aligner.rows(parquet.iter_batches(batch_size=65_536, columns=names), base.schema)
+    live = without_deleted(parquet.iter_batches(batch_size=65_536, columns=names), file)
+    batches = base.aligner.rows(live, base.schema)
     yield from _of_bucket(file, batches, base.aligner.shape, bucket, opened)
 
 

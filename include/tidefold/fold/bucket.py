@@ -18,9 +18,10 @@ from tidefold.changelog.columns import change_schema, table_schema
 from tidefold.fold.base_rows import Based, is_within, open_base, read_hidden, with_schema
 from tidefold.fold.inputs import Inputs
 from tidefold.fold.kernel import Before, has_clears, merged
+from tidefold.fold.marking import marked, to_mark
 from tidefold.fold.parquet import write_data_file, write_part
 from tidefold.fold.plan import has_expired
-from tidefold.fold.task import Address, FoldResult, FoldTask, Recipe, Untouched
+from tidefold.fold.task import Address, FoldResult, FoldTask, Input, Recipe, Untouched
 from tidefold.lifecycle.as_of import without_times
 from tidefold.lifecycle.copies import Where
 from tidefold.lifecycle.errors import CorruptError, NotFoundError
@@ -77,7 +78,7 @@ def _follow(task: FoldTask, recipe: Recipe, inputs: Inputs) -> FoldResult:
             return FoldResult(task.bucket, True, files, bytes_copied=copied, cleared=recipe.cleared)
     if _only_adds(task, recipe, changes):
         return replace(_merged(task, replace(recipe, base=()), changes, inputs), added=True)
-    return _merged(task, recipe, changes, inputs)
+    return _merged(task, recipe, changes, inputs, to_mark(task, recipe, changes))
 
 
 def _in_time(task: FoldTask, changes: pa.Table) -> pa.Table:
@@ -104,7 +105,10 @@ def _can_stay(task: FoldTask, recipe: Recipe) -> bool:
     """
     if task.aligner.must_rewrite(recipe.schema):
         return False
-    return all(is_within(one.file, task.bucket) and not has_expired(one.file, task.expire) for one in recipe.base)
+    return all(
+        is_within(one.file, task.bucket) and not has_expired(one.file, task.expire) and not one.file.deletions
+        for one in recipe.base
+    )
 
 
 def _taken(
@@ -157,23 +161,30 @@ def _copy(old: BinaryIO, new: BinaryIO, sha256: str, source: Address) -> None:
         raise CorruptError("DATA_FILE_CORRUPT", f"`{source}` changed while it was read.", hint="Call again.")
 
 
-def _merged(task: FoldTask, recipe: Recipe, changes: pa.Table, inputs: Inputs) -> FoldResult:
+def _merged(
+    task: FoldTask, recipe: Recipe, changes: pa.Table, inputs: Inputs, large: Input | None = None
+) -> FoldResult:
+    """The bucket after its changes. `large`: a file that stays, with the rows that they replace marked as deleted."""
     expired = _Count()
-    based = Based(recipe.base, task.aligner, recipe.schema)
+    based = Based([one for one in recipe.base if one is not large], task.aligner, recipe.schema)
     before = Before(read_hidden(inputs, based, task.bucket), recipe.cleared, task.horizon)
     with (
         tempfile.TemporaryDirectory(prefix="tidefold-") as scratch,
         open_base(inputs, based, task.bucket) as base,
-        merged(base, changes, task.shape, before, memory=MERGE_MEMORY, scratch=scratch) as done,
+        merged(
+            base, changes, task.shape, before, memory=MERGE_MEMORY, scratch=scratch, with_keys=large is not None
+        ) as done,
     ):
         store = inputs.store(task.target)
         file = _written(task, store, _unexpired(done.rows, task.expire, expired))
         beside = _written_beside(task, store, done.hidden)
-    out = (file.rows if file else 0) + expired.rows
+        stays = marked(large, done.keys, inputs) if large and done.keys is not None else None
+    files = tuple(one for one in (stays, file, beside) if one)
+    out = sum(one.rows for one in files if not one.hidden) + expired.rows
     return FoldResult(
         task.bucket,
         touched=True,
-        files=tuple(filter(None, (file, beside))),
+        files=files,
         upserts=done.upserts,
         deletes=done.deletes,
         replaced=max(0, sum(i.file.rows for i in recipe.base if not i.file.hidden) + done.upserts - out),
@@ -181,6 +192,7 @@ def _merged(task: FoldTask, recipe: Recipe, changes: pa.Table, inputs: Inputs) -
         expired=expired.rows,
         cleared=done.cleared,
         ties=done.ties,
+        stays=stays.name if stays else "",
     )
 
 

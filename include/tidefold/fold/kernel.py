@@ -1,4 +1,6 @@
-"""The merge of one bucket: base rows and changes in as Arrow, merged rows out as Arrow; DuckDB does the work.
+"""The merge of one bucket: base rows and changes in as Arrow, merged rows out as Arrow.
+
+The plainest case is done in Arrow itself (`newest`, `sorted_rows`), all others by DuckDB, which spills where it must.
 
 The result is a pure function of the set of changes, by the engine of the log's shape. Which of two changes counts is
 decided by their order, at equal order by their source position (design 5). How the changes were split or in which order
@@ -20,7 +22,9 @@ from tidefold.changelog.columns import CLEAR, hidden_schema, order_columns, tabl
 from tidefold.changelog.key_group import quoted
 from tidefold.fold.engines import Statements, statements
 from tidefold.fold.engines.partial import UNAVAILABLE
-from tidefold.fold.engines.statements import order
+from tidefold.fold.engines.statements import key_list, order
+from tidefold.fold.newest import find
+from tidefold.fold.sorted_rows import replaced
 from tidefold.fold.ties import TIED, Tied, tied
 from tidefold.lifecycle.errors import InvalidInputError, RefusedError, TidefoldError
 from tidefold.lifecycle.shape import Engine, Shape
@@ -44,7 +48,8 @@ class Before:
 @dataclass(frozen=True, slots=True)
 class Merged:
     """`rows` are sorted by key, to be read once within the context. `upserts` of them come from changes; `deletes` are
-    keys that changes remove. `ties`: keys whose newest changes are of one order and say different things.
+    keys that changes remove. `ties`: keys whose newest changes are of one order and say different things. `keys`: those
+    that changes say anything about, where asked for.
     """
 
     upserts: int
@@ -53,6 +58,7 @@ class Merged:
     hidden: pa.Table | None
     cleared: tuple[int, ...]
     ties: Tied
+    keys: pa.Table | None = None
 
 
 @contextmanager
@@ -64,15 +70,22 @@ def merged(
     *,
     memory: str,
     scratch: str,
+    with_keys: bool = False,
 ) -> Iterator[Merged]:
     """The rows of a bucket after its changes. `base` is consumed once, batch by batch, unless all of it was cleared.
     Above `memory` (DuckDB size, such as `1GB`) it spills into `scratch`. Raises RefusedError or InvalidInputError for a
     value that cannot be.
     """
     before = before or Before()
+    clears = has_clears(changes)
+    newest = None if clears else find(changes, tuple(before.cleared), shape)
+    if newest:
+        rows = pa.RecordBatchReader.from_batches(table_schema(shape), replaced(base or (), newest.keys, newest.rows))
+        upserts = newest.rows.num_rows
+        yield Merged(upserts, newest.deletes, rows, None, tuple(before.cleared), Tied(), newest.keys)
+        return
     with _values_explained(), _connection(memory, scratch) as connection:
         connection.register("changes", changes)
-        clears = has_clears(changes)
         cleared = _make_live(connection, clears, shape, before)
         emptied = tuple(cleared) > tuple(before.cleared) and shape.merge.engine is not Engine.HISTORY
         connection.register("given_base", table_schema(shape).empty_table() if base is None or emptied else base)
@@ -83,9 +96,10 @@ def merged(
             connection.execute(f"CREATE TEMP TABLE {name} AS {query}")
         [(upserts, deletes)] = connection.execute(asked.counts).fetchall()
         hidden, ties = _hidden(connection, asked, shape), tied(connection, shape)
+        keys = connection.sql(f"SELECT {key_list(shape)} FROM touched").to_arrow_table() if with_keys else None
         # Last: while it is open the connection can do nothing else.
         stream = connection.sql(asked.rows).to_arrow_reader(65_536)
-        yield Merged(upserts, deletes, stream, hidden, cleared, ties)
+        yield Merged(upserts, deletes, stream, hidden, cleared, ties, keys)
 
 
 @contextmanager

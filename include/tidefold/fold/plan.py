@@ -15,7 +15,7 @@ from tidefold.lifecycle.key_groups import KeyGroups, bucket_ranges
 from tidefold.lifecycle.local_copies import CopyName
 from tidefold.lifecycle.manifest import DataFile, Manifest, home
 from tidefold.lifecycle.names import LogPaths, data_path
-from tidefold.lifecycle.values import ChangeSet, Expire, LogState, Shape, Snapshot
+from tidefold.lifecycle.values import ChangeSet, Expire, Kind, LogState, Shape, Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +55,16 @@ class Places:
 
 
 def plan_fold(
-    state: LogState, snapshot: Snapshot, base: Manifest | None, shape: Shape, places: Places
+    state: LogState,
+    snapshot: Snapshot,
+    base: Manifest | None,
+    shape: Shape,
+    places: Places,
+    marks: bool = False,
 ) -> tuple[FoldTask, ...]:
     """One task for each bucket that a change may be for, or whose files cannot stay as they are: all when the number of
-    buckets changes or values do by a new schema, those with expired rows when the snapshot drops them. `shape` is that
-    of the new snapshot.
+    buckets changes or values do by a new schema, those with expired rows when the snapshot drops them, those with
+    deletions when it is a full one. `shape` is that of the new snapshot; `marks`: it may mark rows as deleted.
 
     Raises RefusedError when the change sets do not join the base without gap or overlap (I7).
     """
@@ -68,7 +73,9 @@ def plan_fold(
     else:
         change_sets = state.between(snapshot.from_sqn, snapshot.folds_to)
         require_joined(state.log, snapshot, change_sets)
-    return _tasks(state, snapshot, base, shape, places, change_sets)
+    # Only what shares its files with former snapshots gains by leaving them as they are.
+    marking = marks and snapshot.kind is Kind.INCREMENTAL
+    return _tasks(state, snapshot, base, shape, places, change_sets, marking)
 
 
 def _tasks(
@@ -78,6 +85,7 @@ def _tasks(
     shape: Shape,
     places: Places,
     change_sets: Sequence[ChangeSet],
+    marks: bool,
 ) -> tuple[FoldTask, ...]:
     target = Address(Where.STORE, places.store, home(state.log, snapshot.kind, snapshot.id))
     aligner = Aligner(shape, snapshot.schema, state.schemas)
@@ -88,7 +96,7 @@ def _tasks(
     for bucket in bucket_ranges(shape.key_groups, shape.buckets):
         mine = near(change_sets, bucket)
         files = files_of(bucket, base)
-        stays = not rescaled and not any(has_expired(file, snapshot.expire) for file in files)
+        stays = not rescaled and not any(_must_go(file, snapshot) for file in files)
         if mine or (files and not stays):
             inputs = places.inputs(base, files, base.home, LogPaths(state.log).table) if base else ()
             recipe = Recipe(base.snapshot, inputs, mine, base.cleared, base.schema) if base else Recipe(None, (), mine)
@@ -100,6 +108,7 @@ def _tasks(
                     expire=snapshot.expire,
                     horizon=below.horizon if below else None,
                     before=snapshot.as_of.at if snapshot.as_of else None,
+                    marks=marks,
                     schema=snapshot.schema,
                     schemas=state.schemas,
                 )
@@ -115,6 +124,11 @@ def near(change_sets: Sequence[ChangeSet], bucket: KeyGroups) -> tuple[ChangeSet
 def files_of(bucket: KeyGroups, base: Manifest | None) -> tuple[DataFile, ...]:
     """The base files that belong to a bucket."""
     return tuple(f for f in base.files if f.key_groups.meets(bucket)) if base else ()
+
+
+def _must_go(file: DataFile, snapshot: Snapshot) -> bool:
+    """Whether a file cannot stay in the snapshot as it is. A full one has no deletions: its rows are written anew."""
+    return has_expired(file, snapshot.expire) or (snapshot.kind is Kind.FULL and file.deletions is not None)
 
 
 def has_expired(file: DataFile, expire: Expire | None) -> bool:

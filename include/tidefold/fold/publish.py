@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
-from tidefold.fold.delta_commit import commit_with_schema, delta_schema
+from tidefold.fold.delta_commit import VECTORS_READER, Commit, delta_schema, write_commit, write_first
+from tidefold.fold.published import (
+    MANIFEST,
+    PROPERTIES,
+    Published,
+    active_files,
+    require_untouched,
+    version_of,
+)
 from tidefold.lifecycle.errors import (
     AlreadyExistsError,
     ConflictError,
     CorruptError,
     NotFoundError,
-    RefusedError,
     StorageError,
     TidefoldError,
 )
@@ -28,19 +35,14 @@ from tidefold.lifecycle.manifest import DataFile, Manifest
 from tidefold.lifecycle.names import LogPaths, data_path
 from tidefold.storage import Store
 
+_log = logging.getLogger(__name__)
 _TRIES = 5
+# As often as Spark makes one.
+_CHECKPOINT = 10
 _LINKERS = 8
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-# Commit metadata: the snapshot that a table version shows, for people, and the sha256 of its manifest, which decides.
-# Ids begin anew with a log; a manifest names files with random names, so no other one has its digest.
+# Commit metadata for people: the snapshot that a table version shows. What decides is MANIFEST.
 _SNAPSHOT = "tidefold.snapshot"
-_MANIFEST = "tidefold.manifest"
-_READER, _WRITER = 1, 2  # Protocol versions that every Delta reader knows.
-# Files that plain readers of older versions use are tidefold's to remove, never a clock's.
-_PROPERTIES = {
-    "delta.deletedFileRetentionDuration": "interval 3650 days",
-    "delta.logRetentionDuration": "interval 3650 days",
-}
 
 
 def create_snapshot_table(store: Store, manifest: Manifest) -> None:
@@ -50,14 +52,6 @@ def create_snapshot_table(store: Store, manifest: Manifest) -> None:
         if _is_table(store, path):
             raise AlreadyExistsError("NAME_TAKEN", f"`{path}` is a Delta table already.")
         _create(store, path, manifest, "")
-
-
-@dataclass(frozen=True, slots=True)
-class Published:
-    """What the table shows now: a snapshot's manifest and the table version that showed it first."""
-
-    manifest: Manifest
-    version: int
 
 
 def publish(store: Store, manifest: Manifest, digest: str, previous: Published | None, reconcile: bool = False) -> int:
@@ -75,8 +69,19 @@ def publish(store: Store, manifest: Manifest, digest: str, previous: Published |
             version = _try_publish(store, manifest, digest, previous, reconcile)
         if version is not None:
             store.sync(f"{LogPaths(manifest.log).table}/_delta_log/{version:020d}.json")
+            _shorten_log(store, manifest, version)
             return version
     raise ConflictError("TABLE_BUSY", f"Other writers committed to the table of `{manifest.log}` {_TRIES} times.")
+
+
+def _shorten_log(store: Store, manifest: Manifest, version: int) -> None:
+    """Vectors stand in the log: without a checkpoint every reader would read those of all former versions too."""
+    if version % _CHECKPOINT or not any(f.deletions for f in manifest.shown):
+        return
+    try:
+        DeltaTable(store.uri(LogPaths(manifest.log).table), storage_options=store.options()).create_checkpoint()
+    except (DeltaError, OSError) as error:
+        _log.warning("no checkpoint of version %d, readers read more of the log: %s", version, error)
 
 
 def provide_new_files(store: Store, manifest: Manifest, copy: bool = False) -> None:
@@ -166,10 +171,10 @@ def _try_publish(
                 hint=f"Every snapshot is a table of its own under `snapshots/{manifest.log}/`.",
             ) from None
         return _create_published(store, path, manifest, digest)
-    done = _version_of(table, digest, previous)
+    done = version_of(table, digest, previous)
     if done is not None:
         return done
-    _require_untouched(table, manifest, previous, reconcile)
+    require_untouched(table, manifest, previous, reconcile)
     return _commit(store, table, manifest, digest, previous)
 
 
@@ -179,7 +184,7 @@ def _create_published(store: Store, path: str, manifest: Manifest, digest: str) 
     except DeltaError:
         if not _is_table(store, path):
             raise
-    return _version_of(DeltaTable(store.uri(path), storage_options=store.options()), digest, None)
+    return version_of(DeltaTable(store.uri(path), storage_options=store.options()), digest, None)
 
 
 def _is_table(store: Store, path: str) -> bool:
@@ -188,13 +193,17 @@ def _is_table(store: Store, path: str) -> bool:
 
 
 def _create(store: Store, path: str, manifest: Manifest, digest: str) -> None:
+    commit = Commit(_facts(manifest, digest), manifest.shown, schema=delta_schema(manifest))
+    if commit.has_vectors:
+        write_first(store, path, manifest.log, PROPERTIES, commit)
+        return
     create_table_with_add_actions(
         store.uri(path),
         delta_schema(manifest),
         [_add(file) for file in manifest.shown],
         mode="error",
         name=manifest.log,
-        configuration=_PROPERTIES,
+        configuration=PROPERTIES,
         storage_options=store.options(),
         commit_properties=_properties(manifest, digest),
     )
@@ -202,74 +211,37 @@ def _create(store: Store, path: str, manifest: Manifest, digest: str) -> None:
 
 
 def _commit(store: Store, table: DeltaTable, manifest: Manifest, digest: str, previous: Published | None) -> int | None:
-    # What the table shows now: the files of the previous snapshot, unless others' work is being reconciled.
-    before = _active_files(table)
-    after = {f"_data/{f.name}": f for f in manifest.shown}
-    adds = [_add(f) for path, f in after.items() if path not in before]
-    gone = {path: size for path, size in before.items() if path not in after}
-    schema = delta_schema(manifest)
+    commit = _difference(table, manifest, digest, previous)
     try:
-        if table.schema().to_json() == schema.to_json():
-            actions: list[AddAction | RemoveAction] = [*adds, *(_remove(path, size) for path, size in gone.items())]
-            said = _properties(manifest, digest)
-            table.create_write_transaction(actions, mode="append", schema=schema, commit_properties=said)
+        if commit.schema or commit.has_vectors:
+            write_commit(store, LogPaths(manifest.log).table, table, commit)
         else:
-            path = LogPaths(manifest.log).table
-            commit_with_schema(store, path, table, schema, adds, gone, _facts(manifest, digest))
+            removes = [_remove(path, active.size) for path, active in commit.removes.items()]
+            actions: list[AddAction | RemoveAction] = [*map(_add, commit.adds), *removes]
+            said = _properties(manifest, digest)
+            schema = delta_schema(manifest)
+            table.create_write_transaction(actions, mode="append", schema=schema, commit_properties=said)
     except (CommitFailedError, AlreadyExistsError):
         return None
     table.update_incremental()
-    return _version_of(table, digest, previous)
+    return version_of(table, digest, previous)
 
 
-def _version_of(table: DeltaTable, digest: str, previous: Published | None) -> int | None:
-    """The table version, after the previous snapshot's, whose commit says that it shows the manifest."""
-    found = (c for c in _commits_since(table, previous) if c.get(_MANIFEST) == digest)
-    return next((int(c["version"]) for c in found), None)
-
-
-def _active_files(table: DeltaTable) -> dict[str, int]:
-    """Paths and sizes (bytes) of the files that readers see."""
-    actions = table.get_add_actions()
-    return dict(zip(actions.column("path").to_pylist(), actions.column("size_bytes").to_pylist(), strict=True))
-
-
-def _require_untouched(table: DeltaTable, manifest: Manifest, previous: Published | None, reconcile: bool) -> None:
-    changed = [what for what in _changes(table, manifest, previous) if not (reconcile and what == "files")]
-    if not changed:
-        return
-    raise RefusedError(
-        "FOREIGN_COMMIT",
-        f"Other {', '.join(changed)} in the table of `{manifest.log}` than tidefold left: {_foreign(table, previous)}.",
-        hint="Undo it (RESTORE to the version before) and `tidefold confirm` again, or `tidefold confirm --reconcile` "
-        "to replace other files. Readers still see that commit.",
+def _difference(table: DeltaTable, manifest: Manifest, digest: str, previous: Published | None) -> Commit:
+    """What makes the snapshot of what the table shows now: the files of the previous one, unless others' work is being
+    reconciled.
+    """
+    before = active_files(table)
+    after = {f"_data/{f.name}": f for f in manifest.shown}
+    same = {path for path, f in after.items() if path in before and before[path].deletions == f.deletions}
+    schema = delta_schema(manifest)
+    return Commit(
+        _facts(manifest, digest),
+        [f for path, f in after.items() if path not in same],
+        {path: active for path, active in before.items() if path not in same},
+        None if table.schema().to_json() == schema.to_json() else schema,
+        upgrade=any(f.deletions for f in after.values()) and table.protocol().min_reader_version < VECTORS_READER,
     )
-
-
-def _changes(table: DeltaTable, manifest: Manifest, previous: Published | None) -> list[str]:
-    """What of the table is not as the last publication left it."""
-    ours = {f"_data/{f.name}" for f in previous.manifest.shown} if previous else set()
-    protocol = table.protocol()
-    same = {
-        "files": set(_active_files(table)) == ours,
-        # As the last snapshot had it; the commit brings that of the new one.
-        "schema": table.schema().to_json() == delta_schema(previous.manifest if previous else manifest).to_json(),
-        "properties": table.metadata().configuration == _PROPERTIES,
-        # Also the only way in which rows could vanish from a file that keeps its name: deletion vectors need more.
-        "protocol": (protocol.min_reader_version, protocol.min_writer_version) == (_READER, _WRITER),
-    }
-    return [name for name, as_left in same.items() if not as_left]
-
-
-def _commits_since(table: DeltaTable, previous: Published | None) -> list[dict[str, Any]]:
-    """Commits after the one that published the previous snapshot, newest first; earlier ones are not read."""
-    count = table.version() - (previous.version if previous else -1)
-    return table.history(limit=count) if count > 0 else []
-
-
-def _foreign(table: DeltaTable, previous: Published | None) -> str:
-    others = [c for c in _commits_since(table, previous) if _MANIFEST not in c]
-    return ", ".join(f"version {c['version']} {c.get('operation')}" for c in others) or "files differ"
 
 
 def _add(file: DataFile) -> AddAction:
@@ -288,7 +260,7 @@ def _millis() -> int:
 def _facts(manifest: Manifest, digest: str) -> dict[str, str]:
     return {
         _SNAPSHOT: str(manifest.snapshot),
-        _MANIFEST: digest,
+        MANIFEST: digest,
         "tidefold.epoch": str(manifest.epoch),
         "tidefold.sqn": str(manifest.to_sqn),
     }

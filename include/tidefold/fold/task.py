@@ -66,7 +66,8 @@ class FoldTask:
     the folder of the table that will show what is taken over, if one will. `copy`: that gets bytes of its own.
     `part`: of a canonical savepoint, the path below the target's folder of the one file that it writes. `horizon`: what
     was deleted before it, in the log's order, need not be remembered. `before`: what was committed later than that,
-    or then, is left out. `shape` has the schema of this id; `schemas`: see `Aligner`.
+    or then, is left out. `marks`: rows of a large file may be marked as deleted. `shape` has the schema of this id;
+    `schemas`: see `Aligner`.
     """
 
     log: str
@@ -84,6 +85,7 @@ class FoldTask:
     part: str | None = None
     horizon: int | None = None
     before: int | None = None
+    marks: bool = False
     schema: int = FIRST
     schemas: tuple[Schema, ...] = ()
 
@@ -118,7 +120,8 @@ class FoldResult:
 
     Counts are of keys after squashing; `replaced`: base rows that went, `expired`: rows dropped for their age;
     `bytes_copied`: of files taken over, those that were not linked. `recipe` is the number of the one that served.
-    `cleared`: the order of the highest clear so far. `added`: the files come beside those that are there.
+    `cleared`: the order of the highest clear so far. `added`: the files come beside those that are there. `stays` is
+    the name of a base file that is one of `files`, perhaps with more deletions.
     """
 
     bucket: KeyGroups
@@ -133,6 +136,7 @@ class FoldResult:
     recipe: int = 0
     cleared: tuple[int, ...] = ()
     added: bool = False
+    stays: str = ""
     ties: Tied = field(default=Tied())
     reads: tuple[Read, ...] = field(default=())
 

@@ -11,9 +11,21 @@ from tidefold.lifecycle.values import Kind, Shape
 
 
 @dataclass(frozen=True, slots=True)
+class Deletions:
+    """Rows of a file that do not count any more: how many, and which, as an inline deletion vector of Delta: its text,
+    and how many bytes it stands for.
+    """
+
+    rows: int
+    vector: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class DataFile:
     """One Parquet file of a snapshot. `stats` is the Delta statistics document; `carried`: taken over from the base;
-    `hidden`: no reader sees it (what a fold must know beyond the rows), and its rows are none of the table's.
+    `hidden`: no reader sees it (what a fold must know beyond the rows), and its rows are none of the table's. `rows`
+    are those that count: without `deletions`, which `stats` and the file still have.
     """
 
     name: str
@@ -24,6 +36,12 @@ class DataFile:
     stats: str
     carried: bool = False
     hidden: bool = False
+    deletions: Deletions | None = None
+
+    @property
+    def rows_written(self) -> int:
+        """All rows that the file has."""
+        return self.rows + (self.deletions.rows if self.deletions else 0)
 
 
 def home(log: str, kind: Kind, snapshot: int) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from tidefold.fold.publish import Published, publish
+from tidefold.fold.publish import publish
+from tidefold.fold.published import Published
 from tidefold.ledger import read_manifest
 from tidefold.lifecycle import claims, moves
 from tidefold.lifecycle.values import Kind, LogState, Snapshot, State

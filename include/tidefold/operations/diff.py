@@ -13,7 +13,7 @@ from tidefold.fold.compare import KINDS, Difference, compare
 from tidefold.fold.read_plan import ReadPlan, ReadTask
 from tidefold.fold.read_task import read_task
 from tidefold.lifecycle.key_groups import KeyGroups, bucket_ranges
-from tidefold.lifecycle.manifest import DataFile
+from tidefold.lifecycle.manifest import DataFile, Deletions
 from tidefold.lifecycle.schemas import formers, lost
 from tidefold.lifecycle.shape import renamed
 from tidefold.operations.pipeline import Pipeline
@@ -84,8 +84,8 @@ def _add(store: Store, found: Diff, plans: Sequence[ReadPlan], tasks: Sequence[R
     found.bytes_read += sum(file.bytes for task in tasks for file in task.files)
 
 
-def _content(file: DataFile) -> tuple[str, str]:
-    return file.name, file.sha256
+def _content(file: DataFile) -> tuple[str, str, Deletions | None]:
+    return file.name, file.sha256, file.deletions
 
 
 def _tasks(store: Store, plans: Sequence[ReadPlan], key_groups: KeyGroups) -> tuple[ReadTask, ReadTask]:
@@ -101,7 +101,7 @@ def _tasks(store: Store, plans: Sequence[ReadPlan], key_groups: KeyGroups) -> tu
     return one, other
 
 
-def _contents(task: ReadTask) -> set[tuple[str, str]]:
+def _contents(task: ReadTask) -> set[tuple[str, str, Deletions | None]]:
     return {_content(file) for file in task.files}
 
 

@@ -114,7 +114,7 @@ class _Explaining:
     def __init__(self, pipeline: Pipeline, state: LogState, key: str) -> None:
         self._pipeline, self._state, self._text = pipeline, state, key
         self._key = one_key(state.shape, key)
-        self._read: dict[frozenset[tuple[str, str]], Row | None] = {}
+        self._read: dict[frozenset[object], Row | None] = {}
         self._values: list[Row] = []
         self._changes = self._changes_of_key()
 
@@ -196,7 +196,7 @@ class _Explaining:
     def _row(self, plan: ReadPlan) -> Row | None:
         """The row of the key, of a history its newest version; files read for another snapshot are not read again."""
         for task in plan.tasks:
-            files = frozenset((f.name, f.sha256) for f in task.files)
+            files = frozenset(replace(f, carried=False) for f in task.files)
             if task.change_sets or files not in self._read:
                 found = [row for batch in read_task(self._pipeline.store, plan, task) for row in batch.to_pylist()]
                 if task.change_sets:

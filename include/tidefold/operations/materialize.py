@@ -18,6 +18,7 @@ from tidefold.fold.bucket import fold_bucket
 from tidefold.fold.distribute import Answer, Runner
 from tidefold.fold.plan import Places, plan_fold
 from tidefold.fold.task import Address, FoldResult
+from tidefold.ledger import read_manifest
 from tidefold.lifecycle import claims, moves
 from tidefold.lifecycle.copies import Where
 from tidefold.lifecycle.errors import SupersededError, TidefoldError, unforeseen
@@ -80,17 +81,24 @@ def _would_fold(pipeline: Pipeline, log: str, asking: Asking) -> bool:
         claimed = claims.claim(state, claim_of(pipeline, state, asking))
         attempt = claimed.attempt
         # The return of a whole snapshot folds nothing: its files are taken over. So is a full one of what is there.
-        return claimed != state and attempt is not None and _has_rows_to_write(state, attempt, pipeline.log(log).shape)
+        return claimed != state and attempt is not None and _has_rows_to_write(pipeline, state, attempt)
     except TidefoldError:
         return False  # An error to report: that needs no Spark.
 
 
-def _has_rows_to_write(state: LogState, attempt: Snapshot, configured: Shape) -> bool:
-    rescaled = attempt.kind is Kind.FULL and state.shape.buckets != configured.buckets
+def _has_rows_to_write(pipeline: Pipeline, state: LogState, attempt: Snapshot) -> bool:
+    rescaled = attempt.kind is Kind.FULL and state.shape.buckets != pipeline.log(state.log).buckets
     source = None if attempt.source is None else state.snapshot(attempt.source)
     reshaped = source is not None and must_rewrite(state.schemas, source.schema, attempt.schema)
     anew = attempt.origin is None and (rescaled or attempt.expire is not None)
-    return attempt.folds_to > attempt.from_sqn or reshaped or anew
+    return attempt.folds_to > attempt.from_sqn or reshaped or anew or _has_deletions(pipeline, state, attempt, source)
+
+
+def _has_deletions(pipeline: Pipeline, state: LogState, attempt: Snapshot, source: Snapshot | None) -> bool:
+    """Whether there are rows to write because a full snapshot has no deletions."""
+    if attempt.kind is not Kind.FULL or attempt.origin is not None or source is None:
+        return False
+    return any(file.deletions for file in read_manifest(pipeline.store, state.log, source).files)
 
 
 def materialize(pipeline: Pipeline, logs: Sequence[str], asking: Asking, run: Runner) -> list[Outcome]:
@@ -167,7 +175,8 @@ def _planned(pipeline: Pipeline, log: str, snapshot: Snapshot, restore: claims.R
     below = state.snapshot(snapshot.source) if snapshot.source is not None else None
     base = manifest_of(pipeline, log, below) if below else None
     shape = _shape_of(state, snapshot, base, pipeline.log(log).shape)
-    return Attempt(log, snapshot, base, shape, plan_fold(state, snapshot, base, shape, places), {})
+    tasks = plan_fold(state, snapshot, base, shape, places, pipeline.log(log).deletion_vectors)
+    return Attempt(log, snapshot, base, shape, tasks, {})
 
 
 def _planned_restore(

@@ -48,7 +48,8 @@ def stage(pipeline: Pipeline, attempt: Attempt, results: Sequence[FoldResult]) -
     """Takes over the files that no task replaced, and records the whole as staged. Raises TidefoldError."""
     snapshot, store = attempt.snapshot, pipeline.store
     carried = tuple(replace(f, carried=True) for f in carried_files(attempt.base, results))
-    copied = _carry(pipeline, attempt, carried) + sum(r.bytes_copied for r in results)
+    staying = tuple(f for r in results for f in r.files if f.name == r.stays)
+    copied = _carry(pipeline, attempt, (*carried, *staying)) + sum(r.bytes_copied for r in results)
     manifest = Manifest(
         log=attempt.log,
         snapshot=snapshot.id,

@@ -6,7 +6,7 @@ log, and a column that its schema calls NOT NULL makes Spark fold `IS NULL` to f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -18,11 +18,12 @@ from deltalake.exceptions import DeltaError
 
 from tidefold.changelog.columns import table_schema
 from tidefold.lifecycle.errors import CorruptError, TidefoldError
-from tidefold.lifecycle.manifest import Manifest
+from tidefold.lifecycle.manifest import DataFile, Manifest
 from tidefold.lifecycle.names import data_path
 from tidefold.lifecycle.values import Column, Kind, Shape
 from tidefold.quality.judgement import clipped
 from tidefold.storage import Store, open_store
+from tidefold.vectors import without_deleted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -53,11 +54,12 @@ def read_rows(spark: Session, store: Store, manifest: Manifest) -> DataFrame:
     try:
         if not paths:
             return spark.createDataFrame([], schema)
-        if store.options():
-            # Spark has no client for this store: its Python workers read the files, one task each.
-            names = [data_path(folder, f.name) for f in manifest.shown]
-            work = partial(_file_rows, store.uri(""), names, manifest.shape)
-            return spark.range(0, len(names), 1, len(names)).mapInArrow(work, schema)
+        if store.options() or any(f.deletions for f in manifest.shown):
+            # Spark has no client for this store, or knows of deletions by a Delta log only: its Python workers read the
+            # files, one task each.
+            work = partial(_file_rows, store.uri(""), folder, manifest.shown, manifest.shape)
+            count = len(manifest.shown)
+            return spark.range(0, count, 1, count).mapInArrow(work, schema)
         reader = spark.read.schema(schema).option("ignoreMissingFiles", "false").option("ignoreCorruptFiles", "false")
         return reader.parquet(*paths)
     except Exception as error:  # Whatever Spark raises must end as an error of this log, never as a pass.
@@ -66,13 +68,14 @@ def read_rows(spark: Session, store: Store, manifest: Manifest) -> DataFrame:
 
 
 def _file_rows(
-    address: str, names: list[str], shape: Shape, batches: Iterable[pa.RecordBatch]
+    address: str, folder: str, files: Sequence[DataFile], shape: Shape, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     store = open_store(address, Path("/"))
     schema = pa.schema([field.with_nullable(True) for field in table_schema(shape)])
     for number in (n for batch in batches for n in batch.column(0).to_pylist()):
-        with store.open(names[number]) as stream:
-            for rows in pq.ParquetFile(stream).iter_batches(columns=schema.names):
+        file = files[number]
+        with store.open(data_path(folder, file.name)) as stream:
+            for rows in without_deleted(pq.ParquetFile(stream).iter_batches(columns=schema.names), file):
                 yield rows.select(schema.names).cast(schema)
 
 

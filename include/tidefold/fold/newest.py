@@ -1,0 +1,80 @@
+"""Of each key its newest change, by one sort in Arrow: what most folds are, in a third of the time that SQL takes.
+
+`find` says when it is no case for that: then the statements of the engine are (fold/engines).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidefold.changelog.columns import DELETE, UPSERT, order_columns, place_columns, table_schema
+from tidefold.changelog.segment import at_least
+from tidefold.lifecycle.shape import ARRIVAL, Engine, Shape
+
+# Above this many bytes the changes of a bucket are sorted where they can be put on a disk.
+_LARGE = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Newest:
+    """`keys` that changes say anything about, and the `rows` of those that are there afterwards, both sorted by key."""
+
+    keys: pa.Table
+    rows: pa.Table
+    deletes: int
+
+
+def find(changes: pa.Table, cleared: tuple[int, ...], shape: Shape) -> Newest | None:
+    """The newest changes. None: they are no plain upserts and deletes of a log in its own order, many, or tied.
+
+    `changes` have no clears; those before `cleared`, the order of the highest one so far, do not count.
+    """
+    if not _is_plain(changes, cleared, shape):
+        return None
+    if cleared:
+        changes = changes.filter(at_least(cleared))
+    names = [*shape.key, *place_columns(shape)]
+    places = changes.select(names).combine_chunks()
+    if any(places.column(name).null_count for name in names):
+        return None
+    order = pc.sort_indices(places, [(name, "ascending") for name in names])
+    ordered = places.take(order)
+    ends = _changing(ordered, shape.key)
+    if _has_ties(ordered, ends, shape):
+        return None
+    last = changes.take(pa.array(order.to_numpy()[ends]))
+    schema, ops = table_schema(shape), last.column("_op")
+    keys = last.select(list(shape.key)).cast(pa.schema([schema.field(name) for name in shape.key]))
+    rows = last.filter(pc.equal(ops, UPSERT)).select(schema.names).cast(schema)
+    return Newest(keys, rows, pc.sum(pc.equal(ops, DELETE)).as_py() or 0)
+
+
+def _is_plain(changes: pa.Table, cleared: tuple[int, ...], shape: Shape) -> bool:
+    """Whether each change says all of its row, and which of two counts."""
+    whole = changes.column("_absent").null_count == changes.num_rows
+    ordered = shape.merge.engine is Engine.LAST and shape.own_order
+    comparable = not cleared or len(cleared) == shape.order_width
+    return whole and ordered and comparable and changes.nbytes <= _LARGE
+
+
+def _changing(ordered: pa.Table, names: tuple[str, ...]) -> npt.NDArray[np.bool_]:
+    """The rows after which a value of these columns is another, and the last one."""
+    if not ordered.num_rows:
+        return np.empty(0, bool)
+    columns = (ordered.column(name).combine_chunks() for name in names)
+    differ = (pc.not_equal(one[1:], one[:-1]).to_numpy(zero_copy_only=False) for one in columns)
+    return np.append(reduce(np.logical_or, differ), True)
+
+
+def _has_ties(ordered: pa.Table, ends: npt.NDArray[np.bool_], shape: Shape) -> bool:
+    """Whether a key has two changes of one order: SQL finds out whether they say different things."""
+    orders = order_columns(shape)
+    if not orders or shape.order == ARRIVAL:
+        return False
+    return not bool(np.all(ends | _changing(ordered, orders)))

@@ -1,0 +1,101 @@
+"""Rows by their keys, in Arrow: where some are, and a sorted stream with some replaced, without a sort of the whole.
+
+Files of a table are sorted by key, since every fold writes them so. What comes out is right also for one that is not:
+then only its order is not.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Numbers = npt.NDArray[np.int64]
+
+
+def rows_of(batch: pa.RecordBatch, keys: pa.Table) -> Numbers:
+    """The numbers of the rows that have one of these keys, rising; `keys` has the columns of the key and no other."""
+    names = keys.column_names
+    if len(names) == 1:
+        column = batch.column(names[0])
+        found = pc.is_in(column, keys.column(0).combine_chunks().cast(column.type))
+        return np.flatnonzero(found.to_numpy(zero_copy_only=False))
+    rows = pa.Table.from_batches([batch.select(names)]).cast(keys.schema)
+    numbered = rows.append_column("", pa.array(np.arange(batch.num_rows)))
+    # Its rows come in no order that is promised.
+    return np.sort(numbered.join(keys, names, join_type="left semi", use_threads=False).column("").to_numpy())
+
+
+def replaced(base: Iterable[pa.RecordBatch], keys: pa.Table, rows: pa.Table) -> Iterator[pa.RecordBatch]:
+    """The base without the rows of `keys`, and with `rows`, in the order of the key. All three are sorted by it.
+
+    Of `base` one batch is in memory at a time.
+    """
+    names, start = keys.column_names, 0
+    gone, coming = _Sorted(keys, names[:1]), _Sorted(rows, names)
+    for batch in base:
+        if not batch.num_rows:
+            continue
+        span = pc.min_max(batch.column(names[0]))
+        near = gone.within((span["min"].as_py(),), (span["max"].as_py(),))
+        end = coming.after(tuple(batch.column(name)[-1].as_py() for name in names), start)
+        yield from _merged(batch, near, rows.slice(start, end - start))
+        start = end
+    yield from rows.slice(start).to_batches()
+
+
+def _merged(batch: pa.RecordBatch, gone: pa.Table, coming: pa.Table) -> Iterator[pa.RecordBatch]:
+    """A batch without the rows of the keys that go, and with the rows that come."""
+    hit = rows_of(batch, gone) if gone.num_rows else np.empty(0, np.int64)
+    if not len(hit) and not coming.num_rows:
+        yield batch
+        return
+    kept = np.delete(np.arange(batch.num_rows), hit)
+    if not coming.num_rows:
+        yield batch.take(pa.array(kept))
+        return
+    both = pa.concat_tables([pa.Table.from_batches([batch]), coming]).combine_chunks()
+    chosen = np.concatenate([kept, np.arange(batch.num_rows, both.num_rows)])
+    yield from both.take(pa.array(chosen[_order(both.select(gone.column_names), chosen)])).to_batches()
+
+
+def _order(keys: pa.Table, chosen: Numbers) -> Numbers:
+    """How the chosen rows are put in order."""
+    if len(keys.column_names) == 1 and _is_numeric(keys.schema[0].type):
+        # Two sorted runs: numpy merges them, Arrow would sort.
+        values = keys.column(0).combine_chunks().view(_WIDTHS[keys.schema[0].type.bit_width]).to_numpy()
+        return np.asarray(np.argsort(values[chosen], kind="stable"))
+    ordered = keys.take(pa.array(chosen))
+    return np.asarray(pc.sort_indices(ordered, [(name, "ascending") for name in keys.column_names]).to_numpy())
+
+
+_WIDTHS = {32: pa.int32(), 64: pa.int64()}
+
+
+def _is_numeric(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_signed_integer(type_) or pa.types.is_temporal(type_)) and type_.bit_width in _WIDTHS
+
+
+class _Sorted:
+    """A sorted table to be searched by the values of some columns. Python compares text as Arrow and DuckDB do."""
+
+    def __init__(self, table: pa.Table, names: Sequence[str]) -> None:
+        self._table = table
+        self._columns = [table.column(name).combine_chunks() for name in names]
+
+    def _key(self, number: int) -> tuple[Any, ...]:
+        return tuple(column[number].as_py() for column in self._columns)
+
+    def within(self, first: tuple[Any, ...], last: tuple[Any, ...]) -> pa.Table:
+        numbers = range(self._table.num_rows)
+        start = bisect_left(numbers, first, key=self._key)
+        return self._table.slice(start, bisect_right(numbers, last, lo=start, key=self._key) - start)
+
+    def after(self, key: tuple[Any, ...], start: int) -> int:
+        """The number of the first row from `start` on that comes after the key."""
+        return bisect_right(range(self._table.num_rows), key, lo=start, key=self._key)
