@@ -14,7 +14,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from fold_chart import chart
-from fold_data import Case, append, begin, case, changes, connection, fold, link_tree, opened
+from fold_data import Case, begin, case, fold, opened
 from fold_measured import COPY, Way, measure
 from fold_page import page
 from fold_peers import HEAP, lone_peers, spark_peers, spark_session
@@ -32,18 +32,34 @@ _LIMITS = ("Spark: anti join, union, overwrite", "squash, then MERGE, tuned, wit
 PEERS = os.environ.get("PEERS", "delta,iceberg,hudi").split(",")
 
 
+SPARK, FULL, ALONE = "tidefold on Spark, incremental", "tidefold on Spark, full", "tidefold without Spark, incremental"
+SPARK_VECTORS, ALONE_VECTORS = "tidefold on Spark, deletion vectors", "tidefold without Spark, deletion vectors"
+MINE = (SPARK, SPARK_VECTORS, ALONE, ALONE_VECTORS)
+
+
 def incremental_in_process(root: Path, case: Case) -> None:
     fold(opened(root), "measured", Rule.INCREMENTAL, in_threads())
+
+
+def with_vectors(root: Path) -> None:
+    """Switches deletion vectors on, in this copy alone."""
+    path = root / "tidefold.yaml"
+    text = path.read_text()
+    path.unlink()
+    path.write_text(f"{text.rstrip()}\n    deletion_vectors: true\n")
 
 
 def ours(spark: SparkSession) -> list[Way]:
     def by_spark(root: Path, case: Case, kind: Rule) -> None:
         fold(opened(root), "measured", kind, on_spark(spark))
 
+    incremental = partial(by_spark, kind=Rule.INCREMENTAL)
     return [
-        Way("tidefold on Spark, incremental", partial(by_spark, kind=Rule.INCREMENTAL)),
-        Way("tidefold on Spark, full", partial(by_spark, kind=Rule.FULL)),
-        Way("tidefold without Spark, incremental", incremental_in_process, alone=True),
+        Way(SPARK, incremental),
+        Way(FULL, partial(by_spark, kind=Rule.FULL)),
+        Way(SPARK_VECTORS, incremental, prepare=with_vectors),
+        Way(ALONE, incremental_in_process, alone=True),
+        Way(ALONE_VECTORS, incremental_in_process, prepare=with_vectors, alone=True),
     ]
 
 
@@ -92,7 +108,7 @@ def warm_lake(peer: Peer, base: Path, made: Case, scratch: Path) -> PeerProcess:
 def warm_up(spark: SparkSession, base: Path, scratch: Path) -> None:
     """Classes loaded, code compiled, Python workers forked: once through every way of Spark's, not counted."""
     made = case(base, scratch / "warm", ROWS, 0.001)
-    for way in (*ours(spark)[:2], *delta_peers(spark)):
+    for way in (*ours(spark), *delta_peers(spark)):
         measure(way, made, scratch)
 
 
@@ -109,7 +125,7 @@ def by_share(spark: SparkSession, lakes: list[PeerProcess], base: Path, scratch:
 
 def pairs(spark: SparkSession, cases: dict[str, Case], scratch: Path) -> dict[str, list[Way]]:
     """Several cases by the same few ways, case by case in turns."""
-    found = {name: [*ours(spark)[::2], *delta_peers(spark)[1:2]] for name in cases}
+    found = {name: [*(way for way in ours(spark) if way.name in MINE), *delta_peers(spark)[1:2]] for name in cases}
     for number in range(ROUNDS):
         for name in sorted(cases, reverse=number % 2 == 1):
             for way in found[name]:
@@ -136,38 +152,6 @@ def growing(spark: SparkSession, scratch: Path) -> list[Row]:
     return lines
 
 
-def many_segments(spark: SparkSession, base: Path, scratch: Path) -> list[Row]:
-    cases = {str(n): case(base, scratch / f"segments-{n}", ROWS, 0.01, segments=n) for n in (16, 1000)}
-    found = pairs(spark, cases, scratch)
-    return [
-        Row(
-            f"{many.name}: 1,000 segments against 16",
-            ratios(many.seconds, few.seconds),
-            "x",
-            **({"goal": "<= 3 x", "limit": 3} if few.name.startswith("tidefold") else {}),
-        )
-        for few, many in zip(found["16"], found["1000"], strict=True)
-    ]
-
-
-def in_a_row(base: Path, scratch: Path, count: int = 20) -> Row:
-    """So many incremental snapshots, each of 1 % changes: the last one against the second."""
-    lasts = []
-    for number in range(ROUNDS):
-        root = scratch / f"row-{number}"
-        link_tree(base, root)
-        pipeline, taken = opened(root), []
-        for step in range(count):
-            with connection() as db:
-                append(pipeline, [changes(db, ROWS, 0.01, step + 10)])
-            taken.append(seconds(lambda p=pipeline, s=step: fold(p, f"row-{s}", Rule.INCREMENTAL, in_threads())))
-        lasts.append(taken[-1] / taken[1])
-        shutil.rmtree(root)
-    return Row(
-        f"{count} incremental snapshots in a row: the last against the second", lasts, "x", "<= 1.2 x", limit=1.2
-    )
-
-
 def drawn(found: dict[float, list[Way]]) -> None:
     lines = {way.name: [found[share][i].median for share in SHARES] for i, way in enumerate(found[SHARES[0]])}
     PAGES.mkdir(parents=True, exist_ok=True)
@@ -184,15 +168,16 @@ def goals(found: dict[float, list[Way]]) -> list[Row]:
     }
     ways = found.get(0.01, [])
     for other in (way for way in ways if way.name in least):
-        for mine in (ways[0], ways[2]):
+        for mine in (way for way in ways if way.name in MINE):
             said, goal = f"1 %: {mine.name}, times faster than {other.name}", least[other.name]
             rows.append(Row(said, ratios(other.seconds, mine.seconds), "x", f">= {goal:g} x", least=goal))
     for share, ways in found.items():
         limits = [way for way in ways if way.name in _LIMITS]
         if limits:
             better = min(limits, key=lambda way: way.median)
-            values = ratios(ways[0].seconds, better.seconds)
-            rows.append(Row(f"{share:.2%} changed: on Spark against {better.name}", values, "x", "<= 1.1 x", limit=1.1))
+            for mine in (way for way in ways if way.name in (SPARK, SPARK_VECTORS)):
+                said, values = f"{share:.2%} changed: {mine.name}, against", ratios(mine.seconds, better.seconds)
+                rows.append(Row(f"{said} {better.name}", values, "x", "<= 1.1 x", limit=1.1))
     return rows
 
 
@@ -220,11 +205,9 @@ def main() -> None:
             lake.close()
         drawn(found)
         rows = goals(found)
-        # Written after each part: what comes next takes long.
-        for part in (lambda: growing(spark, scratch), lambda: many_segments(spark, base, scratch)):
-            rows += part()
-            write_page("fold.md", page(ROWS, ROUNDS, starts, absent, found, rows, phases))
-        rows.append(in_a_row(base, scratch))
+        # Before what comes next, which takes long.
+        write_page("fold.md", page(ROWS, ROUNDS, starts, absent, found, rows, phases))
+        rows += growing(spark, scratch)
         spark.stop()
     write_page("fold.md", page(ROWS, ROUNDS, starts, absent, found, rows, phases))
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
+from deltalake import DeltaTable, QueryBuilder
 
 from pipelines import judge_all
 from tidefold.changelog.key_group import key_group_sql
@@ -162,9 +162,13 @@ def files_of(table: Path) -> list[str]:
 
 
 def checksum(table: Path) -> tuple[int, int]:
-    """Of the rows of a Delta table without deletion vectors, in any order."""
+    """Of the rows of a Delta table, in any order."""
+    delta = DeltaTable(str(table))
     with connection() as db:
-        return checksum_of(db, f"read_parquet({files_of(table)})")
+        if delta.protocol().min_reader_version < 3:
+            return checksum_of(db, f"read_parquet({delta.file_uris()})")
+        db.register("found", pa.table(QueryBuilder().register("t", delta).execute("SELECT * FROM t").read_all()))
+        return checksum_of(db, "found")
 
 
 def checksum_of(db: duckdb.DuckDBPyConnection, rows: str) -> tuple[int, int]:

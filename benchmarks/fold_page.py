@@ -26,6 +26,8 @@ Memory: the most resident bytes of the whole process tree; pages that two proces
 on Spark share one JVM and one driver, so theirs is also what the ways before them needed. Iceberg
 and Hudi have one each.
 
+- tidefold, deletion vectors: with `deletion_vectors: true`, where rows of a file are marked if few change, and written
+  anew otherwise. Readers of these tables and of the MERGE with deletion vectors must know them.
 - defaults: 200 shuffle partitions, 50 partitions of the Delta log, `row_number` in the source of the MERGE.
 - tuned: changes squashed into a Parquet file first (MERGE refuses a cached source), 4 shuffle partitions, 2 of the
   Delta log, the source not materialized again, zstd.

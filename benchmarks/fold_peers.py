@@ -22,7 +22,7 @@ from deltalake import CommitProperties, DeltaTable, Schema
 from deltalake.transaction import AddAction, RemoveAction
 from pyspark.sql import DataFrame, SparkSession
 
-from fold_data import COLUMNS, Case, checksum_of, connection, table_of
+from fold_data import COLUMNS, Case, connection, table_of
 from fold_measured import Way, all_files, sync_new
 from tidefold.config import Config
 from tidefold.launch import job_env, spark_conf
@@ -65,11 +65,13 @@ def spark_peers(spark: SparkSession) -> list[Way]:
 
         return Way(name, run, **more)
 
-    vectors = {"prepare": lambda root: _enable_vectors(spark, root), "checked": lambda root: _checked(spark, root)}
+    def vectors(root: Path) -> None:
+        _enable_vectors(spark, root)
+
     return [
         way("row_number + Delta MERGE, defaults", _merge_plain, _DEFAULTS),
         way("squash, then MERGE, tuned", _merge_tuned, _TUNED),
-        way("squash, then MERGE, tuned, with deletion vectors", _merge_tuned, _TUNED, **vectors),
+        way("squash, then MERGE, tuned, with deletion vectors", _merge_tuned, _TUNED, prepare=vectors),
         way("Spark: anti join, union, overwrite", _overwrite, {**_TUNED, _SHUFFLE: "16"}),
     ]
 
@@ -139,14 +141,6 @@ def _overwrite(spark: SparkSession, root: Path, case: Case) -> None:
 
 def _enable_vectors(spark: SparkSession, root: Path) -> None:
     spark.sql(f"ALTER TABLE delta.`{table_of(root)}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
-
-
-def _checked(spark: SparkSession, root: Path) -> tuple[int, int]:
-    """A table with deletion vectors is read by Spark."""
-    read = root / "read"
-    spark.read.format("delta").load(str(table_of(root))).write.parquet(str(read))
-    with connection() as db:
-        return checksum_of(db, f"read_parquet('{read}/*.parquet')")
 
 
 def delta_rs_merge(root: Path, case: Case) -> None:
