@@ -60,10 +60,6 @@ def prepare(root: Path) -> Path:
     return path
 
 
-# Seconds until Airflow's scheduler has surely heard that a task was parked.
-_PARKED = 5.0
-
-
 @dataclass
 class Shop:
     """`held` is what the source holds: what each table must show once everything was published."""
@@ -188,27 +184,29 @@ class Ran:
         return self
 
     def answer(self, answers: Mapping[str, tuple[str, str]]) -> Ran:
-        """Gives each task its choice and why, once it has asked for a while, for as long as it asks.
+        """Gives each task its choice and why, for as long as it asks.
 
-        Airflow 3.3.2 takes an answer within the second in which the task was parked for a fault of the executor: it
-        tries the task again, which asks once more, and fails it when no try is left.
+        Airflow 3.3.2 takes an answer for a fault of the executor while its scheduler has not heard that the process
+        which asked has ended: it tries the task again, which asks once more, and fails it when no try is left.
         """
-        asked: dict[tuple[str, int], float] = {}
 
         def ended() -> bool:
             for one in self.instances:
-                name = _name(one)
-                if name not in answers or one["state"] != "awaiting_input":
-                    continue
-                since = asked.setdefault((name, one["try_number"]), time.monotonic())
-                if time.monotonic() - since > _PARKED:
+                if _name(one) in answers and one["state"] == "awaiting_input" and self._parked(one):
                     with suppress(LocalAirflowError):  # It is answered, and has not gone on yet.
                         where = (self.dag, self.id, one["task_id"], one["map_index"])
-                        self.shop.airflow.api.answer(*where, *answers[name])
+                        self.shop.airflow.api.answer(*where, *answers[_name(one)])
             return self.state in ("success", "failed")
 
         wait_for(ended, lambda: json.dumps(self.tasks, indent=1))
         return self
+
+    def _parked(self, one: dict[str, Any]) -> bool:
+        """Whether the scheduler says that the process of this try has ended and left the task waiting."""
+        told = f"TaskInstance Finished: dag_id={self.dag}, task_id={one['task_id']}, run_id={self.id}, "
+        how = (f"map_index={one['map_index']}, ", "state=awaiting_input, ", f"try_number={one['try_number']}, ")
+        lines = self.shop.airflow.log("scheduler").read_text().splitlines()
+        return any(told in line and all(part in line for part in how) for line in lines)
 
     def clear(self, *tasks: str) -> Ran:
         self.shop.airflow.api.clear(self.dag, self.id, *tasks)
