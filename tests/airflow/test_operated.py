@@ -92,7 +92,7 @@ def test_a_person_begins_a_run_of_one_log_in_the_form(shop: Shop, first: Ran, br
 
 def test_a_group_in_a_users_dag_does_the_same_between_his_own_tasks(shop: Shop, first: Ran) -> None:
     """Of changes so small Spark is asked for the gate only."""
-    shop.change("items", {10: "g"})
+    shop.change("notes", {4: "g"})
     with java_started(shop.airflow) as java:
         run = shop.trigger("shop_group").green()
     assert {step for step in ("ingest", "materialize", "quality") if f"jobs/{step}.py" in " ".join(java)} == {"quality"}
