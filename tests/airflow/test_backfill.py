@@ -32,7 +32,7 @@ from tidefold.wiring import open_pipeline
 BACKFILL = "tidefold_backfill"
 MIDNIGHT = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 DAYS = [MIDNIGHT - timedelta(days=back) for back in (5, 4, 3, 2, 1)]
-FORWARDS = 3
+FORWARDS = 2
 
 
 @dataclass(frozen=True)
@@ -123,27 +123,27 @@ def past(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Past]:
 
 @pytest.fixture(scope="module")
 def unpaused(past: Past) -> Past:
-    """With the snapshot of the day that ended last, which the scheduler made by itself, on Spark; what comes after it
-    reads so little that the tasks fold it themselves.
-    """
-    with all_on_spark(past.pipeline.config.path):
-        past.airflow.api.set_paused(BACKFILL, False)
-        past.wait_for(BACKFILL, 1)
+    """With the snapshot of the day that ended last, which the scheduler made by itself."""
+    past.airflow.api.set_paused(BACKFILL, False)
+    past.wait_for(BACKFILL, 1)
     return past
 
 
 @pytest.fixture(scope="module")
 def forwards(unpaused: Past) -> dict[str, Any]:
-    """A backfill of the first days for one log; what was live before it."""
+    """A backfill of the first days for one log, on Spark; what was live before it."""
     past, before = unpaused, unpaused.live()
-    runs = past.backfill(DAYS[:FORWARDS], ("accounts",), reprocess_behavior="completed")
+    with all_on_spark(past.pipeline.config.path):
+        runs = past.backfill(DAYS[:FORWARDS], ("accounts",), reprocess_behavior="completed")
     assert {run["state"] for run in runs} == {"success"}, runs
     return before
 
 
 @pytest.fixture(scope="module")
 def backwards(past: Past, forwards: dict[str, Any]) -> dict[str, Any]:
-    """All five days from the last one to the first, for all logs, while the scheduler makes runs of its own."""
+    """All five days from the last one to the first, for all logs, while the scheduler makes runs of its own. There is
+    so little to read that the tasks fold it themselves.
+    """
     past.airflow.api.set_paused(DAG, False)
     runs = past.backfill(DAYS, reprocess_behavior="completed", run_backwards=True)
     past.airflow.api.set_paused(DAG, True)
