@@ -35,13 +35,13 @@ test: install ## All tests: unit, model, contract, Spark, Airflow
 	@scripts/run_tests
 
 test-unit: install ## Seconds: values, moves, parsing, configuration, command line
-	$(RUN) -m pytest -n 2 tests/unit
+	$(RUN) -m pytest -n 2 --dist worksteal tests/unit
 
 test-model: install ## About 4 minutes: the life cycle of two logs under random moves, crashes and races, and every engine, against plain dicts
 	$(RUN) -m pytest tests/model
 
 test-contract: install ## About 8 minutes: stores, ledger, real Delta tables, every call failing in turn; no Spark, no Airflow
-	$(RUN) -m pytest -n 2 tests/contract
+	$(RUN) -m pytest -n 2 --dist worksteal tests/contract
 
 test-spark: install ## Real Spark, Delta and Great Expectations
 	$(RUN) -m pytest tests/spark

@@ -7,11 +7,12 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import psutil
 from deltalake import DeltaTable
@@ -30,6 +31,7 @@ LINEAGE = "lineage.jsonl"
 _CONFIG = """\
 version: 1
 store: store
+spark: {above: 64MB}
 local: {mode: files, path: local}
 retention: {snapshots: 2}
 logs:
@@ -56,10 +58,6 @@ def prepare(root: Path) -> Path:
     path = root / "tidefold.yaml"
     path.write_text(_CONFIG + "".join(_LOG.replace("LOG", log) for log in LOGS))
     return path
-
-
-# Seconds until Airflow's scheduler has surely heard that a task was parked.
-_PARKED = 5.0
 
 
 @dataclass
@@ -169,7 +167,7 @@ class Ran:
 
     @property
     def state(self) -> str:
-        return str(next(r["state"] for r in self.shop.airflow.api.runs(self.dag) if r["dag_run_id"] == self.id))
+        return str(self.shop.airflow.api.get(f"/dags/{self.dag}/dagRuns/{quote(self.id)}")["state"])
 
     @property
     def instances(self) -> list[dict[str, Any]]:
@@ -185,26 +183,30 @@ class Ran:
         wait_for(lambda: self.tasks.get(task) == state, lambda: json.dumps(self.tasks, indent=1))
         return self
 
-    def answer(self, task: str, choice: str, why: str = "") -> Ran:
-        """Answers what is asked, once it has been asked for a while, for as long as it is asked.
+    def answer(self, answers: Mapping[str, tuple[str, str]]) -> Ran:
+        """Gives each task its choice and why, for as long as it asks.
 
-        Airflow 3.3.2 takes an answer within the second in which the task was parked for a fault of the executor: it
-        tries the task again, which asks once more, and fails it when no try is left.
+        Airflow 3.3.2 takes an answer for a fault of the executor while its scheduler has not heard that the process
+        which asked has ended: it tries the task again, which asks once more, and fails it when no try is left.
         """
-        name, _, index = task.partition("#")
-        asked: dict[int, float] = {}
 
         def ended() -> bool:
-            one = next(each for each in self.instances if _name(each) == task)
-            if one["state"] == "awaiting_input":
-                since = asked.setdefault(one["try_number"], time.monotonic())
-                if time.monotonic() - since > _PARKED:
+            for one in self.instances:
+                if _name(one) in answers and one["state"] == "awaiting_input" and self._parked(one):
                     with suppress(LocalAirflowError):  # It is answered, and has not gone on yet.
-                        self.shop.airflow.api.answer(self.dag, self.id, name, int(index or -1), choice, why)
+                        where = (self.dag, self.id, one["task_id"], one["map_index"])
+                        self.shop.airflow.api.answer(*where, *answers[_name(one)])
             return self.state in ("success", "failed")
 
         wait_for(ended, lambda: json.dumps(self.tasks, indent=1))
         return self
+
+    def _parked(self, one: dict[str, Any]) -> bool:
+        """Whether the scheduler says that the process of this try has ended and left the task waiting."""
+        told = f"TaskInstance Finished: dag_id={self.dag}, task_id={one['task_id']}, run_id={self.id}, "
+        how = (f"map_index={one['map_index']}, ", "state=awaiting_input, ", f"try_number={one['try_number']}, ")
+        lines = self.shop.airflow.log("scheduler").read_text().splitlines()
+        return any(told in line and all(part in line for part in how) for line in lines)
 
     def clear(self, *tasks: str) -> Ran:
         self.shop.airflow.api.clear(self.dag, self.id, *tasks)

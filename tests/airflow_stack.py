@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import signal
 import threading
 import time
@@ -25,6 +26,9 @@ from tidefold.lifecycle.errors import NotFoundError
 from tidefold.lifecycle.names import LogPaths
 from tidefold.lifecycle.values import LogState
 from tidefold.operations.pipeline import Pipeline
+
+# Their files stay as they are while a test looks: Airflow reads them again less often than each 30 seconds.
+SELDOM = {"AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "120"}
 
 
 @dataclass(frozen=True)
@@ -93,6 +97,24 @@ class Scene:
     def kill(self, step: str) -> None:
         for process in self.jobs(step):
             os.kill(process.pid, signal.SIGKILL)
+
+
+@contextmanager
+def all_on_spark(config: Path) -> Iterator[None]:
+    """Meanwhile whatever has rows is ingested and folded by Spark, however little it is."""
+    small = config.read_text()
+    _replace(config, re.sub(r"^spark: .*\n", "", small, flags=re.MULTILINE))
+    try:
+        yield
+    finally:
+        _replace(config, small)
+
+
+def _replace(path: Path, text: str) -> None:
+    """At once: DAGs are parsed at any moment."""
+    part = path.with_suffix(".part")
+    part.write_text(text)
+    part.replace(path)
 
 
 def running(airflow: LocalAirflow) -> Iterator[psutil.Process]:

@@ -27,7 +27,7 @@ from simulated import (
     runner,
     simulated_tables,
 )
-from tidefold.config import load_config
+from tidefold.config import Config, load_config
 from tidefold.ledger import read_manifest
 from tidefold.lifecycle import moves
 from tidefold.lifecycle.claims import Mode, Restore
@@ -96,8 +96,14 @@ class Stage:
     folder: Path
     stores: dict[str, tuple[FaultyStore, int]] = field(default_factory=dict)
     calls: dict[str, int] = field(default_factory=dict)
+    configs: dict[int, Config] = field(default_factory=dict)
 
     def pipeline(self, store: Store, landed: int) -> Pipeline:
+        if landed not in self.configs:
+            self.configs[landed] = self._configured(landed)
+        return Pipeline(self.configs[landed], store)
+
+    def _configured(self, landed: int) -> Config:
         root = self.folder / f"landed-{landed}"
         if not root.exists():
             for log in LOGS:
@@ -105,7 +111,7 @@ class Stage:
                 for number in range(landed):
                     _land(root, log, number)
             (root / "tidefold.yaml").write_text(CONFIG)
-        return Pipeline(load_config(root / "tidefold.yaml"), store)
+        return load_config(root / "tidefold.yaml")
 
     def begin(self, scenario: Scenario) -> FaultyStore:
         store, _ = self.stores[scenario.begins]

@@ -54,7 +54,8 @@ __all__ = [
 
 
 class TidefoldSparkOperator(SparkSubmitOperator):
-    """Runs one step for all logs with ONE spark-submit, or without any when no log has rows to touch.
+    """Runs one step for all logs with ONE spark-submit, or without any when no log has rows to touch, or so
+    few bytes that `spark.above` says to do it here.
 
     :param step: `ingest`, `materialize`, `quality` or `audit`, which fails where a check did.
     :param logs: the logs to work on (templated); none: all that the configuration names.
@@ -108,7 +109,7 @@ class TidefoldSparkOperator(SparkSubmitOperator):
             asking = self._asking(scope)
             found = without_spark(scope.pipeline, Step(self.step, asking), scope.logs)
             if not found.spark:
-                self.log.info("No rows to touch in %s: no Spark job started.", ", ".join(scope.logs))
+                self.log.info("Nothing in %s is for Spark: no Spark job started.", ", ".join(scope.logs))
             submitted = self._submit(scope, asking, found.spark, context) if found.spark else []
         return report([_coloured(self.step, one) for one in (*found.done, *submitted)], context)
 

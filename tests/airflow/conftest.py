@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 import airflow_shop as small
-from airflow_stack import Scene
+from airflow_stack import SELDOM, Scene
 from browser import Browser, chromium
 from demo.pipeline import land, prepare
 from local_airflow.settings import PROJECT, Request
@@ -19,6 +19,11 @@ from tidefold.wiring import open_pipeline
 
 # Importing Airflow makes a folder; in this process too it must not be the user's.
 os.environ["AIRFLOW_HOME"] = str(PROJECT / "var" / "pytest")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What needs `scene` comes last: it lives until the end, and its scheduler begins a run every 20 seconds."""
+    items.sort(key=lambda item: "scene" in getattr(item, "fixturenames", ()))
 
 
 _USERS = (("admin", "admin"), ("vera", "viewer"))
@@ -36,7 +41,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     root = tmp_path_factory.mktemp("stack")
     config = prepare(root)
     land(config, "phase1")
-    airflow = up(Request(root, config, "* * * * * */20", quick_spark=True, users=_USERS), print)
+    airflow = up(Request(root, config, "* * * * * */20", quick_spark=True, users=_USERS, more=SELDOM), print)
     scene = Scene(airflow, open_pipeline(config))
     started = []
     try:
@@ -62,6 +67,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[small.Shop]:
     statsd.bind(("127.0.0.1", 0))
     statsd.setblocking(False)
     more = {
+        **SELDOM,
         "TIDEFOLD_APPROVAL_HOURS": "1",
         "AIRFLOW__METRICS__STATSD_ON": "True",
         "AIRFLOW__METRICS__STATSD_HOST": "127.0.0.1",

@@ -1,6 +1,7 @@
 """Runs begun by hand over a small pipeline (A2, A3): parameters, approvals, cleared tasks, marks, dry runs, restores.
 
-The story goes on from test to test in one Airflow; after each step the tables are compared with plain dicts.
+There is little to read, so the tasks take and fold it themselves where nothing else is said. The story goes on from
+test to test in one Airflow; after each step the tables are compared with plain dicts.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ import json
 
 import pytest
 
-from airflow_shop import FAILS, PASSES, Ran, Shop, wait_for
-from airflow_stack import java_started
+from airflow_shop import FAILS, LOGS, PASSES, Ran, Shop, wait_for
+from airflow_stack import all_on_spark, java_started
 from browser import Browser, logged_in, trigger_by_form
 from local_airflow.errors import LocalAirflowError
 from tidefold.lifecycle.values import State
@@ -22,10 +23,10 @@ ONGOING = (State.ONGOING, State.STAGED)
 
 @pytest.fixture(scope="module")
 def first(shop: Shop) -> Ran:
-    """A run over the first changes; everything is published."""
+    """A run over the first changes, all of it on Spark; everything is published."""
     shop.change("items", dict.fromkeys(range(20), "a"))
     shop.change("notes", {1: "x"})
-    with java_started(shop.airflow) as java:
+    with all_on_spark(shop.pipeline.config.path), java_started(shop.airflow) as java:
         run = shop.trigger().green()
     # However many logs there are.
     for step in ("ingest", "materialize", "quality"):
@@ -90,7 +91,12 @@ def test_a_person_begins_a_run_of_one_log_in_the_form(shop: Shop, first: Ran, br
 
 
 def test_a_group_in_a_users_dag_does_the_same_between_his_own_tasks(shop: Shop, first: Ran) -> None:
-    run = shop.trigger("shop_group").green()
+    """Of changes so small Spark is asked for the gate only."""
+    shop.change("notes", {4: "g"})
+    with java_started(shop.airflow) as java:
+        run = shop.trigger("shop_group").green()
+    assert {step for step in ("ingest", "materialize", "quality") if f"jobs/{step}.py" in " ".join(java)} == {"quality"}
+    assert "without Spark, as there were" in run.log("tidefold.materialize")
     assert shop.all_equal()
     assert run.tasks["tidefold.confirm#0"] == "success"
     assert run.result("after") == "told"
@@ -104,8 +110,7 @@ def test_a_person_may_let_a_failed_snapshot_through_and_who_and_why_is_kept(shop
     run = shop.trigger().reached("confirm#0", "awaiting_input").reached("confirm#1", "success")
     assert shop.shown("notes") == shop.held["notes"]
     assert shop.shown("items") != shop.held["items"]
-    run.answer("confirm#0", "Approve", "the source is right")
-    run.green()
+    run.answer({"confirm#0": ("Approve", "the source is right")}).green()
     assert shop.all_equal()
     snapshot = next(s for s in shop.state().snapshots if s.run == run.name)
     assert snapshot.verdict
@@ -113,22 +118,19 @@ def test_a_person_may_let_a_failed_snapshot_through_and_who_and_why_is_kept(shop
     assert shop.events("items")[-1]["override_by"] == "admin"
 
 
-@pytest.mark.parametrize(
-    ("choice", "why", "said"),
-    [("Reject", "not now", "GATE_FAILED"), ("Approve", "", "OVERRIDE_UNNAMED")],
-    ids=["rejected", "no reason"],
-)
-def test_who_rejects_or_gives_no_reason_aborts_it(shop: Shop, first: Ran, choice: str, why: str, said: str) -> None:
+def test_who_rejects_or_gives_no_reason_aborts_it(shop: Shop, first: Ran) -> None:
     """Bad input 101: an override without a reason has the same code as on the command line."""
-    shop.suite("items", FAILS)
-    before = shop.shown("items")
-    shop.change("items", {3: choice})
-    run = shop.trigger(logs=["items"]).reached("confirm#0", "awaiting_input").answer("confirm#0", choice, why).red()
-    assert said in run.log("confirm#0")
-    snapshot = next(s for s in shop.state().snapshots if s.run == run.name)
-    assert snapshot.state is State.ABORTED
-    assert shop.shown("items") == before
-    shop.suite("items", PASSES)
+    before = {log: shop.shown(log) for log in LOGS}
+    for log in LOGS:
+        shop.suite(log, FAILS)
+        shop.change(log, {3: "doubtful"})
+    run = shop.trigger().answer({"confirm#0": ("Reject", "not now"), "confirm#1": ("Approve", "")}).red()
+    for log in LOGS:
+        shop.suite(log, PASSES)
+    for log, task, said in zip(LOGS, ("confirm#0", "confirm#1"), ("GATE_FAILED", "OVERRIDE_UNNAMED"), strict=True):
+        assert said in run.log(task)
+        assert [s.state for s in shop.state(log).snapshots if s.run == run.name] == [State.ABORTED]
+        assert shop.shown(log) == before[log]
 
 
 def test_a_step_marked_as_done_that_never_ran_is_noticed_by_the_next(shop: Shop, first: Ran) -> None:
@@ -144,7 +146,7 @@ def test_a_step_marked_as_done_that_never_ran_is_noticed_by_the_next(shop: Shop,
 
 def test_a_dry_run_names_what_would_go_and_removes_nothing(shop: Shop, first: Ran) -> None:
     shop.change("items", {5: "e"})
-    shop.trigger(logs=["items"], kind="full").green()
+    shop.trigger(kind="full").green()
     assert shop.all_equal()  # Nothing is lost that was held back before: the suite that passes finds all of it.
     before = files(shop)
     run = shop.trigger("tidefold_maintenance", dry_run=True).green()
@@ -196,10 +198,11 @@ def test_who_waits_for_a_table_is_started_by_its_confirm_and_by_nothing_else(sho
 def test_a_killed_worker_is_replaced_and_makes_no_second_snapshot(shop: Shop, first: Ran) -> None:
     """Complaint 8: the process that runs the task dies in mid job, and with it what it started."""
     shop.change("items", {7: "g"})
-    run = shop.trigger(logs=["items"])
-    wait_for(lambda: bool(shop.jobs("materialize")), lambda: json.dumps(run.tasks))
-    shop.kill_worker("materialize")
-    run.green()
+    with all_on_spark(shop.pipeline.config.path):
+        run = shop.trigger(logs=["items"])
+        wait_for(lambda: bool(shop.jobs("materialize")), lambda: json.dumps(run.tasks))
+        shop.kill_worker("materialize")
+        run.green()
     made = [s for s in shop.state().snapshots if s.run == run.name]
     assert [s.state for s in made if s.state is not State.ABORTED] == [State.COMPLETED]
     assert shop.all_equal()

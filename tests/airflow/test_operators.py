@@ -85,6 +85,14 @@ def test_materialize_takes_over_what_stands_still_if_it_may(
     assert (asked, waited) == (Asking("dag/manual-1", stalled={"accounts": dead}), [600.0])
 
 
+def test_so_little_that_spark_is_not_worth_its_start_is_done_by_the_task_itself(pipeline: Pipeline) -> None:
+    """Here is no connection to Spark: a job would fail."""
+    config = pipeline.config.path
+    config.write_text(config.read_text().replace("store: store", "store: store\nspark: {above: 1MB}"))
+    done = execute(operators.TidefoldSparkOperator, pipeline, step="materialize")
+    assert {log: what["result"] for log, what in done.items()} == {"accounts": "staged", "tellers": "nothing"}
+
+
 def test_only_materialize_takes_over(pipeline: Pipeline) -> None:
     with pytest.raises(ValueError, match="takeover_after is for materialize"):
         spark_task(pipeline, step="quality", takeover_after=600)

@@ -63,9 +63,12 @@ def token(scene: Scene, user: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def run(scene: Scene) -> Run:
-    """The scheduler's first run, which published every log."""
-    return scene.follow(datetime.now(UTC) - timedelta(hours=1))
+def run(scene: Scene) -> Iterator[Run]:
+    """The scheduler's first run, which published every log; none comes after it while pages are looked at."""
+    first = scene.follow(datetime.now(UTC) - timedelta(hours=1))
+    scene.airflow.api.set_paused(DAG, True)
+    yield first
+    scene.airflow.api.set_paused(DAG, False)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from model.lives import finish, play
 from model.rules import RULES, apply
 from model.world import World, small_pages
 
-LIVES = 400
+LIVES = 300
 # What a few hundred lives must have brought about, else they prove less than they seem to.
 REACHED = (
     "a full snapshot was retired",

@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
 from typer.testing import CliRunner, Result
 
-from pipelines import make_pipeline, put, table_rows
+from pipelines import CONFIG, make_pipeline, put, table_rows
 from savepoints import canonical_rows
 from tidefold.cli.app import app
 from tidefold.lifecycle.external import Ownership
 from tidefold.lifecycle.values import Kind
-from tidefold.operations import materialize
 from tidefold.operations.asking import Asking, Import
 from tidefold.operations.materialize import pending
 from tidefold.operations.steps import Step, without_spark
@@ -25,7 +23,7 @@ def call(config: Path, *arguments: str) -> Result:
     return CliRunner().invoke(app, [*arguments, "-c", str(config / "tidefold.yaml")], prog_name="tidefold")
 
 
-def test_a_table_moves_to_another_store_by_stop_and_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_moves_to_another_store_by_stop_and_import(tmp_path: Path) -> None:
     one, two, place = tmp_path / "one", tmp_path / "two", str(tmp_path / "save")
     pipeline = make_pipeline(one)
     put(pipeline, [{"id": i, "text": t} for i, t in ROWS.items()])
@@ -36,8 +34,7 @@ def test_a_table_moves_to_another_store_by_stop_and_import(tmp_path: Path, monke
     assert said["outcomes"][0]["facts"]["rows"] == len(ROWS)
     assert canonical_rows(tmp_path / "save") == ROWS
 
-    other = make_pipeline(two)
-    monkeypatch.setattr(materialize, "_SMALL", 0)
+    other = make_pipeline(two, CONFIG.replace("store: store", "store: store\nspark: {above: 1B}"))
     asking = Asking("in", imported=Import(place, Ownership.CLAIM))
     assert pending(other, ["accounts"], asking) == ["accounts"]
     assert without_spark(other, Step("materialize", asking), ["accounts"]).spark == ("accounts",)

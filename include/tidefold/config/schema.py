@@ -17,8 +17,19 @@ from tidefold.lifecycle.kinds import Rule
 from tidefold.lifecycle.retention import Grace
 
 
+def _is_size(value: Any) -> Any:
+    if isinstance(value, str) and size_in_bytes(value) > 0:
+        return value
+    raise PydanticCustomError("size", "must be a size of more than nothing, as 500MB or 20GB")
+
+
+_Size = Annotated[
+    str | None, BeforeValidator(_is_size), WithJsonSchema({"type": "string", "pattern": f"^{SIZE.pattern}$"})
+]
+
+
 class SparkConfig(Entry):
-    """How Spark is started."""
+    """How Spark is started, and for what."""
 
     master: str = Field(
         default="local[*]",
@@ -28,12 +39,15 @@ class SparkConfig(Entry):
     driver_memory: str = Field(
         default="2g", pattern=r"^[1-9]\d*[mg]$", description="memory of the Spark process, as 512m or 2g"
     )
+    above: _Size = Field(
+        default=None,
+        description="logs that together read no more bytes than this are taken and folded without Spark, as 64MB",
+    )
 
-
-def _is_size(value: Any) -> Any:
-    if isinstance(value, str) and size_in_bytes(value) > 0:
-        return value
-    raise PydanticCustomError("size", "must be a size of more than nothing, as 500MB or 20GB")
+    @property
+    def above_bytes(self) -> int | None:
+        """Up to how many bytes Spark is not worth its start; None: it is whenever there are rows."""
+        return size_in_bytes(self.above) if self.above else None
 
 
 class LocalConfig(Entry):
@@ -44,9 +58,9 @@ class LocalConfig(Entry):
     paths: list[Text] | None = Field(
         default=None, min_length=1, description="several folders of local copies instead of one, which take turns"
     )
-    quota: Annotated[
-        str | None, BeforeValidator(_is_size), WithJsonSchema({"type": "string", "pattern": f"^{SIZE.pattern}$"})
-    ] = Field(default=None, description="bytes that all local copies of the pipeline may take, as 500MB, 20GB or 20GiB")
+    quota: _Size = Field(
+        default=None, description="bytes that all local copies of the pipeline may take, as 500MB, 20GB or 20GiB"
+    )
 
     @property
     def folders(self) -> tuple[str, ...]:

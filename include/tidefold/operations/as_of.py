@@ -90,14 +90,18 @@ def _nothing(state: LogState, asking: Asking) -> Outcome:
 def would_fold(pipeline: Pipeline, log: str, asking: Asking) -> bool:
     """Whether there are rows to write: files that stay as they are only are taken over, which needs no Spark."""
     try:
-        state = pipeline.ledger(log).find()
-        claimed = _claimed(pipeline, state, asking) if state else None
-        mine = claims.of_run(claimed, asking.run or "") if claimed else None
-        if state is None or claimed == state or mine is None:
-            return False
-        return bool(change_sets_of(state, mine)) or _would_rewrite(pipeline, state, mine)
+        claimed = would_claim(pipeline, log, asking)
+        return claimed is not None and (bool(change_sets_of(*claimed)) or _would_rewrite(pipeline, *claimed))
     except TidefoldError:
         return False  # An error to report: that needs no Spark.
+
+
+def would_claim(pipeline: Pipeline, log: str, asking: Asking) -> tuple[LogState, Snapshot] | None:
+    """The log and its attempt, were it claimed; None: there is nothing to claim."""
+    state = pipeline.ledger(log).find()
+    claimed = _claimed(pipeline, state, asking) if state else None
+    mine = claims.of_run(claimed, asking.run or "") if claimed else None
+    return (claimed, mine) if claimed and mine and claimed != state else None
 
 
 def _would_rewrite(pipeline: Pipeline, state: LogState, attempt: Snapshot) -> bool:

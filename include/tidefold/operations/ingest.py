@@ -40,6 +40,11 @@ def pending(pipeline: Pipeline, logs: Sequence[str]) -> list[str]:
     return [log for log in logs if _has_work(_begun(pipeline, log))]
 
 
+def weight(pipeline: Pipeline, log: str) -> int:
+    """About how many bytes `ingest` would parse of what has landed for a log. Raises TidefoldError."""
+    return sum(task.weight for task in begin_intake(pipeline, log).plan.take)
+
+
 def _has_work(intake: Intake | Outcome) -> bool:
     return isinstance(intake, Intake) and bool(intake.plan.take)
 

@@ -43,8 +43,6 @@ from tidefold.operations.stage import Attempt, stage
 from tidefold.operations.sweep import sweep
 
 _log = logging.getLogger(__name__)
-# Rows of a savepoint of no more bytes are written without Spark.
-_SMALL = 64 << 20
 
 
 def pending(pipeline: Pipeline, logs: Sequence[str], asking: Asking) -> list[str]:
@@ -58,9 +56,8 @@ def _would_import(pipeline: Pipeline, log: str, asking: Asking) -> bool:
         external = _external(pipeline, log, asking)
         state = pipeline.ledger(log).peek(pipeline.log(log).shape)
         claimed = claims.claim(state, claim_of(pipeline, state, asking, external))
-        # The files of a native one are taken over; the rows of a small one are hardly worth a start of Spark.
-        big = asking.imported is not None and original_at(asking.imported.address).savepoint.bytes > _SMALL
-        return claimed != state and external is not None and external.layout is Layout.CANONICAL and big
+        # The files of a native one are taken over.
+        return claimed != state and external is not None and external.layout is Layout.CANONICAL
     except TidefoldError:
         return False  # An error to report: that needs no Spark.
 
@@ -72,18 +69,31 @@ def _external(pipeline: Pipeline, log: str, asking: Asking) -> External | None:
 
 
 def _would_fold(pipeline: Pipeline, log: str, asking: Asking) -> bool:
-    ledger = pipeline.ledger(log)
-    if not ledger.exists():
+    if not pipeline.ledger(log).exists():
         return False
     try:
         roll_forward(pipeline, log)
-        state = as_configured(pipeline, ledger.read())
-        claimed = claims.claim(state, claim_of(pipeline, state, asking))
-        attempt = claimed.attempt
+        claimed = _would_claim(pipeline, log, asking)
         # The return of a whole snapshot folds nothing: its files are taken over. So is a full one of what is there.
-        return claimed != state and attempt is not None and _has_rows_to_write(pipeline, state, attempt)
+        return claimed is not None and _has_rows_to_write(pipeline, *claimed)
     except TidefoldError:
         return False  # An error to report: that needs no Spark.
+
+
+def _would_claim(pipeline: Pipeline, log: str, asking: Asking) -> tuple[LogState, Snapshot] | None:
+    """The log and its attempt, were it claimed; None: there is nothing to claim."""
+    state = as_configured(pipeline, pipeline.ledger(log).read())
+    claimed = claims.claim(state, claim_of(pipeline, state, asking))
+    return (claimed, claimed.attempt) if claimed != state and claimed.attempt else None
+
+
+def weight(pipeline: Pipeline, log: str, asking: Asking) -> int:
+    """About how many bytes `materialize` would read of a log. Claims nothing. Raises TidefoldError."""
+    if asking.imported:
+        return original_at(asking.imported.address).savepoint.bytes
+    would = as_of.would_claim if asking.as_of is not None else _would_claim
+    claimed = would(pipeline, log, asking)
+    return sum(task.weight for task in _plan(pipeline, *claimed, asking.restore).tasks) if claimed else 0
 
 
 def _has_rows_to_write(pipeline: Pipeline, state: LogState, attempt: Snapshot) -> bool:
@@ -169,14 +179,20 @@ def _planned(pipeline: Pipeline, log: str, snapshot: Snapshot, restore: claims.R
     sweep(pipeline.store, ledger)
     state = ledger.read()
     clear_leftovers(pipeline, log, state)
-    places = places_of(pipeline, log)
+    return _plan(pipeline, state, snapshot, restore)
+
+
+def _plan(pipeline: Pipeline, state: LogState, snapshot: Snapshot, restore: claims.Restore | None) -> Attempt:
+    """What an attempt has to do. Reads manifests only."""
+    places = places_of(pipeline, state.log)
     if restore:
         return _planned_restore(pipeline, state, snapshot, with_originals(state, places), restore)
     below = state.snapshot(snapshot.source) if snapshot.source is not None else None
-    base = manifest_of(pipeline, log, below) if below else None
-    shape = _shape_of(state, snapshot, base, pipeline.log(log).shape)
-    tasks = plan_fold(state, snapshot, base, shape, places, pipeline.log(log).deletion_vectors)
-    return Attempt(log, snapshot, base, shape, tasks, {})
+    base = manifest_of(pipeline, state.log, below) if below else None
+    config = pipeline.log(state.log)
+    shape = _shape_of(state, snapshot, base, config.shape)
+    tasks = plan_fold(state, snapshot, base, shape, places, config.deletion_vectors)
+    return Attempt(state.log, snapshot, base, shape, tasks, {})
 
 
 def _planned_restore(
