@@ -1,7 +1,7 @@
 # Every command a contributor needs. The same ones run in .ci/run.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help install lock lint test test-unit test-model test-contract test-spark test-airflow bench bench-ingest bench-log bench-quality bench-snapshot soak demo up down clean
+.PHONY: help install lock lint test test-unit test-model test-contract test-spark test-airflow bench bench-counts bench-ingest bench-log bench-quality bench-snapshot soak demo up down clean
 
 # Set in some shells; with it every start would compile all its imports again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -51,6 +51,10 @@ test-airflow: install ## A real Airflow with its scheduler and spark-submit
 
 bench: install ## About 20 minutes on a quiet machine: folding changes by tidefold and by its peers; writes docs/benchmarks/fold.md (ROWS=10000000: the full one)
 	ROWS=$(ROWS) ROUNDS=$(ROUNDS) PYTHONPATH=include:plugins:tests $(PYTHON) benchmarks/fold.py
+
+bench-counts: install ## About a minute: accepts what fixed workloads cost now in calls, bytes, rows and Spark jobs; review the diff of tests/data/counts.json
+	rm -f tests/data/counts.json
+	TIDEFOLD_ACCEPT_COUNTS=1 $(RUN) -m pytest -q tests/contract/test_counts.py tests/spark/test_counts_on_spark.py
 
 bench-ingest: install ## About 4 minutes: taking Debezium's JSON in against Spark's from_json; writes docs/benchmarks/ingest.md
 	$(RUN) benchmarks/ingest.py
