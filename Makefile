@@ -1,7 +1,7 @@
 # Every command a contributor needs. The same ones run in .ci/run.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help install lock lint test test-unit test-model test-contract test-spark test-airflow bench bench-counts bench-ingest bench-log bench-quality bench-snapshot soak demo up down clean
+.PHONY: help install lock lint test test-unit test-model test-contract test-spark test-airflow bench bench-counts bench-ingest bench-log bench-long bench-quality bench-snapshot soak demo up down clean
 
 # Set in some shells; with it every start would compile all its imports again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -61,6 +61,9 @@ bench-ingest: install ## About 4 minutes: taking Debezium's JSON in against Spar
 
 bench-log: install ## About 2 minutes: what writing a log and its ledger costs; writes docs/benchmarks/log.md
 	$(RUN) benchmarks/log.py
+
+bench-long: install ## About 5 minutes: 10,000 small segments, 50 snapshots in a row, memory, reading live; writes docs/benchmarks/longevity.md
+	ROWS=$(if $(filter command line,$(origin ROWS)),$(ROWS),1000000) ROUNDS=$(ROUNDS) PYTHONPATH=include:plugins:tests $(PYTHON) benchmarks/longevity.py
 
 bench-quality: install ## About 3 minutes: the quality gate over a million rows, before and after; writes docs/benchmarks/quality.md
 	ROWS=$(if $(filter command line,$(origin ROWS)),$(ROWS),1000000) ROUNDS=$(ROUNDS) $(RUN) benchmarks/quality.py

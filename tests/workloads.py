@@ -22,7 +22,7 @@ from tidefold.writer import Changelog
 from tidefold.writer.settings import WriterSettings
 
 LOG, ROWS = "accounts", 100_000
-_CONFIG = f"""
+CONFIG = f"""
 version: 1
 store: store
 retention: {{snapshots: 3}}
@@ -42,11 +42,15 @@ def opened(root: Path) -> Pipeline:
     return open_pipeline(root / "tidefold.yaml")
 
 
+def configured(root: Path, config: str = CONFIG) -> None:
+    root.mkdir()
+    (root / "tidefold.yaml").write_text(config)
+    (root / "suite.yaml").write_text(_SUITE)
+
+
 def begun(root: Path) -> Path:
     """A store with a published table of `ROWS` rows in 16 buckets."""
-    root.mkdir()
-    (root / "tidefold.yaml").write_text(_CONFIG)
-    (root / "suite.yaml").write_text(_SUITE)
+    configured(root)
     append(root, [range(ROWS)])
     cycle(root, "first", Rule.FULL)
     return root
