@@ -1,7 +1,7 @@
 # Every command a contributor needs. The same ones run in .ci/run.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help install lock lint test test-unit test-model test-contract test-spark test-airflow bench bench-ingest bench-log bench-quality bench-snapshot soak demo up down clean
+.PHONY: help install lock lint test test-unit test-model test-contract test-spark test-airflow bench bench-counts bench-ingest bench-log bench-long bench-quality bench-snapshot soak demo up down clean
 
 # Set in some shells; with it every start would compile all its imports again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -52,11 +52,18 @@ test-airflow: install ## A real Airflow with its scheduler and spark-submit
 bench: install ## Folding changes by tidefold and by its peers; writes docs/benchmarks/fold.md; the first run fetches a Spark each for Iceberg and Hudi (ROWS=10000000: the full one; PEERS=delta,iceberg,hudi; SHARES=0.01,0.1)
 	ROWS=$(ROWS) ROUNDS=$(ROUNDS) PYTHONPATH=include:plugins:tests:scripts $(PYTHON) benchmarks/fold.py
 
+bench-counts: install ## About a minute: accepts what fixed workloads cost now in calls, bytes, rows and Spark jobs; review the diff of tests/data/counts.json
+	rm -f tests/data/counts.json
+	TIDEFOLD_ACCEPT_COUNTS=1 $(RUN) -m pytest -q tests/contract/test_counts.py tests/spark/test_counts_on_spark.py
+
 bench-ingest: install ## About 4 minutes: taking Debezium's JSON in against Spark's from_json; writes docs/benchmarks/ingest.md
 	$(RUN) benchmarks/ingest.py
 
 bench-log: install ## About 2 minutes: what writing a log and its ledger costs; writes docs/benchmarks/log.md
 	$(RUN) benchmarks/log.py
+
+bench-long: install ## About 5 minutes: 10,000 small segments, 50 snapshots in a row, memory, reading live; writes docs/benchmarks/longevity.md
+	ROWS=$(if $(filter command line,$(origin ROWS)),$(ROWS),1000000) ROUNDS=$(ROUNDS) PYTHONPATH=include:plugins:tests $(PYTHON) benchmarks/longevity.py
 
 bench-quality: install ## About 3 minutes: the quality gate over a million rows, before and after; writes docs/benchmarks/quality.md
 	ROWS=$(if $(filter command line,$(origin ROWS)),$(ROWS),1000000) ROUNDS=$(ROUNDS) $(RUN) benchmarks/quality.py

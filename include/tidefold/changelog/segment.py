@@ -33,6 +33,7 @@ _COMPRESSED = 1
 _TRAILER = struct.Struct("<II6s")  # footer length, crc32 of the footer, magic
 _END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 _BATCH_ROWS = 16_384
+_SMALL = 1 << 16
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -232,7 +233,8 @@ def read_change_set(
     make many change sets in one segment. Raises CorruptError when the bytes are not those that the ledger recorded.
     """
     try:
-        with store.open(change_set.segment) as stream:
+        with store.open(change_set.segment) as opened:
+            stream = _at_once(opened) if wanted is None else opened
             entries = (known or {}).get(change_set.segment) or _read_index(stream, change_set.segment)
             entry = _find(entries, change_set)
             pieces = [b for b in entry.batches if wanted is None or wanted.meets(KeyGroups(b.first, b.last))]
@@ -244,6 +246,15 @@ def read_change_set(
     # A schema message, some of the batches and an end mark are again a complete Arrow stream.
     table = pa.ipc.open_stream(b"".join([*data, _END_OF_STREAM])).read_all()
     return _counted(table, change_set, wanted)
+
+
+def _at_once(stream: BinaryIO) -> BinaryIO:
+    """A small file is read in one go: each range costs more than its bytes."""
+    size = stream.seek(0, io.SEEK_END)
+    if size > _SMALL:
+        return stream
+    stream.seek(0)
+    return io.BytesIO(stream.read())
 
 
 def _find(entries: list[Entry], change_set: ChangeSet) -> Entry:

@@ -63,8 +63,9 @@ def _make(task: FoldTask, inputs: Inputs) -> FoldResult:
 
 
 def _follow(task: FoldTask, recipe: Recipe, inputs: Inputs) -> FoldResult:
-    read = [(_in_time(task, inputs.change_set(task.segments, c, task.bucket)), c.schema) for c in recipe.change_sets]
-    aligned = (task.aligner.changes(one, schema) for one, schema in read)
+    work = (task.target.root, task.log, task.snapshot, task.epoch)
+    read = inputs.changes(work, task.segments, recipe.change_sets, task.bucket)
+    aligned = (task.aligner.changes(_in_time(task, one), schema) for one, schema in read)
     changes = pa.concat_tables([change_schema(task.shape).empty_table(), *aligned])
     if changes.num_rows == 0:
         if task.untouched is Untouched.LEAVE:

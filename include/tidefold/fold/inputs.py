@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import BinaryIO, TypeVar, cast
 import pyarrow as pa
 
 from tidefold.changelog.segment import Indexes, read_change_set
+from tidefold.fold.gathered import changes_for
 from tidefold.fold.task import Address, Input, Read
 from tidefold.lifecycle.copies import Where
 from tidefold.lifecycle.errors import CorruptError, NotFoundError, TidefoldError
@@ -26,7 +27,7 @@ T = TypeVar("T")
 
 
 class Inputs:
-    """Opens inputs and keeps account of every try in `reads`. For one thread. `known`: stores that are open already."""
+    """Opens inputs and keeps account of every try in `reads`. For one task. `known`: stores that are open already."""
 
     def __init__(self, known: Mapping[str, Store] | None = None) -> None:
         self.reads: list[Read] = []
@@ -43,8 +44,13 @@ class Inputs:
         address = self.first(wanted.file.name, wanted.file.bytes, wanted.addresses, partial(self._prove, wanted.file))
         return address, self.store(address).open(address.path)
 
-    def change_set(self, roots: Sequence[Address], change_set: ChangeSet, bucket: KeyGroups) -> pa.Table:
-        """The changes of a change set for a bucket."""
+    def changes(
+        self, work: Hashable, roots: Sequence[Address], change_sets: Sequence[ChangeSet], bucket: KeyGroups
+    ) -> Iterator[tuple[pa.Table, int]]:
+        """The changes of change sets for a bucket, with the ids of their schemas; `work`: see `changes_for`."""
+        return changes_for(work, change_sets, bucket, partial(self._change_set, roots))
+
+    def _change_set(self, roots: Sequence[Address], change_set: ChangeSet, bucket: KeyGroups | None) -> pa.Table:
         name = f"{change_set.segment}#{change_set.ordinal}"
 
         def read(root: Address) -> pa.Table:
@@ -57,25 +63,28 @@ class Inputs:
         look elsewhere: raises StorageError. Raises CorruptError when no place has it.
         """
         failed: list[Exception] = []
+        tried: list[Read] = []
         for address in addresses:
             begun = time.perf_counter()
             try:
                 found = act(address)
             except (TidefoldError, OSError) as error:
                 failed.append(error)
-                self._note(name, address, 0, begun, _why(address, error))
+                tried.append(self._note(name, address, 0, begun, _why(address, error)))
                 continue
             self._note(name, address, size, begun)
             return found
         if len(failed) == 1:
             raise failed[0]
-        said = "; ".join(f"{read.place}: {read.why}" for read in self.reads[-len(failed) :])
+        said = "; ".join(f"{read.place}: {read.why}" for read in tried)
         raise CorruptError(
             "NO_GOOD_COPY", f"No copy of `{name}` can be used: {said}.", hint="`tidefold restore` an older snapshot."
         )
 
-    def _note(self, name: str, address: Address, size: int, begun: float, why: str = "") -> None:
-        self.reads.append(Read(name, address.where, str(address), size, time.perf_counter() - begun, why))
+    def _note(self, name: str, address: Address, size: int, begun: float, why: str = "") -> Read:
+        read = Read(name, address.where, str(address), size, time.perf_counter() - begun, why)
+        self.reads.append(read)
+        return read
 
     def _prove(self, file: DataFile, address: Address) -> Address:
         """Silent damage must not live on in new files."""

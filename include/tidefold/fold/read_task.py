@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
-from functools import reduce
+from functools import partial, reduce
 from operator import and_
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ from tidefold.changelog.columns import change_schema, table_schema
 from tidefold.changelog.segment import Indexes, read_change_set
 from tidefold.fold.base_rows import Based, open_base, read_hidden, with_schema
 from tidefold.fold.bucket import MERGE_MEMORY
+from tidefold.fold.gathered import changes_for
 from tidefold.fold.inputs import Inputs
 from tidefold.fold.kernel import Before, merged
 from tidefold.fold.read_plan import OneKey, ReadPlan, ReadTask
@@ -51,8 +52,10 @@ def read_task(store: Store, plan: ReadPlan, task: ReadTask) -> Iterator[pa.Recor
 
 
 def _folded(store: Store, plan: ReadPlan, task: ReadTask) -> Iterator[pa.RecordBatch]:
-    known: Indexes = {}
-    tables = [plan.aligner.changes(read_change_set(store, c, task.bucket, known), c.schema) for c in task.change_sets]
+    read = partial(read_change_set, store, known={})
+    work = (plan.store, plan.log, plan.snapshot, plan.change_sets)
+    found = changes_for(work, task.change_sets, task.bucket, read)
+    tables = [plan.aligner.changes(table, schema) for table, schema in found]
     if not any(table.num_rows for table in tables):
         # File by file: a look at the first rows of a large table reads one file. (A dataset's reader threads hang the
         # process at its end when not all of it was read.)
