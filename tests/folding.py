@@ -20,7 +20,7 @@ def folded(shape: Shape, folds: Iterable[Sequence[dict[str, Any]]], horizon: int
         table = pa.Table.from_pylist(list(changes), schema=change_schema(shape))
         with (
             tempfile.TemporaryDirectory() as scratch,
-            merged(base.to_reader(), table, shape, before, memory="100MB", scratch=scratch) as done,
+            merged(base.to_reader(), table, shape, before, memory=100_000_000, scratch=scratch) as done,
         ):
             base = done.rows.read_all().cast(table_schema(shape))
             before = Before(done.hidden, done.cleared, horizon)

@@ -33,7 +33,7 @@ def append(root: Path, ids: range, number: int) -> None:
 def test_a_bucket_larger_than_its_memory_spills(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root, scratch = tmp_path / "root", tmp_path / "scratch"
     scratch.mkdir()
-    monkeypatch.setattr(bucket, "MERGE_MEMORY", "30MB")
+    monkeypatch.setattr(bucket, "MERGE_MEMORY", 30_000_000)
     monkeypatch.setattr(tempfile, "tempdir", str(scratch))
     spilled, real = [], LocalStore.create
 

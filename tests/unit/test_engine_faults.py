@@ -34,7 +34,7 @@ def fold(
     rows = pa.Table.from_pylist(base or [], schema=table_schema(shape))
     with (
         tempfile.TemporaryDirectory() as scratch,
-        merged(rows.to_reader(), table, shape, before, memory="100MB", scratch=scratch) as done,
+        merged(rows.to_reader(), table, shape, before, memory=100_000_000, scratch=scratch) as done,
     ):
         return done.rows.read_all().to_pylist(), done
 

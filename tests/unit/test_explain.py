@@ -65,7 +65,7 @@ def test_the_winner_is_the_row_that_the_kernel_keeps(folds: list[list[dict[str, 
         view.insert(0, Layer(number, number + 1, number + 1, f"run-{number}"))
         with (
             tempfile.TemporaryDirectory() as scratch,
-            merged(base.to_reader(), table_of(mine), SHAPE, memory="100MB", scratch=scratch) as done,
+            merged(base.to_reader(), table_of(mine), SHAPE, memory=100_000_000, scratch=scratch) as done,
         ):
             base = done.rows.read_all()
     kept = {row["id"]: row["text"] for row in base.to_pylist()}

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidefold.changelog.columns import DELETE, UPSERT, change_schema, table_schema
-from tidefold.fold import newest
+from tidefold.fold import kernel
 from tidefold.fold.kernel import merged
 from tidefold.fold.sorted_rows import replaced
 from tidefold.lifecycle.values import Column, Shape
@@ -61,8 +61,8 @@ def fold(base: dict, changes: list[dict]) -> tuple[dict, int, int]:
 
 
 def by_sql() -> AbstractContextManager[object]:
-    """As if there were too many changes to sort them in memory."""
-    return patch.object(newest, "_LARGE", -1)
+    """As if no case were plain."""
+    return patch.object(kernel, "find", lambda *given: None)
 
 
 def _fold(base: dict, changes: list[dict]) -> tuple[dict, int, int]:
@@ -74,7 +74,7 @@ def _fold(base: dict, changes: list[dict]) -> tuple[dict, int, int]:
     reader = pa.Table.from_pylist(rows, schema=schema).to_reader(3)
     with (
         tempfile.TemporaryDirectory() as scratch,
-        merged(reader, table, SHAPE, memory="100MB", scratch=scratch) as done,
+        merged(reader, table, SHAPE, memory=100_000_000, scratch=scratch) as done,
     ):
         out = done.rows.read_all().to_pylist()
     keys = [(r["id"], r["part"]) for r in out]
@@ -126,7 +126,7 @@ def test_a_merge_that_spills_leaves_nothing_to_the_next() -> None:
     for _ in range(2):
         with tempfile.TemporaryDirectory() as scratch:
             reader = rows.cast(schema).to_reader(16_384)
-            with by_sql(), merged(reader, changes, SHAPE, memory="20MB", scratch=scratch) as done:
+            with by_sql(), merged(reader, changes, SHAPE, memory=20_000_000, scratch=scratch) as done:
                 assert sum(batch.num_rows for batch in done.rows) == 200_000
             assert os.listdir(scratch), "it did not spill"
         assert fold({(1, "a"): 7}, [])[0] == {(1, "a"): 7}
@@ -147,7 +147,7 @@ def test_a_merge_that_fails_leaves_nothing_to_the_next() -> None:
         by_sql(),
         pytest.raises(Exception, match="the disk is gone"),
         tempfile.TemporaryDirectory() as scratch,
-        merged(base, changes, SHAPE, memory="100MB", scratch=scratch) as done,
+        merged(base, changes, SHAPE, memory=100_000_000, scratch=scratch) as done,
     ):
         done.rows.read_all()
     assert fold({(3, "b"): 6}, [])[0] == {(3, "b"): 6}
@@ -155,7 +155,7 @@ def test_a_merge_that_fails_leaves_nothing_to_the_next() -> None:
         by_sql(),
         pytest.raises(KeyError),
         tempfile.TemporaryDirectory() as scratch,
-        merged(None, changes, SHAPE, memory="100MB", scratch=scratch),
+        merged(None, changes, SHAPE, memory=100_000_000, scratch=scratch),
     ):
         raise KeyError
     assert fold({(3, "b"): 6}, [])[0] == {(3, "b"): 6}

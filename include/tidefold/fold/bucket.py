@@ -32,8 +32,8 @@ from tidefold.lifecycle.values import Expire
 from tidefold.storage import Store
 from tidefold.storage.addresses import meeting
 
-# What DuckDB may take for one merge before it spills.
-MERGE_MEMORY = "1GB"
+# Bytes that one merge may take before it spills.
+MERGE_MEMORY = 1_000_000_000
 _CHUNK = 1 << 20
 _MANY_FILES = 16
 

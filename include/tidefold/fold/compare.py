@@ -43,7 +43,7 @@ def compare(before: Iterable[pa.RecordBatch], after: Iterable[pa.RecordBatch], s
     with tempfile.TemporaryDirectory(prefix="tidefold-") as scratch, duckdb.connect() as connection:
         connection.execute("SET threads = 1")
         connection.execute("SET TimeZone = 'UTC'")
-        connection.execute("SET memory_limit = ?", [MERGE_MEMORY])
+        connection.execute("SET memory_limit = ?", [f"{MERGE_MEMORY}B"])
         connection.execute("SET temp_directory = ?", [scratch])
         # Loaded batch by batch, not scanned by DuckDB: it would wrap the errors of whoever reads the files.
         there = [_load(connection, "before", before), _load(connection, "after", after)]

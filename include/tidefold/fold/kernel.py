@@ -68,17 +68,17 @@ def merged(
     shape: Shape,
     before: Before | None = None,
     *,
-    memory: str,
+    memory: int,
     scratch: str,
     with_keys: bool = False,
 ) -> Iterator[Merged]:
     """The rows of a bucket after its changes. `base` is consumed once, batch by batch, unless all of it was cleared.
-    Above `memory` (DuckDB size, such as `1GB`) it spills into `scratch`. Raises RefusedError or InvalidInputError for a
+    Above `memory` (bytes) it spills into `scratch`. Raises RefusedError or InvalidInputError for a
     value that cannot be.
     """
     before = before or Before()
     clears = has_clears(changes)
-    newest = None if clears else find(changes, tuple(before.cleared), shape)
+    newest = None if clears else find(changes, tuple(before.cleared), shape, memory)
     if newest:
         rows = pa.RecordBatchReader.from_batches(table_schema(shape), replaced(base or (), newest.keys, newest.rows))
         upserts = newest.rows.num_rows
@@ -188,7 +188,7 @@ def _hidden(connection: duckdb.DuckDBPyConnection, asked: Statements, shape: Sha
 
 
 @contextmanager
-def _connection(memory: str, scratch: str) -> Iterator[duckdb.DuckDBPyConnection]:
+def _connection(memory: int, scratch: str) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection for one merge, empty again when it ends well; after an error it is not used any more."""
     connection = _opened(memory, scratch)
     try:
@@ -213,7 +213,7 @@ def close_kept() -> None:
         kept.close()
 
 
-def _opened(memory: str, scratch: str) -> duckdb.DuckDBPyConnection:
+def _opened(memory: int, scratch: str) -> duckdb.DuckDBPyConnection:
     idle: duckdb.DuckDBPyConnection | None = getattr(_idle, "connection", None)
     _idle.connection = None
     if idle is not None:
@@ -224,10 +224,10 @@ def _opened(memory: str, scratch: str) -> duckdb.DuckDBPyConnection:
     return _set(duckdb.connect(), memory, scratch)
 
 
-def _set(connection: duckdb.DuckDBPyConnection, memory: str, scratch: str) -> duckdb.DuckDBPyConnection:
+def _set(connection: duckdb.DuckDBPyConnection, memory: int, scratch: str) -> duckdb.DuckDBPyConnection:
     # One thread: Spark already runs one task a core.
     connection.execute("SET threads = 1")
     connection.execute("SET TimeZone = 'UTC'")
-    connection.execute("SET memory_limit = ?", [memory])
+    connection.execute("SET memory_limit = ?", [f"{memory}B"])
     connection.execute("SET temp_directory = ?", [scratch])
     return connection

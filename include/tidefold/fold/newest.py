@@ -17,8 +17,8 @@ from tidefold.changelog.columns import DELETE, UPSERT, order_columns, place_colu
 from tidefold.changelog.segment import at_least
 from tidefold.lifecycle.shape import ARRIVAL, Engine, Shape
 
-# Above this many bytes the changes of a bucket are sorted where they can be put on a disk.
-_LARGE = 256 << 20
+# What is sorted, and what is taken from it, are about so many times the changes.
+_TIMES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +30,13 @@ class Newest:
     deletes: int
 
 
-def find(changes: pa.Table, cleared: tuple[int, ...], shape: Shape) -> Newest | None:
-    """The newest changes. None: they are no plain upserts and deletes of a log in its own order, many, or tied.
+def find(changes: pa.Table, cleared: tuple[int, ...], shape: Shape, memory: int) -> Newest | None:
+    """The newest changes. None: they are no plain upserts and deletes of a log in its own order, or tied, or more than
+    can be sorted within `memory` bytes, so that it must be done where they can be put on a disk.
 
     `changes` have no clears; those before `cleared`, the order of the highest one so far, do not count.
     """
-    if not _is_plain(changes, cleared, shape):
+    if changes.nbytes * _TIMES > memory or not _is_plain(changes, cleared, shape):
         return None
     if cleared:
         changes = changes.filter(at_least(cleared))
@@ -60,7 +61,7 @@ def _is_plain(changes: pa.Table, cleared: tuple[int, ...], shape: Shape) -> bool
     whole = changes.column("_absent").null_count == changes.num_rows
     ordered = shape.merge.engine is Engine.LAST and shape.own_order
     comparable = not cleared or len(cleared) == shape.order_width
-    return whole and ordered and comparable and changes.nbytes <= _LARGE
+    return whole and ordered and comparable
 
 
 def _changing(ordered: pa.Table, names: tuple[str, ...]) -> npt.NDArray[np.bool_]:
