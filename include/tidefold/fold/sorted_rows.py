@@ -38,9 +38,11 @@ def replaced(base: Iterable[pa.RecordBatch], keys: pa.Table, rows: pa.Table) -> 
     """
     names, start = keys.column_names, 0
     gone, coming = _Sorted(keys, names[:1]), _Sorted(rows, names)
-    for batch in base:
-        if not batch.num_rows:
+    for given in base:
+        if not given.num_rows:
             continue
+        # Of the same types; whether a key may be null is said by who reads it.
+        batch = pa.RecordBatch.from_arrays(given.columns, schema=rows.schema)
         span = pc.min_max(batch.column(names[0]))
         near = gone.within((span["min"].as_py(),), (span["max"].as_py(),))
         end = coming.after(tuple(batch.column(name)[-1].as_py() for name in names), start)
