@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from hypothesis import given
@@ -25,6 +27,7 @@ from tidefold.lifecycle.errors import RefusedError
 from tidefold.lifecycle.external import Layout
 from tidefold.lifecycle.kinds import Rule
 from tidefold.lifecycle.manifest import Manifest
+from tidefold.lifecycle.values import Column
 from tidefold.operations.asking import Asking
 from tidefold.operations.confirm import confirm
 from tidefold.operations.diff import diff
@@ -34,7 +37,8 @@ from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.read import Wanted, read_rows
 from tidefold.operations.verify import verify
-from tidefold.vectors import deletions, places
+from tidefold.quality.staged import _file_rows
+from tidefold.vectors import deletions, descriptor, places
 from tidefold.wiring import open_pipeline
 from tidefold.writer import Changelog
 
@@ -159,6 +163,23 @@ def test_any_of_them_can_be_restored(marked: Pipeline, wanted: int) -> None:
     assert verify(marked, "accounts").error is None
 
 
+def test_a_restore_that_writes_rows_anew_is_work_for_spark(marked: Pipeline) -> None:
+    assert pending(marked, ["accounts"], Asking("back", restore=Restore(2, Mode.SKIP))) == ["accounts"]
+    assert pending(marked, ["accounts"], Asking("back", restore=Restore(1, Mode.SKIP))) == []
+
+
+def test_the_gate_reads_files_from_before_a_column_was_added(marked: Pipeline) -> None:
+    """The workers that read marked files know only what the file has; the rest is null, as to every reader."""
+    shape = marked.log("accounts").shape
+    wider = replace(shape, columns=(*shape.columns, Column("note", "string")))
+    files = manifest_of(marked).shown
+    asked = [pa.record_batch({"id": pa.array(range(len(files)))})]
+    found = list(_file_rows(marked.store.uri(""), "tables/accounts", files, wider, asked))
+    rows = [row for batch in found for row in batch.to_pylist()]
+    assert {row["id"]: row["text"] for row in rows} == after(FIRST, SECOND, THIRD)
+    assert {row["note"] for row in rows} == {None}
+
+
 @pytest.mark.parametrize("layout", [Layout.NATIVE, Layout.CANONICAL])
 def test_a_savepoint_has_the_rows_that_count(marked: Pipeline, tmp_path: Path, layout: Layout) -> None:
     save(marked, tmp_path / "saved", layout)
@@ -219,6 +240,16 @@ def test_all_rows_of_a_file_may_go(pipeline: Pipeline, monkeypatch: pytest.Monke
     assert table_rows(pipeline) == {1000: "left"}
 
 
+def test_files_stay_sorted_by_their_key(marked: Pipeline) -> None:
+    """Also when a bucket of two files is written anew: readers skip row groups by it."""
+    put(marked, [{"id": i, "text": "d"} for i in range(50, 200)])
+    finished(marked, Asking("run-4", kind=Rule.FULL))
+    for file in manifest_of(marked).files:
+        path = marked.store.uri(f"snapshots/accounts/0000000004/_data/{file.name}").removeprefix("file://")
+        ids = pq.read_table(path).column("id").to_pylist()
+        assert ids == sorted(ids)
+
+
 # Others in the table
 
 
@@ -228,43 +259,69 @@ def commit(pipeline: Pipeline, *actions: dict[str, Any]) -> None:
     pipeline.store.put_if_absent(f"tables/accounts/_delta_log/{version:020d}.json", lines)
 
 
-def last_commit(pipeline: Pipeline) -> list[dict[str, Any]]:
-    version = DeltaTable(pipeline.store.uri("tables/accounts")).version()
-    data = pipeline.store.read(f"tables/accounts/_delta_log/{version:020d}.json")
-    return [msgspec.json.decode(line) for line in data.splitlines()]
+FIVE = deletions(np.arange(5, dtype=np.uint64))
+assert FIVE
+FIVE_ROWS = descriptor(FIVE)
 
 
 def test_rows_that_somebody_else_deletes_are_noticed(marked: Pipeline) -> None:
     """A vector of others in a file that keeps its name: refused, also to be reconciled."""
-    cycle(marked, "run-4", {11: "d"})
-    file = next(f for f in manifest_of(marked).files if f.rows_written > 50)
-    added = (
-        next(a["add"] for a in last_commit(marked) if a.get("add", {}).get("path") == f"_data/{file.name}")
-        if (any(a.get("add", {}).get("path") == f"_data/{file.name}" for a in last_commit(marked)))
-        else next(a["add"] for a in last_commit(marked) if a.get("add", {}).get("deletionVector"))
-    )
-    mine = added["deletionVector"]
-    theirs = deletions(np.arange(5, dtype=np.uint64))
-    assert theirs
-    removed = {"path": added["path"], "dataChange": True, "deletionTimestamp": 0, "deletionVector": mine}
-    vector = {"storageType": "i", "pathOrInlineDv": theirs.vector, "sizeInBytes": theirs.bytes, "cardinality": 5}
-    commit(marked, {"remove": removed}, {"add": {**added, "deletionVector": vector}})
-    put(marked, [{"id": 12, "text": "e"}])
-    [_] = materialize(marked, ["accounts"], Asking("run-5"), in_process)
-    judge_all(marked)
+    added = newest_add(marked, next(f"_data/{f.name}" for f in manifest_of(marked).files if f.deletions))
+    removed = {key: added[key] for key in ("path", "dataChange", "deletionVector")}
+    commit(marked, {"remove": {**removed, "deletionTimestamp": 0}}, {"add": {**added, "deletionVector": FIVE_ROWS}})
+    assert refused(marked) == "FOREIGN_COMMIT"
+
+
+def test_a_file_of_others_with_a_vector_is_never_left_beside_ours(marked: Pipeline) -> None:
+    """What is removed without its vector stays: so a remove by guess is not tried."""
+    added = newest_add(marked, next(f"_data/{f.name}" for f in manifest_of(marked).files))
+    commit(marked, {"add": {**added, "path": "of-another.parquet", "deletionVector": FIVE_ROWS}})
+    assert refused(marked) == "FOREIGN_COMMIT"
+
+
+def test_rows_that_somebody_else_brings_back_are_noticed(marked: Pipeline) -> None:
+    """The same file again without its vector, as RESTORE to an older version does."""
+    added = newest_add(marked, next(f"_data/{f.name}" for f in manifest_of(marked).files if f.deletions))
+    removed = {key: added[key] for key in ("path", "dataChange", "deletionVector")}
+    whole = {key: value for key, value in added.items() if key != "deletionVector"}
+    commit(marked, {"remove": {**removed, "deletionTimestamp": 0}}, {"add": whole})
+    assert refused(marked) == "FOREIGN_COMMIT"
+
+
+def test_other_features_of_the_table_are_not_ours_to_write(marked: Pipeline) -> None:
+    protocol = {
+        "minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["deletionVectors"],
+        "writerFeatures": ["deletionVectors", "appendOnly", "invariants", "rowTracking", "domainMetadata"],
+    }  # fmt: skip
+    commit(marked, {"protocol": protocol})
+    assert refused(marked) == "FOREIGN_COMMIT"
+
+
+def refused(pipeline: Pipeline) -> str:
+    """How the next snapshot is refused, also when it is asked to be reconciled."""
+    put(pipeline, [{"id": 12, "text": "e"}])
+    materialize(pipeline, ["accounts"], Asking("run-5"), in_process)
+    judge_all(pipeline)
+    codes = set()
     for reconcile in (False, True):
-        with pytest.raises(RefusedError, match="deletion vectors"):
-            confirm(marked, "accounts", run_id="run-5", reconcile=reconcile)
+        with pytest.raises(RefusedError) as error:
+            confirm(pipeline, "accounts", run_id="run-5", reconcile=reconcile)
+        codes.add(error.value.code)
+    [code] = codes
+    return code
+
+
+def newest_add(pipeline: Pipeline, path: str) -> dict[str, Any]:
+    versions = range(DeltaTable(pipeline.store.uri("tables/accounts")).version() + 1)
+    found = [a["add"] for version in versions for a in _commit(pipeline, version) if "add" in a]
+    return next(add for add in reversed(found) if add["path"] == path)
 
 
 def test_what_somebody_else_put_together_can_be_reconciled(marked: Pipeline) -> None:
     """As OPTIMIZE does: files with vectors are gone, one without is there."""
-    table = DeltaTable(marked.store.uri("tables/accounts"))
-    adds = [a["add"] for line in range(table.version() + 1) for a in _commit(marked, line) if "add" in a]
-    newest = {a["path"]: a for a in adds}
     active = {f"_data/{f.name}" for f in manifest_of(marked).shown}
-    gone = [newest[path] for path in sorted(active)]
-    rest = {**newest[min(active)], "path": "_data/of-another.parquet"}
+    gone = [newest_add(marked, path) for path in sorted(active)]
+    rest = {**gone[0], "path": "_data/of-another.parquet"}
     rest.pop("deletionVector", None)
     said = [
         {"remove": {"path": a["path"], "dataChange": True, "deletionTimestamp": 0}

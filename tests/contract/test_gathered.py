@@ -43,11 +43,11 @@ def expected() -> dict[int, str]:
 
 
 @pytest.mark.parametrize("runner", [in_process, in_threads()], ids=["one", "threads"])
-@pytest.mark.parametrize("kept", [gathered._KEPT_BYTES, 0])
+@pytest.mark.parametrize("most", [gathered._MOST, 0])
 def test_the_rows_are_those_of_reading_one_by_one(
-    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, runner: Runner, kept: int
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, runner: Runner, most: int
 ) -> None:
-    monkeypatch.setattr(gathered, "_KEPT_BYTES", kept)
+    monkeypatch.setattr(gathered, "_MOST", most)
     monkeypatch.setattr(gathered, "_RUN", 10)
     _, rows = read_rows(pipeline, "accounts", Wanted(What.LIVE))
     assert {row["id"]: row["text"] for batch in rows for row in batch.to_pylist()} == expected()

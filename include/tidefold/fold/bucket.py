@@ -169,12 +169,12 @@ def _merged(
     expired = _Count()
     based = Based([one for one in recipe.base if one is not large], task.aligner, recipe.schema)
     before = Before(read_hidden(inputs, based, task.bucket), recipe.cleared, task.horizon)
+    # Each file is sorted; several come one after the other.
+    how = {"with_keys": large is not None, "is_sorted": sum(not one.file.hidden for one in based.files) <= 1}
     with (
         tempfile.TemporaryDirectory(prefix="tidefold-") as scratch,
         open_base(inputs, based, task.bucket) as base,
-        merged(
-            base, changes, task.shape, before, memory=MERGE_MEMORY, scratch=scratch, with_keys=large is not None
-        ) as done,
+        merged(base, changes, task.shape, before, memory=MERGE_MEMORY, scratch=scratch, **how) as done,
     ):
         store = inputs.store(task.target)
         file = _written(task, store, _unexpired(done.rows, task.expire, expired))

@@ -25,11 +25,12 @@ from tidefold.vectors import descriptor
 # The lowest protocol that has deletion vectors, with what the lowest one of all has by itself.
 VECTORS = "deletionVectors"
 VECTORS_READER, VECTORS_WRITER = 3, 7
+WRITER_FEATURES = [VECTORS, "appendOnly", "invariants"]
 _PROTOCOL = {
     "minReaderVersion": VECTORS_READER,
     "minWriterVersion": VECTORS_WRITER,
     "readerFeatures": [VECTORS],
-    "writerFeatures": [VECTORS, "appendOnly", "invariants"],
+    "writerFeatures": WRITER_FEATURES,
 }
 
 

@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from tidefold.fold.publish import create_snapshot_table, delta_errors
-from tidefold.fold.published import active_files
+from tidefold.fold.published import deleted_rows
 from tidefold.lifecycle.manifest import Manifest
 from tidefold.lifecycle.names import LogPaths
 from tidefold.storage import Store
@@ -44,8 +44,8 @@ def delta_state(store: Store, path: str) -> DeltaState | None:
         # Flat: what a struct of statistics holds depends on which columns have any.
         actions = pa.table(table.get_add_actions(flatten=True)).to_pylist()
         files = {a["path"]: {k: v for k, v in a.items() if k != _INSTANT and v is not None} for a in actions}
-        for name, active in active_files(table).items():
-            files[name]["deleted"] = active.deletions
+        for name, gone in deleted_rows(table).items():
+            files[name]["deleted"] = gone
         return DeltaState(table.schema().to_json(), files)
 
 

@@ -14,8 +14,8 @@ from tidefold.lifecycle.values import ChangeSet
 
 # Of few change sets each task finds its own slices. So many that are that small cost more to find than to read whole.
 MANY, SMALL = 64, 1 << 16
-# What a process keeps at most, as Arrow.
-_KEPT_BYTES = 64 << 20
+# What a process keeps of one work at most, in compressed bytes: as Arrow they are several times as many.
+_MOST = 16 << 20
 # So many are read side by side, and put together at once.
 _READERS, _RUN = 8, 1_000
 _NUMBER = "_number"
@@ -46,8 +46,6 @@ class Gathered:
                 self._add(missing[start : start + _RUN], read)
             tables, numbers = dict(self._tables), [self._numbers[c] for c in change_sets]
             complete = len(numbers) == len(self._numbers)
-            if sum(table.nbytes for table in tables.values()) > _KEPT_BYTES:
-                self._begin(None)
         wanted = None if complete else pa.array(numbers, pa.int64())
         return [(_of(table, bucket, wanted), schema) for (schema, _), table in tables.items()]
 
@@ -91,7 +89,7 @@ def changes_for(
     of them for None. `work` names what is done: only its tasks share what was read.
     """
     small = [c for c in change_sets if c.length <= SMALL]
-    if len(small) < MANY:
+    if len(small) < MANY or sum(c.length for c in small) > _MOST:
         small = []
     else:
         yield from _of_process.changes(work, small, bucket, lambda c: read(c, None))

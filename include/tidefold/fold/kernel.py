@@ -71,14 +71,15 @@ def merged(
     memory: int,
     scratch: str,
     with_keys: bool = False,
+    is_sorted: bool = True,
 ) -> Iterator[Merged]:
     """The rows of a bucket after its changes. `base` is consumed once, batch by batch, unless all of it was cleared.
-    Above `memory` (bytes) it spills into `scratch`. Raises RefusedError or InvalidInputError for a
-    value that cannot be.
+    Above `memory` (bytes) it spills into `scratch`. `is_sorted`: the base comes in the order of its key, or nobody
+    needs it so. Raises RefusedError or InvalidInputError for a value that cannot be.
     """
     before = before or Before()
     clears = has_clears(changes)
-    newest = None if clears else find(changes, tuple(before.cleared), shape, memory)
+    newest = None if clears or not is_sorted else find(changes, tuple(before.cleared), shape, memory)
     if newest:
         rows = pa.RecordBatchReader.from_batches(table_schema(shape), replaced(base or (), newest.keys, newest.rows))
         upserts = newest.rows.num_rows

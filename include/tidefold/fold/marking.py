@@ -25,8 +25,9 @@ from tidefold.vectors import Places, deletions, places
 # What is deleted of the large file, and what is beside it, are at most this share of its rows: a rewrite costs about
 # ten times as much a row as looking for keys, and readers pay for every row that does not count.
 SHARE = 0.15
-# A vector stands in the Delta log and in the manifest, which are read whole: about 26,000 places that lie apart.
-_LONGEST = 64 << 10
+# Vectors stand in the Delta log and in the manifest, which are read whole: that of a file has at most about 26,000
+# places that lie apart, those of a snapshot four million.
+_LONGEST, _ALL = 64 << 10, 8 << 20
 _BATCH_ROWS = 262_144
 
 
@@ -39,7 +40,8 @@ def to_mark(task: FoldTask, recipe: Recipe, changes: pa.Table) -> Input | None:
     file, beside = large.file, sum(one.file.rows for one in shown if one is not large)
     gone = file.rows_written - file.rows + changes.num_rows
     few = max(gone, beside + changes.num_rows) <= file.rows_written * SHARE
-    return large if few and _length(file, gone) <= _LONGEST and is_within(file, task.bucket) else None
+    short = _length(file, gone) <= min(_LONGEST, _ALL // task.shape.buckets)
+    return large if few and short and is_within(file, task.bucket) else None
 
 
 def _length(file: DataFile, gone: int) -> int:

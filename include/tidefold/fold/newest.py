@@ -38,12 +38,12 @@ def find(changes: pa.Table, cleared: tuple[int, ...], shape: Shape, memory: int)
     """
     if changes.nbytes * _TIMES > memory or not _is_plain(changes, cleared, shape):
         return None
+    names = [*shape.key, *place_columns(shape)]
+    if any(changes.column(name).null_count for name in names):
+        return None
     if cleared:
         changes = changes.filter(at_least(cleared))
-    names = [*shape.key, *place_columns(shape)]
     places = changes.select(names).combine_chunks()
-    if any(places.column(name).null_count for name in names):
-        return None
     order = pc.sort_indices(places, [(name, "ascending") for name in names])
     ordered = places.take(order)
     ends = _changing(ordered, shape.key)

@@ -14,13 +14,14 @@ from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
-from tidefold.fold.delta_commit import VECTORS_READER, Commit, delta_schema, write_commit, write_first
+from tidefold.fold.delta_commit import VECTORS_READER, Active, Commit, delta_schema, write_commit, write_first
 from tidefold.fold.published import (
     MANIFEST,
     PROPERTIES,
     Published,
     active_files,
     require_untouched,
+    vectors_of,
     version_of,
 )
 from tidefold.lifecycle.errors import (
@@ -69,19 +70,26 @@ def publish(store: Store, manifest: Manifest, digest: str, previous: Published |
             version = _try_publish(store, manifest, digest, previous, reconcile)
         if version is not None:
             store.sync(f"{LogPaths(manifest.log).table}/_delta_log/{version:020d}.json")
-            _shorten_log(store, manifest, version)
             return version
     raise ConflictError("TABLE_BUSY", f"Other writers committed to the table of `{manifest.log}` {_TRIES} times.")
 
 
-def _shorten_log(store: Store, manifest: Manifest, version: int) -> None:
-    """Vectors stand in the log: without a checkpoint every reader would read those of all former versions too."""
-    if version % _CHECKPOINT or not any(f.deletions for f in manifest.shown):
+def shorten_log(store: Store, log: str, version: int) -> None:
+    """Makes a checkpoint of every tenth version of a table with deletion vectors. They stand in its log: else every
+    reader would read those of all former versions too. Never raises: it is for speed only.
+    """
+    if version % _CHECKPOINT:
         return
+    folder = f"{LogPaths(log).table}/_delta_log"
     try:
-        DeltaTable(store.uri(LogPaths(manifest.log).table), storage_options=store.options()).create_checkpoint()
-    except (DeltaError, OSError) as error:
-        _log.warning("no checkpoint of version %d, readers read more of the log: %s", version, error)
+        table = DeltaTable(store.uri(LogPaths(log).table), version=version, storage_options=store.options())
+        if table.protocol().min_reader_version < VECTORS_READER:
+            return
+        table.create_checkpoint()
+        for name in (f"{version:020d}.checkpoint.parquet", "_last_checkpoint"):
+            store.sync(f"{folder}/{name}")
+    except Exception as error:
+        _log.warning("%s: no checkpoint of version %d, readers read more of its log: %s", log, version, error)
 
 
 def provide_new_files(store: Store, manifest: Manifest, copy: bool = False) -> None:
@@ -174,14 +182,14 @@ def _try_publish(
     done = version_of(table, digest, previous)
     if done is not None:
         return done
-    require_untouched(table, manifest, previous, reconcile)
+    require_untouched(store, table, manifest, previous, reconcile)
     return _commit(store, table, manifest, digest, previous)
 
 
 def _create_published(store: Store, path: str, manifest: Manifest, digest: str) -> int | None:
     try:
         _create(store, path, manifest, digest)
-    except DeltaError:
+    except (DeltaError, AlreadyExistsError):
         if not _is_table(store, path):
             raise
     return version_of(DeltaTable(store.uri(path), storage_options=store.options()), digest, None)
@@ -231,7 +239,8 @@ def _difference(table: DeltaTable, manifest: Manifest, digest: str, previous: Pu
     """What makes the snapshot of what the table shows now: the files of the previous one, unless others' work is being
     reconciled.
     """
-    before = active_files(table)
+    known = vectors_of(previous.manifest) if previous else {}
+    before = {path: Active(size, known.get(path)) for path, size in active_files(table).items()}
     after = {f"_data/{f.name}": f for f in manifest.shown}
     same = {path for path, f in after.items() if path in before and before[path].deletions == f.deletions}
     schema = delta_schema(manifest)

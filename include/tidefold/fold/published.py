@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from tidefold.fold.delta_commit import VECTORS, VECTORS_READER, VECTORS_WRITER, Active, delta_schema
-from tidefold.lifecycle.errors import RefusedError
+from tidefold.fold.delta_commit import VECTORS, VECTORS_READER, VECTORS_WRITER, WRITER_FEATURES, delta_schema
+from tidefold.lifecycle.errors import NotFoundError, RefusedError
 from tidefold.lifecycle.manifest import Deletions, Manifest
+from tidefold.lifecycle.names import LogPaths
+from tidefold.storage import Store
 from tidefold.vectors import deletions
 
 # Commit metadata: the sha256 of the manifest of the snapshot that a table version shows. Ids begin anew with a log; a
@@ -39,28 +43,22 @@ def version_of(table: DeltaTable, digest: str, previous: Published | None) -> in
     return next((int(c["version"]) for c in found), None)
 
 
-def active_files(table: DeltaTable) -> dict[str, Active]:
-    """The files that readers see, by path."""
-    actions, gone = table.get_add_actions(), _deleted(table)
-    sizes = zip(actions.column("path").to_pylist(), actions.column("size_bytes").to_pylist(), strict=True)
-    return {path: Active(size, gone.get(path)) for path, size in sizes}
+def active_files(table: DeltaTable) -> dict[str, int]:
+    """Paths and sizes (bytes) of the files that readers see."""
+    actions = table.get_add_actions()
+    return dict(zip(actions.column("path").to_pylist(), actions.column("size_bytes").to_pylist(), strict=True))
 
 
-def _deleted(table: DeltaTable) -> dict[str, Deletions]:
-    """Which rows of its active files a table says are deleted, by path."""
-    if VECTORS not in (table.protocol().reader_features or ()):
-        return {}
-    found = pa.table(table.deletion_vectors())
-    vectors = (selected.values.to_numpy(zero_copy_only=False) for selected in found.column("selection_vector"))
-    gone = (deletions(np.flatnonzero(~selected).astype(np.uint64)) for selected in vectors)
-    # Addresses of files: ours all lie in one folder of the table.
-    names = (address.rpartition("/")[2] for address in found.column("filepath").to_pylist())
-    return {f"_data/{name}": vector for name, vector in zip(names, gone, strict=True) if vector}
+def vectors_of(manifest: Manifest) -> dict[str, Deletions]:
+    """Which rows of its files do not count, by path."""
+    return {f"_data/{f.name}": f.deletions for f in manifest.shown if f.deletions}
 
 
-def require_untouched(table: DeltaTable, manifest: Manifest, previous: Published | None, reconcile: bool) -> None:
+def require_untouched(
+    store: Store, table: DeltaTable, manifest: Manifest, previous: Published | None, reconcile: bool
+) -> None:
     """Raises RefusedError when the table is not as `previous` left it; with `reconcile` its files may be others."""
-    changed = [what for what in _changes(table, manifest, previous) if not (reconcile and what == "files")]
+    changed = [what for what in _changes(store, table, manifest, previous) if not (reconcile and what == "files")]
     if not changed:
         return
     raise RefusedError(
@@ -71,18 +69,17 @@ def require_untouched(table: DeltaTable, manifest: Manifest, previous: Published
     )
 
 
-def _changes(table: DeltaTable, manifest: Manifest, previous: Published | None) -> list[str]:
+def _changes(store: Store, table: DeltaTable, manifest: Manifest, previous: Published | None) -> list[str]:
     """What of the table is not as the last publication left it."""
-    ours = {f"_data/{f.name}": f.deletions for f in previous.manifest.shown} if previous else {}
-    found = {path: active.deletions for path, active in active_files(table).items()}
+    ours = {f"_data/{f.name}" for f in previous.manifest.shown} if previous else set()
     same = {
-        "files": found == ours,
+        "files": set(active_files(table)) == ours,
         # As the last snapshot had it; the commit brings that of the new one.
         "schema": table.schema().to_json() == delta_schema(previous.manifest if previous else manifest).to_json(),
         "properties": table.metadata().configuration == PROPERTIES,
         "protocol": _is_known(table),
-        # Not even to be reconciled: only a vector that is known to the letter can be taken back.
-        "deletion vectors": all(vector in (None, ours.get(path)) for path, vector in found.items()),
+        # Not even to be reconciled: a vector can be taken back only by who knows it to the letter.
+        "deletion vectors": not _has_vectors_of_others(store, table, ours, manifest.log, previous),
     }
     return [name for name, as_left in same.items() if not as_left]
 
@@ -90,8 +87,43 @@ def _changes(table: DeltaTable, manifest: Manifest, previous: Published | None) 
 def _is_known(table: DeltaTable) -> bool:
     found = table.protocol()
     versions = (found.min_reader_version, found.min_writer_version)
-    with_vectors = versions == (VECTORS_READER, VECTORS_WRITER) and found.reader_features == [VECTORS]
-    return versions == (_READER, _WRITER) or with_vectors
+    if versions == (_READER, _WRITER):
+        return True
+    features = (set(found.reader_features or ()), set(found.writer_features or ()))
+    return (*versions, *features) == (VECTORS_READER, VECTORS_WRITER, {VECTORS}, set(WRITER_FEATURES))
+
+
+def _has_vectors_of_others(
+    store: Store, table: DeltaTable, ours: Collection[str], log: str, previous: Published | None
+) -> bool:
+    """Whether a commit after the last publication brought a file with a deletion vector, or one of ours with another
+    one or none: the only ways in which rows could vanish from, or come back to, a file that keeps its name.
+    """
+    if table.protocol().min_reader_version < VECTORS_READER:
+        return False
+    for version in range(previous.version + 1 if previous else 0, table.version() + 1):
+        try:
+            lines = store.read(f"{LogPaths(log).table}/_delta_log/{version:020d}.json").splitlines()
+        except NotFoundError:
+            return True  # Somebody shortened the log: nobody knows.
+        adds = [action["add"] for action in map(msgspec.json.decode, lines) if "add" in action]
+        if any("deletionVector" in add or add["path"] in ours for add in adds):
+            return True
+    return False
+
+
+def deleted_rows(table: DeltaTable) -> dict[str, Deletions]:
+    """Which rows of its active files a table says are deleted, by path. Takes memory for every row of such a file."""
+    if table.protocol().min_reader_version < VECTORS_READER:
+        return {}
+    root, found = f"{table.table_uri.rstrip('/')}/", {}
+    for batch in table.deletion_vectors():
+        rows = pa.record_batch(batch)
+        for address, selected in zip(rows.column("filepath"), rows.column("selection_vector"), strict=True):
+            gone = np.flatnonzero(~selected.values.to_numpy(zero_copy_only=False)).astype(np.uint64)
+            if (vector := deletions(gone)) is not None:
+                found[address.as_py().removeprefix(root)] = vector
+    return found
 
 
 def _commits_since(table: DeltaTable, previous: Published | None) -> list[dict[str, Any]]:

@@ -43,6 +43,7 @@ class SavedFile:
 
     @classmethod
     def of(cls, folder: str, file: DataFile) -> SavedFile:
+        assert file.deletions is None, "what a savepoint has is written without deletions"
         facts = (file.bytes, file.rows, file.sha256, file.key_groups, file.stats, file.hidden)
         return cls(f"{folder}/{file.name}", *facts)
 

@@ -110,8 +110,8 @@ def _would_rewrite(pipeline: Pipeline, state: LogState, attempt: Snapshot) -> bo
         return False
     manifest = read_manifest(pipeline.store, state.log, base)
     rescaled = manifest.shape.buckets != pipeline.log(state.log).buckets
-    expired = any(has_expired(file, attempt.expire) for file in manifest.files)
-    return rescaled or expired or must_rewrite(state.schemas, manifest.schema, attempt.schema)
+    must_go = any(has_expired(file, attempt.expire) or file.deletions for file in manifest.files)
+    return rescaled or must_go or must_rewrite(state.schemas, manifest.schema, attempt.schema)
 
 
 def plan_as_of(pipeline: Pipeline, log: str, asking: Asking) -> Outcome:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from tidefold.fold.publish import publish
+from tidefold.fold.publish import publish, shorten_log
 from tidefold.fold.published import Published
 from tidefold.ledger import read_manifest
 from tidefold.lifecycle import claims, moves
@@ -83,6 +83,7 @@ def roll_forward(pipeline: Pipeline, log: str, reconcile: bool = False) -> int |
     version = publish(pipeline.store, manifest, latest.manifest or "", _shown(pipeline, state), reconcile)
     ledger.commit(lambda state: moves.published(state, latest.id, version, now()))
     _log.info("%s: snapshot %d is version %d of the table", log, latest.id, version)
+    shorten_log(pipeline.store, log, version)
     return latest.id
 
 

@@ -105,8 +105,8 @@ def _has_rows_to_write(pipeline: Pipeline, state: LogState, attempt: Snapshot) -
 
 
 def _has_deletions(pipeline: Pipeline, state: LogState, attempt: Snapshot, source: Snapshot | None) -> bool:
-    """Whether there are rows to write because a full snapshot has no deletions."""
-    if attempt.kind is not Kind.FULL or attempt.origin is not None or source is None:
+    """Whether there are rows to write because neither a full snapshot nor a restored one has deletions."""
+    if source is None or (attempt.kind is not Kind.FULL and attempt.origin is None):
         return False
     return any(file.deletions for file in read_manifest(pipeline.store, state.log, source).files)
 

@@ -75,8 +75,20 @@ def _file_rows(
     for number in (n for batch in batches for n in batch.column(0).to_pylist()):
         file = files[number]
         with store.open(data_path(folder, file.name)) as stream:
-            for rows in without_deleted(pq.ParquetFile(stream).iter_batches(columns=schema.names), file):
-                yield rows.select(schema.names).cast(schema)
+            parquet = pq.ParquetFile(stream)
+            there = [name for name in schema.names if name in parquet.schema_arrow.names]
+            for rows in without_deleted(parquet.iter_batches(columns=there), file):
+                yield _filled(rows, schema)
+
+
+def _filled(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """With nulls in the columns that came after the file was written."""
+    there = set(rows.schema.names)
+    columns = [
+        rows.column(field.name).cast(field.type) if field.name in there else pa.nulls(rows.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _active_files(uri: str, options: dict[str, str]) -> dict[str, int]:
