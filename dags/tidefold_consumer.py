@@ -37,6 +37,8 @@ with DAG(
         """One entry an event."""
         events = get_current_context()["triggering_asset_events"]
         told = [dict(event.extra) for of_table in events.values() for event in of_table]
+        # Airflow hands events over in no order that it promises.
+        told.sort(key=lambda event: (event["log"], event["snapshot"]))
         for event in told:
             print(f"{event['log']} shows snapshot {event['snapshot']}: {event['rows']} rows, {event['verdict']}")
         return told
