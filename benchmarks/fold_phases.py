@@ -79,7 +79,7 @@ def _by_hand(task: FoldTask, root: Path, phases: Phases) -> None:
     based = Based(recipe.base, task.aligner, recipe.schema)
     schema, store = table_schema(shape), inputs.store(task.target)
     with phases.phase("read segments: sha256, decode, filter"):
-        read = [inputs.change_set(task.segments, one, task.bucket) for one in recipe.change_sets]
+        read = [one for one, _ in inputs.changes(task.snapshot, task.segments, recipe.change_sets, task.bucket)]
         changes = pa.concat_tables([change_schema(shape).empty_table(), *read])
     with phases.phase("sha256 of base files"):
         for one in recipe.base:
@@ -92,7 +92,7 @@ def _by_hand(task: FoldTask, root: Path, phases: Phases) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         begun = time.perf_counter()
         with merged(table.to_reader(), changes, shape, memory=MERGE_MEMORY, scratch=scratch) as done:
-            phases.seconds["DuckDB: open and squash"] += time.perf_counter() - begun
+            phases.seconds["squash"] += time.perf_counter() - begun
             with phases.phase("merge"):
                 rows = done.rows.read_all().cast(schema)
     with phases.phase("statistics"):
