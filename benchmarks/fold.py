@@ -203,7 +203,8 @@ def main() -> None:
         found = by_share(spark, lakes, base, scratch)
         for lake in lakes:
             lake.close()
-        drawn(found)
+        if len(found) > 1:
+            drawn(found)
         rows = goals(found)
         # Before what comes next, which takes long.
         write_page("fold.md", page(ROWS, ROUNDS, starts, absent, found, rows, phases))
