@@ -76,6 +76,12 @@ def change_schema(shape: Shape) -> pa.Schema:
     return pa.schema(system + [pa.field(c.name, arrow_type(c.type)) for c in shape.columns])
 
 
+def has_absent(changes: pa.Table) -> bool:
+    """Whether some change says nothing about some column."""
+    column = changes.column("_absent")
+    return bool(column.null_count < len(column))
+
+
 def hidden_schema(shape: Shape) -> pa.Schema:
     """What is kept beside a table, of a key or (partial updates) of one of its columns: the `_order` in which it was
     deleted (`_column` is empty) or given; of a history also the instant of that (`_at`).

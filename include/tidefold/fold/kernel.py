@@ -18,7 +18,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidefold.changelog.columns import CLEAR, hidden_schema, order_columns, table_schema
+from tidefold.changelog.columns import CLEAR, has_absent, hidden_schema, order_columns, table_schema
 from tidefold.changelog.key_group import quoted
 from tidefold.fold.engines import Statements, statements
 from tidefold.fold.engines.partial import UNAVAILABLE
@@ -92,7 +92,7 @@ def merged(
         connection.register("given_base", table_schema(shape).empty_table() if base is None or emptied else base)
         _make_base(connection, clears, shape)
         connection.register("hidden", hidden_schema(shape).empty_table() if before.hidden is None else before.hidden)
-        asked = statements(shape, with_absent=_has_absent(changes), horizon=before.horizon)
+        asked = statements(shape, with_absent=has_absent(changes), horizon=before.horizon)
         for name, query in asked.tables:
             connection.execute(f"CREATE TEMP TABLE {name} AS {query}")
         [(upserts, deletes)] = connection.execute(asked.counts).fetchall()
@@ -174,11 +174,6 @@ def has_clears(changes: pa.Table) -> bool:
     """Whether some change removes more than its own key."""
     # Changes of a MERGE come after CLEAR, so the highest op does not tell.
     return bool(pc.any(pc.equal(changes.column("_op"), CLEAR)).as_py())
-
-
-def _has_absent(changes: pa.Table) -> bool:
-    column = changes.column("_absent")
-    return bool(column.null_count < len(column))
 
 
 def _hidden(connection: duckdb.DuckDBPyConnection, asked: Statements, shape: Shape) -> pa.Table | None:

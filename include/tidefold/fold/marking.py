@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 from tidefold.fold.base_rows import is_within
 from tidefold.fold.inputs import Inputs
 from tidefold.fold.kernel import has_clears
+from tidefold.fold.newest import is_plain
 from tidefold.fold.sorted_rows import rows_of
 from tidefold.fold.task import FoldTask, Input, Recipe, Untouched
 from tidefold.lifecycle.manifest import DataFile
-from tidefold.lifecycle.shape import Engine
 from tidefold.vectors import Places, deletions, places
 
 # What is deleted of the large file, and what is beside it, are at most this share of its rows: a rewrite costs about
@@ -52,11 +52,8 @@ def _length(file: DataFile, gone: int) -> int:
 
 def _can_mark(task: FoldTask, recipe: Recipe, changes: pa.Table) -> bool:
     """Whether what replaces a row says all of it, so that the row need not be read."""
-    shape = task.shape
-    whole = changes.column("_absent").null_count == changes.num_rows
-    plain = shape.merge.engine is Engine.LAST and shape.own_order and task.untouched is Untouched.LEAVE
-    same = recipe.schema == task.schema and task.expire is None
-    return plain and same and whole and not has_clears(changes)
+    stays = task.untouched is Untouched.LEAVE and recipe.schema == task.schema and task.expire is None
+    return stays and is_plain(changes, task.shape) and not has_clears(changes)
 
 
 def marked(large: Input, keys: pa.Table, inputs: Inputs) -> DataFile | None:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidefold.changelog.columns import DELETE, UPSERT, order_columns, place_columns, table_schema
+from tidefold.changelog.columns import DELETE, UPSERT, has_absent, order_columns, place_columns, table_schema
 from tidefold.changelog.segment import at_least
 from tidefold.lifecycle.shape import ARRIVAL, Engine, Shape
 
@@ -36,10 +36,11 @@ def find(changes: pa.Table, cleared: tuple[int, ...], shape: Shape, memory: int)
 
     `changes` have no clears; those before `cleared`, the order of the highest one so far, do not count.
     """
-    if changes.nbytes * _TIMES > memory or not _is_plain(changes, cleared, shape):
+    if changes.nbytes * _TIMES > memory or not is_plain(changes, shape):
         return None
     names = [*shape.key, *place_columns(shape)]
-    if any(changes.column(name).null_count for name in names):
+    # What was cleared without an order is placed by its position.
+    if (cleared and len(cleared) != shape.order_width) or any(changes.column(name).null_count for name in names):
         return None
     if cleared:
         changes = changes.filter(at_least(cleared))
@@ -56,12 +57,9 @@ def find(changes: pa.Table, cleared: tuple[int, ...], shape: Shape, memory: int)
     return Newest(keys, rows, pc.sum(pc.equal(ops, DELETE)).as_py() or 0)
 
 
-def _is_plain(changes: pa.Table, cleared: tuple[int, ...], shape: Shape) -> bool:
-    """Whether each change says all of its row, and which of two counts."""
-    whole = changes.column("_absent").null_count == changes.num_rows
-    ordered = shape.merge.engine is Engine.LAST and shape.own_order
-    comparable = not cleared or len(cleared) == shape.order_width
-    return whole and ordered and comparable
+def is_plain(changes: pa.Table, shape: Shape) -> bool:
+    """Whether each change says all of its row, and is newer than what is there."""
+    return shape.merge.engine is Engine.LAST and shape.own_order and not has_absent(changes)
 
 
 def _changing(ordered: pa.Table, names: tuple[str, ...]) -> npt.NDArray[np.bool_]:

@@ -6,7 +6,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidefold.changelog.columns import CLEAR, place_columns
+from tidefold.changelog.columns import CLEAR, has_absent, place_columns
 from tidefold.fold.engines.statements import key_list, latest
 from tidefold.lifecycle.shape import Engine, Shape
 
@@ -17,8 +17,7 @@ def squashed(changes: pa.Table, shape: Shape) -> pa.Table:
     Where only the last change of a key counts that one is left, and every clear. Partial changes, and those of other
     engines, all count: they are left as they are.
     """
-    absent = changes.column("_absent")
-    if shape.merge.engine is not Engine.LAST or absent.null_count < len(absent):
+    if shape.merge.engine is not Engine.LAST or has_absent(changes):
         return changes
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
