@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tidefold.lifecycle.errors import InvalidInputError, TidefoldError
-from tidefold.quality.check import Check, Severity, canonical
+from tidefold.quality.check import Check, Severity
 from tidefold.quality.cost import Meter
-from tidefold.quality.judgement import SAMPLES, CheckResult, clipped
+from tidefold.quality.judgement import SAMPLES, CheckResult, clipped, result
 from tidefold.quality.samples import as_text, key_text
 from tidefold.quality.suite_file import closest
 
@@ -153,13 +153,9 @@ def _result(check: Check, answer: ExpectationValidationResult) -> CheckResult:
         raise not_computed(check.name, broken)
     seen: Mapping[str, Any] = answer.to_json_dict()["result"]
     observed, unexpected = seen.get("observed_value"), seen.get("unexpected_count")
-    return CheckResult(
-        name=check.name,
-        type=check.type,
-        arguments=canonical(check.kwargs),
-        severity=check.severity,
-        built_in=check.built_in,
-        passed=bool(answer.success),
+    return result(
+        check,
+        bool(answer.success),
         observed=None if "observed_value" not in seen else clipped(as_text(observed)),
         unexpected=unexpected,
         detail="" if answer.success else _detail(check, observed, unexpected),

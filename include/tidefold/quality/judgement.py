@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tidefold.lifecycle.manifest import Manifest
 from tidefold.lifecycle.values import LogState, Snapshot, State
-from tidefold.quality.check import Severity
+from tidefold.quality.check import Check, Severity, canonical
 from tidefold.quality.cost import Part
 from tidefold.quality.statistics import ColumnStatistics
 
@@ -46,6 +46,30 @@ class CheckResult:
     @property
     def warned(self) -> bool:
         return not self.passed and self.severity == Severity.WARN
+
+
+def result(
+    check: Check,
+    passed: bool,
+    *,
+    observed: str | None = None,
+    unexpected: int | None = None,
+    detail: str = "",
+    compared: str | None = None,
+) -> CheckResult:
+    """What was seen of a check, without a sample."""
+    return CheckResult(
+        name=check.name,
+        type=check.type,
+        arguments=canonical(check.kwargs),
+        severity=check.severity,
+        built_in=check.built_in,
+        passed=passed,
+        observed=observed,
+        unexpected=unexpected,
+        detail=detail,
+        compared=compared,
+    )
 
 
 @dataclass(frozen=True, slots=True)

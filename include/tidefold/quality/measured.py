@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
 from tidefold.quality import catalogue
-from tidefold.quality.check import Check, canonical
+from tidefold.quality.check import Check
 from tidefold.quality.distribution import shift
-from tidefold.quality.judgement import CheckResult
+from tidefold.quality.judgement import CheckResult, result
 from tidefold.quality.statistics import ColumnStatistics, Statistics
 
 
@@ -45,23 +45,6 @@ def judge_numbers(check: Check, numbers: Numbers) -> CheckResult:
         return _distribution(check, now, before, numbers.base_name)
     of = _mean if check.type == catalogue.MEAN_DRIFT else _total
     return _change(check, of(now), of(before), numbers.base_name)
-
-
-def result(
-    check: Check, passed: bool, *, observed: str | None = None, detail: str = "", compared: str | None = None
-) -> CheckResult:
-    """A result of a check that tidefold computed itself."""
-    return CheckResult(
-        name=check.name,
-        type=check.type,
-        arguments=canonical(check.kwargs),
-        severity=check.severity,
-        built_in=check.built_in,
-        passed=passed,
-        observed=observed,
-        detail=detail,
-        compared=compared,
-    )
 
 
 def _change(check: Check, now: float | Fraction | None, before: float | Fraction | None, compared: str) -> CheckResult:

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tidefold.quality.check import Check
-from tidefold.quality.judgement import SAMPLES, CheckResult, clipped
-from tidefold.quality.measured import result
+from tidefold.quality.judgement import SAMPLES, CheckResult, clipped, result
 from tidefold.quality.samples import as_text, key_text
 from tidefold.quality.statistics import named
 
