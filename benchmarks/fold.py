@@ -8,59 +8,29 @@ from __future__ import annotations
 
 import os
 import shutil
-from functools import partial
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from fold_chart import chart
-from fold_data import Case, begin, case, fold, opened
-from fold_measured import COPY, Way, measure
+from fold_data import Case, begin, case, opened
+from fold_measured import Way, measure
+from fold_ours import MINE, SPARK, SPARK_VECTORS, ours
 from fold_page import page
 from fold_peers import HEAP, lone_peers, spark_peers, spark_session
 from fold_phases import shares
+from fold_sizes import growing, hot, large
 from peer_environment import Peer, PeerError, pinned
-from peer_process import COMPACTED, COW, READ, PeerProcess
+from peer_process import COMPACTED, COPY, COW, READ, PeerProcess
 from tables import PAGES, Row, folder, ratios, seconds, write_page
-from tidefold.fold.distribute import in_threads, on_spark
-from tidefold.lifecycle.kinds import Rule
 
 ROWS, ROUNDS = int(os.environ.get("ROWS", "2000000")), int(os.environ.get("ROUNDS", "3"))
 SHARES = tuple(float(share) for share in os.environ.get("SHARES", "0.0001,0.01,0.1,0.5,1").split(","))
+# Iceberg and Hudi run with this one only: each round of theirs takes minutes.
+LAKE_SHARE = 0.01
 # Never much slower than the better of these.
 _LIMITS = ("Spark: anti join, union, overwrite", "squash, then MERGE, tuned, with deletion vectors")
 PEERS = os.environ.get("PEERS", "delta,iceberg,hudi").split(",")
-
-
-SPARK, FULL, ALONE = "tidefold on Spark, incremental", "tidefold on Spark, full", "tidefold without Spark, incremental"
-SPARK_VECTORS, ALONE_VECTORS = "tidefold on Spark, deletion vectors", "tidefold without Spark, deletion vectors"
-MINE = (SPARK, SPARK_VECTORS, ALONE, ALONE_VECTORS)
-
-
-def incremental_in_process(root: Path, case: Case) -> None:
-    fold(opened(root), "measured", Rule.INCREMENTAL, in_threads())
-
-
-def with_vectors(root: Path) -> None:
-    """Switches deletion vectors on, in this copy alone."""
-    path = root / "tidefold.yaml"
-    text = path.read_text()
-    path.unlink()
-    path.write_text(f"{text.rstrip()}\n    deletion_vectors: true\n")
-
-
-def ours(spark: SparkSession) -> list[Way]:
-    def by_spark(root: Path, case: Case, kind: Rule) -> None:
-        fold(opened(root), "measured", kind, on_spark(spark))
-
-    incremental = partial(by_spark, kind=Rule.INCREMENTAL)
-    return [
-        Way(SPARK, incremental),
-        Way(FULL, partial(by_spark, kind=Rule.FULL)),
-        Way(SPARK_VECTORS, incremental, prepare=with_vectors),
-        Way(ALONE, incremental_in_process, alone=True),
-        Way(ALONE_VECTORS, incremental_in_process, prepare=with_vectors, alone=True),
-    ]
 
 
 def rounds(ways: list[Way], made: Case, scratch: Path) -> list[Way]:
@@ -117,43 +87,19 @@ def by_share(spark: SparkSession, lakes: list[PeerProcess], base: Path, scratch:
     for share in SHARES:
         made = case(base, scratch / f"share-{share}", ROWS, share)
         print(f"{share:.2%}: {made.changes:,} changes", flush=True)
-        others = [way for lake in lakes for way in lake.ways()]
+        others = [way for lake in lakes for way in lake.ways()] if share == LAKE_SHARE else []
         alone = lone_peers() if "delta" in PEERS else []
         found[share] = rounds([*ours(spark), *delta_peers(spark), *alone, *others], made, scratch)
     return found
 
 
-def pairs(spark: SparkSession, cases: dict[str, Case], scratch: Path) -> dict[str, list[Way]]:
-    """Several cases by the same few ways, case by case in turns."""
-    found = {name: [*(way for way in ours(spark) if way.name in MINE), *delta_peers(spark)[1:2]] for name in cases}
-    for number in range(ROUNDS):
-        for name in sorted(cases, reverse=number % 2 == 1):
-            for way in found[name]:
-                measure(way, cases[name], scratch)
-    return found
-
-
-def growing(spark: SparkSession, scratch: Path) -> list[Row]:
-    """Changes in 4 key groups of a small table, of one four times as large, and of that with four times the groups."""
-    small, large = ROWS // 2, ROWS * 2
-    cases = {}
-    for name, rows, groups in (("small", small, 128), ("large", large, 128), ("finer", large, 512)):
-        base = begin(scratch / f"base-{name}", rows, buckets=groups, key_groups=groups)
-        cases[name] = case(base, scratch / f"case-{name}", rows, 0.1 * small / rows * groups / 128, groups=4)
-    found = pairs(spark, cases, scratch)
-    lines = []
-    for index, way in enumerate(found["small"]):
-        what = f"{way.name}: changes in 4 of 128 key groups, {small:,} rows"
-        lines.append(Row(what, way.seconds, "s"))
-        for name, said in (("large", f"{large:,} rows"), ("finer", f"{large:,} rows in 512 groups")):
-            values = ratios(found[name][index].seconds, way.seconds)
-            goal = {"goal": "<= 1.15 x", "limit": 1.15} if way.name.startswith("tidefold") else {}
-            lines.append(Row(f"... {said}, against it", values, "x", **goal))
-    return lines
+def everywhere(found: dict[float, list[Way]]) -> list[Way]:
+    """The ways that ran with every share: they come first."""
+    return min(found.values(), key=len)
 
 
 def drawn(found: dict[float, list[Way]]) -> None:
-    lines = {way.name: [found[share][i].median for share in SHARES] for i, way in enumerate(found[SHARES[0]])}
+    lines = {way.name: [found[share][i].median for share in SHARES] for i, way in enumerate(everywhere(found))}
     PAGES.mkdir(parents=True, exist_ok=True)
     (PAGES / "fold.svg").write_text(chart(f"Folding changes into {ROWS:,} rows: seconds", SHARES, lines))
 
@@ -166,7 +112,7 @@ def goals(found: dict[float, list[Way]]) -> list[Row]:
         "DuckDB script + deltalake commit": 1.0,
         **{f"{peer.title}: {name}": 2.0 for peer in pinned().values() for name in (COW, READ, COMPACTED)},
     }
-    ways = found.get(0.01, [])
+    ways = found.get(LAKE_SHARE, [])
     for other in (way for way in ways if way.name in least):
         for mine in (way for way in ways if way.name in MINE):
             said, goal = f"1 %: {mine.name}, times faster than {other.name}", least[other.name]
@@ -206,11 +152,16 @@ def main() -> None:
         if len(found) > 1:
             drawn(found)
         rows = goals(found)
-        # Before what comes next, which takes long.
+        # Also before what comes next, which takes long.
         write_page("fold.md", page(ROWS, ROUNDS, starts, absent, found, rows, phases))
-        rows += growing(spark, scratch)
+        for more in (
+            growing(spark, scratch, ROWS, ROUNDS, delta_peers(spark)[1:3]),
+            hot(spark, scratch, ROWS // 4, ROUNDS),
+            large(spark, scratch, ROWS),
+        ):
+            rows += more
+            write_page("fold.md", page(ROWS, ROUNDS, starts, absent, found, rows, phases))
         spark.stop()
-    write_page("fold.md", page(ROWS, ROUNDS, starts, absent, found, rows, phases))
 
 
 if __name__ == "__main__":

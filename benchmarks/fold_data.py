@@ -64,15 +64,18 @@ def table_of(root: Path) -> Path:
     return root / "store" / LogPaths("bench").table
 
 
-def begin(root: Path, rows: int, buckets: int = 16, key_groups: int = 128) -> Path:
-    """A store with a table of so many rows of about 100 bytes, half of them not compressible."""
+def begin(root: Path, rows: int, buckets: int = 16, key_groups: int = 128, where: str = "true") -> Path:
+    """A store with a table of so many rows of about 100 bytes, half of them not compressible; only of ids `where`, a
+    condition in SQL in which `{group}` is the key group.
+    """
     root.mkdir()
     (root / "tidefold.yaml").write_text(_CONFIG.format(key_groups=key_groups, buckets=buckets))
     pipeline = opened(root)
+    where = where.format(group=key_group_sql(pipeline.log("bench").shape))
     with connection() as db, Changelog(pipeline.store) as changelog:
         log = changelog.log("bench", pipeline.log("bench").shape)
         for first in range(0, rows, _AT_ONCE):
-            ids = f"SELECT i::BIGINT AS id FROM range({first}, {min(first + _AT_ONCE, rows)}) r(i)"
+            ids = f"SELECT i::BIGINT AS id FROM range({first}, {min(first + _AT_ONCE, rows)}) r(i) WHERE {where}"
             log.append(db.sql(f"SELECT {_row(0)} FROM ({ids})").to_arrow_table())
     fold(pipeline, "first", Rule.FULL, in_threads())
     return root
@@ -96,12 +99,12 @@ def append(pipeline: Pipeline, tables: list[pa.Table]) -> None:
             log.persist(0).result()
 
 
-def case(base: Path, root: Path, rows: int, share: float, segments: int = 16, groups: int | None = None) -> Case:
-    """The base with changes of a `share` of its keys, uniform or only in the first so many key `groups`."""
+def case(base: Path, root: Path, rows: int, share: float, segments: int = 16, where: str = "true") -> Case:
+    """The base with changes of a `share` of the ids below `rows`, only of those `where`: see `begin`."""
     link_tree(base, root)
     pipeline = opened(root)
+    where = where.format(group=key_group_sql(pipeline.log("bench").shape))
     with connection() as db:
-        where = f"{key_group_sql(pipeline.log('bench').shape)} < {groups}" if groups else "true"
         table = changes(db, rows, share, 1, where)
         tables = list(_slices(table, segments))
         append(pipeline, tables)
@@ -154,6 +157,7 @@ def connection() -> duckdb.DuckDBPyConnection:
     db = duckdb.connect()
     db.execute("SET TimeZone = 'UTC'")
     db.execute("SET threads = 2")
+    db.execute("SET enable_progress_bar = false")
     return db
 
 

@@ -7,6 +7,7 @@ import os
 import shutil
 import statistics
 import threading
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -18,7 +19,6 @@ import psutil
 from fold_data import Case, checksum, link_tree, table_of
 from tables import seconds, spread
 
-COPY = "copy"
 _INTERVAL = 0.05
 
 
@@ -52,7 +52,8 @@ class Way:
     """A way of folding: `act` folds the changes of a case into the copy of its store at a path, `prepare` is not timed.
 
     `alone`: it runs in a new process; `process`: the one that it runs in otherwise. `checked` tells another way to read
-    the result than its active files.
+    the result than its active files. `folder`: the name of that of its copy; none: another each time, as processes that
+    live on keep what they read of a snapshot.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Way:
     alone: bool = False
     checked: Callable[[Path], tuple[int, int]] = lambda root: checksum(table_of(root))
     process: Callable[[], psutil.Process] = psutil.Process
+    folder: str = ""
     seconds: list[float] = field(default_factory=list)
     bytes: list[int] = field(default_factory=list)
     files: list[int] = field(default_factory=list)
@@ -83,7 +85,7 @@ class Way:
 
 def measure(way: Way, case: Case, scratch: Path) -> None:
     """Runs the way once on a copy. Raises SystemExit when other rows came out than should."""
-    root = scratch / COPY
+    root = scratch / (way.folder or uuid.uuid4().hex)
     link_tree(case.root, root)
     way.prepare(root)
     before = _inodes(root)

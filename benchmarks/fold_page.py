@@ -38,7 +38,8 @@ Iceberg and Hudi run in environments of their own below var/bench (benchmarks/pe
 process each, whose session stays warm. Their tables are loaded once from the files of ours and copied back before
 each run: 16 buckets by key as ours, zstd. They end like the others with everything synced, and the rows of every run
 are compared as those of the others; their `.crc` files count as files. One that cannot be had, or for which the table
-has too many rows (`rows` in benchmarks/peers/pins.toml), is left out, and this page says so above.
+has too many rows (`rows` in benchmarks/peers/pins.toml), is left out, and this page says so above. With other shares of
+changes than 1 % they do not run: a round of theirs takes minutes.
 
 - Iceberg: format version 3, `bucket(16, id)`. The changes are squashed into an Iceberg table bucketed alike, which
   counts, and merged by a storage-partitioned join (`v2.bucketing.enabled`, `pushPartValues.enabled`,

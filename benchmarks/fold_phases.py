@@ -79,7 +79,7 @@ def _by_hand(task: FoldTask, root: Path, phases: Phases) -> None:
     based = Based(recipe.base, task.aligner, recipe.schema)
     schema, store = table_schema(shape), inputs.store(task.target)
     with phases.phase("read segments: sha256, decode, filter"):
-        read = [one for one, _ in inputs.changes(task.snapshot, task.segments, recipe.change_sets, task.bucket)]
+        read = [one for one, _ in inputs.changes(task.snapshot, task.segments, recipe.change_sets, task.bucket, 1)]
         changes = pa.concat_tables([change_schema(shape).empty_table(), *read])
     with phases.phase("sha256 of base files"):
         for one in recipe.base:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
@@ -75,7 +76,8 @@ def _fold(root: Path, run: str, kind: Rule = Rule.INCREMENTAL) -> None:
 
 @contextmanager
 def _copy(root: Path, scratch: Path) -> Iterator[Path]:
-    copy = scratch / "copy"
+    # Another each time: Spark's workers keep what they read of a snapshot.
+    copy = scratch / uuid.uuid4().hex
     link_tree(root, copy)
     os.sync()
     try:

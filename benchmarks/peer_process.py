@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 
 from fold_data import Case, checksum_of, connection, files_of, table_of
-from fold_measured import COPY, Way, all_files, sync_new
+from fold_measured import Way, all_files, sync_new
 from peer_environment import ENVIRONMENTS, PROGRAMS, Peer, PeerError, make
 
 COW, MOR = "copy-on-write", "merge-on-read"
@@ -29,6 +29,10 @@ _CHARGED: tuple[tuple[str, str, dict[str, bool]], ...] = (
     (READ, MOR, {"read": True}),
     (COMPACTED, MOR, {"compact": True}),
 )
+
+
+# A peer knows its tables by where they are.
+COPY = "copy"
 
 
 class PeerProcess:
@@ -98,6 +102,7 @@ class PeerProcess:
             prepare=partial(self._put_back, table),
             checked=partial(self._checked, table),
             process=lambda: psutil.Process(self._process.pid),
+            folder=COPY,
         )
 
     def _put_back(self, table: str, root: Path) -> None:

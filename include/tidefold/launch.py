@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,9 @@ from tidefold.operations.asking import Asking
 
 STEPS = ("ingest", "materialize", "quality", "audit")
 _JARS = ("delta-spark_4.2_2.13-4.4.0.jar", "delta-storage-4.4.0.jar")
+
+# The address of a socket has about 100 characters on any system, its name takes 50.
+_LONGEST = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,7 @@ def spark_conf(config: Config) -> dict[str, str]:
         "spark.driver.memory": config.spark.driver_memory,
         "spark.driver.extraJavaOptions": " ".join(java),
         **_driver(),
+        **_sockets(config.spark.master),
         # Where workers are processes of their own, of another machine perhaps, they need our code too.
         "spark.executorEnv.PYTHONPATH": str(PROJECT / "include"),
         "spark.ui.enabled": "false",
@@ -77,6 +82,15 @@ def spark_conf(config: Config) -> dict[str, str]:
         "spark.sql.files.ignoreMissingFiles": "false",
         "spark.sql.files.ignoreCorruptFiles": "false",
     }
+
+
+def _sockets(master: str) -> dict[str, str]:
+    """Between a JVM and its Python workers: over TCP each task waits about 20 ms for acknowledgements."""
+    folder = tempfile.gettempdir()
+    # The machines of a cluster need not have this folder.
+    if not master.startswith("local") or len(folder) > _LONGEST:
+        return {}
+    return {"spark.python.unix.domain.socket.enabled": "true", "spark.python.unix.domain.socket.dir": folder}
 
 
 def _driver() -> dict[str, str]:

@@ -174,7 +174,7 @@ def test_only_the_wanted_key_groups_are_read_and_written(
     """L8: files within the range are copied, those across its edge are cut; no other file is opened, and of the change
     sets no other batch.
     """
-    monkeypatch.setattr("tidefold.changelog.segment._BATCH_ROWS", 2)
+    monkeypatch.setattr("tidefold.changelog.segment._MOST_ROWS", 2)
     pipeline = bench(tmp_path, configured(local=False)).reset()
     if damaged:
         spoil(pipeline, 2, "missing")

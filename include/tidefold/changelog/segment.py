@@ -21,6 +21,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidefold.changelog.selection import at_least, of_key_groups
 from tidefold.lifecycle.errors import CorruptError, NotFoundError
 from tidefold.lifecycle.key_groups import KeyGroups
 from tidefold.lifecycle.times import Times
@@ -32,8 +33,13 @@ _VERSION = 1
 _COMPRESSED = 1
 _TRAILER = struct.Struct("<II6s")  # footer length, crc32 of the footer, magic
 _END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
-_BATCH_ROWS = 16_384
-_SMALL = 1 << 16
+# A few changes take twice as long to hand over to threads as to read.
+_ONE_THREAD = pa.ipc.IpcReadOptions(use_threads=False)
+# Smaller tables (bytes) become larger by compression, and ten times as slow to read.
+_COMPRESSIBLE = 8_192
+# A task reads whole batches: the more of them, the less it reads of other buckets, and the worse they compress.
+_MOST_ROWS, _LEAST_ROWS, _BATCHES = 16_384, 4_096, 64
+_SMALL = 1 << 20
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -152,19 +158,23 @@ def _times_of(table: pa.Table) -> Times | None:
 def _encode(table: pa.Table, compress: bool) -> tuple[memoryview, list[Piece]]:
     """A change set as an Arrow stream, and what the index says of its pieces: the schema's, then one a batch."""
     ordered = table.sort_by([("_kg", "ascending")]).combine_chunks()
-    options = pa.ipc.IpcWriteOptions(compression="zstd" if compress else None)
+    options = pa.ipc.IpcWriteOptions(compression="zstd" if compress and table.nbytes > _COMPRESSIBLE else None)
     sink = pa.BufferOutputStream()
     # The writer puts the schema message out together with the first batch; it is a piece of its own here.
     spans: list[dict[str, int]] = [{}]
     edges = [0, ordered.schema.serialize().size]
     with pa.ipc.new_stream(sink, ordered.schema, options=options) as writer:
-        for batch in ordered.to_batches(max_chunksize=_BATCH_ROWS):
+        for batch in ordered.to_batches(max_chunksize=_batch_rows(ordered.num_rows)):
             writer.write_batch(batch)
             groups = batch.column("_kg")
             spans.append({"rows": batch.num_rows, "first": groups[0].as_py(), "last": groups[-1].as_py()})
             edges.append(sink.tell())
     body = memoryview(sink.getvalue())
     return body, [_piece(body, *edge, **span) for edge, span in zip(pairwise(edges), spans, strict=True)]
+
+
+def _batch_rows(rows: int) -> int:
+    return min(_MOST_ROWS, max(_LEAST_ROWS, -(-rows // _BATCHES)))
 
 
 def _piece(body: memoryview, start: int, end: int, **facts: int) -> Piece:
@@ -244,7 +254,7 @@ def read_change_set(
     if known is not None:
         known[change_set.segment] = entries
     # A schema message, some of the batches and an end mark are again a complete Arrow stream.
-    table = pa.ipc.open_stream(b"".join([*data, _END_OF_STREAM])).read_all()
+    table = pa.ipc.open_stream(b"".join([*data, _END_OF_STREAM]), options=_ONE_THREAD).read_all()
     return _counted(table, change_set, wanted)
 
 
@@ -274,22 +284,10 @@ def _read_piece(stream: BinaryIO, path: str, entry: Entry, piece: Piece) -> byte
 
 def _counted(table: pa.Table, change_set: ChangeSet, wanted: KeyGroups | None) -> pa.Table:
     if wanted is not None:
-        groups = table.column(
-            "_kg"
-        )  # Sorted: the slice costs nothing, and few changes are read faster than by a filter.
-        first = pc.sum(pc.less(groups, wanted.first), min_count=0).as_py()
-        table = table.slice(first, pc.sum(pc.less_equal(groups, wanted.last), min_count=0).as_py() - first)
+        table = of_key_groups(table, wanted)
     if change_set.floor is not None:
         table = table.filter(at_least(change_set.floor))
     return table
-
-
-def at_least(floor: tuple[int, ...], index: int = 0) -> pc.Expression:
-    """Rows whose order is not below `floor`, compared number by number."""
-    column = pc.field(f"_o{index}")
-    if index == len(floor) - 1:
-        return column >= floor[index]
-    return (column > floor[index]) | ((column == floor[index]) & at_least(floor, index + 1))
 
 
 def _corrupt(path: str, why: str) -> CorruptError:

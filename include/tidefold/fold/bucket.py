@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from tidefold.changelog.columns import change_schema, table_schema
 from tidefold.fold.base_rows import Based, is_within, open_base, read_hidden, with_schema
+from tidefold.fold.gathered import MANY
 from tidefold.fold.inputs import Inputs
 from tidefold.fold.kernel import Before, has_clears, merged
 from tidefold.fold.marking import marked, to_mark
@@ -64,7 +65,8 @@ def _make(task: FoldTask, inputs: Inputs) -> FoldResult:
 
 def _follow(task: FoldTask, recipe: Recipe, inputs: Inputs) -> FoldResult:
     work = (task.target.root, task.log, task.snapshot, task.epoch)
-    read = inputs.changes(work, task.segments, recipe.change_sets, task.bucket)
+    least = 1 if task.gathers else MANY
+    read = inputs.changes(work, task.segments, recipe.change_sets, task.bucket, least)
     aligned = (task.aligner.changes(_in_time(task, one), schema) for one, schema in read)
     changes = pa.concat_tables([change_schema(task.shape).empty_table(), *aligned])
     if changes.num_rows == 0:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -25,6 +27,8 @@ Runner = Callable[[Work, Sequence[str]], list[Answer]]
 
 # As many as read and hash side by side when a snapshot is taken over; each may also have to merge a bucket.
 _THREADS = 4
+# Spark's tasks for each core: enough that none waits long for the last one; each costs as much as a small bucket.
+_HANDS = 4
 _RESULT = "task long, result string"
 
 
@@ -58,23 +62,41 @@ def in_threads(tell: Callable[[int, int], None] = lambda done, total: None) -> R
 
 
 def on_spark(spark: SparkSession) -> Runner:
-    """A runner that gives each task to one Spark task, in the order given (put the largest first)."""
+    """A runner that deals the tasks to Spark's, in the order given (put the largest first)."""
 
     def run(work: Work, tasks: Sequence[str]) -> list[Answer]:
         if not tasks:
             return []
-        numbers = spark.range(0, len(tasks), 1, len(tasks))
-        rows = numbers.mapInArrow(partial(_work_batches, work, list(tasks)), _RESULT).collect()
+        hands = min(len(tasks), _hands(spark))
+        numbers = spark.range(0, hands, 1, hands)
+        rows = numbers.mapInArrow(partial(_work_batches, work, list(tasks), hands), _RESULT).collect()
         return [_answer(row["result"]) for row in sorted(rows, key=lambda row: int(row["task"]))]
 
     return run
 
 
-def _work_batches(work: Work, tasks: list[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _hands(spark: SparkSession) -> int:
+    """How many tasks Spark gets at most: a cluster may grow while it works, one machine does not."""
+    context = spark.sparkContext
+    return _HANDS * context.defaultParallelism if context.master.startswith("local") else sys.maxsize
+
+
+def _work_batches(
+    work: Work, tasks: list[str], hands: int, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        numbers = batch.column(0).to_pylist()
+        numbers = [number for hand in batch.column(0).to_pylist() for number in range(hand, len(tasks), hands)]
         results = [_guarded(work, tasks[number]) for number in numbers]
         yield pa.RecordBatch.from_pydict({"task": numbers, "result": results})
+    _freeze()
+
+
+@cache
+def _freeze() -> None:
+    """Spark's worker collects garbage after each task, through everything that was imported: that took longer than a
+    small task does. What is there after the first one is not looked at again.
+    """
+    gc.freeze()
 
 
 def _guarded(work: Work, task: str) -> str:

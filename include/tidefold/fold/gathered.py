@@ -1,4 +1,4 @@
-"""Many small change sets, read once for all tasks of a process: every bucket wants a few rows of each."""
+"""Small change sets, read once for all tasks of a process: every bucket wants a few rows of each."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ import threading
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidefold.changelog.selection import of_key_groups
 from tidefold.lifecycle.key_groups import KeyGroups
 from tidefold.lifecycle.values import ChangeSet
 
-# Of few change sets each task finds its own slices. So many that are that small cost more to find than to read whole.
-MANY, SMALL = 64, 1 << 16
-# What a process keeps of one work at most, in compressed bytes: as Arrow they are several times as many.
-_MOST = 16 << 20
+# Of so many change sets the parts of one bucket alone cost more to find than it costs to read all of them whole.
+MANY = 64
+# What a process keeps of one work at most, in compressed bytes, and of one change set: as Arrow they are several times
+# as many. Of more each task finds its own parts.
+_MOST, _SMALL = 32 << 20, 1 << 20
 # So many are read side by side, and put together at once.
 _READERS, _RUN = 8, 1_000
 _NUMBER = "_number"
@@ -41,38 +44,58 @@ class Gathered:
         with self._lock:
             if work != self._work:
                 self._begin(work)
-            missing = [c for c in change_sets if c not in self._numbers]
+            missing = [c for c in change_sets if _place(c) not in self._numbers]
             for start in range(0, len(missing), _RUN):
                 self._add(missing[start : start + _RUN], read)
-            tables, numbers = dict(self._tables), [self._numbers[c] for c in change_sets]
+            if missing:
+                self._sort()
+            tables, numbers = dict(self._tables), [self._numbers[_place(c)] for c in change_sets]
             complete = len(numbers) == len(self._numbers)
         wanted = None if complete else pa.array(numbers, pa.int64())
         return [(_of(table, bucket, wanted), schema) for (schema, _), table in tables.items()]
 
     def _begin(self, work: Hashable) -> None:
         self._work = work
-        self._numbers: dict[ChangeSet, int] = {}
+        self._numbers: dict[tuple[str, int], int] = {}
         self._tables: dict[tuple[int, pa.Schema], pa.Table] = {}
 
+    def _sort(self) -> None:
+        for kind, table in self._tables.items():
+            self._tables[kind] = table.sort_by("_kg").combine_chunks()
+
     def _add(self, change_sets: Sequence[ChangeSet], read: Callable[[ChangeSet], pa.Table]) -> None:
-        with ThreadPoolExecutor(_READERS) as pool:
-            tables = list(pool.map(read, change_sets))
         found: dict[tuple[int, pa.Schema], list[pa.Table]] = {}
-        for change_set, table in zip(change_sets, tables, strict=True):
-            number = self._numbers[change_set] = len(self._numbers)
-            numbered = table.append_column(_NUMBER, pa.repeat(pa.scalar(number, pa.int64()), len(table)))
-            found.setdefault((change_set.schema, table.schema), []).append(numbered)
+        numbers: dict[tuple[int, pa.Schema], list[int]] = {}
+        for change_set, table in zip(change_sets, _read(change_sets, read), strict=True):
+            number = self._numbers[_place(change_set)] = len(self._numbers)
+            kind = change_set.schema, table.schema
+            found.setdefault(kind, []).append(table)
+            numbers.setdefault(kind, []).append(number)
         for kind, some in found.items():
+            repeated = np.repeat(numbers[kind], [len(table) for table in some])
+            numbered = pa.concat_tables(some).append_column(_NUMBER, pa.array(repeated))
             before = [self._tables[kind]] if kind in self._tables else []
-            self._tables[kind] = pa.concat_tables([*before, *some]).combine_chunks()
+            self._tables[kind] = pa.concat_tables([*before, numbered]).combine_chunks()
+
+
+def _read(change_sets: Sequence[ChangeSet], read: Callable[[ChangeSet], pa.Table]) -> Iterator[pa.Table]:
+    """The tables in order. Each reader takes many: to hand one over takes as long as to read it."""
+    size = -(-len(change_sets) // _READERS)
+    parts = [change_sets[start : start + size] for start in range(0, len(change_sets), size)]
+    with ThreadPoolExecutor(_READERS) as pool:
+        for tables in pool.map(lambda part: [read(one) for one in part], parts):
+            yield from tables
+
+
+def _place(change_set: ChangeSet) -> tuple[str, int]:
+    return change_set.segment, change_set.ordinal
 
 
 def _of(table: pa.Table, bucket: KeyGroups, wanted: pa.Array | None) -> pa.Table:
-    groups = table.column("_kg")
-    mine = pc.and_(pc.greater_equal(groups, bucket.first), pc.less_equal(groups, bucket.last))
+    mine = of_key_groups(table, bucket)
     if wanted is not None:
-        mine = pc.and_(mine, pc.is_in(table.column(_NUMBER), wanted))
-    return table.filter(mine).drop_columns(_NUMBER)
+        mine = mine.filter(pc.is_in(mine.column(_NUMBER), wanted))
+    return mine.drop_columns(_NUMBER)
 
 
 # One a process: it has no other place that outlives a task of Spark's.
@@ -84,16 +107,17 @@ def changes_for(
     change_sets: Sequence[ChangeSet],
     bucket: KeyGroups,
     read: Callable[[ChangeSet, KeyGroups | None], pa.Table],
+    least: int = MANY,
 ) -> Iterator[tuple[pa.Table, int]]:
     """The changes for a bucket with the ids of their schemas. `read` gives those of a change set for a bucket, or all
-    of them for None. `work` names what is done: only its tasks share what was read.
+    of them for None. `work` names what is done: only its tasks share what was read. `least`: fewer change sets are not
+    read whole; 1 where tasks for all buckets will ask for them.
     """
-    small = [c for c in change_sets if c.length <= SMALL]
-    if len(small) < MANY or sum(c.length for c in small) > _MOST:
+    small = [c for c in change_sets if c.length <= _SMALL]
+    if len(small) < least or sum(c.length for c in small) > _MOST:
         small = []
     else:
         yield from _of_process.changes(work, small, bucket, lambda c: read(c, None))
-    gathered = set(small)
     for change_set in change_sets:
-        if change_set not in gathered:
+        if not small or change_set.length > _SMALL:
             yield read(change_set, bucket), change_set.schema

@@ -45,10 +45,10 @@ class Inputs:
         return address, self.store(address).open(address.path)
 
     def changes(
-        self, work: Hashable, roots: Sequence[Address], change_sets: Sequence[ChangeSet], bucket: KeyGroups
+        self, work: Hashable, roots: Sequence[Address], change_sets: Sequence[ChangeSet], bucket: KeyGroups, least: int
     ) -> Iterator[tuple[pa.Table, int]]:
-        """The changes of change sets for a bucket, with the ids of their schemas; `work`: see `changes_for`."""
-        return changes_for(work, change_sets, bucket, partial(self._change_set, roots))
+        """The changes of change sets for a bucket, with the ids of their schemas. See `changes_for`."""
+        return changes_for(work, change_sets, bucket, partial(self._change_set, roots), least)
 
     def _change_set(self, roots: Sequence[Address], change_set: ChangeSet, bucket: KeyGroups | None) -> pa.Table:
         name = f"{change_set.segment}#{change_set.ordinal}"

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidefold.changelog.columns import DELETE, UPSERT, has_absent, order_columns, place_columns, table_schema
-from tidefold.changelog.segment import at_least
+from tidefold.changelog.selection import at_least
 from tidefold.lifecycle.shape import ARRIVAL, Engine, Shape
 
 # What is sorted, and what is taken from it, are about so many times the changes.

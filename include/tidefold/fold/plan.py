@@ -109,6 +109,7 @@ def _tasks(
                     horizon=below.horizon if below else None,
                     before=snapshot.as_of.at if snapshot.as_of else None,
                     marks=marks,
+                    gathers=True,
                     schema=snapshot.schema,
                     schemas=state.schemas,
                 )

@@ -14,7 +14,7 @@ from tidefold.changelog.columns import change_schema, table_schema
 from tidefold.changelog.segment import Indexes, read_change_set
 from tidefold.fold.base_rows import Based, open_base, read_hidden, with_schema
 from tidefold.fold.bucket import MERGE_MEMORY
-from tidefold.fold.gathered import changes_for
+from tidefold.fold.gathered import MANY, changes_for
 from tidefold.fold.inputs import Inputs
 from tidefold.fold.kernel import Before, merged
 from tidefold.fold.read_plan import OneKey, ReadPlan, ReadTask
@@ -54,7 +54,8 @@ def read_task(store: Store, plan: ReadPlan, task: ReadTask) -> Iterator[pa.Recor
 def _folded(store: Store, plan: ReadPlan, task: ReadTask) -> Iterator[pa.RecordBatch]:
     read = partial(read_change_set, store, known={})
     work = (plan.store, plan.log, plan.snapshot, plan.change_sets)
-    found = changes_for(work, task.change_sets, task.bucket, read)
+    least = MANY if plan.key or plan.share else 1
+    found = changes_for(work, task.change_sets, task.bucket, read, least)
     tables = [plan.aligner.changes(table, schema) for table, schema in found]
     if not any(table.num_rows for table in tables):
         # File by file: a look at the first rows of a large table reads one file. (A dataset's reader threads hang the

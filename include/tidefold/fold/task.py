@@ -66,8 +66,8 @@ class FoldTask:
     the folder of the table that will show what is taken over, if one will. `copy`: that gets bytes of its own.
     `part`: of a canonical savepoint, the path below the target's folder of the one file that it writes. `horizon`: what
     was deleted before it, in the log's order, need not be remembered. `before`: what was committed later than that,
-    or then, is left out. `marks`: rows of a large file may be marked as deleted. `shape` has the schema of this id;
-    `schemas`: see `Aligner`.
+    or then, is left out. `marks`: rows of a large file may be marked as deleted. `gathers`: there are tasks for all
+    buckets, which read the same change sets. `shape` has the schema of this id; `schemas`: see `Aligner`.
     """
 
     log: str
@@ -86,6 +86,7 @@ class FoldTask:
     horizon: int | None = None
     before: int | None = None
     marks: bool = False
+    gathers: bool = False
     schema: int = FIRST
     schemas: tuple[Schema, ...] = ()
 

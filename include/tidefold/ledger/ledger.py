@@ -13,7 +13,7 @@ from dataclasses import replace
 import msgspec
 
 from tidefold.ledger.documents import FORMAT, Head, decode, decode_head, digest_of
-from tidefold.ledger.pages import Pages
+from tidefold.ledger.pages import Chunk, Pages
 from tidefold.lifecycle.errors import (
     AlreadyExistsError,
     ConflictError,
@@ -34,13 +34,16 @@ KEPT_VERSIONS = 1_000
 
 
 class Ledger:
-    """Reads and commits the state of one log. `read` raises NotFoundError until `begin` wrote version 1."""
+    """Reads and commits the state of one log. `read` raises NotFoundError until `begin` wrote version 1.
 
-    def __init__(self, store: Store, log: str) -> None:
+    `pages` are those of this store that others have read (`Pages`).
+    """
+
+    def __init__(self, store: Store, log: str, pages: dict[str, Chunk] | None = None) -> None:
         self._store = store
         self._paths = LogPaths(log)
         self._log = log
-        self._pages = Pages(store, log)
+        self._pages = Pages(store, log, {} if pages is None else pages)
         self._digests: dict[int, str] = {}
 
     def find(self) -> LogState | None:

@@ -26,12 +26,17 @@ Chunk = tuple[Any, ...]
 
 
 class Pages:
-    """Splits a state into pages and its recent rest, and joins it again. Keeps what it has seen: pages never change."""
+    """Splits a state into pages and its recent rest, and joins it again.
 
-    def __init__(self, store: Store, log: str) -> None:
+    `known` are pages of this store by their path, which others that read it may share: pages never change.
+    """
+
+    def __init__(self, store: Store, log: str, known: dict[str, Chunk]) -> None:
         self._store = store
         self._paths = LogPaths(log)
-        self._chunks: dict[str, Chunk] = {}
+        self._chunks = known
+        # Those that this one found in the store or put there; of others it cannot know whether they still are.
+        self._there: set[str] = set()
         self._written: dict[tuple[int, str, int], str] = {}
 
     def split(self, state: LogState) -> tuple[dict[str, list[str]], LogState]:
@@ -58,10 +63,11 @@ class Pages:
         data = msgspec.json.encode(chunk)
         digest = digest_of(data)
         path = self._paths.page(digest, life)
-        if path not in self._chunks:
+        if path not in self._there:
             # Named by its content: whoever wrote it before wrote the same.
             with suppress(AlreadyExistsError):
                 self._store.put_if_absent(path, data)
+        self._there.add(path)
         self._chunks[path] = chunk
         self._written[life, name, key] = digest
         return digest
@@ -69,6 +75,8 @@ class Pages:
     def _read(self, path: str, kind: Any, digest: str) -> Chunk:
         if path not in self._chunks:
             self._chunks[path] = decode(path, checked(path, read_named(self._store, path), digest), kind)
+        # A version that was just read names it.
+        self._there.add(path)
         return self._chunks[path]
 
 

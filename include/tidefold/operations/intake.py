@@ -10,7 +10,8 @@ from functools import partial
 import pyarrow.compute as pc
 
 from tidefold.changelog.intents import IntentLog, Taking
-from tidefold.changelog.segment import at_least, read_change_set
+from tidefold.changelog.segment import read_change_set
+from tidefold.changelog.selection import at_least
 from tidefold.lifecycle.errors import RefusedError, TidefoldError, unpacked
 from tidefold.lifecycle.intake import Arrival, require_open, stands
 from tidefold.lifecycle.names import LogPaths

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from tidefold.config import Config, LogConfig
-from tidefold.ledger import Ledger
+from tidefold.ledger import Chunk, Ledger
 from tidefold.lifecycle.errors import NotFoundError
 from tidefold.storage import Store
 from tidefold.storage.local_roots import LocalRoots
@@ -14,14 +14,18 @@ from tidefold.storage.local_roots import LocalRoots
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """A configuration, the store it names, and where this machine keeps local copies, if it does."""
+    """A configuration, the store it names, and where this machine keeps local copies, if it does.
+
+    `pages` are what its ledgers have read.
+    """
 
     config: Config
     store: Store
     local: LocalRoots | None = None
+    pages: dict[str, Chunk] = field(default_factory=dict, compare=False, repr=False)
 
     def ledger(self, log: str) -> Ledger:
-        return Ledger(self.store, log)
+        return Ledger(self.store, log, self.pages)
 
     def log(self, log: str) -> LogConfig:
         """The configuration of a log, or NotFoundError."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tidefold.ledger import read_manifest_at
+from tidefold.ledger import Ledger, read_manifest_at
 from tidefold.lifecycle.copies import (
     Copy,
     Damage,
@@ -53,7 +53,8 @@ def verify(
     Raises NotFoundError for a snapshot that is not kept, CorruptError for a ledger that cannot be read, StorageError.
     """
     wanted = asked or Asked()
-    state = pipeline.ledger(log).find()
+    # One that has read nothing yet: damage is looked for in all of its pages.
+    state = Ledger(pipeline.store, log).find()
     if state is None:
         return Outcome(log, "nothing", "the store has no such log")
     return _Verification(pipeline, wanted, tell, scope_of(pipeline, state, wanted.snapshot)).run()

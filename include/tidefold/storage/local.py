@@ -34,6 +34,7 @@ class LocalStore:
 
     def __init__(self, root: Path) -> None:
         self.root = root.resolve()
+        self._root = str(self.root)
         self._fs = LocalFileSystem()
 
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
@@ -44,7 +45,7 @@ class LocalStore:
     @contextmanager
     def open(self, path: str) -> Iterator[BinaryIO]:
         with _typed(path):
-            stream = cast(BinaryIO, self._fs.open(self._full(path), "rb"))
+            stream = open(self._full(path), "rb")  # noqa: SIM115 (closed below)
         with stream:
             yield stream
 
@@ -220,8 +221,8 @@ class LocalStore:
 
     def _full(self, path: str) -> str:
         """The absolute path, or InvalidInputError when it would lie outside the root (I26)."""
-        full = os.path.normpath(self.root / path)
-        if os.path.isabs(path) or not f"{full}{os.sep}".startswith(f"{str(self.root).rstrip(os.sep)}{os.sep}"):
+        full = os.path.normpath(os.path.join(self._root, path))
+        if os.path.isabs(path) or not f"{full}{os.sep}".startswith(f"{self._root.rstrip(os.sep)}{os.sep}"):
             raise InvalidInputError("PATH_OUTSIDE_ROOT", f"`{path}` lies outside the store.")
         return full
 

@@ -1,0 +1,43 @@
+"""The ways in which tidefold folds."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from fold_data import Case, fold, opened
+from fold_measured import Way
+from tidefold.fold.distribute import in_threads, on_spark
+from tidefold.lifecycle.kinds import Rule
+
+SPARK, FULL, ALONE = "tidefold on Spark, incremental", "tidefold on Spark, full", "tidefold without Spark, incremental"
+SPARK_VECTORS, ALONE_VECTORS = "tidefold on Spark, deletion vectors", "tidefold without Spark, deletion vectors"
+MINE = (SPARK, SPARK_VECTORS, ALONE, ALONE_VECTORS)
+
+
+def incremental_in_process(root: Path, case: Case) -> None:
+    fold(opened(root), "measured", Rule.INCREMENTAL, in_threads())
+
+
+def with_vectors(root: Path) -> None:
+    """Switches deletion vectors on, in this copy alone."""
+    path = root / "tidefold.yaml"
+    text = path.read_text()
+    path.unlink()
+    path.write_text(f"{text.rstrip()}\n    deletion_vectors: true\n")
+
+
+def ours(spark: SparkSession) -> list[Way]:
+    def by_spark(root: Path, case: Case, kind: Rule) -> None:
+        fold(opened(root), "measured", kind, on_spark(spark))
+
+    incremental = partial(by_spark, kind=Rule.INCREMENTAL)
+    return [
+        Way(SPARK, incremental),
+        Way(FULL, partial(by_spark, kind=Rule.FULL)),
+        Way(SPARK_VECTORS, incremental, prepare=with_vectors),
+        Way(ALONE, incremental_in_process, alone=True),
+        Way(ALONE_VECTORS, incremental_in_process, prepare=with_vectors, alone=True),
+    ]
