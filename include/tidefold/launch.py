@@ -19,6 +19,8 @@ from tidefold.operations.asking import Asking
 STEPS = ("ingest", "materialize", "quality", "audit")
 _JARS = ("delta-spark_4.2_2.13-4.4.0.jar", "delta-storage-4.4.0.jar")
 
+# Spark's classes as `make install` left them, loaded and checked: half of what the start of a JVM costs.
+ARCHIVE = PROJECT / ".jars" / "spark.jsa"
 # The address of a socket has about 100 characters on any system, its name takes 50.
 _LONGEST = 50
 
@@ -56,17 +58,12 @@ def job_path(step: str) -> Path:
 def spark_conf(config: Config) -> dict[str, str]:
     """Spark's settings for every job: Delta from local jars (nothing is resolved at run time), all on loopback."""
     scratch = config.path.parent / "var" / "spark"
-    # Quoted: the folder's name may hold spaces.
-    java = [f'"-Djava.io.tmpdir={scratch}"', f'"-Dderby.system.home={scratch}"']
-    if os.environ.get("TIDEFOLD_SPARK_C1") == "1":
-        # Half of a short job's CPU time is the second compiler's; jobs over big tables want it.
-        java.append("-XX:TieredStopAtLevel=1")
     return {
-        "spark.jars": ",".join(_jars()),
+        **_jars_of(config.spark.master),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.driver.memory": config.spark.driver_memory,
-        "spark.driver.extraJavaOptions": " ".join(java),
+        "spark.driver.extraJavaOptions": " ".join(_java_options(scratch)),
         **_driver(),
         **_sockets(config.spark.master),
         # Where workers are processes of their own, of another machine perhaps, they need our code too.
@@ -84,11 +81,37 @@ def spark_conf(config: Config) -> dict[str, str]:
     }
 
 
+def _java_options(scratch: Path) -> list[str]:
+    # Quoted: the folder's name may hold spaces.
+    logging = PROJECT / "conf" / "spark" / "log4j2.properties"
+    java = [f'"-D{key}={path}"' for key, path in (("java.io.tmpdir", scratch), ("derby.system.home", scratch))]
+    java.append(f'"-Dlog4j2.configurationFile={logging}"')
+    if ARCHIVE.exists():
+        # One of another Java or of other jars is left alone by the JVM; it need not tell.
+        java += [f'"-XX:SharedArchiveFile={ARCHIVE}"', "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
+    if os.environ.get("TIDEFOLD_SPARK_C1") == "1":
+        # Half of a short job's CPU time is the second compiler's; jobs over big tables want it.
+        java.append("-XX:TieredStopAtLevel=1")
+    return java
+
+
+def _jars_of(master: str) -> dict[str, str]:
+    """Delta, for the driver alone or for the machines of a cluster too."""
+    # Only classes of the class path come from the archive.
+    jars = _jars()
+    return {"spark.driver.extraClassPath": ":".join(jars)} if is_local(master) else {"spark.jars": ",".join(jars)}
+
+
+def is_local(master: str) -> bool:
+    """Whether driver and workers share one machine."""
+    return master.startswith("local")
+
+
 def _sockets(master: str) -> dict[str, str]:
     """Between a JVM and its Python workers: over TCP each task waits about 20 ms for acknowledgements."""
     folder = tempfile.gettempdir()
     # The machines of a cluster need not have this folder.
-    if not master.startswith("local") or len(folder) > _LONGEST:
+    if not is_local(master) or len(folder) > _LONGEST:
         return {}
     return {"spark.python.unix.domain.socket.enabled": "true", "spark.python.unix.domain.socket.dir": folder}
 
@@ -109,7 +132,8 @@ def job_env(config: Config) -> dict[str, str]:
         "PYTHONPATH": str(PROJECT / "include"),
         "PYSPARK_PYTHON": sys.executable,
         "TMPDIR": str(scratch),
-        "SPARK_CONF_DIR": str(PROJECT / "conf" / "spark"),
+        # There is none: with a folder of files in its class path a JVM takes no classes from an archive.
+        "SPARK_CONF_DIR": str(PROJECT / ".jars" / "conf"),
         **({} if os.environ.get("TIDEFOLD_DRIVER_HOST") else {"SPARK_LOCAL_IP": "127.0.0.1"}),
         "GX_ANALYTICS_ENABLED": "false",
     }
