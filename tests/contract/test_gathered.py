@@ -43,7 +43,7 @@ def expected() -> dict[int, str]:
 
 
 @pytest.mark.parametrize("runner", [in_process, in_threads()], ids=["one", "threads"])
-@pytest.mark.parametrize("most", [gathered._MOST, 0])
+@pytest.mark.parametrize("most", [gathered._MOST, -1])
 def test_the_rows_are_those_of_reading_one_by_one(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, runner: Runner, most: int
 ) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from builders import SHAPE
 from tidefold.changelog.columns import change_schema
 from tidefold.changelog.key_group import with_key_groups
-from tidefold.changelog.segment import read_change_set, read_index, write_segment
+from tidefold.changelog.segment import _batch_rows, read_change_set, read_index, write_segment
 from tidefold.lifecycle.errors import CorruptError
 from tidefold.lifecycle.key_groups import KeyGroups, bucket_ranges
 from tidefold.lifecycle.values import ChangeSet
@@ -63,6 +63,22 @@ def test_buckets_share_the_changes_without_overlap(store: Store) -> None:
     [change_set] = written(store, changes(list(range(40_000))))
     slices = [read_change_set(store, change_set, b)["id"].to_pylist() for b in bucket_ranges(16, 4)]
     assert sorted(i for part in slices for i in part) == list(range(40_000))
+
+
+@pytest.mark.parametrize(("rows", "batches"), [(4_096, 1), (5_000, 2), (50_000, 13), (1_048_576, 64)])
+def test_the_more_changes_the_more_batches_as_long_as_they_are_not_small(rows: int, batches: int) -> None:
+    assert -(-rows // _batch_rows(rows)) == batches
+
+
+def test_a_few_changes_are_as_short_without_compression_and_many_are_not(tmp_path: Path) -> None:
+    lengths = {}
+    for compress in (True, False):
+        store = open_store(str(tmp_path / str(compress)), tmp_path)
+        lengths[compress] = [
+            c.length for c in written(store, changes([1, 2]), changes(list(range(5_000))), compress=compress)
+        ]
+    assert lengths[True][0] == lengths[False][0]
+    assert lengths[True][1] < lengths[False][1] / 2
 
 
 def test_a_slice_reads_only_the_batches_it_needs(store: Store) -> None:

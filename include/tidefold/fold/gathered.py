@@ -17,8 +17,8 @@ from tidefold.lifecycle.values import ChangeSet
 # Of so many change sets the parts of one bucket alone cost more to find than it costs to read all of them whole.
 MANY = 64
 # What a process keeps of one work at most, in compressed bytes, and of one change set: as Arrow they are several times
-# as many. Of more each task finds its own parts.
-_MOST, _SMALL = 32 << 20, 1 << 20
+# as many. Of more each task finds its own parts. So many bytes of each are Arrow's, and not kept.
+_MOST, _SMALL, _FRAME = 16 << 20, 1 << 20, 1_536
 # So many are read side by side, and put together at once.
 _READERS, _RUN = 8, 1_000
 _NUMBER = "_number"
@@ -114,7 +114,7 @@ def changes_for(
     read whole; 1 where tasks for all buckets will ask for them.
     """
     small = [c for c in change_sets if c.length <= _SMALL]
-    if len(small) < least or sum(c.length for c in small) > _MOST:
+    if len(small) < least or sum(max(c.length - _FRAME, 0) for c in small) > _MOST:
         small = []
     else:
         yield from _of_process.changes(work, small, bucket, lambda c: read(c, None))
