@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -82,15 +84,12 @@ def warm_up(spark: SparkSession, base: Path, scratch: Path) -> None:
         measure(way, made, scratch)
 
 
-def by_share(spark: SparkSession, lakes: list[PeerProcess], base: Path, scratch: Path) -> dict[float, list[Way]]:
-    found = {}
-    for share in SHARES:
-        made = case(base, scratch / f"share-{share}", ROWS, share)
-        print(f"{share:.2%}: {made.changes:,} changes", flush=True)
-        others = [way for lake in lakes for way in lake.ways()] if share == LAKE_SHARE else []
-        alone = lone_peers() if "delta" in PEERS else []
-        found[share] = rounds([*ours(spark), *delta_peers(spark), *alone, *others], made, scratch)
-    return found
+def with_share(share: float, spark: SparkSession, lakes: list[PeerProcess], base: Path, scratch: Path) -> list[Way]:
+    made = case(base, scratch / f"share-{share}", ROWS, share)
+    print(f"{share:.2%}: {made.changes:,} changes", flush=True)
+    others = [way for lake in lakes for way in lake.ways()] if share == LAKE_SHARE else []
+    alone = lone_peers() if "delta" in PEERS else []
+    return rounds([*ours(spark), *delta_peers(spark), *alone, *others], made, scratch)
 
 
 def everywhere(found: dict[float, list[Way]]) -> list[Way]:
@@ -99,9 +98,9 @@ def everywhere(found: dict[float, list[Way]]) -> list[Way]:
 
 
 def drawn(found: dict[float, list[Way]]) -> None:
-    lines = {way.name: [found[share][i].median for share in SHARES] for i, way in enumerate(everywhere(found))}
+    lines = {way.name: [ways[i].median for ways in found.values()] for i, way in enumerate(everywhere(found))}
     PAGES.mkdir(parents=True, exist_ok=True)
-    (PAGES / "fold.svg").write_text(chart(f"Folding changes into {ROWS:,} rows: seconds", SHARES, lines))
+    (PAGES / "fold.svg").write_text(chart(f"Folding changes into {ROWS:,} rows: seconds", list(found), lines))
 
 
 def goals(found: dict[float, list[Way]]) -> list[Row]:
@@ -136,6 +135,20 @@ def profiled(spark: SparkSession, base: Path, scratch: Path) -> list[str]:
     return lines
 
 
+def publish(
+    starts: dict[str, float],
+    absent: list[str],
+    phases: list[str],
+    found: dict[float, list[Way]],
+    more: Sequence[Row] = (),
+) -> None:
+    """Writes the page with what was measured so far: all of it takes long."""
+    ordered = dict(sorted(found.items()))
+    if len(ordered) > 1:
+        drawn(ordered)
+    write_page("fold.md", page(ROWS, ROUNDS, starts, absent, ordered, [*goals(ordered), *more], phases))
+
+
 def main() -> None:
     with folder() as scratch:
         base = begin(scratch / "base", ROWS)
@@ -146,21 +159,21 @@ def main() -> None:
         lakes, absent = other_lakes(base, scratch)
         starts = {"Spark's": start, **{f"{lake.peer.title}'s": lake.seconds for lake in lakes}}
         phases = profiled(spark, base, scratch)
-        found = by_share(spark, lakes, base, scratch)
+        written = partial(publish, starts, absent, phases)
+        found: dict[float, list[Way]] = {}
+        for share in SHARES:
+            found[share] = with_share(share, spark, lakes, base, scratch)
+            written(found)
         for lake in lakes:
             lake.close()
-        if len(found) > 1:
-            drawn(found)
-        rows = goals(found)
-        # Also before what comes next, which takes long.
-        write_page("fold.md", page(ROWS, ROUNDS, starts, absent, found, rows, phases))
+        rows: list[Row] = []
         for more in (
             growing(spark, scratch, ROWS, ROUNDS, delta_peers(spark)[1:3]),
             hot(spark, scratch, ROWS // 4, ROUNDS),
             large(spark, scratch, ROWS),
         ):
             rows += more
-            write_page("fold.md", page(ROWS, ROUNDS, starts, absent, found, rows, phases))
+            written(found, rows)
         spark.stop()
 
 

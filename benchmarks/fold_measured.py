@@ -15,6 +15,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import psutil
+import pyarrow as pa
 
 from fold_data import Case, checksum, link_tree, table_of
 from tables import seconds, spread
@@ -95,6 +96,7 @@ def measure(way: Way, case: Case, scratch: Path) -> None:
     # The rows of every run are checked, outside of the time.
     if way.checked(root) != case.checksum:
         raise SystemExit(f"{way.name}: other rows than the changes make")
+    pa.default_memory_pool().release_unused()
     way.seconds.append(taken)
     way.bytes.append(sum(new))
     way.files.append(len(new))
