@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +20,8 @@ _JARS = ("delta-spark_4.2_2.13-4.4.0.jar", "delta-storage-4.4.0.jar")
 
 # Spark's classes as `make install` left them, loaded and checked: half of what the start of a JVM costs.
 ARCHIVE = PROJECT / ".jars" / "spark.jsa"
-# The address of a socket has about 100 characters on any system, its name takes 50.
-_LONGEST = 50
+# The address of a socket has 104 characters on any system, its name takes 43.
+_LONGEST = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +64,7 @@ def spark_conf(config: Config) -> dict[str, str]:
         "spark.driver.memory": config.spark.driver_memory,
         "spark.driver.extraJavaOptions": " ".join(_java_options(scratch)),
         **_driver(),
-        **_sockets(config.spark.master),
+        **_sockets(config.spark.master, scratch),
         # Where workers are processes of their own, of another machine perhaps, they need our code too.
         "spark.executorEnv.PYTHONPATH": str(PROJECT / "include"),
         "spark.ui.enabled": "false",
@@ -107,13 +106,12 @@ def is_local(master: str) -> bool:
     return master.startswith("local")
 
 
-def _sockets(master: str) -> dict[str, str]:
+def _sockets(master: str, folder: Path) -> dict[str, str]:
     """Between a JVM and its Python workers: over TCP each task waits about 20 ms for acknowledgements."""
-    folder = tempfile.gettempdir()
     # The machines of a cluster need not have this folder.
-    if not is_local(master) or len(folder) > _LONGEST:
+    if not is_local(master) or len(str(folder)) > _LONGEST:
         return {}
-    return {"spark.python.unix.domain.socket.enabled": "true", "spark.python.unix.domain.socket.dir": folder}
+    return {"spark.python.unix.domain.socket.enabled": "true", "spark.python.unix.domain.socket.dir": str(folder)}
 
 
 def _driver() -> dict[str, str]:

@@ -17,7 +17,7 @@ from tidefold.changelog.columns import DELETE
 from tidefold.changelog.segment import read_change_set
 from tidefold.fold import gathered
 from tidefold.fold.distribute import Runner, in_process, in_threads
-from tidefold.fold.gathered import MANY, Gathered
+from tidefold.fold.gathered import MANY, Gathered, Works
 from tidefold.lifecycle.errors import CorruptError
 from tidefold.lifecycle.key_groups import KeyGroups
 from tidefold.lifecycle.values import ChangeSet
@@ -67,21 +67,39 @@ def test_each_segment_is_opened_once(tmp_path: Path) -> None:
 
 def test_another_work_finds_what_was_damaged_since(pipeline: Pipeline) -> None:
     sets = pipeline.ledger("accounts").read().change_sets
-    kept, all_of_them = Gathered(), KeyGroups(0, 15)
+    kept, all_of_them = Works(), KeyGroups(0, 15)
     read = partial_read(pipeline)
-    [(whole, _)] = kept.changes("one", sets, all_of_them, read)
+    [(whole, _)] = kept.of("one").changes(sets, all_of_them, read)
     Path(pipeline.store.uri(sets[3].segment)).write_bytes(b"damaged")
-    assert kept.changes("one", sets, all_of_them, read)[0][0].equals(whole)
+    assert kept.of("one").changes(sets, all_of_them, read)[0][0].equals(whole)
     with pytest.raises(CorruptError):
-        kept.changes("two", sets, all_of_them, read)
+        kept.of("two").changes(sets, all_of_them, read)
+
+
+@pytest.mark.parametrize(("most", "again"), [(gathered._MOST, 0), (1, 1)])
+def test_the_works_of_late_are_kept_as_far_as_there_is_room(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, most: int, again: int
+) -> None:
+    monkeypatch.setattr(gathered, "_MOST", most)
+    monkeypatch.setattr(gathered, "_FRAME", 0)
+    sets = pipeline.ledger("accounts").read().change_sets[:1]
+    kept, all_of_them, read = Works(), KeyGroups(0, 15), []
+
+    def noted(change_set: ChangeSet) -> pa.Table:
+        read.append(change_set)
+        return read_change_set(pipeline.store, change_set)
+
+    for work in ("one", "two", "one", "two"):
+        kept.of(work).changes(sets, all_of_them, noted)
+    assert len(read) == 2 + 2 * again
 
 
 def test_a_task_gets_only_the_change_sets_and_key_groups_that_it_asks_for(pipeline: Pipeline) -> None:
     sets = pipeline.ledger("accounts").read().change_sets
     kept, read = Gathered(), partial_read(pipeline)
-    kept.changes("work", sets[:50], KeyGroups(0, 15), read)
+    kept.changes(sets[:50], KeyGroups(0, 15), read)
     asked, bucket = [*sets[20:30], sets[60]], KeyGroups(4, 7)
-    [(found, _)] = kept.changes("work", asked, bucket, read)
+    [(found, _)] = kept.changes(asked, bucket, read)
     slices = [read_change_set(pipeline.store, one, bucket) for one in asked]
     assert found.sort_by("_offset").equals(pa.concat_tables(slices).combine_chunks().sort_by("_offset"))
 
@@ -89,7 +107,7 @@ def test_a_task_gets_only_the_change_sets_and_key_groups_that_it_asks_for(pipeli
 def test_change_sets_of_different_schemas_stay_apart(pipeline: Pipeline) -> None:
     sets = pipeline.ledger("accounts").read().change_sets
     given = [replace(one, schema=1 + number % 2) for number, one in enumerate(sets)]
-    found = Gathered().changes("work", given, KeyGroups(0, 15), partial_read(pipeline))
+    found = Gathered().changes(given, KeyGroups(0, 15), partial_read(pipeline))
     assert sorted(schema for _, schema in found) == [1, 2]
     assert sum(len(table) for table, _ in found) == sum(one.rows for one in sets)
 
