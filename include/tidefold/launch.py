@@ -20,8 +20,6 @@ _JARS = ("delta-spark_4.2_2.13-4.4.0.jar", "delta-storage-4.4.0.jar")
 
 # Spark's classes as `make install` left them, loaded and checked: half of what the start of a JVM costs.
 ARCHIVE = PROJECT / ".jars" / "spark.jsa"
-# The address of a socket has 104 characters on any system, its name takes 43.
-_LONGEST = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +62,6 @@ def spark_conf(config: Config) -> dict[str, str]:
         "spark.driver.memory": config.spark.driver_memory,
         "spark.driver.extraJavaOptions": " ".join(_java_options(scratch)),
         **_driver(),
-        **_sockets(config.spark.master, scratch),
         # Where workers are processes of their own, of another machine perhaps, they need our code too.
         "spark.executorEnv.PYTHONPATH": str(PROJECT / "include"),
         "spark.ui.enabled": "false",
@@ -98,20 +95,8 @@ def _jars_of(master: str) -> dict[str, str]:
     """Delta, for the driver alone or for the machines of a cluster too."""
     # Only classes of the class path come from the archive.
     jars = _jars()
-    return {"spark.driver.extraClassPath": ":".join(jars)} if is_local(master) else {"spark.jars": ",".join(jars)}
-
-
-def is_local(master: str) -> bool:
-    """Whether driver and workers share one machine."""
-    return master.startswith("local")
-
-
-def _sockets(master: str, folder: Path) -> dict[str, str]:
-    """Between a JVM and its Python workers: over TCP each task waits about 20 ms for acknowledgements."""
-    # The machines of a cluster need not have this folder.
-    if not is_local(master) or len(str(folder)) > _LONGEST:
-        return {}
-    return {"spark.python.unix.domain.socket.enabled": "true", "spark.python.unix.domain.socket.dir": str(folder)}
+    alone = master.startswith("local")
+    return {"spark.driver.extraClassPath": ":".join(jars)} if alone else {"spark.jars": ",".join(jars)}
 
 
 def _driver() -> dict[str, str]:

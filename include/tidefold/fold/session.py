@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -15,6 +14,4 @@ def spark_session(name: str) -> SparkSession:
 
     spark = SparkSession.builder.appName(f"tidefold {name}").getOrCreate()
     spark.sparkContext.setLogLevel("WARN")
-    # A JVM that just ends leaves the sockets of its workers behind.
-    atexit.register(spark.stop)
     return spark
