@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from functools import partial
 from pathlib import Path
 
@@ -29,15 +30,25 @@ def with_vectors(root: Path) -> None:
     path.write_text(f"{text.rstrip()}\n    deletion_vectors: true\n")
 
 
+def awake(spark: SparkSession) -> None:
+    """Python workers, as the session has them that has just worked: Spark ends them after a minute without work."""
+    on_spark(spark)(copy.copy, [""] * 16)
+
+
 def ours(spark: SparkSession) -> list[Way]:
+    def ready(root: Path, vectors: bool = False) -> None:
+        if vectors:
+            with_vectors(root)
+        awake(spark)
+
     def by_spark(root: Path, case: Case, kind: Rule) -> None:
         fold(opened(root), "measured", kind, on_spark(spark))
 
     incremental = partial(by_spark, kind=Rule.INCREMENTAL)
     return [
-        Way(SPARK, incremental),
-        Way(FULL, partial(by_spark, kind=Rule.FULL)),
-        Way(SPARK_VECTORS, incremental, prepare=with_vectors),
+        Way(SPARK, incremental, prepare=ready),
+        Way(FULL, partial(by_spark, kind=Rule.FULL), prepare=ready),
+        Way(SPARK_VECTORS, incremental, prepare=partial(ready, vectors=True)),
         Way(ALONE, incremental_in_process, alone=True),
         Way(ALONE_VECTORS, incremental_in_process, prepare=with_vectors, alone=True),
     ]

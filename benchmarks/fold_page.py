@@ -19,7 +19,8 @@ From segments on disk to a synced Delta commit with statistics. tidefold reads i
 everything that it reads; no gate looks at the rows, as with the others. The peers read the same changes as Parquet,
 exported before the clock starts, and begin with the same files of the table. Of 100 changed keys 5 are deleted, to
 these come 10 new ones, and 10 are changed twice. The rows that came out of each run were compared by a checksum that
-sees no order. Ways without Spark run in a process of their own, whose imports are not counted.
+sees no order. Ways without Spark run in a process of their own, whose imports are not counted. Sessions are warm: what
+Spark ended meanwhile of tidefold's Python workers (a minute without work) is started again before the clock.
 
 CPU: seconds of all processes, which say more than the clock where other work runs on the same machine.
 Memory: the most resident bytes of the whole process tree; pages that two processes share are counted twice. The ways
