@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -31,8 +31,10 @@ def with_vectors(root: Path) -> None:
 
 
 def awake(spark: SparkSession) -> None:
-    """Python workers, as the session has them that has just worked: Spark ends them after a minute without work."""
-    on_spark(spark)(copy.copy, [""] * 16)
+    """Python workers with all that they import, as a session has them that has just worked: Spark ends them after a
+    minute without work.
+    """
+    on_spark(spark)(lambda name: import_module(name).__name__, ["tidefold.fold.bucket"] * 16)
 
 
 def ours(spark: SparkSession) -> list[Way]:
