@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from xml.sax.saxutils import escape
 
-_WIDTH, _HEIGHT = 800, 520
-_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 290, 40, 50
+_WIDTH, _HEIGHT = 850, 520
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 340, 40, 50
 _COLOURS = ("#0b6e4f", "#3fa34d", "#7bc950", "#b5179e", "#7209b7", "#f72585", "#f77f00", "#4361ee", "#6c757d")
 
 
