@@ -16,6 +16,7 @@ from pathlib import Path
 from unittest import mock
 
 import duckdb
+import psutil
 import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
@@ -162,7 +163,7 @@ def memory(base: Path, spark: SparkSession, scratch: Path) -> Iterator[Row]:
     what = f"most memory while 1 % is folded into {ROWS:,} rows"
     ways = {"in this process": in_threads(), "on Spark, beside its JVM": on_spark(spark)}
     for name, runner in ways.items():
-        with _copy(waiting, scratch) as root, sampled(use := Use()):
+        with _copy(waiting, scratch) as root, sampled(use := Use(), psutil.Process()):
             fold(opened(root), "measured", Rule.INCREMENTAL, runner)
         yield Row(f"{what}, {name}", [use.others / 2**30], "GiB", "<= 2 GiB", limit=2)
 
@@ -221,7 +222,7 @@ def main() -> None:
         machine(),
         "",
         "Rows have about 100 bytes and lie in 16 buckets. Folds run in this process, from segments on disk to the",
-        "synced commit; Spark is warm. Other work ran on the machine: trust the ratios.",
+        "synced commit; Spark is warm.",
         "",
         *HEAD,
     ]
