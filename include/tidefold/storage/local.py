@@ -1,6 +1,4 @@
-"""A store on a local disk. fsspec reads and lists; what must be atomic and durable is asked of the kernel directly,
-because fsspec's local transaction is a move without fsync.
-"""
+"""A store on a local disk: what must be atomic and durable is asked of the kernel, as fsspec's moves are not synced."""
 
 from __future__ import annotations
 
