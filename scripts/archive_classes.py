@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tidefold import PROJECT
 from tidefold.config import Config, load_config
-from tidefold.launch import ARCHIVE, job_env, spark_conf
+from tidefold.launch import ARCHIVE, job_env, spark_conf, spark_submit
 
 # What the archive was made for.
 STAMP = ARCHIVE.with_suffix(".for")
@@ -58,21 +58,20 @@ def _spark(archive: Path) -> subprocess.CompletedProcess[str]:
     with tempfile.TemporaryDirectory(prefix="tidefold-") as folder:
         path = Path(folder) / "tidefold.yaml"
         path.write_text(_CONFIG)
+        config = load_config(path)
         return subprocess.run(
-            [*_command(load_config(path), archive), folder],
-            env={**os.environ, **job_env(load_config(path))},
+            _command(config, archive, folder),
+            env={**os.environ, **job_env(config)},
             capture_output=True,
             text=True,
             check=False,
         )
 
 
-def _command(config: Config, archive: Path) -> list[str]:
+def _command(config: Config, archive: Path, folder: str) -> tuple[str, ...]:
     conf = spark_conf(config)
     conf["spark.driver.extraJavaOptions"] += f' "-XX:ArchiveClassesAtExit={archive}"'
-    settings = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
-    job = PROJECT / "scripts" / "archived_job.py"
-    return [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2]", *settings, str(job)]
+    return spark_submit("local[2]", conf, PROJECT / "scripts" / "archived_job.py", folder)
 
 
 if __name__ == "__main__":

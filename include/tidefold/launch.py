@@ -124,10 +124,15 @@ def job_env(config: Config) -> dict[str, str]:
 
 def submit_command(config: Config, step: str, request: Request) -> Command:
     """The spark-submit call of a step."""
-    spark_submit = Path(sys.executable).with_name("spark-submit")
-    conf = [part for key, value in spark_conf(config).items() for part in ("--conf", f"{key}={value}")]
-    argv = (str(spark_submit), "--master", config.spark.master, *conf, str(job_path(step)), request.encoded())
+    argv = spark_submit(config.spark.master, spark_conf(config), job_path(step), request.encoded())
     return Command(argv, job_env(config))
+
+
+def spark_submit(master: str, conf: Mapping[str, str], job: Path, argument: str) -> tuple[str, ...]:
+    """The command line that runs a job with its one argument."""
+    program = Path(sys.executable).with_name("spark-submit")
+    settings = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
+    return (str(program), "--master", master, *settings, str(job), argument)
 
 
 def _jars() -> list[str]:
