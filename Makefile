@@ -54,7 +54,7 @@ bench: install ## Folding changes by tidefold and by its peers; writes docs/benc
 
 bench-counts: install ## About a minute: accepts what fixed workloads cost now in calls, bytes, rows and Spark jobs; review the diff of tests/data/counts.json
 	rm -f tests/data/counts.json
-	TIDEFOLD_ACCEPT_COUNTS=1 $(RUN) -m pytest -q tests/contract/test_counts.py tests/spark/test_counts_on_spark.py
+	TIDEFOLD_ACCEPT_COUNTS=1 $(RUN) -m pytest -q tests/contract/operations/test_counts.py tests/spark/test_counts_on_spark.py
 
 bench-ingest: install ## About 4 minutes: taking Debezium's JSON in against Spark's from_json; writes docs/benchmarks/ingest.md
 	$(RUN) benchmarks/ingest.py
@@ -73,7 +73,7 @@ bench-snapshot: install ## About 10 minutes: full snapshots and restores against
 
 soak: install ## 10,000 random lives and every pair of crashes (SEEDS=200 STRIDE=50: a short one; FIRST: the first seed)
 	PYTHONPATH=include:tests $(PYTHON) -m model.soak $(SEEDS) $(FIRST)
-	PYTHONPATH=include:tests $(PYTHON) -m scenarios $(STRIDE)
+	PYTHONPATH=include:tests $(PYTHON) -m support.scenarios $(STRIDE)
 
 demo: install ## About 3 minutes: Airflow runs the pipeline over the sample input, phase by phase
 	@$(RUN) -m demo
@@ -86,7 +86,7 @@ down: ## Stop what `make up` (or an interrupted demo) started
 
 .PHONY: page-pictures
 page-pictures: install ## About a minute: the pictures of docs/page.md, taken of the page in a real Airflow
-	PYTHONPATH=include:plugins:scripts:tests $(PYTHON) -m page_pictures
+	PYTHONPATH=include:plugins:scripts:tests $(PYTHON) -m support.page_pictures
 
 clean: down ## Stop Airflow, then remove var/ and the tools' caches; .venv and .jars stay
 	rm -rf var .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache spark-warehouse metastore_db derby.log

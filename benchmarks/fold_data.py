@@ -13,17 +13,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, QueryBuilder
 
-from pipelines import judge_all
-from tidefold.changelog.key_group import key_group_sql
-from tidefold.fold.distribute import Runner, in_threads
-from tidefold.lifecycle.kinds import Rule
-from tidefold.lifecycle.names import LogPaths
-from tidefold.operations.asking import Asking
-from tidefold.operations.confirm import confirm
-from tidefold.operations.materialize import materialize
+from support.pipelines import judge_all
+from tidefold.changelog.key_group_hash import key_group_sql
+from tidefold.changelog.writer import Changelog
+from tidefold.compute.runners import Runner, in_threads
+from tidefold.domain.paths import LogPaths
+from tidefold.domain.snapshot.kind_selection import Rule
 from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.materialize import materialize
+from tidefold.operations.snapshot.request import Asking
 from tidefold.wiring import open_pipeline
-from tidefold.writer import Changelog
 
 COLUMNS = ("id", "amount", "seen", "city", "text")
 _CONFIG = """

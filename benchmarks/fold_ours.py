@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 
 from fold_data import Case, fold, opened
 from fold_measured import Way
-from tidefold.fold.distribute import in_threads, on_spark
-from tidefold.lifecycle.kinds import Rule
+from tidefold.compute.runners import in_threads, on_spark
+from tidefold.domain.snapshot.kind_selection import Rule
 
 SPARK, FULL, ALONE = "tidefold on Spark, incremental", "tidefold on Spark, full", "tidefold without Spark, incremental"
 SPARK_VECTORS, ALONE_VECTORS = "tidefold on Spark, deletion vectors", "tidefold without Spark, deletion vectors"
@@ -34,7 +34,7 @@ def awake(spark: SparkSession) -> None:
     """Python workers with all that they import, as a session has them that has just worked: Spark ends them after a
     minute without work.
     """
-    on_spark(spark)(lambda name: import_module(name).__name__, ["tidefold.fold.bucket"] * 16)
+    on_spark(spark)(lambda name: import_module(name).__name__, ["tidefold.fold.fold_bucket"] * 16)
 
 
 def ours(spark: SparkSession) -> list[Way]:

@@ -25,7 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 from fold_data import COLUMNS, Case, connection, table_of
 from fold_measured import Way, all_files, sync_new
 from tidefold.config import Config
-from tidefold.launch import job_env, spark_conf
+from tidefold.spark.submit import job_env, spark_conf
 
 VERSIONS = (
     f"Spark {pyspark.__version__}, delta-spark 4.4.0, deltalake {deltalake.__version__}, DuckDB {duckdb.__version__}"

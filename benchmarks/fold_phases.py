@@ -17,16 +17,16 @@ from pyspark.sql import SparkSession
 
 from fold_data import Case, fold, link_tree, opened
 from tables import seconds
-from tidefold.changelog.columns import change_schema, table_schema
+from tidefold.changelog.schema import change_schema, table_schema
+from tidefold.compute.runners import Answer, Work, in_process, on_spark
+from tidefold.delta.data_files import write_data_file
+from tidefold.delta.file_statistics import Statistics
+from tidefold.domain.snapshot.kind_selection import Rule
 from tidefold.fold.base_rows import Based, open_base
-from tidefold.fold.bucket import MERGE_MEMORY
-from tidefold.fold.distribute import Answer, Work, in_process, on_spark
+from tidefold.fold.fold_bucket import MERGE_MEMORY
 from tidefold.fold.inputs import Inputs
-from tidefold.fold.kernel import merged
-from tidefold.fold.parquet import write_data_file
-from tidefold.fold.statistics import Statistics
+from tidefold.fold.merge.merge import merged
 from tidefold.fold.task import FoldTask
-from tidefold.lifecycle.kinds import Rule
 
 _SCRATCH = "phases"
 

@@ -22,10 +22,10 @@ from pyspark.sql import functions as F
 
 from tables import HEAD, Row, folder, machine, ratios, seconds, write_page
 from tidefold.changelog.segment import read_change_set
-from tidefold.fold.distribute import on_spark
-from tidefold.launch import job_env, spark_conf
-from tidefold.operations.ingest import ingest
+from tidefold.compute.runners import on_spark
+from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.pipeline import Pipeline
+from tidefold.spark.submit import job_env, spark_conf
 from tidefold.wiring import open_pipeline
 
 BANK = Path(__file__).parents[1] / "tests" / "data" / "bank" / "landing"

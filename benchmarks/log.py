@@ -15,18 +15,18 @@ from pathlib import Path
 import pyarrow as pa
 
 from tables import HEAD, Row, folder, machine, ratios, seconds, write_page
-from tidefold.changelog.key_group import connect, with_key_groups
+from tidefold.changelog.key_group_hash import connect, with_key_groups
 from tidefold.changelog.segment import write_parts
+from tidefold.changelog.writer.changelog import Changelog
+from tidefold.changelog.writer.rows_to_arrow import change_table
+from tidefold.changelog.writer.settings import WriterSettings
+from tidefold.domain.ingest.append import Arrival, append
+from tidefold.domain.key_groups import KeyGroups
+from tidefold.domain.log_state import ChangeSet, Column, Landed, LogState, Position, Shape
 from tidefold.ledger import Ledger
-from tidefold.lifecycle.intake import Arrival, append
-from tidefold.lifecycle.key_groups import KeyGroups
-from tidefold.lifecycle.values import ChangeSet, Column, Landed, LogState, Position, Shape
-from tidefold.operations.status import status_of
+from tidefold.operations.inspect.status import status_of
 from tidefold.storage import Store
-from tidefold.storage.local import LocalStore
-from tidefold.writer.changelog import Changelog
-from tidefold.writer.rows import change_table
-from tidefold.writer.settings import WriterSettings
+from tidefold.storage.local_store import LocalStore
 
 SHAPE = Shape(("id",), (Column("id", "long"), Column("text", "string")), "arrival", 128, 16)
 ROUNDS = 7

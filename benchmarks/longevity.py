@@ -23,16 +23,16 @@ from pyspark.sql import SparkSession
 
 from fold_data import append, begin, changes, checksum, connection, files_of, fold, link_tree, opened, table_of
 from fold_measured import Use, sampled
-from small_segments import put_segments
+from support.small_segments import put_segments
 from tables import HEAD, Row, folder, machine, ratios, seconds, write_page
+from tidefold.compute.runners import in_threads, on_spark
 from tidefold.config import Config
-from tidefold.datasource import register
-from tidefold.fold.distribute import in_threads, on_spark
-from tidefold.launch import job_env, spark_conf
-from tidefold.lifecycle.kinds import Rule
-from tidefold.operations.read import Wanted, What, read_rows
-from tidefold.operations.subsume import subsume
-from tidefold.operations.truncate import truncate
+from tidefold.domain.snapshot.kind_selection import Rule
+from tidefold.operations.inspect.read import Wanted, What, read_rows
+from tidefold.operations.retention.subsume import subsume
+from tidefold.operations.retention.truncate import truncate
+from tidefold.spark.data_source import register
+from tidefold.spark.submit import job_env, spark_conf
 
 ROWS, ROUNDS = int(os.environ.get("ROWS", "1000000")), int(os.environ.get("ROUNDS", "3"))
 SEGMENTS, SNAPSHOTS = 10_000, 50

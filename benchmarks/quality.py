@@ -25,18 +25,18 @@ import pyarrow.parquet as pq
 import yaml
 
 from tidefold.config import load_config
-from tidefold.launch import job_env, spark_conf
-from tidefold.lifecycle.key_groups import KeyGroups
-from tidefold.lifecycle.manifest import DataFile, Manifest
-from tidefold.lifecycle.names import DataFileName, data_path
-from tidefold.lifecycle.values import Column, Kind, Shape
-from tidefold.quality import gate
-from tidefold.quality.check import Check
-from tidefold.quality.cost import Meter
-from tidefold.quality.judgement import SAMPLES
-from tidefold.quality.run import Base, Beside, run_checks
-from tidefold.quality.staged import read_rows
-from tidefold.quality.suite import Suite, load_suite
+from tidefold.domain.key_groups import KeyGroups
+from tidefold.domain.log_state import Column, Kind, Shape
+from tidefold.domain.paths import DataFileName, data_path
+from tidefold.domain.snapshot.manifest import DataFile, Manifest
+from tidefold.quality.report.result import SAMPLES
+from tidefold.quality.run import expectations as gate
+from tidefold.quality.run.cost import Meter
+from tidefold.quality.run.run_checks import Base, Beside, run_checks
+from tidefold.quality.run.staged_rows import read_rows
+from tidefold.quality.suite.check import Check
+from tidefold.quality.suite.suite import Suite, load_suite
+from tidefold.spark.submit import job_env, spark_conf
 from tidefold.wiring import open_pipeline
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks" / "quality.md"

@@ -17,23 +17,23 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from pipelines import judge_all
-from s3_server import ENVIRONMENT, S3Bucket, S3Server
+from support.pipelines import judge_all
+from support.s3_server import ENVIRONMENT, S3Bucket, S3Server
 from tables import HEAD, Row, folder, machine, ratios, seconds, write_page
-from tidefold.fold.distribute import in_process, in_threads
-from tidefold.launch import job_env, spark_conf
-from tidefold.lifecycle.claims import Mode, Restore
-from tidefold.lifecycle.kinds import Rule
-from tidefold.lifecycle.names import LogPaths
-from tidefold.operations.asking import Asking
-from tidefold.operations.confirm import confirm
-from tidefold.operations.materialize import materialize
+from tidefold.changelog.writer import Changelog
+from tidefold.compute.runners import in_process, in_threads
+from tidefold.domain.paths import LogPaths
+from tidefold.domain.snapshot.claim import Mode, Restore
+from tidefold.domain.snapshot.kind_selection import Rule
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.restore_to import restore_to
-from tidefold.operations.tail import take_tail
+from tidefold.operations.restore.export import restore_to
+from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.materialize import materialize
+from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.tail import take_tail
+from tidefold.spark.submit import job_env, spark_conf
 from tidefold.wiring import open_pipeline
-from tidefold.writer import Changelog
 
 if TYPE_CHECKING:
     from tidefold.operations.outcome import Outcome

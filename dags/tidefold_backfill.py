@@ -8,8 +8,8 @@ from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, CronDataIntervalTimetable, Param
 
 from tidefold_airflow import operators
-from tidefold_airflow.as_of import TidefoldAsOfOperator
-from tidefold_airflow.params import logs_param
+from tidefold_airflow.dags.params import logs_param
+from tidefold_airflow.operators.spark import TidefoldAsOfOperator
 
 DOC = """
 ### A historical snapshot of each date

@@ -5,8 +5,8 @@ from typing import Any
 
 from airflow.sdk import DAG, AssetAny, get_current_context, task
 
-from tidefold_airflow.assets import table_asset
-from tidefold_airflow.params import configured_logs
+from tidefold_airflow.dags.params import configured_logs
+from tidefold_airflow.observability.assets import table_asset
 
 DOC = """
 ### After a table has a new snapshot
@@ -18,7 +18,7 @@ DOC = """
 An event comes with each confirmed snapshot and with nothing else: not for one that was staged, aborted or taken as a
 tail. It says `log`, `snapshot`, `version` (of the Delta table), `rows`, `verdict`, `override_by` and `report`. Several
 snapshots between two runs of this DAG come together, the newest last; read the table as of `version` to see just that.
-Of your own: `schedule=[table_asset("accounts")]`, with `from tidefold_airflow.assets import table_asset`.
+Of your own: `schedule=[table_asset("accounts")]`, with `from tidefold_airflow.observability.assets import table_asset`.
 """
 TABLES = [table_asset(log) for log in configured_logs()]
 

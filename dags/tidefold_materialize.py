@@ -2,7 +2,7 @@
 
 import os
 
-from tidefold_airflow.factory import DOC, hours_from, tidefold_dag
+from tidefold_airflow.dags.factory import DOC, hours_from, tidefold_dag
 
 ENVIRONMENT = """
 Parameters: `logs`, `kind`. Environment: `TIDEFOLD_CONFIG` (path of tidefold.yaml), `TIDEFOLD_SCHEDULE` (cron in UTC,

@@ -5,9 +5,9 @@ from typing import Any
 from airflow.sdk import DAG
 
 from tidefold_airflow import operators
-from tidefold_airflow.factory import dag_settings
-from tidefold_airflow.params import dry_run_param, log_param, mode_param, snapshot_param
-from tidefold_airflow.restore import TidefoldRestoreOperator
+from tidefold_airflow.dags.factory import dag_settings
+from tidefold_airflow.dags.params import dry_run_param, log_param, mode_param, snapshot_param
+from tidefold_airflow.operators.restore import TidefoldRestoreOperator
 
 DOC = """
 ### An older snapshot becomes the table again

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from tidefold.fold.session import spark_session
-from tidefold.job import run_job
-from tidefold.launch import Request
-from tidefold.operations.audit import audit
+from tidefold.compute.spark_session import spark_session
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.quality.audit import audit
+from tidefold.spark.job_main import run_job
+from tidefold.spark.submit import Request
 
 
 def act(pipeline: Pipeline, request: Request) -> Sequence[Outcome]:

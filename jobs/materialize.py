@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from tidefold.fold.distribute import on_spark
-from tidefold.fold.session import spark_session
-from tidefold.job import run_job
-from tidefold.launch import Request
-from tidefold.operations.materialize import materialize
+from tidefold.compute.runners import on_spark
+from tidefold.compute.spark_session import spark_session
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.snapshot.materialize import materialize
+from tidefold.spark.job_main import run_job
+from tidefold.spark.submit import Request
 
 
 def act(pipeline: Pipeline, request: Request) -> Sequence[Outcome]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from airflow.plugins_manager import AirflowPlugin
 
-from tidefold_airflow.page.mount import ICON, PREFIX, LazyPage, address
+from tidefold_airflow.ui.mount import ICON, PREFIX, LazyPage, address
 
 
 class TidefoldPlugin(AirflowPlugin):

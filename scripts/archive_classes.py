@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tidefold import PROJECT
 from tidefold.config import Config, load_config
-from tidefold.launch import ARCHIVE, job_env, spark_conf, spark_submit
+from tidefold.spark.submit import ARCHIVE, job_env, spark_conf, spark_submit
 
 # What the archive was made for.
 STAMP = ARCHIVE.with_suffix(".for")

@@ -17,17 +17,17 @@ from shutil import copyfile
 from typing import Any, Literal
 
 from demo.pipeline import BANK, prepare
-from tidefold.fold.distribute import in_process
-from tidefold.fold.session import spark_session
-from tidefold.launch import job_env, spark_conf
-from tidefold.operations.abort import abort
-from tidefold.operations.asking import Asking
-from tidefold.operations.confirm import confirm
-from tidefold.operations.ingest import ingest
-from tidefold.operations.judge import judge
-from tidefold.operations.materialize import materialize
+from tidefold.compute.runners import in_process
+from tidefold.compute.spark_session import spark_session
+from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.quality.judge import judge
+from tidefold.operations.snapshot.abort import abort
+from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.materialize import materialize
+from tidefold.operations.snapshot.request import Asking
+from tidefold.spark.submit import job_env, spark_conf
 from tidefold.wiring import open_pipeline
 
 IMAGE = Path("docs/images/report.png")

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-from s3_server import ENVIRONMENT, FOREIGN, S3Bucket, S3Server
+from support.s3_server import ENVIRONMENT, FOREIGN, S3Bucket, S3Server
 
 settings.register_profile("tidefold", deadline=None)
 settings.load_profile("tidefold")

@@ -7,7 +7,7 @@ from pathlib import Path
 from tidefold.config import load_config
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.storage import open_store
-from tidefold.storage.local_copies import open_roots
+from tidefold.storage.local_copies.copies import open_roots
 
 __all__ = ["Pipeline", "now", "open_pipeline"]
 

@@ -17,7 +17,7 @@ from demo.watch import next_run, require_success
 from local_airflow.errors import LocalAirflowError
 from local_airflow.settings import PROJECT, Request
 from local_airflow.stack import LocalAirflow, down, up
-from tidefold.lifecycle.names import LogPaths
+from tidefold.domain.paths import LogPaths
 from tidefold.wiring import open_pipeline
 
 ROOT = PROJECT / "var" / "demo"

@@ -7,8 +7,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from tidefold.lifecycle.names import LogPaths
-from tidefold.lifecycle.values import Snapshot
+from tidefold.domain.log_state import Snapshot
+from tidefold.domain.paths import LogPaths
 from tidefold.wiring import open_pipeline
 
 

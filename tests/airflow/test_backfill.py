@@ -17,16 +17,16 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from airflow_stack import SELDOM, Scene, all_on_spark, wait_until
 from demo.pipeline import LOGS, prepare
 from demo.watch import DAG
 from local_airflow.errors import LocalAirflowError
 from local_airflow.settings import Request
 from local_airflow.stack import down, up
-from past import KEYS, Rows, land, published, rows_before
-from tidefold.lifecycle.names import LogPaths
-from tidefold.lifecycle.times import micros, next_second, told
-from tidefold.lifecycle.values import LogState, Snapshot, State
+from support.airflow_stack import SELDOM, Scene, all_on_spark, wait_until
+from support.past import KEYS, Rows, land, published, rows_before
+from tidefold.domain.commit_times import micros, next_second, told
+from tidefold.domain.log_state import LogState, Snapshot, State
+from tidefold.domain.paths import LogPaths
 from tidefold.wiring import open_pipeline
 
 BACKFILL = "tidefold_backfill"

@@ -17,15 +17,15 @@ import pytest
 from airflow.sdk.exceptions import AirflowException
 from typer.testing import CliRunner
 
-from lives import PUBLISHED, abort, claim, judge, live, make_pipeline, stage, take
+from support.lives import PUBLISHED, abort, claim, judge, live, make_pipeline, stage, take
 from tidefold.cli.app import app
 from tidefold.operations.pipeline import Pipeline
 from tidefold_airflow import operators
-from tidefold_airflow.approval import Answer
-from tidefold_airflow.as_of import TidefoldAsOfOperator
-from tidefold_airflow.confirm import _confirmed
-from tidefold_airflow.restore import TidefoldRestoreOperator
-from tidefold_airflow.scope import Scope
+from tidefold_airflow.operators.approval import Answer
+from tidefold_airflow.operators.confirm import _confirmed
+from tidefold_airflow.operators.restore import TidefoldRestoreOperator
+from tidefold_airflow.operators.run_context import Scope
+from tidefold_airflow.operators.spark import TidefoldAsOfOperator
 
 LOG = "accounts"
 INJECTED = ("../accounts", "{{ 7*7 }}", "$(id)", "; rm -rf /", "' OR 1=1 --", "a\nb", "x" * 100_000)
@@ -119,7 +119,7 @@ def test_what_no_task_can_ask_for_is_refused_on_the_command_line(
 
 def test_force_without_a_reason_has_one_code(pipeline: Pipeline) -> None:
     """101: by a required action and on the command line."""
-    from tidefold.lifecycle.errors import InvalidInputError
+    from tidefold.errors import InvalidInputError
 
     live(pipeline, claim("dag/run-3"), stage, judge(False))
     scope = Scope(pipeline, [LOG], "dag/run-3")

@@ -34,7 +34,7 @@ def posted() -> Iterator[tuple[str, list[Any]]]:
 
 
 def test_it_says_what_was_not_published_and_why(posted: tuple[str, list[Any]], monkeypatch: pytest.MonkeyPatch) -> None:
-    from tidefold_airflow.notify import GateNotifier
+    from tidefold_airflow.observability.notify import GateNotifier
 
     address, told = posted
     monkeypatch.setenv("AIRFLOW_CONN_HOOK", json.dumps({"conn_type": "http", "host": address}))

@@ -11,11 +11,11 @@ import json
 
 import pytest
 
-from airflow_shop import FAILS, LOGS, PASSES, Ran, Shop, wait_for
-from airflow_stack import all_on_spark, java_started
-from browser import Browser, logged_in, trigger_by_form
 from local_airflow.errors import LocalAirflowError
-from tidefold.lifecycle.values import State
+from support.airflow_shop import FAILS, LOGS, PASSES, Ran, Shop, wait_for
+from support.airflow_stack import all_on_spark, java_started
+from support.browser import Browser, logged_in, trigger_by_form
+from tidefold.domain.log_state import State
 
 STEPS = ("choose", "ingest", "materialize", "quality", "confirm", "subsume", "truncate", "local_retention", "clean")
 ONGOING = (State.ONGOING, State.STAGED)

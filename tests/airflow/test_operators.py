@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
-from pipelines import judge_all, make_pipeline, put
-from tidefold.fold.distribute import in_process
-from tidefold.lifecycle import claims
-from tidefold.lifecycle.values import Kind
-from tidefold.operations import heartbeat
-from tidefold.operations.asking import Asking, claim_of
-from tidefold.operations.confirm import confirm
-from tidefold.operations.materialize import materialize
+from support.pipelines import judge_all, make_pipeline, put
+from tidefold.compute.runners import in_process
+from tidefold.domain.log_state import Kind
+from tidefold.domain.snapshot import claim
 from tidefold.operations.pipeline import Pipeline, now
+from tidefold.operations.snapshot import heartbeat
+from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.materialize import materialize
+from tidefold.operations.snapshot.request import Asking, claim_of
 from tidefold_airflow import operators
-from tidefold_airflow.as_of import INSTANT, TidefoldAsOfOperator
+from tidefold_airflow.operators.spark import INSTANT, TidefoldAsOfOperator
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def spark_task(pipeline: Pipeline, **given: Any) -> Any:
 def test_materialize_takes_over_what_stands_still_if_it_may(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    dead = pipeline.ledger("accounts").commit(lambda s: claims.claim(s, claim_of(pipeline, s, Asking("dead")))).attempt
+    dead = pipeline.ledger("accounts").commit(lambda s: claim.claim(s, claim_of(pipeline, s, Asking("dead")))).attempt
     waited: list[float] = []
     monkeypatch.setattr(heartbeat.find_stalled, "__defaults__", (waited.append,))
     scope = SimpleNamespace(pipeline=pipeline, logs=["accounts", "tellers"], run="dag/manual-1")
@@ -136,7 +136,7 @@ def test_as_of_takes_an_instant_that_has_passed_and_leaves_the_attempt_of_anothe
         with pytest.raises(AirflowFailException, match=code):
             execute(TidefoldAsOfOperator, pipeline, logs=["accounts"], as_of=text)
     ledger = pipeline.ledger("accounts")
-    before = ledger.commit(lambda state: claims.claim(state, claim_of(pipeline, state, Asking("run-2"))))
+    before = ledger.commit(lambda state: claim.claim(state, claim_of(pipeline, state, Asking("run-2"))))
     # All changes of these logs were committed at the very beginning of 1970.
     made = execute(TidefoldAsOfOperator, pipeline, as_of="1970-01-01T00:00:00.000001Z", logs=["tellers"])
     assert made["tellers"]["result"] == "nothing"

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from pipelines import make_pipeline
-from tidefold.lifecycle.errors import InvalidInputError, StorageError, TidefoldError
+from support.pipelines import make_pipeline
+from tidefold.errors import InvalidInputError, StorageError, TidefoldError
 from tidefold.operations.outcome import Outcome
-from tidefold.operations.result_file import read_outcomes
-from tidefold_airflow.outcomes import report, result_path
-from tidefold_airflow.scope import Scope, airflow_errors
+from tidefold.spark.result_file import read_outcomes
+from tidefold_airflow.operators.results import report, result_path
+from tidefold_airflow.operators.run_context import Scope, airflow_errors
 
 GOOD = Outcome("tellers", "staged", "snapshot 1 staged", 1)
 WRONG = Outcome.of_error("accounts", InvalidInputError("BAD_RECORDS", "Line 3 is broken."))

@@ -1,6 +1,6 @@
 """The page in a running Airflow: who may see it, and how it looks to somebody who logs in with a browser.
 
-Issue 7, build 6; promise I26. What it shows is tested over more stores in tests/contract/test_page.py.
+Issue 7, build 6; promise I26. What it shows is tested over more stores in tests/contract/airflow_ui/test_page.py.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import pytest
 from fastapi.routing import APIRoute
 from playwright.sync_api import Page
 
-from airflow_stack import Scene
-from browser import Browser, frame_of, logged_in
 from demo.watch import DAG, Run
-from tidefold_airflow.page.app import build_app
+from support.airflow_stack import Scene
+from support.browser import Browser, frame_of, logged_in
+from tidefold_airflow.ui.app import build_app
 
 NOBODY = (None, "Bearer broken", "Bearer eyJhbGciOiJub25lIn0.eyJzdWIiOiJhZG1pbiJ9.", "Basic YWRtaW46YWRtaW4=")
 ABSENT = ("/docs", "/redoc", "/openapi.json", "/docs/oauth2-redirect", "/style.css", "/logs/..%2F..%2Fx")

@@ -14,13 +14,13 @@ import pytest
 from fastapi.routing import APIRoute
 
 from local_airflow.settings import PROJECT
-from tidefold_airflow import links
-from tidefold_airflow.links import ReportLink, SnapshotLink, made_by
-from tidefold_airflow.page.access import GUARDS, RUN_GUARDS
-from tidefold_airflow.page.app import build_app
-from tidefold_airflow.page.mount import address, run_path, snapshot_path
+from tidefold_airflow.observability import links
+from tidefold_airflow.observability.links import ReportLink, SnapshotLink, made_by
+from tidefold_airflow.ui.access import GUARDS, RUN_GUARDS
+from tidefold_airflow.ui.app import build_app
+from tidefold_airflow.ui.mount import address, run_path, snapshot_path
 
-HEAVY = ("duckdb", "pyarrow", "deltalake", "pyspark", "great_expectations", "tidefold", "tidefold_airflow.page.app")
+HEAVY = ("duckdb", "pyarrow", "deltalake", "pyspark", "great_expectations", "tidefold", "tidefold_airflow.ui.app")
 _LOAD = """
 import json, sys
 import airflow.plugins_manager as manager
@@ -29,7 +29,7 @@ plugins, errors = manager._get_plugins()
 after = set(sys.modules) - before
 apps, _ = manager.get_fastapi_plugins()
 views, _ = manager._get_ui_plugins()
-from tidefold_airflow.page.mount import LazyPage
+from tidefold_airflow.ui.mount import LazyPage
 said = {
     "names": [p.name for p in plugins if "tidefold" in str(p.source)],
     "errors": errors,
@@ -85,7 +85,7 @@ def test_loading_it_loads_nothing_that_only_the_page_needs(loaded: dict[str, Any
 def test_the_package_beside_it_is_imported_and_never_executed_by_airflow(loaded: dict[str, Any]) -> None:
     """A file that Airflow executes by itself lands in sys.modules under its bare name."""
     assert {"app", "answers", "mount", "links", "operators"}.isdisjoint(loaded["loaded"])
-    assert "tidefold_airflow.page.mount" in loaded["loaded"]
+    assert "tidefold_airflow.ui.mount" in loaded["loaded"]
 
 
 def test_every_route_has_every_guard() -> None:

@@ -11,11 +11,11 @@ from datetime import UTC, datetime, timedelta
 import psutil
 import pytest
 
-from airflow_stack import Scene, java_started, wait_until
 from demo.pipeline import LOGS
 from demo.watch import DAG, Run
-from tidefold.lifecycle.names import LogPaths
-from tidefold.lifecycle.values import LogState, State
+from support.airflow_stack import Scene, java_started, wait_until
+from tidefold.domain.log_state import LogState, State
+from tidefold.domain.paths import LogPaths
 
 _FAILS = "expectations:\n  - type: expect_column_values_to_be_between\n    kwargs: {column: abalance, min_value: 1}\n"
 

@@ -8,7 +8,7 @@ from functools import partial
 from model import processes, upkeep
 from model.rules import LOGS, RULES, apply, commit
 from model.world import World, small_pages
-from tidefold.lifecycle import moves
+from tidefold.domain.snapshot import transitions
 
 assert upkeep  # Its rules are among RULES once it is imported.
 
@@ -32,7 +32,7 @@ def finish(world: World) -> None:
     for log in LOGS:
         state = world.read(log)
         for one in [s for s in state.snapshots if s.open] if state else ():
-            commit(world, log, "abort", partial(moves.abort, snapshot_id=one.id, reason="the end"))
+            commit(world, log, "abort", partial(transitions.abort, snapshot_id=one.id, reason="the end"))
         for clean_up in (processes.publish, processes.subsume, processes.truncate, processes.sweep):
             world.start(clean_up.__name__, clean_up(world, log), whole=True)
     world.check_left_over()

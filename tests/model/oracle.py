@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from tidefold.lifecycle.claims import Claim
-from tidefold.lifecycle.values import ChangeSet, Kind, LogState, Snapshot, State
+from tidefold.domain.log_state import ChangeSet, Kind, LogState, Snapshot, State
+from tidefold.domain.snapshot.claim import Claim
 
 # What one change set holds, or a snapshot: None stands for a deletion.
 Changes = Mapping[int, str | None]

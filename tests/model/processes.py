@@ -14,25 +14,26 @@ import pyarrow as pa
 
 from model.oracle import Changes
 from model.world import INSTANT, SHAPE, Pick, Process, World
-from tidefold.changelog import intents
-from tidefold.changelog.intents import Intent, IntentLog, Taking
+from tidefold.changelog import write_intents
 from tidefold.changelog.segment import WrittenChangeSet, write_segment
+from tidefold.changelog.write_intents import Intent, IntentLog, Taking
+from tidefold.delta.publish import provide_new_files
+from tidefold.domain.commit_times import Times, joined
+from tidefold.domain.ingest.append import Arrival, append, require_fence, stands
+from tidefold.domain.key_groups import KeyGroups
+from tidefold.domain.log_state import ChangeSet, Kind, Landed, LogState, Position, Snapshot, State
+from tidefold.domain.paths import DataFileName, LogPaths, data_path
+from tidefold.domain.retention import retention
+from tidefold.domain.snapshot import claim, point_in_time, transitions
+from tidefold.domain.snapshot.manifest import DataFile, Manifest
+from tidefold.errors import ConflictError, CorruptError, NotFoundError, RefusedError
 from tidefold.fold.plan import Places, plan_fold
-from tidefold.fold.publish import provide_new_files
 from tidefold.fold.task import FoldTask
 from tidefold.ledger import Ledger, read_manifest, write_manifest
-from tidefold.lifecycle import as_of, claims, moves, retention
-from tidefold.lifecycle.errors import ConflictError, CorruptError, NotFoundError, RefusedError
-from tidefold.lifecycle.intake import Arrival, append, require_fence, stands
-from tidefold.lifecycle.key_groups import KeyGroups
-from tidefold.lifecycle.manifest import DataFile, Manifest
-from tidefold.lifecycle.names import DataFileName, LogPaths, data_path
-from tidefold.lifecycle.times import Times, joined
-from tidefold.lifecycle.values import ChangeSet, Kind, Landed, LogState, Position, Snapshot, State
-from tidefold.operations import settle
-from tidefold.operations.release import plan_release
-from tidefold.operations.subsume import files_to_delete
-from tidefold.operations.sweep import plan_forgotten, plan_sweep
+from tidefold.operations.ingest import recovery
+from tidefold.operations.retention.file_gc import plan_forgotten, plan_sweep
+from tidefold.operations.retention.segment_gc import plan_release
+from tidefold.operations.retention.subsume import files_to_delete
 
 _TABLE = pa.table({"_kg": pa.array([0], pa.int32())})
 Plan = dict[str, list[Changes]]
@@ -44,7 +45,7 @@ def ingest(world: World, plan: Plan, partition: int) -> Process:
     segment = f"changelog/day/{run}.seg"
     begun = {log: Ledger(world.store, log).peek(SHAPE) for log in plan}
     logs = tuple(IntentLog(log, SHAPE, state.fence) for log, state in begun.items())
-    intents.begin(world.store, Intent(run, 0, INSTANT, logs, (segment,)))
+    write_intents.begin(world.store, Intent(run, 0, INSTANT, logs, (segment,)))
     yield
     written = iter(_write(world, segment, plan))
     arrivals = {log: _arrivals(state, plan[log], partition, written, segment) for log, state in begun.items()}
@@ -55,12 +56,12 @@ def ingest(world: World, plan: Plan, partition: int) -> Process:
     takings = [
         Taking(log, SHAPE, state.fence, stands(state, arrivals[log]), arrivals[log]) for log, state in begun.items()
     ]
-    intents.bring(world.store, run, takings)
+    write_intents.bring(world.store, run, takings)
     for taking in takings:
         yield
         _tell(world, taking)
     yield
-    settle.end_run(world.store, run, plan, (segment,))
+    recovery.end_run(world.store, run, plan, (segment,))
 
 
 def persist(world: World, plan: Plan, name: int) -> Process:
@@ -71,7 +72,7 @@ def persist(world: World, plan: Plan, name: int) -> Process:
     segment = f"changelog/day/{run}.seg"
     begun = {log: Ledger(world.store, log).peek(SHAPE) for log in plan}
     logs = tuple(IntentLog(log, SHAPE, state.fence) for log, state in begun.items())
-    intents.begin(world.store, Intent(run, 0, INSTANT, logs, (segment,)))
+    write_intents.begin(world.store, Intent(run, 0, INSTANT, logs, (segment,)))
     yield
     written = iter(_write(world, segment, plan))
     arrivals = [(log, a) for log, s in begun.items() for a in _arrivals(s, plan[log], name, written, segment)]
@@ -82,7 +83,7 @@ def persist(world: World, plan: Plan, name: int) -> Process:
     yield
     if not confirmed:
         world.store.delete([segment])
-    intents.end(world.store, run)
+    write_intents.end(world.store, run)
 
 
 def _append(world: World, log: str, arrival: Arrival, fence: int) -> bool:
@@ -136,14 +137,14 @@ def committed_at(segment: str, ordinal: int) -> int:
 def _tell(world: World, taking: Taking) -> None:
     before = world.read(taking.log)
     try:
-        settle.tell(Ledger(world.store, taking.log), taking)
+        recovery.tell(Ledger(world.store, taking.log), taking)
     except (RefusedError, ConflictError) as error:
         world.effects[f"refused: {error.code}"] += 1
         return
     finally:
         world.observe(taking.log)
     told = world.read(taking.log)
-    settle.tell(Ledger(world.store, taking.log), taking)
+    recovery.tell(Ledger(world.store, taking.log), taking)
     assert world.read(taking.log) == told, "told twice"
     if told == before and any(a.change_set for a in taking.arrivals):
         world.effects["a log was told for the writer before"] += 1
@@ -151,22 +152,22 @@ def _tell(world: World, taking: Taking) -> None:
 
 def end_announced(world: World, pick: Pick) -> Process:
     """Rolls forward what a run announced, or gives it up, while the run may still live."""
-    found = list(intents.announced(world.store))
+    found = list(write_intents.announced(world.store))
     if found:
         run = pick(found)
         world.effects["a run was rolled forward" if run.takings is not None else "a run was given up"] += 1
-        settle.settle(world.store, run)
+        recovery.settle(world.store, run)
     yield
 
 
-def materialize(world: World, log: str, asked: claims.Claim, at: int | None = None) -> Process:
+def materialize(world: World, log: str, asked: claim.Claim, at: int | None = None) -> Process:
     """Claims, plans, writes, stages; with `at` a snapshot as of an instant."""
     if world.read(log) is None:
         return
     world.asked[log].append(asked)
-    move = partial(claims.claim, asked=asked) if at is None else partial(as_of.claim, asked=asked, at=at)
+    move = partial(claim.claim, asked=asked) if at is None else partial(point_in_time.claim, asked=asked, at=at)
     state = world.commit(log, move, repeat=False)
-    mine = claims.of_run(state, asked.run)
+    mine = claim.of_run(state, asked.run)
     if mine is None or mine.state is not State.ONGOING:
         return
     yield
@@ -189,7 +190,7 @@ def materialize(world: World, log: str, asked: claims.Claim, at: int | None = No
         return
     digest = write_manifest(world.store, manifest)
     yield
-    world.commit(log, partial(moves.stage, manifest=manifest, digest=digest))
+    world.commit(log, partial(transitions.stage, manifest=manifest, digest=digest))
 
 
 def _planned(world: World, log: str, mine: Snapshot) -> tuple[tuple[FoldTask, ...], Manifest | None]:
@@ -241,13 +242,13 @@ def publish(world: World, log: str) -> Process:
     else:
         world.effects["found published by another"] += 1
     yield
-    world.commit(log, partial(moves.published, snapshot_id=latest.id, table_version=table.index(entry)))
+    world.commit(log, partial(transitions.published, snapshot_id=latest.id, table_version=table.index(entry)))
 
 
 def take_tail(world: World, log: str, run: str) -> Process:
     if world.read(log) is not None:
-        asked = claims.Claim(run, "tail", Kind.TAIL, INSTANT)
-        world.commit(log, partial(claims.tail, asked=asked))
+        asked = claim.Claim(run, "tail", Kind.TAIL, INSTANT)
+        world.commit(log, partial(claim.tail, asked=asked))
     yield
 
 
@@ -296,7 +297,7 @@ def squash(world: World, log: str, pick: Pick) -> Process:
         return
     chosen, run = pick(runs), f"run{world.number()}"
     path = f"changelog/day/{run}.seg"
-    intents.begin(world.store, Intent(run, 0, INSTANT, (IntentLog(log, SHAPE, state.fence),), (path,)))
+    write_intents.begin(world.store, Intent(run, 0, INSTANT, (IntentLog(log, SHAPE, state.fence),), (path,)))
     yield
     try:
         merged: dict[int, str | None] = {}
@@ -316,10 +317,10 @@ def squash(world: World, log: str, pick: Pick) -> Process:
     try:
         world.commit(log, partial(_replaced, fence=state.fence, squashed=squashed))
     except (RefusedError, ConflictError):
-        settle.end_run(world.store, run, [log], (path,))
+        recovery.end_run(world.store, run, [log], (path,))
         raise
     yield
-    settle.end_run(world.store, run, [log], (path,))
+    recovery.end_run(world.store, run, [log], (path,))
 
 
 def _replaced(state: LogState, fence: int, squashed: ChangeSet) -> LogState:

@@ -9,10 +9,11 @@ from functools import partial
 from model import processes
 from model.oracle import Changes
 from model.world import INSTANT, LOGS, Pick, Process, World
-from tidefold.lifecycle import claims, moves, retention
-from tidefold.lifecycle.times import tag_of
-from tidefold.lifecycle.values import Kind, LogState, Snapshot, State, Verdict
-from tidefold.operations import settle
+from tidefold.domain.commit_times import tag_of
+from tidefold.domain.log_state import Kind, LogState, Snapshot, State, Verdict
+from tidefold.domain.retention import retention
+from tidefold.domain.snapshot import claim, transitions
+from tidefold.operations.ingest import recovery
 
 RUNS = ("run-a", "run-b", "run-c")
 NAMES = ("x", "y")
@@ -96,16 +97,16 @@ def settle_announced(world: World, pick: Pick) -> None:
 @rule(1)
 def roll_forward(world: World, pick: Pick) -> None:
     def steps() -> Process:
-        settle.roll_forward(world.store, [pick(LOGS)])
+        recovery.roll_forward(world.store, [pick(LOGS)])
         yield
 
     world.start("roll forward", steps(), whole=True)
 
 
-def _claim(world: World, log: str, pick: Pick, run: str, restore: claims.Restore | None = None) -> claims.Claim:
+def _claim(world: World, log: str, pick: Pick, run: str, restore: claim.Restore | None = None) -> claim.Claim:
     request = f"restore:{restore.snapshot}:{restore.mode}" if restore else "fold"
     stalled = world.seen[log] if pick((False, True)) else None
-    return claims.Claim(run, request, Kind.FULL, INSTANT, pick((False, False, True)), stalled, restore)
+    return claim.Claim(run, request, Kind.FULL, INSTANT, pick((False, False, True)), stalled, restore)
 
 
 @rule(4)
@@ -129,18 +130,18 @@ def whole_cycle(world: World, log: str, pick: Pick) -> None:
 def _bring_to_end(world: World, log: str, run: str, verdict: str, publishes: bool) -> None:
     """What follows a fold: the gate passes it, or it is let through by somebody, or aborted."""
     state = world.read(log)
-    mine = claims.of_run(state, run) if state else None
+    mine = claim.of_run(state, run) if state else None
     if mine is None or mine.state is not State.STAGED:
         return
     judged = _verdict(mine, verdict not in ("fail", "override"), "one")
     if verdict == "of other files":
         judged = replace(judged, manifest=verdict)
-    commit(world, log, "judge", partial(moves.judge, snapshot_id=mine.id, verdict=judged))
+    commit(world, log, "judge", partial(transitions.judge, snapshot_id=mine.id, verdict=judged))
     if verdict == "override":
-        commit(world, log, "override", partial(moves.override, snapshot_id=mine.id, by="me", why="because"))
-    commit(world, log, "confirm", partial(moves.confirm, snapshot_id=mine.id))
+        commit(world, log, "override", partial(transitions.override, snapshot_id=mine.id, by="me", why="because"))
+    commit(world, log, "confirm", partial(transitions.confirm, snapshot_id=mine.id))
     if verdict in ("fail", "of other files"):
-        commit(world, log, "abort", partial(moves.abort, snapshot_id=mine.id, reason="refused"))
+        commit(world, log, "abort", partial(transitions.abort, snapshot_id=mine.id, reason="refused"))
     if publishes:
         world.start("publish", processes.publish(world, log), whole=True)
 
@@ -151,7 +152,7 @@ def as_of_an_instant(world: World, pick: Pick) -> None:
     log = pick(LOGS)
     at = _instant(world, log, pick)
     run = pick((f"as-of-{world.number()}", f"as-of-again-{at}"))
-    asked = claims.Claim(run, f"as-of {at}", Kind.FULL, INSTANT, pick((False, False, True)))
+    asked = claim.Claim(run, f"as-of {at}", Kind.FULL, INSTANT, pick((False, False, True)))
     whole = pick((True, False))
     world.start("as of", processes.materialize(world, log, asked, at), whole=whole)
     if whole and pick((True, True, False)):
@@ -172,25 +173,25 @@ def restore_as_of_an_instant(world: World, pick: Pick) -> None:
     """One is kept, and comes back as the newest."""
     log, run = pick(LOGS), f"as-of-{world.number()}"
     at = _instant(world, log, pick)
-    asked = claims.Claim(run, f"as-of {at}", Kind.FULL, INSTANT)
+    asked = claim.Claim(run, f"as-of {at}", Kind.FULL, INSTANT)
     world.start("as of", processes.materialize(world, log, asked, at), whole=True)
     _bring_to_end(world, log, run, "pass", False)
     state = world.read(log)
     made = [s for s in state.snapshots if s.as_of and s.state is State.COMPLETED] if state else []
     if made:
-        run, mode = f"restore-{world.number()}", pick(tuple(claims.Mode))
-        asked = _claim(world, log, pick, run, claims.Restore(made[-1].id, mode))
+        run, mode = f"restore-{world.number()}", pick(tuple(claim.Mode))
+        asked = _claim(world, log, pick, run, claim.Restore(made[-1].id, mode))
         world.start("restore", processes.materialize(world, log, asked), whole=True)
         _bring_to_end(world, log, run, "pass", True)
 
 
-def _restore(world: World, log: str, pick: Pick) -> claims.Restore | None:
+def _restore(world: World, log: str, pick: Pick) -> claim.Restore | None:
     state = world.read(log)
     snapshots = state.snapshots if state else ()
     completed = [s for s in snapshots if s.state is State.COMPLETED]
     tagged = [s for s in completed if state and s.id in {t.snapshot for t in state.tags}]
     found = pick([*completed, *tagged, *tagged, *snapshots]) if snapshots else None
-    return claims.Restore(found.id, pick(tuple(claims.Mode))) if found else None
+    return claim.Restore(found.id, pick(tuple(claim.Mode))) if found else None
 
 
 @rule(3)
@@ -223,7 +224,7 @@ def restore_tail(world: World, pick: Pick) -> None:
     state = world.read(log)
     taken = [s for s in state.snapshots if s.kind is Kind.TAIL and s.state is State.COMPLETED] if state else []
     if taken:
-        asked = _claim(world, log, pick, run, claims.Restore(taken[-1].id, pick(tuple(claims.Mode))))
+        asked = _claim(world, log, pick, run, claim.Restore(taken[-1].id, pick(tuple(claim.Mode))))
         world.start("restore", processes.materialize(world, log, asked), whole=True)
         _bring_to_end(world, log, run, pick(VERDICTS), True)
 
@@ -239,7 +240,7 @@ def restore_beside_clean_ups(world: World, pick: Pick) -> None:
     oldest, run, name = older[0], f"restore-{world.number()}", pick(NAMES)
     commit(world, log, "tag", partial(retention.tag, name=name, snapshot_id=oldest.id))
     whole_cycle(world, log, pick)
-    asked = _claim(world, log, pick, run, claims.Restore(oldest.id, pick(tuple(claims.Mode))))
+    asked = _claim(world, log, pick, run, claim.Restore(oldest.id, pick(tuple(claim.Mode))))
     world.start("restore", processes.materialize(world, log, asked))
     commit(world, log, "untag", partial(retention.untag, name=name))
     for clean_up in (processes.subsume, processes.truncate):
@@ -265,7 +266,7 @@ def progress(world: World, pick: Pick) -> None:
     if found:
 
         def steps() -> Process:
-            world.commit(log, partial(claims.progress, snapshot_id=found.id), repeat=False)
+            world.commit(log, partial(claim.progress, snapshot_id=found.id), repeat=False)
             yield
 
         world.start("progress", steps(), whole=True)
@@ -283,7 +284,7 @@ def judge(world: World, pick: Pick) -> None:
         verdict = _verdict(found, pick((True, True, False)), pick(("one", "two")))
         if pick((False, False, True)):
             verdict = replace(verdict, manifest="of other files")
-        commit(world, log, "judge", partial(moves.judge, snapshot_id=found.id, verdict=verdict))
+        commit(world, log, "judge", partial(transitions.judge, snapshot_id=found.id, verdict=verdict))
 
 
 @rule(1)
@@ -291,7 +292,7 @@ def override(world: World, pick: Pick) -> None:
     log = pick(LOGS)
     found = some_snapshot(world, log, pick)
     if found:
-        commit(world, log, "override", partial(moves.override, snapshot_id=found.id, by="me", why="because"))
+        commit(world, log, "override", partial(transitions.override, snapshot_id=found.id, by="me", why="because"))
 
 
 @rule(5)
@@ -299,7 +300,7 @@ def confirm(world: World, pick: Pick) -> None:
     log = pick(LOGS)
     found = some_snapshot(world, log, pick)
     if found:
-        commit(world, log, "confirm", partial(moves.confirm, snapshot_id=found.id))
+        commit(world, log, "confirm", partial(transitions.confirm, snapshot_id=found.id))
 
 
 @rule(4)
@@ -312,4 +313,4 @@ def abort(world: World, pick: Pick) -> None:
     log = pick(LOGS)
     found = some_snapshot(world, log, pick)
     if found:
-        commit(world, log, "abort", partial(moves.abort, snapshot_id=found.id, reason="asked for"))
+        commit(world, log, "abort", partial(transitions.abort, snapshot_id=found.id, reason="asked for"))

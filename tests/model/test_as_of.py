@@ -10,17 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders import arrival, manifest_of, new_log, verdict_for
-from engine_cases import ANY, OWN, histories, named
-from folding import folded
-from naive import rows_of
-from tidefold.lifecycle import as_of, claims, moves, retention
-from tidefold.lifecycle.claims import Claim, Mode, Restore
-from tidefold.lifecycle.errors import RefusedError
-from tidefold.lifecycle.intake import append
-from tidefold.lifecycle.shape import Engine, Shape
-from tidefold.lifecycle.times import Times
-from tidefold.lifecycle.values import Kind, LogState, State
+from support.builders import arrival, manifest_of, new_log, verdict_for
+from support.engine_cases import ANY, OWN, histories, named
+from support.folding import folded
+from support.naive import rows_of
+from tidefold.domain.commit_times import Times
+from tidefold.domain.ingest.append import append
+from tidefold.domain.log_state import Kind, LogState, State
+from tidefold.domain.retention import retention
+from tidefold.domain.snapshot import claim, point_in_time, transitions
+from tidefold.domain.snapshot.claim import Claim, Mode, Restore
+from tidefold.domain.table.table_spec import Engine, Shape
+from tidefold.errors import RefusedError
 
 Changes = list[dict[str, Any]]
 INSTANTS = st.integers(1, 12)
@@ -52,14 +53,14 @@ class Life:
     def complete(self, restore: int | None = None) -> None:
         run, sqns = f"run-{len(self.state.snapshots)}", self.sqns if restore is None else self.made[restore]
         asked = Restore(restore, Mode.SKIP) if restore else None
-        state = claims.claim(self.state, Claim(run, "", Kind.FULL, "", restore=asked))
+        state = claim.claim(self.state, Claim(run, "", Kind.FULL, "", restore=asked))
         attempt = state.attempt
         if attempt is None:
             return
         self.made[attempt.id] = sqns
-        state = moves.stage(state, manifest_of(state, attempt), f"digest-{attempt.id}")
-        state = moves.judge(state, attempt.id, verdict_for(state.snapshots[-1]))
-        self.state = moves.published(moves.confirm(state, attempt.id), attempt.id, len(self.made))
+        state = transitions.stage(state, manifest_of(state, attempt), f"digest-{attempt.id}")
+        state = transitions.judge(state, attempt.id, verdict_for(state.snapshots[-1]))
+        self.state = transitions.published(transitions.confirm(state, attempt.id), attempt.id, len(self.made))
 
     def step(self, kind: str, pick: int) -> None:
         there = [s.id for s in self.state.snapshots if s.state is State.COMPLETED]
@@ -74,7 +75,7 @@ class Life:
 
     def rows_as_of(self, at: int) -> Changes | None:
         """Folded as the plan says; None: there is nothing. Raises what the plan raises."""
-        plan = as_of.plan(self.state, at, None)
+        plan = point_in_time.plan(self.state, at, None)
         if plan is None:
             return None
         folds = [self.changes[sqn] for sqn in self.made[plan.base.id]] if plan.base else []

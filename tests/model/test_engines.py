@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine_cases import ANY, OWN, histories, named, shape_of
-from folding import folded
-from naive import rows_of
-from tidefold.changelog.columns import CLEAR, DELETE, UPSERT
-from tidefold.lifecycle.shape import Engine, Shape
+from support.engine_cases import ANY, OWN, histories, named, shape_of
+from support.folding import folded
+from support.naive import rows_of
+from tidefold.changelog.schema import CLEAR, DELETE, UPSERT
+from tidefold.domain.table.table_spec import Engine, Shape
 
 
 def users(shape: Shape, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -7,9 +7,10 @@ from functools import partial
 from model import processes
 from model.rules import LOGS, NAMES, apply, commit, oldest_kept, rule, whole_cycle
 from model.world import INSTANT, Killed, Pick, World
+from tidefold.domain.log_state import Hold, Kind, LogState, Reader, State
+from tidefold.domain.retention import retention
+from tidefold.domain.snapshot import claim
 from tidefold.ledger import Ledger
-from tidefold.lifecycle import claims, retention
-from tidefold.lifecycle.values import Hold, Kind, LogState, Reader, State
 
 
 @rule(4)
@@ -53,7 +54,7 @@ def keep_tail(world: World, pick: Pick) -> None:
     run = f"tail-{world.number()}"
     world.start("tail", processes.take_tail(world, log, run), whole=True)
     state = world.read(log)
-    mine = claims.of_run(state, run) if state else None
+    mine = claim.of_run(state, run) if state else None
     if mine is None:
         return
     tagged = partial(retention.tag, name=name, snapshot_id=mine.id)
@@ -76,10 +77,8 @@ def hold_late(world: World, pick: Pick) -> None:
         whole_cycle(world, log, pick)
         world.start("truncate", processes.truncate(world, log), whole=True)
         commit(world, log, "hold", partial(retention.hold, wanted=Hold(pick(NAMES), oldest.id, "why")))
-        replay = claims.Restore(oldest.id, claims.Mode.REPLAY)
-        asked = claims.Claim(
-            f"late-{world.number()}", f"restore:{oldest.id}:replay", Kind.FULL, INSTANT, restore=replay
-        )
+        replay = claim.Restore(oldest.id, claim.Mode.REPLAY)
+        asked = claim.Claim(f"late-{world.number()}", f"restore:{oldest.id}:replay", Kind.FULL, INSTANT, restore=replay)
         world.start("restore", processes.materialize(world, log, asked), whole=pick((True, False)))
 
 

@@ -15,19 +15,19 @@ from unittest import mock
 
 import msgspec
 
-from dict_store import DictStore
 from model.oracle import Changes, Oracle, Place, folded, tails
-from tidefold.changelog import intents
+from support.dict_store import DictStore
+from tidefold.changelog import write_intents
+from tidefold.domain.log_state import ChangeSet, Column, Kind, LogState, Shape, Snapshot, State
+from tidefold.domain.paths import CHANGELOG, INTENTS, LogPaths, data_path
+from tidefold.domain.retention.retention import Grace
+from tidefold.domain.snapshot import claim
+from tidefold.domain.snapshot.manifest import Manifest
+from tidefold.errors import ConflictError, NotFoundError, RefusedError, UnknownOutcomeError
 from tidefold.fold.plan import Places, plan_fold
 from tidefold.ledger import Ledger, pages, read_manifest
-from tidefold.lifecycle import claims
-from tidefold.lifecycle.errors import ConflictError, NotFoundError, RefusedError, UnknownOutcomeError
-from tidefold.lifecycle.manifest import Manifest
-from tidefold.lifecycle.names import CHANGELOG, INTENTS, LogPaths, data_path
-from tidefold.lifecycle.retention import Grace
-from tidefold.lifecycle.values import ChangeSet, Column, Kind, LogState, Shape, Snapshot, State
-from tidefold.operations import settle
-from tidefold.operations.release import plan_release, plan_unclaimed
+from tidefold.operations.ingest import recovery
+from tidefold.operations.retention.segment_gc import plan_release, plan_unclaimed
 
 LOGS = ("accounts", "tellers")
 SHAPE = Shape(("id",), (Column("id", "int"), Column("text", "string")), "postgresql", 1, 1)
@@ -84,7 +84,7 @@ class World:
         self.effects: Counter[str] = Counter()
         self.written: dict[Place, tuple[str, Changes]] = {}
         self.takings: dict[str, list[tuple[Place, ...]]] = {log: [] for log in LOGS}
-        self.asked: dict[str, list[claims.Claim]] = {log: [] for log in LOGS}
+        self.asked: dict[str, list[claim.Claim]] = {log: [] for log in LOGS}
         self.oracles = {
             log: Oracle(log, self.written, self.takings[log], self.asked[log], keep, grace, self.effects)
             for log in LOGS
@@ -219,9 +219,9 @@ class World:
         _require_whole(after, position, state.last_sqn)
         if state.attempt or (state.latest and not state.latest.published):
             return
-        wanted = claims.Restore(number, claims.Mode.REPLAY)
-        asked = claims.Claim("check", f"restore:{number}:replay", Kind.FULL, INSTANT, restore=wanted)
-        begun = claims.claim(state, asked)
+        wanted = claim.Restore(number, claim.Mode.REPLAY)
+        asked = claim.Claim("check", f"restore:{number}:replay", Kind.FULL, INSTANT, restore=wanted)
+        begun = claim.claim(state, asked)
         assert begun.attempt
         source = state.snapshot(begun.attempt.source or 0)
         assert source
@@ -244,8 +244,8 @@ class World:
         """Everybody is gone; whoever comes next ends what they announced."""
         self.running.clear()
         self.store.before = self.store.after = None
-        for run in list(intents.announced(self.store)):
-            settle.settle(self.store, run)
+        for run in list(write_intents.announced(self.store)):
+            recovery.settle(self.store, run)
         for log in LOGS:
             self.observe(log)
         self.check()

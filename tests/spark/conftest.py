@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipelines import make_pipeline
-from tidefold.launch import job_env, spark_conf
+from support.pipelines import make_pipeline
+from tidefold.spark.submit import job_env, spark_conf
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import archive_classes
-from tidefold.launch import ARCHIVE
+from tidefold.spark.submit import ARCHIVE
 
 
 def test_the_jvm_has_mapped_the_archive(spark: SparkSession) -> None:

@@ -12,13 +12,15 @@ import pytest
 from deltalake import DeltaTable
 
 from demo.pipeline import LOGS, PHASES, land, prepare
-from pipelines import contents
-from tidefold.fold.distribute import on_spark
-from tidefold.lifecycle.names import LogPaths
-from tidefold.operations import ingest, judge, materialize
-from tidefold.operations.asking import Asking
-from tidefold.operations.confirm import confirm
+from support.pipelines import contents
+from tidefold.compute.runners import on_spark
+from tidefold.domain.paths import LogPaths
+from tidefold.operations.ingest import ingest
 from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.quality import judge
+from tidefold.operations.snapshot import materialize
+from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.request import Asking
 from tidefold.wiring import open_pipeline
 
 if TYPE_CHECKING:

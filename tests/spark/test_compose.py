@@ -21,10 +21,10 @@ import pytest
 import yaml
 from deltalake import DeltaTable
 
-from airflow_stack import wait_until
 from local_airflow.ports import free_port
 from local_airflow.settings import PROJECT
-from s3_server import S3Server
+from support.airflow_stack import wait_until
+from support.s3_server import S3Server
 
 COMPOSE = yaml.safe_load((PROJECT / "docker-compose.yaml").read_text())
 SERVICES: dict[str, Any] = COMPOSE["services"]

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import workloads
-from counted import check
-from tidefold.datasource import register
-from tidefold.fold.distribute import on_spark
-from tidefold.lifecycle.names import LogPaths
-from tidefold.operations.confirm import confirm
-from tidefold.operations.judge import judge
-from workloads import LOG, append, copied, fold, local, opened, uniform
+from support import workloads
+from support.counted import check
+from support.workloads import LOG, append, copied, fold, local, opened, uniform
+from tidefold.compute.runners import on_spark
+from tidefold.domain.paths import LogPaths
+from tidefold.operations.quality.judge import judge
+from tidefold.operations.snapshot.confirm import confirm
+from tidefold.spark.data_source import register
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pipelines import CONFIG, contents, judge_all, make_pipeline, put
-from tidefold.changelog.columns import DELETE
-from tidefold.datasource import register
-from tidefold.fold.distribute import in_process
-from tidefold.fold.read_plan import ReadPlan
-from tidefold.launch import PROJECT, Request, submit_command
-from tidefold.lifecycle import claims
-from tidefold.lifecycle.values import Kind
-from tidefold.operations.asking import Asking
-from tidefold.operations.confirm import confirm
-from tidefold.operations.materialize import materialize
+from support.pipelines import CONFIG, contents, judge_all, make_pipeline, put
+from tidefold.changelog.schema import DELETE
+from tidefold.compute.runners import in_process
+from tidefold.domain.log_state import Kind
+from tidefold.domain.snapshot import claim
+from tidefold.operations.inspect.read import Wanted, What, plan_read, read_rows
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.read import Wanted, What, plan_read, read_rows
-from tidefold.operations.subsume import subsume
-from tidefold.operations.truncate import truncate
+from tidefold.operations.retention.subsume import subsume
+from tidefold.operations.retention.truncate import truncate
+from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.materialize import materialize
+from tidefold.operations.snapshot.request import Asking
+from tidefold.read.plan import ReadPlan
+from tidefold.spark.data_source import register
+from tidefold.spark.submit import PROJECT, Request, submit_command
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -64,8 +64,8 @@ class Bank:
         confirm(self.pipeline, "accounts")
 
     def tail(self, run: str) -> None:
-        asked = claims.Claim(run, run, Kind.TAIL, "2026-01-01T00:00:00+00:00")
-        self.pipeline.ledger("accounts").commit(lambda state: claims.tail(state, asked))
+        asked = claim.Claim(run, run, Kind.TAIL, "2026-01-01T00:00:00+00:00")
+        self.pipeline.ledger("accounts").commit(lambda state: claim.tail(state, asked))
 
 
 @pytest.fixture

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipelines import CONFIG, make_pipeline, put, table_rows
-from tidefold.changelog.columns import DELETE
-from tidefold.fold.distribute import on_spark
+from support.pipelines import CONFIG, make_pipeline, put, table_rows
+from tidefold.changelog.schema import DELETE
+from tidefold.compute.runners import on_spark
 from tidefold.ledger import read_manifest
-from tidefold.operations.asking import Asking
-from tidefold.operations.confirm import confirm
-from tidefold.operations.judge import judge
-from tidefold.operations.materialize import materialize
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.quality.judge import judge
+from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.materialize import materialize
+from tidefold.operations.snapshot.request import Asking
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from delta_tables import fed_pipeline
-from landing import changes_of, state_of, take
-from tidefold.lifecycle.shape import VERSION, Column, Shape
-from tidefold.sources.delta_log import read_commit
-from tidefold.sources.delta_rows import CHANGE, Version, changed_rows
+from support.delta_tables import fed_pipeline
+from support.landing import changes_of, state_of, take
+from tidefold.domain.table.table_spec import VERSION, Column, Shape
+from tidefold.sources.delta.changes import CHANGE, Version, changed_rows
+from tidefold.sources.delta.log import read_commit
 from tidefold.storage import open_store
 from tidefold.wiring import Pipeline
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tidefold.fold.distribute import on_spark
-from tidefold.lifecycle.names import LogPaths
-from tidefold.operations.asking import Asking
-from tidefold.operations.confirm import confirm
-from tidefold.operations.ingest import ingest
-from tidefold.operations.judge import judge
-from tidefold.operations.materialize import materialize
+from tidefold.compute.runners import on_spark
+from tidefold.domain.paths import LogPaths
+from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.quality.judge import judge
+from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.materialize import materialize
+from tidefold.operations.snapshot.request import Asking
 from tidefold.wiring import open_pipeline
 
 if TYPE_CHECKING:

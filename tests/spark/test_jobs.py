@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import judge_all, make_pipeline, put, table_rows
-from tidefold.fold.distribute import in_process
-from tidefold.launch import Request, submit_command
-from tidefold.lifecycle.errors import SupersededError
-from tidefold.lifecycle.values import State
-from tidefold.operations.asking import Asking
-from tidefold.operations.confirm import confirm
-from tidefold.operations.materialize import materialize
+from support.pipelines import judge_all, make_pipeline, put, table_rows
+from tidefold.compute.runners import in_process
+from tidefold.domain.log_state import State
+from tidefold.errors import SupersededError
 from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.materialize import materialize
+from tidefold.operations.snapshot.request import Asking
+from tidefold.spark.submit import Request, submit_command
 
 _PATIENCE_SECONDS = 180
 

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipelines import judge_all, make_pipeline, put, table_rows
-from spark_work import breaks, double
-from tidefold.changelog.columns import DELETE
-from tidefold.fold.distribute import in_process, on_spark
-from tidefold.lifecycle.errors import CorruptError, TidefoldError
-from tidefold.lifecycle.names import LogPaths
-from tidefold.operations.asking import Asking
-from tidefold.operations.confirm import confirm
-from tidefold.operations.materialize import materialize
+from support.pipelines import judge_all, make_pipeline, put, table_rows
+from support.spark_work import breaks, double
+from tidefold.changelog.schema import DELETE
+from tidefold.compute.runners import in_process, on_spark
+from tidefold.domain.paths import LogPaths
+from tidefold.errors import CorruptError, TidefoldError
 from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.materialize import materialize
+from tidefold.operations.snapshot.request import Asking
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from tidefold.lifecycle.errors import TidefoldError
-from tidefold.lifecycle.values import Column, Shape
-from tidefold.quality.judgement import CheckResult
-from tidefold.quality.references import Target
-from tidefold.quality.run import Base, Beside, run_checks
-from tidefold.quality.suite import load_suite
+from tidefold.domain.log_state import Column, Shape
+from tidefold.errors import TidefoldError
+from tidefold.quality.report.result import CheckResult
+from tidefold.quality.run.references import Target
+from tidefold.quality.run.run_checks import Base, Beside, run_checks
+from tidefold.quality.suite.suite import load_suite
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

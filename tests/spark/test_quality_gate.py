@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
-from staging import ROWS, Row, complete, give_suite, judge_one, make_pipeline, stage
-from tidefold.lifecycle import moves
-from tidefold.lifecycle.names import LogPaths
-from tidefold.operations.judge import judge, pending
+from support.staging import ROWS, Row, complete, give_suite, judge_one, make_pipeline, stage
+from tidefold.domain.paths import LogPaths
+from tidefold.domain.snapshot import transitions
 from tidefold.operations.outcome import Outcome
-from tidefold.quality import gate
-from tidefold.quality.check import Check
-from tidefold.quality.gate import evaluate
+from tidefold.operations.quality.judge import judge, pending
+from tidefold.quality.run import expectations
+from tidefold.quality.run.expectations import evaluate
+from tidefold.quality.suite.check import Check
 from tidefold.wiring import Pipeline
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def test_a_bad_key_fails(pipeline: Pipeline, spark: SparkSession, rows: list[Row
 def test_a_compound_key_is_judged_as_a_whole(pipeline: Pipeline, spark: SparkSession) -> None:
     stage(pipeline, [(1, 1, "a"), (1, 2, "b"), (2, 1, "c")], "pairs")
     assert judge_one(pipeline, spark, "pairs").message == "snapshot 1 passed: 4 checks passed"
-    pipeline.ledger("pairs").commit(lambda state: moves.abort(state, 1, "next"))
+    pipeline.ledger("pairs").commit(lambda state: transitions.abort(state, 1, "next"))
     stage(pipeline, [(1, 1, "a"), (1, 1, "b"), (2, None, "c")], "pairs", "run-2")
     message = judge_one(pipeline, spark, "pairs").message
     assert message == "snapshot 2 failed: 2 of 4 checks failed: aid, bid unique (2 duplicates); bid not null (1 null)"
@@ -295,10 +295,12 @@ def test_counting_first_judges_as_asking_for_samples_at_once_does(
         for number, (kind, (_, *both)) in enumerate(zip(kinds, SORTS, strict=True))
         for way, kwargs in zip(("good", "bad"), both, strict=True)
     ]
-    monkeypatch.setattr(gate, "_SAMPLED", 0)  # Many fail here, and samples are shown elsewhere.
+    monkeypatch.setattr(expectations, "_SAMPLED", 0)  # Many fail here, and samples are shown elsewhere.
     results = evaluate(rows, checks)
     assert [r.name for r in results if r.passed] == [f"{number} good" for number in range(len(SORTS))]
     whole = {"result_format": "BASIC", "partial_unexpected_count": 10}
-    answers = gate._by_position(gate._validate(rows, [gate._expectation(c, n) for n, c in enumerate(checks)], whole))
-    at_once = [gate._result(check, answers[n]) for n, check in enumerate(checks)]
+    answers = expectations._by_position(
+        expectations._validate(rows, [expectations._expectation(c, n) for n, c in enumerate(checks)], whole)
+    )
+    at_once = [expectations._result(check, answers[n]) for n, check in enumerate(checks)]
     assert [(r.passed, r.unexpected) for r in results] == [(r.passed, r.unexpected) for r in at_once]

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from staging import ROWS, complete, judge_one, stage
-from tidefold.lifecycle.values import State
-from tidefold.operations.audit import audit
-from tidefold.operations.audit import pending as audits_pending
+from support.staging import ROWS, complete, judge_one, stage
+from tidefold.domain.log_state import State
 from tidefold.operations.outcome import Outcome
+from tidefold.operations.quality.audit import audit
+from tidefold.operations.quality.audit import pending as audits_pending
 from tidefold.wiring import Pipeline, open_pipeline
 
 if TYPE_CHECKING:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipelines import CONFIG, make_pipeline, put, table_rows
-from s3_server import S3Bucket
-from tidefold.fold.distribute import on_spark
-from tidefold.operations.asking import Asking
-from tidefold.operations.confirm import confirm
-from tidefold.operations.judge import judge
-from tidefold.operations.materialize import materialize
+from support.pipelines import CONFIG, make_pipeline, put, table_rows
+from support.s3_server import S3Bucket
+from tidefold.compute.runners import on_spark
 from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.quality.judge import judge
+from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.materialize import materialize
+from tidefold.operations.snapshot.request import Asking
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,14 +7,14 @@ from pathlib import Path
 
 from typer.testing import CliRunner, Result
 
-from pipelines import CONFIG, make_pipeline, put, table_rows
-from savepoints import canonical_rows
+from support.pipelines import CONFIG, make_pipeline, put, table_rows
+from support.savepoints import canonical_rows
 from tidefold.cli.app import app
-from tidefold.lifecycle.external import Ownership
-from tidefold.lifecycle.values import Kind
-from tidefold.operations.asking import Asking, Import
-from tidefold.operations.materialize import pending
-from tidefold.operations.steps import Step, without_spark
+from tidefold.domain.external_snapshot import Ownership
+from tidefold.domain.log_state import Kind
+from tidefold.operations.snapshot.materialize import pending
+from tidefold.operations.snapshot.request import Asking, Import
+from tidefold.spark.dispatch import Step, without_spark
 
 ROWS = {i: f"a {i}" for i in range(300)}
 

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 from deltalake import DeltaTable
 
-from pipelines import judge_all, make_pipeline, put, with_log_shape
-from tidefold.fold.distribute import on_spark
-from tidefold.lifecycle.evolution import Policies, Policy
-from tidefold.lifecycle.kinds import Rule
-from tidefold.lifecycle.names import LogPaths
-from tidefold.lifecycle.values import Column
-from tidefold.operations.asking import Asking
-from tidefold.operations.confirm import confirm
-from tidefold.operations.evolving import evolved
-from tidefold.operations.judge import judge
-from tidefold.operations.materialize import materialize
+from support.pipelines import judge_all, make_pipeline, put, with_log_shape
+from tidefold.compute.runners import on_spark
+from tidefold.domain.log_state import Column
+from tidefold.domain.paths import LogPaths
+from tidefold.domain.snapshot.kind_selection import Rule
+from tidefold.domain.table.schema_evolution import Policies, Policy
+from tidefold.operations.ingest.schema_update import evolved
+from tidefold.operations.quality.judge import judge
+from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.materialize import materialize
+from tidefold.operations.snapshot.request import Asking
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from tidefold.changelog.segment import Indexes, read_change_set
+from tidefold.domain.key_groups import KeyGroups
+from tidefold.domain.log_state import ChangeSet, LogState
+from tidefold.errors import CorruptError, NotFoundError, RefusedError
 from tidefold.ledger import Ledger
-from tidefold.lifecycle.errors import CorruptError, NotFoundError, RefusedError
-from tidefold.lifecycle.key_groups import KeyGroups
-from tidefold.lifecycle.values import ChangeSet, LogState
 from tidefold.storage import Store
 
 

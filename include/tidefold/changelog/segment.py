@@ -4,6 +4,8 @@ Layout: header, one Arrow stream for each change set, footer, trailer. The foote
 where its stream and its record batches are, which key groups each batch spans, and the sha256 of each piece. The
 checksum that the ledger keeps of a change set is the sha256 of its index entry, so reading a slice checks exactly the
 bytes that were read, against what the ledger says.
+
+Some of a table's changes: those of a range of key groups, those from an order on.
 """
 
 from __future__ import annotations
@@ -21,12 +23,27 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidefold.changelog.selection import at_least, of_key_groups
-from tidefold.lifecycle.errors import CorruptError, NotFoundError
-from tidefold.lifecycle.key_groups import KeyGroups
-from tidefold.lifecycle.times import Times
-from tidefold.lifecycle.values import ChangeSet
+from tidefold.domain.commit_times import Times
+from tidefold.domain.key_groups import KeyGroups
+from tidefold.domain.log_state import ChangeSet
+from tidefold.errors import CorruptError, NotFoundError
 from tidefold.storage import Store
+
+
+def of_key_groups(changes: pa.Table, wanted: KeyGroups) -> pa.Table:
+    """Those of a range, of changes that are sorted by key group: a slice, which copies nothing."""
+    groups = changes.column("_kg")
+    first = pc.sum(pc.less(groups, wanted.first), min_count=0).as_py()
+    return changes.slice(first, pc.sum(pc.less_equal(groups, wanted.last), min_count=0).as_py() - first)
+
+
+def at_least(floor: tuple[int, ...], index: int = 0) -> pc.Expression:
+    """Rows whose order is not below `floor`, compared number by number."""
+    column = pc.field(f"_o{index}")
+    if index == len(floor) - 1:
+        return column >= floor[index]
+    return (column > floor[index]) | ((column == floor[index]) & at_least(floor, index + 1))
+
 
 _MAGIC, _END = b"TDFSEG", b"TDFEND"
 _VERSION = 1

@@ -7,22 +7,21 @@ from typing import Annotated
 import typer
 
 import tidefold
-from tidefold.cli import (
-    as_of,
-    beginning,
-    comparing,
-    deciding,
-    explaining,
-    holding,
-    keeping,
+from tidefold.cli.commands import (
+    confirm,
+    diff,
+    explain,
+    init,
+    inspect,
+    pipeline,
+    point_in_time,
     quarantine,
-    reading,
-    restoring,
-    rows,
-    savepoints,
-    tails,
-    verifying,
-    working,
+    read,
+    restore,
+    retention,
+    savepoint,
+    tail,
+    verify,
 )
 from tidefold.cli.terminal import command, help_text
 
@@ -60,21 +59,28 @@ def main(
 app.callback(help=help_text(main))(main)
 
 _GROUPS = {
-    "Begin": (beginning.init, reading.validate),
+    "Begin": (init.init, inspect.validate),
     "Look (no Spark)": (
-        *(reading.status, reading.history, rows.read, explaining.explain, reading.report),
-        *(comparing.diff, verifying.verify, restoring.drill),
+        *(inspect.status, inspect.history, read.read, explain.explain, inspect.report),
+        *(diff.diff, verify.verify, restore.drill),
     ),
     "Work": (
-        *(working.run, working.ingest, working.materialize, working.quality, working.audit),
-        *(restoring.restore, as_of.as_of),
+        *(pipeline.run, pipeline.ingest, pipeline.materialize, pipeline.quality, pipeline.audit),
+        *(restore.restore, point_in_time.as_of),
     ),
-    "Savepoints": (savepoints.savepoint, savepoints.import_, savepoints.resume),
-    "Log (no Spark)": (tails.tail, tails.squash, holding.reader),
-    "Decide (no Spark)": (deciding.confirm, deciding.abort),
+    "Savepoints": (savepoint.savepoint, savepoint.import_, savepoint.resume),
+    "Log (no Spark)": (tail.tail, tail.squash, retention.reader),
+    "Decide (no Spark)": (confirm.confirm, confirm.abort),
     "Keep (no Spark)": (
-        *(keeping.subsume, keeping.truncate, keeping.local_retention, keeping.clean, keeping.tag, keeping.untag),
-        *(holding.hold, holding.release, keeping.drop),
+        *(
+            retention.subsume,
+            retention.truncate,
+            retention.local_retention,
+            retention.clean,
+            retention.tag,
+            retention.untag,
+        ),
+        *(retention.hold, retention.release, retention.drop),
     ),
 }
 for _group, _acts in _GROUPS.items():

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tidefold.cli.terminal import Terminal
-from tidefold.operations.asking import Asking
-from tidefold.operations.heartbeat import find_stalled
 from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.snapshot.heartbeat import find_stalled
+from tidefold.operations.snapshot.request import Asking
 
 _PROGRESS_SECONDS = 5.0
 

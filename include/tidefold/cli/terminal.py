@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from tidefold.lifecycle.errors import TidefoldError
+from tidefold.errors import TidefoldError
 
 if TYPE_CHECKING:
     from tidefold.operations.pipeline import Pipeline

@@ -1,8 +1,8 @@
 """The configuration of a pipeline: `load_config` reads `tidefold.yaml`, checked, or says every mistake in it."""
 
-from tidefold.config.loading import Config, LogConfig, QualityConfig, SourceConfig, key_line, load_config, log_mistakes
-from tidefold.config.schema import SparkConfig, json_schema
-from tidefold.config.text import ConfigError, Problem, config_error
+from tidefold.config.load import Config, LogConfig, QualityConfig, SourceConfig, key_line, load_config, log_mistakes
+from tidefold.config.models.file import SparkConfig, json_schema
+from tidefold.config.yaml_document import ConfigError, Problem, config_error
 
 __all__ = [
     "Config",

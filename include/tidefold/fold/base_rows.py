@@ -11,16 +11,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tidefold.changelog.alignment import Aligner
-from tidefold.changelog.columns import hidden_schema, table_schema
-from tidefold.changelog.key_group import connect, key_groups_of
+from tidefold.changelog.key_group_hash import connect, key_groups_of
+from tidefold.changelog.schema import hidden_schema, table_schema
+from tidefold.changelog.schema_alignment import Aligner
+from tidefold.delta.deletion_vectors import without_deleted
+from tidefold.domain.key_groups import KeyGroups
+from tidefold.domain.log_state import Shape
+from tidefold.domain.snapshot.manifest import DataFile
+from tidefold.errors import RefusedError
 from tidefold.fold.inputs import Inputs
 from tidefold.fold.task import Input
-from tidefold.lifecycle.errors import RefusedError
-from tidefold.lifecycle.key_groups import KeyGroups
-from tidefold.lifecycle.manifest import DataFile
-from tidefold.lifecycle.values import Shape
-from tidefold.vectors import without_deleted
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,13 +14,13 @@ from typing import BinaryIO, TypeVar, cast
 import pyarrow as pa
 
 from tidefold.changelog.segment import Indexes, read_change_set
-from tidefold.fold.gathered import changes_for
+from tidefold.domain.key_groups import KeyGroups
+from tidefold.domain.log_state import ChangeSet
+from tidefold.domain.snapshot.manifest import DataFile
+from tidefold.domain.verify.expected_files import Where
+from tidefold.errors import CorruptError, NotFoundError, TidefoldError
+from tidefold.fold.change_cache import changes_for
 from tidefold.fold.task import Address, Input, Read
-from tidefold.lifecycle.copies import Where
-from tidefold.lifecycle.errors import CorruptError, NotFoundError, TidefoldError
-from tidefold.lifecycle.key_groups import KeyGroups
-from tidefold.lifecycle.manifest import DataFile
-from tidefold.lifecycle.values import ChangeSet
 from tidefold.storage import Store, is_lost_by_disk, open_store
 
 T = TypeVar("T")

@@ -6,16 +6,16 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tidefold.changelog.alignment import Aligner
+from tidefold.changelog.schema_alignment import Aligner
+from tidefold.domain.key_groups import KeyGroups, bucket_ranges
+from tidefold.domain.log_state import ChangeSet, Expire, Kind, LogState, Shape, Snapshot
+from tidefold.domain.paths import LogPaths, data_path
+from tidefold.domain.retention.local_copies import CopyName
+from tidefold.domain.snapshot.manifest import DataFile, Manifest, home
+from tidefold.domain.snapshot.point_in_time import change_sets_of
+from tidefold.domain.verify.expected_files import Where
+from tidefold.errors import RefusedError
 from tidefold.fold.task import Address, FoldResult, FoldTask, Input, Recipe, Untouched
-from tidefold.lifecycle.as_of import change_sets_of
-from tidefold.lifecycle.copies import Where
-from tidefold.lifecycle.errors import RefusedError
-from tidefold.lifecycle.key_groups import KeyGroups, bucket_ranges
-from tidefold.lifecycle.local_copies import CopyName
-from tidefold.lifecycle.manifest import DataFile, Manifest, home
-from tidefold.lifecycle.names import LogPaths, data_path
-from tidefold.lifecycle.values import ChangeSet, Expire, Kind, LogState, Shape, Snapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from tidefold.changelog.alignment import Aligner
-from tidefold.fold.ties import Tied
-from tidefold.lifecycle.copies import Where
-from tidefold.lifecycle.key_groups import KeyGroups
-from tidefold.lifecycle.manifest import DataFile
-from tidefold.lifecycle.schemas import FIRST, Schema
-from tidefold.lifecycle.values import ChangeSet, Expire, Shape
+from tidefold.changelog.schema_alignment import Aligner
+from tidefold.domain.key_groups import KeyGroups
+from tidefold.domain.log_state import ChangeSet, Expire, Shape
+from tidefold.domain.snapshot.manifest import DataFile
+from tidefold.domain.table.schema import FIRST, Schema
+from tidefold.domain.verify.expected_files import Where
+from tidefold.fold.merge.ties import Tied
 
 
 @dataclass(frozen=True, slots=True)

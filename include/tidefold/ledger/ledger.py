@@ -12,9 +12,11 @@ from dataclasses import replace
 
 import msgspec
 
-from tidefold.ledger.documents import FORMAT, Head, decode, decode_head, digest_of
-from tidefold.ledger.pages import Chunk, Pages
-from tidefold.lifecycle.errors import (
+from tidefold.domain.ingest.append import require_fence, reshaped
+from tidefold.domain.log_state import Drop, LogState, Shape
+from tidefold.domain.paths import LogPaths
+from tidefold.domain.state_validation import check_state
+from tidefold.errors import (
     AlreadyExistsError,
     ConflictError,
     CorruptError,
@@ -22,10 +24,8 @@ from tidefold.lifecycle.errors import (
     RefusedError,
     UnknownOutcomeError,
 )
-from tidefold.lifecycle.intake import require_fence, reshaped
-from tidefold.lifecycle.integrity import check_state
-from tidefold.lifecycle.names import LogPaths
-from tidefold.lifecycle.values import Drop, LogState, Shape
+from tidefold.ledger.pages import Chunk, Pages
+from tidefold.ledger.serialization import FORMAT, Head, decode, decode_head, digest_of
 from tidefold.storage import Store
 
 _TRIES = 50

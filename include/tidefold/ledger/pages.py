@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
-from tidefold.ledger.documents import checked, decode, digest_of, read_named
-from tidefold.lifecycle.errors import AlreadyExistsError
-from tidefold.lifecycle.names import LogPaths
-from tidefold.lifecycle.values import ChangeSet, Landed, LogState, Snapshot
+from tidefold.domain.log_state import ChangeSet, Landed, LogState, Snapshot
+from tidefold.domain.paths import LogPaths
+from tidefold.errors import AlreadyExistsError
+from tidefold.ledger.serialization import checked, decode, digest_of, read_named
 from tidefold.storage import Store
 
 _SIZE = 32

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from tidefold.lifecycle.errors import TidefoldError, unforeseen
+from tidefold.errors import TidefoldError, unforeseen
 
 _log = logging.getLogger(__name__)
 

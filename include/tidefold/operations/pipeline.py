@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from tidefold.config import Config, LogConfig
+from tidefold.errors import NotFoundError
 from tidefold.ledger import Chunk, Ledger
-from tidefold.lifecycle.errors import NotFoundError
 from tidefold.storage import Store
-from tidefold.storage.local_roots import LocalRoots
+from tidefold.storage.local_copies.roots import LocalRoots
 
 
 @dataclass(frozen=True, slots=True)

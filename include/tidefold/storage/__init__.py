@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from tidefold.lifecycle.errors import InvalidInputError
-from tidefold.storage.local import LocalStore
-from tidefold.storage.memory import MemoryStore
+from tidefold.errors import InvalidInputError
+from tidefold.storage.local_store import LocalStore
+from tidefold.storage.memory_store import MemoryStore
 from tidefold.storage.store import Entry, Store, is_lost_by_disk
 
 __all__ = ["Entry", "Store", "is_lost_by_disk", "open_store"]
@@ -27,7 +27,7 @@ def open_store(address: str, base: Path) -> Store:
         return MemoryStore(address.removeprefix("memory://"))
     if scheme == "s3":
         # Loads its client only for those who use it.
-        from tidefold.storage.s3 import S3Store
+        from tidefold.storage.s3.store import S3Store
 
         return S3Store(address)
     raise InvalidInputError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidefold.lifecycle.errors import InvalidInputError
+from tidefold.errors import InvalidInputError
 
 _S3 = "s3://"
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from airflow.sdk import DAG, task
 
-from tidefold_airflow.factory import tidefold_group
+from tidefold_airflow.dags.factory import tidefold_group
 
 with DAG("shop_group", schedule=None, start_date=datetime(2025, 1, 1, tzinfo=UTC)):
 

@@ -1,0 +1,93 @@
+"""Columns of a change set and of a table, as Arrow types: the contract between sources, segments and the fold.
+
+A change set carries, before the user's columns:
+`_op` (see below), `_kg` (key group), `_o0`.. (the order, compared number by number), `_partition` and `_offset` (source
+position), `_ts` (source commit time, microseconds since 1970 UTC), `_absent` (names of columns for which the change
+says nothing, as against null; null: it says something for all). A delete fills only the key.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from tidefold.domain.log_state import Shape
+from tidefold.domain.table.table_spec import ARRIVAL as ARRIVAL
+from tidefold.domain.table.table_spec import VALID_FROM, Engine
+from tidefold.domain.table.types import Type, parse_type
+
+# An upsert brings a row, a delete removes it. A clear removes every row whose key begins with the values that it has:
+# all rows when it has none; such a one stands in a change set once for each key group. A merge brings values that are
+# to be added to those of the row (aggregates).
+UPSERT, DELETE, CLEAR, MERGE = 0, 1, 2, 3
+
+_ARROW = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "binary": pa.binary(),
+}
+
+
+def arrow_type(type_: str) -> pa.DataType:
+    """The Arrow type of a column's type."""
+    return _arrow_type(parse_type(type_))
+
+
+def _arrow_type(type_: Type) -> pa.DataType:
+    if type_.element is not None:
+        return pa.list_(_arrow_type(type_.element))
+    return pa.decimal128(type_.precision, type_.scale) if type_.name == "decimal" else _ARROW[type_.name]
+
+
+def order_columns(shape: Shape) -> tuple[str, ...]:
+    """Names of the order columns, most significant first."""
+    return tuple(f"_o{i}" for i in range(shape.order_width))
+
+
+def place_columns(shape: Shape) -> tuple[str, ...]:
+    """What says which of two changes of a key counts, compared number by number: the order, then the source position.
+
+    The one definition for the fold and for whoever explains it.
+    """
+    return (*order_columns(shape), "_partition", "_offset")
+
+
+def table_schema(shape: Shape) -> pa.Schema:
+    """Schema of the log's table: key columns are not null."""
+    key = shape.table_key
+    return pa.schema([pa.field(c.name, arrow_type(c.type), nullable=c.name not in key) for c in shape.table_columns])
+
+
+def change_schema(shape: Shape) -> pa.Schema:
+    """Schema of a change set of this log."""
+    system = [pa.field("_op", pa.int8()), pa.field("_kg", pa.uint16())]
+    system += [pa.field(name, pa.int64()) for name in order_columns(shape)]
+    system += [
+        pa.field("_partition", pa.int32()),
+        pa.field("_offset", pa.int64()),
+        pa.field("_ts", pa.int64()),
+        pa.field("_absent", pa.list_(pa.string())),
+    ]
+    return pa.schema(system + [pa.field(c.name, arrow_type(c.type)) for c in shape.columns])
+
+
+def has_absent(changes: pa.Table) -> bool:
+    """Whether some change says nothing about some column."""
+    column = changes.column("_absent")
+    return bool(column.null_count < len(column))
+
+
+def hidden_schema(shape: Shape) -> pa.Schema:
+    """What is kept beside a table, of a key or (partial updates) of one of its columns: the `_order` in which it was
+    deleted (`_column` is empty) or given; of a history also the instant of that (`_at`).
+    """
+    fields = [pa.field(c.name, arrow_type(c.type)) for name in shape.key for c in shape.columns if c.name == name]
+    fields += [pa.field("_column", pa.string()), pa.field("_order", pa.list_(pa.int64()))]
+    if shape.merge.engine is Engine.HISTORY:
+        fields.append(pa.field("_at", arrow_type(next(c.type for c in shape.table_columns if c.name == VALID_FROM))))
+    return pa.schema(fields)

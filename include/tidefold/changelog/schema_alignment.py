@@ -1,0 +1,185 @@
+"""Rows, changes, and what is kept beside rows, as a newer schema of the log has them.
+
+Brings columns from the types of an older schema to those of a newer one: strictly, so that no value becomes null,
+and none another one. The one function for rows, changes and whatever is kept beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidefold.changelog.schema import UPSERT, arrow_type, change_schema, hidden_schema, table_schema
+from tidefold.domain.table.schema import Former, Schema, formers, must_rewrite
+from tidefold.domain.table.table_spec import Engine, Shape
+from tidefold.domain.table.type_conversion import parse_value, steps
+from tidefold.domain.table.types import parse_type
+from tidefold.errors import RefusedError
+
+_SHOWN = 40
+
+
+def brought(table: pa.Table, name: str, former: Former) -> pa.ChunkedArray:
+    """The values of column `name`, from rows of an older schema. Raises RefusedError when one does not fit."""
+    if former.name is not None and former.name in table.column_names:
+        return converted(table.column(former.name), name, former.types)
+    # A file that lacks a column was written before that was added.
+    default = None if former.name is not None else former.default
+    first = arrow_type(former.types[0])
+    value = None if default is None else parse_value(former.types[0], default)
+    filled = pa.chunked_array([pa.repeat(pa.scalar(value, first), table.num_rows)], first)
+    return converted(filled, name, former.types)
+
+
+def converted(values: pa.ChunkedArray, name: str, types: tuple[str, ...]) -> pa.ChunkedArray:
+    """The same values in the last of these types, if they are of the first. Raises RefusedError."""
+    line = steps(types)
+    for before, after in pairwise(line):
+        values = _converted(values, name, before, after)
+    return values
+
+
+def _converted(values: pa.ChunkedArray, name: str, before: str, after: str) -> pa.ChunkedArray:
+    try:
+        found = _text(values, before) if after == "string" else _cast(values, arrow_type(after))
+        same = after == "string" or _equal(found.cast(values.type, safe=False), values)
+    except pa.ArrowInvalid:
+        same = False
+    if not same or found.null_count != values.null_count:
+        raise _unfit(values, name, before, after)
+    return found
+
+
+def _cast(values: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
+    if pa.types.is_decimal(type_) and pa.types.is_integer(values.type):
+        # Arrow asks for room for every number of the type, not for those that are there.
+        values = values.cast(pa.decimal128(19, 0))
+    return values.cast(type_)
+
+
+def _equal(one: pa.ChunkedArray, other: pa.ChunkedArray) -> bool:
+    if one.type != other.type or not pa.types.is_floating(one.type):
+        return bool(one.equals(other))
+    same = pc.or_(pc.equal(one, other), pc.and_(pc.is_nan(one), pc.is_nan(other)))
+    return bool(pc.all(same).as_py() is not False)
+
+
+def _text(values: pa.ChunkedArray, type_: str) -> pa.ChunkedArray:
+    """One text a value: 5, 1.50, true, 2026-01-31, 2026-01-31T12:00:00.000000Z."""
+    name = parse_type(type_).name
+    if name == "decimal":
+        # Arrow writes small ones with an exponent.
+        return pa.chunked_array([[None if v is None else f"{v:f}" for v in values.to_pylist()]], pa.string())
+    found = values.cast(pa.string())
+    return pc.replace_substring(found, " ", "T", max_replacements=1) if name == "timestamp" else found
+
+
+def _unfit(values: pa.ChunkedArray, name: str, before: str, after: str) -> RefusedError:
+    bad = next((v for v in values.drop_null() if not _fits(v, before, after)), None)
+    shown = "" if bad is None else f", as {str(bad.as_py())[:_SHOWN]}"
+    return RefusedError(
+        "VALUE_UNFIT",
+        f"Column `{name}` has values of type {before} that are none of {after}{shown}. Nothing was changed.",
+        hint=f"Put the type {before} of `{name}` back in the configuration; the next run goes on with it.",
+    )
+
+
+def _fits(value: pa.Scalar, before: str, after: str) -> bool:
+    one = pa.chunked_array([pa.array([value.as_py()], arrow_type(before))])
+    try:
+        return _equal(_cast(one, arrow_type(after)).cast(one.type, safe=False), one)
+    except pa.ArrowInvalid:
+        return False
+
+
+# What is kept of whole rows is about no column.
+_MARKS = ("", "+")
+
+
+@dataclass(frozen=True, slots=True)
+class Aligner:
+    """Brings what was made with any schema of a log to `shape`, which has `schema`. `schemas`: all of the log; none:
+    its columns never changed.
+    """
+
+    shape: Shape
+    schema: int
+    schemas: tuple[Schema, ...] = ()
+
+    def must_rewrite(self, schema: int) -> bool:
+        """Whether files of that schema cannot stay as they are."""
+        return must_rewrite(self.schemas, schema, self.schema)
+
+    def changes(self, changes: pa.Table, schema: int) -> pa.Table:
+        """A change set of that schema as one of this. Raises RefusedError when a value does not fit."""
+        wanted = change_schema(self.shape)
+        known = formers(self.schemas, schema, self.schema)
+        if not known and changes.schema.equals(wanted):
+            return changes
+        table = pa.table([_changed(changes, field, known.get(field.name)) for field in wanted], schema=wanted)
+        if not known:
+            return table
+        at = wanted.get_field_index("_absent")
+        return table.set_column(at, wanted.field(at), self._absent(table, known))
+
+    def names(self, schema: int) -> list[str]:
+        """What the columns of the table are called in files of that schema, as far as they are there."""
+        known = formers(self.schemas, schema, self.schema)
+        found = (known[c.name].name if c.name in known else c.name for c in self.shape.table_columns)
+        return [name for name in found if name is not None]
+
+    def rows(self, batches: Iterable[pa.RecordBatch], schema: int) -> Iterator[pa.RecordBatch]:
+        """Rows of a file of that schema as rows of this. Raises RefusedError when a value does not fit."""
+        wanted, known = table_schema(self.shape), formers(self.schemas, schema, self.schema)
+        same = {c.name: Former(c.name, (c.type,)) for c in self.shape.table_columns}
+        for batch in batches:
+            rows = pa.Table.from_batches([batch])
+            if known or rows.column_names != wanted.names:
+                columns = [brought(rows, name, known.get(name) or same[name]) for name in wanted.names]
+                rows = pa.table(columns, names=wanted.names)
+            yield from rows.cast(wanted).to_batches()
+
+    def hidden(self, kept: pa.Table, schema: int) -> pa.Table:
+        """What was kept beside rows of that schema: keys, and by name the columns that it is about."""
+        wanted, known = hidden_schema(self.shape), formers(self.schemas, schema, self.schema)
+        if not known:
+            return kept.cast(wanted)
+        columns = [brought(kept, f.name, known[f.name]) if f.name in known else kept.column(f.name) for f in wanted]
+        return _renamed(pa.table(columns, schema=wanted), known)
+
+    def _absent(self, changes: pa.Table, known: Mapping[str, Former]) -> pa.ChunkedArray:
+        """A change says nothing about columns that came after it, where that is not the same as null."""
+        names = {former.name: name for name, former in known.items() if former.name is not None}
+        silent: list[str] = []
+        if self.shape.merge.engine in (Engine.PARTIAL, Engine.AGGREGATE):
+            silent = [name for name, former in known.items() if former.name is None]
+        given = changes.column("_absent").to_pylist()
+        if not silent and not any(given):
+            return changes.column("_absent")
+        told = [[*(names[n] for n in absent or () if n in names), *silent] or None for absent in given]
+        return pa.chunked_array([pa.array(told, pa.list_(pa.string()))])
+
+
+def _changed(changes: pa.Table, field: pa.Field, former: Former | None) -> pa.ChunkedArray:
+    if former is None:
+        # Older programs wrote fewer system columns.
+        there = field.name in changes.column_names or not field.name.startswith("_")
+        return changes.column(field.name).cast(field.type) if there else pa.nulls(changes.num_rows, field.type)
+    values = brought(changes, field.name, former)
+    if former.name is None and former.default is not None:
+        # What a delete or a clear says of other columns than the key is nothing.
+        return pc.if_else(pc.equal(changes.column("_op"), UPSERT), values, pa.scalar(None, field.type))
+    return values
+
+
+def _renamed(kept: pa.Table, known: Mapping[str, Former]) -> pa.Table:
+    """The same under the names of today; what was kept of a column that is gone goes too."""
+    names = {former.name: name for name, former in known.items() if former.name is not None}
+    told = [names.get(n, n if n in _MARKS else None) for n in kept.column("_column").to_pylist()]
+    at = kept.schema.get_field_index("_column")
+    renamed = kept.set_column(at, kept.schema.field(at), pa.array(told, pa.string()))
+    return renamed.filter(pc.is_valid(renamed.column("_column")))

@@ -1,0 +1,110 @@
+"""What writers are about to write, said before they write it (design 3).
+
+A run announces its segments, with the logs that will name them. When everything is written and before the first log
+is told, it says what it brings each of them. A run that dies leaves both behind: whoever comes next rolls every log
+forward, or gives up for good what was never said. So a segment that no log needs is told from one that is on its way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import msgspec
+
+from tidefold.domain.ingest.append import Arrival, Stand
+from tidefold.domain.log_state import Shape
+from tidefold.domain.paths import INTENTS
+from tidefold.errors import CorruptError, NotFoundError
+from tidefold.storage import Store
+
+_ARRIVALS = "arrivals.json"
+
+
+@dataclass(frozen=True, slots=True)
+class IntentLog:
+    """A log that may come to name the files. `fence`: the log's when this was said; after that rose it is refused."""
+
+    log: str
+    shape: Shape
+    fence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """Files that are about to be written. `instant` (ISO 8601) may delay what is done with it, and decides nothing."""
+
+    run: str
+    number: int
+    instant: str
+    logs: tuple[IntentLog, ...]
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Taking:
+    """What a run brings one log: all of it is appended, or nothing."""
+
+    log: str
+    shape: Shape
+    fence: int
+    rests_on: tuple[Stand, ...]
+    arrivals: tuple[Arrival, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Announced:
+    """All that a run said. `takings` is None until everything was written."""
+
+    run: str
+    intents: tuple[Intent, ...]
+    takings: tuple[Taking, ...] | None
+
+    @property
+    def logs(self) -> dict[str, IntentLog]:
+        return {one.log: one for intent in self.intents for one in intent.logs}
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(file for intent in self.intents for file in intent.files))
+
+
+def begin(store: Store, intent: Intent) -> None:
+    """Announces files before they are written. A run may announce several times, each with its own number."""
+    store.put_if_absent(f"{INTENTS}/{intent.run}/{intent.number:06d}.json", msgspec.json.encode(intent))
+
+
+def bring(store: Store, run: str, takings: Sequence[Taking]) -> None:
+    """Says, after everything is written and before any log is told, what each log will be told."""
+    store.put_if_absent(f"{INTENTS}/{run}/{_ARRIVALS}", msgspec.json.encode(tuple(takings)))
+
+
+def end(store: Store, run: str) -> None:
+    """Forgets a run after every log was told or refused. What it brought goes last: it is what rolls logs forward."""
+    paths = [entry.path for entry in store.list(f"{INTENTS}/{run}", unfinished=True)]
+    store.delete(sorted(paths, key=lambda path: path.endswith(f"/{_ARRIVALS}")))
+
+
+def announced(store: Store) -> Iterator[Announced]:
+    """Every run that has begun and not ended. One that ends meanwhile may be left out. Raises CorruptError."""
+    paths = [entry.path for entry in store.list(INTENTS)]
+    for run, group in groupby(paths, key=lambda path: path.split("/")[-2]):
+        try:
+            yield _read(store, run, list(group))
+        except NotFoundError:
+            continue
+
+
+def _read(store: Store, run: str, paths: Sequence[str]) -> Announced:
+    takings, intents = None, []
+    for path in paths:
+        data = store.read(path)
+        try:
+            if path.endswith(f"/{_ARRIVALS}"):
+                takings = msgspec.json.decode(data, type=tuple[Taking, ...])
+            else:
+                intents.append(msgspec.json.decode(data, type=Intent))
+        except msgspec.DecodeError as error:
+            raise CorruptError("INTENT_CORRUPT", f"`{path}` cannot be read: {error}.", hint="Restore it.") from error
+    return Announced(run, tuple(intents), takings)

@@ -1,0 +1,153 @@
+"""The changelog writer: a context manager through which a program appends changes to logs, without Spark or Airflow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Self
+
+from tidefold.changelog.writer.ledger_commit import Confirming
+from tidefold.changelog.writer.log_writer import LogWriter, Means
+from tidefold.changelog.writer.metrics import Metrics, MetricsSnapshot
+from tidefold.changelog.writer.pending_change_sets import Persisted
+from tidefold.changelog.writer.retry import ThreadTimer, Timer
+from tidefold.changelog.writer.segment_ownership import Custody, SegmentUploader
+from tidefold.changelog.writer.settings import WriterSettings
+from tidefold.changelog.writer.upload_scheduler import UploadScheduler
+from tidefold.domain.log_state import Shape
+from tidefold.domain.paths import check_log_id
+from tidefold.domain.table.table_spec import ARRIVAL, POSTGRESQL
+from tidefold.domain.table.table_spec_validation import check
+from tidefold.errors import RefusedError, TidefoldError, unforeseen
+from tidefold.ledger import Ledger
+from tidefold.storage import Store
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+class Changelog:
+    """Writers of any number of logs that share segments, threads and back-pressure.
+
+    Leaving the context without an error flushes everything; leaving it with one gives up what was not confirmed, and
+    removes what was uploaded of it. `local` is a store for optional local copies, on this machine's disks.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        settings: WriterSettings | None = None,
+        *,
+        local: Store | None = None,
+        clock: Callable[[], datetime] = _utc_now,
+        timer: Timer | None = None,
+        executor: Executor | None = None,
+    ) -> None:
+        """`clock` gives instants for people, `timer` the delays, `executor` runs uploads; all three are for tests."""
+        self.settings = settings or WriterSettings()
+        self._store = store
+        self._local = local is not None
+        self._clock = clock
+        self._timer = timer or ThreadTimer()
+        self._own = ExitStack()
+        self._uploads = executor or self._pool(self.settings.threads, "changelog-upload", wait=False)
+        self._metrics = Metrics()
+        disposal = executor or self._pool(1, "changelog-disposal", wait=True)
+        self._custody = Custody(store, local, disposal, clock)
+        self._uploader = SegmentUploader(
+            store, local, self._custody, self._metrics, self._timer.now, compress=self.settings.compress
+        )
+        self._scheduler = UploadScheduler(self._uploader, self.settings, self._uploads, self._timer, self._metrics)
+        self._logs: dict[str, LogWriter] = {}
+        self._closed = False
+
+    def log(self, log: str, shape: Shape | None = None) -> LogWriter:
+        """The writer of a log, the same one each time. `shape` may be left out for a log that exists.
+
+        Raises InvalidInputError for a shape that no log can have, NotFoundError for an unknown log without a shape,
+        RefusedError for one with another shape.
+        """
+        if self._closed:
+            raise RefusedError("WRITER_CLOSED", "The changelog writer is closed.", hint="Open a new one.")
+        if shape is not None:
+            check(shape, (POSTGRESQL, ARRIVAL))
+        known = self._logs.get(check_log_id(log))
+        if known is None or known.closed:
+            confirming = Confirming(Ledger(self._store, log), log, self.settings.name, shape)
+            means = Means(self.settings, self._scheduler, self._custody, self._micros, self._local)
+            known = self._logs[log] = LogWriter(confirming, means)
+        elif shape is not None and shape != known.shape:
+            message = f"Log `{log}` is open with another shape."
+            raise RefusedError("SHAPE_CHANGED", message, hint="Leave the shape out, or close the log's writer first.")
+        return known
+
+    def flush(self) -> None:
+        """Persists and confirms everything appended to all logs; the logs share segments.
+
+        One log's error stops no other. The first error is raised; its notes name the others.
+        """
+        errors: list[TidefoldError] = []
+        with self._scheduler.collecting():
+            begun = [(log, future) for log in self._open_logs() if (future := _begun(log, errors)) is not None]
+        for log, future in begun:
+            try:
+                log.end_flush(future)
+            except Exception as error:
+                errors.append(unforeseen(error))
+        if errors:
+            for other in errors[1:]:
+                errors[0].add_note(str(other))
+            raise errors[0]
+
+    @property
+    def metrics(self) -> MetricsSnapshot:
+        """The writer's numbers now."""
+        return self._metrics.read()
+
+    def close(self) -> None:
+        """Gives up what is not confirmed, waits for running uploads, and removes what they wrote."""
+        if self._closed:
+            return
+        self._closed = True
+        for log in self._open_logs():
+            log.close()
+        self._scheduler.close()
+        self._timer.close()
+        self._custody.close()
+        self._own.close()
+        self._uploader.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None and not self._closed:
+                self.flush()
+        finally:
+            self.close()
+
+    def _open_logs(self) -> list[LogWriter]:
+        return [log for log in self._logs.values() if not log.closed]
+
+    def _micros(self) -> int:
+        return int(self._clock().timestamp() * 1_000_000)
+
+    def _pool(self, threads: int, name: str, *, wait: bool) -> Executor:
+        pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self._own.callback(pool.shutdown, wait=wait)
+        return pool
+
+
+def _begun(log: LogWriter, errors: list[TidefoldError]) -> Future[Persisted] | None:
+    try:
+        return log.begin_flush()
+    except Exception as error:
+        errors.append(unforeseen(error))
+        return None

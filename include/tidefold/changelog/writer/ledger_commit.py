@@ -1,0 +1,131 @@
+"""Tells a log's ledger what its writer made durable: the one place where a change set comes to count."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidefold.changelog.writer.pending_change_sets import PendingChangeSet
+from tidefold.changelog.writer.upload import Uploaded
+from tidefold.domain.ingest.append import Arrival, append, check_shape, reshaped
+from tidefold.domain.log_state import ChangeSet, Landed, LogState, Position, Shape
+from tidefold.errors import ConflictError, NotFoundError
+from tidefold.ledger import Ledger
+
+
+class Confirming:
+    """One log's ledger, as the writer named `writer` sees it. What it knows is as of the last time it looked."""
+
+    def __init__(self, ledger: Ledger, log: str, writer: str, shape: Shape | None) -> None:
+        state = ledger.find()
+        if state is None and shape is None:
+            message = f"The store has no log `{log}`."
+            raise NotFoundError("LOG_UNKNOWN", message, hint="Give its shape, and the first confirm begins it.")
+        if state is not None and shape is not None:
+            check_shape(state, shape)
+        self.log = log
+        self.shape: Shape = shape if shape is not None else state.shape  # type: ignore[union-attr]
+        self._ledger = ledger
+        self._writer = writer
+        self._begun = state is not None
+        self._look(state or ledger.peek(self.shape))
+
+    def _look(self, state: LogState) -> None:
+        mine = (p for p in state.positions if (p.topic, p.partition) == (self._writer, 0))
+        at = next(mine, Position(self._writer, 0, 0, ()))
+        self.position = at.next_offset
+        self._high = at.high
+        self.fence = state.fence
+        self.materialized = state.latest.to_sqn if state.latest else 0
+        self.next_snapshot = max((s.id for s in state.snapshots), default=state.last_snapshot) + 1
+
+    def refresh(self) -> None:
+        """Looks at the ledger again."""
+        state = self._ledger.find()
+        if state is not None:
+            self._look(state)
+
+    def commit(self, change_sets: Sequence[PendingChangeSet]) -> dict[int, int]:
+        """Appends uploaded change sets to the log and answers the ledger's sqn of each; repeating it changes nothing.
+
+        Raises SupersededError, ConflictError (another writer of this name), and StorageError when it is not known
+        whether the ledger has them.
+        """
+        arrivals = self._arrivals(change_sets)
+        fence = min(one.fence for one in change_sets)
+        if not self._begun:
+            self._ledger.begin(self.shape, fence)
+            self._begun = True
+        try:
+            state = self._ledger.commit(lambda state: self._take(state, arrivals, fence))
+        except ConflictError as error:
+            if error.code != "OFFSETS_TAKEN":
+                raise
+            raise self._overtaken() from error
+        # Others may have appended since, but hardly much: from the end it is found at once.
+        names = {arrival.landed.name: one.sqn for arrival, one in zip(arrivals, change_sets, strict=True)}
+        numbers: dict[int, int] = {}
+        for landed in reversed(state.landed):
+            if landed.topic == self._writer and landed.name in names and landed.sqn is not None:
+                numbers[names[landed.name]] = landed.sqn
+            if len(numbers) == len(names):
+                break
+        self._look(state)
+        return numbers
+
+    def _overtaken(self) -> ConflictError:
+        return ConflictError(
+            "OFFSETS_TAKEN",
+            f"Another writer named `{self._writer}` has appended to log `{self.log}` meanwhile.",
+            hint="Nothing was appended. Close this writer, open it again and append from its `offset` on; programs "
+            "that run at the same time need writers of different names.",
+        )
+
+    def _take(self, state: LogState, arrivals: Sequence[Arrival], fence: int) -> LogState:
+        # Another may have begun the log, or begun it anew, since it was looked at.
+        check_shape(state, self.shape)
+        return append(reshaped(state, self.shape), arrivals, fence=fence)
+
+    def _arrivals(self, change_sets: Sequence[PendingChangeSet]) -> list[Arrival]:
+        arrivals, high = [], self._high
+        for one in change_sets:
+            high = max(high, one.high)
+            assert one.uploaded is not None
+            arrivals.append(self._arrival(one, one.uploaded, high))
+        return arrivals
+
+    def _arrival(self, one: PendingChangeSet, uploaded: Uploaded, high: tuple[int, ...]) -> Arrival:
+        end = one.place + one.rows
+        landed = Landed(
+            number=0,
+            name=f"{self._writer}+0+{one.place:010d}",
+            length=uploaded.bytes,
+            checksum=uploaded.checksum,
+            topic=self._writer,
+            partition=0,
+            first_offset=one.place,
+            next_offset=end,
+            records=one.rows,
+            changes=one.rows,
+            tombstones=0,
+            repeated=0,
+            quarantined=0,
+            ignored=0,
+            sqn=None,
+        )
+        return Arrival(landed, _change_set(uploaded, high), Position(self._writer, 0, end, high))
+
+
+def _change_set(uploaded: Uploaded, high: tuple[int, ...]) -> ChangeSet:
+    """As the log takes it; the ledger gives it its number."""
+    return ChangeSet(
+        sqn=0,
+        segment=uploaded.path,
+        ordinal=uploaded.ordinal,
+        offset=uploaded.offset,
+        length=uploaded.bytes,
+        checksum=uploaded.checksum,
+        rows=uploaded.rows,
+        key_groups=uploaded.key_groups,
+        high=high,
+        times=uploaded.times,
+    )

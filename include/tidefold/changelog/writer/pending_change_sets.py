@@ -1,0 +1,207 @@
+"""The change sets of one log that its writer still knows: where each stands, and who waits for it.
+
+Pure bookkeeping, without I/O and without a lock: the log's writer holds one around it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from enum import Enum
+
+import pyarrow as pa
+
+from tidefold.changelog.writer.upload import Uploaded
+from tidefold.errors import InvalidInputError, RefusedError
+
+
+class Stage(Enum):
+    """Where a change set stands. IN_DOUBT: the ledger was asked to take it, and its answer was lost."""
+
+    WAITING = "waiting"
+    SENDING = "sending"
+    UPLOADED = "uploaded"
+    IN_DOUBT = "in doubt"
+    CONFIRMED = "confirmed"
+
+
+@dataclass(frozen=True, slots=True)
+class PendingChangeSet:
+    """One change set of the writer. `place` is its first offset; `sqn` counts within this opening of the log.
+
+    `fence` is the log's when it was sent; `ledger_sqn` is the number under which the ledger has it.
+    """
+
+    sqn: int
+    place: int
+    rows: int
+    high: tuple[int, ...]
+    table: pa.Table | None
+    stage: Stage = Stage.WAITING
+    uploaded: Uploaded | None = None
+    fence: int = 0
+    ledger_sqn: int = 0
+
+    @property
+    def bytes(self) -> int:
+        return self.table.nbytes if self.table is not None else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Persisted:
+    """What a persist made durable: the change sets `from_sqn` <= sqn < `to_sqn`, in order.
+
+    `local` are the paths of their local copies, offered only if every one of them has one (C8). `bytes` is the size
+    of the primary parts.
+    """
+
+    log: str
+    from_sqn: int
+    to_sqn: int
+    change_sets: tuple[Uploaded, ...]
+    local: tuple[str, ...] | None
+
+    @property
+    def bytes(self) -> int:
+        return sum(one.bytes for one in self.change_sets)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiter:
+    """Somebody who waits until a range is durable."""
+
+    from_sqn: int
+    to_sqn: int
+    future: Future[Persisted]
+
+    def covers(self, sqn: int) -> bool:
+        return self.from_sqn <= sqn < self.to_sqn
+
+
+class Pending:
+    """Change sets by sqn, in order, and the waiters for them. `lowest` is the first that was not truncated."""
+
+    def __init__(self) -> None:
+        self.lowest = 0
+        self.next = 0
+        self.change_sets: dict[int, PendingChangeSet] = {}
+        self.waiters: list[Waiter] = []
+
+    def add(self, table: pa.Table, place: int, high: tuple[int, ...]) -> None:
+        self.change_sets[self.next] = PendingChangeSet(self.next, place, table.num_rows, high, table)
+        self.next += 1
+
+    def among(self, from_sqn: int, to_sqn: int) -> list[PendingChangeSet]:
+        return [c for c in self.change_sets.values() if from_sqn <= c.sqn < to_sqn]
+
+    def move(self, chosen: Iterable[PendingChangeSet], stage: Stage) -> None:
+        """Change sets that were forgotten meanwhile stay forgotten."""
+        for one in chosen:
+            if one.sqn in self.change_sets:
+                self.change_sets[one.sqn] = replace(self.change_sets[one.sqn], stage=stage)
+
+    def send(self, from_sqn: int, fence: int) -> list[PendingChangeSet]:
+        """Those that wait from there on, marked as being sent under this fence."""
+        waiting = [c for c in self.among(from_sqn, self.next) if c.stage is Stage.WAITING]
+        sent = [replace(one, stage=Stage.SENDING, fence=fence) for one in waiting]
+        self.change_sets.update({one.sqn: one for one in sent})
+        return sent
+
+    def uploaded(self, results: Sequence[Uploaded], sent: Mapping[int, int]) -> list[Uploaded]:
+        """Notes where change sets are now; answers the results whose change set was given up meanwhile.
+
+        `sent` gives the sqn of each place: places come again after a recovery, sqns never do.
+        """
+        unwanted = []
+        for result in results:
+            one = self.change_sets.get(sent[result.place])
+            if one is None or one.stage is not Stage.SENDING:
+                unwanted.append(result)
+            else:
+                self.change_sets[one.sqn] = replace(one, table=None, stage=Stage.UPLOADED, uploaded=result)
+        return unwanted
+
+    def confirmed(self, numbers: Mapping[int, int]) -> None:
+        """The ledger has these, under those numbers of its own."""
+        for sqn, number in numbers.items():
+            if sqn in self.change_sets:
+                one = self.change_sets[sqn]
+                self.change_sets[sqn] = replace(one, stage=Stage.CONFIRMED, ledger_sqn=number)
+
+    def forget(self, materialized: int | None) -> None:
+        """Drops the confirmed ones at the beginning that the ledger folded up to there (None: whatever it folded)."""
+        for sqn, one in list(self.change_sets.items()):
+            folded = materialized is None or one.ledger_sqn <= materialized
+            if one.stage is not Stage.CONFIRMED or not folded:
+                return
+            del self.change_sets[sqn]
+            self.lowest = sqn + 1
+
+    @property
+    def first_unconfirmed(self) -> int:
+        return next((c.sqn for c in self.change_sets.values() if c.stage is not Stage.CONFIRMED), self.next)
+
+    def remove(self, chosen: Iterable[PendingChangeSet]) -> list[PendingChangeSet]:
+        return [self.change_sets.pop(one.sqn) for one in chosen if one.sqn in self.change_sets]
+
+    def uses(self, path: str) -> bool:
+        """Whether a change set that is not settled is in this segment."""
+        settled = Stage.CONFIRMED
+        return any(c.uploaded and c.uploaded.path == path for c in self.change_sets.values() if c.stage is not settled)
+
+    def without_local(self, handles: frozenset[str]) -> None:
+        """These local copies are gone."""
+        for sqn, one in self.change_sets.items():
+            if one.uploaded and one.uploaded.local in handles:
+                gone = replace(one.uploaded, local=None, local_offset=None)
+                self.change_sets[sqn] = replace(one, uploaded=gone)
+
+    def ready(self, log: str) -> list[tuple[Waiter, Persisted | Exception]]:
+        """Takes out the waiters whose answer is known."""
+        answers = [(waiter, self._answer(log, waiter)) for waiter in self.waiters]
+        self.waiters = [waiter for waiter, answer in answers if answer is None]
+        return [(waiter, answer) for waiter, answer in answers if answer is not None]
+
+    def _answer(self, log: str, waiter: Waiter) -> Persisted | Exception | None:
+        found = self.among(waiter.from_sqn, waiter.to_sqn)
+        if len(found) < waiter.to_sqn - waiter.from_sqn:
+            return truncated(log, waiter.from_sqn, self.lowest)
+        uploaded = tuple(one.uploaded for one in found if one.uploaded is not None)
+        if len(uploaded) < len(found):
+            return None
+        local = tuple(one.local for one in uploaded if one.local is not None)
+        return Persisted(log, waiter.from_sqn, waiter.to_sqn, uploaded, local if len(local) == len(uploaded) else None)
+
+    def check_persist(self, log: str, from_sqn: int) -> None:
+        """Raises InvalidInputError unless everything from there on is known."""
+        if from_sqn > self.next:
+            raise _unknown(log, from_sqn, self.next)
+        if from_sqn < self.lowest or len(self.among(from_sqn, self.next)) < self.next - from_sqn:
+            raise truncated(log, from_sqn, self.lowest)
+
+    def check_confirm(self, log: str, from_sqn: int, to_sqn: int) -> None:
+        """Raises InvalidInputError for no range, RefusedError unless it is durable and joins what is confirmed."""
+        if not 0 <= from_sqn <= to_sqn <= self.next:
+            raise _unknown(log, f"{from_sqn} to {to_sqn}", self.next)
+        for one in self.among(0, to_sqn):
+            if one.sqn < from_sqn and one.stage is not Stage.CONFIRMED:
+                # The ledger takes a writer's stream in order: this one could never be confirmed after.
+                raise RefusedError(
+                    "CONFIRM_GAP",
+                    f"Change set {one.sqn} of log `{log}` comes before {from_sqn} and is not confirmed.",
+                    hint=f"Confirm from {one.sqn}, or truncate to {from_sqn} first, which gives it up.",
+                )
+            if one.sqn >= from_sqn and one.uploaded is None:
+                message = f"Change set {one.sqn} of log `{log}` is not durable."
+                raise RefusedError("NOT_PERSISTED", message, hint="Persist it and wait for the result.")
+
+
+def truncated(log: str, sqn: int, lowest: int) -> InvalidInputError:
+    message = f"Change set {sqn} of log `{log}` was truncated or given up."
+    return InvalidInputError("SQN_TRUNCATED", message, hint=f"The writer knows those from {lowest} on.")
+
+
+def _unknown(log: str, wanted: object, upper: int) -> InvalidInputError:
+    message = f"The writer of log `{log}` has no {wanted}; its next change set is {upper}."
+    return InvalidInputError("SQN_UNKNOWN", message, hint="Use what `append` and `next_sqn` answered.")

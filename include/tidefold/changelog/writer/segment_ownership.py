@@ -1,0 +1,339 @@
+"""Segments from their announcement until every log in them is settled: confirmed, or given up (C5, C7, C9).
+
+Each segment is an intent of its own. It ends after the last log is through, and after the file was removed if none of
+them confirmed it: so what a killed writer leaves behind is always announced.
+
+Who has to remove which file: uploads that nobody confirmed yet (C5), and local copies of confirmed ones (C7).
+
+A handle is a file's path in one store. Removing runs on an executor; a failure is a warning and the file is left to
+the recovery that reads the intents.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import duckdb
+import pyarrow as pa
+
+from tidefold.changelog import write_intents
+from tidefold.changelog.key_group_hash import connect, with_key_groups
+from tidefold.changelog.write_intents import Intent, IntentLog
+from tidefold.changelog.writer.metrics import Metrics
+from tidefold.changelog.writer.upload import Uploaded, upload
+from tidefold.changelog.writer.upload_scheduler import Part
+from tidefold.domain.log_state import Shape
+from tidefold.errors import InvalidInputError, UnknownOutcomeError
+from tidefold.storage import Store
+
+_LOGGER = logging.getLogger(__name__)
+
+
+class Disposal:
+    """Removes files in the background."""
+
+    def __init__(self, store: Store, executor: Executor) -> None:
+        self._store = store
+        self._executor = executor
+
+    def remove(self, handle: str, then: Callable[[], None] | None = None) -> None:
+        """Deletes a file and calls `then` if that went well."""
+        try:
+            self._executor.submit(self._remove, handle, then)
+        except RuntimeError:  # The executor was shut down: now or never.
+            self._remove(handle, then)
+
+    def _remove(self, handle: str, then: Callable[[], None] | None) -> None:
+        try:
+            self._store.delete([handle])
+            if then is not None:
+                then()
+        except Exception as error:
+            _LOGGER.warning("`%s` is not needed and could not be removed: %s", handle, error)
+
+
+class TaskRegistry:
+    """Uploaded files before they are confirmed: each goes when no log uses it, unless its ownership passed on (C5)."""
+
+    def __init__(self, disposal: Disposal) -> None:
+        self._disposal = disposal
+        self._lock = threading.Lock()
+        self._logs: dict[str, set[str]] = {}
+
+    def start_tracking(self, handle: str, logs: Iterable[str]) -> None:
+        """`logs` use this file. Raises InvalidInputError when there is none."""
+        users = set(logs)
+        if not users:
+            raise InvalidInputError("HANDLE_UNUSED", f"No log uses `{handle}`.")
+        with self._lock:
+            self._logs[handle] = users
+
+    def stop_tracking(self, handle: str) -> frozenset[str]:
+        """The file belongs to somebody else from now on; answers the logs that used it."""
+        with self._lock:
+            return frozenset(self._logs.pop(handle, ()))
+
+    def not_used(self, handle: str, log: str, then: Callable[[], None] | None = None) -> None:
+        """The log does not need the file; the last one to say so has it removed, and `then` is called after that."""
+        with self._lock:
+            users = self._logs.get(handle)
+            if users is None:
+                return
+            users.discard(log)
+            if users:
+                return
+            del self._logs[handle]
+        self._disposal.remove(handle, then)
+
+    def tracks(self, handle: str) -> bool:
+        with self._lock:
+            return handle in self._logs
+
+
+@dataclass(slots=True)
+class _Copy:
+    """A local file: the highest snapshot of each log that needs it, and the logs that may still come to need it."""
+
+    snapshots: dict[str, int] = field(default_factory=dict)
+    waiting: set[str] = field(default_factory=set)
+
+    @property
+    def needed(self) -> bool:
+        return bool(self.snapshots or self.waiting)
+
+
+class LocalRegistry:
+    """Local copies by the highest snapshot that uses them (C7).
+
+    Snapshots are numbered within a log and a file may hold change sets of several, so all is told and asked by log; a
+    file goes when no log needs it.
+    """
+
+    def __init__(self, disposal: Disposal) -> None:
+        self._disposal = disposal
+        self._lock = threading.Lock()
+        self._copies: dict[str, _Copy] = {}
+
+    def register(self, handle: str, log: str, snapshot: int, waiting: Iterable[str] = ()) -> None:
+        """The log's snapshot uses the file; the highest one counts. `waiting` logs have not confirmed theirs yet."""
+        with self._lock:
+            copy = self._copies.setdefault(handle, _Copy())
+            copy.waiting.update(waiting)
+            copy.waiting.discard(log)
+            copy.snapshots[log] = max(snapshot, copy.snapshots.get(log, snapshot))
+
+    def discard_up_to(self, log: str, snapshot: int) -> frozenset[str]:
+        """Drops what no snapshot of the log from `snapshot` on uses (never what that one uses); answers what it was."""
+        return self._drop(log, lambda highest: highest < snapshot)
+
+    def prune(self, log: str, snapshot: int) -> frozenset[str]:
+        """Drops what an aborted snapshot used as the last one; answers what it was."""
+        return self._drop(log, lambda highest: highest == snapshot)
+
+    def not_used(self, handle: str, log: str) -> None:
+        """A log that had not confirmed its part gives it up."""
+        with self._lock:
+            copy = self._copies.get(handle)
+            if copy is None or log not in copy.waiting:
+                return
+            copy.waiting.discard(log)
+            if copy.needed:
+                return
+            del self._copies[handle]
+        self._disposal.remove(handle)
+
+    def _drop(self, log: str, old: Callable[[int], bool]) -> frozenset[str]:
+        with self._lock:
+            dropped = [h for h, c in self._copies.items() if log in c.snapshots and old(c.snapshots[log])]
+            for handle in dropped:
+                del self._copies[handle].snapshots[log]
+            gone = [handle for handle in dropped if not self._copies[handle].needed]
+            for handle in gone:
+                del self._copies[handle]
+        for handle in gone:
+            self._disposal.remove(handle)
+        return frozenset(dropped)
+
+
+Clock = Callable[[], datetime]
+
+
+class Custody:
+    """Keeps count of who still needs which segment, in the primary store and in the local one."""
+
+    def __init__(self, store: Store, local: Store | None, executor: Executor, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._primary_files = Disposal(store, executor)
+        self._tasks = TaskRegistry(self._primary_files)
+        local_files = Disposal(local if local is not None else store, executor)
+        self._local_tasks = TaskRegistry(local_files)
+        self._copies = LocalRegistry(local_files)
+        self._lock = threading.Lock()
+        self._runs: dict[str, tuple[str, set[str]]] = {}
+        self._doubtful: list[str] = []
+
+    def announce(self, parts: Sequence[Part]) -> str:
+        """Says which logs a new segment will be of, and answers its path. Raises what the store raises."""
+        run, now = uuid.uuid4().hex, self._clock()
+        path = f"changelog/{now:%Y-%m-%d}/{run}.seg"
+        logs = tuple({p.log: IntentLog(p.log, p.shape, p.fence) for p in parts}.values())
+        with self._lock:
+            self._runs[path] = (run, {one.log for one in logs})
+        try:
+            write_intents.begin(self._store, Intent(run, 0, now.isoformat(), logs, (path,)))
+        except Exception:
+            self._forget(path)
+            raise
+        return path
+
+    def failed(self, path: str, error: Exception) -> None:
+        """The segment was not written. After an unknown outcome it may be there, or come: it is looked after later."""
+        if isinstance(error, UnknownOutcomeError):
+            with self._lock:
+                self._doubtful.append(path)
+        else:
+            self._forget(path)
+
+    def written(self, uploaded: Sequence[Uploaded]) -> None:
+        """The segment is there, and belongs to nobody yet."""
+        logs = {one.log for one in uploaded}
+        self._tasks.start_tracking(uploaded[0].path, logs)
+        if uploaded[0].local is not None:
+            self._local_tasks.start_tracking(uploaded[0].local, logs)
+
+    def confirmed(self, uploaded: Iterable[Uploaded]) -> None:
+        """Change sets are in their ledger: it owns the segment from now on."""
+        for path in {one.path for one in uploaded}:
+            self._tasks.stop_tracking(path)
+
+    def kept_locally(self, uploaded: Iterable[Uploaded], log: str, snapshot: int) -> frozenset[str]:
+        """Passes local copies on, then drops those that only older snapshots use; answers the dropped ones (C9)."""
+        for local in {one.local for one in uploaded if one.local is not None}:
+            self._copies.register(local, log, snapshot, self._local_tasks.stop_tracking(local))
+        return self._copies.discard_up_to(log, snapshot)
+
+    def subsumed(self, log: str, snapshot: int) -> frozenset[str]:
+        return self._copies.discard_up_to(log, snapshot + 1)
+
+    def pruned(self, log: str, snapshot: int) -> frozenset[str]:
+        return self._copies.prune(log, snapshot)
+
+    def through(self, uploaded: Uploaded, log: str) -> None:
+        """The log has settled all it has in this segment. What nobody confirmed is removed with the last log."""
+        path = uploaded.path
+        if uploaded.local is not None:
+            self._local_tasks.not_used(uploaded.local, log)
+            self._copies.not_used(uploaded.local, log)
+        with self._lock:
+            _, logs = self._runs.get(path, ("", set()))
+            logs.discard(log)
+            last = not logs
+        if self._tasks.tracks(path):
+            self._tasks.not_used(path, log, lambda: self._forget(path))
+        elif last:
+            self._forget(path)
+
+    def close(self) -> None:
+        """Looks once more after files whose writing had an unknown outcome."""
+        with self._lock:
+            doubtful, self._doubtful = self._doubtful, []
+        for path in doubtful:
+            self._primary_files.remove(path, lambda path=path: self._forget(path))  # type: ignore[misc]
+
+    def _forget(self, path: str) -> None:
+        """Ends the intent of a segment. What cannot be ended is left to the next recovery."""
+        with self._lock:
+            run, _ = self._runs.pop(path, ("", set()))
+        if not run:
+            return
+        try:
+            write_intents.end(self._store, run)
+        except Exception as error:
+            _LOGGER.warning("The intent of `%s` could not be ended: %s", path, error)
+
+
+class SegmentUploader:
+    """Writes a batch into a segment, under the care of a custody."""
+
+    def __init__(
+        self,
+        store: Store,
+        local: Store | None,
+        custody: Custody,
+        metrics: Metrics,
+        now: Callable[[], float],
+        *,
+        compress: bool,
+    ) -> None:
+        self._store = store
+        self._local = local
+        self._custody = custody
+        self._metrics = metrics
+        self._now = now
+        self._compress = compress
+        self._own = threading.local()
+        self._opened = ExitStack()
+
+    def upload(self, parts: Sequence[Part]) -> list[Uploaded]:
+        self._metrics.upload_begun()
+        begun = self._now()
+        try:
+            uploaded = self._write(parts)
+        except Exception:
+            self._metrics.upload_failed()
+            raise
+        self._metrics.latency.add(self._now() - begun)
+        self._metrics.size.add(sum(one.bytes for one in uploaded))
+        return uploaded
+
+    def _write(self, parts: Sequence[Part]) -> list[Uploaded]:
+        tables = _with_key_groups(parts, self._connection())
+        path = self._custody.announce(parts)
+        try:
+            named = ((part.log, table) for part, table in zip(parts, tables, strict=True))
+            uploaded = upload(self._store, self._local, path, named, compress=self._compress)
+        except Exception as error:
+            self._custody.failed(path, error)
+            raise
+        self._custody.written(uploaded)
+        return uploaded
+
+    def discard(self, uploaded: Sequence[Uploaded]) -> None:
+        for one in {one.log: one for one in uploaded}.values():
+            self._custody.through(one, one.log)
+
+    def close(self) -> None:
+        self._opened.close()
+
+    def _connection(self) -> duckdb.DuckDBPyConnection:
+        """This thread's own: opening one takes longer than a small batch."""
+        if not hasattr(self._own, "connection"):
+            self._own.connection = self._opened.enter_context(connect())
+        connection: duckdb.DuckDBPyConnection = self._own.connection
+        return connection
+
+
+def _with_key_groups(parts: Sequence[Part], connection: duckdb.DuckDBPyConnection) -> list[pa.Table]:
+    """The tables of the parts with their key groups; logs of one shape are asked for together."""
+    by_shape: dict[Shape, list[int]] = {}
+    for index, part in enumerate(parts):
+        by_shape.setdefault(part.shape, []).append(index)
+    filled: dict[int, pa.Table] = {}
+    for shape, indexes in by_shape.items():
+        keys = pa.concat_tables([parts[i].table.select(["_kg", *shape.key]) for i in indexes])
+        groups, start = with_key_groups(keys, shape, connection).column("_kg"), 0
+        for i in indexes:
+            table = parts[i].table
+            filled[i] = table.set_column(
+                table.schema.get_field_index("_kg"), table.schema.field("_kg"), groups.slice(start, table.num_rows)
+            )
+            start += table.num_rows
+    return [filled[i] for i in range(len(parts))]

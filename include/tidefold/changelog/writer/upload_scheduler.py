@@ -1,0 +1,200 @@
+"""Collects change sets of many logs and sends them as few segments (C3).
+
+A batch goes when its oldest task has waited for the persist delay, or when it is large enough. Who brings more while
+too many bytes are on their way is kept waiting until an upload ends, well or badly.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from tidefold.changelog.writer.metrics import Metrics
+from tidefold.changelog.writer.retry import Cancel, RetryingExecutor, RetryPolicy, Timer
+from tidefold.changelog.writer.settings import WriterSettings
+from tidefold.changelog.writer.upload import Uploaded
+from tidefold.domain.log_state import Shape
+from tidefold.errors import RefusedError
+
+_LOGGER = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One change set on its way: its log, its place in the writer's stream, its rows; `fence` is the log's."""
+
+    log: str
+    place: int
+    shape: Shape
+    fence: int
+    table: pa.Table
+
+
+@dataclass(frozen=True, slots=True)
+class UploadTask:
+    """Change sets of one log that are persisted together. Exactly one of `done` and `failed` is called, once."""
+
+    parts: tuple[Part, ...]
+    bytes: int
+    done: Callable[[Sequence[Uploaded]], None]
+    failed: Callable[[Exception], None]
+
+
+class Uploader(Protocol):
+    """Writes parts, sorted by log and place, into one segment; answers in the same order."""
+
+    def upload(self, parts: Sequence[Part]) -> list[Uploaded]: ...
+
+    def discard(self, uploaded: Sequence[Uploaded]) -> None:
+        """Removes a segment that another attempt has made superfluous."""
+        ...
+
+
+class UploadScheduler:
+    """Sends tasks in batches, with retries and back-pressure. Safe to use from many threads."""
+
+    def __init__(
+        self, uploader: Uploader, settings: WriterSettings, executor: Executor, timer: Timer, metrics: Metrics
+    ) -> None:
+        policy = RetryPolicy(settings.attempts, settings.attempt_timeout, settings.retry_delay)
+        self._uploader = uploader
+        self._settings = settings
+        self._timer = timer
+        self._metrics = metrics
+        self._retrying = RetryingExecutor(policy, executor, timer, metrics)
+        self._changed = threading.Condition()
+        self._waiting: list[UploadTask] = []
+        self._waiting_bytes = 0
+        self._in_flight = 0
+        self._batches = 0
+        self._collecting = 0
+        self._due: Cancel | None = None
+        self._closed = False
+        metrics.queue = self._queue
+
+    def submit(self, task: UploadTask) -> None:
+        """Takes a task; blocks while too much is in flight. Raises RefusedError after the end, and fails the task."""
+        try:
+            with self._changed:
+                # A task may exceed the rest: else one that is larger than the limit could never go.
+                self._changed.wait_for(lambda: self._closed or self._in_flight < self._settings.max_bytes_in_flight)
+                if self._closed:
+                    raise _closed()
+                self._in_flight += task.bytes
+                self._waiting.append(task)
+                self._waiting_bytes += task.bytes
+                full = not self._settings.persist_delay or self._waiting_bytes >= self._settings.batch_bytes
+                if not full and self._due is None and not self._collecting:
+                    self._due = self._timer.call_later(self._settings.persist_delay, self.hurry)
+        except BaseException as error:
+            # Also when the waiting was interrupted: nobody else knows of this task.
+            task.failed(error if isinstance(error, Exception) else _interrupted(error))
+            raise
+        if full:
+            self.hurry()
+
+    @contextmanager
+    def collecting(self) -> Iterator[None]:
+        """Within it no delay ends, so that tasks of many logs share segments; leaving it sends what waits."""
+        with self._changed:
+            self._collecting += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._collecting -= 1
+            self.hurry()
+
+    def hurry(self) -> None:
+        """Sends what waits now, in one segment."""
+        with self._changed:
+            tasks = self._drained()
+            if not tasks:
+                return
+            self._batches += 1
+        self._metrics.batch_size.add(len(tasks))
+        batch = _Batch(tasks, self._uploader, self._ended)
+        try:
+            self._retrying.execute(batch)
+        except RuntimeError:
+            batch.fail(_closed())
+
+    def close(self) -> None:
+        """Fails what was not sent, then waits for the uploads that run, `close_timeout` seconds at most."""
+        with self._changed:
+            self._closed = True
+            tasks = self._drained()
+            self._in_flight -= sum(task.bytes for task in tasks)
+            self._changed.notify_all()
+        for task in tasks:
+            task.failed(_closed())
+        self._retrying.close()
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._batches == 0, self._settings.close_timeout):
+                _LOGGER.warning("%d uploads still run; what they write is removed when they end", self._batches)
+
+    def _drained(self) -> list[UploadTask]:
+        tasks, self._waiting, self._waiting_bytes = self._waiting, [], 0
+        if self._due is not None:
+            self._due()
+            self._due = None
+        return tasks
+
+    def _ended(self, size: int) -> None:
+        with self._changed:
+            self._batches -= 1
+            self._in_flight -= size
+            self._changed.notify_all()
+
+    def _queue(self) -> tuple[int, int]:
+        with self._changed:
+            return len(self._waiting), self._in_flight
+
+
+class _Batch:
+    """The tasks that share one segment."""
+
+    def __init__(self, tasks: Sequence[UploadTask], uploader: Uploader, ended: Callable[[int], None]) -> None:
+        self._tasks = tasks
+        self._uploader = uploader
+        self._ended = ended
+        parts = [part for task in tasks for part in task.parts]
+        self._parts = sorted(parts, key=lambda part: (part.log, part.place))
+
+    def attempt(self) -> list[Uploaded]:
+        return self._uploader.upload(self._parts)
+
+    def discard(self, result: list[Uploaded]) -> None:
+        self._uploader.discard(result)
+
+    def complete(self, result: list[Uploaded]) -> None:
+        found = {(uploaded.log, uploaded.place): uploaded for uploaded in result}
+        self._tell(lambda task: task.done([found[part.log, part.place] for part in task.parts]))
+
+    def fail(self, error: Exception) -> None:
+        self._tell(lambda task: task.failed(error))
+
+    def _tell(self, answer: Callable[[UploadTask], None]) -> None:
+        # The room first: whoever is told may be waiting for it.
+        self._ended(sum(task.bytes for task in self._tasks))
+        for task in self._tasks:
+            try:
+                answer(task)
+            except Exception:
+                _LOGGER.exception("A log could not take the answer to its upload")
+
+
+def _closed() -> RefusedError:
+    return RefusedError("WRITER_CLOSED", "The writer was closed before this was uploaded.", hint="Append it again.")
+
+
+def _interrupted(error: BaseException) -> RefusedError:
+    message = f"Waiting for running uploads was interrupted ({type(error).__name__})."
+    return RefusedError("WRITER_INTERRUPTED", message, hint="Persist again.")

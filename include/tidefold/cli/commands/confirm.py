@@ -1,0 +1,62 @@
+"""Commands that decide about a staged snapshot: confirm, abort. They start no JVM."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tidefold.cli.options import Log, SnapshotId
+from tidefold.cli.output.outcomes import print_outcomes
+from tidefold.cli.terminal import Terminal
+
+
+def confirm(
+    terminal: Terminal,
+    log: Log,
+    snapshot: SnapshotId = None,
+    override_by: Annotated[
+        str | None, typer.Option("--override-by", help="Your name: let a failed snapshot through.", show_default=False)
+    ] = None,
+    why: Annotated[str | None, typer.Option("--why", help="The reason of the override.", show_default=False)] = None,
+    reconcile: Annotated[
+        bool, typer.Option("--reconcile", help="Replace files that other programs' commits put into the table.")
+    ] = False,
+) -> int:
+    """Complete a judged snapshot and publish it to the table's readers.
+
+    Needs a passing verdict for exactly the staged files. --override-by with --why lets a failed one through; both are
+    kept for ever. Confirming again changes nothing; a publication that was cut off is finished. When another program
+    committed to the table (an OPTIMIZE, an UPDATE), it is refused: undo that, or replace it with --reconcile. Starts no
+    Spark.
+
+    Example: tidefold confirm accounts
+
+    Next: read the table with any Delta reader; tidefold status
+    """
+    from tidefold.operations.snapshot.confirm import confirm as act
+
+    pipeline = terminal.pipeline()
+    outcome = act(pipeline, pipeline.log(log).id, snapshot, override_by=override_by, why=why, reconcile=reconcile)
+    return print_outcomes(terminal, "confirm", [outcome])
+
+
+def abort(
+    terminal: Terminal,
+    log: Log,
+    reason: Annotated[str, typer.Option("--reason", help="Kept in the history.")] = "aborted from the command line",
+    snapshot: SnapshotId = None,
+) -> int:
+    """Undo an unconfirmed snapshot: remove what it wrote, keep the verdict and the reason.
+
+    The table and its last snapshot stay as they are, and no change is lost: the next materialize folds them again.
+    Without --snapshot it is the open attempt. Starts no Spark.
+
+    Example: tidefold abort accounts --reason "wrong suite"
+
+    Next: tidefold materialize LOG
+    """
+    from tidefold.operations.snapshot.abort import abort as act
+
+    pipeline = terminal.pipeline()
+    return print_outcomes(terminal, "abort", [act(pipeline, pipeline.log(log).id, reason, snapshot)])

@@ -1,0 +1,127 @@
+"""`tidefold explain`: why the row of a key is as it is. It starts no JVM."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tidefold.cli.options import Log, SnapshotId
+from tidefold.cli.terminal import Terminal
+from tidefold.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from tidefold.domain.log_state import Shape
+    from tidefold.operations.inspect.explain_key import Kept, KeyExplained, Origin
+
+Key = Annotated[
+    list[str],
+    typer.Argument(help="The key as JSON, '{\"id\": 7}', or as pairs, id=7.", metavar="KEY", show_default=False),
+]
+Live = Annotated[bool, typer.Option("--live", help="Also what was ingested and not yet folded.")]
+
+
+def explain(terminal: Terminal, log: Log, key: Key, snapshot: SnapshotId = None, live: Live = False) -> None:
+    """Say which change made the row of a key, which ones lost and why.
+
+    Shows the row as it is published (or in a snapshot, or live); the change that made or deleted it, with its order,
+    its place in the source, segment, landed file, snapshot and run; every other change of the key that the log still
+    has, oldest first, and what became of each; what the log cannot tell any more; and which kept snapshots have the
+    row. Reads only the files and batches of the key's bucket; starts no Spark. Exit code 4: nothing is known of it.
+
+    Example: tidefold explain accounts id=7 --live
+
+    Next: tidefold diff LOG A B, tidefold read LOG --changes
+    """
+    from tidefold.operations.inspect.explain_key import explain_key
+
+    if live and snapshot is not None:
+        message = "--live and --snapshot exclude each other."
+        raise InvalidInputError("READ_OPTIONS", message, hint="Give one of them.")
+    pipeline = terminal.pipeline()
+    found = explain_key(pipeline, log, key_text(key, pipeline.log(log).shape), snapshot, live)
+    data = {**asdict(found), "kept": [{**asdict(one), "present": one.present} for one in found.kept]}
+    terminal.result(data, *_said(found))
+
+
+def key_text(words: list[str], shape: Shape) -> str:
+    """The key as a JSON object: given as one, or as pairs whose values are read by the types of their columns."""
+    if len(words) == 1 and words[0].lstrip().startswith("{"):
+        return words[0]
+    types = {column.name: column.type for column in shape.columns}
+    hint = f"Give it as {' '.join(f'{name}=...' for name in shape.key)}, or as a JSON object."
+    values: dict[str, Any] = {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        if not equals or name in values:
+            raise InvalidInputError("READ_KEY", f"`{word}` is no part of a key.", hint=hint)
+        values[name] = _value(text, types.get(name, "string"))
+    return json.dumps(values)
+
+
+def _value(text: str, kind: str) -> str | int | bool:
+    if kind == "boolean" and text in ("true", "false"):
+        return text == "true"
+    if kind in ("int", "long") and text.removeprefix("-").isascii() and text.removeprefix("-").isdigit():
+        return int(text)
+    return text
+
+
+def _said(found: KeyExplained) -> list[Any]:
+    from tidefold.cli.output.tables import plain_table
+
+    where = f"snapshot {found.snapshot}" if found.snapshot is not None else "no snapshot"
+    shown = {"published": f"published, {where}", "snapshot": where, "live": f"live, on {where}"}[found.view]
+    row = "not there" if found.row is None else _listed({n: v for n, v in found.row.items() if n not in found.key})
+    parts: list[Any] = [f"{found.log} {_listed(found.key)} ({shown}, up to change set {found.to_sqn}): {row}"]
+    parts += [found.remark] if found.remark else []
+    parts += _made_by(found.made_by) if found.made_by else []
+    if others := [one for one in found.changes if one != found.made_by]:
+        columns = ("sqn>", "op", "order", "offset>", "committed", "what became of it")
+        parts += ["", "other changes of this key, oldest first:", plain_table(columns, map(_other, others))]
+    parts += [""] if found.unknown else []
+    parts += [_unknown(first, last) for first, last in found.unknown]
+    if found.kept:
+        rows = [_kept(one) for one in found.kept]
+        parts += ["", "in kept snapshots:", plain_table(("id>", "kind", "state", "up to>", "row"), rows)]
+    return parts
+
+
+def _made_by(one: Origin) -> list[str]:
+    verb = "deleted by" if one.op == "delete" else "made by"
+    source = f"{one.topic or 'partition'} {one.partition} offset {one.offset}"
+    lines = [f"{verb} {one.op} of order {_order(one)}, {source}, committed {one.committed or 'at an unknown time'}"]
+    lines.append(f"  change set {one.sqn}, {one.segment} #{one.ordinal}")
+    if one.landed:
+        by = f", taken {one.taken} by ingest {one.ingest_run}" if one.ingest_run else ""
+        lines.append(f"  landed as {one.landed}{by}")
+    return [*lines, f"  {one.why}"]
+
+
+def _other(one: Origin) -> tuple[str, ...]:
+    sqn = str(one.sqn) if one.first == one.sqn else f"{one.first}-{one.sqn}"
+    offset = f"{one.partition}:{one.offset}"
+    return (sqn, one.op, _order(one), offset, (one.committed or "-")[:19].replace("T", " "), one.why)
+
+
+def _order(one: Origin) -> str:
+    return "/".join("none" if number < 0 else str(number) for number in one.order)
+
+
+def _unknown(first: int, last: int) -> str:
+    if first == 1:
+        return f"not known any more: the log was cut up to change set {last}; changes in it are not listed."
+    return (
+        f"not known any more: change sets {first} to {last} were squashed; only the last change a key is left of them."
+    )
+
+
+def _kept(one: Kept) -> tuple[str, ...]:
+    row = one.error or (f"there, row {one.row_hash}" if one.present else "not there")
+    return (str(one.snapshot), str(one.kind), str(one.state), str(one.to_sqn), row)
+
+
+def _listed(values: dict[str, Any]) -> str:
+    return ", ".join(f"{name}={'null' if value is None else value}" for name, value in values.items())

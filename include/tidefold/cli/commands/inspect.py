@@ -1,0 +1,159 @@
+"""Commands that only look: validate, status, history, report. They start no JVM.
+
+What `validate` looks at beside the configuration file itself: the files and folders that it names.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+
+from tidefold.cli.options import Log, Logs, SnapshotId
+from tidefold.cli.terminal import Terminal, chosen_logs
+from tidefold.config import Config, Problem, config_error, key_line
+from tidefold.errors import InvalidInputError
+from tidefold.quality.suite.suite import load_suite
+
+
+def validate(
+    terminal: Terminal,
+    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of the file, for editors.")] = False,
+    online: Annotated[bool, typer.Option("--online", help="Also ask the store, with small files of its own.")] = False,
+) -> None:
+    """Check the configuration and its suite files, offline; with --online the store too.
+
+    Mistakes are listed with file, line, key and what is allowed. Nothing is started and no store is asked, unless
+    --online: then a file is put, a second put of its name must be refused, and it is read, listed, copied, deleted.
+
+    Example: tidefold validate -c tidefold.yaml --online
+
+    Next: tidefold ingest
+    """
+    from tidefold.config import json_schema, load_config
+
+    if schema:
+        terminal.result(json_schema(), json.dumps(json_schema(), indent=2))
+        return
+    from tidefold.cli.output.tables import log_table
+
+    config = load_config(terminal.config_path)
+    check_suites(config)
+    warnings = missing_folders(config)
+    for warning in warnings:
+        terminal.note(f"warning: {warning}")
+    data = {"valid": True, "config": str(config.path), "logs": list(config.logs), "warnings": warnings}
+    asked, said = _asked_store(terminal) if online else ({}, [])
+    terminal.result({**data, **asked}, f"{terminal.config_path} is valid.", *said, log_table(config.logs.values()))
+
+
+def _asked_store(terminal: Terminal) -> tuple[dict[str, Any], list[str]]:
+    from tidefold.storage.store_check import probe
+
+    store = terminal.pipeline().store
+    asked = {"store": store.uri(""), "done": probe(store)}
+    return asked, [f"The store {asked['store']} does what it must: {', '.join(asked['done'])}."]
+
+
+def status(terminal: Terminal, logs: Logs = None) -> int:
+    """Show where each log stands.
+
+    The published snapshot, the open attempt, what waits to be folded, how far the source was taken, how many records
+    were refused, in one line why the newest snapshot did not get through, the newest tail-only snapshot, holds,
+    readers, segments that wait to be removed, and local copies. Read from the ledger; starts no Spark.
+
+    Example: tidefold status accounts --format json
+
+    Next: tidefold history LOG, tidefold report LOG
+    """
+    from tidefold.cli.output.outcomes import exit_code
+    from tidefold.cli.output.tables import local_lines, position_table, remarks, status_table
+    from tidefold.operations.inspect.status import status as read_status
+    from tidefold.operations.local_copies.inventory import local_use
+
+    pipeline = terminal.pipeline()
+    found = read_status(pipeline, chosen_logs(pipeline, logs))
+    parts = [status_table(found), "", *([position_table(found), ""] if any(s.positions for s in found) else [])]
+    use = local_use(pipeline)
+    data = {"logs": [asdict(s) for s in found], "local": asdict(use) if use else None}
+    terminal.result(data, *parts, *remarks(found), *local_lines(use))
+    return exit_code(s.error for s in found if s.error)
+
+
+def history(terminal: Terminal, log: Log) -> None:
+    """List every snapshot of a log, newest first.
+
+    State, kind, epoch, base, the change sets it folded, rows, bytes of the whole and bytes written for it, the gate's
+    word, the run, of a restored one where its rows came from and what was left out, and the reason of an abort. Read
+    from the ledger; starts no Spark.
+
+    Example: tidefold history accounts
+
+    Next: tidefold report LOG --snapshot ID
+    """
+    from tidefold.cli.output.tables import history_table, local_lines, reasons
+    from tidefold.operations.inspect.history import history as read_history
+    from tidefold.operations.inspect.history import local_of, restored_by, schemas_told, tags_of
+    from tidefold.operations.local_copies.inventory import local_use
+
+    pipeline = terminal.pipeline()
+    snapshots = read_history(pipeline, pipeline.log(log).id)
+    tags = tags_of(pipeline, log)
+    restored = restored_by(snapshots)
+    local = local_of(pipeline, log)
+    schemas = schemas_told(pipeline, log)
+    lines = [*reasons(snapshots, tags, restored, local), *schemas]
+    shown = [history_table(snapshots), "", *lines] if snapshots else [f"{log} has no snapshot yet."]
+    data = [
+        {**asdict(s), "tags": tags.get(s.id, []), "restored": restored.get(s.id), "local": s.id in local}
+        for s in snapshots
+    ]
+    use = local_use(pipeline)
+    terminal.result(
+        {"log": log, "snapshots": data, "schemas": schemas, "local": asdict(use) if use else None},
+        *shown,
+        *local_lines(use),
+    )
+
+
+def report(terminal: Terminal, log: Log, snapshot: SnapshotId = None) -> None:
+    """Print the address of the newest quality report of a log.
+
+    The report is one self-contained HTML page; with --snapshot it is that of one snapshot.
+
+    Example: xdg-open "$(tidefold report accounts)"
+
+    Next: tidefold confirm LOG, or tidefold abort LOG
+    """
+    from tidefold.operations.inspect.history import newest_report
+
+    pipeline = terminal.pipeline()
+    found, address = newest_report(pipeline, pipeline.log(log).id, snapshot)
+    passed = bool(found.verdict and found.verdict.passed)
+    terminal.result({"log": log, "snapshot": found.id, "passed": passed, "report": address}, address)
+
+
+def check_suites(config: Config) -> None:
+    """Raises ConfigError naming each log whose suite file is missing or wrong, with the line that names the file."""
+    problems = []
+    columns = {log.id: {c.name: c.type for c in log.columns} for log in config.logs.values()}
+    for log in config.logs.values():
+        try:
+            load_suite(log.quality.suite, log.shape, log.quality.max_row_drop, columns)
+        except InvalidInputError as error:
+            place = ("logs", log.id, "quality", "suite")
+            line = key_line(config.path, place)
+            problems.append(Problem(error.code, line, ".".join(place), f"is of no use: {error.message}", error.hint))
+    if problems:
+        raise config_error(config.path, problems)
+
+
+def missing_folders(config: Config) -> list[str]:
+    """Landing folders that are not there: no mistake, since files may land later."""
+    return [
+        f"{log.id}: the landing folder {log.source.folder} does not exist yet."
+        for log in config.logs.values()
+        if log.source and log.source.folder and not log.source.folder.is_dir()
+    ]

@@ -1,0 +1,169 @@
+"""Commands that fold landed changes into tables: ingest, materialize, quality, and run for all of it.
+
+Each first asks the ledgers whether there is anything to do, and starts Spark only then.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from tidefold.cli.options import KindOfSnapshot, Logs, RunId, Takeover, TakeoverAfter
+from tidefold.cli.output.outcomes import print_outcomes
+from tidefold.cli.terminal import Terminal, chosen_logs
+from tidefold.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from tidefold.operations.outcome import Outcome
+
+_RUN = re.compile(r"[\w./:+-]{1,200}")
+
+
+def ingest(terminal: Terminal, logs: Logs = None) -> int:
+    """Take new landed files into the changelog.
+
+    Each partition is taken strictly in offset order; refused records go to quarantine, counted, with file and line. A
+    newest file with a torn end is left until it is whole. Nothing new: no Spark, no new file.
+
+    Example: tidefold ingest accounts
+
+    Next: tidefold materialize
+    """
+    from tidefold.cli.spark_submit import run_step
+    from tidefold.spark.dispatch import Step
+
+    pipeline = terminal.pipeline()
+    outcomes = run_step(terminal, pipeline, Step("ingest"), chosen_logs(pipeline, logs))
+    return print_outcomes(terminal, "ingest", outcomes, after=f"tidefold materialize{_named(logs)}")
+
+
+def materialize(
+    terminal: Terminal,
+    logs: Logs = None,
+    run: RunId = None,
+    takeover: Takeover = False,
+    takeover_after: TakeoverAfter = None,
+    kind: KindOfSnapshot = None,
+) -> int:
+    """Fold new changes into a snapshot of each log, staged: no reader sees it yet.
+
+    One Spark job serves all logs. A new number of buckets and the age limit of rows take effect in a full snapshot;
+    --kind full makes one also when nothing is new, if it would differ from the last one. An open attempt of another run
+    blocks unless --takeover supersedes it, or --takeover-after finds that its count of progress stands still: a living
+    job raises it every 30 seconds. Nothing to fold: no Spark, no new file.
+
+    Example: tidefold materialize accounts tellers
+
+    Next: tidefold quality
+    """
+    from tidefold.cli.spark_submit import run_step
+    from tidefold.cli.takeover import asking_for
+    from tidefold.operations.snapshot.request import Asking
+    from tidefold.spark.dispatch import Step
+
+    asked = Asking(run_id(run), takeover, kind=kind)
+    pipeline = terminal.pipeline()
+    chosen = chosen_logs(pipeline, logs)
+    step = Step("materialize", asking_for(terminal, pipeline, chosen, asked, takeover_after))
+    outcomes = run_step(terminal, pipeline, step, chosen)
+    return print_outcomes(terminal, "materialize", outcomes, after=f"tidefold quality{_named(logs)}")
+
+
+def quality(terminal: Terminal, logs: Logs = None, run: RunId = None) -> int:
+    """Judge the staged snapshots: all rows of exactly the staged files.
+
+    The key is checked to be unique and never null, the row count against the last snapshot, and then what the log's
+    suite file asks for. The verdict is stored with a report. Exit code 3 when a gate failed.
+
+    Example: tidefold quality accounts
+
+    Next: tidefold confirm LOG, or tidefold report LOG when it failed
+    """
+    from tidefold.cli.spark_submit import run_step
+    from tidefold.operations.snapshot.request import Asking
+    from tidefold.spark.dispatch import Step
+
+    pipeline = terminal.pipeline()
+    step = Step("quality", Asking(None if run is None else run_id(run)))
+    outcomes = run_step(terminal, pipeline, step, chosen_logs(pipeline, logs))
+    _note_costs(terminal, outcomes)
+    return print_outcomes(terminal, "quality", outcomes, after="tidefold confirm LOG")
+
+
+def audit(terminal: Terminal, logs: Logs = None, run: RunId = None) -> int:
+    """Judge the newest completed snapshots again, with the suites as they are now.
+
+    A report, for schedules: no verdict, snapshot or table changes, whatever it finds. Ages (`freshness`) are counted to
+    now. The report lies beside the verdict's; the same --run again answers what it found. Exit code 3 when one failed.
+
+    Example: tidefold audit accounts
+
+    Next: open the report it names (--format json: facts.report)
+    """
+    from tidefold.cli.spark_submit import run_step
+    from tidefold.operations.snapshot.request import Asking
+    from tidefold.spark.dispatch import Step
+
+    pipeline = terminal.pipeline()
+    step = Step("audit", Asking(None if run is None else run_id(run)))
+    outcomes = run_step(terminal, pipeline, step, chosen_logs(pipeline, logs))
+    _note_costs(terminal, outcomes)
+    for outcome in outcomes:
+        if "report" in outcome.facts:
+            terminal.note(f"report: {outcome.facts['report']}")
+    return print_outcomes(terminal, "audit", outcomes)
+
+
+def _note_costs(terminal: Terminal, outcomes: Iterable[Outcome]) -> None:
+    """One line a log: what its checks cost."""
+    for outcome in outcomes:
+        facts = outcome.facts
+        if "jobs" in facts:
+            over = f"{facts['rows']:,} rows, {facts['bytes'] / 1e6:,.1f} MB of files"
+            how = f"{facts['seconds']:.1f} s, {facts['jobs']} Spark jobs"
+            terminal.note(f"{outcome.log}: {facts['checks']} checks over {over}: {how}")
+
+
+def run(
+    terminal: Terminal,
+    logs: Logs = None,
+    run: RunId = None,
+    takeover: Takeover = False,
+    takeover_after: TakeoverAfter = None,
+    kind: KindOfSnapshot = None,
+) -> int:
+    """Do all of it: ingest, materialize, quality, and confirm what passed.
+
+    What failed is aborted: its table stays as it was, and the next run folds the same changes again. Logs do not wait
+    for each other's failures. Exit code 3 when a gate failed.
+
+    Example: tidefold run accounts
+
+    Next: tidefold status
+    """
+    from tidefold.cli.commands.full_run import WholeRun
+    from tidefold.operations.snapshot.request import Asking
+
+    pipeline = terminal.pipeline()
+    asked = Asking(run_id(run), takeover, kind=kind)
+    return WholeRun(terminal, pipeline, asked, takeover_after).go(chosen_logs(pipeline, logs))
+
+
+def run_id(given: str | None) -> str:
+    """The id that was given, or a new one. Raises InvalidInputError."""
+    if given is None:
+        return f"cli-{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(2)}"
+    if not _RUN.fullmatch(given):
+        raise InvalidInputError(
+            "RUN_INVALID",
+            "The run id is not usable.",
+            hint="Use up to 200 letters, digits and the characters _ . / : + -.",
+        )
+    return given
+
+
+def _named(logs: Iterable[str] | None) -> str:
+    return "".join(f" {log}" for log in logs or ())

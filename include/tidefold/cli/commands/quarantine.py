@@ -1,0 +1,124 @@
+"""`tidefold quarantine list|show|retry`: refused records, in one place. They start no JVM."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidefold.cli.options import Log, Logs
+from tidefold.cli.output.outcomes import exit_code, print_lines, print_outcomes
+from tidefold.cli.terminal import Terminal, chosen_logs, command
+from tidefold.errors import TidefoldError
+
+if TYPE_CHECKING:
+    from tidefold.operations.outcome import Outcome
+    from tidefold.operations.quarantine.inspect import ReasonCount, RefusedRecord
+
+_SHOWN = 200
+Reason = Annotated[
+    str | None,
+    typer.Option("--reason", help="Only those refused for this reason, as VALUE_INVALID.", show_default=False),
+]
+Limit = Annotated[int, typer.Option("--limit", help="How many records at most.", min=1)]
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Refused records: count them, look at them, read them again.",
+)
+
+
+def list_reasons(terminal: Terminal, logs: Logs = None) -> int:
+    """Count the refused records of each log, by reason.
+
+    How many, from how many landed files, when the oldest and the newest of these were taken, and where the first of
+    them stands. Records are refused one by one: what stands around them was taken. Starts no Spark.
+
+    Example: tidefold quarantine list accounts
+
+    Next: tidefold quarantine show LOG
+    """
+    from tidefold.cli.output.tables import plain_table
+    from tidefold.operations.outcome import Outcome
+    from tidefold.operations.quarantine.inspect import count_refused
+
+    pipeline = terminal.pipeline()
+    found: list[ReasonCount] = []
+    failed: list[Outcome] = []
+    for log in chosen_logs(pipeline, logs):
+        try:
+            found += count_refused(pipeline, log)
+        except TidefoldError as error:
+            failed.append(Outcome.of_error(log, error))
+    columns = ("log", "reason", "records>", "files>", "oldest", "newest", "the first")
+    shown = plain_table(columns, map(_counted, found)) if found else "no record is refused"
+    data = {"refused": [asdict(one) for one in found], "errors": [one.to_dict() for one in failed]}
+    terminal.result(data, *([shown] if found or not failed else []))
+    print_lines(terminal, failed)
+    return exit_code(failed)
+
+
+def show(terminal: Terminal, log: Log, reason: Reason = None, limit: Limit = 20) -> None:
+    """Show the refused records of a log: file, line, offset, reason and text.
+
+    In the order in which they came. Of each the first 8 KiB are kept; the terminal shows 200 characters, with control
+    characters escaped, --format json all that is kept. Starts no Spark.
+
+    Example: tidefold quarantine show accounts --reason VALUE_INVALID
+
+    Next: tidefold quarantine retry LOG, once the program or the configuration can read them
+    """
+    from tidefold.operations.quarantine.inspect import show_refused
+
+    records, more = show_refused(terminal.pipeline(), log, reason, limit)
+    lines = [line for one in records for line in _described(one)]
+    data = {"log": log, "records": [asdict(one) for one in records], "more": more}
+    terminal.result(data, *(lines or ["no such record is refused"]))
+    if more:
+        terminal.note(f"the first {limit} records; --limit shows more")
+
+
+def retry(terminal: Terminal, log: Log, reason: Reason = None) -> int:
+    """Read the refused records of a log again, with today's program and configuration.
+
+    What can be read now is appended to the log under its own source position and order; a record whose key has a newer
+    change by now is settled without one. The others stay, with their reason. Each record is taken once, however often
+    this is called, killed or run twice at once. Where the log was cut since, a record stays: what is newer could not
+    be told. Starts no Spark.
+
+    Example: tidefold quarantine retry accounts --reason VALUE_INVALID
+
+    Next: tidefold materialize LOG
+    """
+    from tidefold.operations.outcome import each_log
+    from tidefold.operations.quarantine.retry import retry as act
+
+    pipeline = terminal.pipeline()
+    outcomes = each_log(chosen_logs(pipeline, [log]), lambda one: act(pipeline, one, reason))
+    return print_outcomes(terminal, "quarantine retry", outcomes, after=f"tidefold materialize {log}")
+
+
+def _counted(one: ReasonCount) -> tuple[str, ...]:
+    from tidefold.cli.output.tables import minute
+
+    taken = [minute(instant) if instant else "-" for instant in (one.oldest, one.newest)]
+    return (one.log, one.reason, f"{one.count:,}", f"{one.files:,}", *taken, f"line {one.line} of {one.file}")
+
+
+def _described(one: RefusedRecord) -> tuple[str, str]:
+    offset = "" if one.offset is None else f", offset {one.offset}"
+    where = f"line {one.line} of {one.file}{offset}"
+    more = " ..." if len(one.record) > _SHOWN else ""
+    return f"{_escaped(where)}: {one.reason}: {_escaped(one.detail)}", f"  {_escaped(one.record[:_SHOWN])}{more}"
+
+
+def _escaped(text: str) -> str:
+    """Control characters as text: a record must not command the terminal, nor pretend to be another line."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+for _name, _act in (("list", list_reasons), ("show", show), ("retry", retry)):
+    app.command(_name)(command(_act))

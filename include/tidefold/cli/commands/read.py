@@ -1,0 +1,94 @@
+"""`tidefold read`: rows in the terminal, without Spark."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import replace
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tidefold.cli.options import Log, SnapshotId
+from tidefold.cli.terminal import Terminal, plain
+from tidefold.domain.key_groups import Handout, Share
+from tidefold.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from tidefold.operations.inspect.read import Wanted
+
+Live = Annotated[bool, typer.Option("--live", help="Also what was ingested and not yet folded.")]
+Changes = Annotated[bool, typer.Option("--changes", help="The change sets themselves, in the order of the log.")]
+Since = Annotated[
+    int | None, typer.Option("--since", help="With --changes: only after this sqn.", min=0, show_default=False)
+]
+ShareOfRows = Annotated[
+    str | None,
+    typer.Option("--share", help="Only the part of one of several workers: 2/8 is the second of 8.", metavar="I/N"),
+]
+HowShared = Annotated[
+    Handout | None,
+    typer.Option(
+        "--handout", help="With --share: split each row to one worker, or all rows to each.", show_default="split"
+    ),
+]
+Limit = Annotated[int, typer.Option("--limit", help="How many rows at most.", min=1)]
+
+
+def read(
+    terminal: Terminal,
+    log: Log,
+    live: Live = False,
+    snapshot: SnapshotId = None,
+    changes: Changes = False,
+    since: Since = None,
+    share: ShareOfRows = None,
+    handout: HowShared = None,
+    limit: Limit = 20,
+) -> None:
+    """Show rows of a log: as published, of one snapshot, live, or its change sets.
+
+    --live folds what was ingested since the newest snapshot while it reads; nothing is written. --changes shows the
+    log itself: each change with the number of its change set (_sqn), 0 upsert or 1 delete (_op), and its place. --share
+    reads the key groups of one of several workers and no others, whatever the number of buckets. For more than a look
+    use any Delta reader on the table, or Spark's format tidefold. Starts no Spark.
+
+    Example: tidefold read accounts --live --limit 5
+
+    Next: tidefold materialize LOG
+    """
+    from tidefold.cli.output.tables import plain_table
+    from tidefold.operations.inspect.read import read_rows
+
+    wanted = _wanted(live, snapshot, changes, since)
+    if handout is not None and share is None:
+        raise InvalidInputError("READ_OPTIONS", "--handout goes with --share.", hint="Add --share, as 2/8.")
+    wanted = wanted if share is None else replace(wanted, share=Share.parse(share, handout or Handout.SPLIT))
+    schema, batches = read_rows(terminal.pipeline(), log, wanted)
+    with closing(batches):  # Else what is still open at the end of the process complains.
+        rows = list(islice((row for batch in batches for row in batch.to_pylist()), limit + 1))
+    shown, more = rows[:limit], len(rows) > limit
+    data = {"log": log, "columns": {f.name: str(f.type) for f in schema}, "rows": shown, "more": more}
+    cells = [[_cell(row[name]) for name in schema.names] for row in shown]
+    terminal.result(data, plain_table(schema.names, cells))
+    if more:
+        terminal.note(f"the first {limit} rows; --limit shows more")
+
+
+def _wanted(live: bool, snapshot: int | None, changes: bool, since: int | None) -> Wanted:
+    from tidefold.operations.inspect.read import Wanted, What
+
+    given = [("--live", live), ("--snapshot", snapshot is not None), ("--changes", changes)]
+    several = [name for name, is_given in given if is_given]
+    if len(several) > 1:
+        message = f"{' and '.join(several)} exclude each other."
+        raise InvalidInputError("READ_OPTIONS", message, hint="Give one of them.")
+    if since is not None and not changes:
+        raise InvalidInputError("READ_OPTIONS", "--since goes with --changes.", hint="Add --changes.")
+    return Wanted(What.LIVE if live else What.LOG if changes else What.TABLE, snapshot, since)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_cell, value))}]"
+    return "null" if value is None else plain(value)

@@ -1,0 +1,194 @@
+"""Commands that bring an older snapshot's rows back, or try whether they could: restore, drill. They need no Spark,
+but for the restore of a tail.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidefold.cli.commands.pipeline import run_id
+from tidefold.cli.options import Log, RunId, Takeover
+from tidefold.cli.output.outcomes import print_outcomes
+from tidefold.cli.output.restore import BucketLine, plan_lines, read_lines
+from tidefold.cli.terminal import Terminal
+from tidefold.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from tidefold.domain.key_groups import KeyGroups
+    from tidefold.operations.outcome import Outcome
+    from tidefold.operations.pipeline import Pipeline
+    from tidefold.operations.snapshot.request import Asking
+
+
+class Afterwards(StrEnum):
+    """What becomes of the changes after the snapshot."""
+
+    REPLAY = "replay"
+    SKIP = "skip"
+
+
+OldId = Annotated[int, typer.Argument(help="Id of the snapshot whose rows come back.", metavar="SNAPSHOT", min=1)]
+Mode = Annotated[
+    Afterwards | None,
+    typer.Option(
+        "--mode", help="The changes after it: replay folds them again later, skip leaves them out.", show_default=False
+    ),
+]
+Explain = Annotated[bool, typer.Option("--explain", help="Change nothing: print every place that would be tried.")]
+To = Annotated[
+    str | None,
+    typer.Option(
+        "--to",
+        help="Write a table of its own to this free folder or s3:// address.",
+        metavar="PATH",
+        show_default=False,
+    ),
+]
+Groups = Annotated[
+    str | None,
+    typer.Option("--key-groups", help="With --to: only these, as 0-31.", metavar="A-B", show_default="all"),
+]
+Tried = Annotated[
+    int | None,
+    typer.Argument(help="Id of the snapshot.", metavar="SNAPSHOT", min=1, show_default="the newest completed one"),
+]
+Scratch = Annotated[
+    str | None,
+    typer.Option("--scratch", help="Folder below which it is restored.", metavar="DIR", show_default="var/drill"),
+]
+
+
+def restore(
+    terminal: Terminal,
+    log: Log,
+    snapshot: OldId,
+    mode: Mode = None,
+    run: RunId = None,
+    takeover: Takeover = False,
+    explain: Explain = False,
+    to: To = None,
+    key_groups: Groups = None,
+) -> int:
+    """Bring the rows of an older snapshot back, as a new snapshot, staged: no reader sees it yet.
+
+    Judge and confirm it as any other: tidefold quality, then tidefold confirm publishes it. The gate compares its row
+    count with the newest snapshot's; if that stops it, confirm --override-by with --why lets it through. --mode replay
+    sets the log back too: the next run folds what came after the snapshot again; refused if the log is cut there.
+    --mode skip leaves out for good what came after, up to now, and records it. Undo is one more restore. Nothing is
+    deleted. A whole snapshot's files are taken over without Spark; a tail-only one is folded, in one Spark job.
+
+    Each file is read from the local copy, else from the store, else its rows are made again from an older snapshot and
+    the log; it is used only if its checksum is right, and the outcome says what served. --explain prints all of that
+    beforehand. --to writes the rows to another place instead, as a Delta table of its own; the log stays as it is.
+
+    Example: tidefold restore accounts 12 --mode replay
+
+    Example: tidefold restore accounts 12 --to /mnt/audit/accounts --key-groups 0-31
+
+    Next: tidefold quality LOG, then tidefold confirm LOG
+    """
+    pipeline = terminal.pipeline()
+    name = pipeline.log(log).id
+    _check(mode, explain, to, key_groups)
+    if to is not None:
+        return _restore_to(terminal, pipeline, name, snapshot, to, key_groups)
+    asking = _asking(snapshot, mode or Afterwards.REPLAY, run, takeover)
+    return (_explain if explain else _restore)(terminal, pipeline, name, asking)
+
+
+def _check(mode: Mode, explain: bool, to: str | None, key_groups: str | None) -> None:
+    if to is None and mode is None:
+        message = "A restore needs --mode, or --to for another place."
+        raise InvalidInputError("MODE_MISSING", message, hint="--mode replay folds later changes again, skip does not.")
+    if to is not None and (mode is not None or explain):
+        message = "--to leaves the log as it is: it takes neither --mode nor --explain."
+        raise InvalidInputError("MODE_WITH_TO", message, hint="Leave them out.")
+    if key_groups is not None and to is None:
+        message = "--key-groups is for --to: the table always has all of them."
+        raise InvalidInputError("KEY_GROUPS_WITHOUT_TO", message, hint="Add --to PATH.")
+
+
+def _asking(snapshot: int, mode: Afterwards, run: str | None, takeover: bool) -> Asking:
+    from tidefold.domain.snapshot import claim
+    from tidefold.operations.snapshot.request import Asking
+
+    return Asking(run_id(run), takeover, restore=claim.Restore(snapshot, claim.Mode(mode)))
+
+
+def _restore(terminal: Terminal, pipeline: Pipeline, log: str, asking: Asking) -> int:
+    from tidefold.cli.spark_submit import run_step
+    from tidefold.spark.dispatch import Step
+
+    outcomes = run_step(terminal, pipeline, Step("materialize", asking), [log])
+    code = print_outcomes(terminal, "restore", outcomes, after=f"tidefold quality {log}, then tidefold confirm {log}")
+    _print_read(terminal, outcomes)
+    return code
+
+
+def _explain(terminal: Terminal, pipeline: Pipeline, log: str, asking: Asking) -> int:
+    from tidefold.operations.restore.explain import explain
+
+    outcome = explain(pipeline, log, asking)
+    code = print_outcomes(terminal, "restore", [outcome])
+    for line in plan_lines(outcome.facts):
+        terminal.line(f"  {line}")
+    return code
+
+
+def _restore_to(
+    terminal: Terminal, pipeline: Pipeline, log: str, snapshot: int, to: str, key_groups: str | None
+) -> int:
+    from tidefold.compute.runners import in_threads
+    from tidefold.operations.restore.export import restore_to
+
+    run = in_threads(partial(BucketLine(terminal.note), log))
+    outcome = restore_to(pipeline, log, snapshot, to, _groups(key_groups), run)
+    code = print_outcomes(terminal, "restore", [outcome])
+    _print_read(terminal, [outcome])
+    return code
+
+
+def _groups(given: str | None) -> KeyGroups | None:
+    from tidefold.domain.key_groups import KeyGroups
+
+    if given is None:
+        return None
+    found = re.fullmatch(r"(\d{1,5})-(\d{1,5})", given)
+    if not found or int(found[1]) > int(found[2]):
+        raise InvalidInputError("KEY_GROUPS_INVALID", "That is no range of key groups.", hint="As an example `0-31`.")
+    return KeyGroups(int(found[1]), int(found[2]))
+
+
+def _print_read(terminal: Terminal, outcomes: list[Outcome]) -> None:
+    for outcome in outcomes:
+        for line in read_lines(outcome.facts):
+            terminal.line(f"  {outcome.log}: {line}")
+
+
+def drill(terminal: Terminal, log: Log, snapshot: Tried = None, scratch: Scratch = None) -> int:
+    """Try whether a snapshot can be restored: into a scratch place, checked, timed, recorded, removed again.
+
+    It is read as a restore reads it: local copy, store, older snapshot and log. Checked are the row count, every
+    checksum, and that the Delta log shows these files. history and status show the newest drill of a snapshot. Exit
+    code 5 when its rows cannot be had. Nothing else changes, whatever happens.
+
+    Example: tidefold drill accounts
+
+    Next: tidefold verify LOG, where it failed
+    """
+    from tidefold.compute.runners import in_threads
+    from tidefold.operations.restore.drill import Trial
+    from tidefold.operations.restore.drill import drill as act
+
+    pipeline = terminal.pipeline()
+    name = pipeline.log(log).id
+    trial = Trial(scratch, in_threads(partial(BucketLine(terminal.note), name)))
+    outcome = act(pipeline, name, snapshot, trial)
+    code = print_outcomes(terminal, "drill", [outcome])
+    _print_read(terminal, [outcome])
+    return code

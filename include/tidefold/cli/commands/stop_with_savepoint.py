@@ -1,0 +1,57 @@
+"""`tidefold savepoint --stop`: stops a log, folds what it took with the ordinary steps, and saves the result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tidefold.cli.commands.full_run import WholeRun
+from tidefold.cli.output.outcomes import print_lines
+from tidefold.cli.terminal import Terminal
+from tidefold.errors import RefusedError
+from tidefold.operations.ingest.stop_resume import stop
+from tidefold.operations.outcome import Outcome, each_log
+from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.savepoint.take import Wanted, take_savepoint
+from tidefold.operations.snapshot.request import Asking
+
+
+@dataclass(frozen=True, slots=True)
+class Stopping:
+    """For a savepoint at which address a log is stopped, by whom and why."""
+
+    address: str
+    by: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoppedSavepoint:
+    """The stop of one log. The same call again goes on under the run that stopped it."""
+
+    terminal: Terminal
+    pipeline: Pipeline
+    log: str
+    asked: Stopping
+    takeover: bool = False
+
+    def go(self, wanted: Wanted) -> int:
+        """Works, prints, and answers the exit code. What fails leaves the log stopped."""
+        stopped = stop(self.pipeline, self.log, self.asked.address, self.asked.by, self.asked.why)
+        self.terminal.note(f"{self.log}: stopped; `tidefold resume {self.log}` lets it take changes again")
+        run = WholeRun(self.terminal, self.pipeline, Asking(stopped.run, self.takeover))
+        saved: Sequence[Outcome] = ()
+        if not run.fold([self.log]):
+            saved = each_log([self.log], lambda _: self._save(replace(wanted, run=stopped.run)))
+        print_lines(self.terminal, saved)
+        return run.told("savepoint", saved)
+
+    def _save(self, wanted: Wanted) -> Outcome:
+        state = self.pipeline.ledger(self.log).read()
+        if state.unfolded or state.stopped is None:
+            raise RefusedError(
+                "NOT_FOLDED",
+                f"`{self.log}` has changes that are in no confirmed snapshot, or was resumed meanwhile.",
+                hint="Call again: it goes on where it stands.",
+            )
+        return take_savepoint(self.pipeline, self.log, wanted, self.terminal.note)

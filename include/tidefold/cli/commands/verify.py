@@ -1,0 +1,88 @@
+"""The command that looks at every stored byte of a log, and repairs: verify. It starts no JVM."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tidefold.cli.options import Logs, SnapshotId
+from tidefold.cli.output.outcomes import print_outcomes
+from tidefold.cli.terminal import Terminal, chosen_logs
+
+if TYPE_CHECKING:
+    from tidefold.operations.outcome import Outcome
+
+_SECONDS = 5.0
+
+Deep = Annotated[bool, typer.Option("--deep/--quick", help="Read all bytes, or look at presence and length alone.")]
+Repair = Annotated[bool, typer.Option("--repair", help="Repair what is damaged from a copy that is proved good.")]
+
+
+def verify(
+    terminal: Terminal, logs: Logs = None, snapshot: SnapshotId = None, deep: Deep = True, repair: Repair = False
+) -> int:
+    """Find what is missing, cut or altered of a log, in every copy of it, and repair it on request.
+
+    Looked at are the completed and staged snapshots (manifests, data files, their own Delta logs), the published table,
+    the local copies, and the segments that the log needs. Names that share one file by hard link are one copy. --repair
+    first proves another copy by its sha256, writes a new file beside the damaged one and renames it, then looks again;
+    what has no proved copy is left as it is, with the next step. Exit code 5 when damage is left. Starts no Spark.
+
+    Example: tidefold verify accounts --repair
+
+    Next: tidefold restore LOG ID --mode replay, where no good copy is left
+    """
+    from tidefold.operations.outcome import each_log
+    from tidefold.operations.verify.verify import Asked
+    from tidefold.operations.verify.verify import verify as act
+
+    pipeline = terminal.pipeline()
+    asked = Asked(snapshot, deep, repair)
+    outcomes = each_log(
+        chosen_logs(pipeline, logs),
+        lambda log: act(pipeline, log, asked, ProgressLine(lambda text: terminal.note(f"{log}: {text}"))),
+    )
+    code = print_outcomes(terminal, "verify", outcomes)
+    for outcome in outcomes:
+        _print_damage(terminal, outcome)
+    return code
+
+
+def _print_damage(terminal: Terminal, outcome: Outcome) -> None:
+    for damage in outcome.facts.get("damage", ()):
+        terminal.line(f"  {outcome.log}: {_described(damage)}")
+        for path in damage["paths"][1:]:
+            terminal.line(f"    the same file: {path}")
+        for path in damage["good"]:
+            terminal.line(f"    good: {path}")
+        if damage["repaired"]:
+            terminal.line(f"    repaired from {damage['repaired']}")
+            continue
+        if damage["why"]:
+            terminal.line(f"    not repaired: {damage['why']}")
+        terminal.line(f"    next: {damage['hint']}")
+
+
+def _described(damage: dict[str, Any]) -> str:
+    ids = ", ".join(map(str, damage["snapshots"]))
+    of = f"snapshot{'s' if len(damage['snapshots']) > 1 else ''} {ids}: " if ids else ""
+    return f"{of}{damage['part']} {damage['harm']}: {damage['paths'][0]}"
+
+
+class ProgressLine:
+    """Says every five seconds how far a long reading is."""
+
+    def __init__(self, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
+        self._say = say
+        self._clock = clock
+        self._last = clock()
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        from tidefold.cli.output.tables import in_units
+
+        if self._clock() - self._last >= _SECONDS:
+            self._last = self._clock()
+            self._say(f"{what}: {in_units(done)} of {in_units(total)} read")

@@ -1,0 +1,57 @@
+"""Arguments and options that several commands take."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tidefold.domain.snapshot.kind_selection import Rule
+from tidefold.errors import TidefoldError
+
+
+def complete_log(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Names of configured logs, for the shell."""
+    from tidefold.config import load_config
+
+    path = ctx.params.get("config") or os.environ.get("TIDEFOLD_CONFIG") or "tidefold.yaml"
+    try:
+        return [log for log in load_config(Path(path)).logs if log.startswith(incomplete)]
+    except TidefoldError:
+        return []
+
+
+Log = Annotated[str, typer.Argument(help="Id of the log.", metavar="LOG", autocompletion=complete_log)]
+Logs = Annotated[
+    list[str] | None,
+    typer.Argument(help="Ids of logs; none: all.", metavar="LOG", show_default=False, autocompletion=complete_log),
+]
+SnapshotId = Annotated[int | None, typer.Option("--snapshot", help="Id of the snapshot.", min=1, show_default=False)]
+RunId = Annotated[
+    str | None,
+    typer.Option("--run", "--run-id", help="Id of the run; the same id again continues it.", show_default="a new one"),
+]
+Takeover = Annotated[bool, typer.Option("--takeover", help="Supersede an open attempt of another run.")]
+TakeoverAfter = Annotated[
+    float | None,
+    typer.Option(
+        "--takeover-after",
+        help="Supersede an attempt of another run that shows no progress for so long; 60 or more.",
+        metavar="SECONDS",
+        show_default="never",
+    ),
+]
+KindOfSnapshot = Annotated[
+    Rule | None,
+    typer.Option(
+        "--kind",
+        help="full: files of its own; incremental: shares files of confirmed snapshots; auto: chosen by cost.",
+        show_default="as configured",
+    ),
+]
+At = Annotated[
+    str, typer.Option("--at", help="The instant, with its time zone: 2026-11-05T00:00:00Z.", metavar="INSTANT")
+]
+Plan = Annotated[bool, typer.Option("--plan", help="Change nothing: print what would go, in files and bytes.")]

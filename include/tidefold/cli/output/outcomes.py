@@ -1,0 +1,36 @@
+"""How outcomes are printed, and the exit code that follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tidefold.cli.terminal import Terminal
+from tidefold.errors import GateFailedError
+from tidefold.operations.outcome import Outcome
+
+
+def exit_code(outcomes: Iterable[Outcome]) -> int:
+    """3 when a gate failed, else the code of the first error, else 0."""
+    listed = list(outcomes)
+    if any(o.result == "failed" or o.error == "GATE_FAILED" for o in listed):
+        return GateFailedError.exit_code
+    return next((int(o.facts.get("exit_code", 1)) for o in listed if o.error), 0)
+
+
+def print_lines(terminal: Terminal, outcomes: Iterable[Outcome], indent: str = "") -> None:
+    """One line a log; errors go to stderr."""
+    for outcome in outcomes:
+        if outcome.error:
+            terminal.note(f"error {outcome.log}: {outcome.message}")
+        else:
+            terminal.line(f"{indent}{outcome.log}: {outcome.result}: {outcome.message}")
+
+
+def print_outcomes(terminal: Terminal, verb: str, outcomes: Sequence[Outcome], *, after: str = "") -> int:
+    """Prints the outcomes of one verb and answers the exit code. `after`: what comes next when all went well."""
+    code = exit_code(outcomes)
+    print_lines(terminal, outcomes)
+    terminal.json({"command": verb, "exit_code": code, "outcomes": [o.to_dict() for o in outcomes]})
+    if after and not code and any(o.result != "nothing" for o in outcomes):
+        terminal.note(f"next: {after}")
+    return code

@@ -1,0 +1,104 @@
+"""What a restore read, and what it would read, in lines for people: bounded, JSON has all of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+_SECONDS = 5.0
+_LINES = 20
+
+
+def read_lines(facts: Mapping[str, Any]) -> Iterator[str]:
+    """How much came from where, and a line for each try that failed."""
+    read = facts.get("read")
+    if not read:
+        return
+    older = read["older"]
+    parts = [f"{_amount(read[where])} from {place}" for where, place in _PLACES.items() if read[where]["files"]]
+    parts += [f"{_counted(len(older), 'bucket')} made from {_older_names(older)}"] if older else []
+    yield f"read: {', '.join(parts) or 'nothing'}"
+    failed = [*facts.get("manifests", ()), *read["failed"]]
+    yield from _bounded(f"not usable: {one['place']}: {one['why']} ({one['seconds']:.2f} s)" for one in failed)
+
+
+_PLACES = {"local": "local copies", "store": "the store", "external": "outside of the store"}
+
+
+def _older_names(older: Mapping[str, int | None]) -> str:
+    ids = sorted({one for one in older.values() if one is not None})
+    names = [f"snapshot {one}" for one in ids] + (["the log alone"] if None in older.values() else [])
+    return f"{' and '.join(names)}{' and the log after it' if ids else ''}"
+
+
+def plan_lines(facts: Mapping[str, Any]) -> Iterator[str]:
+    """Each bucket: its files, each place in the order in which they are tried, then older ways."""
+    for one in facts["manifests"]:
+        yield f"not usable: {one['place']}: {one['why']}"
+    for bucket in facts["buckets"]:
+        yield from _bucket_lines(bucket)
+
+
+def _bucket_lines(bucket: Mapping[str, Any]) -> Iterator[str]:
+    first, last = bucket["key_groups"]
+    yield f"key groups {first} to {last}:"
+    for number, way in enumerate(bucket["ways"]):
+        if number:
+            bytes_ = sum(one["bytes"] for one in way["files"]) + way["change_bytes"]
+            yield f"  else {_base(way)}{_changes(way)}, {_units(bytes_)}"
+            continue
+        for one in way["files"]:
+            yield f"  {one['file']}, {_units(one['bytes'])}, {one['rows']:,} rows"
+            yield from (f"    {place['place']}: {_found(place)}" for place in one["places"])
+        if not way["files"] or way["change_sets"]:
+            yield f"  {_base(way)}{_changes(way)}"
+
+
+def _base(way: Mapping[str, Any]) -> str:
+    return "nothing" if way["snapshot"] is None else f"snapshot {way['snapshot']}"
+
+
+def _changes(way: Mapping[str, Any]) -> str:
+    spans = [f"{first}" if first == last else f"{first} to {last}" for first, last in way["change_sets"]]
+    return f" and the change sets {', '.join(spans)}" if spans else ""
+
+
+def _found(place: Mapping[str, Any]) -> str:
+    length = "" if place["bytes"] is None else f", {_units(place['bytes'])}"
+    return f"{place['found']}{length}"
+
+
+def _bounded(lines: Iterable[str]) -> Iterator[str]:
+    listed = list(lines)
+    yield from listed[:_LINES]
+    if len(listed) > _LINES:
+        yield f"and {len(listed) - _LINES:,} more; --format json lists them all"
+
+
+def _amount(part: Mapping[str, Any]) -> str:
+    return f"{_counted(part['files'], 'file')} ({_units(part['bytes'])})"
+
+
+def _counted(number: int, one: str) -> str:
+    return f"{number:,} {one if number == 1 else f'{one}s'}"
+
+
+def _units(size: int) -> str:
+    from tidefold.cli.output.tables import in_units
+
+    return in_units(size)
+
+
+class BucketLine:
+    """Says every five seconds how many buckets of a log are done."""
+
+    def __init__(self, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
+        self._say = say
+        self._clock = clock
+        self._last = clock()
+
+    def __call__(self, log: str, done: int, total: int) -> None:
+        if self._clock() - self._last >= _SECONDS:
+            self._last = self._clock()
+            self._say(f"{log}: {done:,} of {total:,} buckets done")

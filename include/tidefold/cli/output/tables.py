@@ -1,0 +1,253 @@
+"""Results as tables for people: at most 100 columns wide, no colour needed to read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from tidefold.cli.terminal import harmless
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from tidefold.config import LogConfig
+    from tidefold.domain.log_state import Drill, ReadFrom, Snapshot
+    from tidefold.operations.inspect.status import LogStatus
+    from tidefold.operations.local_copies.inventory import LocalUse
+
+
+def plain_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """A table without frame. A column whose name ends in `>` is right-aligned; long values go on below."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False, header_style="bold")
+    for column in columns:
+        right = column.endswith(">")
+        table.add_column(column.removesuffix(">"), justify="right" if right else "left", no_wrap=right, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(harmless(cell)) for cell in row))
+    return table
+
+
+def log_table(logs: Iterable[LogConfig]) -> Table:
+    """What `validate` shows of each log."""
+    rows = [_log_row(c) for c in logs]
+    return plain_table(("log", "key", "columns>", "order", "fed from", "suite"), rows)
+
+
+def _log_row(log: LogConfig) -> tuple[str, ...]:
+    suite = log.quality.suite.name if log.quality.suite else "-"
+    fed_from = log.source.address if log.source else "written by a program"
+    return (log.id, ", ".join(log.key), str(len(log.columns)), log.order, fed_from, suite)
+
+
+def status_table(found: Sequence[LogStatus]) -> Table:
+    """One line a log."""
+    columns = ("log", "snapshot>", "rows>", "bytes>", "table>", "made", "open", "to fold>", "refused>")
+    return plain_table(columns, [_status_row(s) for s in found])
+
+
+def _status_row(status: LogStatus) -> tuple[str, ...]:
+    if status.error:
+        return (status.log, "?", "?", "?", "?", "unreadable", "?", "?", "?")
+    if not status.begun:
+        return (status.log, "-", "-", "-", "-", "-", "-", "-", "-")
+    latest, attempt = status.latest, status.attempt
+    done = ("-", "-", "-", "-", "-")
+    if latest:
+        version = "-" if latest.table_version is None else f"v{latest.table_version}"
+        done = (str(latest.id), f"{latest.rows:,}", in_units(latest.bytes_full), version, minute(latest.instant))
+    opened = f"{attempt.id} {attempt.state}" if attempt else "-"
+    return (status.log, *done, opened, f"{status.changes:,}", f"{status.quarantined:,}")
+
+
+def position_table(found: Sequence[LogStatus]) -> Table:
+    """How far each partition has been taken."""
+    rows = [(s.log, p.topic, str(p.partition), f"{p.next_offset:,}") for s in found for p in s.positions]
+    return plain_table(("log", "topic", "partition>", "next offset>"), rows)
+
+
+def remarks(found: Sequence[LogStatus]) -> list[str]:
+    """One line for everything that a person should know or do."""
+    lines = []
+    for status in found:
+        if status.error:
+            lines.append(f"{status.log}: {status.error.message}")
+        if not status.begun:
+            lines.append(f"{status.log}: not begun; `tidefold ingest {status.log}` takes its landed files in.")
+        if status.attempt:
+            held = (
+                f"{status.log}: snapshot {status.attempt.id} is {status.attempt.state} under run {status.attempt.run}"
+            )
+            lines.append(f"{held}.")
+            run = f"`tidefold run {status.log} --run {status.attempt.run}` goes on with it"
+            lines.append(f"{status.log}: {run}, `tidefold abort {status.log}` undoes it.")
+        lines += [f"{status.log}: {remark}" for remark in _as_of_attempts(status)]
+        if status.why:
+            lines.append(f"{status.log}: {status.why}.")
+        if status.schema_waits:
+            lines.append(f"{status.log}: the next snapshot takes up {status.schema_waits}.")
+        if status.report:
+            lines.append(f"{status.log}: `tidefold report {status.log}` names the page with the details.")
+        lines += [f"{status.log}: {remark}." for remark in _kept_of_the_log(status)]
+    return lines
+
+
+def _as_of_attempts(status: LogStatus) -> Iterable[str]:
+    for one in status.as_of_attempts:
+        undo = f"`tidefold abort {status.log} --snapshot {one.id}` undoes it"
+        yield f"snapshot {one.id}, as of {one.as_of}, is {one.state} under run {one.run}; {undo}."
+
+
+def _kept_of_the_log(status: LogStatus) -> Iterable[str]:
+    """What stands in the log beside the newest snapshot, and who keeps it from being cut."""
+    if status.stopped:
+        by = status.stopped
+        yield f"stopped by {by.by} ({by.why}); `tidefold resume {status.log}` lets it take changes again"
+    if status.tail:
+        yield f"snapshot {status.tail.id} is snapshot {status.tail.base} and the change sets up to {status.tail.to_sqn}"
+    if status.drilled and status.drilled.drill:
+        yield f"snapshot {status.drilled.id}: {drilled(status.drilled.drill)}"
+    for tag in status.tags:
+        yield f"snapshot {tag.snapshot} is tagged {tag.name}"
+    for hold in status.holds:
+        yield f"hold {hold.name} keeps snapshot {hold.snapshot} and the log behind it: {hold.why}"
+    for reader in status.readers:
+        yield f"reader {reader.name} has read up to change set {reader.sqn}"
+    if status.local:
+        yield f"a local copy of snapshot {', '.join(map(str, status.local))} is on this machine"
+    if status.local_partial:
+        yield f"of the local copy of snapshot {', '.join(map(str, status.local_partial))} files are gone"
+    if status.garbage:
+        which = "1 segment waits" if status.garbage == 1 else f"{status.garbage:,} segments wait"
+        yield f"{which} to be removed by `tidefold truncate {status.log}`"
+
+
+def local_lines(use: LocalUse | None) -> list[str]:
+    """What local copies take, and which of their folders do not answer."""
+    if use is None:
+        return []
+    of = f" of {in_units(use.quota)}" if use.quota else ""
+    where = f"{len(use.roots)} folders" if len(use.roots) > 1 else "1 folder"
+    lines = [f"local copies take {in_units(use.bytes)}{of} on this machine, in {where}."]
+    return lines + [
+        f"local copies in {root.path} cannot be looked at: {root.error}" for root in use.roots if root.error
+    ]
+
+
+def history_table(snapshots: Sequence[Snapshot]) -> Table:
+    """One line a snapshot. `full`: bytes of all its files, `written`: of those that it did not carry over."""
+    columns = (
+        "id>",
+        "state",
+        "kind",
+        "epoch>",
+        "base>",
+        "sqn>",
+        "rows>",
+        "full>",
+        "written>",
+        "gate",
+        "begun",
+    )
+    return plain_table(columns, [_history_row(s) for s in snapshots])
+
+
+def _history_row(snapshot: Snapshot) -> tuple[str, ...]:
+    judged = snapshot.verdict is not None or snapshot.manifest is not None
+    sizes = (f"{snapshot.rows:,}", in_units(snapshot.bytes_full), in_units(snapshot.bytes_written))
+    return (
+        str(snapshot.id),
+        str(snapshot.state),
+        str(snapshot.kind),
+        str(snapshot.epoch),
+        "-" if snapshot.base is None else str(snapshot.base),
+        f"{snapshot.from_sqn + 1}-{snapshot.folds_to}" if snapshot.folds_to > snapshot.from_sqn else "-",
+        *(sizes if judged else ("-", "-", "-")),
+        gate_word(snapshot),
+        minute(snapshot.instant),
+    )
+
+
+def reasons(
+    snapshots: Sequence[Snapshot],
+    tags: Mapping[int, Sequence[str]],
+    restored: Mapping[int, int],
+    local: Sequence[int] = (),
+) -> list[str]:
+    """Under which run each snapshot was made, what it brought back, its tags, whether it has a local copy, and what
+    stopped it: one line each.
+    """
+    known = {s.id: [f"restored from snapshot {restored[s.id]}"] if s.id in restored else [] for s in snapshots}
+    for snapshot in local:
+        known[snapshot].append("a copy is on this machine")
+    return [f"{s.id}: run {'; '.join((s.run, *known[s.id], *_reasons(s, tags.get(s.id, ()))))}" for s in snapshots]
+
+
+def _reasons(snapshot: Snapshot, tags: Sequence[str]) -> Iterable[str]:
+    verdict = snapshot.verdict
+    yield from _made_of(snapshot)
+    if tags:
+        yield f"tagged {', '.join(tags)}"
+    if verdict and not verdict.passed:
+        yield f"gate failed: {verdict.summary}"
+    if verdict and verdict.override_by:
+        yield f"let through by {verdict.override_by}: {verdict.override_why}"
+    if snapshot.because and snapshot.because != "it was asked for":
+        yield f"{snapshot.kind}, as {snapshot.because}"
+    if snapshot.drill:
+        yield drilled(snapshot.drill)
+    if snapshot.read and snapshot.read.local + snapshot.read.external:
+        yield _read(snapshot.read)
+    if snapshot.reason:
+        yield f"aborted: {snapshot.reason}" if snapshot.state == "ABORTED" else snapshot.reason
+
+
+def _made_of(snapshot: Snapshot) -> Iterable[str]:
+    """What it has, where that is not all changes so far."""
+    external = snapshot.external
+    if external:
+        yield f"imported ({external.ownership}) from {external.address}, snapshot {external.snapshot} there"
+    if snapshot.as_of:
+        yield f"as of {snapshot.as_of}, beside the others"
+    if snapshot.skipped_from is not None:
+        yield f"left out change sets {snapshot.skipped_from + 1} to {snapshot.to_sqn}"
+
+
+def _read(read: ReadFrom) -> str:
+    """From where its inputs came, if not all from the store."""
+    places = {"local copies": read.local, "the store": read.store, "outside of both": read.external}
+    return f"read {', '.join(f'{in_units(size)} from {place}' for place, size in places.items() if size)}"
+
+
+def drilled(drill: Drill) -> str:
+    """How the newest trial restore of a snapshot went."""
+    ended = f"restored in {drill.seconds:.1f} s" if drill.passed else "FAILED"
+    return f"drill of {minute(drill.instant)}: {ended}"
+
+
+def gate_word(snapshot: Snapshot) -> str:
+    """`pass`, `FAIL`, `override`, or `-` when it was not judged."""
+    verdict = snapshot.verdict
+    if verdict is None:
+        return "-"
+    if verdict.passed:
+        return "pass"
+    return "override" if verdict.override_by else "FAIL"
+
+
+def in_units(size: int) -> str:
+    """`1.5 MB`; units of 1000."""
+    value, unit = float(size), "B"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if value < 999.95:
+            break
+        value, unit = value / 1000, larger
+    return f"{size} B" if unit == "B" else f"{value:.1f} {unit}"
+
+
+def minute(instant: str) -> str:
+    """An ISO instant without its seconds and its zone, which is always UTC."""
+    return instant[:16].replace("T", " ")

@@ -1,0 +1,206 @@
+"""The configuration of a pipeline, checked: `load_config` reads `tidefold.yaml` or says every mistake in it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from tidefold.config.messages import problems_of
+from tidefold.config.models.file import FileEntry, LocalConfig, LogEntry, RetentionConfig, SnapshotsConfig, SparkConfig
+from tidefold.config.models.sources import StateJsonEntry, options
+from tidefold.config.table_spec import lateness, shape_of
+from tidefold.config.validation import check_all, check_log
+from tidefold.config.yaml_document import Document, Place, Problem, config_error, read_document
+from tidefold.domain.log_state import Column, Expire, Shape
+from tidefold.domain.table.schema_evolution import Policies
+from tidefold.domain.table.table_spec import Merge
+from tidefold.sources.api import Feed
+
+
+class _Resolved(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class SourceConfig(_Resolved):
+    """Where the changes of a log come from: an absolute `path` or, for a table, perhaps an address. `options` are those
+    of the format alone; files land in a folder, if `lands`.
+    """
+
+    format: str
+    address: str
+    lands: bool = True
+    options: dict[str, Any] = {}
+
+    @property
+    def feed(self) -> Feed:
+        """What the sources need of it."""
+        return Feed(self.format, self.address, self.options)
+
+    @property
+    def folder(self) -> Path | None:
+        """Where files land, if they do."""
+        return Path(self.address) if self.lands else None
+
+
+class QualityConfig(_Resolved):
+    """The quality gate of a log; `suite` is absolute, `max_row_drop` a share from 0 to 1."""
+
+    suite: Path | None = None
+    max_row_drop: float = 0.5
+
+
+class TtlConfig(_Resolved):
+    """How long rows are kept, by the age that a column tells."""
+
+    column: str
+    type: str
+    days: int
+
+    def expire(self, instant: str) -> Expire:
+        """Which rows are too old at this instant (ISO 8601)."""
+        oldest = datetime.fromisoformat(instant).astimezone(UTC) - timedelta(days=self.days)
+        if self.type == "date":
+            return Expire(self.column, oldest.date().isoformat())
+        return Expire(self.column, f"{oldest:%Y-%m-%dT%H:%M:%S}.{oldest.microsecond // 1000:03d}Z")
+
+
+class LogConfig(_Resolved):
+    """One log: what it is made from and what its table looks like."""
+
+    id: str
+    source: SourceConfig | None
+    key: tuple[str, ...]
+    columns: tuple[Column, ...]
+    order: str
+    key_groups: int
+    buckets: int
+    on_bad_record: str
+    quality: QualityConfig
+    ttl: TtlConfig | None = None
+    order_by: tuple[str, ...] = ()
+    merge: Merge = Merge()
+    spread: int = 0
+    late: str = "accept"
+    lateness: int | None = None
+    policies: Policies = Policies()
+    deletion_vectors: bool = False
+
+    @property
+    def shape(self) -> Shape:
+        """What the ledger holds the log to."""
+        how = (self.order_by, self.merge, self.spread)
+        return Shape(self.key, self.columns, self.order, self.key_groups, self.buckets, *how)
+
+
+class Config(_Resolved):
+    """A whole pipeline. `path` is absolute; `store` is as written, relative to the folder of `path`."""
+
+    path: Path
+    store: str
+    spark: SparkConfig
+    local: LocalConfig
+    retention: RetentionConfig
+    snapshots: SnapshotsConfig = SnapshotsConfig()
+    logs: dict[str, LogConfig]
+
+
+def load_config(path: Path) -> Config:
+    """Reads and checks a file, offline. Raises ConfigError with every mistake, or NotFoundError."""
+    document = read_document(path)
+    base = path.absolute().parent
+    problems = list(document.problems)
+    logs, found = _read_logs(document, base)
+    problems += found
+    head = _read_head(document, problems)
+    problems += check_all(document, base, logs)
+    if problems or head is None:
+        raise config_error(path, problems)
+    return Config(
+        path=path.absolute(),
+        store=head.store,
+        spark=head.spark,
+        local=head.local,
+        retention=head.retention,
+        snapshots=head.snapshots,
+        logs={log: _resolve(log, entry, base) for log, entry in logs.items()},
+    )
+
+
+def key_line(path: Path, place: Place) -> int:
+    """The line on which a key of the file stands, for those who find a mistake in what it names."""
+    return read_document(path).line(place)
+
+
+def log_mistakes(log: str, data: object, base: Path) -> list[str]:
+    """What would be refused about one log, in words, before it stands in a file. `base`: folder of that file."""
+    try:
+        return [f"{p.key} {p.message}" for p in check_log(log, LogEntry.model_validate(data), Document({}, {}), base)]
+    except ValidationError as error:
+        return [f"{p.key} {p.message}" for p in problems_of(error, ("logs", log), lambda place: 1)]
+
+
+def _read_logs(document: Document, base: Path) -> tuple[dict[str, LogEntry], list[Problem]]:
+    """Each log by itself, so that a mistake in one does not hide the mistakes of another."""
+    entries: dict[str, LogEntry] = {}
+    problems: list[Problem] = []
+    given = document.data.get("logs")
+    for log, data in given.items() if isinstance(given, dict) else ():
+        place = ("logs", log)
+        try:
+            entries[log] = LogEntry.model_validate(data)
+            problems += check_log(log, entries[log], document, base)
+        except ValidationError as error:
+            problems += problems_of(error, place, document.line)
+    return entries, problems
+
+
+def _read_head(document: Document, problems: list[Problem]) -> FileEntry | None:
+    """Everything but the logs, which were read before."""
+    data: dict[str, Any] = dict(document.data)
+    try:
+        return FileEntry.model_validate(data)
+    except ValidationError as error:
+        found = problems_of(error, (), document.line)
+        problems += [p for p in found if not p.key.startswith("logs.")]
+        return None
+
+
+def _resolve(log: str, entry: LogEntry, base: Path) -> LogConfig:
+    quality, shape = entry.quality, shape_of(entry)
+    return LogConfig(
+        id=log,
+        source=_source(entry, base),
+        key=shape.key,
+        columns=shape.columns,
+        order=shape.order,
+        order_by=shape.order_by,
+        merge=shape.merge,
+        spread=shape.spread,
+        late=entry.late.policy if entry.late else "accept",
+        lateness=lateness(entry, shape),
+        policies=entry.schema_changes.policies,
+        key_groups=entry.key_groups,
+        buckets=entry.buckets,
+        deletion_vectors=entry.deletion_vectors,
+        on_bad_record=entry.on_bad_record,
+        quality=QualityConfig(suite=base / quality.suite if quality.suite else None, max_row_drop=quality.max_row_drop),
+        ttl=TtlConfig(column=entry.ttl.column, type=entry.columns[entry.ttl.column].type, days=entry.ttl.days)
+        if entry.ttl
+        else None,
+    )
+
+
+def _source(entry: LogEntry, base: Path) -> SourceConfig | None:
+    source = entry.source
+    if source is None:
+        return None
+    place: str = source.place
+    address = place if "://" in place else str(base / place)
+    given = options(source)
+    if isinstance(source, StateJsonEntry):
+        # What the state's metadata says is compared with it.
+        given["ttl_days"] = entry.ttl.days if entry.ttl else None
+    return SourceConfig(format=source.format, address=address, lands=source.place_key == "path", options=given)

@@ -1,0 +1,71 @@
+"""The columns of a log as `tidefold.yaml` has them: `name: type`, or `name: {type: ..., encoding: ...}`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from tidefold.config.models.base import Entry, Text
+from tidefold.domain.table.types import PLAIN, canonical, parse_type
+
+_ENCODINGS = ("base64", "string", "number", "boolean", "days", "iso", "micros", "millis", "nanos", "base64url", "hex")
+_TYPE = {
+    "anyOf": [
+        {"enum": list(PLAIN)},
+        {"type": "string", "pattern": r"^(decimal\(\d{1,2}, ?\d{1,2}\)|array<[a-z0-9(), ]+>)$"},
+    ],
+    "description": "type of the column's values",
+}
+
+
+def _expected(why: str) -> str:
+    return why.removeprefix("types are: ")
+
+
+def _type(value: Any) -> Any:
+    if not isinstance(value, str):
+        raise PydanticCustomError("string_type", "Input should be a valid string")
+    try:
+        parse_type(canonical(value))
+    except ValueError as error:
+        raise PydanticCustomError("column_type", "{expected}", {"expected": _expected(str(error))}) from error
+    return canonical(value)
+
+
+ColumnType = Annotated[str, BeforeValidator(_type), WithJsonSchema(_TYPE)]
+
+
+def _default(value: Any) -> Any:
+    """YAML reads numbers and true by itself; here a value is a text until the type of the column is known."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) else value
+
+
+DefaultValue = Annotated[str, BeforeValidator(_default), WithJsonSchema({"type": ["string", "number", "boolean"]})]
+
+
+class ColumnEntry(Entry):
+    """A column with its type, and how the source writes its values."""
+
+    type: ColumnType
+    encoding: Annotated[str, WithJsonSchema({"enum": list(_ENCODINGS)})] = Field(
+        default="", description="how the source writes the values; docs/debezium.md has a table"
+    )
+    aliases: list[Text] = Field(default=[], description="former names, under which records may still bring the column")
+    default: DefaultValue | None = Field(
+        default=None, description="its value in rows that were there before the column"
+    )
+
+
+def _column(value: Any) -> Any:
+    if isinstance(value, dict):
+        return ColumnEntry.model_validate(value)
+    return ColumnEntry(type=_type(value))
+
+
+ColumnValue = Annotated[
+    ColumnEntry, BeforeValidator(_column), WithJsonSchema({"anyOf": [_TYPE, ColumnEntry.model_json_schema()]})
+]

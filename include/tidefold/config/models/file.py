@@ -1,0 +1,204 @@
+"""The shape of `tidefold.yaml`: what may be written, of which type, with which defaults."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from tidefold.config.models.base import Entry, Text
+from tidefold.config.models.columns import ColumnValue
+from tidefold.config.models.merge import LateEntry, MergeEntry, MergeValue, OrderValue
+from tidefold.config.models.schema_policy import SchemaEntry, SchemaValue
+from tidefold.config.models.sources import SourceEntry
+from tidefold.config.yaml_document import SIZE, size_in_bytes
+from tidefold.domain.retention.retention import Grace
+from tidefold.domain.snapshot.kind_selection import Rule
+
+
+def _is_size(value: Any) -> Any:
+    if isinstance(value, str) and size_in_bytes(value) > 0:
+        return value
+    raise PydanticCustomError("size", "must be a size of more than nothing, as 500MB or 20GB")
+
+
+_Size = Annotated[
+    str | None, BeforeValidator(_is_size), WithJsonSchema({"type": "string", "pattern": f"^{SIZE.pattern}$"})
+]
+
+
+class SparkConfig(Entry):
+    """How Spark is started, and for what."""
+
+    master: str = Field(
+        default="local[*]",
+        pattern=r"^(local(\[(\*|[1-9]\d*)\])?|spark://[A-Za-z0-9.-]+:[1-9]\d*)$",
+        description="local, local[N], local[*] or spark://host:port (whose workers see the same paths)",
+    )
+    driver_memory: str = Field(
+        default="2g", pattern=r"^[1-9]\d*[mg]$", description="memory of the Spark process, as 512m or 2g"
+    )
+    above: _Size = Field(
+        default=None,
+        description="logs that together read no more bytes than this are taken and folded without Spark, as 64MB",
+    )
+
+    @property
+    def above_bytes(self) -> int | None:
+        """Up to how many bytes Spark is not worth its start; None: it is whenever there are rows."""
+        return size_in_bytes(self.above) if self.above else None
+
+
+class LocalConfig(Entry):
+    """Copies of snapshots and segments on this machine's disks."""
+
+    mode: Literal["disabled", "files"] = "disabled"
+    path: Text | None = Field(default=None, description="folder of local copies, relative to this file or absolute")
+    paths: list[Text] | None = Field(
+        default=None, min_length=1, description="several folders of local copies instead of one, which take turns"
+    )
+    quota: _Size = Field(
+        default=None, description="bytes that all local copies of the pipeline may take, as 500MB, 20GB or 20GiB"
+    )
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Where copies are kept; none while they are disabled."""
+        given = self.paths or ([self.path] if self.path else [])
+        return tuple(given) if self.mode == "files" else ()
+
+    @property
+    def quota_bytes(self) -> int | None:
+        """The quota; None: no limit."""
+        return size_in_bytes(self.quota) if self.quota else None
+
+
+# Whoever is reading the table version before the newest still needs its files.
+_LEAST_RETAINED = 2
+
+
+def _retained(value: Any) -> Any:
+    if value == "all" or (type(value) is int and value >= _LEAST_RETAINED):
+        return value
+    raise PydanticCustomError("retained", "must be `all` or a whole number from 2")
+
+
+class RetentionConfig(Entry):
+    """How many completed snapshots are kept; the log is kept so that it can be replayed onto each of them."""
+
+    snapshots: Annotated[
+        Any,
+        BeforeValidator(_retained),
+        WithJsonSchema({"anyOf": [{"const": "all"}, {"type": "integer", "minimum": _LEAST_RETAINED}]}),
+    ] = Field(default="all", description="`all`, or how many of the newest are kept")
+
+    reader_publishes: int = Field(
+        default=_LEAST_RETAINED,
+        ge=1,
+        description="how many snapshots must be published after one before its files may go from the table",
+    )
+    reader_minutes: int = Field(
+        default=0, ge=0, description="how many minutes after it was replaced, at least; it can only keep files longer"
+    )
+
+    @property
+    def grace(self) -> Grace:
+        """How long readers of an older table version are waited for."""
+        return Grace(self.reader_publishes, self.reader_minutes)
+
+    @property
+    def keep(self) -> int | None:
+        """The number to keep; None keeps all."""
+        return None if self.snapshots == "all" else int(self.snapshots)
+
+
+class SnapshotsConfig(Entry):
+    """What kind of snapshot a materialization makes, and how it takes unchanged files over."""
+
+    kind: Rule = Field(
+        default=Rule.FULL,
+        strict=False,
+        description="full (files of its own), incremental (shares files of confirmed ones), or auto (chosen by cost)",
+    )
+    copy_files: Literal["auto", "always"] = Field(
+        default="auto", alias="copy", description="always: as bytes of their own also where a hard link would do"
+    )
+    full_every: int = Field(
+        default=10, ge=1, description="with auto: after how many incremental snapshots comes a full one"
+    )
+
+    @property
+    def copies(self) -> bool:
+        return self.copy_files == "always"
+
+
+class TtlEntry(Entry):
+    """How long rows are kept by their age; those that are older go when a full snapshot is made."""
+
+    column: Text = Field(description="column of type date or timestamp that tells a row's age")
+    days: int = Field(ge=1, le=36_500, description="rows older than so many days are dropped")
+
+
+class QualityEntry(Entry):
+    """The quality gate of a log, beside what is always checked."""
+
+    suite: Text | None = Field(
+        default=None, description="file of checks and expectations, relative to this file or absolute"
+    )
+    max_row_drop: float = Field(
+        default=0.5, ge=0, le=1, description="largest allowed loss of rows against the last snapshot"
+    )
+
+
+class LogEntry(Entry):
+    """One log of keyed changes; it becomes one table."""
+
+    source: SourceEntry | None = Field(
+        default=None, description="folder of landed files that it is fed from; without one a program writes it"
+    )
+    key: list[Text] = Field(default=[], description="columns that tell rows apart; a table of `merge: append` has none")
+    columns: dict[str, ColumnValue] = Field(
+        min_length=1, description="every column of the table with its type, or with type and encoding"
+    )
+    order: OrderValue | None = Field(
+        default=None,
+        description="how changes are ordered: columns, or an order by name; default: as the source says",
+    )
+    merge: MergeValue = Field(default=MergeEntry(), description="what becomes of several changes of one key")
+    late: LateEntry | None = Field(default=None, description="what becomes of changes that come late")
+    schema_changes: SchemaValue = Field(
+        default=SchemaEntry(), alias="schema", description="what may change in the columns once the log has data"
+    )
+    key_groups: int = Field(default=128, ge=1, le=32768, description="fixed for the life of the log")
+    buckets: int = Field(default=8, ge=1, le=32768, description="data files of a table, at most key_groups")
+    deletion_vectors: bool = Field(
+        default=False,
+        description="incremental snapshots mark replaced rows as deleted, where few are, instead of writing the file "
+        "anew; readers of the table must know Delta's deletion vectors",
+    )
+    on_bad_record: Literal["quarantine", "fail"] = "quarantine"
+    quality: QualityEntry = QualityEntry()
+    ttl: TtlEntry | None = None
+
+
+def _not_boolean(given: Any) -> Any:
+    """For Python true is 1; for who wrote `version: yes` it is not."""
+    return str(given).lower() if isinstance(given, bool) else given
+
+
+class FileEntry(Entry):
+    """The whole of `tidefold.yaml`."""
+
+    version: Annotated[Literal[1], BeforeValidator(_not_boolean)]
+    store: Text = Field(description="path relative to this file, file:///absolute/path, or s3://bucket/folder")
+    spark: SparkConfig = SparkConfig()
+    local: LocalConfig = LocalConfig()
+    retention: RetentionConfig = RetentionConfig()
+    snapshots: SnapshotsConfig = SnapshotsConfig()
+    logs: dict[str, LogEntry] = Field(min_length=1)
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON Schema of the file, for editors."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **FileEntry.model_json_schema()}

@@ -1,0 +1,94 @@
+"""How changes of one key become rows, and what becomes of late ones: `order`, `merge` and `late` of a log."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from tidefold.config.models.base import Entry, Text
+from tidefold.domain.table.table_spec import Deletes, Engine, Group, Merge
+from tidefold.domain.table.table_spec_validation import inexact
+
+_SPAN = re.compile(r"([1-9]\d{0,8})([smhd])", re.ASCII)
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+class GroupEntry(Entry):
+    """Columns that a partial update brings together."""
+
+    columns: list[Text] = Field(min_length=1, description="columns that are updated together")
+    order: list[Text] = Field(default=[], description="columns by which they are newer or older than what is there")
+
+
+def _engine(value: Any) -> Any:
+    return {"engine": value} if isinstance(value, str) else value
+
+
+class MergeEntry(Entry):
+    """What becomes of several changes of one key."""
+
+    engine: Engine = Field(
+        default=Engine.LAST, strict=False, description="last, first, partial, aggregate, history or append"
+    )
+    deletes: Deletes | None = Field(
+        default=None, strict=False, description="apply, ignore or quarantine; default: apply where that can be exact"
+    )
+    groups: list[GroupEntry] = Field(default=[], description="of partial updates: columns with an order of their own")
+    aggregates: dict[str, Text] = Field(default={}, description="column: function that adds its values up")
+
+    def merge(self, own_order: bool) -> Merge:
+        """As the life cycle has it."""
+        groups = tuple(Group(tuple(g.columns), tuple(g.order)) for g in self.groups)
+        merge = Merge(self.engine, self.deletes or Deletes.APPLY, groups, tuple(sorted(self.aggregates.items())))
+        exact = self.deletes or not inexact(merge, own_order)
+        return merge if exact else replace(merge, deletes=Deletes.QUARANTINE)
+
+
+MergeValue = Annotated[MergeEntry, BeforeValidator(_engine, json_schema_input_type=MergeEntry | Engine)]
+
+
+def _horizon(value: Any) -> Any:
+    if (type(value) is int and value > 0) or (isinstance(value, str) and _SPAN.fullmatch(value)):
+        return value
+    raise PydanticCustomError("span", "must be a time as 36h or 7d, or a whole number of more than nothing")
+
+
+class LateEntry(Entry):
+    """How long deletes are remembered, and what becomes of changes that are older than that."""
+
+    horizon: Annotated[
+        Any,
+        BeforeValidator(_horizon),
+        WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, {"pattern": f"^{_SPAN.pattern}$"}]}),
+    ] = Field(description="how far below the newest order a change is still exact: 36h, 7d, or a whole number")
+    policy: Literal["accept", "quarantine"] = Field(
+        default="quarantine", description="what becomes of an older change: it is put aside, or folded all the same"
+    )
+
+    def lateness(self, type_: str) -> int | None:
+        """The horizon in the unit of a column's order numbers; None when it does not fit the type."""
+        if isinstance(self.horizon, int):
+            return self.horizon if type_ in ("int", "long") else None
+        found = _SPAN.fullmatch(self.horizon)
+        assert found is not None
+        seconds = int(found[1]) * _SECONDS[found[2]]
+        if type_ == "date":
+            return seconds // 86_400 if seconds % 86_400 == 0 else None
+        return seconds * 1_000_000 if type_ == "timestamp" else None
+
+
+def _ordering(value: Any) -> Any:
+    if isinstance(value, str) or (isinstance(value, list) and value and all(isinstance(v, str) and v for v in value)):
+        return value
+    raise PydanticCustomError("ordering", "must be the name of an order, or a list of columns")
+
+
+OrderValue = Annotated[
+    Any,
+    BeforeValidator(_ordering),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}),
+]

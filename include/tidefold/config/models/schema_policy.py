@@ -1,0 +1,87 @@
+"""What may change in the columns of a log: `schema` of a log, and `aliases` and `default` of its columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BeforeValidator, Field
+from pydantic_core import PydanticCustomError
+
+from tidefold.config.models.base import Entry
+from tidefold.domain.table.schema_evolution import ChangeKind, Policies, Policy
+from tidefold.domain.table.table_spec import Engine, Shape
+from tidefold.domain.table.table_spec_validation import Mistake
+from tidefold.domain.table.type_conversion import parse_value
+
+# What only a configuration can change, and what records bring too.
+_Configured: TypeAlias = Literal["evolve", "freeze"]
+_Brought: TypeAlias = Literal["evolve", "quarantine", "freeze"]
+
+
+class SchemaEntry(Entry):
+    """The policy of each kind of change."""
+
+    add: _Brought = Field(
+        default="evolve", description="a new column; and a record with a column that is not configured"
+    )
+    widen: _Configured = Field(default="evolve", description="a type that every value still fits")
+    rename: _Configured = Field(default="evolve", description="a new name for a column, the old one among its aliases")
+    narrow: _Configured = Field(default="freeze", description="a type that values fit if they are small enough")
+    drop: _Configured = Field(default="freeze", description="a column less")
+    retype: _Brought = Field(
+        default="quarantine", description="another type; and a record with a value of another type"
+    )
+
+    @property
+    def policies(self) -> Policies:
+        """As the life cycle has them."""
+        return Policies(**{kind: Policy(getattr(self, kind)) for kind in ChangeKind})
+
+
+def _short(value: Any) -> Any:
+    if value == "quarantine":
+        raise PydanticCustomError("schema", "can be `quarantine` for `add` and `retype` alone")
+    return {kind.value: value for kind in ChangeKind} if value in ("evolve", "freeze") else value
+
+
+SchemaValue = Annotated[
+    SchemaEntry, BeforeValidator(_short, json_schema_input_type=SchemaEntry | Literal["evolve", "freeze"])
+]
+
+
+def change_mistakes(shape: Shape) -> Iterator[Mistake]:
+    """Aliases that are no one's alone, and defaults that are no value or would have no exact meaning."""
+    taken = {column.name.casefold(): column.name for column in shape.columns}
+    for column in shape.columns:
+        for i, alias in enumerate(column.aliases):
+            other = taken.setdefault(alias.casefold(), column.name)
+            if other != column.name or alias in (column.name, *column.aliases[:i]):
+                hint = "A former name belongs to one column."
+                yield "COLUMN_ALIAS", ("columns", column.name, "aliases", i), f"is a name of `{other}` already.", hint
+    yield from _defaults(shape)
+
+
+def _defaults(shape: Shape) -> Iterator[Mistake]:
+    for column in (c for c in shape.columns if c.default is not None):
+        at = ("columns", column.name, "default")
+        if column.name in shape.key:
+            yield (
+                "COLUMN_DEFAULT",
+                at,
+                "has no effect on a key column, which is there from the beginning.",
+                "Remove it.",
+            )
+        elif shape.merge.engine in (Engine.PARTIAL, Engine.AGGREGATE):
+            hint = "Remove it: rows that were there before have null, until a change says otherwise."
+            yield "COLUMN_DEFAULT", at, f"has no exact meaning with the engine `{shape.merge.engine}`.", hint
+        else:
+            yield from _value(column.type, column.default or "", at)
+
+
+def _value(type_: str, text: str, at: tuple[str, ...]) -> Iterator[Mistake]:
+    try:
+        parse_value(type_, text)
+    except ValueError as error:
+        hint = "As an example 0, 1.50, true, 2026-01-31, 2026-01-31T12:00:00Z."
+        yield "COLUMN_DEFAULT", at, f"does not fit: {error}.", hint

@@ -1,0 +1,160 @@
+"""The `source` of a log: for each format the keys that it has, so that one without effect is refused."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal, get_args
+
+from pydantic import Field
+
+from tidefold.config.models.base import Entry, Text
+from tidefold.domain.table.table_spec import COLUMNS, POSITION, VERSION
+
+_UPSERTS = ["upsert", "insert", "update", "c", "r", "u", "I", "U"]
+_DELETES = ["delete", "d", "D"]
+
+
+class LandedEntry(Entry):
+    """What all sources have in common whose files land in a folder."""
+
+    by_columns: ClassVar[bool] = True
+    place_key: ClassVar[str] = "path"
+    schemes: ClassVar[tuple[str, ...]] = ("",)
+
+    path: Text = Field(description="folder of landed files, relative to this file or absolute")
+
+    @property
+    def place(self) -> str:
+        """Where its input lies, as it is written."""
+        return self.path
+
+
+class DebeziumEntry(LandedEntry):
+    """Debezium records, in files that a Kafka sink named."""
+
+    by_columns: ClassVar[bool] = False
+
+    format: Literal["debezium-json", "debezium-avro", "debezium-parquet"]
+    connector: Literal["postgresql", "mysql", "mariadb"]
+
+    @property
+    def orders(self) -> tuple[str, ...]:
+        """Each connector has an order of its own."""
+        return (self.connector,)
+
+
+class OpEntry(Entry):
+    """The column that says what a record does. What it says is compared as text, case counts."""
+
+    column: Text = Field(description="column or field that says what a record does")
+    upsert: list[Text] = Field(default=_UPSERTS, min_length=1, description="what it says of a row that is to be there")
+    delete: list[Text] = Field(default=_DELETES, description="what it says of a row that is to be removed")
+
+
+class JsonOpEntry(OpEntry):
+    """The field that says what a JSON record does."""
+
+    row: Text | None = Field(default=None, description="field that has the row; without it the row lies beside the op")
+
+
+class JsonEntry(LandedEntry):
+    """Plain JSON lines, in files that a Kafka sink named."""
+
+    orders: ClassVar[tuple[str, ...]] = (POSITION,)
+
+    format: Literal["json"]
+    record: Literal["kafka", "value"] = Field(
+        default="kafka", description="kafka: a line has topic, partition, offset, key, value; value: it is the value"
+    )
+    op: JsonOpEntry | None = Field(default=None, description="where a record says what it does; default: it is a row")
+
+
+class StateJsonEntry(LandedEntry):
+    """What a stream processor did to one state, as JSON lines in files that a Kafka sink named."""
+
+    by_columns: ClassVar[bool] = False
+    orders: ClassVar[tuple[str, ...]] = (POSITION,)
+
+    format: Literal["state-json"]
+    kind: Literal["value", "reducing", "list", "map", "queue"] = Field(description="what kind of state it is")
+    state_key: list[Text] = Field(description="the columns of the key that the state itself is kept by, the first ones")
+    state: Text | None = Field(default=None, description="name of the state, as its metadata says it")
+    record: Literal["kafka", "value"] = Field(
+        default="kafka", description="kafka: a line has topic, partition, offset, key, value; value: it is the value"
+    )
+    partitions: Literal["one", "many"] = Field(
+        default="one", description="many: operations come in several partitions, and the state is never cleared at once"
+    )
+
+
+class ParquetEntry(LandedEntry):
+    """Parquet files of changes."""
+
+    format: Literal["parquet"]
+    op: OpEntry | None = Field(default=None, description="where a row says what it does; default: it is to be there")
+    offset: Text | None = Field(default=None, description="column of whole numbers, another one in each row")
+
+    @property
+    def orders(self) -> tuple[str, ...]:
+        """Only offsets order rows by themselves."""
+        return (POSITION,) if self.offset else (COLUMNS,)
+
+
+class CsvEntry(ParquetEntry):
+    """CSV files of changes."""
+
+    format: Literal["csv"]  # type: ignore[assignment]
+    delimiter: Annotated[str, Field(min_length=1, max_length=1)] = Field(default=",", description="between two values")
+    null: list[str] = Field(default=[""], description="texts that are no value, unless they stand in quotes")
+
+
+class DeltaFeedEntry(Entry):
+    """The change data feed of a Delta table."""
+
+    by_columns: ClassVar[bool] = False
+    place_key: ClassVar[str] = "table"
+    schemes: ClassVar[tuple[str, ...]] = ("", "file", "s3")
+    orders: ClassVar[tuple[str, ...]] = (VERSION,)
+
+    format: Literal["delta-cdf"]
+    table: Text = Field(description="Delta table: a path, file:///absolute/path or s3://bucket/folder")
+    from_version: int | None = Field(
+        default=None, ge=0, description="first version whose changes are taken; default: the table's rows, then changes"
+    )
+
+    @property
+    def place(self) -> str:
+        """Where its input lies, as it is written."""
+        return self.table
+
+
+class CustomEntry(LandedEntry):
+    """A source of somebody's own, which an installed package brings."""
+
+    orders: ClassVar[tuple[str, ...]] = (POSITION,)
+
+    format: Literal["custom"]
+    name: Text = Field(description="name of the source, as its package has it among its entry points")
+    options: dict[str, Any] = Field(default={}, description="what the source itself wants to know")
+
+
+_Source = DebeziumEntry | JsonEntry | CsvEntry | ParquetEntry | DeltaFeedEntry | StateJsonEntry | CustomEntry
+SourceEntry = Annotated[_Source, Field(discriminator="format")]
+SOURCE_ENTRIES: dict[str, type[Entry]] = {
+    name: entry for entry in get_args(_Source) for name in get_args(entry.model_fields["format"].annotation)
+}
+
+
+def options(source: Any) -> dict[str, Any]:
+    """What only this format has, as plain values."""
+    given: dict[str, Any] = source.model_dump(mode="json", exclude={"format", source.place_key})
+    return given
+
+
+def entry_at(entry: type[Entry], place: tuple[str | int, ...]) -> type[Entry]:
+    """The entry that a place within another one leads to."""
+    for part in place:
+        field = entry.model_fields.get(str(part))
+        kinds = get_args(field.annotation) if field else ()
+        inner = next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Entry)), None)
+        entry = inner or entry
+    return entry

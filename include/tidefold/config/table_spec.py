@@ -1,0 +1,68 @@
+"""The shape of the table that the entry of a log describes, and its mistakes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidefold.config.models.file import LogEntry
+from tidefold.config.models.schema_policy import change_mistakes
+from tidefold.config.models.sources import StateJsonEntry
+from tidefold.domain.table.table_spec import ARRIVAL, COLUMNS, Column, Engine, Shape
+from tidefold.domain.table.table_spec_validation import (
+    Mistake,
+    column_mistakes,
+    key_mistakes,
+    merge_mistakes,
+    type_mistakes,
+)
+
+_REMEMBERING = (Engine.LAST, Engine.PARTIAL, Engine.HISTORY)
+
+
+def shape_of(entry: LogEntry) -> Shape:
+    """What the ledger holds the log to."""
+    by = tuple(entry.order) if isinstance(entry.order, list) else ()
+    own = entry.source.orders[0] if entry.source else ARRIVAL
+    return Shape(
+        key=tuple(entry.key),
+        columns=tuple(
+            Column(name, column.type, column.encoding, tuple(column.aliases), column.default)
+            for name, column in entry.columns.items()
+        ),
+        order=COLUMNS if by else entry.order or own,
+        key_groups=entry.key_groups,
+        buckets=entry.buckets,
+        order_by=by,
+        merge=entry.merge.merge(not by),
+        spread=_spread(entry),
+    )
+
+
+def _spread(entry: LogEntry) -> int:
+    """By how many columns keys are spread: all rows that one clear can remove lie together."""
+    state_key = entry.source.state_key if isinstance(entry.source, StateJsonEntry) else []
+    return len(state_key) if len(state_key) < len(entry.key) else 0
+
+
+def lateness(entry: LogEntry, shape: Shape) -> int | None:
+    """How far back deletes are remembered, in the unit of the first column that orders the log."""
+    types = {column.name: column.type for column in shape.columns}
+    return entry.late.lateness(types[shape.order_by[0]]) if entry.late and shape.order_by else None
+
+
+def mistakes(entry: LogEntry) -> Iterator[Mistake]:
+    """What is wrong with the table that is described."""
+    shape = shape_of(entry)
+    types = {column.name: column.type for column in shape.columns}
+    yield from column_mistakes(list(types))
+    yield from type_mistakes(shape.columns)
+    yield from key_mistakes(shape.key, types)
+    yield from merge_mistakes(shape)
+    yield from change_mistakes(shape)
+    if entry.late and not (shape.order_by and shape.merge.engine in _REMEMBERING):
+        hint = "Remove it: nothing can come late in a log whose source says the order of its changes."
+        yield "LATE_WITHOUT_EFFECT", ("late",), "has no effect on this log.", hint
+    elif entry.late and shape.order_by[0] in types and lateness(entry, shape) is None:
+        type_ = types[shape.order_by[0]]
+        hint = "A whole number for whole numbers; a time as 36h or 7d for timestamps; whole days for dates."
+        yield "LATE_HORIZON", ("late", "horizon"), f"does not fit `{shape.order_by[0]}` of type {type_}.", hint

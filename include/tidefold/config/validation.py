@@ -1,0 +1,254 @@
+"""What a configuration must fulfil beyond the types of its values: columns, keys, paths, and logs among each other.
+
+What a log must fulfil so that its source can feed it: an option without effect, or a result that luck decides, is a
+mistake.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from tidefold.config.models.file import LogEntry
+from tidefold.config.models.sources import (
+    CsvEntry,
+    CustomEntry,
+    DeltaFeedEntry,
+    JsonEntry,
+    ParquetEntry,
+    StateJsonEntry,
+)
+from tidefold.config.table_spec import mistakes, shape_of
+from tidefold.config.yaml_document import Document, Place, Problem, dotted
+from tidefold.domain.paths import check_log_id
+from tidefold.domain.table.table_spec import COLUMNS, Engine
+from tidefold.domain.table.table_spec_validation import Mistake
+from tidefold.domain.table.types import parse_type
+from tidefold.errors import InvalidInputError
+from tidefold.sources.registry import custom_sources
+from tidefold.storage.s3.address import S3Address
+
+_NO_TEXT = ("binary", "array")
+
+
+def source_mistakes(entry: LogEntry) -> Iterator[Mistake]:
+    """The mistakes of a log and its source, each right by itself."""
+    source = entry.source
+    if source is None:
+        yield from _encodings(entry, "for a log that a program writes")
+    if isinstance(source, ParquetEntry):
+        yield from _places(entry, source)
+        yield from _types(entry, source)
+    if isinstance(source, CustomEntry) and source.name not in custom_sources():
+        hint = f"Install the package that brings it; there are: {', '.join(custom_sources()) or 'none'}."
+        yield "SOURCE_UNKNOWN", ("source", "name"), f"names `{source.name}`, which no installed package has.", hint
+    if isinstance(source, StateJsonEntry):
+        yield from _state(entry, source)
+    if isinstance(source, DeltaFeedEntry):
+        yield from _encodings(entry, f"with format {source.format}")
+        if shape_of(entry).merge.engine is Engine.AGGREGATE:
+            hint = "The table itself can be added up by whoever reads it."
+            yield "SOURCE_ENGINE", ("merge",), "cannot be `aggregate`: an update brings the whole row once more.", hint
+    if isinstance(source, ParquetEntry | JsonEntry) and source.op:
+        for i, said in enumerate(source.op.delete):
+            if said in source.op.upsert:
+                at = ("source", "op", "delete", i)
+                yield "OP_TWICE", at, f"is `{said}`, which `upsert` has too.", "Say what it means once."
+
+
+def _places(entry: LogEntry, source: ParquetEntry) -> Iterator[Mistake]:
+    """Rows without offsets are told apart, and put in order, by their content alone."""
+    shape = shape_of(entry)
+    if source.offset is not None:
+        return
+    if shape.merge.engine in (Engine.AGGREGATE, Engine.APPEND):
+        message = f"cannot be `{shape.merge.engine}`: equal rows count once, as the same row that came twice."
+        hint = "Name the column that numbers the rows: `source: {offset: COLUMN}`."
+        yield "SOURCE_OFFSET", ("merge",), message, hint
+    elif shape.order == COLUMNS and not shape.order_by:
+        hint = "Name the columns that order the rows of a key: `order: [updated_at]`; or `source: {offset: COLUMN}`."
+        yield "SOURCE_ORDER", ("order",), "is missing: the files do not say which row is the newer one.", hint
+
+
+def _encodings(entry: LogEntry, where: str) -> Iterator[Mistake]:
+    for name, column in entry.columns.items():
+        if column.encoding:
+            message = f"has an encoding, which has no effect {where}."
+            yield "ENCODING_WITHOUT_EFFECT", ("columns", name), message, "Remove it."
+
+
+def _types(entry: LogEntry, source: ParquetEntry) -> Iterator[Mistake]:
+    yield from _encodings(entry, f"with format {source.format}")
+    for name, column in entry.columns.items():
+        if isinstance(source, CsvEntry) and parse_type(column.type).name in _NO_TEXT:
+            message = f"cannot be {column.type} with format csv."
+            yield "SOURCE_TYPE", ("columns", name), message, "Land it as Parquet or JSON."
+
+
+def _state(entry: LogEntry, source: StateJsonEntry) -> Iterator[Mistake]:
+    """Each kind of state has its key, and its way in which changes are merged."""
+    parts, whole, kind = source.state_key, list(entry.key), source.kind
+    kept = {"map": 0 < len(parts) < len(whole), "queue": len(parts) < len(whole)}.get(kind, parts == whole)
+    if not kept or parts != whole[: len(parts)]:
+        wanted = {"map": "the first columns of `key`, not all", "queue": "the first columns of `key`, not all, or none"}
+        message = f"must be {wanted.get(kind, 'the columns of `key`')} for a {kind} state."
+        yield "STATE_KEY", ("source", "state_key"), message, "What follows in `key` tells entries or elements apart."
+    engine = Engine.AGGREGATE if kind in ("list", "reducing") else Engine.LAST
+    if entry.merge.engine is not engine:
+        yield "STATE_MERGE", ("merge",), f"must be `{engine}` for a {kind} state.", f"Set `engine: {engine}`."
+    values = [name for name in entry.columns if name not in whole]
+    if kind == "list" and entry.merge.aggregates != dict.fromkeys(values[:1], "list"):
+        hint = "As an example `columns: {id: long, items: array<string>}` and `aggregates: {items: list}`."
+        yield "STATE_MERGE", ("merge", "aggregates"), "must be `list` for the one column of a list state.", hint
+
+
+_STORE_SCHEMES = ("", "file", "s3")
+
+
+def check_log(log: str, entry: LogEntry, document: Document, base: Path) -> Iterator[Problem]:
+    """The mistakes of one log, each by itself well formed."""
+    place: Place = ("logs", log)
+
+    def problem(code: str, at: Place, message: str, hint: str = "") -> Problem:
+        here = (*place, *at)
+        return Problem(code, document.line(here), dotted(here), message, hint)
+
+    try:
+        check_log_id(log)
+    except InvalidInputError as error:
+        yield problem(error.code, (), "cannot name a log.", error.hint)
+    for code, at, message, hint in (
+        *_feeding(entry),
+        *mistakes(entry),
+        *source_mistakes(entry),
+        *_paths(entry),
+        *_ages(entry),
+    ):
+        yield problem(code, at, message, hint)
+    if entry.buckets > entry.key_groups:
+        message = f"({entry.buckets}) is more than key_groups ({entry.key_groups})."
+        yield problem("BUCKETS_INVALID", ("buckets",), message, "Lower buckets, or raise key_groups.")
+
+
+_Found = tuple[str, Place, str, str]
+
+
+def _feeding(entry: LogEntry) -> Iterator[_Found]:
+    """A source brings its order; what a program writes is ordered as it arrives."""
+    if entry.source is None and entry.order != "arrival":
+        hint = "Name a folder of landed files; a log that a program writes has `order: arrival` instead."
+        yield "CONFIG_MISSING_KEY", ("source",), "is missing.", hint
+    if entry.source is not None and isinstance(entry.order, str) and entry.order not in entry.source.orders:
+        hint = f"Leave it out: it is `{entry.source.orders[0]}` then. Or name columns: `order: [updated_at]`."
+        message = f"cannot be `{entry.order}` for a log with a source of format {entry.source.format}."
+        yield "ORDER_INVALID", ("order",), message, hint
+
+    if entry.source is not None and isinstance(entry.order, list) and not getattr(entry.source, "by_columns", True):
+        hint = f"Leave it out: it is `{entry.source.orders[0]}`, which says of any two changes which one came later."
+        yield "ORDER_INVALID", ("order",), f"cannot be columns with format {entry.source.format}.", hint
+
+
+def _ages(entry: LogEntry) -> Iterator[_Found]:
+    column = entry.columns.get(entry.ttl.column) if entry.ttl else None
+    if entry.ttl and (column is None or column.type not in ("date", "timestamp")):
+        hint = "Name one that tells when a row was made or changed."
+        yield "TTL_INVALID", ("ttl", "column"), "must be a column of type date or timestamp.", hint
+
+
+def _paths(entry: LogEntry) -> Iterator[_Found]:
+    given: list[tuple[Place, str | None, tuple[str, ...]]] = [(("quality", "suite"), entry.quality.suite, ("",))]
+    if entry.source:
+        given.insert(0, (("source", entry.source.place_key), entry.source.place, entry.source.schemes))
+    for at, path, schemes in given:
+        found = _path_mistake(path, schemes) if path else None
+        if found:
+            code, message, hint = found
+            yield code, at, message, hint
+
+
+def _path_mistake(address: str, schemes: tuple[str, ...]) -> tuple[str, str, str] | None:
+    """What is wrong with an address, in words that never repeat it: it may hold a secret."""
+    if re.search(r"://[^/]*@", address):
+        hint = "Remove it; change the password, since it stood in a file."
+        return "CONFIG_SECRET", "holds a user name or password.", hint
+    scheme = urlsplit(address).scheme if "://" in address else ""
+    if scheme not in schemes:
+        allowed = "a path" if schemes == ("",) else "a path, file:///absolute/path or s3://bucket/folder"
+        return "NOT_IN_THIS_VERSION", f"cannot be a `{scheme}:` address in this version.", f"Use {allowed}."
+    if scheme == "s3":
+        return _s3_mistake(address)
+    rest = address.removeprefix(f"{scheme}://") if scheme else address
+    if scheme == "file" and not rest.startswith("/"):
+        return "CONFIG_PATH", "must have three slashes after `file:`.", "As an example `file:///data/store`."
+    if rest.startswith("~") or "::" in rest or "\0" in rest or ".." in Path(rest).parts or not rest.strip():
+        message = "must be a plain path without `~`, `..`, `::`."
+        return "CONFIG_PATH", message, "Write an absolute path, or one below the folder of this file."
+    if "%" in rest:
+        return "CONFIG_PATH", "must not contain `%`: Delta readers take it for an escape.", "Choose another folder."
+    return None
+
+
+def _s3_mistake(address: str) -> tuple[str, str, str] | None:
+    try:
+        S3Address.parse(address)
+    except InvalidInputError as error:
+        if error.code == "STORE_SECRET":
+            return "CONFIG_SECRET", "holds credentials.", error.hint
+        return "CONFIG_PATH", "is no address of S3: `s3://bucket/folder`.", error.hint
+    return None
+
+
+def check_all(document: Document, base: Path, logs: Mapping[str, LogEntry]) -> Iterator[Problem]:
+    """Store, local copies, and the mistakes that logs make together: folders that meet would be read as each other's
+    input, or cleaned up as each other's files.
+    """
+    folders: list[tuple[Place, Path]] = []
+    for place, address, schemes in _roots(document):
+        found = _path_mistake(address, schemes)
+        if found:
+            code, message, hint = found
+            yield Problem(code, document.line(place), dotted(place), message, hint)
+        elif urlsplit(address).scheme != "s3":
+            folders.append((place, (base / address.removeprefix("file://")).resolve()))
+    yield from _copies_somewhere(document)
+    for log, entry in logs.items():
+        # Several logs may read one table, but nobody else may land files where they do.
+        if entry.source and entry.source.place_key == "path" and not _path_mistake(entry.source.place, ("",)):
+            folders.append((("logs", log, "source", "path"), (base / entry.source.place).resolve()))
+    for i, (place, folder) in enumerate(folders):
+        for other_place, other in folders[:i]:
+            if folder == other or folder in other.parents or other in folder.parents:
+                same = "is the same folder as" if folder == other else "lies inside, or around,"
+                message = f"{same} `{dotted(other_place)}` (line {document.line(other_place)})."
+                hint = "Give each log, the store and each root of local copies a folder of its own."
+                yield Problem("FOLDERS_OVERLAP", document.line(place), dotted(place), message, hint)
+
+
+def _roots(document: Document) -> Iterator[tuple[Place, str, tuple[str, ...]]]:
+    """The addresses under which tidefold itself keeps files, each with the schemes that it may have."""
+    given: list[tuple[Place, Any, tuple[str, ...]]] = [(("store",), document.data.get("store"), _STORE_SCHEMES)]
+    local = document.data.get("local")
+    if isinstance(local, dict):
+        paths = local.get("paths")
+        given.append((("local", "path"), local.get("path"), ("",)))
+        listed = paths if isinstance(paths, list) else []
+        given += [(("local", "paths", i), path, ("",)) for i, path in enumerate(listed)]
+    for place, address, schemes in given:
+        if isinstance(address, str) and address:
+            yield place, address, schemes
+
+
+def _copies_somewhere(document: Document) -> Iterator[Problem]:
+    """Folders of local copies are given in one way, and at all where copies are made."""
+    local = document.data.get("local")
+    given = [key for key in ("path", "paths") if isinstance(local, dict) and key in local]
+    if isinstance(local, dict) and local.get("mode") == "files" and not given:
+        hint = "Name a folder on a disk of this machine: `local: {mode: files, path: var/local}`."
+        yield Problem("CONFIG_MISSING_KEY", document.line(("local",)), "local.path", "is missing.", hint)
+    if len(given) > 1:
+        hint = "Move that folder into the list, and remove `path`."
+        line = document.line(("local", "paths"))
+        yield Problem("LOCAL_PATHS", line, "local.paths", "cannot stand beside `local.path`.", hint)

@@ -1,0 +1,131 @@
+"""Delta commits that deltalake cannot write: files with their schema at once, and files with deletion vectors.
+
+By measurement (decisions 0019 and 0021) deltalake 1.6 has no way to either: `create_write_transaction` ignores a new
+schema when it appends, without a word, and refuses removes when it overwrites; a schema changed in a commit before, or
+after, would show readers old files without their values. Its AddAction has no deletion vector. So these few lines are
+written here, by the store's own put-if-absent.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+from deltalake import DeltaTable, Schema
+
+from tidefold.changelog.schema import table_schema
+from tidefold.delta.deletion_vectors import descriptor
+from tidefold.domain.snapshot.manifest import DataFile, Deletions, Manifest
+from tidefold.errors import UnknownOutcomeError
+from tidefold.storage import Store
+
+# The lowest protocol that has deletion vectors, with what the lowest one of all has by itself.
+VECTORS = "deletionVectors"
+VECTORS_READER, VECTORS_WRITER = 3, 7
+WRITER_FEATURES = [VECTORS, "appendOnly", "invariants"]
+_PROTOCOL = {
+    "minReaderVersion": VECTORS_READER,
+    "minWriterVersion": VECTORS_WRITER,
+    "readerFeatures": [VECTORS],
+    "writerFeatures": WRITER_FEATURES,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Active:
+    """A file as a table shows it: its size in bytes, and which of its rows are deleted."""
+
+    size: int
+    deletions: Deletions | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """What a commit does. `removes`: by path; `schema`: a new one; `upgrade`: to the protocol with deletion vectors;
+    `facts`: for people, and to be known by again.
+    """
+
+    facts: Mapping[str, str]
+    adds: Sequence[DataFile]
+    removes: Mapping[str, Active] = field(default_factory=dict)
+    schema: Schema | None = None
+    upgrade: bool = False
+
+    @property
+    def has_vectors(self) -> bool:
+        """Whether a deletion vector comes or goes."""
+        return any(f.deletions for f in self.adds) or any(a.deletions for a in self.removes.values())
+
+
+def delta_schema(manifest: Manifest) -> Schema:
+    """What readers are told of the columns of a snapshot."""
+    return Schema.from_arrow(table_schema(manifest.shape))
+
+
+def write_commit(store: Store, path: str, table: DeltaTable, commit: Commit) -> None:
+    """Writes the version after the one that `table` was read at.
+
+    Raises AlreadyExistsError when another commit was faster. What becomes of a lost answer the caller finds out by
+    reading the table again.
+    """
+    lines = [_info("WRITE", commit.facts), *([{"protocol": _PROTOCOL}] if commit.upgrade else [])]
+    if commit.schema is not None:
+        now = table.metadata()
+        known = {"id": str(now.id), "name": now.name, "description": now.description, "createdTime": now.created_time}
+        lines.append(_metadata(known, commit.schema, now.configuration))
+    # A file whose deletions change is removed and added by one commit.
+    lines += [_remove(name, active) for name, active in commit.removes.items()]
+    lines += map(_add, commit.adds)
+    _put(store, path, table.version() + 1, lines)
+
+
+def write_first(store: Store, path: str, name: str, properties: Mapping[str, str], commit: Commit) -> None:
+    """Makes a table with deletion vectors. Raises AlreadyExistsError when there is one."""
+    assert commit.schema is not None
+    known = {"id": str(uuid.uuid4()), "name": name, "description": None, "createdTime": _millis()}
+    made = [{"protocol": _PROTOCOL}, _metadata(known, commit.schema, properties), *map(_add, commit.adds)]
+    _put(store, path, 0, [_info("CREATE TABLE", commit.facts), *made])
+
+
+def _put(store: Store, path: str, version: int, lines: Iterable[Mapping[str, object]]) -> None:
+    try:
+        store.put_if_absent(f"{path}/_delta_log/{version:020d}.json", b"\n".join(map(msgspec.json.encode, lines)))
+    except UnknownOutcomeError:
+        return
+
+
+def _info(operation: str, facts: Mapping[str, str]) -> Mapping[str, object]:
+    # As deltalake writes it.
+    said = {"timestamp": _millis(), "operation": operation, "operationParameters": {"mode": "Append"}}
+    return {"commitInfo": {**said, "engineInfo": "tidefold", **facts}}
+
+
+def _metadata(known: Mapping[str, object], schema: Schema, properties: Mapping[str, str]) -> Mapping[str, object]:
+    said = {"format": {"provider": "parquet", "options": {}}, "partitionColumns": [], "configuration": properties}
+    return {"metaData": {**known, "schemaString": schema.to_json(), **said}}
+
+
+def _add(file: DataFile) -> Mapping[str, object]:
+    vector, stats = _vector(file.deletions), file.stats
+    if vector:
+        # A bound may be that of a row which does not count any more.
+        stats = f'{stats.removesuffix("}")}, "tightBounds": false}}'
+    facts = {"partitionValues": {}, "size": file.bytes, "modificationTime": _millis(), "dataChange": True}
+    return {"add": {"path": f"_data/{file.name}", **facts, "stats": stats, **vector}}
+
+
+def _remove(path: str, active: Active) -> Mapping[str, object]:
+    # With its vector: one path with two vectors is two files to Delta.
+    gone = {"path": path, "deletionTimestamp": _millis(), "dataChange": True, "extendedFileMetadata": True}
+    return {"remove": {**gone, "partitionValues": {}, "size": active.size, **_vector(active.deletions)}}
+
+
+def _vector(given: Deletions | None) -> Mapping[str, object]:
+    return {"deletionVector": descriptor(given)} if given else {}
+
+
+def _millis() -> int:
+    return int(time.time() * 1000)

@@ -1,0 +1,134 @@
+"""Writes one Parquet data file through the store, with its checksum and its Delta statistics from the same pass."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import chain
+from typing import Any, BinaryIO, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tidefold.delta.file_statistics import Statistics
+from tidefold.domain.key_groups import KeyGroups
+from tidefold.domain.paths import DataFileName, data_path
+from tidefold.domain.snapshot.manifest import DataFile
+from tidefold.storage import Store
+
+_ROW_GROUP_ROWS = 262_144
+_SAMPLE_ROWS = 8_192
+
+
+class _Tally:
+    """A writable stream that hashes and counts what goes through it."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self.sha256 = hashlib.sha256()
+        self.bytes = 0
+        self.closed = False
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data)
+        self.sha256.update(view)
+        self.bytes += view.nbytes
+        return self._stream.write(view)
+
+    def tell(self) -> int:
+        return self.bytes
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+    def writable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return False
+
+    def seekable(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        self.closed = True  # The store closes the real stream, and only then is the file complete.
+
+
+def write_data_file(
+    store: Store,
+    table: str,
+    bucket: KeyGroups,
+    snapshot: int,
+    epoch: int,
+    batches: Iterable[pa.RecordBatch],
+    schema: pa.Schema,
+) -> DataFile | None:
+    """Writes the rows into a new file under `<table>/_data/`; None (and no file) when there is no row."""
+    name = str(DataFileName(bucket, snapshot, epoch, uuid.uuid4().hex))
+    return _write_file(store, data_path(table, name), bucket, batches, partial(_writer, schema, "zstd"))
+
+
+def write_part(
+    store: Store, path: str, bucket: KeyGroups, batches: Iterable[pa.RecordBatch], schema: pa.Schema
+) -> DataFile | None:
+    """Writes the rows for any engine to read: no Arrow schema beside Parquet's own types, the oldest compression."""
+    return _write_file(store, path, bucket, batches, partial(_writer, schema, "snappy", store_schema=False))
+
+
+def _writer(schema: pa.Schema, compression: str, sink: BinaryIO, first: pa.RecordBatch, **how: Any) -> pq.ParquetWriter:
+    # Arrow leaves NaN out of a footer's bounds and Spark would skip its row group by them (decision 0006).
+    bounded = [field.name for field in schema if not pa.types.is_floating(field.type)]
+    return pq.ParquetWriter(
+        sink, schema, compression=compression, write_statistics=bounded, use_dictionary=_repeating(first), **how
+    )
+
+
+def _repeating(batch: pa.RecordBatch) -> list[str]:
+    """The columns whose values come again, by the first rows: of others a dictionary is built in vain."""
+    sample = batch.slice(0, _SAMPLE_ROWS)
+    countable = [field.name for field in sample.schema if not pa.types.is_nested(field.type)]
+    return [name for name in countable if pc.count_distinct(sample.column(name)).as_py() * 2 <= sample.num_rows]
+
+
+def _write_file(
+    store: Store,
+    path: str,
+    bucket: KeyGroups,
+    batches: Iterable[pa.RecordBatch],
+    begin: Callable[[BinaryIO, pa.RecordBatch], pq.ParquetWriter],
+) -> DataFile | None:
+    filled = (batch for batch in batches if batch.num_rows)
+    first = next(filled, None)
+    if first is None:
+        return None
+    statistics = Statistics(first.schema)
+    with store.create(path) as stream:
+        tally = _Tally(stream)
+        with begin(cast(BinaryIO, tally), first) as writer:
+            rows = _write(writer, chain([first], filled), statistics)
+    name = path.rsplit("/", 1)[1]
+    return DataFile(name, tally.bytes, rows, tally.sha256.hexdigest(), bucket, statistics.document())
+
+
+def _write(writer: pq.ParquetWriter, batches: Iterable[pa.RecordBatch], statistics: Statistics) -> int:
+    """Writes and counts the rows, in row groups of about equal size."""
+    count = 0
+    for group in _row_groups(batches, writer.schema):
+        statistics.add(group)
+        writer.write_table(group)
+        count += group.num_rows
+    return count
+
+
+def _row_groups(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        waiting.append(batch)
+        if sum(b.num_rows for b in waiting) >= _ROW_GROUP_ROWS:
+            yield pa.Table.from_batches(waiting).cast(schema)
+            waiting = []
+    if waiting:
+        yield pa.Table.from_batches(waiting).cast(schema)

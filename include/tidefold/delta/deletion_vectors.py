@@ -1,0 +1,69 @@
+"""Deletion vectors, as Delta keeps them in its log: a roaring bitmap of the places of a file's deleted rows.
+
+Inline ones only: there is no file to share, to sweep or to lose. Format: the Delta protocol, "Deletion Vectors"; which
+readers know them: decision 0021.
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+from array import array
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyroaring import BitMap64
+
+from tidefold.domain.snapshot.manifest import DataFile, Deletions
+
+Places = npt.NDArray[np.uint64]
+
+_MAGIC = struct.Struct("<I")
+_MAGIC_NUMBER = 1_681_511_377
+# Both write four bytes as five characters, each in an alphabet of its own; Delta's is that of Z85.
+_PYTHONS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
+_DELTAS = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+_TO_DELTAS, _TO_PYTHONS = bytes.maketrans(_PYTHONS, _DELTAS), bytes.maketrans(_DELTAS, _PYTHONS)
+
+
+def deletions(places: Places) -> Deletions | None:
+    """The rows at these places, counted from 0, each once; None: no row."""
+    if not len(places):
+        return None
+    data = _MAGIC.pack(_MAGIC_NUMBER) + BitMap64(array("Q", places.tobytes())).serialize()
+    text = base64.b85encode(data, pad=True).translate(_TO_DELTAS).decode()
+    return Deletions(len(places), text, len(data))
+
+
+def places(given: Deletions | None) -> Places:
+    """Where the deleted rows are, in rising order."""
+    if given is None:
+        return np.empty(0, np.uint64)
+    data = base64.b85decode(given.vector.encode().translate(_TO_PYTHONS))[: given.bytes]
+    return np.asarray(BitMap64.deserialize(data[_MAGIC.size :]).to_array(), np.uint64)
+
+
+def without_deleted(batches: Iterable[pa.RecordBatch], file: DataFile) -> Iterator[pa.RecordBatch]:
+    """The rows of a file that count. `batches` are all of its rows, in their order."""
+    gone, start = places(file.deletions), 0
+    for batch in batches:
+        first, last = np.searchsorted(gone, np.array([start, start + batch.num_rows], np.uint64))
+        if first < last:
+            kept = np.ones(batch.num_rows, bool)
+            kept[gone[first:last] - np.uint64(start)] = False
+            yield batch.filter(pa.array(kept))
+        else:
+            yield batch
+        start += batch.num_rows
+
+
+def descriptor(given: Deletions) -> dict[str, object]:
+    """What an action of a Delta commit says of them."""
+    return {
+        "storageType": "i",
+        "pathOrInlineDv": given.vector,
+        "sizeInBytes": given.bytes,
+        "cardinality": given.rows,
+    }

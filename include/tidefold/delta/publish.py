@@ -1,0 +1,274 @@
+"""Delta commits without a JVM: a snapshot's own table, and the published table that readers use (design 4)."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+from deltalake import CommitProperties, DeltaTable
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
+
+from tidefold.delta.commit import VECTORS_READER, Active, Commit, delta_schema, write_commit, write_first
+from tidefold.delta.published_table import (
+    MANIFEST,
+    PROPERTIES,
+    Published,
+    active_files,
+    require_untouched,
+    vectors_of,
+    version_of,
+)
+from tidefold.domain.paths import LogPaths, data_path
+from tidefold.domain.snapshot.manifest import DataFile, Manifest
+from tidefold.errors import AlreadyExistsError, ConflictError, CorruptError, NotFoundError, StorageError, TidefoldError
+from tidefold.storage import Store
+
+_log = logging.getLogger(__name__)
+_TRIES = 5
+# As often as Spark makes one.
+_CHECKPOINT = 10
+_LINKERS = 8
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+# Commit metadata for people: the snapshot that a table version shows. What decides is MANIFEST.
+_SNAPSHOT = "tidefold.snapshot"
+
+
+def create_snapshot_table(store: Store, manifest: Manifest) -> None:
+    """Makes a full snapshot's folder a self-contained Delta table over its own files. Raises TidefoldError."""
+    path = LogPaths(manifest.log).snapshot(manifest.snapshot)
+    with delta_errors(path):
+        if _is_table(store, path):
+            raise AlreadyExistsError("NAME_TAKEN", f"`{path}` is a Delta table already.")
+        _create(store, path, manifest, "")
+
+
+def publish(store: Store, manifest: Manifest, digest: str, previous: Published | None, reconcile: bool = False) -> int:
+    """Shows a completed snapshot to readers as exactly one new version of the table; answers that version.
+
+    `digest`: sha256 of the manifest, by which the commit is known again. With `reconcile` it replaces whatever files
+    somebody else's commits left in the table (such as OPTIMIZE), instead of refusing.
+
+    Repeating it answers the same version. Raises RefusedError when somebody else changed the table since `previous`,
+    CorruptError when a file of the snapshot is missing, ConflictError when other writers keep being faster.
+    """
+    _provide_files(store, manifest)
+    for _ in range(_TRIES):
+        with delta_errors(LogPaths(manifest.log).table):
+            version = _try_publish(store, manifest, digest, previous, reconcile)
+        if version is not None:
+            store.sync(f"{LogPaths(manifest.log).table}/_delta_log/{version:020d}.json")
+            return version
+    raise ConflictError("TABLE_BUSY", f"Other writers committed to the table of `{manifest.log}` {_TRIES} times.")
+
+
+def shorten_log(store: Store, log: str, version: int) -> None:
+    """Makes a checkpoint of every tenth version of a table with deletion vectors. They stand in its log: else every
+    reader would read those of all former versions too. Never raises: it is for speed only.
+    """
+    if version % _CHECKPOINT:
+        return
+    folder = f"{LogPaths(log).table}/_delta_log"
+    try:
+        table = DeltaTable(store.uri(LogPaths(log).table), version=version, storage_options=store.options())
+        if table.protocol().min_reader_version < VECTORS_READER:
+            return
+        table.create_checkpoint()
+        for name in (f"{version:020d}.checkpoint.parquet", "_last_checkpoint"):
+            store.sync(f"{folder}/{name}")
+    except Exception as error:
+        _log.warning("%s: no checkpoint of version %d, readers read more of its log: %s", log, version, error)
+
+
+def provide_new_files(store: Store, manifest: Manifest, copy: bool = False) -> None:
+    """Puts the snapshot's new files beside the table's, where readers do not see them before they are published."""
+    _link_all(store, manifest, [f for f in manifest.files if not f.carried], copy)
+
+
+def _provide_files(store: Store, manifest: Manifest) -> None:
+    """Checks that every file of the snapshot is in the table's folder, and provides what is not."""
+    missing = _missing(store, manifest)
+    # An incremental snapshot has its files nowhere else.
+    _link_all(store, manifest, missing)
+    # Names of one file, or copies of it, are as short as it is.
+    cut = _missing(store, manifest) if missing else []
+    if cut:
+        raise CorruptError(
+            "DATA_FILE_CUT",
+            f"`{cut[0].name}` has not the length that snapshot {manifest.snapshot} of `{manifest.log}` was judged by.",
+            hint="`tidefold verify --repair` mends it from another copy, if there is one.",
+        )
+    if manifest.files:
+        # Whoever linked the others may have been killed before it synced.
+        store.sync(f"{LogPaths(manifest.log).table}/_data")
+
+
+def _missing(store: Store, manifest: Manifest) -> list[DataFile]:
+    """The files that are not in the table's folder, or not with their length."""
+    table = LogPaths(manifest.log).table
+    present = {entry.path: entry.bytes for entry in store.list(f"{table}/_data")}
+    return [f for f in manifest.files if present.get(data_path(table, f.name)) != f.bytes]
+
+
+def _link_all(store: Store, manifest: Manifest, files: Iterable[DataFile], copy: bool = False) -> None:
+    table = LogPaths(manifest.log).table
+
+    def put(file: DataFile) -> None:
+        source = data_path(manifest.home, file.name)
+        try:
+            store.link(source, data_path(table, file.name), copy=copy)
+        except NotFoundError as error:
+            raise CorruptError(
+                "DATA_FILE_MISSING",
+                f"`{source}` is gone, and snapshot {manifest.snapshot} of `{manifest.log}` needs it.",
+                hint="Restore the file from a copy.",
+            ) from error
+
+    # Side by side: in an object store each takes a moment.
+    with ThreadPoolExecutor(_LINKERS) as pool:
+        list(pool.map(put, files))
+
+
+@contextmanager
+def delta_errors(path: str) -> Iterator[None]:
+    """deltalake raises errors of its own and of the system; whoever calls handles only ours."""
+    try:
+        yield
+    except TidefoldError:
+        raise
+    except DeltaError as error:
+        if "interacting with object store" in str(error):
+            raise _unreachable(path, error) from error
+        raise CorruptError(
+            "DELTA_TABLE", f"The Delta table `{path}` cannot be used: {error}", hint="Restore its _delta_log."
+        ) from error
+    except OSError as error:
+        raise _unreachable(path, error) from error
+
+
+def _unreachable(path: str, error: Exception) -> StorageError:
+    # deltalake draws its chain of causes with colours and arrows, over many lines.
+    said = " ".join(_COLOUR.sub("", str(error)).replace("\N{DOWNWARDS ARROW WITH TIP RIGHTWARDS}", ":").split())
+    return StorageError("STORAGE", f"The Delta table `{path}`: {said}", hint="Call again when the store answers.")
+
+
+def _try_publish(
+    store: Store, manifest: Manifest, digest: str, previous: Published | None, reconcile: bool
+) -> int | None:
+    """One try: the version that shows the snapshot, or None when another commit came between."""
+    path = LogPaths(manifest.log).table
+    try:
+        table = DeltaTable(store.uri(path), storage_options=store.options())
+    except TableNotFoundError:
+        if previous is not None:
+            raise CorruptError(
+                "TABLE_MISSING",
+                f"The table of `{manifest.log}` is gone, though snapshot {previous.manifest.snapshot} was published.",
+                hint=f"Every snapshot is a table of its own under `snapshots/{manifest.log}/`.",
+            ) from None
+        return _create_published(store, path, manifest, digest)
+    done = version_of(table, digest, previous)
+    if done is not None:
+        return done
+    require_untouched(store, table, manifest, previous, reconcile)
+    return _commit(store, table, manifest, digest, previous)
+
+
+def _create_published(store: Store, path: str, manifest: Manifest, digest: str) -> int | None:
+    try:
+        _create(store, path, manifest, digest)
+    except (DeltaError, AlreadyExistsError):
+        if not _is_table(store, path):
+            raise
+    return version_of(DeltaTable(store.uri(path), storage_options=store.options()), digest, None)
+
+
+def _is_table(store: Store, path: str) -> bool:
+    # Not deltalake's is_deltatable: no other thread of the process runs while that one waits for S3.
+    return any(e.path.endswith((".json", ".parquet")) for e in store.list(f"{path}/_delta_log"))
+
+
+def _create(store: Store, path: str, manifest: Manifest, digest: str) -> None:
+    commit = Commit(_facts(manifest, digest), manifest.shown, schema=delta_schema(manifest))
+    if commit.has_vectors:
+        write_first(store, path, manifest.log, PROPERTIES, commit)
+        return
+    create_table_with_add_actions(
+        store.uri(path),
+        delta_schema(manifest),
+        [_add(file) for file in manifest.shown],
+        mode="error",
+        name=manifest.log,
+        configuration=PROPERTIES,
+        storage_options=store.options(),
+        commit_properties=_properties(manifest, digest),
+    )
+    store.sync(f"{path}/_delta_log/{0:020d}.json")
+
+
+def _commit(store: Store, table: DeltaTable, manifest: Manifest, digest: str, previous: Published | None) -> int | None:
+    commit = _difference(table, manifest, digest, previous)
+    try:
+        if commit.schema or commit.has_vectors:
+            write_commit(store, LogPaths(manifest.log).table, table, commit)
+        else:
+            removes = [_remove(path, active.size) for path, active in commit.removes.items()]
+            actions: list[AddAction | RemoveAction] = [*map(_add, commit.adds), *removes]
+            said = _properties(manifest, digest)
+            schema = delta_schema(manifest)
+            table.create_write_transaction(actions, mode="append", schema=schema, commit_properties=said)
+    except (CommitFailedError, AlreadyExistsError):
+        return None
+    table.update_incremental()
+    return version_of(table, digest, previous)
+
+
+def _difference(table: DeltaTable, manifest: Manifest, digest: str, previous: Published | None) -> Commit:
+    """What makes the snapshot of what the table shows now: the files of the previous one, unless others' work is being
+    reconciled.
+    """
+    known = vectors_of(previous.manifest) if previous else {}
+    before = {path: Active(size, known.get(path)) for path, size in active_files(table).items()}
+    after = {f"_data/{f.name}": f for f in manifest.shown}
+    same = {path for path, f in after.items() if path in before and before[path].deletions == f.deletions}
+    schema = delta_schema(manifest)
+    return Commit(
+        _facts(manifest, digest),
+        [f for path, f in after.items() if path not in same],
+        {path: active for path, active in before.items() if path not in same},
+        None if table.schema().to_json() == schema.to_json() else schema,
+        upgrade=any(f.deletions for f in after.values()) and table.protocol().min_reader_version < VECTORS_READER,
+    )
+
+
+def _add(file: DataFile) -> AddAction:
+    return AddAction(f"_data/{file.name}", file.bytes, {}, _millis(), True, file.stats)
+
+
+def _remove(path: str, size: int) -> RemoveAction:
+    return RemoveAction(path, True, _millis(), size, {})
+
+
+def _millis() -> int:
+    # Only information: no reader and no move of ours decides by a file's time.
+    return int(time.time() * 1000)
+
+
+def _facts(manifest: Manifest, digest: str) -> dict[str, str]:
+    return {
+        _SNAPSHOT: str(manifest.snapshot),
+        MANIFEST: digest,
+        "tidefold.epoch": str(manifest.epoch),
+        "tidefold.sqn": str(manifest.to_sqn),
+    }
+
+
+def _properties(manifest: Manifest, digest: str) -> CommitProperties:
+    facts: dict[str, Any] = {**_facts(manifest, digest)}
+    # Never retried by the library: a conflict means that ledger and table are read again first.
+    return CommitProperties(custom_metadata=facts, max_commit_retries=0)

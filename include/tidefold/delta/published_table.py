@@ -1,0 +1,137 @@
+"""What the published table shows, and whether anybody but us changed it since the last publication."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from tidefold.delta.commit import VECTORS, VECTORS_READER, VECTORS_WRITER, WRITER_FEATURES, delta_schema
+from tidefold.delta.deletion_vectors import deletions
+from tidefold.domain.paths import LogPaths
+from tidefold.domain.snapshot.manifest import Deletions, Manifest
+from tidefold.errors import NotFoundError, RefusedError
+from tidefold.storage import Store
+
+# Commit metadata: the sha256 of the manifest of the snapshot that a table version shows. Ids begin anew with a log; a
+# manifest names files with random names, so no other one has its digest.
+MANIFEST = "tidefold.manifest"
+# Files that plain readers of older versions use are tidefold's to remove, never a clock's.
+PROPERTIES = {
+    "delta.deletedFileRetentionDuration": "interval 3650 days",
+    "delta.logRetentionDuration": "interval 3650 days",
+}
+_READER, _WRITER = 1, 2  # Protocol versions that every Delta reader knows.
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What the table shows now: a snapshot's manifest and the table version that showed it first."""
+
+    manifest: Manifest
+    version: int
+
+
+def version_of(table: DeltaTable, digest: str, previous: Published | None) -> int | None:
+    """The table version, after the previous snapshot's, whose commit says that it shows the manifest."""
+    found = (c for c in _commits_since(table, previous) if c.get(MANIFEST) == digest)
+    return next((int(c["version"]) for c in found), None)
+
+
+def active_files(table: DeltaTable) -> dict[str, int]:
+    """Paths and sizes (bytes) of the files that readers see."""
+    actions = table.get_add_actions()
+    return dict(zip(actions.column("path").to_pylist(), actions.column("size_bytes").to_pylist(), strict=True))
+
+
+def vectors_of(manifest: Manifest) -> dict[str, Deletions]:
+    """Which rows of its files do not count, by path."""
+    return {f"_data/{f.name}": f.deletions for f in manifest.shown if f.deletions}
+
+
+def require_untouched(
+    store: Store, table: DeltaTable, manifest: Manifest, previous: Published | None, reconcile: bool
+) -> None:
+    """Raises RefusedError when the table is not as `previous` left it; with `reconcile` its files may be others."""
+    changed = [what for what in _changes(store, table, manifest, previous) if not (reconcile and what == "files")]
+    if not changed:
+        return
+    raise RefusedError(
+        "FOREIGN_COMMIT",
+        f"Other {', '.join(changed)} in the table of `{manifest.log}` than tidefold left: {_foreign(table, previous)}.",
+        hint="Undo it (RESTORE to the version before) and `tidefold confirm` again, or `tidefold confirm --reconcile` "
+        "to replace other files. Readers still see that commit.",
+    )
+
+
+def _changes(store: Store, table: DeltaTable, manifest: Manifest, previous: Published | None) -> list[str]:
+    """What of the table is not as the last publication left it."""
+    ours = {f"_data/{f.name}" for f in previous.manifest.shown} if previous else set()
+    same = {
+        "files": set(active_files(table)) == ours,
+        # As the last snapshot had it; the commit brings that of the new one.
+        "schema": table.schema().to_json() == delta_schema(previous.manifest if previous else manifest).to_json(),
+        "properties": table.metadata().configuration == PROPERTIES,
+        "protocol": _is_known(table),
+        # Not even to be reconciled: a vector can be taken back only by who knows it to the letter.
+        "deletion vectors": not _has_vectors_of_others(store, table, ours, manifest.log, previous),
+    }
+    return [name for name, as_left in same.items() if not as_left]
+
+
+def _is_known(table: DeltaTable) -> bool:
+    found = table.protocol()
+    versions = (found.min_reader_version, found.min_writer_version)
+    if versions == (_READER, _WRITER):
+        return True
+    features = (set(found.reader_features or ()), set(found.writer_features or ()))
+    return (*versions, *features) == (VECTORS_READER, VECTORS_WRITER, {VECTORS}, set(WRITER_FEATURES))
+
+
+def _has_vectors_of_others(
+    store: Store, table: DeltaTable, ours: Collection[str], log: str, previous: Published | None
+) -> bool:
+    """Whether a commit after the last publication brought a file with a deletion vector, or one of ours with another
+    one or none: the only ways in which rows could vanish from, or come back to, a file that keeps its name.
+    """
+    if table.protocol().min_reader_version < VECTORS_READER:
+        return False
+    for version in range(previous.version + 1 if previous else 0, table.version() + 1):
+        try:
+            lines = store.read(f"{LogPaths(log).table}/_delta_log/{version:020d}.json").splitlines()
+        except NotFoundError:
+            return True  # Somebody shortened the log: nobody knows.
+        adds = [action["add"] for action in map(msgspec.json.decode, lines) if "add" in action]
+        if any("deletionVector" in add or add["path"] in ours for add in adds):
+            return True
+    return False
+
+
+def deleted_rows(table: DeltaTable) -> dict[str, Deletions]:
+    """Which rows of its active files a table says are deleted, by path. Takes memory for every row of such a file."""
+    if table.protocol().min_reader_version < VECTORS_READER:
+        return {}
+    root, found = f"{table.table_uri.rstrip('/')}/", {}
+    for batch in table.deletion_vectors():
+        rows = pa.record_batch(batch)
+        for address, selected in zip(rows.column("filepath"), rows.column("selection_vector"), strict=True):
+            gone = np.flatnonzero(~selected.values.to_numpy(zero_copy_only=False)).astype(np.uint64)
+            if (vector := deletions(gone)) is not None:
+                found[address.as_py().removeprefix(root)] = vector
+    return found
+
+
+def _commits_since(table: DeltaTable, previous: Published | None) -> list[dict[str, Any]]:
+    """Commits after the one that published the previous snapshot, newest first; earlier ones are not read."""
+    count = table.version() - (previous.version if previous else -1)
+    return table.history(limit=count) if count > 0 else []
+
+
+def _foreign(table: DeltaTable, previous: Published | None) -> str:
+    others = [c for c in _commits_since(table, previous) if MANIFEST not in c]
+    return ", ".join(f"version {c['version']} {c.get('operation')}" for c in others) or "files differ"

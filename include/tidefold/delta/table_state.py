@@ -1,0 +1,65 @@
+"""What a Delta log says, to be compared with the manifest that it was made from; and the log that a manifest makes."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+
+from tidefold.delta.publish import create_snapshot_table, delta_errors
+from tidefold.delta.published_table import deleted_rows
+from tidefold.domain.paths import LogPaths
+from tidefold.domain.snapshot.manifest import Manifest
+from tidefold.storage import Store
+from tidefold.storage.local_store import LocalStore
+
+# When an action was written says nothing of what it adds.
+_INSTANT = "modification_time"
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaState:
+    """The schema, and of each active file everything that its `add` action says: size and statistics too."""
+
+    schema: str
+    files: Mapping[str, Mapping[str, Any]]
+
+
+def delta_state(store: Store, path: str) -> DeltaState | None:
+    """What the newest version of a Delta table says, or None when there is no table.
+
+    Raises CorruptError for a log that cannot be read, StorageError when the store does not answer.
+    """
+    with delta_errors(path):
+        try:
+            table = DeltaTable(store.uri(path), storage_options=store.options())
+        except TableNotFoundError:
+            return None
+        # Flat: what a struct of statistics holds depends on which columns have any.
+        actions = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+        files = {a["path"]: {k: v for k, v in a.items() if k != _INSTANT and v is not None} for a in actions}
+        for name, gone in deleted_rows(table).items():
+            files[name]["deleted"] = gone
+        return DeltaState(table.schema().to_json(), files)
+
+
+def made_from(manifest: Manifest) -> tuple[DeltaState, bytes]:
+    """What the Delta log of a snapshot's own table says when it is as it was made, and the bytes of its one commit."""
+    path = LogPaths(manifest.log).snapshot(manifest.snapshot)
+    with tempfile.TemporaryDirectory(prefix="tidefold-") as scratch:
+        store = LocalStore(Path(scratch))
+        create_snapshot_table(store, manifest)
+        state = delta_state(store, path)
+        commit = store.read(f"{path}/{COMMIT}")
+    if state is None:
+        raise AssertionError("a table that was just made is there")
+    return state, commit
+
+
+COMMIT = f"_delta_log/{0:020d}.json"

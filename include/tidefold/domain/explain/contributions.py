@@ -1,0 +1,78 @@
+"""Which changes of a key its row consists of: the engines' rules, applied one change after the other. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tidefold.domain.table.table_spec import Engine, Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change of the key. `place` says which of two counts: the order, the partition, the offset (the kernel's
+    `place_columns`). `number` names it among those given; `repeated`: it lies below its change set's floor.
+
+    `clear`: it removes more than this key. `merge`: its values are added to the row's. `given`: the columns that it
+    says something about; None: all. `ranks`: of columns with an order of their own, what theirs is.
+    `committed`: when, in microseconds since 1970 UTC, if its source says so.
+    """
+
+    number: int
+    sqn: int
+    place: tuple[int, ...]
+    delete: bool
+    repeated: bool = False
+    clear: bool = False
+    merge: bool = False
+    given: tuple[str, ...] | None = None
+    ranks: tuple[tuple[str, tuple[int, ...] | None], ...] = ()
+    committed: int | None = None
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        return self.place[:-2]
+
+    @property
+    def removes(self) -> bool:
+        return self.delete or self.clear
+
+
+def made_of(shape: Shape | None, changes: Sequence[Change]) -> Mapping[int, tuple[str, ...]]:
+    """The number of each change that the row consists of, and the columns that it gave; the changes are in the order
+    in which they count. Empty: there is no row. Without a shape the last change is the row.
+    """
+    engine = shape.merge.engine if shape else Engine.LAST
+    names = tuple(column.name for column in shape.columns) if shape else ()
+    values = tuple(name for name in names if shape is None or name not in shape.key)
+    if engine is Engine.HISTORY:
+        # A delete ends the version before it: that, too, is part of what stands in the table.
+        return {change.number: () if change.removes else names for change in changes}
+    parts: dict[int, set[str]] = {}
+    for change in changes:
+        if change.removes:
+            parts = {}
+        elif engine is Engine.AGGREGATE:
+            parts = {**(parts if change.merge else {}), change.number: set(change.given or values)}
+        elif engine is Engine.FIRST:
+            parts = parts or {change.number: set(values)}
+        else:
+            parts = _given(parts, change, values, changes)
+    return {number: tuple(name for name in values if name in own) for number, own in parts.items()}
+
+
+def _given(
+    parts: dict[int, set[str]], change: Change, values: Sequence[str], changes: Sequence[Change]
+) -> dict[int, set[str]]:
+    """The row's parts when a change gives some of its columns anew."""
+    by_number = {one.number: one for one in changes}
+    taken = set(values if change.given is None else change.given)
+    ranks = dict(change.ranks)
+    for name in [name for name in taken if name in ranks]:
+        holder = next((number for number, own in parts.items() if name in own), None)
+        known = dict(by_number[holder].ranks).get(name) if holder is not None else None
+        if ranks[name] is None or (known is not None and (ranks[name] or ()) < known):
+            taken.discard(name)
+    left = {number: own - taken for number, own in parts.items()}
+    whole = {number: own for number, own in left.items() if own}
+    return {**whole, change.number: taken} if taken or not whole else whole

@@ -1,0 +1,230 @@
+"""Which change made a row and what became of the others: the fold's own rules, told for one key. Pure.
+
+A view of the rows is a stack of layers: change sets folded one after the other. In a log in its own order what lies in
+a newer layer counts over the older ones; where rows keep their order the place alone decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from tidefold.domain.commit_times import AsOf
+from tidefold.domain.explain.contributions import Change as Change
+from tidefold.domain.explain.contributions import made_of
+from tidefold.domain.log_state import Expire, LogState, Snapshot
+from tidefold.domain.table.table_spec import Engine, Shape
+
+
+class Fate(StrEnum):
+    """What became of a change, as far as one view of the rows is concerned."""
+
+    CURRENT = "made the row"
+    OLDER = "older order"
+    EARLIER = "same order, earlier position"
+    AGAIN = "the same change, sent again"
+    REPEATED = "sent again: its order lies below what was taken before it"
+    REPLACED = "replaced by what was folded later"
+    SKIPPED = "left out by a restore or an import"
+    LATER = "folded later than this view"
+    AFTER = "committed at its source after the instant of this view"
+    WAITING = "not folded yet"
+
+
+class Standing(StrEnum):
+    """How the row of a view, as it was read, agrees with what the log says of it."""
+
+    MADE = "made"
+    DELETED = "deleted"
+    EXPIRED = "dropped for its age"
+    IMPORTED = "its rows were imported"
+    CUT = "the change is no longer in the log"
+    ABSENT = "not there"
+    DIFFERS = "not what the log says"
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """Change sets with `after` < sqn <= `to`, folded into a snapshot by its run; None: folded only while it is read.
+    `imported`: its rows came from outside, in the place of all that the log had. `before`: of its changes only those
+    count that were committed before this instant.
+    """
+
+    after: int
+    to: int
+    snapshot: int | None
+    run: str
+    skipped_to: int | None = None
+    expire: Expire | None = None
+    imported: bool = False
+    before: int | None = None
+
+    def takes(self, change: Change) -> bool:
+        """Whether this change is folded here."""
+        return self.folds(change.sqn) and not self.is_late(change)
+
+    def is_late(self, change: Change) -> bool:
+        """Whether it was committed too late for this view."""
+        return self.before is not None and (change.committed is None or change.committed >= self.before)
+
+    def folds(self, sqn: int) -> bool:
+        return self.after < sqn <= self.to
+
+    def skips(self, sqn: int) -> bool:
+        """Whether a restore or an import left this change set out for good."""
+        last = self.to if self.skipped_to is None else self.skipped_to
+        return sqn <= last and not self.folds(sqn) and (self.imported or sqn > self.to)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A change, what became of it, and the snapshot with its run that folded it or left it out. `gave`: of a row that
+    consists of several changes, the columns that come from it.
+    """
+
+    change: Change
+    fate: Fate
+    snapshot: int | None = None
+    run: str = ""
+    gave: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """What the log still says of a key: `winner` made the row of the view, or deleted it; None: no change that is left
+    did. `dropping`: the layers at and above the winner's, the oldest first, that drop rows for their age. `partly_cut`:
+    the log was cut within what the winner was folded with, so another change may have won. `imported`: the snapshot
+    below all, whose rows came from outside.
+    """
+
+    winner: Change | None
+    changes: tuple[Told, ...]
+    dropping: tuple[Layer, ...] = ()
+    partly_cut: bool = False
+    imported: int | None = None
+
+
+def layers(state: LogState, snapshot: Snapshot | None, live: bool = False) -> tuple[Layer, ...]:
+    """What the rows of a snapshot were folded from, the newest first; `live`: with what waits on top of it."""
+    found: list[Layer] = []
+    if live:
+        found.append(Layer(snapshot.to_sqn if snapshot else 0, state.last_sqn, None, ""))
+    current = snapshot
+    while current is not None:
+        if current.as_of:
+            return (*found, *_as_of(state, current, current.as_of))
+        skipped = current.to_sqn if current.skipped_from is not None else None
+        imported = current.external is not None
+        span = (current.from_sqn, current.folds_to)
+        found.append(Layer(*span, current.id, current.run, skipped, current.expire, imported))
+        current = None if imported or current.source is None else state.snapshot(current.source)
+    return tuple(found)
+
+
+def _as_of(state: LogState, snapshot: Snapshot, wanted: AsOf) -> tuple[Layer, ...]:
+    """Those of the snapshot that was the newest then: what lies above its base was folded anew, by its own run."""
+    head = None if wanted.head is None else state.snapshot(wanted.head)
+    own = Layer(head.to_sqn if head else 0, snapshot.to_sqn, snapshot.id, snapshot.run, None, snapshot.expire)
+    below = layers(state, head)
+    base = next((n for n, layer in enumerate(below) if layer.snapshot == snapshot.base), len(below))
+    anew = (replace(layer, snapshot=snapshot.id, run=snapshot.run, expire=None) for layer in below[:base])
+    return tuple(replace(layer, before=wanted.at) for layer in (own, *anew, *below[base:]))
+
+
+def explain(state: LogState, view: Sequence[Layer], changes: Sequence[Change], shape: Shape | None = None) -> Explained:
+    """Tells of each change of one key, in the order of the log, what became of it in this view. Without a shape the
+    last change of a key is its row.
+    """
+    folded = _in_order(view, changes, shape)
+    parts = made_of(shape, folded)
+    makers = [c for c in folded if c.number in parts and not c.removes] or [c for c in folded if c.removes]
+    winner = makers[-1] if makers else None
+    later = layers(state, state.latest)
+    ordered = sorted(changes, key=lambda c: (c.sqn, c.number))
+    told = tuple(_told(change, view, later, winner, parts) for change in ordered)
+    if winner is None:
+        return Explained(None, told, imported=next((layer.snapshot for layer in view if layer.imported), None))
+    top = next(i for i, layer in enumerate(view) if layer.takes(winner))
+    dropping = tuple(layer for layer in view[top::-1] if layer.expire)
+    one_alone = shape is None or shape.merge.engine is Engine.LAST
+    cut = view[top].after < state.truncated_to if one_alone else state.truncated_to > 0
+    return Explained(winner, told, dropping, cut)
+
+
+def _in_order(view: Sequence[Layer], changes: Sequence[Change], shape: Shape | None) -> list[Change]:
+    """The changes that the view folds, as they count: where rows keep no order, what is folded later counts later."""
+    found = []
+    for age, layer in enumerate(view):
+        for change in changes:
+            if not change.repeated and layer.takes(change):
+                own = shape is None or not shape.takes_late
+                found.append(((-age if own else 0, change.place, change.sqn, change.number), change))
+    return [change for _, change in sorted(found, key=lambda one: one[0])]
+
+
+def standing(told: Explained, present: bool, same: bool, was_kept: bool) -> Standing:
+    """`present`: the row was found; `same`: it is what the winner says; `was_kept`: a kept snapshot has the key."""
+    winner = told.winner
+    if winner is None:
+        if told.imported is not None:
+            return Standing.IMPORTED
+        return Standing.CUT if present or was_kept else Standing.ABSENT
+    if winner.removes and not present:
+        return Standing.DELETED
+    if present and same and not winner.removes:
+        return Standing.MADE
+    if told.dropping and not present:
+        return Standing.EXPIRED
+    return Standing.CUT if told.partly_cut else Standing.DIFFERS
+
+
+def _told(
+    change: Change,
+    view: Sequence[Layer],
+    later: Sequence[Layer],
+    winner: Change | None,
+    parts: Mapping[int, tuple[str, ...]],
+) -> Told:
+    if change.repeated:
+        return Told(change, Fate.REPEATED)
+    layer = next((layer for layer in view if layer.takes(change)), None)
+    if layer is None or winner is None:
+        return _outside(change, view, later)
+    if change == winner or change.number in parts:
+        return Told(change, Fate.CURRENT, layer.snapshot, layer.run, parts.get(change.number, ()))
+    return Told(change, _lost(change, winner), layer.snapshot, layer.run)
+
+
+def _lost(change: Change, winner: Change) -> Fate:
+    if change.place == winner.place:
+        return Fate.AGAIN
+    if change.place > winner.place:
+        return Fate.REPLACED  # Between folds the later one counts: a table keeps no order of its rows.
+    return Fate.EARLIER if change.order == winner.order else Fate.OLDER
+
+
+def _outside(change: Change, view: Sequence[Layer], later: Sequence[Layer]) -> Told:
+    """A change that the view does not fold: left out by a restore, or later than it."""
+    for layer in view:
+        if layer.folds(change.sqn) and layer.is_late(change):
+            return Told(change, Fate.AFTER, layer.snapshot, layer.run)
+    for layer in view:
+        if layer.skips(change.sqn):
+            return Told(change, Fate.SKIPPED, layer.snapshot, layer.run)
+    for layer in later:
+        if layer.folds(change.sqn):
+            return Told(change, Fate.LATER, layer.snapshot, layer.run)
+    for layer in later:
+        if layer.skips(change.sqn):
+            return Told(change, Fate.SKIPPED, layer.snapshot, layer.run)
+    return Told(change, Fate.WAITING)
+
+
+def unknown(state: LogState, view: Sequence[Layer]) -> tuple[tuple[int, int], ...]:
+    """The ranges of change sets (first, last) within a view that cannot tell of every change any more: cut off, or
+    squashed to the last change a key.
+    """
+    end = max((layer.to for layer in view), default=0)
+    cut = ((1, min(state.truncated_to, end)),) if state.truncated_to and end else ()
+    return (*cut, *((c.begin, c.sqn) for c in state.change_sets if c.begin < c.sqn and c.begin <= end))

@@ -1,0 +1,222 @@
+"""The moves that take change sets into a log, or refuse them for good, and the check that the log is still the one it
+was begun as.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from tidefold.domain.log_state import ChangeSet, Column, Landed, LogState, Position, Shape
+from tidefold.errors import ConflictError, RefusedError, SupersededError
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """What an ingest run brings of one landed file; `change_set` is None when no change was in it."""
+
+    landed: Landed
+    change_set: ChangeSet | None
+    position: Position
+
+
+@dataclass(frozen=True, slots=True)
+class Stand:
+    """What a log knew of one partition when a run began: what the run brings rests on it.
+
+    The number of `files` counts too: one without new offsets leaves the position where it was.
+    """
+
+    topic: str
+    partition: int
+    position: Position | None
+    files: int
+
+
+def stands(state: LogState, arrivals: Iterable[Arrival]) -> tuple[Stand, ...]:
+    """How far the partitions of these arrivals were taken."""
+    partitions = dict.fromkeys((a.landed.topic, a.landed.partition) for a in arrivals)
+    return tuple(_stand(state, topic, partition) for topic, partition in partitions)
+
+
+def _stand(state: LogState, topic: str, partition: int) -> Stand:
+    position = next((p for p in state.positions if (p.topic, p.partition) == (topic, partition)), None)
+    files = sum((entry.topic, entry.partition) == (topic, partition) for entry in state.landed)
+    return Stand(topic, partition, position, files)
+
+
+def append(
+    state: LogState, arrivals: Sequence[Arrival], fence: int | None = None, rests_on: Sequence[Stand] = ()
+) -> LogState:
+    """Takes arrivals in, in the order given; numbers their change sets (sqn) and their accounts.
+
+    What was taken before changes nothing. `fence` is that of the log when the change sets were announced.
+
+    Raises RefusedError when the log takes nothing now, SupersededError when they were given up since, ConflictError
+    when another run took the same offsets, or anything of a partition that differs from what the arrivals rest on.
+    """
+    if taken(state, arrivals):
+        return state
+    require_open(state)
+    if fence is not None:
+        require_fence(state, fence)
+    for stand in rests_on:
+        if _stand(state, stand.topic, stand.partition) != stand:
+            raise ConflictError(
+                "OFFSETS_TAKEN",
+                f"Another run took records of {stand.topic} partition {stand.partition} meanwhile.",
+                hint="Nothing was appended; run ingest again, it continues where the log stands.",
+            )
+    for arrival in arrivals:
+        state = _append_one(state, arrival)
+    return state
+
+
+def require_open(state: LogState) -> None:
+    """Raises RefusedError while the log is stopped, or while it is open from where on it begins."""
+    if state.stopped:
+        raise RefusedError(
+            "LOG_STOPPED",
+            f"Log `{state.log}` was stopped by {state.stopped.by} ({state.stopped.why}); it takes nothing.",
+            hint=f"`tidefold resume {state.log}` lifts that; nothing that landed is lost meanwhile.",
+        )
+    if state.attempt and state.attempt.external and never_took(state):
+        raise RefusedError(
+            "IMPORT_OPEN",
+            f"Log `{state.log}` begins with an import, snapshot {state.attempt.id}, which is {state.attempt.state}.",
+            hint=f"`tidefold quality {state.log}` and `tidefold confirm {state.log}`, or `tidefold abort {state.log}`.",
+        )
+
+
+def never_took(state: LogState) -> bool:
+    """Whether nothing was ever taken into the log: an import may still say from where on it goes."""
+    return not state.landed and not state.change_sets and not state.truncated_to
+
+
+def require_fence(state: LogState, fence: int) -> None:
+    """Raises SupersededError when what was announced under this fence was given up."""
+    if fence != state.fence:
+        raise SupersededError(
+            "INTAKE_FENCED",
+            f"Change sets for `{state.log}` came too late: they were given up, so that their segments can be removed.",
+            hint="Nothing was appended; call again, it continues where the log stands.",
+        )
+
+
+def taken(state: LogState, arrivals: Sequence[Arrival]) -> bool:
+    """Whether the log has taken exactly these before: the same accounts, with the same change sets."""
+    names = {arrival.landed.name for arrival in arrivals}
+    accounts = {(entry.name, entry.length): entry for entry in state.landed if entry.name in names}
+    # One that was cut off or squashed since cannot be compared any more.
+    sqns = {entry.sqn for entry in accounts.values()}
+    places = {c.sqn: (c.segment, c.ordinal) for c in state.change_sets if c.sqn in sqns and c.first is None}
+    return bool(arrivals) and all(
+        (known := accounts.get((arrival.landed.name, arrival.landed.length))) is not None
+        and _as_brought(known) == _as_brought(arrival.landed)
+        and (known.sqn is None) == (arrival.change_set is None)
+        and (
+            not (c := arrival.change_set)
+            or places.get(known.sqn or 0, (c.segment, c.ordinal)) == (c.segment, c.ordinal)
+        )
+        for arrival in arrivals
+    )
+
+
+def _as_brought(entry: Landed) -> Landed:
+    """What is the same of a file, whoever takes it."""
+    return replace(entry, number=0, sqn=None, high=(), run="", instant="", count=0, again=None, time=None)
+
+
+def _append_one(state: LogState, arrival: Arrival) -> LogState:
+    landed, position = arrival.landed, arrival.position
+    if arrival.change_set and arrival.change_set.key_groups.last >= state.shape.key_groups:
+        raise RefusedError(
+            "KEY_GROUPS_BEYOND",
+            f"A change set for `{state.log}` was made for more than its {state.shape.key_groups} key groups.",
+            hint="Nothing was appended; whoever brings it must take the log's own shape.",
+        )
+    known = {(p.topic, p.partition): p for p in state.positions}
+    before = known.get((position.topic, position.partition))
+    if before and landed.first_offset < before.next_offset:
+        raise ConflictError(
+            "OFFSETS_TAKEN",
+            f"{position.topic} partition {position.partition}: offsets below {before.next_offset} are taken, "
+            f"{landed.name} brings {landed.first_offset}.",
+            hint="Another ingest was faster; run ingest again, it continues where the log stands.",
+        )
+    sqn = None
+    if arrival.change_set:
+        sqn = state.last_sqn + 1
+        # A segment's beginning may be cut before its writer brings the rest; until then it is announced, and stays.
+        garbage = tuple(path for path in state.garbage if path != arrival.change_set.segment)
+        change_sets = (*state.change_sets, replace(arrival.change_set, sqn=sqn, schema=state.schema))
+        state = replace(state, change_sets=change_sets, garbage=garbage)
+    known[position.topic, position.partition] = position
+    stands = {name: getattr(position, name) for name in ("high", "count", "again", "time")}
+    account = replace(landed, sqn=sqn, number=len(state.landed) + 1, **stands)
+    return replace(state, landed=(*state.landed, account), positions=tuple(known[k] for k in sorted(known)))
+
+
+def give_up(state: LogState, fence: int) -> LogState:
+    """Refuses for good what was announced under this fence and is not appended; all in flight must begin anew."""
+    return replace(state, fence=fence + 1) if state.fence == fence else state
+
+
+def names(state: LogState) -> frozenset[str]:
+    """The segments and quarantine files that the log needs, or has marked to be removed in order."""
+    segments = {change_set.segment for change_set in state.change_sets}
+    return frozenset(segments | {e.quarantine for e in state.landed if e.quarantine} | set(state.garbage))
+
+
+def check_shape(state: LogState, shape: Shape) -> None:
+    """Raises RefusedError when somebody brings changes of another table than the log's (I28). The number of buckets is
+    no matter of it, nor how a source calls and writes what is in a column.
+    """
+    if is_empty(state) or _as_stored(shape) == _as_stored(state.shape):
+        return
+    changed = differences(state.shape, shape, "before", "now")
+    raise RefusedError(
+        "SHAPE_CHANGED",
+        f"What is brought is of another table than log `{state.log}` is ({'; '.join(changed)}).",
+        hint="Bring it with the log's own columns; the configuration of the log changes them.",
+    )
+
+
+def _as_stored(shape: Shape) -> Shape:
+    columns = tuple(Column(column.name, column.type) for column in shape.columns)
+    return replace(shape, columns=columns, buckets=1)
+
+
+def differences(one: Shape, other: Shape, *named: str) -> list[str]:
+    """In what two shapes differ, but for the number of buckets: `key: id before, number now`."""
+    old, new = _described(one), _described(other)
+    return [
+        f"{name}: {old.get(name, 'none')} {named[0]}, {new.get(name, 'none')} {named[1]}"
+        for name in {**old, **new}
+        if old.get(name) != new.get(name)
+    ]
+
+
+def is_empty(state: LogState) -> bool:
+    """Whether nothing was ever taken: such a log may still become another table."""
+    return not state.landed and not state.change_sets and not state.snapshots and not state.truncated_to
+
+
+def reshaped(state: LogState, shape: Shape) -> LogState:
+    """An empty log with the shape that is configured now."""
+    return replace(state, shape=shape) if is_empty(state) and state.shape != shape else state
+
+
+def _described(shape: Shape) -> dict[str, str]:
+    parts = {"key": ", ".join(shape.key), "order": ", ".join(shape.order_by) or shape.order}
+    parts |= {"key_groups": str(shape.key_groups), "merge": _merging(shape)}
+    written = {column.name: f" as {column.encoding}" if column.encoding else "" for column in shape.columns}
+    parts |= {f"column `{column.name}`": column.type + written[column.name] for column in shape.columns}
+    return {**parts, "column order": ", ".join(column.name for column in shape.columns)}
+
+
+def _merging(shape: Shape) -> str:
+    merge = shape.merge
+    groups = (f"{', '.join(g.columns)} by {', '.join(g.order) or 'place'}" for g in merge.groups)
+    functions = (f"{name} {function}" for name, function in merge.aggregates)
+    return "; ".join([merge.engine, f"deletes {merge.deletes}", *groups, *functions])

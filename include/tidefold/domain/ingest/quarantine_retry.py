@@ -1,0 +1,147 @@
+"""The move that takes refused records into a log after all, and what it must know first. Pure.
+
+A table keeps no order of its rows: what is folded later counts. So a record that was refused long ago may only come in
+where it is certain that nothing newer of its key was folded or left out since; else it would bring an old value back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from tidefold.domain.explain.key_history import Layer, layers
+from tidefold.domain.ingest.append import require_fence, require_open
+from tidefold.domain.log_state import ChangeSet, Landed, LogState
+from tidefold.errors import ConflictError
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """How many records of one account (`number`) are refused no more, by what they are now."""
+
+    number: int
+    changes: int = 0
+    tombstones: int = 0
+    repeated: int = 0
+    ignored: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.changes + self.tombstones + self.repeated + self.ignored
+
+
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """The change set that holds what became readable of one partition."""
+
+    topic: str
+    partition: int
+    change_set: ChangeSet
+
+
+@dataclass(frozen=True, slots=True)
+class Retaken:
+    """What a retry makes of one quarantine file: `kept` takes the place of `path`, None when no record is left in it.
+
+    It was found out under the `fence`, when the log ended at `last_sqn`, with the ranges `left_out` by restores.
+    """
+
+    path: str
+    kept: str | None
+    settled: tuple[Settled, ...]
+    brought: tuple[Brought, ...]
+    fence: int
+    last_sqn: int
+    left_out: tuple[tuple[int, int], ...]
+
+
+def retake(state: LogState, retaken: Retaken) -> LogState:
+    """Appends what became readable, and corrects the accounts of its files: in one step, so no record comes in twice.
+
+    Source positions stay: they are beyond these records. Raises ConflictError when another retry was faster, or changes
+    or a restore came in between: one of them may be newer, and could be folded before these. RefusedError when the log
+    takes nothing now, SupersededError when the change sets were given up.
+    """
+    require_open(state)
+    require_fence(state, retaken.fence)
+    named = {entry.number for entry in state.landed if entry.quarantine == retaken.path}
+    as_it_was = (state.last_sqn, left_out(state)) == (retaken.last_sqn, retaken.left_out)
+    if not {one.number for one in retaken.settled} <= named or not as_it_was:
+        raise ConflictError(
+            "RETRY_OVERTAKEN",
+            f"Another retry, an ingest or a restore of `{state.log}` was faster.",
+            hint="Nothing was changed; call again, it looks at what is refused now.",
+        )
+    settled = {one.number: one for one in retaken.settled}
+    landed = tuple(_corrected(e, retaken, settled) if e.number in named else e for e in state.landed)
+    highs = {(p.topic, p.partition): p.high for p in state.positions}
+    numbered = (
+        replace(one.change_set, sqn=state.last_sqn + 1 + i, schema=state.schema, high=highs[one.topic, one.partition])
+        for i, one in enumerate(retaken.brought)
+    )
+    return replace(state, landed=landed, change_sets=(*state.change_sets, *numbered))
+
+
+def _corrected(entry: Landed, retaken: Retaken, settled: dict[int, Settled]) -> Landed:
+    one = settled.get(entry.number, Settled(entry.number))
+    left = entry.quarantined - one.total
+    return replace(
+        entry,
+        changes=entry.changes + one.changes,
+        tombstones=entry.tombstones + one.tombstones,
+        repeated=entry.repeated + one.repeated,
+        ignored=entry.ignored + one.ignored,
+        quarantined=left,
+        quarantine=retaken.kept if left else None,
+    )
+
+
+def refused_in(state: LogState) -> tuple[str, ...]:
+    """The quarantine files of a log, the oldest first."""
+    return tuple(dict.fromkeys(e.quarantine for e in state.landed if e.quarantine and e.quarantined))
+
+
+def since(state: LogState, entry: Landed) -> int:
+    """The first sqn whose changes may be newer than a record of this file."""
+    return next((e.sqn for e in state.landed[entry.number - 1 :] if e.sqn is not None), state.last_sqn + 1)
+
+
+def left_out(state: LogState) -> tuple[tuple[int, int], ...]:
+    """The ranges (after, to) that restores left out for good of what is published, or is about to be; an import leaves
+    out all that was there.
+    """
+    found = _layers(state)
+    ranges = {(one.to, one.skipped_to) for one in found if one.skipped_to is not None and not one.imported}
+    return tuple(sorted({*ranges, *((0, end) for end in _imported(found))}))
+
+
+def _layers(state: LogState) -> tuple[Layer, ...]:
+    return (*layers(state, state.latest), *layers(state, state.attempt))
+
+
+def _imported(found: Iterable[Layer]) -> Iterator[int]:
+    """Up to where imports took the place of the log."""
+    return (one.to if one.skipped_to is None else one.skipped_to for one in found if one.imported)
+
+
+def is_left_out(state: LogState, entry: Landed) -> bool:
+    """Whether the file of this account landed in a range that a restore or an import left out.
+
+    A file without changes that landed last before an import cannot be told from one after it: it counts as before, as
+    what was imported may be newer.
+    """
+    if entry.sqn is not None:
+        return any(after < entry.sqn <= to for after, to in left_out(state))
+    before = max((e.sqn for e in state.landed[: entry.number] if e.sqn is not None), default=0)
+    ranges = left_out(state)
+    return any(after <= before < to for after, to in ranges) or before <= max(_imported(_layers(state)), default=-1)
+
+
+def room(state: LogState, entry: Landed) -> tuple[int, int | None]:
+    """Between which offsets [first, end) the records of this file lie: after what its partition had before it, before
+    what came next.
+    """
+    mine = [e for e in state.landed if (e.topic, e.partition) == (entry.topic, entry.partition)]
+    first = max((e.next_offset for e in mine if e.number < entry.number), default=0)
+    end = min((e.first_offset for e in mine if e.number > entry.number), default=None)
+    return first, end

@@ -1,0 +1,326 @@
+"""The state of a log as one frozen value, and the values it is made of (design 3).
+
+What keeps snapshots and the log for longer than retention does, and what keeps changes out of the log.
+
+What is recorded of a restore drill.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from tidefold.domain.commit_times import AsOf, Times
+from tidefold.domain.external_snapshot import External
+from tidefold.domain.key_groups import KeyGroups
+from tidefold.domain.source_progress import Landed as Landed
+from tidefold.domain.source_progress import Position as Position
+from tidefold.domain.table.schema import FIRST, Schema
+from tidefold.domain.table.table_spec import Column as Column
+from tidefold.domain.table.table_spec import Shape as Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """A name that somebody gave to a snapshot, so that it is kept for as long as the name stands."""
+
+    name: str
+    snapshot: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Keeps a snapshot and the log behind it, for as long as it stands; says why."""
+
+    name: str
+    snapshot: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Somebody who reads the log by himself and has read it up to `sqn`."""
+
+    name: str
+    sqn: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """Nothing more is taken into the log: `run` is the one that stopped it, for a savepoint at `address`."""
+
+    run: str
+    by: str
+    why: str
+    address: str
+    instant: str
+
+
+@dataclass(frozen=True, slots=True)
+class Drill:
+    """The newest trial restore of a snapshot: when it was (ISO 8601, for people), how long it took, how many bytes were
+    read, how many of them from copies on that machine, and whether all was as recorded.
+    """
+
+    instant: str
+    seconds: float
+    bytes: int
+    bytes_local: int
+    passed: bool
+
+
+class Kind(StrEnum):
+    """What a snapshot consists of: files that are its own alone, files that it shares with confirmed predecessors, or
+    another one's files and the change sets after them.
+    """
+
+    FULL = "full"
+    INCREMENTAL = "incremental"
+    TAIL = "tail"
+
+
+class State(StrEnum):
+    """Where a snapshot stands in its life."""
+
+    ONGOING = "ONGOING"
+    STAGED = "STAGED"
+    COMPLETED = "COMPLETED"
+    SUBSUMED = "SUBSUMED"
+    DELETED = "DELETED"
+    ABORTED = "ABORTED"
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeSet:
+    """A run of changes of one log appended together.
+
+    `sqn` numbers it within the log; one that took the place of a run of others (squash) keeps the number of the last,
+    and `first` is that of the first. `segment`, `ordinal`, `offset`, `length` (bytes) and `checksum` (sha256 of those
+    bytes) say where it is. Changes whose order lies below `floor` were sent again by the source and do not count;
+    `high` is the highest order seen in the partition up to the end of this change set; `top` the highest first number
+    of the orders in it, where columns order the log; `schema` is the id of the one that it was made with. `times`: when
+    its changes were committed, and those that a squash took out of it (None: not known).
+    """
+
+    sqn: int
+    segment: str
+    ordinal: int
+    offset: int
+    length: int
+    checksum: str
+    rows: int
+    key_groups: KeyGroups
+    high: tuple[int, ...]
+    floor: tuple[int, ...] | None = None
+    first: int | None = None
+    top: int | None = None
+    schema: int = FIRST
+    times: Times | None = None
+
+    @property
+    def begin(self) -> int:
+        """The lowest sqn that it stands for."""
+        return self.sqn if self.first is None else self.first
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Pass or fail of the quality gate, bound to a manifest and a suite by their sha256."""
+
+    passed: bool
+    suite: str
+    manifest: str
+    path: str
+    summary: str
+    override_by: str | None = None
+    override_why: str | None = None
+
+    @property
+    def allows(self) -> bool:
+        return self.passed or self.override_by is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Expire:
+    """Rows whose `column` lies before this instant are dropped.
+
+    `before` is written like the statistics of a data file: `2026-01-31`, or `2026-01-31T00:00:00.000Z`.
+    """
+
+    column: str
+    before: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFrom:
+    """How many bytes a snapshot was made from: read from local copies, from the store, and from outside of both."""
+
+    local: int = 0
+    store: int = 0
+    external: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One attempt at a snapshot and what became of it: it folds `from_sqn` < sqn <= `folds_to` into its origin.
+
+    The origin is `base`, the newest completed snapshot when it began; of a restored one it is `origin`, the snapshot
+    whose rows come back. The next snapshot folds on from `to_sqn`: what lies between `skipped_from` and there is left
+    out for good. A tail-only one is its base's files and the change sets up to `to_sqn`, and has no files of its own.
+    `progress` is a count that the process at work raises, so that others see whether it still lives; `shown` the
+    instant at which it was published.
+    `request` is the sha256 of what was asked for: the same run asking for something else is refused.
+    `instant` is information for people (ISO 8601): no clock decides (I24). `because`: why it is of this kind. `expire`:
+    which rows it drops for their age, frozen when it began. `external`: where its rows were imported
+    from. `buckets`: how many its files lie in, once it is staged. `horizon`: what was deleted before it, by the first
+    number of the order, is forgotten, frozen when it began. `ties`: see `Manifest`. `schema`: the id of that
+    which its rows have, the newest when it began. `until`: the last commit time of a change in it (None: not known).
+
+    One `as_of` an instant stands outside of all that: nothing is built on it and it is never published; it folds those
+    changes up to `to_sqn` into its base that were committed before the instant, and its tag keeps it.
+    """
+
+    id: int
+    epoch: int
+    run: str
+    request: str
+    kind: Kind
+    state: State
+    base: int | None
+    from_sqn: int
+    to_sqn: int
+    instant: str
+    manifest: str | None = None
+    rows: int = 0
+    files: int = 0
+    bytes_full: int = 0
+    bytes_written: int = 0
+    verdict: Verdict | None = None
+    table_version: int | None = None
+    reason: str = ""
+    origin: int | None = None
+    skipped_from: int | None = None
+    progress: int = 0
+    shown: str = ""
+    because: str = ""
+    expire: Expire | None = None
+    drill: Drill | None = None
+    read: ReadFrom | None = None
+    external: External | None = None
+    buckets: int | None = None
+    horizon: int | None = None
+    ties: int = 0
+    schema: int = FIRST
+    as_of: AsOf | None = None
+    until: int | None = None
+
+    @property
+    def folds_to(self) -> int:
+        """The last sqn whose change set is folded in."""
+        return self.to_sqn if self.skipped_from is None else self.skipped_from
+
+    @property
+    def source(self) -> int | None:
+        """Id of the snapshot whose files it begins with."""
+        return self.base if self.origin is None else self.origin
+
+    @property
+    def open(self) -> bool:
+        return self.state in (State.ONGOING, State.STAGED)
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is one of those that follow each other, each with all changes so far, and has files of its own."""
+        return self.kind is not Kind.TAIL and self.as_of is None
+
+    @property
+    def published(self) -> bool:
+        return self.table_version is not None
+
+
+class Drop(StrEnum):
+    """How far the deletion of a log is."""
+
+    NO = "no"
+    GOING = "going"
+    GONE = "gone"
+
+
+@dataclass(frozen=True, slots=True)
+class LogState:
+    """Everything that tidefold knows of one log. A move makes the next one; nothing changes in place.
+
+    Change sets up to `truncated_to` are cut off; `garbage` names segments that were marked and not yet deleted.
+    `fence` rises when change sets that somebody wrote and never appended are given up: he is refused from then on.
+    `dropped`: the log is being deleted (no move is possible) or gone; the next one of that name begins with the epoch
+    and above the snapshot ids of the last (`last_snapshot`), so that none of them ever comes back; `life` counts them.
+    `stopped`: it takes nothing more until it is resumed. `schemas`: the columns that it had, oldest first; none: they
+    never changed. Those of `shape` are the newest.
+    """
+
+    log: str
+    shape: Shape
+    version: int = 0
+    epoch: int = 0
+    change_sets: tuple[ChangeSet, ...] = ()
+    landed: tuple[Landed, ...] = ()
+    positions: tuple[Position, ...] = ()
+    snapshots: tuple[Snapshot, ...] = ()
+    tags: tuple[Tag, ...] = ()
+    truncated_to: int = 0
+    garbage: tuple[str, ...] = ()
+    dropped: Drop = Drop.NO
+    last_snapshot: int = 0
+    holds: tuple[Hold, ...] = ()
+    readers: tuple[Reader, ...] = ()
+    fence: int = 0
+    life: int = 0
+    stopped: Stopped | None = None
+    schemas: tuple[Schema, ...] = ()
+
+    @property
+    def schema(self) -> int:
+        """The id of the newest schema."""
+        return self.schemas[-1].id if self.schemas else FIRST
+
+    @property
+    def last_sqn(self) -> int:
+        return self.change_sets[-1].sqn if self.change_sets else self.truncated_to
+
+    @property
+    def latest(self) -> Snapshot | None:
+        """The newest completed snapshot with files of its own: the next one is built on it."""
+        return next((s for s in reversed(self.snapshots) if s.state is State.COMPLETED and s.counts), None)
+
+    @property
+    def attempt(self) -> Snapshot | None:
+        """The attempt under way at the next snapshot: at most one such is open at a time."""
+        return next((s for s in reversed(self.snapshots) if s.open and s.as_of is None), None)
+
+    @property
+    def as_of_attempts(self) -> tuple[Snapshot, ...]:
+        """The attempts under way at snapshots as of an instant: any number, beside the other one."""
+        return tuple(s for s in self.snapshots if s.open and s.as_of is not None)
+
+    def open_of(self, run: str | None) -> Snapshot | None:
+        """What this run has open, whatever it is; without a run the attempt at the next snapshot."""
+        if run is None:
+            return self.attempt
+        return next((s for s in reversed(self.snapshots) if s.open and s.run == run), None)
+
+    @property
+    def unfolded(self) -> tuple[ChangeSet, ...]:
+        """The change sets after the newest completed snapshot."""
+        return self.between(self.latest.to_sqn if self.latest else 0, self.last_sqn)
+
+    def between(self, after: int, to: int) -> tuple[ChangeSet, ...]:
+        """The change sets with `after` < sqn <= `to`."""
+        return tuple(c for c in self.change_sets if after < c.sqn <= to)
+
+    def snapshot(self, snapshot: int) -> Snapshot | None:
+        return next((s for s in self.snapshots if s.id == snapshot), None)
+
+    def with_snapshot(self, changed: Snapshot) -> LogState:
+        """The state with one snapshot replaced, or added when its id is new."""
+        kept = tuple(changed if s.id == changed.id else s for s in self.snapshots)
+        return replace(self, snapshots=kept if changed in kept else (*kept, changed))

@@ -1,0 +1,169 @@
+"""Names of local copies, where they lie, which of them stay, and which go so that a new one fits. Pure.
+
+One copy of a snapshot is enough here (I18): that of the newest completed one, whatever the primary store retains.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from tidefold.domain.log_state import LogState, State
+from tidefold.domain.paths import CHANGELOG, data_path
+
+_ONGOING = ".ongoing"
+_IN_COPY = re.compile(rf"([a-z][a-z0-9_]{{0,62}})/(\d{{10}})({re.escape(_ONGOING)})?/.+")
+# A writer that was killed leaves its half under a longer name.
+_SEGMENT = re.compile(rf"({CHANGELOG}/.+\.seg)(\.\w+\.part)?")
+
+
+@dataclass(frozen=True, slots=True)
+class CopyName:
+    """Folder of the copy of one snapshot, relative to the pipeline's local folder. Until it is complete it has another
+    name (L4).
+    """
+
+    log: str
+    snapshot: int
+    ongoing: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.log}/{self.snapshot:010d}{_ONGOING if self.ongoing else ''}"
+
+    @property
+    def manifest(self) -> str:
+        """Written last and removed first: without it there is no copy."""
+        return f"{self}/manifest"
+
+    @classmethod
+    def of(cls, path: str) -> CopyName | None:
+        """The copy that a file belongs to; None for a file that is part of none."""
+        found = _IN_COPY.fullmatch(path)
+        return cls(found[1], int(found[2]), found[3] is not None) if found else None
+
+    @classmethod
+    def around(cls, path: str) -> CopyName | None:
+        """The copy that a file or a folder belongs to, its own folder included."""
+        return cls.of(f"{path}/-")
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFile:
+    """A file among local copies: the root that it lies in, its path there, its length in bytes. Files of the same
+    `identity` are one file on the disk, with a name in each of several copies.
+    """
+
+    root: str
+    path: str
+    bytes: int
+    identity: str
+
+
+def segment_of(path: str) -> str | None:
+    """The segment that a file is a copy of, whole or half; None for any other file."""
+    found = _SEGMENT.fullmatch(path)
+    return found[1] if found and CopyName.of(path) is None else None
+
+
+def root_number(path: str, pipeline: str, count: int) -> int:
+    """In which of `count` roots a path of that pipeline belongs (L3): copies of snapshots take turns by their id, all
+    else of a pipeline, its segments, stays together.
+    """
+    name = CopyName.around(path)
+    turn = name.snapshot if name else int(hashlib.sha256(pipeline.encode()).hexdigest()[:8], 16)
+    return turn % count
+
+
+def stays(state: LogState | None, name: CopyName) -> bool:
+    """Whether local retention leaves a copy: of the newest completed snapshot, and of one that is being judged.
+
+    A copy that is still being written stays as long as its snapshot is open; after that nobody will complete it.
+    """
+    attempt = state.attempt.id if state and state.attempt else None
+    latest = state.latest.id if state and state.latest else None
+    return name.snapshot == attempt or (name.snapshot == latest and not name.ongoing)
+
+
+def leftover(state: LogState, name: CopyName) -> bool:
+    """Whether nobody will complete or use a copy (L4): half a one of a snapshot that is not open any more, any of an
+    aborted one. An id above those of the state may be that of an attempt which began after the state was read.
+    """
+    known = state.snapshot(name.snapshot)
+    if name.log != state.log:
+        return False
+    if known is None:
+        return name.ongoing and name.snapshot <= max((s.id for s in state.snapshots), default=state.last_snapshot)
+    return known.state is State.ABORTED or (name.ongoing and not known.open)
+
+
+def segments_needed(state: LogState) -> frozenset[str]:
+    """Segments whose local copies still serve the log: its newest completed snapshot did not fold all of them (C7)."""
+    return frozenset(change_set.segment for change_set in state.unfolded)
+
+
+def bytes_on_disk(files: Iterable[LocalFile]) -> int:
+    """What files take together: one with several names counts once."""
+    return sum({file.identity: file.bytes for file in files}.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A copy that is to be made in a root; `files`: name and bytes of each data file."""
+
+    name: CopyName
+    root: str
+    files: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Whether a copy fits a quota and what goes for it. `used`: bytes of all copies as they are, `needed`: what the new
+    one takes beside them; what it shares with a copy in its root takes nothing.
+    """
+
+    fits: bool
+    used: int
+    needed: int
+    going: tuple[tuple[LocalFile, ...], ...] = ()
+
+
+def make_room(
+    quota: int, wanted: Wanted, kept: Sequence[LocalFile], removable: Sequence[tuple[LocalFile, ...]]
+) -> Room:
+    """Which of the removable copies go, the first ones first, so that all bytes stay within the quota.
+
+    None goes that need not, and none at all when even without all of them the new copy does not fit.
+    """
+
+    def within(copies: Iterable[tuple[LocalFile, ...]]) -> bool:
+        files = (*kept, *chain.from_iterable(copies))
+        return bytes_on_disk(files) + _needed(wanted, files) <= quota
+
+    everything = (*kept, *chain.from_iterable(removable))
+    used, needed = bytes_on_disk(everything), _needed(wanted, everything)
+    count = next((n for n in range(len(removable) + 1) if within(removable[n:])), None)
+    if count is None:
+        return Room(False, used, needed)
+    staying, going = list(removable[count:]), []
+    for copy in removable[:count]:
+        # A later one may have freed enough alone, or this one nothing: its files have names in others.
+        if within([*staying, copy]):
+            staying.append(copy)
+        else:
+            going.append(copy)
+    return Room(True, used, needed, tuple(going))
+
+
+def _needed(wanted: Wanted, files: Iterable[LocalFile]) -> int:
+    """Bytes of the files that no whole-looking copy of the same log in the same root has."""
+    there = {file.path: file.bytes for file in files if file.root == wanted.root}
+    copies = {CopyName.of(path) for path in there}
+    sources = [n for n in copies if n and n.log == wanted.name.log and not n.ongoing and n.manifest in there]
+    return sum(
+        size
+        for name, size in wanted.files.items()
+        if not any(there.get(data_path(str(source), name)) == size for source in sources)
+    )

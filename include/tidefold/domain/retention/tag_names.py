@@ -1,0 +1,18 @@
+"""Whether a name is free for a snapshot. Pure."""
+
+from __future__ import annotations
+
+from tidefold.domain.log_state import LogState, Tag
+from tidefold.errors import RefusedError
+
+
+def require_free(state: LogState, name: str, snapshot: int | None = None) -> Tag | None:
+    """The tag, if the snapshot has it already. Raises RefusedError when it names another one."""
+    taken = next((t for t in state.tags if t.name == name), None)
+    if taken and taken.snapshot != snapshot:
+        raise RefusedError(
+            "TAG_TAKEN",
+            f"Tag `{name}` of `{state.log}` names snapshot {taken.snapshot}.",
+            hint=f"`tidefold untag {state.log} {name}` frees it.",
+        )
+    return taken

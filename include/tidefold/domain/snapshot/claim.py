@@ -1,0 +1,291 @@
+"""The moves that begin a snapshot: a fold of what is new, the return of an older one, or a tail, complete at once.
+
+Each takes a state and gives the next one, or refuses by name; nothing to do gives the state it was given (I4).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from tidefold.domain.commit_times import until
+from tidefold.domain.external_snapshot import External, Ownership
+from tidefold.domain.ingest.append import never_took
+from tidefold.domain.log_state import Expire, Kind, LogState, Snapshot, State
+from tidefold.domain.snapshot.transitions import held, known, require_published
+from tidefold.errors import RefusedError
+
+
+class Mode(StrEnum):
+    """What a restore does with the changes after the snapshot: fold them again later, or leave them out for good."""
+
+    REPLAY = "replay"
+    SKIP = "skip"
+
+
+@dataclass(frozen=True, slots=True)
+class Restore:
+    """The snapshot whose rows are to come back."""
+
+    snapshot: int
+    mode: Mode
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Who asks for a snapshot and what for. `takeover` supersedes an attempt of another run on purpose; `stalled` does
+    so if the attempt is still just as it was seen to be, without any progress. `because`: why it is of this kind;
+    `expire`: rows that it drops for their age; `renew`: make it though nothing was taken in since the last one.
+    `external`: its rows are those of a snapshot that lies outside of the store. `lateness`: how far below the highest
+    order a delete is still remembered, in the unit of the first column that orders the log.
+    """
+
+    run: str
+    request: str
+    kind: Kind
+    instant: str
+    takeover: bool = False
+    stalled: Snapshot | None = None
+    restore: Restore | None = None
+    because: str = ""
+    expire: Expire | None = None
+    renew: bool = False
+    external: External | None = None
+    lateness: int | None = None
+
+
+def claim(state: LogState, asked: Claim) -> LogState:
+    """Begins an attempt under a new epoch, or returns the state unchanged when nothing is to be folded
+    or this run's snapshot is already there (staged, or whatever became of it since).
+
+    Raises RefusedError when another run's attempt is open or this run asked for something else before.
+    """
+    mine = same_request(state, asked)
+    if mine and mine.state is not State.ONGOING:
+        return state
+    attempt = state.attempt
+    if attempt and attempt.run != asked.run and not asked.takeover and attempt != asked.stalled:
+        raise blocked(state, attempt)
+    if not attempt and not state.unfolded and not asked.restore and not asked.renew and not asked.external:
+        return state
+    require_published(state)
+    if asked.restore:
+        _require_completed(state, asked.restore.snapshot)
+    free = supersede(state, attempt)
+    _require_unclaimed(free, asked.external)
+    return _begin(free, replace(asked, expire=_frozen(state, asked)))
+
+
+def _frozen(state: LogState, asked: Claim) -> Expire | None:
+    """Which rows go: a retry of a run drops none that its first attempt would have kept (I24)."""
+    expire = asked.expire
+    for before in (s.expire for s in state.snapshots if (s.run, s.request) == (asked.run, asked.request)):
+        if expire and before and before.column == expire.column:
+            expire = min(expire, before, key=lambda one: one.before)
+    return expire
+
+
+def same_request(state: LogState, asked: Claim) -> Snapshot | None:
+    """The snapshot that this run made before. Raises RefusedError when it asked for something else then."""
+    mine = of_run(state, asked.run)
+    if mine and mine.request != asked.request:
+        raise RefusedError(
+            "RUN_CHANGED",
+            f"Run `{asked.run}` made snapshot {mine.id} of `{state.log}` from other inputs.",
+            hint="Use a new run id for a new request.",
+        )
+    return mine
+
+
+def tail(state: LogState, asked: Claim) -> LogState:
+    """A snapshot without a new materialization: the newest one and the change sets after it, complete at once (C10).
+
+    Unchanged when this run has one, or nothing was appended since the newest snapshot. Raises RefusedError when there
+    is no materialization to build on: what was judged is inherited from it.
+    """
+    latest = state.latest
+    if same_request(state, asked):
+        return state
+    if latest is None:
+        raise RefusedError(
+            "NOTHING_MATERIALIZED",
+            f"`{state.log}` has no completed snapshot that a tail could follow.",
+            hint=f"`tidefold run {state.log}` makes one.",
+        )
+    if newest_sqn(state) == state.last_sqn:
+        return state
+    begun = Snapshot(
+        id=next_id(state),
+        epoch=state.epoch,
+        run=asked.run,
+        request=asked.request,
+        kind=Kind.TAIL,
+        state=State.COMPLETED,
+        base=latest.id,
+        from_sqn=latest.to_sqn,
+        to_sqn=state.last_sqn,
+        instant=asked.instant,
+        horizon=latest.horizon,
+        schema=state.schema,
+    )
+    return state.with_snapshot(begun)
+
+
+def newest_sqn(state: LogState) -> int:
+    """How far the newest materialization, or a tail on it, reaches."""
+    latest = state.latest
+    built = (s for s in state.snapshots if s.state is State.COMPLETED and s.as_of is None)
+    on_it = (s.to_sqn for s in built if latest and s.base == latest.id)
+    return max(on_it, default=0) if latest is None else max(latest.to_sqn, max(on_it, default=0))
+
+
+def next_id(state: LogState) -> int:
+    """The id of the snapshot that is begun next."""
+    return max((s.id for s in state.snapshots), default=state.last_snapshot) + 1
+
+
+def of_run(state: LogState, run: str) -> Snapshot | None:
+    """The newest snapshot that this run began and that was not aborted."""
+    return next((s for s in reversed(state.snapshots) if s.run == run and s.state is not State.ABORTED), None)
+
+
+def blocked(state: LogState, attempt: Snapshot) -> RefusedError:
+    """Another run is at what is asked for."""
+    which = f" --snapshot {attempt.id}" if attempt.as_of else ""
+    return RefusedError(
+        "ATTEMPT_OPEN",
+        f"Snapshot {attempt.id} of `{state.log}` is {attempt.state} under run `{attempt.run}`.",
+        hint=f"Let it end, or `tidefold abort {state.log}{which}`, or call again with --takeover.",
+    )
+
+
+def supersede(state: LogState, attempt: Snapshot | None) -> LogState:
+    """Fences an attempt off: the next one takes its place."""
+    if attempt is None:
+        return state
+    reason = f"superseded by attempt {state.epoch + 1}"
+    return state.with_snapshot(replace(attempt, state=State.ABORTED, reason=reason))
+
+
+def _begin(state: LogState, asked: Claim) -> LogState:
+    latest = state.latest
+    begun = Snapshot(
+        id=next_id(state),
+        epoch=state.epoch + 1,
+        run=asked.run,
+        request=asked.request,
+        kind=asked.kind,
+        state=State.ONGOING,
+        base=latest.id if latest else None,
+        from_sqn=latest.to_sqn if latest else 0,
+        to_sqn=state.last_sqn,
+        instant=asked.instant,
+        because=asked.because,
+        expire=asked.expire,
+        horizon=_horizon(state, asked),
+        schema=state.schema,
+    )
+    if asked.restore:
+        begun = _restoring(state, begun, asked.restore)
+    if asked.external:
+        begun = _importing(state, begun, asked.external)
+    return replace(state, epoch=begun.epoch).with_snapshot(replace(begun, until=_until(state, begun)))
+
+
+def _until(state: LogState, begun: Snapshot) -> int | None:
+    """The last commit time in what is to be folded, if it is known."""
+    if begun.external:
+        return None
+    below = None if begun.source is None else known(state, begun.source)
+    folded = state.between(begun.from_sqn, begun.folds_to)
+    return until([below.until] if below else [], (c.times for c in folded))
+
+
+def _horizon(state: LogState, asked: Claim) -> int | None:
+    """Never lower than that of the snapshot below, which has forgotten what was deleted before."""
+    known = state.latest.horizon if state.latest else None
+    if asked.lateness is None or asked.restore or asked.external:
+        return known
+    tops = [c.top - asked.lateness for c in state.change_sets if c.top is not None]
+    return max([*tops, *([] if known is None else [known])], default=None)
+
+
+def _require_completed(state: LogState, snapshot: int) -> Snapshot:
+    wanted = known(state, snapshot)
+    if wanted.state is not State.COMPLETED:
+        raise RefusedError(
+            "WRONG_STATE",
+            f"Snapshot {wanted.id} of `{state.log}` is {wanted.state} and cannot be restored.",
+            hint=f"`tidefold history {state.log}` shows which are COMPLETED.",
+        )
+    return wanted
+
+
+def _restoring(state: LogState, begun: Snapshot, asked: Restore) -> Snapshot:
+    """The attempt that brings the rows of a snapshot back, under a new id: undoing it is one more restore."""
+    wanted = _require_completed(state, asked.snapshot)
+    is_tail = wanted.kind is Kind.TAIL
+    origin = wanted.base if is_tail else wanted.id
+    begun = replace(
+        begun, origin=origin, from_sqn=wanted.from_sqn if is_tail else wanted.to_sqn, horizon=wanted.horizon
+    )
+    if asked.mode is Mode.SKIP:
+        skipped = wanted.to_sqn if wanted.to_sqn < state.last_sqn else None
+        return replace(begun, to_sqn=state.last_sqn, skipped_from=skipped)
+    if wanted.as_of:
+        raise RefusedError(
+            "AS_OF_NO_REPLAY",
+            f"Snapshot {wanted.id} of `{state.log}` has the changes from before {wanted.as_of}, wherever they lie in "
+            "the log: there is no place in it from which the others could be replayed.",
+            hint="`--mode skip` restores it and leaves out what came after.",
+        )
+    if wanted.to_sqn < state.truncated_to:
+        raise RefusedError(
+            "LOG_CUT",
+            f"The changes after snapshot {wanted.id} of `{state.log}` cannot be replayed: "
+            f"the log was cut up to change set {state.truncated_to}, the snapshot ends with {wanted.to_sqn}.",
+            hint="`--mode skip` restores it and leaves out what came after.",
+        )
+    return replace(begun, to_sqn=wanted.to_sqn)
+
+
+def _importing(state: LogState, begun: Snapshot, external: External) -> Snapshot:
+    """The attempt whose rows come from outside. What the log has taken and not folded is left out for good; one that
+    never took anything goes on from where the imported snapshot ends.
+    """
+    begun = replace(begun, external=external, horizon=None)
+    if never_took(state):
+        return replace(begun, from_sqn=external.sqn, to_sqn=external.sqn)
+    begins = max(begun.from_sqn, state.truncated_to)
+    return replace(begun, from_sqn=begins, skipped_from=begins if begins < state.last_sqn else None)
+
+
+def _require_unclaimed(state: LogState, external: External | None) -> None:
+    """Two owners would delete each other's files."""
+    for claimed in claimed_by(state):
+        if external and claimed.external and claimed.external.address == external.address:
+            raise already_claimed(state.log, claimed.id)
+
+
+def claimed_by(state: LogState) -> tuple[Snapshot, ...]:
+    """The snapshots that own, or will own, an original outside of the store which is still to be deleted."""
+    gone = (State.ABORTED, State.DELETED)
+    return tuple(
+        s for s in state.snapshots if s.external and s.external.ownership is Ownership.CLAIM and s.state not in gone
+    )
+
+
+def already_claimed(log: str, snapshot: int) -> RefusedError:
+    return RefusedError(
+        "ORIGINAL_CLAIMED",
+        f"Snapshot {snapshot} of `{log}` has claimed this original and deletes it when it is retired.",
+        hint=f"`tidefold restore {log} {snapshot}` brings its rows back.",
+    )
+
+
+def progress(state: LogState, snapshot_id: int) -> LogState:
+    """Shows that the attempt is alive. Raises SupersededError when it was fenced off meanwhile."""
+    snapshot = held(state, snapshot_id)
+    if snapshot.state is not State.ONGOING:
+        return state
+    return state.with_snapshot(replace(snapshot, progress=snapshot.progress + 1))

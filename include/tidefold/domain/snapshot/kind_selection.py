@@ -1,0 +1,81 @@
+"""Which kind of snapshot to make, by what each would cost. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tidefold.domain.log_state import Kind, LogState, State
+
+
+class Rule(StrEnum):
+    """How the kind is chosen: always the same, or each time by cost."""
+
+    FULL = "full"
+    INCREMENTAL = "incremental"
+    AUTO = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A kind, and why this one, as the end of a sentence."""
+
+    kind: Kind
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a choice depends on besides the log: `links`: the store takes a file over without copying its bytes;
+    `full_every`: with `auto`, so many snapshots after a full one comes the next; `buckets`: how many are configured.
+    """
+
+    rule: Rule = Rule.FULL
+    links: bool = True
+    full_every: int = 10
+    buckets: int | None = None
+
+
+# A full snapshot may cost so many times the bytes of an incremental one and is still made: it stands alone.
+_WORTH = 2
+
+
+def choose(state: LogState, terms: Terms) -> Choice:
+    """The kind of the next snapshot. An incremental one is never built on anything that was not confirmed (N3): its
+    base is the newest completed snapshot.
+    """
+    if terms.rule is not Rule.AUTO:
+        return Choice(Kind(terms.rule), "it was asked for")
+    latest = state.latest
+    if latest is None:
+        return Choice(Kind.FULL, "there is no snapshot yet whose files could be shared")
+    if terms.buckets not in (None, state.shape.buckets):
+        return Choice(Kind.FULL, f"the number of buckets changes from {state.shape.buckets} to {terms.buckets}")
+    since = _since_full(state)
+    if since >= terms.full_every:
+        return Choice(Kind.FULL, f"{since} incremental snapshots were made since the last full one")
+    if terms.links:
+        return Choice(Kind.FULL, "the store takes unchanged files over as links, which costs no bytes")
+    written = touched_bytes(state)
+    if latest.bytes_full <= _WORTH * written:
+        return Choice(Kind.FULL, f"about {written:,} of {latest.bytes_full:,} bytes are written anew in any case")
+    copied = latest.bytes_full - written
+    return Choice(Kind.INCREMENTAL, f"a full one would copy about {copied:,} bytes to write {written:,} new ones")
+
+
+def touched_bytes(state: LogState) -> int:
+    """About how many bytes of the newest snapshot lie in buckets that the waiting changes touch.
+
+    Keys are spread evenly, so of B buckets n changes leave (1 - 1/B)^n untouched.
+    """
+    latest, buckets = state.latest, state.shape.buckets
+    if latest is None:
+        return 0
+    changes = sum(change_set.rows for change_set in state.unfolded)
+    return int(latest.bytes_full * (1 - (1 - 1 / buckets) ** changes))
+
+
+def _since_full(state: LogState) -> int:
+    made = [s for s in state.snapshots if s.counts and s.state not in (State.ABORTED, State.ONGOING)]
+    fulls = [number for number, s in enumerate(made) if s.kind is Kind.FULL]
+    return len(made) - 1 - fulls[-1] if fulls else len(made)

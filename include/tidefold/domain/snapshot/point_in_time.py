@@ -1,0 +1,209 @@
+"""Snapshots of the rows as of an instant: from which snapshot and change sets they are folded, and the move that begins
+one. Pure.
+
+What counts is when a change was committed at its source, to the microsecond; when it came is no matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from tidefold.domain.commit_times import NEVER, AsOf, micros, next_second, tag_of, told
+from tidefold.domain.log_state import ChangeSet, Expire, Kind, LogState, Snapshot, State
+from tidefold.domain.retention.tag_names import require_free
+from tidefold.domain.snapshot.claim import Claim, blocked, next_id, same_request, supersede
+from tidefold.domain.snapshot.lineage import Older, older
+from tidefold.errors import CorruptError, RefusedError
+
+_SECOND = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`base`: the snapshot that it begins with (None: the empty table); `change_sets`: those after it that may hold
+    changes from before the instant; `later`: how many hold none.
+    """
+
+    base: Snapshot | None
+    change_sets: tuple[ChangeSet, ...]
+    later: int
+
+
+def plan(state: LogState, at: int, expire: Expire | None) -> Plan | None:
+    """What a snapshot as of `at` is folded from; None: nothing was committed before. `expire`: rows too old then.
+
+    Raises RefusedError when the log no longer has what that needs, or nobody knows when its changes were committed.
+    """
+    offered = list(older(state, _on_top(state, state.latest, state.last_sqn)))
+    found = next((one for one in offered if _reaches(state, one.snapshot) < at and _has_all(state, one, expire)), None)
+    if found is None:
+        raise _too_old(state, at, offered)
+    chosen = _before(state.log, found.change_sets, at)
+    if found.snapshot is None and not chosen:
+        return None
+    return Plan(found.snapshot, chosen, len(found.change_sets) - len(chosen))
+
+
+def change_sets_of(state: LogState, snapshot: Snapshot) -> tuple[ChangeSet, ...]:
+    """The change sets that an attempt was planned with: it keeps them from being cut and squashed."""
+    assert snapshot.as_of is not None
+    head = None if snapshot.as_of.head is None else state.snapshot(snapshot.as_of.head)
+    for one in older(state, _on_top(state, head, snapshot.to_sqn)):
+        if (one.snapshot.id if one.snapshot else None) == snapshot.base:
+            return _before(state.log, one.change_sets, snapshot.as_of.at)
+    raise CorruptError(
+        "BASE_MISSING", f"Snapshot {snapshot.id} of `{state.log}` stands on {snapshot.base}, which is not kept."
+    )
+
+
+def _on_top(state: LogState, head: Snapshot | None, to: int) -> Snapshot:
+    """What would be folded next onto a snapshot, up to an sqn."""
+    base, after = (head.id, head.to_sqn) if head else (None, 0)
+    return Snapshot(next_id(state), 0, "", "", Kind.FULL, State.ONGOING, base, after, max(to, after), "")
+
+
+def _lineage(state: LogState, snapshot: Snapshot | None) -> Iterator[Snapshot]:
+    """A snapshot and those that its rows were made from."""
+    while snapshot is not None:
+        yield snapshot
+        below = None if snapshot.external else snapshot.source
+        snapshot = None if below is None else state.snapshot(below)
+
+
+def _reaches(state: LogState, snapshot: Snapshot | None) -> int:
+    """An instant not before the last commit in a snapshot. Where nobody wrote that down (older programs, imports) it is
+    when it was made, to the second: a source does not commit in the future.
+    """
+    if snapshot is None:
+        return -NEVER
+    return min(micros(snapshot.instant) + _SECOND, NEVER) if snapshot.until is None else snapshot.until
+
+
+def _has_all(state: LogState, offered: Older, expire: Expire | None) -> bool:
+    """Whether nothing was dropped for its age that was not too old as of then."""
+    dropped = tuple(one.expire for one in _lineage(state, offered.snapshot) if one.expire)
+    return Older(offered.snapshot, (), dropped).suits(expire)
+
+
+def _before(log: str, change_sets: Sequence[ChangeSet], at: int) -> tuple[ChangeSet, ...]:
+    """Those that may hold changes from before an instant."""
+    found = []
+    for one in change_sets:
+        times = one.times
+        if times is not None and times.without:
+            raise without_times(log, times.without)
+        if times is not None and times.first is not None and times.first >= at:
+            continue
+        if one.first is not None and (times is None or times.last is None or times.last >= at):
+            raise _squashed(log, one, at)
+        found.append(one)
+    return tuple(found)
+
+
+def claim(state: LogState, asked: Claim, at: int) -> LogState:
+    """Begins an attempt at a snapshot as of `at`, or returns the state unchanged when nothing was committed before, or
+    it is there: made by this run, or by another one under its tag.
+
+    It stands beside the attempt at the next snapshot; neither waits for the other. Raises RefusedError when another
+    run is at the same instant, when its tag names something else, and what `plan` raises.
+    """
+    mine = same_request(state, asked)
+    if kept(state, at) or (mine and mine.state in (State.STAGED, State.COMPLETED)):
+        return state
+    require_free(state, tag_of(at))
+    mine = mine if mine and mine.open else None
+    rival = next((s for s in state.as_of_attempts if s.as_of and s.as_of.at == at and s != mine), None)
+    if rival and not asked.takeover:
+        raise blocked(state, rival)
+    planned = plan(state, at, asked.expire)
+    if planned is None:
+        return state
+    free = supersede(supersede(state, mine), rival)
+    return _begin(free, asked, at, planned)
+
+
+def _begin(state: LogState, asked: Claim, at: int, planned: Plan) -> LogState:
+    base, head = planned.base, state.latest
+    begun = Snapshot(
+        id=next_id(state),
+        epoch=state.epoch + 1,
+        run=asked.run,
+        request=asked.request,
+        kind=Kind.FULL,
+        state=State.ONGOING,
+        base=base.id if base else None,
+        from_sqn=base.to_sqn if base else 0,
+        to_sqn=max(state.last_sqn, base.to_sqn if base else 0),
+        instant=asked.instant,
+        expire=asked.expire,
+        horizon=base.horizon if base else None,
+        schema=state.schema,
+        as_of=AsOf(at, head.id if head else None),
+        until=at - 1,
+    )
+    return replace(state, epoch=begun.epoch).with_snapshot(begun)
+
+
+def kept(state: LogState, at: int) -> Snapshot | None:
+    """The completed snapshot as of an instant that a tag keeps."""
+    tagged = {tag.snapshot for tag in state.tags}
+    there = (s for s in reversed(state.snapshots) if s.as_of and s.as_of.at == at and s.id in tagged)
+    return next((s for s in there if s.state is State.COMPLETED), None)
+
+
+def came_later(state: LogState, snapshot: Snapshot) -> tuple[ChangeSet, ...]:
+    """The change sets that were taken since, and hold changes from before its instant: it has them not."""
+    since = state.between(snapshot.to_sqn, state.last_sqn)
+    at = snapshot.as_of.at if snapshot.as_of else 0
+    return tuple(c for c in since if c.times is None or (c.times.first is not None and c.times.first < at))
+
+
+def given_up(state: LogState, instant: str, beat: float, patience: timedelta) -> tuple[Snapshot, ...]:
+    """The attempts that nobody has worked on for long, as seen at `instant` (ISO 8601): their count of progress would
+    be higher, at one each `beat` seconds. Wrong about one that lives: it loses its work and nothing else.
+    """
+    now = datetime.fromisoformat(instant)
+    return tuple(
+        s
+        for s in state.as_of_attempts
+        if now - datetime.fromisoformat(s.instant) - timedelta(seconds=beat * s.progress) > patience
+    )
+
+
+def without_times(log: str, count: int) -> RefusedError:
+    """Of changes without a commit time."""
+    return RefusedError(
+        "AS_OF_NO_TIMES",
+        f"{count:,} changes of `{log}` do not say when they were committed: nobody knows which were before an instant.",
+        hint="Only a source that gives each change its commit time can be looked at as of an instant.",
+    )
+
+
+def _squashed(log: str, one: ChangeSet, at: int) -> RefusedError:
+    return RefusedError(
+        "AS_OF_SQUASHED",
+        f"The change sets {one.begin} to {one.sqn} of `{log}` were squashed into one: of changes from before and after "
+        f"{told(at)} only the last ones are left.",
+        hint="An instant before or after all of them is possible.",
+    )
+
+
+def _too_old(state: LogState, at: int, offered: Sequence[Older]) -> RefusedError:
+    possible = [_earliest(state, one.snapshot) for one in offered]
+    oldest = min(possible, default=NEVER)
+    if oldest >= NEVER:
+        return without_times(state.log, sum(c.rows for c in state.change_sets))
+    return RefusedError(
+        "AS_OF_TOO_OLD",
+        f"The rows of `{state.log}` as of {told(at)} cannot be made any more: what that needs was cut off the log, or "
+        f"dropped for its age. The oldest possible instant is {told(next_second(oldest))}.",
+        hint=f"`tidefold history {state.log}` lists the snapshots that are kept; `retention` says for how long.",
+    )
+
+
+def _earliest(state: LogState, snapshot: Snapshot | None) -> int:
+    """The earliest instant that a snapshot serves: after its last commit, and not before it dropped rows."""
+    dropping = [micros(one.instant) for one in _lineage(state, snapshot) if one.expire]
+    return max([min(_reaches(state, snapshot), NEVER - 1) + 1, *dropping])

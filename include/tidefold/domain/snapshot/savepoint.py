@@ -1,0 +1,121 @@
+"""What a savepoint says of itself, and what must hold in it before a byte of it is used. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from tidefold.domain.external_snapshot import Layout
+from tidefold.domain.key_groups import KeyGroups, bucket_ranges
+from tidefold.domain.log_state import Kind, Shape
+from tidefold.domain.paths import DataFileName, LogPaths
+from tidefold.domain.snapshot.manifest import DataFile, Manifest
+from tidefold.domain.source_progress import Position
+from tidefold.errors import CorruptError, TidefoldError
+
+# Written last and deleted last: without it there is no savepoint.
+DESCRIPTION = "savepoint.json"
+# Written first, removed last: what lies beside it is half a savepoint.
+BEGUN = "savepoint.begun"
+ROWS = "rows"
+DELTA_LOG = "_delta_log/00000000000000000000.json"
+_PART = re.compile(rf"{ROWS}/part-\d{{5}}\.parquet")
+
+
+@dataclass(frozen=True, slots=True)
+class SavedFile:
+    """One Parquet file: `path` relative to the savepoint, `stats` the Delta statistics document, `hidden` as that of a
+    DataFile.
+    """
+
+    path: str
+    bytes: int
+    rows: int
+    sha256: str
+    key_groups: KeyGroups
+    stats: str
+    hidden: bool = False
+
+    def data_file(self, key_groups: KeyGroups | None = None) -> DataFile:
+        name = self.path.rsplit("/", 1)[1]
+        facts = (self.bytes, self.rows, self.sha256, key_groups or self.key_groups, self.stats)
+        return DataFile(name, *facts, hidden=self.hidden)
+
+    @classmethod
+    def of(cls, folder: str, file: DataFile) -> SavedFile:
+        assert file.deletions is None, "what a savepoint has is written without deletions"
+        facts = (file.bytes, file.rows, file.sha256, file.key_groups, file.stats, file.hidden)
+        return cls(f"{folder}/{file.name}", *facts)
+
+
+@dataclass(frozen=True, slots=True)
+class Savepoint:
+    """A snapshot outside of a store. `sqn` is the last change set in it, `positions` where the source stood then;
+    `files` are all its rows, `delta_log` the other files that belong to it, `cleared` as in a Manifest. `instant` is
+    information for people.
+    """
+
+    kind: Layout
+    log: str
+    snapshot: int
+    sqn: int
+    instant: str
+    rows: int
+    shape: Shape
+    positions: tuple[Position, ...]
+    files: tuple[SavedFile, ...]
+    delta_log: tuple[str, ...] = ()
+    cleared: tuple[int, ...] = ()
+
+    @property
+    def bytes(self) -> int:
+        return sum(f.bytes for f in self.files)
+
+    @property
+    def manifest(self) -> Manifest:
+        """The files of a native one as those of a full snapshot."""
+        files = tuple(f.data_file() for f in self.files)
+        facts = (self.log, self.snapshot, 0, Kind.FULL, None, self.sqn, self.sqn, self.shape, files)
+        return Manifest(*facts, cleared=self.cleared)
+
+
+def part_path(number: int) -> str:
+    """Path of a file of rows of a canonical savepoint."""
+    return f"{ROWS}/part-{number:05d}.parquet"
+
+
+def check_savepoint(found: Savepoint) -> Savepoint:
+    """The savepoint, or CorruptError when no program of ours wrote this."""
+    try:
+        LogPaths(found.log)
+        bucket_ranges(found.shape.key_groups, found.shape.buckets)
+    except TidefoldError as error:
+        raise _corrupt(error.message) from error
+    paths = [f.path for f in found.files]
+    if len(set(paths)) < len(paths):
+        raise _corrupt("it names a file twice")
+    for file in found.files:
+        _check_file(found, file)
+    if sum(f.rows for f in found.files if not f.hidden) != found.rows or found.sqn < 0 or found.snapshot < 1:
+        raise _corrupt("its numbers do not add up")
+    if set(found.delta_log) - {DELTA_LOG}:
+        raise _corrupt("it names files that are no Delta log of its own")
+    return found
+
+
+def _check_file(found: Savepoint, file: SavedFile) -> None:
+    """A path that could lead elsewhere is none of ours: what is claimed is deleted by it one day."""
+    if found.kind is Layout.CANONICAL:
+        known = _PART.fullmatch(file.path) is not None
+    else:
+        known = file.path.startswith("_data/") and DataFileName.parse(file.path.removeprefix("_data/")) is not None
+    if not known or min(file.bytes, file.rows) < 0 or file.key_groups.last >= found.shape.key_groups:
+        raise _corrupt(f"it names a file that cannot be in it: `{file.path}`")
+
+
+def _corrupt(what: str) -> CorruptError:
+    return CorruptError(
+        "SAVEPOINT_INVALID",
+        f"The description of the savepoint is damaged: {what}.",
+        hint="Nothing was changed. Take another savepoint, or restore this one from a backup.",
+    )

@@ -1,0 +1,220 @@
+"""The moves of the life cycle: each takes a state and gives the next one, or refuses by name (design 3 and 4).
+
+A move that finds its work already done returns the state it was given, so the ledger writes no new version (I4).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tidefold.domain.ingest.append import never_took
+from tidefold.domain.log_state import Drill, LogState, ReadFrom, Snapshot, State, Tag, Verdict
+from tidefold.domain.retention.tag_names import require_free
+from tidefold.domain.snapshot.manifest import Manifest
+from tidefold.domain.source_progress_history import accounts_of
+from tidefold.errors import GateFailedError, InvalidInputError, NotFoundError, RefusedError, SupersededError
+
+
+def stage(state: LogState, manifest: Manifest, digest: str, read: ReadFrom | None = None) -> LogState:
+    """Records that all files of the attempt are written and synced, and what was `read` for it. `digest`: sha256 of the
+    stored manifest.
+    """
+    snapshot = held(state, manifest.snapshot)
+    if snapshot.state is not State.ONGOING:
+        if snapshot.manifest == digest:
+            return state
+        raise _wrong_state(state, snapshot, "stage", State.ONGOING)
+    staged = replace(
+        snapshot,
+        state=State.STAGED,
+        manifest=digest,
+        rows=manifest.rows,
+        files=len(manifest.files),
+        ties=manifest.ties,
+        bytes_full=manifest.bytes_full,
+        bytes_written=manifest.bytes_written,
+        read=read,
+        buckets=manifest.shape.buckets,
+    )
+    return state.with_snapshot(staged)
+
+
+def judge(state: LogState, snapshot_id: int, verdict: Verdict) -> LogState:
+    """Binds a verdict to a staged snapshot. The first verdict of a suite stands; another suite may judge again."""
+    snapshot = held(state, snapshot_id)
+    if snapshot.verdict and snapshot.verdict.suite == verdict.suite:
+        return state
+    if snapshot.state is not State.STAGED:
+        raise _wrong_state(state, snapshot, "judge", State.STAGED)
+    _check_binding(state, snapshot, verdict)
+    return state.with_snapshot(replace(snapshot, verdict=verdict))
+
+
+def _check_binding(state: LogState, snapshot: Snapshot, verdict: Verdict) -> None:
+    if verdict.manifest != snapshot.manifest:
+        raise RefusedError(
+            "VERDICT_FOR_OTHER_FILES",
+            f"The verdict judged other files than those of snapshot {snapshot.id} of `{state.log}`.",
+            hint=f"`tidefold quality {state.log}` judges the staged files.",
+        )
+
+
+def override(state: LogState, snapshot_id: int, by: str, why: str) -> LogState:
+    """Lets a snapshot pass that the gate refused; the name and the reason are kept for ever (I8)."""
+    if not by.strip() or not why.strip():
+        message = "An override needs both a name and a reason."
+        raise InvalidInputError("OVERRIDE_UNNAMED", message, hint="Give --override-by and --why.")
+    snapshot = held(state, snapshot_id)
+    if snapshot.state is not State.STAGED:
+        raise _wrong_state(state, snapshot, "override", State.STAGED)
+    if not snapshot.verdict:
+        raise _not_judged(state, snapshot)
+    if snapshot.verdict.passed:
+        return state  # There is nothing to let through.
+    return state.with_snapshot(replace(snapshot, verdict=replace(snapshot.verdict, override_by=by, override_why=why)))
+
+
+def confirm(state: LogState, snapshot_id: int) -> LogState:
+    """Makes a staged snapshot count. Needs a PASS for its files, and the latest completed one as base (I3, I8).
+
+    One as of an instant is named by its tag in the same move, and needs no base.
+    """
+    snapshot = held(state, snapshot_id)
+    if snapshot.state is State.COMPLETED:
+        return state  # So is a tail-only one, from its beginning.
+    if snapshot.state is not State.STAGED:
+        raise _wrong_state(state, snapshot, "confirm", State.STAGED)
+    if not snapshot.verdict:
+        raise _not_judged(state, snapshot)
+    _check_binding(state, snapshot, snapshot.verdict)
+    if not snapshot.verdict.allows:
+        raise GateFailedError(
+            "GATE_FAILED",
+            f"Snapshot {snapshot.id} of `{state.log}` failed its quality gate: {snapshot.verdict.summary}.",
+            hint=f"`tidefold report {state.log}` names the page; abort it, or confirm with --override-by and --why.",
+        )
+    if snapshot.as_of:
+        return _tagged(state.with_snapshot(replace(snapshot, state=State.COMPLETED)), snapshot, snapshot.as_of.tag)
+    require_published(state)
+    _require_latest_base(state, snapshot)
+    # Where rows lie is what each manifest says; this is the newest one that counts.
+    shape = replace(state.shape, buckets=snapshot.buckets or state.shape.buckets)
+    completed = replace(snapshot, state=State.COMPLETED)
+    return replace(_begun_with(state, snapshot), shape=shape).with_snapshot(completed)
+
+
+def _tagged(state: LogState, snapshot: Snapshot, name: str) -> LogState:
+    taken = require_free(state, name, snapshot.id)
+    return state if taken else replace(state, tags=(*state.tags, Tag(name, snapshot.id)))
+
+
+def _begun_with(state: LogState, snapshot: Snapshot) -> LogState:
+    """The log, which goes on from where the first snapshot ends, if that was imported. Not before it counts: an import
+    that is aborted leaves nothing of it.
+    """
+    if snapshot.external is None or not never_took(state):
+        return state
+    positions = snapshot.external.positions
+    return replace(state, truncated_to=snapshot.to_sqn, positions=positions, landed=accounts_of(positions))
+
+
+def _not_judged(state: LogState, snapshot: Snapshot) -> RefusedError:
+    return RefusedError(
+        "NOT_JUDGED",
+        f"Snapshot {snapshot.id} of `{state.log}` has no verdict.",
+        hint=f"`tidefold quality {state.log}` judges it.",
+    )
+
+
+def _require_latest_base(state: LogState, snapshot: Snapshot) -> None:
+    latest = state.latest.id if state.latest else None
+    if snapshot.base != latest:
+        raise SupersededError(
+            "BASE_MOVED",
+            f"Snapshot {snapshot.id} of `{state.log}` folds onto snapshot {snapshot.base}, but the latest is {latest}.",
+            hint=f"`tidefold abort {state.log}`, then materialize again.",
+        )
+
+
+def published(state: LogState, snapshot_id: int, table_version: int, instant: str = "") -> LogState:
+    """Records the table version that shows a completed snapshot to readers, and since when (ISO 8601)."""
+    snapshot = known(state, snapshot_id)
+    if snapshot.published:
+        return state
+    if snapshot.state is not State.COMPLETED or not snapshot.counts:
+        raise _wrong_state(state, snapshot, "publish", State.COMPLETED)
+    return state.with_snapshot(replace(snapshot, table_version=table_version, shown=instant))
+
+
+def abort(state: LogState, snapshot_id: int, reason: str) -> LogState:
+    """Undoes an unconfirmed attempt; a completed one is refused."""
+    snapshot = known(state, snapshot_id)
+    if snapshot.state is State.ABORTED:
+        return state
+    if not snapshot.open:
+        raise _wrong_state(state, snapshot, "abort", State.ONGOING, State.STAGED)
+    return state.with_snapshot(replace(snapshot, state=State.ABORTED, reason=reason))
+
+
+def drilled(state: LogState, snapshot_id: int, drill: Drill) -> LogState:
+    """Records how the newest trial restore of a snapshot ended; one that was retired meanwhile is left."""
+    snapshot = known(state, snapshot_id)
+    if snapshot.state is not State.COMPLETED:
+        return state
+    return state.with_snapshot(replace(snapshot, drill=drill))
+
+
+def require_published(state: LogState) -> None:
+    """Raises RefusedError while the newest completed snapshot is not shown to readers yet."""
+    latest = state.latest
+    if latest and not latest.published:
+        raise RefusedError(
+            "NOT_PUBLISHED",
+            f"Snapshot {latest.id} of `{state.log}` is completed but not yet published.",
+            hint=f"`tidefold confirm {state.log}` publishes it.",
+        )
+
+
+def known(state: LogState, snapshot_id: int) -> Snapshot:
+    """The snapshot of that id, or NotFoundError."""
+    snapshot = state.snapshot(snapshot_id)
+    if snapshot is None:
+        raise NotFoundError(
+            "SNAPSHOT_UNKNOWN",
+            f"`{state.log}` has no snapshot {snapshot_id}.",
+            hint=f"`tidefold history {state.log}` lists them.",
+        )
+    return snapshot
+
+
+def readable(state: LogState, snapshot_id: int) -> Snapshot:
+    """The snapshot, or NotFoundError when its files are not kept."""
+    snapshot = known(state, snapshot_id)
+    if snapshot.state not in (State.COMPLETED, State.STAGED):
+        raise NotFoundError(
+            "SNAPSHOT_GONE",
+            f"Snapshot {snapshot.id} of `{state.log}` is {snapshot.state}; its files are not kept.",
+            hint=f"`tidefold history {state.log}` shows which are COMPLETED.",
+        )
+    return snapshot
+
+
+def held(state: LogState, snapshot_id: int) -> Snapshot:
+    """The snapshot, or SupersededError when its attempt was fenced off by a newer one or aborted."""
+    snapshot = known(state, snapshot_id)
+    if snapshot.state is State.ABORTED:
+        raise SupersededError(
+            "SUPERSEDED" if snapshot.reason.startswith("superseded") else "ABORTED",
+            f"Snapshot {snapshot.id} of `{state.log}` (attempt {snapshot.epoch}) was aborted: {snapshot.reason}.",
+            hint=f"What it wrote is removed, no change is lost: `tidefold materialize {state.log}` folds them again.",
+        )
+    return snapshot
+
+
+def _wrong_state(state: LogState, snapshot: Snapshot, verb: str, *needed: State) -> RefusedError:
+    wanted = " or ".join(needed)
+    return RefusedError(
+        "WRONG_STATE",
+        f"Cannot {verb} snapshot {snapshot.id} of `{state.log}`: it is {snapshot.state}, not {wanted}.",
+        hint=f"`tidefold history {state.log}` shows every snapshot's state.",
+    )

@@ -1,0 +1,67 @@
+"""How far the source had been taken at an earlier sqn, by the accounts of what landed. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from tidefold.domain.log_state import LogState
+from tidefold.domain.source_progress import Landed, Position
+
+
+def positions_at(state: LogState, sqn: int) -> tuple[Position, ...]:
+    """The position of each partition when the log ended with this sqn: never a later one.
+
+    Where neither an account nor a change set has the highest order any more (logs that an older version wrote) it is
+    one that was surely seen: records that the source sends a second time may then be folded a second time.
+    """
+    found: dict[tuple[str, int], Position] = {}
+    behind: set[tuple[str, int]] = set()
+    highs = {c.sqn: c.high for c in state.change_sets}
+    for entry in state.landed:
+        place = (entry.topic, entry.partition)
+        if entry.sqn is not None and entry.sqn > sqn:
+            behind.add(place)
+        if place not in behind:
+            found[place] = _after(found.get(place), entry, highs.get(entry.sqn or 0, ()))
+    # What stands where it stood then is known exactly.
+    now = {(p.topic, p.partition): p for p in state.positions}
+    return tuple(now[place] if place not in behind else found[place] for place in sorted(found))
+
+
+def _after(before: Position | None, entry: Landed, high: tuple[int, ...]) -> Position:
+    stood = before or Position(entry.topic, entry.partition, 0, ())
+    reached = max(stood.next_offset, entry.next_offset)
+    if entry.high:
+        return Position(
+            entry.topic, entry.partition, reached, max(stood.high, entry.high), entry.count, entry.again, entry.time
+        )
+    return replace(stood, next_offset=reached, high=max(stood.high, high))
+
+
+def accounts_of(positions: Iterable[Position]) -> tuple[Landed, ...]:
+    """Accounts by which a log that begins at these positions takes nothing that lies before them."""
+    return tuple(
+        Landed(
+            number=number,
+            name=f"{p.topic}+{p.partition}+imported",
+            length=0,
+            checksum="",
+            topic=p.topic,
+            partition=p.partition,
+            first_offset=0,
+            next_offset=p.next_offset,
+            records=0,
+            changes=0,
+            tombstones=0,
+            repeated=0,
+            quarantined=0,
+            ignored=0,
+            sqn=None,
+            high=p.high,
+            count=p.count,
+            again=p.again,
+            time=p.time,
+        )
+        for number, p in enumerate(positions, 1)
+    )

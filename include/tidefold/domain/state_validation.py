@@ -1,0 +1,79 @@
+"""What must hold in every stored state and manifest: one that breaks it was not written by this program, or by a bug.
+
+Whoever reads one meets a typed error before anything is planned on it, let alone deleted (I23).
+"""
+
+from __future__ import annotations
+
+from tidefold.domain.log_state import Kind, LogState, Snapshot
+from tidefold.domain.paths import DataFileName
+from tidefold.domain.snapshot.manifest import Manifest
+from tidefold.errors import CorruptError
+
+
+def check_state(state: LogState) -> LogState:
+    """The state, or CorruptError that names what cannot be."""
+    _check_change_sets(state)
+    _check_snapshots(state)
+    for path in (*state.garbage, *(entry.quarantine for entry in state.landed if entry.quarantine)):
+        _check_path(state.log, path)
+    return state
+
+
+def check_manifest(manifest: Manifest, snapshot: Snapshot) -> Manifest:
+    """The manifest of this snapshot, or CorruptError."""
+    what = (manifest.snapshot, manifest.epoch, manifest.from_sqn, manifest.to_sqn)
+    if what != (snapshot.id, snapshot.epoch, snapshot.from_sqn, snapshot.to_sqn):
+        raise _corrupt("MANIFEST_OF_ANOTHER", manifest.log, f"the manifest of snapshot {snapshot.id} is of another one")
+    names = [DataFileName.parse(file.name) for file in manifest.files]
+    if len(set(names)) < len(names) or any(file.bytes < 0 or file.rows < 0 for file in manifest.files):
+        raise _corrupt("MANIFEST_INVALID", manifest.log, f"the manifest of snapshot {snapshot.id} cannot be")
+    return manifest
+
+
+def _check_change_sets(state: LogState) -> None:
+    """Looks at each list as a whole, since every read of a long log comes through here."""
+    sets = state.change_sets
+    ends = [state.truncated_to, *(c.sqn for c in sets)]
+    gap = next((c for c, end in zip(sets, ends, strict=False) if c.begin != end + 1 or c.sqn < c.begin), None)
+    if gap:
+        raise _corrupt("SQN_GAP", state.log, f"change set {gap.sqn} does not follow the one before it")
+    if any(c.offset < 0 or c.length < 0 or c.rows < 0 for c in sets):
+        raise _corrupt("RANGE_NEGATIVE", state.log, "a change set has a negative size")
+    if len({(c.segment, c.ordinal) for c in sets}) < len(sets):
+        raise _corrupt("SEGMENT_TWICE", state.log, "a change set of a segment is there twice")
+    for path in {c.segment for c in sets}:
+        _check_path(state.log, path)
+
+
+def _check_snapshots(state: LogState) -> None:
+    seen: set[int] = set()
+    last = 0
+    for snapshot in state.snapshots:
+        if snapshot.id <= last:
+            raise _corrupt("SNAPSHOT_TWICE", state.log, f"snapshot {snapshot.id} has more than one record")
+        head = snapshot.as_of.head if snapshot.as_of else None
+        for other in (snapshot.base, snapshot.origin, head):
+            if other is not None and other not in seen:
+                raise _corrupt("BASE_MISSING", state.log, f"snapshot {snapshot.id} is built on {other}, which is none")
+        if not 0 <= snapshot.from_sqn <= snapshot.folds_to <= snapshot.to_sqn:
+            raise _corrupt("RANGE_NEGATIVE", state.log, f"snapshot {snapshot.id} ends before it begins")
+        if snapshot.kind is Kind.TAIL and snapshot.base is None:
+            raise _corrupt("BASE_MISSING", state.log, f"tail-only snapshot {snapshot.id} has no base")
+        if snapshot.as_of and (snapshot.kind is not Kind.FULL or snapshot.published):
+            raise _corrupt("AS_OF_PUBLISHED", state.log, f"snapshot {snapshot.id}, as of an instant, is in the table")
+        last = snapshot.id
+        seen.add(last)
+
+
+def _check_path(log: str, path: str) -> None:
+    if path[:1] == "/" or (".." in path and ".." in path.split("/")):
+        raise _corrupt("PATH_OUTSIDE_ROOT", log, f"`{path}` lies outside the store")
+
+
+def _corrupt(code: str, log: str, what: str) -> CorruptError:
+    return CorruptError(
+        code,
+        f"The ledger of `{log}` is damaged: {what}.",
+        hint="Nothing was changed. Restore the store's `logs` folder from a backup.",
+    )

@@ -1,0 +1,116 @@
+"""The columns that a log had one after the other, and how rows of an older schema become rows of a newer one. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from tidefold.domain.table.table_spec import Column, Shape, renamed
+
+if TYPE_CHECKING:
+    from tidefold.domain.log_state import LogState
+
+# The schema of a log whose columns never changed.
+FIRST = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """The columns of a log from some time on. `ids` number them, one each, for life: a column that is renamed keeps its
+    number, one that is dropped and added again gets a new one. `instant` and `run` say since when, for people.
+    """
+
+    id: int
+    columns: tuple[Column, ...]
+    ids: tuple[int, ...]
+    instant: str = ""
+    run: str = ""
+
+    @property
+    def named(self) -> dict[str, int]:
+        """The id of each column, by its name."""
+        return {column.name: number for column, number in zip(self.columns, self.ids, strict=True)}
+
+
+@dataclass(frozen=True, slots=True)
+class Former:
+    """How the values of a column are had from rows of an older schema: what it is called there (None: it was not there,
+    and its value is `default`), and the types that it has had since then, the last is that of today.
+    """
+
+    name: str | None
+    types: tuple[str, ...]
+    default: str | None = None
+
+    def is_same(self, column: Column) -> bool:
+        """Whether a file can stay as it is: one that lacks a column shows null for it, under any name."""
+        if self.name is None:
+            return self.default is None
+        return self.name == column.name and len(set(self.types)) == 1
+
+
+def first_schema(columns: tuple[Column, ...]) -> Schema:
+    """The schema that a log begins with."""
+    return Schema(FIRST, tuple(map(bare, columns)), tuple(range(1, len(columns) + 1)))
+
+
+def bare(column: Column) -> Column:
+    """What of a column says something about its values in the table."""
+    return replace(column, encoding="", aliases=())
+
+
+def schemas_of(state: LogState) -> tuple[Schema, ...]:
+    """All schemas of a log that are known, oldest first; at least one."""
+    return state.schemas or (first_schema(state.shape.columns),)
+
+
+def shape_at(state: LogState, schema: int) -> Shape:
+    """The shape that the log had, or has, with this schema."""
+    known = schemas_of(state)
+    newest, wanted = known[-1], schema_of(known, schema)
+    if wanted.id == newest.id:
+        return state.shape
+    there = {number: column.name for column, number in zip(wanted.columns, wanted.ids, strict=True)}
+    names = {name: there[number] for name, number in newest.named.items() if number in there}
+    return renamed(state.shape, wanted.columns, names)
+
+
+def schema_of(schemas: Sequence[Schema], schema: int) -> Schema:
+    """The schema of that id."""
+    return next(s for s in schemas if s.id == schema)
+
+
+def formers(schemas: Sequence[Schema], older: int, newer: int) -> dict[str, Former]:
+    """Of each column of the newer schema where its value comes from in rows of the older one. None for one schema."""
+    if older == newer or not schemas:
+        return {}
+    line = [s for s in schemas if older <= s.id <= newer]
+    return {name: _former(line, number) for name, number in line[-1].named.items()}
+
+
+def _former(line: Sequence[Schema], number: int) -> Former:
+    having = [s.columns[s.ids.index(number)] for s in line if number in s.ids]
+    types = tuple(column.type for column in having)
+    there = number in line[0].ids
+    return Former(having[0].name, types) if there else Former(None, types, having[0].default)
+
+
+def must_rewrite(schemas: Sequence[Schema], older: int, newer: int) -> bool:
+    """Whether files with rows of the older schema show other values than those of the newer one are."""
+    if older == newer or not schemas:
+        return False
+    before, after = schema_of(schemas, older), schema_of(schemas, newer)
+    # What was dropped goes from the files too: one day a column may have its name again.
+    if set(before.ids) - set(after.ids):
+        return True
+    found = formers(schemas, older, newer)
+    return not all(found[column.name].is_same(column) for column in after.columns)
+
+
+def lost(schemas: Sequence[Schema], older: int, newer: int) -> tuple[str, ...]:
+    """The columns of the older schema that the newer one has no more."""
+    if older == newer or not schemas:
+        return ()
+    kept = schema_of(schemas, newer).ids
+    return tuple(name for name, number in schema_of(schemas, older).named.items() if number not in kept)

@@ -1,0 +1,231 @@
+"""What may change in the columns of a log that has data, by its policies, and the move that changes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from itertools import pairwise
+
+from tidefold.domain.ingest.append import differences, is_empty, reshaped
+from tidefold.domain.log_state import LogState, State
+from tidefold.domain.table.schema import Schema, bare, schemas_of
+from tidefold.domain.table.table_spec import Column, Engine, Shape, renamed
+from tidefold.domain.table.type_conversion import has_text, widens
+from tidefold.errors import RefusedError
+
+
+class Policy(StrEnum):
+    """What becomes of a change of a schema: it is taken up; or it is refused, and a record that brings it is put aside
+    (`quarantine`) or keeps everything with it from being taken in (`freeze`).
+    """
+
+    EVOLVE = "evolve"
+    QUARANTINE = "quarantine"
+    FREEZE = "freeze"
+
+
+class ChangeKind(StrEnum):
+    """How the columns of a log may change."""
+
+    ADD = "add"
+    WIDEN = "widen"
+    RENAME = "rename"
+    NARROW = "narrow"
+    DROP = "drop"
+    RETYPE = "retype"
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """The policy of each kind of change. What loses nothing is taken up; what could, only when somebody says so."""
+
+    add: Policy = Policy.EVOLVE
+    widen: Policy = Policy.EVOLVE
+    rename: Policy = Policy.EVOLVE
+    narrow: Policy = Policy.FREEZE
+    drop: Policy = Policy.FREEZE
+    retype: Policy = Policy.QUARANTINE
+
+    def of(self, kind: ChangeKind) -> Policy:
+        return Policy(getattr(self, kind))
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One difference between two schemas. `column` is its name in the newer one, or in the older if it is gone;
+    `impossible` says why no policy can allow it.
+    """
+
+    kind: ChangeKind
+    column: str
+    before: str = ""
+    after: str = ""
+    impossible: str = ""
+
+    def __str__(self) -> str:
+        match self.kind:
+            case ChangeKind.ADD:
+                return f"add `{self.column}` {self.after}"
+            case ChangeKind.DROP:
+                return f"drop `{self.column}` {self.before}"
+            case ChangeKind.RENAME:
+                return f"rename `{self.before}` to `{self.column}`"
+        return f"{self.kind} `{self.column}` from {self.before} to {self.after}"
+
+
+def evolve(state: LogState, shape: Shape, policies: Policies, instant: str, run: str = "") -> LogState:
+    """Takes up the columns of a shape that is configured. The number of buckets is no matter of it.
+
+    What was announced under the former schema and is not appended is given up, so that every change set has the schema
+    that the log has when it is appended. Raises RefusedError for what a policy holds, or what nothing can allow.
+    """
+    if is_empty(state):
+        return replace(reshaped(state, shape), schemas=())
+    shape = replace(shape, buckets=state.shape.buckets)
+    if shape == state.shape:
+        return state
+    before = _taken_back(state, shape)
+    after = _next_schema(state, before[-1], shape, instant, run)
+    found = changes(before[-1], after, shape)
+    _require_same_log(state, after, shape)
+    _require_allowed(state.log, found, policies)
+    schemas = (*before, after) if found else before
+    schemas = schemas if schemas[1:] else ()
+    return replace(state, shape=shape, schemas=schemas, fence=state.fence + (schemas != state.schemas))
+
+
+def changes_of(schemas: tuple[Schema, ...]) -> tuple[tuple[Schema, tuple[Change, ...]], ...]:
+    """Each schema after the first with what changed by it."""
+    return tuple((after, tuple(_differing(before, after))) for before, after in pairwise(schemas))
+
+
+def told(state: LogState) -> list[str]:
+    """What each schema changed, for people, oldest first."""
+    return [
+        f"schema {schema.id}{f', {schema.instant[:16]}' if schema.instant else ''}: {'; '.join(map(str, changed))}"
+        for schema, changed in changes_of(state.schemas)
+    ]
+
+
+def changes(before: Schema, after: Schema, shape: Shape) -> tuple[Change, ...]:
+    """What the newer schema changes. `shape` is that of the newer one: its key and its order allow less."""
+    return tuple(_limited(change, shape) for change in _differing(before, after))
+
+
+def _differing(before: Schema, after: Schema) -> Iterator[Change]:
+    """Nothing when only the place of a column among the others is another one: columns are known by name."""
+    there = dict(zip(before.ids, before.columns, strict=True))
+    for number, column in zip(after.ids, after.columns, strict=True):
+        former = there.pop(number, None)
+        if former is None:
+            after_ = column.type if column.default is None else f"{column.type}, {column.default} in rows before it"
+            yield Change(ChangeKind.ADD, column.name, after=after_)
+            continue
+        if former.name != column.name:
+            yield Change(ChangeKind.RENAME, column.name, former.name, column.name)
+        if former.type != column.type:
+            yield _retyped(column.name, former.type, column.type)
+        if former.default != column.default:
+            why = "the value of rows that were there before a column cannot change any more"
+            default = [
+                f"default {one.default}" if one.default is not None else "no default" for one in (former, column)
+            ]
+            yield Change(ChangeKind.RETYPE, column.name, default[0], default[1], why)
+    for column in there.values():
+        yield Change(ChangeKind.DROP, column.name, column.type)
+
+
+def _retyped(name: str, old: str, new: str) -> Change:
+    if widens(old, new):
+        return Change(ChangeKind.WIDEN, name, old, new)
+    if widens(new, old):
+        return Change(ChangeKind.NARROW, name, old, new)
+    why = ""
+    if new != "string":
+        why = f"values of {old} are none of {new}"
+    elif not has_text(old):
+        why = f"values of {old} have no one text"
+    return Change(ChangeKind.RETYPE, name, old, new, why)
+
+
+def _limited(change: Change, shape: Shape) -> Change:
+    """A key may only be widened such that it stays in its key group, and what orders a log not even that in a history,
+    whose rows name its values.
+    """
+    ordering = {*shape.order_by, *(name for group in shape.merge.groups for name in group.order)}
+    if change.impossible or change.kind in (ChangeKind.ADD, ChangeKind.DROP, ChangeKind.RENAME):
+        return change
+    if change.column in shape.key and change.kind is not ChangeKind.WIDEN:
+        return replace(change, impossible="it is part of the key")
+    if change.column in shape.key and change.before == "date":
+        return replace(change, impossible="it is part of the key, and rows would leave their key group")
+    whole = shape.merge.engine is not Engine.HISTORY and (change.before, change.after) == ("int", "long")
+    if change.column in ordering and not whole:
+        return replace(change, impossible="it orders the changes")
+    return change
+
+
+def _next_schema(state: LogState, before: Schema, shape: Shape, instant: str, run: str) -> Schema:
+    highest = max(number for schema in schemas_of(state) for number in schema.ids)
+    ids = []
+    for number in _matched(before, shape.columns):
+        highest += number is None
+        ids.append(highest if number is None else number)
+    return Schema(before.id + 1, tuple(map(bare, shape.columns)), tuple(ids), instant, run)
+
+
+def _matched(before: Schema, columns: tuple[Column, ...]) -> Iterator[int | None]:
+    """Which column of the older schema each of these is: the one of its name, else one that an alias names."""
+    there, names = before.named, {column.name for column in columns}
+    for column in columns:
+        free = (there[alias] for alias in column.aliases if alias in there and alias not in names)
+        yield there[column.name] if column.name in there else next(free, None)
+
+
+def _taken_back(state: LogState, shape: Shape) -> tuple[Schema, ...]:
+    """The schemas without the newest, if nothing was ever made with it and the columns are those of before again."""
+    known = schemas_of(state)
+    used = {c.schema for c in state.change_sets}
+    used |= {s.schema for s in state.snapshots if s.state is not State.ABORTED}
+    again = len(known) > 1 and {c.name: c for c in map(bare, shape.columns)} == {c.name: c for c in known[-2].columns}
+    return known[:-1] if again and known[-1].id not in used else known
+
+
+def _require_same_log(state: LogState, after: Schema, shape: Shape) -> None:
+    """Raises RefusedError unless the shapes differ by columns alone."""
+    names = _names(schemas_of(state)[-1], after)
+    if _without(shape, set(names.values())) == renamed(state.shape, shape.columns, names):
+        return
+    changed = differences(state.shape, shape, "before", "now")
+    raise RefusedError(
+        "SHAPE_CHANGED",
+        f"The configuration describes another table than log `{state.log}` was begun with ({'; '.join(changed)}).",
+        hint="Put the old value back: key, order, merge and key_groups of a log that has data never change.",
+    )
+
+
+def _names(before: Schema, after: Schema) -> Mapping[str, str]:
+    now = {number: name for name, number in after.named.items()}
+    return {name: now[number] for name, number in before.named.items() if number in now}
+
+
+def _without(shape: Shape, known: set[str]) -> Shape:
+    """The shape as it is for these columns: a new one may come with a group or a function of its own."""
+    merge = renamed(shape, shape.columns, {name: name for name in known}).merge
+    return replace(shape, merge=merge)
+
+
+def _require_allowed(log: str, found: tuple[Change, ...], policies: Policies) -> None:
+    held = [change for change in found if change.impossible or policies.of(change.kind) is not Policy.EVOLVE]
+    if not held:
+        return
+    said = "; ".join(f"{c}: {c.impossible or f'`schema.{c.kind}` of the log is `{policies.of(c.kind)}`'}" for c in held)
+    kinds = dict.fromkeys(c.kind for c in held if not c.impossible)
+    able = not any(c.impossible for c in held)
+    allow = f", or set `schema: {{{', '.join(f'{kind}: evolve' for kind in kinds)}}}` for this log to allow it"
+    raise RefusedError(
+        "SHAPE_CHANGED",
+        f"The configuration describes other columns than log `{log}` has ({said}). Nothing was changed.",
+        hint=f"Put the old columns back{allow if able else ''}.",
+    )

@@ -1,0 +1,239 @@
+"""What the shape of a log must fulfil, whether a configuration describes it or a program.
+
+What the way in which a log merges its changes must fulfil.
+
+An option without effect is a mistake, and so is one whose result would depend on how changes arrive.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+from tidefold.domain.log_state import Column
+from tidefold.domain.table.table_spec import COLUMNS, Deletes, Engine, Merge, Shape
+from tidefold.domain.table.types import encodings_of, parse_type
+from tidefold.errors import InvalidInputError
+
+MAX_KEY_GROUPS = 32768
+
+_COLUMN = re.compile(r"[^\W_]\w{0,127}")
+# Code, place within the description of the log, what is wrong there, hint.
+Mistake: TypeAlias = tuple[str, tuple[str | int, ...], str, str]
+
+
+def check(shape: Shape, orders: Collection[str]) -> None:
+    """Raises InvalidInputError with the first mistake of a shape. `orders` are the kinds of order that there are."""
+    for code, place, message, hint in _mistakes(shape, orders):
+        raise InvalidInputError(code, f"Shape: {_dotted(place)} {message}", hint=hint)
+
+
+def column_mistakes(names: Sequence[str]) -> Iterator[Mistake]:
+    """Names of columns that no table can have, and those that meet."""
+    seen: dict[str, str] = {}
+    for name in names:
+        at = ("columns", name)
+        if name.startswith("_"):
+            hint = "Rename it in the source."
+            yield "COLUMN_RESERVED", at, "begins with `_`, which is kept for system columns.", hint
+        elif not _COLUMN.fullmatch(name):
+            hint = "Column names are up to 128 letters, digits and underscores in this version."
+            yield "COLUMN_INVALID", at, "cannot name a column.", hint
+        if name.casefold() in seen:
+            other = seen[name.casefold()]
+            differs = f"differs from `{other}` only by case, which Spark cannot tell apart."
+            yield "COLUMN_TWICE", at, "is there twice." if name == other else differs, "Keep one of them."
+        seen.setdefault(name.casefold(), name)
+
+
+def key_mistakes(key: Sequence[str], types: dict[str, str]) -> Iterator[Mistake]:
+    """Parts of a key that are no column, come twice, or cannot tell rows apart. `types`: column -> type."""
+    for i, name in enumerate(key):
+        at = ("key", i)
+        if name in key[:i]:
+            yield "KEY_COLUMN_TWICE", at, f"names `{name}` a second time.", "Keep one of them."
+        if name not in types:
+            hint = f"Columns are: {', '.join(types)}."
+            yield "KEY_COLUMN_UNKNOWN", at, f"names `{name}`, which is no column of the log.", hint
+        elif not _can_be_key(types[name]):
+            message = f"names `{name}` of type {types[name]}, by which rows cannot be told apart."
+            yield "KEY_TYPE", at, message, "Use a key of whole numbers, decimals, text, dates or timestamps."
+
+
+def _can_be_key(text: str) -> bool:
+    try:
+        return parse_type(text).can_be_key
+    except ValueError:
+        return True  # A mistake of its own.
+
+
+def type_mistakes(columns: Iterable[Column]) -> Iterator[Mistake]:
+    """Types that no column can have, and encodings that do not fit the type."""
+    for column in columns:
+        at = ("columns", column.name)
+        try:
+            type_ = parse_type(column.type)
+        except ValueError as error:
+            yield "COLUMN_TYPE", at, f"has the unknown type {column.type!r}.", f"{_sentence(str(error))}."
+            continue
+        known = encodings_of(type_)
+        if column.encoding and column.encoding not in known:
+            hint = f"Values of {column.type} can be: {', '.join(known)}." if known else "Leave `encoding` out."
+            yield "COLUMN_ENCODING", at, f"cannot have the encoding {column.encoding!r}.", hint
+
+
+def _sentence(said: str) -> str:
+    return said[:1].upper() + said[1:]
+
+
+def _mistakes(shape: Shape, orders: Collection[str]) -> Iterator[Mistake]:
+    yield from _malformed(shape)
+    yield from column_mistakes([column.name for column in shape.columns])
+    yield from type_mistakes(shape.columns)
+    yield from key_mistakes(shape.key, {column.name: column.type for column in shape.columns})
+    if shape.order not in orders:
+        hint = f"Orders are: {', '.join(sorted(orders))}."
+        yield "ORDER_INVALID", ("order",), f"cannot be {shape.order!r}.", hint
+    yield from _spread(shape)
+
+
+def _malformed(shape: Shape) -> Iterator[Mistake]:
+    """What has to be a tuple of at least one. A list would never equal what the ledger has."""
+    for name, given, kind in (("key", shape.key, str), ("columns", shape.columns, Column)):
+        if not isinstance(given, tuple) or not all(isinstance(one, kind) for one in given):
+            hint = 'As an example `key=("id",)`, `columns=(Column("id", "long"),)`.'
+            yield f"{name.upper()}_INVALID", (name,), f"is not a tuple of {kind.__name__}.", hint
+        elif not given:
+            yield f"{name.upper()}_INVALID", (name,), "is empty.", "Name at least one column."
+
+
+def _spread(shape: Shape) -> Iterator[Mistake]:
+    if type(shape.key_groups) is not int or not 1 <= shape.key_groups <= MAX_KEY_GROUPS:
+        hint = f"Use a whole number from 1 to {MAX_KEY_GROUPS}."
+        yield "KEY_GROUPS_INVALID", ("key_groups",), f"cannot be {shape.key_groups!r}.", hint
+    elif type(shape.buckets) is not int or not 1 <= shape.buckets <= shape.key_groups:
+        hint = f"Use a whole number from 1 to key_groups ({shape.key_groups})."
+        yield "BUCKETS_INVALID", ("buckets",), f"cannot be {shape.buckets!r}.", hint
+
+
+def _dotted(place: tuple[str | int, ...]) -> str:
+    first, *rest = place
+    return str(first) + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in rest)
+
+
+# Types whose values are compared as whole numbers.
+ORDER_TYPES = ("int", "long", "date", "timestamp")
+_NUMBERS, _WHOLE = ("int", "long", "decimal"), ("int", "long")
+# Function -> the types that it takes; none: every one. The order of what comes does not matter to `_COMMUTING` ones.
+FUNCTIONS: dict[str, tuple[str, ...]] = {
+    "sum": _NUMBERS, "product": _WHOLE, "min": (), "max": (), "count": _WHOLE, "bool_and": ("boolean",),
+    "bool_or": ("boolean",), "first": (), "last": (), "list": ("array",),
+}  # fmt: skip
+_COMMUTING = ("sum", "product", "min", "max", "count", "bool_and", "bool_or")
+
+
+def merge_mistakes(shape: Shape) -> Iterator[Mistake]:
+    """The mistakes of a shape whose columns and key are right by themselves."""
+    merge, types = shape.merge, {column.name: column.type for column in shape.columns}
+    yield from _key(shape)
+    yield from _order(shape, types)
+    if merge.engine is not Engine.PARTIAL and merge.groups:
+        yield _without_effect("groups", merge.engine, "partial")
+    if merge.engine is not Engine.AGGREGATE and merge.aggregates:
+        yield _without_effect("aggregates", merge.engine, "aggregate")
+    yield from _groups(shape, types)
+    yield from _aggregates(shape, types)
+    why = inexact(merge, shape.own_order)
+    if merge.deletes is Deletes.APPLY and why:
+        hint = "Set `deletes: ignore` or `deletes: quarantine`."
+        yield "DELETES_INEXACT", ("merge", "deletes"), f"cannot be `apply`: {why}.", hint
+
+
+def _key(shape: Shape) -> Iterator[Mistake]:
+    appends = shape.merge.engine is Engine.APPEND
+    if appends and shape.key:
+        yield "KEY_WITHOUT_EFFECT", ("key",), "has no effect with `merge: append`.", "Remove it."
+    if not appends and not shape.key:
+        hint = "Name the columns that tell rows apart: `key: [id]`; or set `merge: append` for a table without a key."
+        yield "LOG_WITHOUT_KEY", ("key",), "is missing: a log needs a key.", hint
+
+
+def _order(shape: Shape, types: Mapping[str, str]) -> Iterator[Mistake]:
+    for i, name in enumerate(shape.order_by):
+        if name not in types:
+            hint = f"Columns are: {', '.join(types)}."
+            yield "ORDER_COLUMN", ("order", i), f"names `{name}`, which is no column of the log.", hint
+        elif types[name] not in ORDER_TYPES:
+            hint = f"Use columns of type {', '.join(ORDER_TYPES)}."
+            yield "ORDER_COLUMN", ("order", i), f"names `{name}` of type {types[name]}.", hint
+        elif name in shape.order_by[:i]:
+            yield "ORDER_COLUMN", ("order", i), f"names `{name}` a second time.", "Keep one of them."
+    if shape.order == COLUMNS and shape.merge.engine is Engine.APPEND:
+        yield "ORDER_INVALID", ("order",), "has no effect with `merge: append`.", "Remove it."
+
+
+def _without_effect(name: str, engine: Engine, other: str) -> Mistake:
+    hint = f"Remove it, or set `engine: {other}`."
+    return "MERGE_WITHOUT_EFFECT", ("merge", name), f"has no effect with the engine `{engine}`.", hint
+
+
+def _groups(shape: Shape, types: Mapping[str, str]) -> Iterator[Mistake]:
+    seen: set[str] = set()
+    for i, group in enumerate(shape.merge.groups):
+        at = ("merge", "groups", i)
+        for name in (*group.columns, *group.order):
+            if name not in types:
+                yield "MERGE_COLUMN", at, f"names `{name}`, which is no column.", f"Columns are: {', '.join(types)}."
+        for name in group.columns:
+            if name in shape.key or name in seen:
+                why = "part of the key" if name in shape.key else "in another group"
+                yield "MERGE_COLUMN", at, f"names `{name}`, which is {why}.", "Name each other column once at most."
+            seen.add(name)
+        for name in group.order:
+            if types.get(name, "int") not in ORDER_TYPES:
+                hint = f"Use columns of type {', '.join(ORDER_TYPES)}."
+                yield "ORDER_COLUMN", (*at, "order"), f"names `{name}` of type {types[name]}.", hint
+
+
+def _aggregates(shape: Shape, types: Mapping[str, str]) -> Iterator[Mistake]:
+    if shape.merge.engine is not Engine.AGGREGATE:
+        return
+    for name, function in shape.merge.aggregates:
+        at = ("merge", "aggregates", name)
+        if name not in types or name in shape.key:
+            others = [one for one in types if one not in shape.key]
+            yield "MERGE_COLUMN", at, "is no column that can be added up.", f"Columns are: {', '.join(others)}."
+        elif function not in FUNCTIONS:
+            yield "AGGREGATE_UNKNOWN", at, f"cannot be `{function}`.", f"Functions are: {', '.join(FUNCTIONS)}."
+        else:
+            yield from _function(shape, function, types[name], at)
+    named = [name for name, _ in shape.merge.aggregates]
+    for name in types:
+        if shape.order == COLUMNS and name not in shape.key and name not in named:
+            hint = f"Give it one of: {', '.join(_COMMUTING)}."
+            message = "has no function, and its last value cannot be told in a log that columns order."
+            yield "AGGREGATE_INEXACT", ("columns", name), message, hint
+
+
+def _function(shape: Shape, function: str, type_: str, at: tuple[str | int, ...]) -> Iterator[Mistake]:
+    kind, allowed = type_.split("(")[0].split("<")[0], FUNCTIONS[function]
+    if allowed and kind not in allowed:
+        hint = f"`{function}` takes {', '.join(allowed)}."
+        if kind in ("float", "double"):
+            hint = f"A {function} of {kind} depends on the order of what is added: use decimal(p,s)."
+        yield "AGGREGATE_TYPE", at, f"cannot be `{function}` for a column of type {type_}.", hint
+    if shape.order == COLUMNS and function not in _COMMUTING:
+        hint = f"In a log that columns order, functions are: {', '.join(_COMMUTING)}."
+        yield "AGGREGATE_INEXACT", at, f"cannot be `{function}`: it depends on the order of what is added.", hint
+
+
+def inexact(merge: Merge, own_order: bool) -> str:
+    """Why deletes cannot be applied; empty: they can. `own_order`: see `Shape`."""
+    if merge.engine is Engine.APPEND:
+        return "a table without a key has no row to find"
+    if not own_order and merge.engine in (Engine.FIRST, Engine.AGGREGATE):
+        return f"with `engine: {merge.engine}` a delete that comes late cannot be told from an early one"
+    if any(group.order for group in merge.groups):
+        return "groups with an order of their own cannot be compared with it"
+    return ""

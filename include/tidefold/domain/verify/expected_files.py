@@ -1,0 +1,199 @@
+"""Where a file of a log must lie and where else it may, and what is wrong with a copy of it. Pure.
+
+Names are not copies: a file that table and snapshots share by hard link is one copy on one disk, whatever its names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from tidefold.domain.log_state import Drop, Kind, LogState, Snapshot, State
+from tidefold.domain.paths import LogPaths, data_path
+from tidefold.domain.retention.local_copies import CopyName
+from tidefold.domain.retention.retention import with_files
+from tidefold.domain.snapshot.manifest import DataFile, Manifest
+
+
+class Where(StrEnum):
+    """The durable store, the local copies on this machine, or a snapshot that lies outside of both."""
+
+    STORE = "store"
+    LOCAL = "local"
+    EXTERNAL = "external"
+
+
+class Part(StrEnum):
+    """What of a log a file is."""
+
+    DATA = "data file"
+    MANIFEST = "manifest"
+    DELTA_LOG = "delta log"
+    TABLE = "published table"
+    SEGMENT = "segment"
+
+
+class Harm(StrEnum):
+    """What is wrong with a copy. `unreadable`: the disk does not give its bytes; `foreign`: it names other files."""
+
+    MISSING = "missing"
+    CUT = "cut"
+    ALTERED = "altered"
+    UNREADABLE = "unreadable"
+    FOREIGN = "foreign"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """One name under which a file lies, relative to the root of the store or of the local copies."""
+
+    path: str
+    where: Where = Where.STORE
+
+    def __str__(self) -> str:
+        return self.path if self.where is Where.STORE else f"local:{self.path}"
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """A name of a file, and the snapshots that need it there. `required`: if it is not there, it is missing; `asked`:
+    what is wrong there is told (of other snapshots' names one only wants to know whether they hold a good copy).
+    """
+
+    place: Place
+    snapshots: tuple[int, ...]
+    required: bool = True
+    asked: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file by what it must hold: its sha256 and, where it is known beforehand, its length in bytes."""
+
+    part: Part
+    sha256: str
+    bytes: int | None
+    names: tuple[Expected, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """One copy of a file, with all names that it was found under; `harm`: what is wrong with it, if anything is."""
+
+    names: tuple[Expected, ...]
+    harm: Harm | None = None
+
+    @property
+    def place(self) -> Place:
+        return self.names[0].place
+
+    @property
+    def damaged(self) -> bool:
+        """Whether it is to be told of."""
+        return self.harm is not None and any(name.asked for name in self.names)
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """One damaged copy: its names, the snapshots that need it, and one name of each good copy that exists beside it.
+
+    `repaired` says from what it was repaired; `why` why it was not, `hint` what to do then.
+    """
+
+    part: Part
+    harm: Harm
+    places: tuple[Place, ...]
+    snapshots: tuple[int, ...]
+    good: tuple[Place, ...] = ()
+    repaired: str = ""
+    why: str = ""
+    hint: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON: places as texts."""
+        return {
+            "part": self.part,
+            "harm": self.harm,
+            "snapshots": list(self.snapshots),
+            "paths": [str(place) for place in self.places],
+            "good": [str(place) for place in self.good],
+            "repaired": self.repaired,
+            "why": self.why,
+            "hint": self.hint,
+        }
+
+
+def kept(state: LogState | None) -> tuple[Snapshot, ...]:
+    """The snapshots whose files must be there: completed and staged ones with files of their own."""
+    if state is None or state.dropped is not Drop.NO:
+        return ()
+    return with_files(s for s in state.snapshots if s.state in (State.COMPLETED, State.STAGED))
+
+
+def manifest_files(
+    log: str, snapshots: Iterable[Snapshot], local: Collection[int], asked: Collection[int]
+) -> dict[int, StoredFile]:
+    """The manifest of each snapshot; `local`: the snapshots that have a local copy."""
+    return {s.id: _manifest_file(log, s, s.id in local, s.id in asked) for s in snapshots}
+
+
+def _manifest_file(log: str, snapshot: Snapshot, local: bool, asked: bool) -> StoredFile:
+    places = [Place(LogPaths(log).manifest(snapshot.id))]
+    places += [Place(CopyName(log, snapshot.id).manifest, Where.LOCAL)] if local else []
+    # Whatever is asked for, the files of a snapshot are known by its manifest alone.
+    names = tuple(Expected(place, (snapshot.id,), required=True, asked=asked) for place in places)
+    return StoredFile(Part.MANIFEST, snapshot.manifest or "", None, names)
+
+
+def data_files(
+    log: str,
+    snapshots: Iterable[Snapshot],
+    manifests: Mapping[int, Manifest],
+    local: Collection[int],
+    asked: Collection[int],
+) -> tuple[StoredFile, ...]:
+    """Every data file that a snapshot which is asked for names, with all its names; snapshots without a known manifest
+    are left out.
+    """
+    naming: dict[DataFile, list[Snapshot]] = {}
+    for snapshot in snapshots:
+        for file in manifests[snapshot.id].files if snapshot.id in manifests else ():
+            # Statistics and `carried` belong to the manifest, not to the bytes.
+            naming.setdefault(DataFile(file.name, file.bytes, 0, file.sha256, file.key_groups, ""), []).append(snapshot)
+    return tuple(
+        StoredFile(Part.DATA, file.sha256, file.bytes, tuple(_names(log, file.name, named_by, local, asked)))
+        for file, named_by in naming.items()
+        if any(s.id in asked for s in named_by)
+    )
+
+
+def _names(
+    log: str, name: str, named_by: Collection[Snapshot], local: Collection[int], asked: Collection[int]
+) -> Iterable[Expected]:
+    paths = LogPaths(log)
+    for snapshot in named_by:
+        own = snapshot.id in asked
+        if snapshot.kind is Kind.FULL:
+            yield Expected(Place(data_path(paths.snapshot(snapshot.id), name)), (snapshot.id,), required=own, asked=own)
+        if snapshot.id in local:
+            place = Place(data_path(str(CopyName(log, snapshot.id)), name), Where.LOCAL)
+            yield Expected(place, (snapshot.id,), required=own, asked=own)
+    # Readers of older versions of the table need the files of all that were published; those of a staged full snapshot
+    # are put there beforehand, and once more when it is published. An incremental one has them nowhere else.
+    shown = tuple(s.id for s in named_by if (s.published or s.kind is Kind.INCREMENTAL) and s.id in asked)
+    yield Expected(Place(data_path(paths.table, name)), shown, required=bool(shown), asked=True)
+
+
+def damages(file: StoredFile, copies: Iterable[Copy]) -> list[Damage]:
+    """What is to be told of a file."""
+    listed = tuple(copies)
+    good = tuple(copy.place for copy in listed if copy.harm is None)
+    found = []
+    for copy in listed:
+        if copy.harm is not None and copy.damaged:
+            snapshots = sorted({i for name in copy.names for i in name.snapshots})
+            places = tuple(sorted(name.place for name in copy.names))
+            found.append(Damage(file.part, copy.harm, places, tuple(snapshots), good))
+    return found

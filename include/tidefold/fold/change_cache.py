@@ -1,0 +1,146 @@
+"""Small change sets, read once for all tasks of a process: every bucket wants a few rows of each."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidefold.changelog.segment import of_key_groups
+from tidefold.domain.key_groups import KeyGroups
+from tidefold.domain.log_state import ChangeSet
+
+# Of so many change sets the parts of one bucket alone cost more to find than it costs to read all of them whole.
+MANY = 64
+# What a process keeps at most, in compressed bytes, and of one change set: as Arrow they are several times as many. Of
+# more each task finds its own parts. So many bytes of each are Arrow's, and not kept.
+_MOST, _SMALL, _FRAME = 16 << 20, 1 << 20, 1_536
+_WORKS = 1_000
+# So many are read side by side, and put together at once.
+_READERS, _RUN = 8, 1_000
+_NUMBER = "_number"
+
+
+class Gathered:
+    """The changes of small change sets that a task has read, for the tasks after it of the same work."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._numbers: dict[tuple[str, int], int] = {}
+        self._tables: dict[tuple[int, pa.Schema], pa.Table] = {}
+        self.bytes = 0
+
+    def changes(
+        self, change_sets: Sequence[ChangeSet], bucket: KeyGroups, read: Callable[[ChangeSet], pa.Table]
+    ) -> list[tuple[pa.Table, int]]:
+        """The changes of these change sets for a bucket, put together by schema, whose id is beside them.
+
+        `read` gives all changes of a change set. Raises what it raises.
+        """
+        with self._lock:
+            missing = [c for c in change_sets if _place(c) not in self._numbers]
+            for start in range(0, len(missing), _RUN):
+                self._add(missing[start : start + _RUN], read)
+            if missing:
+                self._sort()
+                self.bytes += sum(map(_kept, missing))
+            tables, numbers = dict(self._tables), [self._numbers[_place(c)] for c in change_sets]
+            complete = len(numbers) == len(self._numbers)
+        wanted = None if complete else pa.array(numbers, pa.int64())
+        return [(_of(table, bucket, wanted), schema) for (schema, _), table in tables.items()]
+
+    def _sort(self) -> None:
+        for kind, table in self._tables.items():
+            self._tables[kind] = table.sort_by("_kg").combine_chunks()
+
+    def _add(self, change_sets: Sequence[ChangeSet], read: Callable[[ChangeSet], pa.Table]) -> None:
+        found: dict[tuple[int, pa.Schema], list[pa.Table]] = {}
+        numbers: dict[tuple[int, pa.Schema], list[int]] = {}
+        for change_set, table in zip(change_sets, _read(change_sets, read), strict=True):
+            number = self._numbers[_place(change_set)] = len(self._numbers)
+            kind = change_set.schema, table.schema
+            found.setdefault(kind, []).append(table)
+            numbers.setdefault(kind, []).append(number)
+        for kind, some in found.items():
+            repeated = np.repeat(numbers[kind], [len(table) for table in some])
+            numbered = pa.concat_tables(some).append_column(_NUMBER, pa.array(repeated))
+            before = [self._tables[kind]] if kind in self._tables else []
+            self._tables[kind] = pa.concat_tables([*before, numbered]).combine_chunks()
+
+
+def _read(change_sets: Sequence[ChangeSet], read: Callable[[ChangeSet], pa.Table]) -> Iterator[pa.Table]:
+    """The tables in order. Each reader takes many: to hand one over takes as long as to read it."""
+    size = -(-len(change_sets) // _READERS)
+    parts = [change_sets[start : start + size] for start in range(0, len(change_sets), size)]
+    with ThreadPoolExecutor(_READERS) as pool:
+        for tables in pool.map(lambda part: [read(one) for one in part], parts):
+            yield from tables
+
+
+def _place(change_set: ChangeSet) -> tuple[str, int]:
+    return change_set.segment, change_set.ordinal
+
+
+def _of(table: pa.Table, bucket: KeyGroups, wanted: pa.Array | None) -> pa.Table:
+    mine = of_key_groups(table, bucket)
+    if wanted is not None:
+        mine = mine.filter(pc.is_in(mine.column(_NUMBER), wanted))
+    return mine.drop_columns(_NUMBER)
+
+
+def _kept(change_set: ChangeSet) -> int:
+    """How many compressed bytes are kept of it."""
+    return max(change_set.length - _FRAME, 0)
+
+
+class Works:
+    """What was gathered for the works of late: the tasks of several logs come mixed.
+
+    Another work reads anew what it needs, and so finds what was damaged since.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._found: OrderedDict[Hashable, Gathered] = OrderedDict()
+
+    def of(self, work: Hashable) -> Gathered:
+        """What was gathered for a work; the works that were not asked for longest are forgotten."""
+        with self._lock:
+            found = self._found.pop(work) if work in self._found else Gathered()
+            self._found[work] = found
+            while len(self._found) > _WORKS or (len(self._found) > 1 and self._bytes() > _MOST):
+                self._found.popitem(last=False)
+            return found
+
+    def _bytes(self) -> int:
+        return sum(one.bytes for one in self._found.values())
+
+
+# One a process: it has no other place that outlives a task of Spark's.
+_of_process = Works()
+
+
+def changes_for(
+    work: Hashable,
+    change_sets: Sequence[ChangeSet],
+    bucket: KeyGroups,
+    read: Callable[[ChangeSet, KeyGroups | None], pa.Table],
+    least: int = MANY,
+) -> Iterator[tuple[pa.Table, int]]:
+    """The changes for a bucket with the ids of their schemas. `read` gives those of a change set for a bucket, or all
+    of them for None. `work` names what is done: only its tasks share what was read. `least`: fewer change sets are not
+    read whole; 1 where tasks for all buckets will ask for them.
+    """
+    small = [c for c in change_sets if c.length <= _SMALL]
+    if len(small) < least or sum(map(_kept, small)) > _MOST:
+        small = []
+    else:
+        yield from _of_process.of(work).changes(small, bucket, lambda c: read(c, None))
+    for change_set in change_sets:
+        if not small or change_set.length > _SMALL:
+            yield read(change_set, bucket), change_set.schema

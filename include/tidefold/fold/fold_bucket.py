@@ -1,0 +1,234 @@
+"""The work of one Spark task: makes one bucket (requirement A1: this is what the PySpark job runs)."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import BinaryIO
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidefold.changelog.schema import change_schema, table_schema
+from tidefold.delta.data_files import write_data_file, write_part
+from tidefold.domain.log_state import Expire
+from tidefold.domain.paths import DataFileName, data_path
+from tidefold.domain.snapshot.manifest import DataFile
+from tidefold.domain.snapshot.point_in_time import without_times
+from tidefold.domain.table.table_spec import Engine
+from tidefold.domain.verify.expected_files import Where
+from tidefold.errors import CorruptError, NotFoundError
+from tidefold.fold.base_rows import Based, is_within, open_base, read_hidden, with_schema
+from tidefold.fold.change_cache import MANY
+from tidefold.fold.inputs import Inputs
+from tidefold.fold.merge.mark_deleted import marked, to_mark
+from tidefold.fold.merge.merge import Before, has_clears, merged
+from tidefold.fold.plan import has_expired
+from tidefold.fold.task import Address, FoldResult, FoldTask, Input, Recipe, Untouched
+from tidefold.storage import Store
+from tidefold.storage.addresses import meeting
+
+# Bytes that one merge may take before it spills.
+MERGE_MEMORY = 1_000_000_000
+_CHUNK = 1 << 20
+_MANY_FILES = 16
+
+
+def fold_bucket(text: str) -> str:
+    """Takes a FoldTask and gives a FoldResult, both as JSON. Raises CorruptError when no recipe can be followed."""
+    task = msgspec.json.decode(text, type=FoldTask)
+    return msgspec.json.encode(_make(task, Inputs())).decode()
+
+
+def _make(task: FoldTask, inputs: Inputs) -> FoldResult:
+    failed: list[str] = []
+    for number, recipe in enumerate(task.recipes):
+        try:
+            return replace(_follow(task, recipe, inputs), recipe=number, reads=tuple(inputs.reads))
+        except (CorruptError, NotFoundError) as error:
+            # Files that are of no snapshot of this log are an import's, which has one way only.
+            imported = recipe.snapshot is None and recipe.base
+            if len(task.recipes) == 1 and (imported or task.untouched is not Untouched.TAKE):
+                raise
+            failed.append(f"from {'the log alone' if recipe.snapshot is None else recipe.snapshot}: {error.message}")
+    raise CorruptError(
+        "NO_GOOD_COPY",
+        f"Key groups {task.bucket.first} to {task.bucket.last} of `{task.log}` cannot be made: {' '.join(failed)}",
+        hint="Put one of these files back from a backup; `tidefold verify` lists what is damaged.",
+    )
+
+
+def _follow(task: FoldTask, recipe: Recipe, inputs: Inputs) -> FoldResult:
+    work = (task.target.root, task.log, task.snapshot, task.epoch)
+    least = 1 if task.gathers else MANY
+    read = inputs.changes(work, task.segments, recipe.change_sets, task.bucket, least)
+    aligned = (task.aligner.changes(_in_time(task, one), schema) for one, schema in read)
+    changes = pa.concat_tables([change_schema(task.shape).empty_table(), *aligned])
+    if changes.num_rows == 0:
+        if task.untouched is Untouched.LEAVE:
+            return FoldResult(task.bucket, touched=False)
+        if task.untouched is Untouched.TAKE and _can_stay(task, recipe):
+            # All of them are proved first: a recipe that cannot be followed leaves nothing.
+            proved = [(one.file, *inputs.open(one)) for one in recipe.base]
+            taken = [_taken(task, *one, inputs) for one in proved]
+            files = tuple(file for file, _ in taken)
+            copied = sum(copied for _, copied in taken)
+            return FoldResult(task.bucket, True, files, bytes_copied=copied, cleared=recipe.cleared)
+    if _only_adds(task, recipe, changes):
+        return replace(_merged(task, replace(recipe, base=()), changes, inputs), added=True)
+    return _merged(task, recipe, changes, inputs, to_mark(task, recipe, changes))
+
+
+def _in_time(task: FoldTask, changes: pa.Table) -> pa.Table:
+    """The changes that were committed early enough."""
+    if task.before is None:
+        return changes
+    if changes.column("_ts").null_count:
+        raise without_times(task.log, changes.column("_ts").null_count)
+    return changes.filter(pc.field("_ts") < task.before)
+
+
+def _only_adds(task: FoldTask, recipe: Recipe, changes: pa.Table) -> bool:
+    """Whether the rows that come are written beside those that are there, which stay as they are: a table without a
+    key, as long as its files are not many small ones.
+    """
+    if task.shape.merge.engine is not Engine.APPEND or task.untouched is not Untouched.LEAVE:
+        return False
+    return len(recipe.base) < _MANY_FILES and not has_clears(changes)
+
+
+def _can_stay(task: FoldTask, recipe: Recipe) -> bool:
+    """Whether the files are as they would be written: nothing of other buckets in them, nothing too old, and the values
+    that columns have today.
+    """
+    if task.aligner.must_rewrite(recipe.schema):
+        return False
+    return all(
+        is_within(one.file, task.bucket) and not has_expired(one.file, task.expire) and not one.file.deletions
+        for one in recipe.base
+    )
+
+
+def _taken(
+    task: FoldTask, file: DataFile, source: Address, opened: AbstractContextManager[BinaryIO], inputs: Inputs
+) -> tuple[DataFile, int]:
+    """A file that was proved, and how many bytes were copied by the store: under its own name, or a new one where the
+    table's file of that name is not the one that was proved.
+    """
+    target = task.target
+    shown = task.table is None or (source.root, source.path) == (target.root, data_path(task.table, file.name))
+    if not shown:
+        unique = uuid.uuid4().hex
+        file = replace(file, name=str(DataFileName(file.key_groups, task.snapshot, task.epoch, unique)))
+    file = replace(file, carried=shown and task.table is not None)
+    path = data_path(target.path, file.name)
+    if source.root != target.root:
+        how = _brought(task, source, opened, file, path, inputs)
+        return (replace(file, carried=True), file.bytes if how == "copy" else 0) if how else (file, 0)
+    done = "kept" if source.path == path else inputs.store(target).link(source.path, path, copy=task.copy)
+    return file, file.bytes if done == "copy" and file.carried else 0
+
+
+def _brought(
+    task: FoldTask,
+    source: Address,
+    opened: AbstractContextManager[BinaryIO],
+    file: DataFile,
+    path: str,
+    inputs: Inputs,
+) -> str:
+    """Brings the file from another store: `link` or `copy` without passing its bytes through here, where the original
+    is taken over as it is and the stores meet somewhere; else empty.
+    """
+    if source.where is Where.EXTERNAL and not task.copy:
+        shared = meeting(source.root, task.target.root)
+        if shared:
+            root, below, above = shared
+            return inputs.store(replace(source, root=root)).link(f"{below}{source.path}", f"{above}{path}")
+    with opened as old, inputs.store(task.target).create(path) as new:
+        _copy(old, new, file.sha256, source)
+    return ""
+
+
+def _copy(old: BinaryIO, new: BinaryIO, sha256: str, source: Address) -> None:
+    digest = hashlib.sha256()
+    while chunk := old.read(_CHUNK):
+        digest.update(chunk)
+        new.write(chunk)
+    if digest.hexdigest() != sha256:
+        raise CorruptError("DATA_FILE_CORRUPT", f"`{source}` changed while it was read.", hint="Call again.")
+
+
+def _merged(
+    task: FoldTask, recipe: Recipe, changes: pa.Table, inputs: Inputs, large: Input | None = None
+) -> FoldResult:
+    """The bucket after its changes. `large`: a file that stays, with the rows that they replace marked as deleted."""
+    expired = _Count()
+    based = Based([one for one in recipe.base if one is not large], task.aligner, recipe.schema)
+    before = Before(read_hidden(inputs, based, task.bucket), recipe.cleared, task.horizon)
+    # Each file is sorted; several come one after the other.
+    how = {"with_keys": large is not None, "is_sorted": sum(not one.file.hidden for one in based.files) <= 1}
+    with (
+        tempfile.TemporaryDirectory(prefix="tidefold-") as scratch,
+        open_base(inputs, based, task.bucket) as base,
+        merged(base, changes, task.shape, before, memory=MERGE_MEMORY, scratch=scratch, **how) as done,
+    ):
+        store = inputs.store(task.target)
+        file = _written(task, store, _unexpired(done.rows, task.expire, expired))
+        beside = _written_beside(task, store, done.hidden)
+        stays = marked(large, done.keys, inputs) if large and done.keys is not None else None
+    files = tuple(one for one in (stays, file, beside) if one)
+    out = sum(one.rows for one in files if not one.hidden) + expired.rows
+    return FoldResult(
+        task.bucket,
+        touched=True,
+        files=files,
+        upserts=done.upserts,
+        deletes=done.deletes,
+        replaced=max(0, sum(i.file.rows for i in recipe.base if not i.file.hidden) + done.upserts - out),
+        changes=changes.num_rows,
+        expired=expired.rows,
+        cleared=done.cleared,
+        ties=done.ties,
+        stays=stays.name if stays else "",
+    )
+
+
+def _written(task: FoldTask, store: Store, rows: Iterable[pa.RecordBatch]) -> DataFile | None:
+    schema, folder = table_schema(task.shape), task.target.path
+    if task.part:
+        return write_part(store, f"{folder}/{task.part}", task.bucket, with_schema(rows, schema), schema)
+    return write_data_file(store, folder, task.bucket, task.snapshot, task.epoch, rows, schema)
+
+
+def _written_beside(task: FoldTask, store: Store, hidden: pa.Table | None) -> DataFile | None:
+    """What is kept beside the rows; a canonical savepoint has the rows alone."""
+    if hidden is None or task.part:
+        return None
+    batches, schema = hidden.to_batches(), hidden.schema
+    file = write_data_file(store, task.target.path, task.bucket, task.snapshot, task.epoch, batches, schema)
+    return replace(file, hidden=True) if file else None
+
+
+class _Count:
+    """How many rows went by."""
+
+    rows = 0
+
+
+def _unexpired(batches: Iterable[pa.RecordBatch], expire: Expire | None, expired: _Count) -> Iterator[pa.RecordBatch]:
+    """Without the rows that are too old; one without an age stays."""
+    for batch in batches:
+        if expire is None:
+            yield batch
+            continue
+        age = batch.column(expire.column)
+        limit = pa.scalar(expire.before.rstrip("Z")).cast(pa.timestamp("us")).cast(age.type)
+        kept = batch.filter(pc.fill_null(pc.greater_equal(age, limit), True))
+        expired.rows += batch.num_rows - kept.num_rows
+        yield kept

@@ -1,0 +1,37 @@
+"""Changes apart from any base: the few that still count (requirement C12), and those of some keys."""
+
+from __future__ import annotations
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidefold.changelog.schema import CLEAR, has_absent, place_columns
+from tidefold.domain.table.table_spec import Engine, Shape
+from tidefold.fold.merge.engines.statements import key_list, latest
+
+
+def squashed(changes: pa.Table, shape: Shape) -> pa.Table:
+    """The same effect in fewer changes, with the schema of a change set.
+
+    Where only the last change of a key counts that one is left, and every clear. Partial changes, and those of other
+    engines, all count: they are left as they are.
+    """
+    if shape.merge.engine is not Engine.LAST or has_absent(changes):
+        return changes
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.register("changes", changes.filter(pc.field("_op") != CLEAR))
+        newest = connection.sql(latest(shape, "changes")).to_arrow_table().cast(changes.schema)
+    return pa.concat_tables([changes.filter(pc.field("_op") == CLEAR), newest])
+
+
+def of_keys(changes: pa.Table, keys: pa.Table, shape: Shape) -> pa.Table:
+    """The changes whose key is one of `keys`: their key columns and their place."""
+    names = key_list(shape)
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.register("changes", changes)
+        connection.register("keys", keys.select(list(shape.key)))
+        columns = ", ".join((names, *place_columns(shape)))
+        return connection.sql(f"SELECT {columns} FROM changes SEMI JOIN keys USING ({names})").to_arrow_table()

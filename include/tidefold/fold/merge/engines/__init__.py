@@ -1,0 +1,37 @@
+"""The merge engines, as SQL for DuckDB: one module for each way in which several changes of one key become rows.
+
+Every statement reads three relations: `base` (rows of the table so far, read once as a stream), `hidden` (what was kept
+beside them) and `live` (the changes that count). All but `append` and `history` make a table `touched` of one row a key
+from the changes, and join it to the base in one pass.
+"""
+
+from __future__ import annotations
+
+from tidefold.domain.table.table_spec import Engine, Shape
+from tidefold.fold.merge.engines.aggregate import aggregate
+from tidefold.fold.merge.engines.append import append
+from tidefold.fold.merge.engines.first import first
+from tidefold.fold.merge.engines.history import history
+from tidefold.fold.merge.engines.last import last, last_by_columns
+from tidefold.fold.merge.engines.partial import partial, partial_by_columns
+from tidefold.fold.merge.engines.statements import Statements as Statements
+
+
+def statements(shape: Shape, *, with_absent: bool, horizon: int | None) -> Statements:
+    """What a fold of this shape runs. `with_absent`: some change says nothing about some column; `horizon`: what was
+    deleted before it need not be remembered.
+    """
+    engine = shape.merge.engine
+    if engine is Engine.APPEND:
+        return append(shape)
+    if engine is Engine.FIRST:
+        return first(shape)
+    if engine is Engine.AGGREGATE:
+        return aggregate(shape)
+    if engine is Engine.HISTORY:
+        return history(shape, horizon)
+    if engine is Engine.PARTIAL:
+        return partial_by_columns(shape, horizon) if shape.keeps_hidden else partial(shape)
+    if not shape.own_order:
+        return last_by_columns(shape, horizon)
+    return partial(shape, required=True) if with_absent else last(shape)

@@ -1,0 +1,78 @@
+"""Aggregates: what changes bring is added to the row, column by column, by a named function (requirement S3).
+
+A set or a delete (in a log's own order) begins the row anew; what is added later counts from there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidefold.changelog.key_group_hash import quoted
+from tidefold.changelog.schema import MERGE, UPSERT
+from tidefold.domain.table.table_spec import Column, Shape
+from tidefold.fold.merge.engines.statements import Statements, duck_type, joined, key_list, place, said, values
+
+
+@dataclass(frozen=True, slots=True)
+class _Function:
+    """`gather`: an aggregate of `{x}` over the changes that `{kept}` chooses, by their place `{p}`; `add`: that
+    (`{b}`) and the value before (`{a}`), neither null.
+    """
+
+    gather: str
+    add: str
+
+
+_FUNCTIONS = {
+    "sum": _Function("sum({x}) {kept}", "{a} + {b}"),
+    "product": _Function("product({x}) {kept}", "{a} * {b}"),
+    "min": _Function("min({x}) {kept}", "least({a}, {b})"),
+    "max": _Function("max({x}) {kept}", "greatest({a}, {b})"),
+    "count": _Function("nullif(count({x}) {kept}, 0)", "{a} + {b}"),
+    "bool_and": _Function("bool_and({x}) {kept}", "{a} AND {b}"),
+    "bool_or": _Function("bool_or({x}) {kept}", "{a} OR {b}"),
+    "first": _Function("arg_min({x}, {p}) {kept}", "{a}"),
+    "last": _Function("arg_max({x}, {p}) {kept}", "{b}"),
+    "list": _Function("flatten(list({x} ORDER BY {p}) {kept})", "list_concat({a}, {b})"),
+}
+
+
+def aggregate(shape: Shape) -> Statements:
+    """A null is never added, and a column without a function has the last value that was given for it."""
+    key, here, functions = key_list(shape), place(shape), dict(shape.merge.aggregates)
+    added = f"_op = {MERGE} AND (_begun IS NULL OR {here} > _begun)"
+    parts = ""
+    for i, column in enumerate(values(shape)):
+        parts += (
+            f", arg_max({{'v': {quoted(column.name)}}}, {here}) FILTER (_op = {UPSERT} AND {here} = _begun) AS _s{i}"
+        )
+        parts += f", {_gathered(column, functions, here, added)} AS _v{i}"
+    begun = f"max(CASE WHEN _op <> {MERGE} THEN {here} END) OVER (PARTITION BY {key})"
+    touched = (
+        f"SELECT {key}, any_value(_begun) IS NOT NULL AS _anew, count(*) FILTER ({added}) "
+        f"+ count(*) FILTER (_op = {UPSERT} AND {here} = _begun) AS _given{parts} "
+        f"FROM (SELECT *, {begun} AS _begun FROM live) GROUP BY {key}"
+    )
+    chosen = [_chosen(i, column, functions) for i, column in enumerate(values(shape))]
+    counts = "SELECT count(*) FILTER (_given > 0), count(*) FILTER (_given = 0) FROM touched"
+    alive = "touched._given IS NULL OR touched._given > 0"
+    return Statements((("touched", touched),), counts, joined(shape, chosen, alive))
+
+
+def _gathered(column: Column, functions: dict[str, str], here: str, added: str) -> str:
+    name, counted = quoted(column.name), f"{added} AND {said(column)}"
+    if column.name not in functions:
+        return f"arg_max({{'v': {name}}}, {here}) FILTER ({counted})"
+    kept = f"FILTER ({counted} AND {name} IS NOT NULL)"
+    return _FUNCTIONS[functions[column.name]].gather.format(x=name, p=here, kept=kept)
+
+
+def _chosen(index: int, column: Column, functions: dict[str, str]) -> str:
+    base, gathered = f"base.{quoted(column.name)}", f"touched._v{index}"
+    before = f"CASE WHEN touched._anew THEN touched._s{index}.v ELSE {base} END"
+    if column.name not in functions:
+        value = f"CASE WHEN {gathered} IS NOT NULL THEN {gathered}.v ELSE {before} END"
+    else:
+        both = _FUNCTIONS[functions[column.name]].add.format(a=f"({before})", b=gathered)
+        value = f"CASE WHEN {gathered} IS NULL THEN {before} WHEN ({before}) IS NULL THEN {gathered} ELSE {both} END"
+    return f"CASE WHEN touched._given IS NULL THEN {base} ELSE ({value})::{duck_type(column.type)} END"

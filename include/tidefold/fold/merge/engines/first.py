@@ -1,0 +1,35 @@
+"""First wins: the row is that of the first change of its key, or of the first one after it was deleted."""
+
+from __future__ import annotations
+
+from tidefold.changelog.key_group_hash import quoted
+from tidefold.changelog.schema import DELETE, UPSERT
+from tidefold.domain.table.table_spec import ORDER, Shape
+from tidefold.fold.merge.engines.statements import Statements, joined, key_list, place, values
+
+
+def first(shape: Shape) -> Statements:
+    """In a log's own order the row that is there came first. Else rows keep their place, and nothing is deleted."""
+    key, here = key_list(shape), place(shape)
+    deleted = f"max(CASE WHEN _op = {DELETE} THEN {here} END) OVER (PARTITION BY {key})"
+    counted = f"_op = {UPSERT} AND (_deleted IS NULL OR {here} > _deleted)"
+    taken = "".join(
+        f", arg_min({{'v': {quoted(c.name)}}}, {here}) FILTER ({counted}) AS _v{i}" for i, c in enumerate(values(shape))
+    )
+    touched = (
+        f"SELECT {key}, any_value(_deleted) IS NOT NULL AS _gone, min({here}) FILTER ({counted}) AS _place{taken} "
+        f"FROM (SELECT *, {deleted} AS _deleted FROM live) GROUP BY {key}"
+    )
+    there = f"base.{quoted(shape.key[0])} IS NOT NULL"
+    stays = f"({there} AND (touched._gone IS NULL OR (NOT touched._gone AND {_came_first(shape)})))"
+    chosen = [
+        f"CASE WHEN {stays} THEN base.{quoted(c.name)} ELSE touched._v{i}.v END" for i, c in enumerate(values(shape))
+    ]
+    if shape.keeps_order:
+        chosen.append(f"CASE WHEN {stays} THEN base.{ORDER} ELSE touched._place END")
+    counts = "SELECT count(*) FILTER (_place IS NOT NULL), count(*) FILTER (_place IS NULL) FROM touched"
+    return Statements((("touched", touched),), counts, joined(shape, chosen, f"{stays} OR touched._place IS NOT NULL"))
+
+
+def _came_first(shape: Shape) -> str:
+    return "true" if shape.own_order else f"base.{ORDER} <= touched._place"

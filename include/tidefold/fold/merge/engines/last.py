@@ -1,0 +1,45 @@
+"""Last wins: of each key the change with the highest place is the row, or its absence."""
+
+from __future__ import annotations
+
+from tidefold.changelog.key_group_hash import quoted
+from tidefold.changelog.schema import DELETE, UPSERT
+from tidefold.domain.table.table_spec import ORDER, Shape
+from tidefold.fold.merge.engines.statements import IS_UPSERT, Statements, joined, key_list, latest, place, values
+
+_COUNTS = f"SELECT count(*) FILTER (_op = {UPSERT}), count(*) FILTER (_op = {DELETE}) FROM touched"
+
+
+def last(shape: Shape) -> Statements:
+    """In a log's own order every change is newer than the row that is there."""
+    columns, key = ", ".join(quoted(column.name) for column in shape.columns), key_list(shape)
+    # Keys are never null (ingest refuses them), so a plain anti join compares them rightly.
+    rows = (
+        f"SELECT {columns} FROM base ANTI JOIN touched USING ({key}) "
+        f"UNION ALL SELECT {columns} FROM touched WHERE {IS_UPSERT} ORDER BY {key}"
+    )
+    return Statements((("touched", latest(shape)),), _COUNTS, rows)
+
+
+def last_by_columns(shape: Shape, horizon: int | None) -> Statements:
+    """The row keeps the place of its change, and a deleted key a tombstone, so that late changes find their place."""
+    columns, key = ", ".join(quoted(column.name) for column in values(shape)), key_list(shape)
+    rest = f", {columns}" if columns else ""
+    nothing = "".join(f", NULL AS {quoted(column.name)}" for column in values(shape))
+    candidates = (
+        f"SELECT {key}, _op, {place(shape)} AS _place{rest} FROM live "
+        f"UNION ALL SELECT {key}, {DELETE}, _order{nothing} FROM hidden SEMI JOIN live USING ({key})"
+    )
+    touched = (
+        f"SELECT * FROM ({candidates}) QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY _place DESC, _op) = 1"
+    )
+    stays = f"coalesce(base.{ORDER} >= touched._place, touched._place IS NULL)"
+    chosen = [f"CASE WHEN {stays} THEN base.{n} ELSE touched.{n} END" for n in (quoted(c.name) for c in values(shape))]
+    chosen.append(f"CASE WHEN {stays} THEN base.{ORDER} ELSE touched._place END")
+    rows = joined(shape, chosen, f"{stays} OR touched.{IS_UPSERT}")
+    recent = "" if horizon is None else f" WHERE _order[1] >= {horizon}"
+    hidden = (
+        f"SELECT * FROM (SELECT {key}, '' AS _column, _order FROM hidden ANTI JOIN touched USING ({key}) "
+        f"UNION ALL SELECT {key}, '', _place FROM touched WHERE _op = {DELETE}){recent} ORDER BY {key}"
+    )
+    return Statements((("touched", touched),), _COUNTS, rows, hidden)

@@ -1,0 +1,142 @@
+"""Partial updates: each column has the last value that was given for it, since its row was last deleted.
+
+What a change says nothing about stays as it was: absent is not null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tidefold.changelog.key_group_hash import quoted
+from tidefold.changelog.schema import DELETE
+from tidefold.domain.table.table_spec import Column, Group, Shape
+from tidefold.fold.merge.engines.statements import LOWEST, Statements, joined, key_list, literal, place, said, values
+
+# Begins the message of the error when a value is nowhere to be found.
+UNAVAILABLE = "tidefold: no former value"
+# In the hidden table beside names of columns: the row's deletion, and its being there.
+_GONE, _THERE = "", "+"
+
+
+def partial(shape: Shape, *, required: bool = False) -> Statements:
+    """In a log's own order every change is newer than the row that is there. `required`: an absent value must have a
+    former one (a source that did not repeat it says that there is one); else it is null.
+    """
+    key, here = key_list(shape), place(shape)
+    counted = f"_op <> {DELETE} AND (_deleted IS NULL OR {here} > _deleted)"
+    taken = "".join(
+        f", arg_max({{'v': {quoted(c.name)}}}, {here}) FILTER ({counted} AND {said(c)}) AS _v{i}"
+        for i, c in enumerate(values(shape))
+    )
+    deleted = f"max(CASE WHEN _op = {DELETE} THEN {here} END) OVER (PARTITION BY {key})"
+    touched = (
+        f"SELECT {key}, any_value(_deleted) IS NOT NULL AS _gone, count(*) FILTER ({counted}) AS _given{taken} "
+        f"FROM (SELECT *, {deleted} AS _deleted FROM live) GROUP BY {key}"
+    )
+    there = f"base.{quoted(shape.key[0])} IS NOT NULL"
+    chosen = [_chosen(shape, i, column, there, required) for i, column in enumerate(values(shape))]
+    alive = f"touched._given IS NULL OR touched._given > 0 OR (NOT touched._gone AND {there})"
+    counts = "SELECT count(*) FILTER (_given > 0), count(*) FILTER (_given = 0) FROM touched"
+    return Statements((("touched", touched),), counts, joined(shape, chosen, alive))
+
+
+def _chosen(shape: Shape, index: int, column: Column, there: str, required: bool) -> str:
+    told = f"{literal(f'{UNAVAILABLE} of {column.name} for ')} || {_shown_key(shape)}"
+    return (
+        f"CASE WHEN touched._given IS NULL THEN base.{quoted(column.name)} "
+        f"WHEN touched._v{index} IS NOT NULL THEN touched._v{index}.v "
+        f"WHEN NOT touched._gone AND {there} THEN base.{quoted(column.name)} "
+        f"ELSE {f'error({told})' if required else 'NULL'} END"
+    )
+
+
+def _shown_key(shape: Shape) -> str:
+    texts = [f"{literal(name + '=')} || touched.{quoted(name)}::VARCHAR" for name in shape.key]
+    return " || ', ' || ".join(texts)
+
+
+def partial_by_columns(shape: Shape, horizon: int | None) -> Statements:
+    """Each column's value keeps the place of the change that gave it, beside the table; so does a row's deletion."""
+    key, own = key_list(shape), {name: group for group in shape.merge.groups for name in group.columns}
+    columns = values(shape)
+    ranks = {c.name: _rank(shape, own.get(c.name)) for c in columns}
+    tables = (
+        ("kept", _kept(shape)),
+        ("given", _given(shape, ranks)),
+        ("touched", _merged(shape)),
+    )
+    chosen = [
+        f"CASE WHEN touched._there IS NULL THEN base.{quoted(c.name)} WHEN touched._n{i} THEN touched._v{i}.v "
+        f"WHEN touched._k{i} THEN base.{quoted(c.name)} END"
+        for i, c in enumerate(columns)
+    ]
+    rows = joined(shape, chosen, "touched._there IS NULL OR touched._there")
+    counts = "SELECT count(*) FILTER (_there), count(*) FILTER (NOT _there) FROM touched"
+    recent = "" if horizon is None else f" AND (_column <> '{_GONE}' OR _order[1] >= {horizon})"
+    marks = [(_GONE, "_d", "true"), (_THERE, "_p", "_there")]
+    marks += [(c.name, f"_o{i}", f"(_n{i} OR _k{i})") for i, c in enumerate(columns)]
+    parts = [
+        f"SELECT {key}, {literal(name)} AS _column, {at} AS _order FROM touched WHERE {when} AND {at} IS NOT NULL"
+        for name, at, when in marks
+    ]
+    hidden = (
+        f"SELECT * FROM (SELECT {key}, _column, _order FROM hidden ANTI JOIN touched USING ({key}) "
+        f"UNION ALL {' UNION ALL '.join(parts)}) WHERE true{recent} ORDER BY {key}, _column"
+    )
+    return Statements(tables, counts, rows, hidden)
+
+
+def _rank(shape: Shape, group: Group | None) -> str:
+    """By what a column's value is compared: null where the change does not count for it."""
+    if group is None or not group.order:
+        return place(shape)
+    types = {column.name: column.type for column in shape.columns}
+    numbers = [as_number(quoted(name), types[name]) for name in group.order]
+    given = " AND ".join(f"{quoted(name)} IS NOT NULL" for name in group.order)
+    return f"CASE WHEN {given} THEN list_concat([{', '.join(numbers)}], {place(shape)}) END"
+
+
+def as_number(expression: str, type_: str) -> str:
+    """A column that orders, as the whole number that is compared."""
+    if type_ == "date":
+        return f"({expression} - DATE '1970-01-01')::BIGINT"
+    return f"epoch_us({expression})" if type_ == "timestamp" else f"{expression}::BIGINT"
+
+
+def _kept(shape: Shape) -> str:
+    """What was kept of the keys that changes come for, one row a key."""
+    key = key_list(shape)
+    kept = "".join(f", max(_order) FILTER (_column = {literal(c.name)}) AS _h{i}" for i, c in enumerate(values(shape)))
+    marks = f"max(_order) FILTER (_column = '{_GONE}') AS _d, max(_order) FILTER (_column = '{_THERE}') AS _p"
+    return f"SELECT {key}, {marks}{kept} FROM hidden SEMI JOIN live USING ({key}) GROUP BY {key}"
+
+
+def _given(shape: Shape, ranks: Mapping[str, str]) -> str:
+    """What the changes give, one row a key."""
+    key = key_list(shape)
+    taken = ""
+    for i, column in enumerate(values(shape)):
+        rank = ranks[column.name]
+        when = f"FILTER (_op <> {DELETE} AND {said(column)} AND {rank} IS NOT NULL)"
+        taken += f", arg_max({{'v': {quoted(column.name)}}}, {rank}) {when} AS _v{i}, max({rank}) {when} AS _o{i}"
+    marks = f"max({place(shape)}) FILTER (_op = {DELETE}) AS _d, max({place(shape)}) FILTER (_op <> {DELETE}) AS _p"
+    return f"SELECT {key}, {marks}{taken} FROM live GROUP BY {key}"
+
+
+def _merged(shape: Shape) -> str:
+    """Of each column: whether the new value counts (`_n`), or the kept one (`_k`), and the place of what counts."""
+    key = key_list(shape)
+    gone = f"coalesce(greatest(given._d, kept._d), {LOWEST})"
+    own = {name for group in shape.merge.groups if group.order for name in group.columns}
+    parts = ""
+    for i, column in enumerate(values(shape)):
+        # A group with an order of its own is not measured by deletes: they are none of its clock's.
+        floor = LOWEST if column.name in own else "_gone"
+        new = f"coalesce(given._o{i} > {floor} AND given._o{i} >= coalesce(kept._h{i}, {LOWEST}), false)"
+        parts += f", {new} AS _n{i}, NOT {new} AND coalesce(kept._h{i} > {floor}, false) AS _k{i}"
+        parts += f", greatest(given._o{i}, kept._h{i}) AS _o{i}, given._v{i} AS _v{i}"
+    seen = "greatest(given._p, kept._p)"
+    return (
+        f"SELECT {key_list(shape, 'given.')}, greatest(given._d, kept._d) AS _d, {seen} AS _p, {gone} AS _gone, "
+        f"coalesce({seen} > _gone, false) AS _there{parts} FROM given LEFT JOIN kept USING ({key})"
+    )

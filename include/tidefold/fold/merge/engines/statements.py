@@ -1,0 +1,97 @@
+"""What all merge engines say to DuckDB, and the expressions that they share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tidefold.changelog.key_group_hash import quoted
+from tidefold.changelog.schema import UPSERT, order_columns, place_columns
+from tidefold.domain.table.table_spec import Column, Shape
+
+# DuckDB's names of the types of columns.
+_TYPES = {
+    "boolean": "BOOLEAN", "int": "INTEGER", "long": "BIGINT", "float": "FLOAT", "double": "DOUBLE",
+    "string": "VARCHAR", "date": "DATE", "timestamp": "TIMESTAMPTZ", "binary": "BLOB",
+}  # fmt: skip
+# Where a row has no place yet: below all others.
+LOWEST = "[]::BIGINT[]"
+
+
+@dataclass(frozen=True, slots=True)
+class Statements:
+    """`tables` are made first, in this order (name, query); `counts` answers (rows that changes bring, keys that they
+    delete); `rows` are the table's, in the order of its key; `hidden`: what is to be kept beside them, if anything.
+    """
+
+    tables: tuple[tuple[str, str], ...]
+    counts: str
+    rows: str
+    hidden: str | None = None
+
+
+def duck_type(type_: str) -> str:
+    """DuckDB's name of a column's type."""
+    if type_.startswith("array<"):
+        return f"{duck_type(type_[6:-1])}[]"
+    return _TYPES.get(type_, type_.upper())
+
+
+def place(shape: Shape) -> str:
+    """The place of a change as a list of whole numbers: order, then partition and offset."""
+    return f"[{', '.join(f'{name}::BIGINT' for name in place_columns(shape))}]"
+
+
+def order(shape: Shape) -> str:
+    """Its order alone; where a log has none, its place."""
+    names = order_columns(shape)
+    return f"[{', '.join(names)}]" if names else place(shape)
+
+
+def key_list(shape: Shape, of: str = "") -> str:
+    return ", ".join(of + quoted(name) for name in shape.key)
+
+
+def same_key(shape: Shape) -> str:
+    """The condition that a row of the base has the key of `touched`. Keys are never null."""
+    return " AND ".join(f"base.{quoted(name)} = touched.{quoted(name)}" for name in shape.key)
+
+
+def values(shape: Shape) -> list[Column]:
+    """The user's columns beside the key."""
+    return [column for column in shape.columns if column.name not in shape.key]
+
+
+def said(column: Column) -> str:
+    """Whether a change says anything about a column."""
+    return f"NOT coalesce(list_contains(_absent, {literal(column.name)}), false)"
+
+
+def literal(text: str) -> str:
+    """A text as an SQL literal."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def joined(shape: Shape, expressions: Iterable[str], where: str) -> str:
+    """One pass over the base: every row of it, every key of `touched`. `expressions` come after the key, one for each
+    other column of the table.
+    """
+    key = [f"coalesce(base.{quoted(n)}, touched.{quoted(n)}) AS {quoted(n)}" for n in shape.key]
+    names = [c.name for c in shape.table_columns if c.name not in shape.key]
+    rest = [f"{one} AS {quoted(name)}" for name, one in zip(names, expressions, strict=True)]
+    ordered = ", ".join(quoted(column.name) for column in shape.table_columns)
+    found = f"SELECT {', '.join((*key, *rest))} FROM base FULL JOIN touched ON {same_key(shape)} WHERE {where}"
+    return f"SELECT {ordered} FROM ({found}) ORDER BY {key_list(shape)}"
+
+
+def latest(shape: Shape, relation: str = "live", columns: str = "*") -> str:
+    """Of each key the change with the highest place."""
+    newest = ", ".join(f"{name} DESC" for name in place_columns(shape))
+    return (
+        f"SELECT {columns} FROM {relation} "
+        f"QUALIFY row_number() OVER (PARTITION BY {key_list(shape)} ORDER BY {newest}) = 1"
+    )
+
+
+# Is this key's newest change an upsert?
+IS_UPSERT = f"_op = {UPSERT}"

@@ -1,0 +1,73 @@
+"""Small changes to a large file: rows that they replace are marked as deleted, what they bring is written beside it.
+
+A bucket then is one large file with deletions and one small file with all that came since, which each fold writes
+anew. When these are no longer small, all of the bucket is written anew (decision 0021).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tidefold.delta.deletion_vectors import Places, deletions, places
+from tidefold.domain.snapshot.manifest import DataFile
+from tidefold.fold.base_rows import is_within
+from tidefold.fold.inputs import Inputs
+from tidefold.fold.merge.arrow_merge import is_plain, rows_of
+from tidefold.fold.merge.merge import has_clears
+from tidefold.fold.task import FoldTask, Input, Recipe, Untouched
+
+# What is deleted of the large file, and what is beside it, are at most this share of its rows: a rewrite costs about
+# ten times as much a row as looking for keys, and readers pay for every row that does not count.
+SHARE = 0.15
+# Vectors stand in the Delta log and in the manifest, which are read whole: that of a file has at most about 26,000
+# places that lie apart, those of a snapshot four million.
+_LONGEST, _ALL = 64 << 10, 8 << 20
+_BATCH_ROWS = 262_144
+
+
+def to_mark(task: FoldTask, recipe: Recipe, changes: pa.Table) -> Input | None:
+    """The file whose rows are better marked than written anew; None: there is none."""
+    shown = [one for one in recipe.base if not one.file.hidden]
+    if not shown or not task.marks or not _can_mark(task, recipe, changes):
+        return None
+    large = max(shown, key=lambda one: one.file.rows_written)
+    file, beside = large.file, sum(one.file.rows for one in shown if one is not large)
+    gone = file.rows_written - file.rows + changes.num_rows
+    few = max(gone, beside + changes.num_rows) <= file.rows_written * SHARE
+    short = _length(file, gone) <= min(_LONGEST, _ALL // task.shape.buckets)
+    return large if few and short and is_within(file, task.bucket) else None
+
+
+def _length(file: DataFile, gone: int) -> int:
+    """About how long a vector of so many places is at most: of 65,536 rows two bytes a place, or one bit a row."""
+    spans = file.rows_written // 65_536 + 1
+    return (min(2 * gone, spans * 8_192) + spans * 16) * 5 // 4
+
+
+def _can_mark(task: FoldTask, recipe: Recipe, changes: pa.Table) -> bool:
+    """Whether what replaces a row says all of it, so that the row need not be read."""
+    stays = task.untouched is Untouched.LEAVE and recipe.schema == task.schema and task.expire is None
+    return stays and is_plain(changes, task.shape) and not has_clears(changes)
+
+
+def marked(large: Input, keys: pa.Table, inputs: Inputs) -> DataFile | None:
+    """The file without the rows of these keys, as far as it has them; None: no row is left."""
+    file = large.file
+    with inputs.open(large)[1] as stream:
+        found = list(_found(pq.ParquetFile(stream), keys))
+    gone = np.unique(np.concatenate([places(file.deletions), *found]))
+    left = file.rows_written - len(gone)
+    return replace(file, rows=left, deletions=deletions(gone), carried=True) if left else None
+
+
+def _found(parquet: pq.ParquetFile, keys: pa.Table) -> Iterator[Places]:
+    """Where the file has rows of these keys, deleted ones among them."""
+    start = 0
+    for batch in parquet.iter_batches(batch_size=_BATCH_ROWS, columns=keys.column_names):
+        yield (rows_of(batch, keys) + start).astype(np.uint64)
+        start += batch.num_rows

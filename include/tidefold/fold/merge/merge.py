@@ -1,0 +1,228 @@
+"""The merge of one bucket: base rows and changes in as Arrow, merged rows out as Arrow.
+
+The plainest case is done in Arrow itself (`newest`, `sorted_rows`), all others by DuckDB, which spills where it must.
+
+The result is a pure function of the set of changes, by the engine of the log's shape. Which of two changes counts is
+decided by their order, at equal order by their source position (design 5). How the changes were split or in which order
+they came is not seen.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidefold.changelog.key_group_hash import quoted
+from tidefold.changelog.schema import CLEAR, has_absent, hidden_schema, order_columns, table_schema
+from tidefold.domain.table.table_spec import Engine, Shape
+from tidefold.errors import InvalidInputError, RefusedError, TidefoldError
+from tidefold.fold.merge.arrow_merge import find, replaced
+from tidefold.fold.merge.engines import Statements, statements
+from tidefold.fold.merge.engines.partial import UNAVAILABLE
+from tidefold.fold.merge.engines.statements import key_list, order
+from tidefold.fold.merge.ties import TIED, Tied, tied
+
+# Each thread's connection that no merge uses now: a new one costs as much as merging 100,000 rows (decision 0014).
+_idle = threading.local()
+_UNFIT = ("Out of Range Error", "Conversion Error")
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What a fold builds on beside the rows: `hidden` (`hidden_schema`) was kept beside them, `cleared` is the order of
+    the highest clear so far; what was deleted before the `horizon` is forgotten.
+    """
+
+    hidden: pa.Table | None = None
+    cleared: Sequence[int] = ()
+    horizon: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """`rows` are sorted by key, to be read once within the context. `upserts` of them come from changes; `deletes` are
+    keys that changes remove. `ties`: keys whose newest changes are of one order and say different things. `keys`: those
+    that changes say anything about, where asked for.
+    """
+
+    upserts: int
+    deletes: int
+    rows: pa.RecordBatchReader
+    hidden: pa.Table | None
+    cleared: tuple[int, ...]
+    ties: Tied
+    keys: pa.Table | None = None
+
+
+@contextmanager
+def merged(
+    base: pa.RecordBatchReader | None,
+    changes: pa.Table,
+    shape: Shape,
+    before: Before | None = None,
+    *,
+    memory: int,
+    scratch: str,
+    with_keys: bool = False,
+    is_sorted: bool = True,
+) -> Iterator[Merged]:
+    """The rows of a bucket after its changes. `base` is consumed once, batch by batch, unless all of it was cleared.
+    Above `memory` (bytes) it spills into `scratch`. `is_sorted`: the base comes in the order of its key, or nobody
+    needs it so. Raises RefusedError or InvalidInputError for a value that cannot be.
+    """
+    before = before or Before()
+    clears = has_clears(changes)
+    newest = None if clears or not is_sorted else find(changes, tuple(before.cleared), shape, memory)
+    if newest:
+        rows = pa.RecordBatchReader.from_batches(table_schema(shape), replaced(base or (), newest.keys, newest.rows))
+        upserts = newest.rows.num_rows
+        yield Merged(upserts, newest.deletes, rows, None, tuple(before.cleared), Tied(), newest.keys)
+        return
+    with _values_explained(), _connection(memory, scratch) as connection:
+        connection.register("changes", changes)
+        cleared = _make_live(connection, clears, shape, before)
+        emptied = tuple(cleared) > tuple(before.cleared) and shape.merge.engine is not Engine.HISTORY
+        connection.register("given_base", table_schema(shape).empty_table() if base is None or emptied else base)
+        _make_base(connection, clears, shape)
+        connection.register("hidden", hidden_schema(shape).empty_table() if before.hidden is None else before.hidden)
+        asked = statements(shape, with_absent=has_absent(changes), horizon=before.horizon)
+        for name, query in asked.tables:
+            connection.execute(f"CREATE TEMP TABLE {name} AS {query}")
+        [(upserts, deletes)] = connection.execute(asked.counts).fetchall()
+        hidden, ties = _hidden(connection, asked, shape), tied(connection, shape)
+        keys = connection.sql(f"SELECT {key_list(shape)} FROM touched").to_arrow_table() if with_keys else None
+        # Last: while it is open the connection can do nothing else.
+        stream = connection.sql(asked.rows).to_arrow_reader(65_536)
+        yield Merged(upserts, deletes, stream, hidden, cleared, ties, keys)
+
+
+@contextmanager
+def _values_explained() -> Iterator[None]:
+    """A value that cannot be is said by DuckDB, or by Arrow that reads from it, in a text."""
+    try:
+        yield
+    except TidefoldError:
+        raise
+    except Exception as error:
+        said = str(error).splitlines()[0] if str(error) else ""
+        if UNAVAILABLE in said:
+            raise RefusedError(
+                "UNAVAILABLE_VALUE",
+                f"A change leaves a value out that is nowhere to be found:{said.partition(UNAVAILABLE)[2]}.",
+                hint="The log began after the row was made. Take a new snapshot of the table in Debezium.",
+            ) from error
+        if any(kind in said for kind in _UNFIT):
+            raise InvalidInputError(
+                "VALUE_OUT_OF_RANGE", f"A value does not fit its column: {said}.", hint="Use a wider type."
+            ) from error
+        raise
+
+
+def _make_live(connection: duckdb.DuckDBPyConnection, clears: bool, shape: Shape, before: Before) -> tuple[int, ...]:
+    """Makes `live`, the changes that no clear removes, and `clears`; answers the highest clear of all rows."""
+    known = tuple(before.cleared)
+    _make_clears(connection, shape)
+    if not clears and not known:
+        _make_view(connection, "live", "SELECT * FROM changes")
+        return known
+    whole = f"{quoted(shape.key[0])} IS NULL" if shape.key else "true"
+    [(highest,)] = connection.execute(f"SELECT max(_order) FILTER ({whole}) FROM clears").fetchall()
+    cleared = max(known, tuple(highest or ()))
+    if shape.merge.engine is Engine.HISTORY:
+        _make_view(connection, "live", f"SELECT * FROM changes WHERE _op <> {CLEAR}")
+        return cleared
+    of_key = " AND ".join(f"clears.{quoted(n)} = placed.{quoted(n)}" for n in shape.spread_key) or "false"
+    removed = f"SELECT 1 FROM clears WHERE {of_key} AND clears._order > placed._place"
+    placed = f"SELECT *, {order(shape)} AS _place FROM changes WHERE _op <> {CLEAR}"
+    newer = f"_place >= {list(cleared)}::BIGINT[] AND NOT EXISTS ({removed})"
+    _make_view(connection, "live", f"SELECT * EXCLUDE (_place) FROM ({placed}) placed WHERE {newer}")
+    return cleared
+
+
+def _make_clears(connection: duckdb.DuckDBPyConnection, shape: Shape) -> None:
+    """A clear comes before the changes of its own order."""
+    names = [*(quoted(name) for name in shape.spread_key), *(order_columns(shape) or ("_offset",)), "_ts"]
+    at = f"list_concat([{', '.join(order_columns(shape))}], [-1, -1])" if shape.order_width else order(shape)
+    _make_view(
+        connection,
+        "clears",
+        f"SELECT {', '.join(names)}, {order(shape)} AS _order, {at} AS _place FROM changes WHERE _op = {CLEAR}",
+    )
+
+
+def _make_base(connection: duckdb.DuckDBPyConnection, clears: bool, shape: Shape) -> None:
+    """Makes `base`: the rows that no clear of some keys removes. In a log's own order every clear is newer."""
+    if not clears or not shape.key or shape.merge.engine is Engine.HISTORY:
+        _make_view(connection, "base", "SELECT * FROM given_base")
+        return
+    of_key = " AND ".join(f"clears.{quoted(n)} = given_base.{quoted(n)}" for n in shape.spread_key)
+    _make_view(connection, "base", f"SELECT * FROM given_base WHERE NOT EXISTS (SELECT 1 FROM clears WHERE {of_key})")
+
+
+def _make_view(connection: duckdb.DuckDBPyConnection, name: str, query: str) -> None:
+    connection.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {query}")
+
+
+def has_clears(changes: pa.Table) -> bool:
+    """Whether some change removes more than its own key."""
+    # Changes of a MERGE come after CLEAR, so the highest op does not tell.
+    return bool(pc.any(pc.equal(changes.column("_op"), CLEAR)).as_py())
+
+
+def _hidden(connection: duckdb.DuckDBPyConnection, asked: Statements, shape: Shape) -> pa.Table | None:
+    if asked.hidden is None:
+        return None
+    found = connection.sql(asked.hidden).to_arrow_table().cast(hidden_schema(shape))
+    return found if found.num_rows else None
+
+
+@contextmanager
+def _connection(memory: int, scratch: str) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection for one merge, empty again when it ends well; after an error it is not used any more."""
+    connection = _opened(memory, scratch)
+    try:
+        yield connection
+        for name in ("given_base", "changes", "hidden"):
+            connection.unregister(name)
+        for name in ("kept", "given", "touched", "points", TIED):
+            connection.execute(f"DROP TABLE IF EXISTS {name}")
+    except BaseException:
+        connection.close()
+        raise
+    _idle.connection = connection
+
+
+def close_kept() -> None:
+    """Closes the connection that this thread keeps. A thread that ends with the process and still has it aborts that:
+    a connection that is dropped waits for the interpreter, which is gone by then.
+    """
+    kept: duckdb.DuckDBPyConnection | None = getattr(_idle, "connection", None)
+    _idle.connection = None
+    if kept is not None:
+        kept.close()
+
+
+def _opened(memory: int, scratch: str) -> duckdb.DuckDBPyConnection:
+    idle: duckdb.DuckDBPyConnection | None = getattr(_idle, "connection", None)
+    _idle.connection = None
+    if idle is not None:
+        try:
+            return _set(idle, memory, scratch)
+        except duckdb.Error:
+            idle.close()  # It spilled: it cannot be given another folder.
+    return _set(duckdb.connect(), memory, scratch)
+
+
+def _set(connection: duckdb.DuckDBPyConnection, memory: int, scratch: str) -> duckdb.DuckDBPyConnection:
+    # One thread: Spark already runs one task a core.
+    connection.execute("SET threads = 1")
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute("SET memory_limit = ?", [f"{memory}B"])
+    connection.execute("SET temp_directory = ?", [scratch])
+    return connection

@@ -1,0 +1,52 @@
+"""Ties: changes of one key and one order that say different things. The later position counts, and people are told."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import duckdb
+
+from tidefold.changelog.key_group_hash import quoted
+from tidefold.changelog.schema import order_columns
+from tidefold.domain.table.table_spec import ARRIVAL, Engine, Shape
+from tidefold.fold.merge.engines.statements import key_list
+
+TIED = "tied"
+# So many are listed by name; the others are only counted.
+LISTED = 20
+_DECIDING = (Engine.LAST, Engine.FIRST, Engine.PARTIAL, Engine.HISTORY)
+
+
+@dataclass(frozen=True, slots=True)
+class Tied:
+    """`count` of keys with a tie, and some of them as JSON, with their order."""
+
+    count: int = 0
+    listed: tuple[str, ...] = ()
+
+
+def tied(connection: duckdb.DuckDBPyConnection, shape: Shape) -> Tied:
+    """The ties among the changes that count (`live`)."""
+    if not shape.order_width or shape.order == ARRIVAL or shape.merge.engine not in _DECIDING:
+        return Tied()
+    key, order = key_list(shape), ", ".join(order_columns(shape))
+    connection.execute(
+        f"CREATE TEMP TABLE {TIED} AS SELECT {key}, {order} FROM live GROUP BY {key}, {order} HAVING count(*) > 1"
+    )
+    [(count,)] = connection.execute(f"SELECT count(*) FROM {TIED}").fetchall()
+    if not count:
+        return Tied()
+    content = ", ".join(["_op", "_absent", *(quoted(column.name) for column in shape.columns)])
+    different = (
+        f"SELECT {key}, {order} FROM live SEMI JOIN {TIED} USING ({key}, {order}) GROUP BY {key}, {order} "
+        f"HAVING count(DISTINCT hash({content})) > 1"
+    )
+    [(count,)] = connection.execute(f"SELECT count(DISTINCT ({key})) FROM ({different})").fetchall()
+    found = connection.execute(f"{different} ORDER BY {key}, {order} LIMIT {LISTED}").fetchall()
+    return Tied(count, tuple(_told(shape, row) for row in found))
+
+
+def _told(shape: Shape, row: tuple[object, ...]) -> str:
+    width = len(shape.key)
+    return json.dumps({**dict(zip(shape.key, row[:width], strict=True)), "order": list(row[width:])}, default=str)

@@ -1,0 +1,159 @@
+"""Stored JSON documents: what is damaged, missing or newer than this program is told apart, never taken for absent.
+
+Descriptions of savepoints: one JSON document each, which any program can read and which shows when it was edited.
+
+Manifests of snapshots: stored once under their id, named by the ledger by their sha256.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, TypeVar
+
+import msgspec
+
+from tidefold.domain.log_state import Snapshot
+from tidefold.domain.paths import LogPaths
+from tidefold.domain.snapshot.manifest import Manifest
+from tidefold.domain.snapshot.savepoint import DESCRIPTION, Savepoint, check_savepoint
+from tidefold.domain.state_validation import check_manifest
+from tidefold.errors import CorruptError, NotFoundError
+from tidefold.storage import Store
+
+# 2: kinds of snapshots and facts about them that a program of format 1 would lose when it writes the next version.
+FORMAT = 2
+T = TypeVar("T")
+
+
+class Head(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One file of the ledger. `state` holds each paged list's newest items, `pages` the older ones' sha256.
+
+    `previous` is the sha256 of the version before: versions form a chain, so a stray one is told from those that count.
+    """
+
+    format: int
+    log: str
+    version: int
+    writer: str
+    checksum: str
+    pages: dict[str, list[str]]
+    state: msgspec.Raw
+    previous: str = ""
+    life: int = 0
+
+
+def decode_head(path: str, data: bytes) -> Head:
+    """Raises CorruptError."""
+    format_ = decode(path, data, dict[str, Any]).get("format")
+    if isinstance(format_, int) and format_ > FORMAT:
+        raise CorruptError(
+            "LEDGER_NEWER",
+            f"`{path}` has format {format_}; this version reads up to {FORMAT}.",
+            hint="Update tidefold.",
+        )
+    head = decode(path, data, Head)
+    checked(path, bytes(head.state), head.checksum)
+    return head
+
+
+def read_named(store: Store, path: str) -> bytes:
+    """A file that the ledger names: if it is not there, it was lost, which is more than "not found"."""
+    try:
+        return store.read(path)
+    except NotFoundError as error:
+        raise CorruptError("FILE_MISSING", f"`{path}` is gone, and the ledger needs it.", hint="Restore it.") from error
+
+
+def digest_of(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def checked(path: str, data: bytes, digest: str) -> bytes:
+    """The bytes, or CorruptError when their sha256 is another."""
+    if digest_of(data) != digest:
+        raise CorruptError("CHECKSUM", f"`{path}` does not hold what was written to it.", hint="Restore the file.")
+    return data
+
+
+def decode(path: str, data: bytes, kind: type[T]) -> T:
+    """Raises CorruptError when the bytes are no such document."""
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise CorruptError("UNREADABLE", f"`{path}` cannot be read: {error}.", hint="Restore the file.") from error
+
+
+_SAVEPOINT_FORMAT = "tidefold-savepoint"
+VERSION = 1
+
+
+def write_description(store: Store, savepoint: Savepoint) -> str:
+    """Stores the description, once: from now on there is a savepoint. Answers the sha256 of the document."""
+    fields = msgspec.to_builtins(savepoint)
+    document = {"format": _SAVEPOINT_FORMAT, "version": VERSION, **fields}
+    data = msgspec.json.format(msgspec.json.encode({**document, "checksum": _checksum(document)}), indent=2)
+    store.put_if_absent(DESCRIPTION, data)
+    return digest_of(data)
+
+
+def read_description(store: Store) -> tuple[Savepoint, str]:
+    """A savepoint and the sha256 of its description.
+
+    Raises NotFoundError when there is none, CorruptError when it is damaged, edited, or newer than this program.
+    """
+    try:
+        data = store.read(DESCRIPTION)
+    except NotFoundError as error:
+        message = f"There is no savepoint: no `{DESCRIPTION}` at this address."
+        hint = "Give the address that `tidefold savepoint` was given; half a savepoint has none."
+        raise NotFoundError("SAVEPOINT_UNKNOWN", message, hint=hint) from error
+    document = decode(DESCRIPTION, data, dict[str, Any])
+    _check_format(document)
+    given = document.pop("checksum", None)
+    if given != _checksum(document):
+        raise CorruptError(
+            "SAVEPOINT_EDITED",
+            f"`{DESCRIPTION}` does not hold what was written to it: its checksum is another.",
+            hint="Nothing was changed. Put the original description back.",
+        )
+    return check_savepoint(decode(DESCRIPTION, data, Savepoint)), digest_of(data)
+
+
+def _check_format(document: dict[str, Any]) -> None:
+    version = document.get("version")
+    if document.get("format") != _SAVEPOINT_FORMAT or type(version) is not int:
+        raise CorruptError(
+            "SAVEPOINT_FORMAT",
+            f"`{DESCRIPTION}` is no description of a savepoint of tidefold.",
+            hint="Nothing was changed. Give the address of a savepoint.",
+        )
+    if version > VERSION:
+        raise CorruptError(
+            "SAVEPOINT_NEWER",
+            f"The savepoint has version {version}; this program reads up to {VERSION}.",
+            hint="Update tidefold.",
+        )
+
+
+def _checksum(document: dict[str, Any]) -> str:
+    """Of the content alone: spaces and the order of fields do not matter."""
+    return digest_of(msgspec.json.encode(document, order="sorted"))
+
+
+def read_manifest(store: Store, log: str, snapshot: Snapshot) -> Manifest:
+    """The manifest that the ledger names; CorruptError when its bytes are not those that were staged."""
+    return read_manifest_at(store, LogPaths(log).manifest(snapshot.id), snapshot)
+
+
+def read_manifest_at(store: Store, path: str, snapshot: Snapshot) -> Manifest:
+    """The same from another place, such as a local copy."""
+    return check_manifest(
+        decode(path, checked(path, read_named(store, path), snapshot.manifest or ""), Manifest), snapshot
+    )
+
+
+def write_manifest(store: Store, manifest: Manifest) -> str:
+    """Stores a manifest under its snapshot's id, once, and answers its sha256."""
+    data = msgspec.json.encode(manifest)
+    store.put_if_absent(LogPaths(manifest.log).manifest(manifest.snapshot), data)
+    return digest_of(data)

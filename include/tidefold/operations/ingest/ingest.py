@@ -1,0 +1,233 @@
+"""Takes what has landed into the logs: plan, parse in parallel, append (design 4)."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from tidefold.changelog import write_intents
+from tidefold.compute.runners import Runner
+from tidefold.domain.table.schema_evolution import ChangeKind, Policies, Policy
+from tidefold.errors import InvalidInputError, RefusedError, StorageError, TidefoldError
+from tidefold.operations.ingest import recovery
+from tidefold.operations.ingest.log_ingest import Intake, begin_intake
+from tidefold.operations.ingest.parse_round import IngestRun, parse_round
+from tidefold.operations.outcome import Outcome
+from tidefold.operations.pipeline import Pipeline, now
+
+_log = logging.getLogger(__name__)
+# Refused records that say something of the table as a whole, and what to do about each.
+_OF_THE_WHOLE_TABLE = {
+    "ORDER_RESTART": "Was the source replaced by another server, or put back? Let Debezium make a new snapshot, land "
+    "it in a folder of its own, and begin the log anew there: `tidefold drop LOG`, then `tidefold ingest LOG`.",
+    "STATE_CHANGED": "Feed the state as it is now to a log of its own; or put its metadata back.",
+    "CLEAR_PARTITIONS": "Write the state into one partition, in a folder of its own, and feed it to a new log.",
+}
+# Why a record is refused that brings a change of the schema.
+_BRINGS = {ChangeKind.ADD: "UNKNOWN_COLUMN", ChangeKind.RETYPE: "VALUE_INVALID"}
+_COUNTS = ("records", "changes", "tombstones", "repeated", "quarantined", "ignored")
+
+
+def pending(pipeline: Pipeline, logs: Sequence[str]) -> list[str]:
+    """The logs with files to parse; for the others `ingest` has nothing to distribute, only problems to report."""
+    recovery.roll_forward(pipeline.store, logs)
+    return [log for log in logs if _has_work(_begun(pipeline, log))]
+
+
+def weight(pipeline: Pipeline, log: str) -> int:
+    """About how many bytes `ingest` would parse of what has landed for a log. Raises TidefoldError."""
+    return sum(task.weight for task in begin_intake(pipeline, log).plan.take)
+
+
+def _has_work(intake: Intake | Outcome) -> bool:
+    return isinstance(intake, Intake) and bool(intake.plan.take)
+
+
+def ingest(pipeline: Pipeline, logs: Sequence[str], run: Runner) -> list[Outcome]:
+    """Takes all new files of the logs, the files of all logs in one round of tasks.
+
+    A log that fails gives an error outcome and is left as it was; the others go on. Nothing new: nothing is written.
+    What an earlier run brought the logs and could not tell them is told first.
+    """
+    recovery.roll_forward(pipeline.store, logs)
+    begun = [_begun(pipeline, log) for log in logs]
+    this = IngestRun(uuid.uuid4().hex)
+    intakes = _parsed(pipeline, this, [i for i in begun if isinstance(i, Intake)], run)
+    ended = {intake.log: outcome for intake, outcome in zip(intakes, _tell_all(pipeline, this, intakes), strict=True)}
+    return [one if isinstance(one, Outcome) else ended[one.log] for one in begun]
+
+
+def _begun(pipeline: Pipeline, log: str) -> Intake | Outcome:
+    try:
+        return begin_intake(pipeline, log)
+    except TidefoldError as error:
+        return Outcome.of_error(log, error)
+
+
+def _parsed(pipeline: Pipeline, this: IngestRun, intakes: list[Intake], run: Runner) -> list[Intake]:
+    """One round, unless files overlap or a second snapshot begins: only the first file's result then stands."""
+    try:
+        while any(intake.plan.take and not intake.error for intake in intakes):
+            intakes = parse_round(pipeline, this, intakes, run)
+        intakes = [intake.signed(this.id, now()) for intake in intakes]
+    except StorageError as error:
+        intakes = [intake.failed(intake.error or error) if intake.plan.take else intake for intake in intakes]
+    return [_accepted(pipeline, intake) for intake in intakes]
+
+
+def _accepted(pipeline: Pipeline, intake: Intake) -> Intake:
+    """The intake, failed when its log must not take what was found."""
+    try:
+        bad = intake.error or _bad_records(pipeline, intake)
+    except TidefoldError as error:
+        bad = error
+    blocking = next((p.error for p in intake.all_problems if p.blocking), None)
+    if bad or (blocking and not intake.arrivals):
+        return intake.failed(bad or blocking or TidefoldError("UNFORESEEN", "no reason"))
+    return intake
+
+
+def _tell_all(pipeline: Pipeline, this: IngestRun, intakes: Sequence[Intake]) -> list[Outcome]:
+    """Tells every log what was found for it, then removes what no log needs.
+
+    An answer that was lost leaves everything as it is: the next ingest asks what became of it (I11).
+    """
+    bringing = [intake for intake in intakes if intake.arrivals and not intake.error]
+    try:
+        if bringing:
+            write_intents.bring(pipeline.store, this.id, [intake.taking for intake in bringing])
+    except StorageError as error:
+        failed = [intake.failed(error) if intake in bringing else intake for intake in intakes]
+        return [_failed(intake, intake.error) if intake.error else _nothing(intake) for intake in failed]
+    told = [_told(pipeline, intake) for intake in intakes]
+    if this.rounds and all(known for _, known in told):
+        _clean_up(pipeline, this, [intake.log for intake in bringing])
+    return [outcome for outcome, _ in told]
+
+
+def _told(pipeline: Pipeline, intake: Intake) -> tuple[Outcome, bool]:
+    """The outcome, and whether it is known what became of what the log was told."""
+    if intake.error:
+        return _failed(intake, intake.error), True
+    if not intake.arrivals:
+        return _nothing(intake), True
+    try:
+        recovery.tell(pipeline.ledger(intake.log), intake.taking)
+    except TidefoldError as error:
+        # Having lost many races says nothing: somebody else may tell the log in our place.
+        return _failed(intake, error), isinstance(error, RefusedError) or error.code == "OFFSETS_TAKEN"
+    return _taken(intake), True
+
+
+def _clean_up(pipeline: Pipeline, this: IngestRun, told: Sequence[str]) -> None:
+    try:
+        recovery.end_run(pipeline.store, this.id, told, this.files)
+    except TidefoldError as error:
+        _log.warning("left for the next ingest: %s", error)
+
+
+def _bad_records(pipeline: Pipeline, intake: Intake) -> TidefoldError | None:
+    reasons = dict(intake.refused)
+    unsupported = [reason for reason in _OF_THE_WHOLE_TABLE if reason in reasons]
+    if unsupported:
+        # To leave such an event out would make every later row doubtful, whatever is done with single records.
+        return RefusedError(
+            "TABLE_EVENT",
+            f"Log `{intake.log}`: {_first_refused(pipeline, intake, unsupported)}. Nothing was taken.",
+            hint=_OF_THE_WHOLE_TABLE[unsupported[0]],
+        )
+    frozen = _frozen(pipeline.log(intake.log).policies, reasons)
+    if frozen:
+        kind, reason = frozen
+        raise RefusedError(
+            "SCHEMA_FROZEN",
+            f"Log `{intake.log}` has `schema.{kind}: freeze`, and there are records that bring another schema: "
+            f"{_first_refused(pipeline, intake, [reason])}. Nothing was taken.",
+            hint=f"Correct the source or the configured columns, or set `schema: {{{kind}: quarantine}}` to put such "
+            "records aside.",
+        )
+    if not reasons or pipeline.log(intake.log).on_bad_record != "fail":
+        return None
+    return InvalidInputError(
+        "BAD_RECORDS",
+        f"Log `{intake.log}` must have no refused record, and there are: {_counted(intake)}; "
+        f"{_first_refused(pipeline, intake, list(reasons))}. Nothing was taken.",
+        hint="Land a corrected file, or set `on_bad_record: quarantine`.",
+    )
+
+
+def _frozen(policies: Policies, reasons: Collection[str]) -> tuple[ChangeKind, str] | None:
+    """What records bring that a log does not even put aside: the kind of change, and why they were refused."""
+    found = ((kind, reason) for kind, reason in _BRINGS.items() if policies.of(kind) is Policy.FREEZE)
+    return next(((kind, reason) for kind, reason in found if reason in reasons), None)
+
+
+def _counted(intake: Intake) -> str:
+    return ", ".join(f"{number} {reason}" for reason, number in intake.refused)
+
+
+def _first_refused(pipeline: Pipeline, intake: Intake, reasons: Sequence[str]) -> str:
+    files = [a.landed.name for a in intake.arrivals]
+    stored = dict.fromkeys(a.landed.quarantine for a in intake.arrivals if a.landed.quarantine)
+    entries = [e for path in stored for e in map(msgspec.json.decode, pipeline.store.read(path).splitlines())]
+    entry = min(
+        (e for e in entries if e["reason"] in reasons and e["file"] in files),
+        key=lambda e: (files.index(e["file"]), e["line"]),
+    )
+    name = entry["file"]
+    return f"the first is line {entry['line']} of `{name}` ({entry['reason']}: {entry['detail'].rstrip('.')})"
+
+
+def _taken(intake: Intake) -> Outcome:
+    facts = _facts(intake)
+    files = len(intake.arrivals)
+    parts = [f"{facts[name]:,} {name}" for name in _COUNTS[1:5]]
+    parts += [f"{facts['ignored']:,} ignored"] if facts["ignored"] else []
+    message = f"took {files:,} {'file' if files == 1 else 'files'}: {', '.join(parts)}"
+    return Outcome(intake.log, "taken", "; ".join([message, *_remarks(intake)]), facts=facts)
+
+
+def _nothing(intake: Intake) -> Outcome:
+    return Outcome(intake.log, "nothing", "; ".join(["nothing new", *_remarks(intake)]), facts=_facts(intake))
+
+
+def _failed(intake: Intake, error: TidefoldError | None) -> Outcome:
+    assert error is not None
+    outcome = Outcome.of_error(intake.log, error)
+    problems = {"problems": _facts(intake)["problems"], "refused": dict(intake.refused)}
+    return replace(outcome, facts={**outcome.facts, **problems})
+
+
+def _remarks(intake: Intake) -> list[str]:
+    left = len(intake.plan.left)
+    remarks = [f"{left:,} {'file' if left == 1 else 'files'} still being written"] if left else []
+    if intake.refused:
+        where = ", ".join(sorted({a.landed.quarantine for a in intake.arrivals if a.landed.quarantine}))
+        remarks.append(f"refused: {_counted(intake)}, see {where} in the store")
+    if intake.no_copies:
+        remarks.append(f"{len(intake.no_copies):,} segments without a local copy, as {intake.no_copies[0]}")
+    return remarks + [str(problem) for problem in intake.all_problems]
+
+
+def _facts(intake: Intake) -> dict[str, Any]:
+    counts: Counter[str] = Counter()
+    for arrival in intake.arrivals:
+        counts.update({name: getattr(arrival.landed, name) for name in _COUNTS})
+    return {
+        "files": len(intake.arrivals),
+        **{name: counts[name] for name in _COUNTS},
+        "run": next((a.landed.run for a in intake.arrivals), None),
+        "refused": dict(intake.refused),
+        "quarantine": sorted({a.landed.quarantine for a in intake.arrivals if a.landed.quarantine}),
+        "still_writing": list(intake.plan.left),
+        "no_local_copy": list(intake.no_copies),
+        "problems": [
+            {"file": p.file, "code": p.code, "message": p.message, "hint": p.hint} for p in intake.all_problems
+        ],
+    }

@@ -1,0 +1,186 @@
+"""One log's part of an ingest run, from the listing of its folder to what is to be committed."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import pyarrow.compute as pc
+
+from tidefold.changelog.segment import at_least, read_change_set
+from tidefold.changelog.write_intents import IntentLog, Taking
+from tidefold.domain.ingest.append import Arrival, require_open, stands
+from tidefold.domain.log_state import ChangeSet, LogState
+from tidefold.domain.paths import LogPaths
+from tidefold.errors import RefusedError, TidefoldError, unpacked
+from tidefold.operations.ingest.schema_update import evolved
+from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.snapshot.request import horizon_of
+from tidefold.sources.api import Feed, Listing
+from tidefold.sources.ingest.merge_results import Found, Kept, merge
+from tidefold.sources.ingest.parse_task import LogFiles, LogResult
+from tidefold.sources.ingest.plan import Plan, bins, newest_files, plan_files
+from tidefold.sources.landing.completeness import Ending
+from tidefold.sources.landing.listing import LandedFile
+from tidefold.sources.landing.problems import Problem
+from tidefold.sources.landing.rewrite_detection import rewritten
+from tidefold.sources.registry import source_of
+from tidefold.storage import Store
+
+TASK_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Intake:
+    """`feed` is what the log is fed from, `begun` the log as the run found it, `state` the same with `arrivals`
+    appended, not yet committed.
+
+    `refused` are the reasons of refused records and their number; `found` is what earlier rounds found in files that
+    are still to be taken; `no_copies` says why segments have no local copy, if they should have one. Changes below the
+    `horizon` come too late.
+    """
+
+    log: str
+    feed: Feed | None
+    begun: LogState
+    files: tuple[LandedFile, ...]
+    endings: dict[str, Ending]
+    problems: tuple[Problem, ...]
+    state: LogState
+    plan: Plan
+    arrivals: tuple[Arrival, ...] = ()
+    stopped: frozenset[int | str] = frozenset()
+    refused: tuple[tuple[str, int], ...] = ()
+    found: Mapping[str, Found] = field(default_factory=dict)
+    error: TidefoldError | None = None
+    no_copies: tuple[str, ...] = ()
+    horizon: int | None = None
+
+    @property
+    def all_problems(self) -> tuple[Problem, ...]:
+        return (*self.problems, *self.plan.problems)
+
+    def failed(self, error: TidefoldError) -> Intake:
+        """The intake with an error: its log is told nothing."""
+        return replace(self, error=error, arrivals=())
+
+    def signed(self, run: str, instant: str) -> Intake:
+        """The intake whose accounts say who took the files, and when."""
+        signed = (replace(a, landed=replace(a.landed, run=run, instant=instant)) for a in self.arrivals)
+        return replace(self, arrivals=tuple(signed))
+
+    @property
+    def intent(self) -> IntentLog:
+        return IntentLog(self.log, self.begun.shape, self.begun.fence)
+
+    @property
+    def taking(self) -> Taking:
+        """What the log will be told."""
+        rests_on = stands(self.begun, self.arrivals)
+        return Taking(self.log, self.begun.shape, self.begun.fence, rests_on, self.arrivals)
+
+
+def begin_intake(pipeline: Pipeline, log: str) -> Intake:
+    """Looks at the landing folder and the ledger, and plans. Raises TidefoldError."""
+    config = pipeline.log(log)
+    state = evolved(pipeline, pipeline.ledger(log).peek(config.shape))
+    require_open(state)
+    source = source_of(config.source.feed) if config.source else None
+    listing = source.listing(state) if source else Listing(())
+    newest = newest_files(listing.files, state)
+    endings = {file.name: source.ending(file, taken) for file, taken in newest} if source else {}
+    problems = (*listing.problems, *rewritten(listing.files, state))
+    plan = plan_files(listing.files, endings, state)
+    horizon = horizon_of(pipeline, state)
+    feed = config.source.feed if config.source else None
+    return Intake(log, feed, state, listing.files, endings, problems, state, plan, horizon=horizon)
+
+
+def files_to_parse(intake: Intake) -> list[LogFiles]:
+    """What the intake's plan takes and no earlier round read, in parts for one task each."""
+    if intake.error or intake.feed is None:
+        return []
+    quarantine = LogPaths(intake.log).quarantine
+    horizon = intake.horizon
+    new = [replace(t, horizon=horizon) for t in intake.plan.take if t.file.name not in intake.found]
+    return [
+        LogFiles(intake.log, intake.feed, intake.begun.shape, f"{quarantine}/{uuid.uuid4().hex}.jsonl", files)
+        for files in bins(new, TASK_BYTES)
+    ]
+
+
+def with_results(intake: Intake, store: Store, results: Sequence[LogResult | TidefoldError]) -> Intake:
+    """The intake after a round of tasks; its plan holds what another round must take."""
+    planned = {task.file.name: task for task in intake.plan.take}
+    found = dict(intake.found)
+    for result in results:
+        if isinstance(result, TidefoldError):
+            intake = replace(intake, error=result)
+        elif result.error:
+            intake = replace(intake, error=unpacked(result.error))
+        else:
+            found.update({f.name: Found(planned[f.name], f, result.segment, result.quarantine) for f in result.files})
+            intake = replace(intake, no_copies=(*intake.no_copies, *filter(None, [result.no_copy])))
+    return intake if intake.error else _merged(intake, store, found)
+
+
+def _kept(store: Store, change_set: ChangeSet) -> Kept:
+    """What of a change set does not lie below its floor."""
+    whole = read_change_set(store, replace(change_set, floor=None))
+    above = at_least(change_set.floor or ())
+    kept, dropped = whole.filter(above), whole.filter(~above)
+    # A record has one offset, however many rows it became.
+    return Kept(kept.num_rows, pc.count_distinct(kept.column("_offset")).as_py(), pc.max(dropped.column("_ts")).as_py())
+
+
+def _merged(intake: Intake, store: Store, found: dict[str, Found]) -> Intake:
+    merged = merge(intake.state, intake.plan.take, found, partial(_kept, store))
+    beyond = _cleared_too_late(intake, found, merged.arrivals)
+    stopped = intake.stopped | merged.stopped
+    rest = [file for file in intake.files if file.queue not in stopped]
+    kept_problems = [p for p in intake.plan.problems if p.file not in {f.name for f in rest}]
+    return replace(
+        intake,
+        state=merged.state,
+        plan=plan_files(rest, intake.endings, merged.state),
+        arrivals=(*intake.arrivals, *merged.arrivals),
+        problems=(*intake.problems, *kept_problems, *merged.problems),
+        stopped=stopped,
+        found={name: one for name, one in found.items() if name not in merged.again},
+        refused=_summed(intake.refused, found, merged.arrivals),
+        error=beyond,
+    )
+
+
+def _cleared_too_late(intake: Intake, found: Mapping[str, Found], arrivals: Sequence[Arrival]) -> TidefoldError | None:
+    """Rows that came after a truncate, in another partition, may be folded by now: nobody could tell which they are."""
+    for arrival in arrivals:
+        account, landed = found[arrival.landed.name].result.account, arrival.landed
+        ahead = [
+            p
+            for p in intake.begun.positions
+            if account and account.cleared and p.partition != landed.partition and p.high > account.cleared
+        ]
+        floor = (arrival.change_set and arrival.change_set.floor) or ()
+        if ahead and account and account.cleared >= floor and arrival.change_set:
+            return RefusedError(
+                "TABLE_EVENT",
+                f"Log `{intake.log}`: `{landed.name}` empties the table, by a truncate or a new snapshot, and of "
+                f"partition {ahead[0].partition} later changes were taken before. Nothing was taken.",
+                hint="When all that ever landed still lies there: `tidefold drop LOG`, then `tidefold ingest LOG` "
+                "takes it in the right order. Topics with one partition never come to this.",
+            )
+    return None
+
+
+def _summed(
+    refused: tuple[tuple[str, int], ...], found: dict[str, Found], arrivals: tuple[Arrival, ...]
+) -> tuple[tuple[str, int], ...]:
+    reasons = dict(refused)
+    for arrival in arrivals:
+        account = found[arrival.landed.name].result.account
+        for reason, number in (account.refused if account else {}).items():
+            reasons[reason] = reasons.get(reason, 0) + number
+    return tuple(sorted(reasons.items()))

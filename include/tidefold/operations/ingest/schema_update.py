@@ -1,0 +1,34 @@
+"""Takes up the columns that are configured now, before anything is taken in or folded."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from tidefold.changelog.schema_alignment import Aligner
+from tidefold.domain.log_state import LogState
+from tidefold.domain.table.schema_evolution import evolve
+from tidefold.operations.pipeline import Pipeline, now
+
+
+def evolved(pipeline: Pipeline, state: LogState, run: str = "") -> LogState:
+    """The log in its configured schema, written to the ledger if that is a new one.
+
+    Raises RefusedError, and changes nothing, for what a policy holds.
+    """
+    config = pipeline.log(state.log)
+    move = partial(evolve, shape=config.shape, policies=config.policies, instant=now(), run=run)
+    if move(state) == state:
+        return state
+    ledger = pipeline.ledger(state.log)
+    return ledger.commit(move) if ledger.exists() else move(state)
+
+
+def as_configured(pipeline: Pipeline, state: LogState) -> LogState:
+    """The same without writing anything, for those who only look ahead."""
+    config = pipeline.log(state.log)
+    return evolve(state, config.shape, config.policies, "")
+
+
+def as_now(state: LogState) -> Aligner:
+    """What brings change sets of every schema of a log to its newest."""
+    return Aligner(state.shape, state.schema, state.schemas)

@@ -1,0 +1,35 @@
+"""Stops a log for a savepoint, and lets it go on; starts no JVM."""
+
+from __future__ import annotations
+
+import hashlib
+
+from tidefold.domain.ingest import stop_resume
+from tidefold.domain.log_state import Stopped
+from tidefold.errors import InvalidInputError
+from tidefold.operations.outcome import Outcome
+from tidefold.operations.pipeline import Pipeline, now
+
+
+def stop(pipeline: Pipeline, log: str, address: str, by: str, why: str) -> Stopped:
+    """From now on the log takes nothing; answers under which run its last snapshot is made. The same again goes on.
+
+    Raises NotFoundError, RefusedError when it is stopped for another address.
+    """
+    if not by.strip() or not why.strip():
+        raise InvalidInputError("STOP_UNNAMED", "To stop a log needs both a name and a reason.", hint="Give --why.")
+    instant = now()
+    run = f"stop-{hashlib.sha256(f'{log} {address} {instant}'.encode()).hexdigest()[:12]}"
+    stopped = Stopped(run, by, why, address, instant)
+    state = pipeline.ledger(log).commit(lambda current: stop_resume.stop(current, stopped))
+    return state.stopped or stopped
+
+
+def resume(pipeline: Pipeline, log: str) -> Outcome:
+    """The log takes changes again. Raises NotFoundError."""
+    ledger = pipeline.ledger(log)
+    stopped = ledger.read().stopped
+    if stopped is None:
+        return Outcome(log, "nothing", "the log is not stopped")
+    ledger.commit(stop_resume.resume)
+    return Outcome(log, "resumed", f"it takes changes again; it was stopped by {stopped.by}: {stopped.why}")

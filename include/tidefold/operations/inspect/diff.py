@@ -1,0 +1,131 @@
+"""Which rows two snapshots of a log differ by: counted exactly, by key, without a JVM.
+
+What both are made of is not read: a file that both name by the same name and sha256 holds the same rows in both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from tidefold.changelog.segment import Indexes, read_change_set
+from tidefold.domain.key_groups import KeyGroups, bucket_ranges
+from tidefold.domain.snapshot.manifest import DataFile, Deletions
+from tidefold.domain.table.schema import formers, lost
+from tidefold.domain.table.table_spec import renamed
+from tidefold.operations.inspect.read import Wanted, plan_read
+from tidefold.operations.pipeline import Pipeline
+from tidefold.read.plan import ReadPlan, ReadTask
+from tidefold.read.row_diff import KINDS, Difference, compare
+from tidefold.read.task import read_task
+from tidefold.storage import Store
+
+
+@dataclass(slots=True)
+class Diff:
+    """`counts` of rows by kind of change, and the first `rows` of them. `files_read` of the `files` that the two name
+    together (a shared one counts once) were opened for it. `left_out`: columns that only one of the two has.
+    """
+
+    log: str
+    before: int
+    after: int
+    files: int
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
+    rows: list[Difference] = field(default_factory=list)
+    files_read: int = 0
+    bytes_read: int = 0
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts.values())
+
+
+def diff(pipeline: Pipeline, log: str, before: int, after: int, limit: int = 20) -> Diff:
+    """What became of the rows of snapshot `before` in snapshot `after`; either may be tail-only.
+
+    Those of different schemas are compared by the columns that both have. Raises NotFoundError for a snapshot that is
+    not kept, RefusedError when a value does not fit the newer schema, CorruptError when a file is not as confirmed.
+    """
+    plans, left_out = _alike([plan_read(pipeline, log, Wanted(snapshot=snapshot)) for snapshot in (before, after)])
+    named = {_content(file) for plan in plans for file in plan.files}
+    found = Diff(log, before, after, len(named), left_out=left_out)
+    for key_groups in _ranges(plans):
+        tasks = _tasks(pipeline.store, plans, key_groups)
+        if any(task.files or task.change_sets for task in tasks):
+            _add(pipeline.store, found, plans, tasks, limit)
+    return found
+
+
+def _alike(plans: Sequence[ReadPlan]) -> tuple[list[ReadPlan], tuple[str, ...]]:
+    """The same reads with the columns that both snapshots have, as the newer schema has them; and the other columns."""
+    older, newer = sorted(plans, key=lambda plan: plan.schema)
+    if older.schema == newer.schema:
+        return [*plans], ()
+    schemas = max((plan.schemas for plan in plans), key=len)
+    known = formers(schemas, older.schema, newer.schema)
+    common = tuple(c for c in newer.shape.columns if known[c.name].name is not None)
+    added = (name for name, former in known.items() if former.name is None)
+    shape = renamed(newer.shape, common, {c.name: c.name for c in common})
+    alike = [
+        replace(p, shape=replace(shape, buckets=p.shape.buckets), schema=newer.schema, schemas=schemas) for p in plans
+    ]
+    return alike, (*added, *lost(schemas, older.schema, newer.schema))
+
+
+def _add(store: Store, found: Diff, plans: Sequence[ReadPlan], tasks: Sequence[ReadTask], limit: int) -> None:
+    before, after = (read_task(store, plan, task) for plan, task in zip(plans, tasks, strict=True))
+    compared = compare(before, after, plans[0].shape, limit - len(found.rows))
+    for kind, count in compared.counts.items():
+        found.counts[kind] += count
+    found.rows += compared.rows
+    found.files_read += sum(len(task.files) for task in tasks)
+    found.bytes_read += sum(file.bytes for task in tasks for file in task.files)
+
+
+def _content(file: DataFile) -> tuple[str, str, Deletions | None]:
+    return file.name, file.sha256, file.deletions
+
+
+def _tasks(store: Store, plans: Sequence[ReadPlan], key_groups: KeyGroups) -> tuple[ReadTask, ReadTask]:
+    """What is to be read of each side: without what cannot make a difference."""
+    first, second = (_task(store, plan, key_groups) for plan in plans)
+    if first.change_sets == second.change_sets and _contents(first) == _contents(second):
+        return ReadTask(key_groups, (), ()), ReadTask(key_groups, (), ())
+    if first.change_sets or second.change_sets:
+        return first, second
+    # A key is in one file of a snapshot: what both share says nothing of what the other files hold.
+    shared = _contents(first) & _contents(second)
+    one, other = (replace(t, files=tuple(f for f in t.files if _content(f) not in shared)) for t in (first, second))
+    return one, other
+
+
+def _contents(task: ReadTask) -> set[tuple[str, str, Deletions | None]]:
+    return {_content(file) for file in task.files}
+
+
+def _task(store: Store, plan: ReadPlan, key_groups: KeyGroups) -> ReadTask:
+    files = tuple(f for f in plan.files if f.key_groups.meets(key_groups))
+    near = (c for c in plan.change_sets if c.key_groups.meets(key_groups))
+    known: Indexes = {}
+    # A span covers nearly every bucket; what a change set holds of one may be nothing.
+    there = (c for c in near if read_change_set(store, c, key_groups, known).num_rows)
+    return ReadTask(key_groups, files, tuple(there))
+
+
+def _ranges(plans: Iterable[ReadPlan]) -> Iterator[KeyGroups]:
+    """Ranges of key groups that no file and no bucket of either side reaches across: the bucket counts may differ."""
+    spans: list[KeyGroups] = []
+    for plan in plans:
+        spans += bucket_ranges(plan.shape.key_groups, plan.shape.buckets)
+        spans += [file.key_groups for file in plan.files]
+    spans.sort()
+    current = spans[0]
+    for span in spans[1:]:
+        if span.first <= current.last:
+            current = KeyGroups(current.first, max(current.last, span.last))
+        else:
+            yield current
+            current = span
+    yield current

@@ -1,0 +1,343 @@
+"""Why the row of a key is as it is: the change that made it, and what became of the others; starts no JVM.
+
+Of the table only the files of the key's bucket are read, of the log only the batches that may hold its key group.
+
+The words in which a key is explained: operations, why a change counts or not, and how a row agrees with the log.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from tidefold.changelog.schema import CLEAR, DELETE, MERGE, UPSERT, order_columns, place_columns
+from tidefold.domain.explain.key_history import (
+    Change,
+    Explained,
+    Fate,
+    Standing,
+    Told,
+    explain,
+    layers,
+    standing,
+    unknown,
+)
+from tidefold.domain.key_groups import KeyGroups
+from tidefold.domain.log_state import ChangeSet, Kind, Landed, LogState, Snapshot, State
+from tidefold.domain.snapshot.transitions import readable
+from tidefold.domain.table.table_spec import Engine, Group, Shape
+from tidefold.errors import CorruptError, NotFoundError
+from tidefold.operations.inspect.read import Wanted, What, found_state, one_key, plan_from, published
+from tidefold.operations.pipeline import Pipeline
+from tidefold.read.plan import ReadPlan, ReadTask
+from tidefold.read.task import SQN, read_task
+
+OPS = {UPSERT: "upsert", DELETE: "delete", CLEAR: "clear", MERGE: "merge"}
+_SEVERAL = (Engine.PARTIAL, Engine.AGGREGATE)
+REMARKS = {
+    Standing.MADE: "",
+    Standing.DELETED: "The row is not there: it was deleted.",
+    Standing.EXPIRED: "The row is not there: it was dropped for its age.",
+    Standing.IMPORTED: "The log does not tell of it: the rows below its changes were imported.",
+    Standing.CUT: "What made it so is no longer in the log, which was cut.",
+    Standing.ABSENT: "The row is not there: no change of this key is folded in.",
+    Standing.DIFFERS: "The row is not what the log says of it: `tidefold verify` looks for damage.",
+}
+
+
+def why(told: Told, winner: Change | None, shape: Shape) -> str:
+    """What became of a change, for people."""
+    gave = f"gives {', '.join(told.gave)}; " if told.gave and shape.merge.engine in _SEVERAL else ""
+    where = "" if told.snapshot is None else f"snapshot {told.snapshot} by run {told.run}"
+    lost = f" than change set {winner.sqn}" if winner else ""
+    return {
+        Fate.CURRENT: gave + (f"counts; folded into {where}" if where else "counts; not folded into a snapshot yet"),
+        Fate.OLDER: f"older order{lost}",
+        Fate.EARLIER: f"same order, earlier position{lost}",
+        Fate.AGAIN: "the same change once more",
+        Fate.REPEATED: "sent again: its order lies below what its partition had brought before",
+        Fate.REPLACED: f"replaced by what was folded later{f'; itself into {where}' if where else ''}",
+        Fate.SKIPPED: f"left out for good by what made {where}",
+        Fate.LATER: f"later than this view: folded into {where}",
+        Fate.AFTER: "committed after the instant of this view",
+        Fate.WAITING: "not folded yet",
+    }[told.fate]
+
+
+Row = dict[str, Any]
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """One change of the key with all that is known of where it comes from and what became of it.
+
+    `first`: the lowest sqn that its change set stands for. `landed`, `ingest_run` and `taken` (ISO 8601) are of the
+    landed file; `snapshot` and `run` folded it, or left it out. `why` is a sentence for people.
+    """
+
+    op: str
+    fate: Fate
+    why: str
+    order: tuple[int, ...]
+    topic: str | None
+    partition: int
+    offset: int
+    committed: str | None
+    sqn: int
+    first: int
+    segment: str
+    ordinal: int
+    landed: str | None
+    ingest_run: str | None
+    taken: str | None
+    snapshot: int | None
+    run: str | None
+    values: Row
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a kept snapshot has of the key; `error`: it cannot be read."""
+
+    snapshot: int
+    kind: Kind
+    state: State
+    to_sqn: int
+    row_hash: str | None = None
+    error: str | None = None
+
+    @property
+    def present(self) -> bool:
+        return self.row_hash is not None
+
+
+@dataclass(frozen=True, slots=True)
+class KeyExplained:
+    """`view` is published, snapshot or live; `snapshot` the one that it is, or begins with. `made_by` made the row, or
+    deleted it; None: the log does not have that change any more. `changes`: all that the log has, oldest first.
+    `unknown`: ranges of change sets that cannot tell of every change any more; `kept`: oldest first.
+    """
+
+    log: str
+    key: Row
+    view: str
+    snapshot: int | None
+    to_sqn: int
+    row: Row | None
+    row_hash: str | None
+    standing: Standing
+    remark: str
+    made_by: Origin | None
+    changes: tuple[Origin, ...]
+    unknown: tuple[tuple[int, int], ...]
+    kept: tuple[Kept, ...]
+
+
+def explain_key(
+    pipeline: Pipeline, log: str, key: str, snapshot: int | None = None, live: bool = False
+) -> KeyExplained:
+    """Explains a key, given as a JSON object, as it is published, in a snapshot, or live.
+
+    Raises NotFoundError for a key of which neither log nor kept snapshots have anything, and what `plan_read` raises.
+    """
+    state = found_state(pipeline, log)
+    base = state.latest if live else published(state) if snapshot is None else readable(state, snapshot)
+    view = "live" if live else "published" if snapshot is None else "snapshot"
+    return _Explaining(pipeline, state, key).of(view, base, live)
+
+
+class _Explaining:
+    """One key of one state: each file and each change set is read once."""
+
+    def __init__(self, pipeline: Pipeline, state: LogState, key: str) -> None:
+        self._pipeline, self._state, self._text = pipeline, state, key
+        self._key = one_key(state.shape, key)
+        self._read: dict[frozenset[object], Row | None] = {}
+        self._values: list[Row] = []
+        self._changes = self._changes_of_key()
+
+    def of(self, view: str, base: Snapshot | None, live: bool) -> KeyExplained:
+        state, folded = self._state, layers(self._state, base, live)
+        told = explain(state, folded, self._changes, state.shape)
+        wanted = (
+            Wanted(What.LIVE, key=self._text)
+            if live
+            else Wanted(snapshot=base.id if base else None, key=self._text, today=True)
+        )
+        row, kept = self._row(plan_from(self._pipeline, state, wanted)), self._kept()
+        if row is None and not self._changes and not any(one.present or one.error for one in kept):
+            raise self._never()
+        winner = told.winner
+        same = winner is not None and self._agrees(row, told)
+        stands = standing(told, row is not None, same, any(one.present for one in kept))
+        origins = {one.change.number: self._origin(one, winner) for one in told.changes}
+        known = winner is not None and stands is not Standing.CUT
+        return KeyExplained(
+            log=state.log,
+            key=dict(self._key.values),
+            view=view,
+            snapshot=base.id if base else None,
+            to_sqn=folded[0].to if folded else 0,
+            row=row,
+            row_hash=_hash(row),
+            standing=stands,
+            remark=REMARKS[stands],
+            made_by=origins[winner.number] if winner and known else None,
+            changes=tuple(origins.values()),
+            unknown=unknown(state, folded),
+            kept=kept,
+        )
+
+    def _changes_of_key(self) -> tuple[Change, ...]:
+        state, store = self._state, self._pipeline.store
+        mine = KeyGroups(self._key.key_group, self._key.key_group)
+        floors = {c.sqn: c.floor for c in state.change_sets}
+        # Without their floors: what was sent again is told too.
+        sets = tuple(replace(c, floor=None) for c in state.change_sets if c.key_groups.meets(mine))
+        plan = ReadPlan(store.uri(""), state.log, state.shape, False, None, (), sets)
+        plan = replace(plan, schema=state.schema, schemas=state.schemas)
+        batches = read_task(store, plan, ReadTask(mine, (), sets))
+        self._values = [row for batch in batches for row in batch.to_pylist() if self._concerns(row)]
+        return tuple(self._change(number, values, floors[values[SQN]]) for number, values in enumerate(self._values))
+
+    def _concerns(self, values: Row) -> bool:
+        """Whether a change is of this key, or a clear of it and others."""
+        key = self._key.values
+        if values["_op"] != CLEAR:
+            return all(values[name] == value for name, value in key)
+        return values["_kg"] == self._key.key_group and all(values[name] in (None, value) for name, value in key)
+
+    def _change(self, number: int, values: Row, floor: tuple[int, ...] | None) -> Change:
+        shape, op = self._state.shape, values["_op"]
+        width = len(order_columns(shape))
+        place = tuple(values[name] for name in place_columns(shape))
+        again = floor is not None and place[:width] < floor
+        if op == CLEAR and width:
+            place = (*place[:width], -1, -1)
+        absent = values["_absent"] or ()
+        given = tuple(c.name for c in shape.columns if c.name not in absent) if absent else None
+        ranks = tuple((name, _rank(values, group)) for group in shape.merge.groups for name in group.columns)
+        flags = (op == DELETE, again, op == CLEAR, op == MERGE)
+        return Change(number, values[SQN], place, *flags, given, ranks if op == UPSERT else (), values["_ts"])
+
+    def _agrees(self, row: Row | None, told: Explained) -> bool:
+        """Whether the row has what the changes gave that it consists of; what was added up is not added again."""
+        if row is None or self._state.shape.merge.engine in (Engine.AGGREGATE, Engine.HISTORY):
+            return row is not None
+        given = {name: self._values[one.change.number][name] for one in told.changes for name in one.gave}
+        return all(str(row[name]) == str(value) for name, value in given.items())
+
+    def _row_of(self, change: Change) -> Row | None:
+        values = self._values[change.number]
+        return None if change.removes else {c.name: values[c.name] for c in self._state.shape.columns}
+
+    def _row(self, plan: ReadPlan) -> Row | None:
+        """The row of the key, of a history its newest version; files read for another snapshot are not read again."""
+        for task in plan.tasks:
+            files = frozenset(replace(f, carried=False) for f in task.files)
+            if task.change_sets or files not in self._read:
+                found = [row for batch in read_task(self._pipeline.store, plan, task) for row in batch.to_pylist()]
+                if task.change_sets:
+                    return found[-1] if found else None
+                self._read[files] = found[-1] if found else None
+            return self._read[files]
+        return None
+
+    def _kept(self) -> tuple[Kept, ...]:
+        kept = [s for s in self._state.snapshots if s.state in (State.COMPLETED, State.STAGED)]
+        return tuple(self._kept_row(s) for s in kept)
+
+    def _kept_row(self, snapshot: Snapshot) -> Kept:
+        kept = Kept(snapshot.id, snapshot.kind, snapshot.state, snapshot.folds_to)
+        try:
+            return replace(kept, row_hash=_hash(self._row_in(snapshot)))
+        except (CorruptError, NotFoundError) as error:
+            return replace(kept, error=str(error))
+
+    def _row_in(self, snapshot: Snapshot) -> Row | None:
+        """There may be hundreds of tails on one snapshot: of those only what it has is read."""
+        state = self._state
+        if snapshot.kind is not Kind.TAIL:
+            return self._row(plan_from(self._pipeline, state, Wanted(snapshot=snapshot.id, key=self._text, today=True)))
+        [top, *_] = layers(state, snapshot)
+        winner = explain(state, (top,), self._changes, state.shape).winner
+        if winner is not None:
+            return self._row_of(winner)
+        return self._row_in(readable(state, snapshot.base or 0))
+
+    def _origin(self, told: Told, winner: Change | None) -> Origin:
+        change, state = told.change, self._state
+        values, source = self._values[change.number], _change_set(state, change.sqn)
+        landed = _landed(state, source, change)
+        return Origin(
+            op=OPS[values["_op"]],
+            fate=told.fate,
+            why=why(told, winner, state.shape),
+            order=change.order,
+            topic=landed.topic if landed else None,
+            partition=values["_partition"],
+            offset=values["_offset"],
+            committed=_instant(values["_ts"]),
+            sqn=change.sqn,
+            first=source.begin,
+            segment=source.segment,
+            ordinal=source.ordinal,
+            landed=landed.name if landed else None,
+            ingest_run=landed.run or None if landed else None,
+            taken=landed.instant or None if landed else None,
+            snapshot=told.snapshot,
+            run=told.run or None,
+            values={c.name: values[c.name] for c in state.shape.columns},
+        )
+
+    def _never(self) -> NotFoundError:
+        cut = self._state.truncated_to
+        trace = f" Change sets up to {cut} were cut off: a key that was deleted in them leaves no trace." if cut else ""
+        return NotFoundError(
+            "KEY_UNKNOWN",
+            f"Neither the log of `{self._state.log}` nor a kept snapshot has the key {self._text}.{trace}",
+            hint=f"Check its spelling and type; `tidefold read {self._state.log} --live` shows rows.",
+        )
+
+
+def _change_set(state: LogState, sqn: int) -> ChangeSet:
+    return next(c for c in state.change_sets if c.sqn == sqn)
+
+
+def _landed(state: LogState, source: ChangeSet, change: Change) -> Landed | None:
+    """The landed file that brought a change. A record that was refused at first comes in a change set of its own."""
+    partition, offset = change.place[-2:]
+    holds = [e for e in state.landed if e.partition == partition and e.first_offset <= offset < e.next_offset]
+    brought = [e for e in state.landed if e.sqn is not None and source.begin <= e.sqn <= source.sqn]
+    if not holds:  # Rows without offsets: a change set that was not squashed is of one file.
+        return brought[0] if len(brought) == 1 else None
+    return next((e for e in reversed(holds) if e in brought), holds[-1])
+
+
+def _rank(values: Row, group: Group) -> tuple[int, ...] | None:
+    """What the order columns of a group say; None when one says nothing: then the change is not for the group."""
+    if not group.order:
+        return ()
+    found = [values[name] for name in group.order]
+    return None if None in found else tuple(found)
+
+
+def _instant(microseconds: int | None) -> str | None:
+    """Microseconds since 1970 as ISO 8601; None when the source does not say."""
+    try:
+        return None if microseconds is None else (_EPOCH + timedelta(microseconds=microseconds)).isoformat()
+    except OverflowError:
+        return None
+
+
+def _hash(row: Mapping[str, Any] | None) -> str | None:
+    """Tells rows apart: sha256 of their values as JSON, its first 16 digits."""
+    if row is None:
+        return None
+    text = json.dumps({name: row[name] for name in sorted(row)}, default=str, ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,60 @@
+"""Every snapshot of a log, newest first: read from the ledger only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidefold.domain.log_state import Kind, Snapshot
+from tidefold.domain.table.schema_evolution import told
+from tidefold.errors import NotFoundError
+from tidefold.operations.local_copies.manage import snapshots_here
+from tidefold.operations.pipeline import Pipeline
+
+
+def history(pipeline: Pipeline, log: str) -> list[Snapshot]:
+    """All snapshots that were ever begun. Raises NotFoundError when nothing was ingested yet."""
+    return list(reversed(pipeline.ledger(log).read().snapshots))
+
+
+def schemas_told(pipeline: Pipeline, log: str) -> list[str]:
+    """What changed in the columns of a log, newest first: one line a schema."""
+    return list(reversed(told(pipeline.ledger(log).read())))
+
+
+def tags_of(pipeline: Pipeline, log: str) -> dict[int, list[str]]:
+    """The tags of each tagged snapshot."""
+    tags: dict[int, list[str]] = {}
+    for tag in pipeline.ledger(log).read().tags:
+        tags.setdefault(tag.snapshot, []).append(tag.name)
+    return tags
+
+
+def restored_by(snapshots: Sequence[Snapshot]) -> dict[int, int]:
+    """Of each restored snapshot, the one whose rows came back."""
+    return {s.id: _wanted(snapshots, s, s.origin) for s in snapshots if s.origin is not None}
+
+
+def _wanted(snapshots: Sequence[Snapshot], restored: Snapshot, origin: int) -> int:
+    # A whole one is taken over as it is; of those on one base no two tails end at the same sqn.
+    if restored.folds_to == restored.from_sqn:
+        return origin
+    ends = (s for s in snapshots if s.kind is Kind.TAIL and (s.base, s.to_sqn) == (origin, restored.folds_to))
+    return next((s.id for s in ends), origin)
+
+
+def local_of(pipeline: Pipeline, log: str) -> tuple[int, ...]:
+    """The snapshots whose copy on this machine may be used."""
+    return snapshots_here(pipeline, pipeline.ledger(log).read())
+
+
+def newest_report(pipeline: Pipeline, log: str, snapshot: int | None = None) -> tuple[Snapshot, str]:
+    """The newest judged snapshot, or the one asked for, with the address of its report. Raises NotFoundError."""
+    for found in history(pipeline, log):
+        if found.verdict and snapshot in (None, found.id):
+            return found, pipeline.store.uri(found.verdict.path)
+    which = "snapshot" if snapshot is None else f"snapshot {snapshot}"
+    raise NotFoundError(
+        "REPORT_NOT_FOUND",
+        f"No {which} of `{log}` has been judged.",
+        hint=f"`tidefold quality {log}` judges what is staged.",
+    )

@@ -1,0 +1,219 @@
+"""Plans what a read of a log takes in, for the command line and for Spark alike; reads it without a JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from enum import StrEnum
+
+import msgspec
+import pyarrow as pa
+
+from tidefold.changelog.key_group_hash import with_key_groups
+from tidefold.changelog.schema import change_schema, table_schema
+from tidefold.domain.key_groups import Share
+from tidefold.domain.log_state import ChangeSet, Kind, LogState, Shape, Snapshot
+from tidefold.domain.snapshot.manifest import Manifest
+from tidefold.domain.snapshot.transitions import readable
+from tidefold.domain.table.schema import shape_at
+from tidefold.errors import InvalidInputError, NotFoundError, RefusedError
+from tidefold.ledger import read_manifest
+from tidefold.operations.pipeline import Pipeline
+from tidefold.read.plan import OneKey, ReadPlan
+from tidefold.read.task import plan_schema, read_task
+
+
+class What(StrEnum):
+    """What is read of a log: the published rows, the rows as of everything ingested, or its change sets."""
+
+    TABLE = "table"
+    LIVE = "live"
+    LOG = "log"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A read as it was asked for.
+
+    `snapshot` names another one than the published (table only), `since` the sqn after which change sets are read (log
+    only), `key` one key as a JSON object: of all others nothing is returned, and of other buckets nothing is read,
+    `share` the part of one of several workers. `today`: also of an older snapshot in the columns that the log has now.
+    """
+
+    what: What = What.TABLE
+    snapshot: int | None = None
+    since: int | None = None
+    key: str | None = None
+    share: Share | None = None
+    today: bool = False
+
+    def __post_init__(self) -> None:
+        if self.snapshot is not None and self.what is not What.TABLE:
+            raise _excluded("snapshot", self.what, What.TABLE)
+        if self.since is not None and self.what is not What.LOG:
+            raise _excluded("since", self.what, What.LOG)
+
+
+def _excluded(name: str, what: What, allowed: What) -> InvalidInputError:
+    return InvalidInputError("READ_OPTIONS", f"`{name}` goes with `{allowed}`, not with `{what}`.", hint="Drop one.")
+
+
+def read_rows(
+    pipeline: Pipeline, log: str, wanted: Wanted | None = None
+) -> tuple[pa.Schema, Generator[pa.RecordBatch]]:
+    """Schema and rows of a log in this process. Raises what `plan_read` and `read_task` raise."""
+    plan = plan_read(pipeline, log, wanted or Wanted())
+    tasks = plan.tasks if plan.folded else (plan.whole,)
+    return plan_schema(plan), (batch for task in tasks for batch in read_task(pipeline.store, plan, task))
+
+
+def plan_read(pipeline: Pipeline, log: str, wanted: Wanted) -> ReadPlan:
+    """Freezes what a read takes in. Asks the ledger and one manifest.
+
+    Raises NotFoundError when there is nothing to read yet, RefusedError when the log no longer has what is needed.
+    """
+    return plan_from(pipeline, found_state(pipeline, log), wanted)
+
+
+def found_state(pipeline: Pipeline, log: str) -> LogState:
+    """The newest state of a configured log, or NotFoundError."""
+    state = pipeline.ledger(pipeline.log(log).id).find()
+    if state is None:  # Never begun, or dropped.
+        hint = f"`tidefold ingest {log}` begins it."
+        raise NotFoundError("LOG_UNKNOWN", f"The store has no log `{log}`.", hint=hint)
+    return state
+
+
+def plan_from(pipeline: Pipeline, state: LogState, wanted: Wanted) -> ReadPlan:
+    """The same from a state that was read before."""
+    if wanted.what is What.LOG:
+        plan = _planned(pipeline, state, None, _since(state, wanted.since), state.schema, folded=False)
+    elif wanted.what is What.LIVE:
+        plan = _live(pipeline, state)
+    else:
+        chosen = published(state) if wanted.snapshot is None else readable(state, wanted.snapshot)
+        plan = _of_snapshot(pipeline, state, chosen)
+    if wanted.today:
+        shape = replace(state.shape, buckets=plan.shape.buckets)
+        plan = replace(plan, shape=shape, schema=state.schema, schemas=state.schemas)
+    plan = replace(plan, key=one_key(plan.shape, wanted.key)) if wanted.key is not None else plan
+    return plan if wanted.share is None else _shared(plan, wanted.share)
+
+
+def _shared(plan: ReadPlan, share: Share) -> ReadPlan:
+    """What one of several workers reads; one for whom no key group is left reads nothing."""
+    mine = share.key_groups(plan.shape.key_groups)
+    return replace(plan, share=mine) if mine else replace(plan, files=(), change_sets=())
+
+
+def _planned(
+    pipeline: Pipeline, state: LogState, base: Manifest | None, change_sets: tuple[ChangeSet, ...], schema: int,
+    *, folded: bool = True,
+) -> ReadPlan:  # fmt: skip
+    # The files lie in the buckets of their own snapshot.
+    buckets = base.shape.buckets if base else state.shape.buckets
+    shape = replace(shape_at(state, schema), buckets=buckets)
+    plan = ReadPlan(pipeline.store.uri(""), state.log, shape, folded, None, (), change_sets)
+    plan = replace(plan, schema=schema, schemas=state.schemas)
+    if base is None:
+        return plan
+    plan = replace(plan, snapshot=base.snapshot, files=base.files, home=base.home)
+    return replace(plan, cleared=base.cleared, based=base.schema)
+
+
+def _live(pipeline: Pipeline, state: LogState) -> ReadPlan:
+    latest = state.latest
+    base = read_manifest(pipeline.store, state.log, latest) if latest else None
+    change_sets = _joined(state, latest.to_sqn if latest else 0, state.last_sqn)
+    return _planned(pipeline, state, base, change_sets, state.schema)
+
+
+def _of_snapshot(pipeline: Pipeline, state: LogState, chosen: Snapshot) -> ReadPlan:
+    if chosen.kind is not Kind.TAIL:
+        manifest = read_manifest(pipeline.store, state.log, chosen)
+        return replace(_planned(pipeline, state, manifest, (), manifest.schema), shape=manifest.shape)
+    below = None if chosen.base is None else readable(state, chosen.base)
+    base = read_manifest(pipeline.store, state.log, below) if below else None
+    return _planned(pipeline, state, base, _joined(state, chosen.from_sqn, chosen.to_sqn), chosen.schema)
+
+
+def published(state: LogState) -> Snapshot:
+    """The snapshot that readers of the table see, or NotFoundError."""
+    found = next((s for s in reversed(state.snapshots) if s.published), None)
+    if found is None:
+        message = f"`{state.log}` has no published snapshot yet."
+        raise NotFoundError("NOTHING_PUBLISHED", message, hint=f"`tidefold run {state.log}` makes one; --live looks.")
+    return found
+
+
+def _since(state: LogState, since: int | None) -> tuple[ChangeSet, ...]:
+    if since is None:
+        return state.change_sets
+    if since < state.truncated_to:
+        raise _cut(state, since)
+    if since > state.last_sqn:
+        raise RefusedError(
+            "SINCE_AHEAD",
+            f"`{state.log}` ends at change set {state.last_sqn}; {since} was not taken in yet.",
+            hint="Was the log dropped and begun anew? Then read it from its start.",
+        )
+    found = state.between(since, state.last_sqn)
+    if found and found[0].begin <= since:
+        raise RefusedError(
+            "LOG_SQUASHED",
+            f"Change sets {found[0].begin} to {found[0].sqn} of `{state.log}` are one now: not {since + 1} alone.",
+            hint=f"Read since {found[0].begin - 1}, or since {found[0].sqn}.",
+        )
+    return found
+
+
+def _joined(state: LogState, after: int, to: int) -> tuple[ChangeSet, ...]:
+    """The change sets with `after` < sqn <= `to`, if none of them is missing (I7)."""
+    found = state.between(after, to)
+    reached = after
+    for change_set in found:
+        if change_set.begin > reached + 1:
+            break
+        reached = change_set.sqn
+    if reached < to:
+        raise _cut(state, reached)
+    return found
+
+
+def _cut(state: LogState, after: int) -> RefusedError:
+    first = next((c.begin for c in state.change_sets if c.sqn > after), state.last_sqn + 1)
+    return RefusedError(
+        "LOG_CUT",
+        f"`{state.log}` no longer has the change sets from {after + 1} on: it begins at {first}.",
+        hint=f"Read change sets since {first - 1} or later, or rows: `table`, `live`.",
+    )
+
+
+def one_key(shape: Shape, text: str) -> OneKey:
+    """A key given as JSON, with the types of its columns. Raises InvalidInputError."""
+    hint = "Name every key column, as in " + "{" + ", ".join(f'"{name}": ...' for name in shape.key) + "}."
+    try:
+        given = msgspec.json.decode(text, type=dict[str, str | int | bool])
+    except msgspec.DecodeError as error:
+        raise InvalidInputError("READ_KEY", f"`{text}` is no key: {error}.", hint=hint) from error
+    if not shape.key:
+        raise InvalidInputError("KEYLESS", "The table has no key: rows cannot be told apart.", hint="Read all of it.")
+    if set(given) != set(shape.key):
+        raise InvalidInputError("READ_KEY", f"`{text}` does not name exactly the columns of the key.", hint=hint)
+    types = table_schema(shape)
+    try:
+        values = {name: _typed(given[name], types.field(name).type) for name in shape.key}
+    except (pa.ArrowException, OverflowError) as error:
+        raise InvalidInputError("READ_KEY", f"`{text}` has a value of the wrong type: {error}.", hint=hint) from error
+    row = pa.Table.from_pylist([values], schema=change_schema(shape))
+    [key_group] = with_key_groups(row, shape).column("_kg").to_pylist()
+    return OneKey(tuple(values.items()), key_group)
+
+
+def _typed(value: str | int | bool, kind: pa.DataType) -> object:
+    if isinstance(value, str) and (pa.types.is_temporal(kind) or pa.types.is_decimal(kind)):
+        return pa.scalar(value).cast(kind).as_py()
+    if pa.types.is_decimal(kind) and not isinstance(value, bool):
+        return pa.scalar(Decimal(value), kind).as_py()
+    return pa.scalar(value, kind).as_py()

@@ -1,0 +1,125 @@
+"""Where each log stands: read from the ledgers only, so it answers at once and changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tidefold.domain.log_state import Hold, LogState, Position, Reader, Snapshot, State, Stopped, Tag
+from tidefold.domain.retention.retention import tails
+from tidefold.domain.table.schema import FIRST
+from tidefold.domain.table.schema_evolution import told
+from tidefold.errors import TidefoldError
+from tidefold.operations.local_copies.inventory import LocalUse, local_use
+from tidefold.operations.local_copies.manage import copies_here
+from tidefold.operations.outcome import Outcome
+from tidefold.operations.pipeline import Pipeline
+
+
+@dataclass(frozen=True, slots=True)
+class LogStatus:
+    """`latest` is the newest completed snapshot, `attempt` the open one, `as_of_attempts` those as of an instant;
+    `change_sets` and `changes` wait to be folded.
+
+    `tail` is the newest tail-only snapshot on `latest`; `tags`, `holds` and `readers` keep more than retention does;
+    `garbage` counts the segments that wait to be removed. `local`: snapshots whose copy is on this machine,
+    `local_partial`: those of whose copy files are gone, `local_bytes`: what all copies of snapshots take on its disks.
+    `drilled` is the newest one with a restore drill. `stopped`: the log takes nothing. `schema` is the id of the newest
+    one, `schema_waits` what it changes, until a snapshot has it.
+
+    `why` says in one line why the newest snapshot is not the latest one, `report` is the page that tells more;
+    `error` (with its code) is set when the ledger cannot be read, `begun` is false until the first ingest.
+    """
+
+    log: str
+    begun: bool
+    latest: Snapshot | None = None
+    attempt: Snapshot | None = None
+    as_of_attempts: tuple[Snapshot, ...] = ()
+    change_sets: int = 0
+    changes: int = 0
+    positions: tuple[Position, ...] = ()
+    quarantined: int = 0
+    tail: Snapshot | None = None
+    tags: tuple[Tag, ...] = ()
+    holds: tuple[Hold, ...] = ()
+    readers: tuple[Reader, ...] = ()
+    garbage: int = 0
+    local: tuple[int, ...] = ()
+    local_partial: tuple[int, ...] = ()
+    local_bytes: int = 0
+    drilled: Snapshot | None = None
+    why: str = ""
+    report: str | None = None
+    error: Outcome | None = None
+    stopped: Stopped | None = None
+    schema: int = FIRST
+    schema_waits: str = ""
+
+
+def status(pipeline: Pipeline, logs: Sequence[str]) -> list[LogStatus]:
+    """One status a log; a log whose ledger cannot be read says so and hides no other."""
+    use = local_use(pipeline)
+    return [_status(pipeline, log, use) for log in logs]
+
+
+def _status(pipeline: Pipeline, log: str, use: LocalUse | None) -> LogStatus:
+    try:
+        state = pipeline.ledger(log).find()
+        if state is None:
+            return LogStatus(log, begun=False)
+        here = copies_here(pipeline, state)
+        taken = use.logs.get(log, 0) if use else 0
+        return replace(status_of(state), local=here.whole, local_partial=here.partial, local_bytes=taken)
+    except TidefoldError as error:
+        return LogStatus(log, begun=True, error=Outcome.of_error(log, error))
+
+
+def status_of(state: LogState) -> LogStatus:
+    """The status that a state means."""
+    why, report = _why(state)
+    return LogStatus(
+        log=state.log,
+        begun=True,
+        latest=state.latest,
+        attempt=state.attempt,
+        as_of_attempts=state.as_of_attempts,
+        change_sets=len(state.unfolded),
+        changes=sum(c.rows for c in state.unfolded),
+        positions=state.positions,
+        quarantined=sum(entry.quarantined for entry in state.landed),
+        tail=next((s for s in reversed(tails(state)) if state.latest and s.base == state.latest.id), None),
+        tags=state.tags,
+        holds=state.holds,
+        readers=state.readers,
+        garbage=len(state.garbage),
+        drilled=next((s for s in reversed(state.snapshots) if s.drill), None),
+        why=why,
+        report=report,
+        stopped=state.stopped,
+        schema=state.schema,
+        schema_waits=_waiting_schema(state),
+    )
+
+
+def _waiting_schema(state: LogState) -> str:
+    """What the newest schema changes, while the table does not show it."""
+    shown = state.latest.schema if state.latest else state.schema
+    return told(state)[-1] if shown != state.schema else ""
+
+
+def _why(state: LogState) -> tuple[str, str | None]:
+    """What stopped the newest snapshot, and its report. Silent once a later snapshot was completed."""
+    newest = next((s for s in reversed(state.snapshots) if s.counts), None)
+    if newest is None:
+        return "", None
+    if newest.state is State.COMPLETED:
+        return ("" if newest.published else f"snapshot {newest.id} is completed but not yet published"), None
+    after = state.latest.id if state.latest else 0
+    later = (s for s in reversed(state.snapshots) if s.id > after and s.counts)
+    failed = next((s for s in later if s.verdict and not s.verdict.allows), None)
+    if failed and failed.verdict:
+        return f"snapshot {failed.id} failed its quality gate: {failed.verdict.summary}", failed.verdict.path
+    if newest.state is State.ABORTED:
+        return f"snapshot {newest.id} was aborted: {newest.reason}", None
+    return "", None

@@ -1,0 +1,143 @@
+"""What lies among the local copies, and which segments of it nobody needs. Changes nothing.
+
+What local copies take on this machine's disks.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from tidefold.changelog.segment import read_index
+from tidefold.changelog.write_intents import announced
+from tidefold.domain.retention.local_copies import CopyName, LocalFile, bytes_on_disk, segment_of, segments_needed
+from tidefold.errors import CorruptError, NotFoundError, TidefoldError
+from tidefold.ledger import Ledger
+from tidefold.operations.pipeline import Pipeline
+from tidefold.storage import Store
+from tidefold.storage.local_copies.roots import LocalRoots
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentCopy:
+    """A segment's local files, whole or half. No `logs`: the copy cannot be read."""
+
+    path: str
+    logs: frozenset[str]
+    files: tuple[LocalFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What lay there before any ledger was read: so it is no newer than what the ledgers say. `segments`: but for those
+    that a run is writing.
+    """
+
+    files: tuple[LocalFile, ...]
+    snapshots: Mapping[CopyName, tuple[LocalFile, ...]]
+    segments: tuple[SegmentCopy, ...]
+
+
+def look(store: Store, local: LocalRoots) -> Seen:
+    """Looks at all roots once. Raises StorageError when none of them answers, or the store does not."""
+    snapshots: dict[CopyName, list[LocalFile]] = {}
+    segments: dict[str, list[LocalFile]] = {}
+    for file in local.files():
+        name, segment = CopyName.of(file.path), segment_of(file.path)
+        if name:
+            snapshots.setdefault(name, []).append(file)
+        elif segment:
+            segments.setdefault(segment, []).append(file)
+    files = tuple(file for found in (*snapshots.values(), *segments.values()) for file in found)
+    # A log may still be told of these.
+    on_their_way = {path for run in announced(store) for path in run.files} if segments else set()
+    idle = [SegmentCopy(p, _logs_in(local, p), tuple(segments[p])) for p in segments if p not in on_their_way]
+    return Seen(files, {name: tuple(found) for name, found in snapshots.items()}, tuple(idle))
+
+
+def _logs_in(local: LocalRoots, path: str) -> frozenset[str]:
+    try:
+        return frozenset(entry.log for entry in read_index(local, path))
+    except (NotFoundError, CorruptError):
+        return frozenset()
+
+
+def unneeded(store: Store, segments: Iterable[SegmentCopy]) -> list[SegmentCopy]:
+    """The copies of segments that every log in them has folded, or that no ledger names."""
+
+    @cache
+    def needed_by(log: str) -> frozenset[str] | None:
+        try:
+            state = Ledger(store, log).find()
+        except TidefoldError:
+            return None  # Nobody knows what it needs.
+        return segments_needed(state) if state else frozenset()
+
+    def goes(segment: SegmentCopy) -> bool:
+        needs = [needed_by(log) for log in sorted(segment.logs)]
+        return all(need is not None and segment.path not in need for need in needs)
+
+    return [segment for segment in segments if goes(segment)]
+
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RootUse:
+    """A root, the bytes that copies of this pipeline take in it, and why it cannot be looked at, if it cannot."""
+
+    path: str
+    bytes: int
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LocalUse:
+    """Bytes on disk: a file that copies share by hard links counts once. `logs`: of the snapshots of each log,
+    `segments`: of the copies of segments, which logs share.
+    """
+
+    bytes: int
+    quota: int | None
+    roots: tuple[RootUse, ...]
+    logs: Mapping[str, int]
+    segments: int
+
+
+def _absent(path: str) -> str | None:
+    """A folder that is not there is one in which no copy was made yet, or the empty place of a disk that is away."""
+    return None if Path(path).is_dir() else "it is not there; is its disk mounted? The next copy makes it anew"
+
+
+def local_use(pipeline: Pipeline) -> LocalUse | None:
+    """What lies in the roots that can be looked at; None while local copies are disabled."""
+    local = pipeline.local
+    if local is None:
+        return None
+    files: list[LocalFile] = []
+    snapshots: dict[str, list[LocalFile]] = {}
+    try:
+        for file in local.files():
+            name = CopyName.of(file.path)
+            if name:
+                snapshots.setdefault(name.log, []).append(file)
+            if name or segment_of(file.path):
+                files.append(file)
+    except TidefoldError as error:
+        _log.warning("local copies cannot be looked at: %s", error)
+    return LocalUse(
+        bytes=bytes_on_disk(files),
+        quota=pipeline.config.local.quota_bytes,
+        roots=tuple(
+            RootUse(
+                path, bytes_on_disk(f for f in files if f.root == path), local.unreadable.get(path) or _absent(path)
+            )
+            for path in (str(root.root) for root in local.roots)
+        ),
+        logs={log: bytes_on_disk(found) for log, found in sorted(snapshots.items())},
+        segments=bytes_on_disk(f for f in files if segment_of(f.path)),
+    )

@@ -1,0 +1,157 @@
+"""What happens to local copies beside the steps of the life cycle. Nothing here fails a step: what goes wrong is a
+warning in the log and in the outcome (I15).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+
+from tidefold.domain.log_state import LogState, Snapshot, State
+from tidefold.domain.paths import CHANGELOG
+from tidefold.domain.retention.local_copies import CopyName, leftover
+from tidefold.domain.snapshot.manifest import Manifest
+from tidefold.errors import CorruptError, TidefoldError, unforeseen
+from tidefold.fold.plan import Places
+from tidefold.operations.outcome import Outcome
+from tidefold.operations.pipeline import Pipeline
+from tidefold.storage.local_copies.copies import Copied, copies, copy_snapshot, discard, gaps
+from tidefold.storage.local_copies.roots import LocalRoots
+
+_log = logging.getLogger(__name__)
+
+
+def with_copy(pipeline: Pipeline, manifest: Manifest, digest: str, staged: Outcome) -> Outcome:
+    """The outcome of a staged snapshot after its local copy was made, or could not be made.
+
+    Raises CorruptError when copying shows that the primary's own files are not those that were staged.
+    """
+    if pipeline.local is None:
+        return staged
+    try:
+        commit = _prepared(pipeline, manifest)
+    except Exception as error:
+        return _without(staged, manifest, error)
+    try:
+        copied = copy_snapshot(pipeline.store, pipeline.local, manifest, digest, commit)
+    except CorruptError:
+        raise
+    except Exception as error:
+        return _without(staged, manifest, error)
+    return _said(staged, "with a local copy", {**asdict(copied), "warning": None})
+
+
+def _prepared(pipeline: Pipeline, manifest: Manifest) -> bytes:
+    """Makes room for the copy within the quota; answers the commit of its Delta log."""
+    # Only who makes a copy loads what these load: `status` is to answer at once.
+    from tidefold.delta.table_state import made_from
+    from tidefold.operations.local_copies.quota import provide_room
+
+    provide_room(pipeline, manifest)
+    # Of the manifest alone: files that snapshots share lie beside the table's, where no Delta log tells of this one.
+    return made_from(manifest)[1]
+
+
+def _without(staged: Outcome, manifest: Manifest, error: Exception) -> Outcome:
+    why = _warned(f"{staged.log}: snapshot {manifest.snapshot} has no local copy", error)
+    return _said(staged, f"no local copy: {why}", {**asdict(Copied()), "warning": why})
+
+
+def _said(outcome: Outcome, text: str, local: dict[str, object]) -> Outcome:
+    return replace(outcome, message=f"{outcome.message}; {text}", facts={**outcome.facts, "local": local})
+
+
+def prune(pipeline: Pipeline, log: str, snapshot: int) -> None:
+    """Removes the local copy of exactly this aborted snapshot (C7)."""
+    if pipeline.local is None:
+        return
+    try:
+        discard(pipeline.local, [CopyName(log, snapshot), CopyName(log, snapshot, ongoing=True)])
+    except Exception as error:
+        _warned(f"{log}: the local copy of snapshot {snapshot} is left for the next local retention", error)
+
+
+def clear_leftovers(pipeline: Pipeline, log: str, state: LogState) -> None:
+    """Removes, before a snapshot of the log is made, halves of copies that nobody will complete and copies of aborted
+    snapshots (L4). `state` is the log's as it was read last.
+    """
+    if pipeline.local is None:
+        return
+    try:
+        old = [name for name in copies(pipeline.local) if leftover(state, name)]
+        if old:
+            discard(pipeline.local, old)
+            _log.info("%s: removed what was left of local copies: %s", log, ", ".join(map(str, old)))
+    except Exception as error:
+        _warned(f"{log}: what was left of local copies stays for the next local retention", error)
+
+
+def forget(pipeline: Pipeline, log: str, segments: Sequence[str]) -> None:
+    """Removes the local copies of a dropped log, and of the segments that went with it."""
+    if pipeline.local is None:
+        return
+    try:
+        discard(pipeline.local, [name for name in copies(pipeline.local) if name.log == log])
+        pipeline.local.delete(segments)
+    except Exception as error:
+        _warned(f"{log}: local copies are left", error)
+
+
+def places_of(pipeline: Pipeline, log: str) -> Places:
+    """Where the files of a log may be read: also in copies that are not whole, for what they have (L7)."""
+    store = pipeline.store.uri("")
+    if pipeline.local is None:
+        return Places(store)
+    try:
+        here = [name for name in copies(pipeline.local) if name.log == log and not name.ongoing]
+    except TidefoldError as error:
+        _warned(f"{log}: local copies cannot be looked at", error)
+        return Places(store)
+    roots = {name.snapshot: pipeline.local.root_of(str(name)) for name in here}
+    return Places(store, roots, pipeline.local.root_of(CHANGELOG))
+
+
+@dataclass(frozen=True, slots=True)
+class CopiesHere:
+    """Ids of completed snapshots with a copy on this machine, oldest first: `whole` ones may be used, `partial` ones
+    lost files.
+    """
+
+    whole: tuple[int, ...] = ()
+    partial: tuple[int, ...] = ()
+
+
+def copies_here(pipeline: Pipeline, state: LogState) -> CopiesHere:
+    """Which completed snapshots of a log have a copy. What cannot be looked at hides no other, and is no copy."""
+    if pipeline.local is None:
+        return CopiesHere()
+    try:
+        there = {name.snapshot for name in copies(pipeline.local) if name.log == state.log and not name.ongoing}
+    except TidefoldError as error:
+        _warned(f"{state.log}: local copies cannot be looked at", error)
+        return CopiesHere()
+    known = [s for s in state.snapshots if s.id in there and s.state is State.COMPLETED]
+    lacking = {s.id: _lacking(pipeline.local, state.log, s) for s in known}
+    return CopiesHere(
+        tuple(i for i, paths in lacking.items() if paths == ()), tuple(i for i, paths in lacking.items() if paths)
+    )
+
+
+def _lacking(local: LocalRoots, log: str, snapshot: Snapshot) -> tuple[str, ...] | None:
+    try:
+        return gaps(local, CopyName(log, snapshot.id), snapshot.manifest or "")
+    except TidefoldError as error:
+        _warned(f"{log}: the local copy of snapshot {snapshot.id} cannot be looked at", error)
+        return None
+
+
+def snapshots_here(pipeline: Pipeline, state: LogState) -> tuple[int, ...]:
+    """Ids of the snapshots whose copy on this machine may be used, oldest first."""
+    return copies_here(pipeline, state).whole
+
+
+def _warned(what: str, error: Exception) -> str:
+    found = unforeseen(error)
+    _log.warning("%s: %s", what, found, exc_info=None if found is error else error)
+    return f"{found.code}: {found.message}"

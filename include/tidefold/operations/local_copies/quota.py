@@ -1,0 +1,92 @@
+"""The quota of local copies: room for a new copy of a snapshot, and none for one of a segment when it is used up."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+from tidefold.domain.log_state import LogState
+from tidefold.domain.retention.local_copies import (
+    CopyName,
+    LocalFile,
+    Wanted,
+    bytes_on_disk,
+    make_room,
+    segment_of,
+    stays,
+)
+from tidefold.domain.snapshot.manifest import Manifest
+from tidefold.errors import StorageError, TidefoldError, unforeseen
+from tidefold.ledger import Ledger
+from tidefold.operations.local_copies.inventory import Seen, look, unneeded
+from tidefold.operations.pipeline import Pipeline
+from tidefold.storage import Store
+from tidefold.storage.local_copies.copies import discard_files
+from tidefold.storage.local_copies.roots import LocalRoots
+
+_log = logging.getLogger(__name__)
+
+
+def provide_room(pipeline: Pipeline, manifest: Manifest) -> None:
+    """Removes, of what local retention would remove anyway, as much as the copy of this snapshot needs.
+
+    Raises StorageError (LOCAL_QUOTA) when that is not enough; then nothing was removed.
+    """
+    local, quota = pipeline.local, pipeline.config.local.quota_bytes
+    if local is None or quota is None:
+        return
+    seen = look(pipeline.store, local)
+    going = list(_removable(pipeline.store, local, seen))
+    name = CopyName(manifest.log, manifest.snapshot)
+    # Whatever lies there under its own id goes in any case before it is made.
+    may_go = {file for copy in going for file in copy}
+    kept = [f for f in seen.files if not _is_of(f, name) and f not in may_go]
+    wanted = Wanted(name, local.root_of(str(name)), {file.name: file.bytes for file in manifest.files})
+    room = make_room(quota, wanted, kept, [copy for copy in going if not _is_of(copy[0], name)])
+    if not room.fits:
+        raise StorageError(
+            "LOCAL_QUOTA",
+            f"Local copies use {room.used:,} bytes of their quota of {quota:,}, and this one needs {room.needed:,}.",
+            hint="Raise `local.quota`: it should hold two copies of each table.",
+        )
+    for copy in room.going:
+        discard_files(local, [file.path for file in copy])
+        _log.info("removed %s from the local copies to keep their quota", copy[0].path)
+
+
+def _is_of(file: LocalFile, name: CopyName) -> bool:
+    found = CopyName.of(file.path)
+    return found is not None and (found.log, found.snapshot) == (name.log, name.snapshot)
+
+
+def _removable(store: Store, local: LocalRoots, seen: Seen) -> Iterator[tuple[LocalFile, ...]]:
+    """What local retention would remove: halves and old copies first, the oldest of them first, then segments."""
+    states = {log: _state(store, log) for log in {name.log for name in seen.snapshots}}
+    for name in sorted(seen.snapshots, key=lambda n: (not n.ongoing, n.snapshot, n.log)):
+        known, state = states[name.log]
+        if known and not stays(state, name):
+            yield seen.snapshots[name]
+    for segment in unneeded(store, seen.segments):
+        yield segment.files
+
+
+def _state(store: Store, log: str) -> tuple[bool, LogState | None]:
+    """Whether it is known how the log stands, and how."""
+    try:
+        return True, Ledger(store, log).find()
+    except TidefoldError:
+        return False, None
+
+
+def without_room(pipeline: Pipeline) -> str:
+    """Why segments get no local copy now: the quota is used up. Empty when they do."""
+    local, quota = pipeline.local, pipeline.config.local.quota_bytes
+    if local is None or quota is None:
+        return ""
+    try:
+        used = bytes_on_disk(f for f in local.files() if CopyName.of(f.path) or segment_of(f.path))
+    except Exception as error:
+        # Whoever writes the copy will say what is wrong.
+        _log.warning("local copies cannot be looked at: %s", unforeseen(error))
+        return ""
+    return f"LOCAL_QUOTA: Local copies use {used:,} bytes of their quota of {quota:,}." if used >= quota else ""

@@ -1,0 +1,99 @@
+"""Removes local copies that are of no more use; starts no JVM. Its rule is its own: one copy, the newest (L5, I18)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+from tidefold.domain.retention.local_copies import CopyName, LocalFile, bytes_on_disk, stays
+from tidefold.errors import unforeseen
+from tidefold.operations.local_copies.inventory import Seen, SegmentCopy, look, unneeded
+from tidefold.operations.outcome import Outcome, each_log
+from tidefold.operations.pipeline import Pipeline
+from tidefold.storage import Store
+from tidefold.storage.local_copies.copies import discard_files
+from tidefold.storage.local_copies.roots import LocalRoots
+
+_log = logging.getLogger(__name__)
+
+
+def retain_local(pipeline: Pipeline, logs: Sequence[str], plan: bool = False) -> list[Outcome]:
+    """Keeps of each log the copy of its newest completed snapshot, and of one that is being judged. Older ones go, as
+    do those of aborted snapshots, what dead writers left, and copies of segments that every log in them has folded.
+
+    With `plan` nothing changes. What cannot be looked at or removed is a warning in the outcome.
+    """
+    if pipeline.local is None:
+        return [Outcome(log, "nothing", "local copies are disabled") for log in logs]
+    local = pipeline.local
+    try:
+        seen = look(pipeline.store, local)
+    except Exception as error:
+        why = _warned("local copies cannot be looked at", error)
+        return [Outcome(log, "nothing", why, facts={"warnings": [why]}) for log in logs]
+    segments = _unneeded(pipeline.store, seen, logs)
+    left_out = [f"local copies in `{root}` cannot be looked at: {why}" for root, why in local.unreadable.items()]
+
+    def act(log: str) -> Outcome:
+        state = pipeline.ledger(log).find()
+        old = {name: seen.snapshots[name] for name in seen.snapshots if name.log == log and not stays(state, name)}
+        going = [*old.values(), *(segment.files for segment in segments.get(log, ()))]
+        failed = {} if plan else {files: why for files in going if (why := _removed(local, files))}
+        gone = [files for files in going if files not in failed]
+        return _outcome(log, _facts(seen, old, gone, [*left_out, *failed.values()]), plan)
+
+    return each_log(logs, act)
+
+
+def _unneeded(store: Store, seen: Seen, logs: Sequence[str]) -> dict[str, list[SegmentCopy]]:
+    """The segment copies that may go, each under the log that its removal is told of: one of its own if it is asked."""
+    found: dict[str, list[SegmentCopy]] = {}
+    for segment in unneeded(store, seen.segments):
+        owner = next((log for log in logs if log in segment.logs), next(iter(logs)))
+        found.setdefault(owner, []).append(segment)
+    return found
+
+
+def _removed(local: LocalRoots, files: Sequence[LocalFile]) -> str:
+    """Removes the files of one copy; answers what went wrong, if anything did."""
+    try:
+        discard_files(local, [file.path for file in files])
+    except Exception as error:
+        return _warned(f"the local copy `{files[0].path}` is left for the next time", error)
+    return ""
+
+
+def _warned(what: str, error: Exception) -> str:
+    found = unforeseen(error)
+    _log.warning("%s: %s", what, found, exc_info=None if found is error else error)
+    return f"{what}: {found.code}: {found.message}"
+
+
+def _facts(
+    seen: Seen,
+    old: Mapping[CopyName, tuple[LocalFile, ...]],
+    gone: Sequence[tuple[LocalFile, ...]],
+    warnings: Sequence[str],
+) -> dict[str, Any]:
+    """`bytes` by names; `freed` is what the disks get back, since a file that stays in another copy frees nothing."""
+    files = list(chain.from_iterable(gone))
+    names = {(file.root, file.path) for file in files}
+    rest = [file for file in seen.files if (file.root, file.path) not in names]
+    return {
+        "snapshots": sorted({name.snapshot for name, copy in old.items() if copy in gone}),
+        "files": len(files),
+        "bytes": sum(file.bytes for file in files),
+        "freed": bytes_on_disk(seen.files) - bytes_on_disk(rest),
+        "paths": [file.path for file in files],
+        "warnings": list(warnings),
+    }
+
+
+def _outcome(log: str, facts: Mapping[str, Any], plan: bool) -> Outcome:
+    files, warnings = facts["files"], facts["warnings"]
+    verb = "would remove" if plan else "removed"
+    done = f"{verb} {files:,} local {'file' if files == 1 else 'files'}, {facts['bytes']:,} bytes"
+    message = "; ".join([done if files or warnings else "no local copy is to be removed", *warnings])
+    return Outcome(log, ("planned" if plan else "removed") if files else "nothing", message, facts=facts)

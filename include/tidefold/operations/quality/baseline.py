@@ -1,0 +1,124 @@
+"""What the rows of a snapshot are judged against: the snapshot before, those of other logs, what was judged before."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidefold.domain.log_state import LogState, Snapshot, State
+from tidefold.domain.snapshot.manifest import Manifest
+from tidefold.domain.table.schema import shape_at
+from tidefold.errors import CorruptError
+from tidefold.ledger import read_manifest
+from tidefold.operations.pipeline import Pipeline
+from tidefold.quality.report.result import Findings, Judgement, Point, point_of
+from tidefold.quality.report.verdict_store import stored_judgement
+from tidefold.quality.run.references import Target
+from tidefold.quality.run.run_checks import Base, Beside, run_checks
+from tidefold.quality.run.staged_rows import Session, check_files, read_rows
+from tidefold.quality.suite import catalogue
+from tidefold.quality.suite.check import Check
+from tidefold.quality.suite.suite import Suite, load_suite
+
+_log = logging.getLogger(__name__)
+_HISTORY = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A snapshot that is judged by a suite; ages are counted to `as_of`, a frozen instant."""
+
+    state: LogState
+    snapshot: Snapshot
+    suite: Suite
+    as_of: str
+
+
+def suite_of(pipeline: Pipeline, state: LogState, snapshot: Snapshot) -> Suite:
+    """The suite of a log as it is configured now. Raises InvalidInputError."""
+    quality = pipeline.log(state.log).quality
+    columns = {log.id: {c.name: c.type for c in log.columns} for log in pipeline.config.logs.values()}
+    return load_suite(quality.suite, shape_at(state, snapshot.schema), quality.max_row_drop, columns)
+
+
+def find(pipeline: Pipeline, case: Case, manifest: Manifest, spark: Session) -> Findings:
+    """Runs all checks over the rows of the snapshot. Raises TidefoldError when one could not be computed."""
+    check_files(pipeline.store, manifest)
+    base = _base(pipeline, case, manifest, spark)
+    checks = case.suite.checks(manifest.rows, base.rows if base else None)
+    beside = Beside(case.as_of, base, _targets(pipeline, case, checks, spark))
+    rows = read_rows(spark, pipeline.store, manifest)
+    found = run_checks(rows, manifest.shape, checks, beside)
+    told = "%s: %d checks over %d rows in %.1f s, %d Spark jobs"
+    jobs = sum(part.jobs for part in found.cost)
+    _log.info(told, case.state.log, len(found.checks), manifest.rows, found.seconds, jobs)
+    return found
+
+
+def history_of(pipeline: Pipeline, state: LogState, before: int) -> tuple[Point, ...]:
+    """What the stored judgements of the snapshots before this one said, oldest first."""
+    judged = [s for s in state.snapshots if s.id < before and s.verdict and s.counts]
+    return tuple(_point(pipeline, state.log, snapshot) for snapshot in judged[-_HISTORY:])
+
+
+def _point(pipeline: Pipeline, log: str, snapshot: Snapshot) -> Point:
+    found = _stored(pipeline, log, snapshot)
+    if found is None:
+        return Point(snapshot.id, snapshot.rows, 0, 0, 0.0, state=snapshot.state)
+    return point_of(found, snapshot.state)
+
+
+def _stored(pipeline: Pipeline, log: str, snapshot: Snapshot) -> Judgement | None:
+    """What is stored of a snapshot's verdict; None also when it cannot be read: it is only a help here."""
+    if snapshot.verdict is None:
+        return None
+    try:
+        return stored_judgement(pipeline.store, log, snapshot.id, snapshot.manifest or "", snapshot.verdict.suite)
+    except CorruptError as error:
+        _log.warning("%s", error)
+        return None
+
+
+def _base(pipeline: Pipeline, case: Case, manifest: Manifest, spark: Session) -> Base | None:
+    state = case.state
+    base = state.snapshot(case.snapshot.base) if case.snapshot.base is not None else None
+    # As of an instant rows may be as many as they were then.
+    if base is None or case.snapshot.as_of is not None:
+        return None
+    stored = _stored(pipeline, state.log, base)
+    return Base(
+        name=f"snapshot {base.id}",
+        # Those that went for their age are no loss that anybody must look at.
+        rows=max(base.rows - manifest.expired, 0),
+        types={c.name: c.type for c in shape_at(state, base.schema).table_columns},
+        read=lambda: read_rows(spark, pipeline.store, read_manifest(pipeline.store, state.log, base)),
+        stored=stored.statistics if stored else (),
+    )
+
+
+def _targets(pipeline: Pipeline, case: Case, checks: Sequence[Check], spark: Session) -> dict[tuple[str, bool], Target]:
+    found: dict[tuple[str, bool], Target] = {}
+    for check in checks:
+        if check.type == catalogue.REFERENCES:
+            log, staged = check.kwargs["log"], check.kwargs["staged"]
+            target = _target(pipeline, case, log, staged, spark)
+            if target is not None:
+                found[log, staged] = target
+    return found
+
+
+def _target(pipeline: Pipeline, case: Case, log: str, staged: bool, spark: Session) -> Target | None:
+    """The newest completed snapshot of a log; with `staged` the one that the same run staged, if there is one."""
+    state = case.state if log == case.state.log else pipeline.ledger(log).find()
+    if state is None:
+        return None
+    attempt = state.attempt if staged else None
+    ours = attempt is not None and attempt.state is State.STAGED and attempt.run == case.snapshot.run
+    snapshot = attempt if ours else state.latest
+    if snapshot is None:
+        return None
+    manifest = read_manifest(pipeline.store, log, snapshot)
+    check_files(pipeline.store, manifest)
+    name = f"{log} snapshot {snapshot.id}{' (staged)' if ours else ''}"
+    return Target(name, read_rows(spark, pipeline.store, manifest))

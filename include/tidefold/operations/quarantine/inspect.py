@@ -1,0 +1,119 @@
+"""What was refused of the logs: counted by reason, or shown record by record; starts no JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+
+from tidefold.domain.ingest.quarantine_retry import refused_in
+from tidefold.domain.log_state import Landed, LogState
+from tidefold.errors import CorruptError, NotFoundError
+from tidefold.operations.inspect.read import found_state
+from tidefold.operations.pipeline import Pipeline
+from tidefold.sources.quarantine.reparse import Refused, refused_records
+
+
+@dataclass(slots=True)
+class ReasonCount:
+    """The refused records of a log for one reason: how many, from how many landed files, when the oldest and the newest
+    of these files were taken (ISO 8601; None: written before that was noted), and the first record as an example.
+    """
+
+    log: str
+    reason: str
+    count: int
+    files: int
+    oldest: str | None
+    newest: str | None
+    file: str
+    line: int
+    offset: int | None
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedRecord:
+    """One refused record. `record` is its text as far as it was kept: it comes from outside, and may hold anything."""
+
+    file: str
+    line: int
+    topic: str
+    partition: int
+    offset: int | None
+    reason: str
+    detail: str
+    taken: str | None
+    stored_in: str
+    record: str
+
+
+def count_refused(pipeline: Pipeline, log: str) -> list[ReasonCount]:
+    """One count for each reason, the most frequent first. Nothing for a log that was never begun.
+
+    Raises CorruptError when a file of the quarantine is lost or damaged.
+    """
+    pipeline.log(log)
+    state = pipeline.ledger(log).find()
+    counts: dict[str, ReasonCount] = {}
+    files: set[tuple[str, str]] = set()
+    for one in _all(pipeline, state) if state else ():
+        entry, taken = one.entry, taken_at(one.landed)
+        found = counts.get(entry.reason)
+        if found is None:
+            place = (entry.file, entry.line, entry.offset, entry.detail)
+            found = counts[entry.reason] = ReasonCount(log, entry.reason, 0, 0, taken, taken, *place)
+        found.count += 1
+        if (entry.reason, entry.file) not in files:
+            files.add((entry.reason, entry.file))
+            found.files += 1
+            known = [instant for instant in (found.oldest, found.newest, taken) if instant]
+            found.oldest, found.newest = min(known, default=None), max(known, default=None)
+    return sorted(counts.values(), key=lambda c: (-c.count, c.reason))
+
+
+def show_refused(pipeline: Pipeline, log: str, reason: str | None, limit: int) -> tuple[list[RefusedRecord], bool]:
+    """The first `limit` refused records, in the order in which they came, and whether there are more.
+
+    Raises NotFoundError for a log that was never begun, CorruptError as above.
+    """
+    state = found_state(pipeline, log)
+    wanted = (one for one in _all(pipeline, state) if reason in (None, one.entry.reason))
+    found = [_shown(one) for one in islice(wanted, limit + 1)]
+    return found[:limit], len(found) > limit
+
+
+def _all(pipeline: Pipeline, state: LogState) -> Iterator[Refused]:
+    for path in refused_in(state):
+        try:
+            yield from refused_records(pipeline.store, state, path)
+        except NotFoundError as error:
+            now = pipeline.ledger(state.log).find()
+            if now is None or path not in refused_in(now):
+                continue  # A retry has put others in its place since; what is left is told by the next look.
+            message = f"`{path}` is gone, and the ledger needs it."
+            raise CorruptError("FILE_MISSING", message, hint="Restore it from a copy.") from error
+
+
+def _shown(one: Refused) -> RefusedRecord:
+    entry, landed = one.entry, one.landed
+    return RefusedRecord(
+        file=entry.file,
+        line=entry.line,
+        topic=landed.topic,
+        partition=landed.partition,
+        offset=entry.offset,
+        reason=entry.reason,
+        detail=entry.detail,
+        taken=taken_at(landed),
+        stored_in=landed.quarantine or "",
+        record=entry.record,
+    )
+
+
+def taken_at(landed: Landed) -> str | None:
+    """When a file was taken; of one that an older version took, when it was written."""
+    if landed.instant or not landed.changed:
+        return landed.instant or None
+    return datetime.fromtimestamp(landed.changed, UTC).isoformat(timespec="seconds")

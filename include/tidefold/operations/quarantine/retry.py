@@ -1,0 +1,270 @@
+"""Reads refused records again with today's program and configuration, and takes in what can be read; starts no JVM.
+
+One quarantine file after the other: one commit takes its records in and corrects the accounts of their files, so no
+record is ever taken twice, wherever a retry is killed and however many run at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidefold.changelog import write_intents
+from tidefold.changelog.key_group_hash import with_key_groups
+from tidefold.changelog.schema import CLEAR, place_columns
+from tidefold.changelog.segment import Indexes, read_change_set, write_segment
+from tidefold.changelog.write_intents import Intent, IntentLog
+from tidefold.domain.ingest.append import require_open
+from tidefold.domain.ingest.quarantine_retry import (
+    Brought,
+    Retaken,
+    Settled,
+    is_left_out,
+    left_out,
+    refused_in,
+    retake,
+    room,
+    since,
+)
+from tidefold.domain.key_groups import KeyGroups
+from tidefold.domain.log_state import LogState
+from tidefold.domain.paths import CHANGELOG, LogPaths
+from tidefold.domain.table.table_spec import Engine
+from tidefold.errors import ConflictError, RefusedError
+from tidefold.fold.merge.compaction import of_keys
+from tidefold.operations.ingest import recovery
+from tidefold.operations.ingest.schema_update import as_now, evolved
+from tidefold.operations.inspect.read import found_state
+from tidefold.operations.outcome import Outcome
+from tidefold.operations.pipeline import Pipeline, now
+from tidefold.operations.snapshot.request import horizon_of
+from tidefold.sources.quarantine.reparse import (
+    Refused,
+    SecondLook,
+    kept_text,
+    landed_lines,
+    look_again,
+    refused_records,
+)
+from tidefold.sources.registry import source_of
+
+_log = logging.getLogger(__name__)
+_TRIES = 3
+_STAYS = {
+    "refused": "still cannot be read",
+    "log_cut": "the log was cut since they landed, so whether something newer was folded cannot be told",
+    "left_out": "a restore or an import left out what landed then",
+    "newer": "newer changes of their keys were taken, which must come after them",
+}
+_BECAME = {
+    "changes": "became changes",
+    "repeated": "are superseded by newer changes of their keys",
+    "tombstones": "are tombstones",
+    "ignored": "are ignored",
+}
+
+
+@dataclass(slots=True)
+class _Sorted:
+    """The records of one quarantine file: what comes in, what is read and no change, and what stays and why."""
+
+    tables: list[tuple[SecondLook, pa.Table]] = field(default_factory=list)
+    settled: list[tuple[Refused, str]] = field(default_factory=list)
+    staying: list[tuple[Refused, str]] = field(default_factory=list)
+
+
+def retry(pipeline: Pipeline, log: str, reason: str | None = None) -> Outcome:
+    """Looks at every refused record of a log again, or at those refused for `reason`; the others stay as they are.
+
+    A record whose key has a newer change by now is settled without a change. Raises NotFoundError for a log that was
+    never begun, RefusedError when it is stopped or the configuration describes another table, ConflictError when
+    somebody was faster.
+    """
+    recovery.roll_forward(pipeline.store, [log])
+    state = evolved(pipeline, found_state(pipeline, log))
+    require_open(state)
+    became: Counter[str] = Counter()
+    stay: Counter[str] = Counter()
+    reasons: Counter[str] = Counter()
+    for path in refused_in(state):
+        found = _retried(pipeline, log, path, reason)
+        became.update(count for _, count in found.settled)
+        stay.update(why for _, why in found.staying)
+        reasons.update(one.entry.reason for one, _ in found.staying)
+    return _outcome(log, became, stay, reasons)
+
+
+def _retried(pipeline: Pipeline, log: str, path: str, reason: str | None) -> _Sorted:
+    """An ingest may well come in between: then it is planned anew."""
+    for _ in range(_TRIES - 1):
+        try:
+            return _retry_file(pipeline, log, path, reason)
+        except ConflictError as error:
+            _log.info("%s: %s", log, error)
+    return _retry_file(pipeline, log, path, reason)
+
+
+def _retry_file(pipeline: Pipeline, log: str, path: str, reason: str | None) -> _Sorted:
+    state = found_state(pipeline, log)
+    if path not in refused_in(state):
+        return _Sorted()  # Another retry was here.
+    records = list(refused_records(pipeline.store, state, path))
+    found = _sorted(pipeline, state, [one for one in records if reason in (None, one.entry.reason)])
+    if found.settled:
+        gone = {id(one) for one, _ in found.settled}
+        _commit(pipeline, state, path, found, [one for one in records if id(one) not in gone])
+    return found
+
+
+def _sorted(pipeline: Pipeline, state: LogState, records: Sequence[Refused]) -> _Sorted:
+    found, possible = _Sorted(), []
+    for one in records:
+        if is_left_out(state, one.landed):
+            found.staying.append((one, "left_out"))
+        elif since(state, one.landed) <= state.truncated_to:
+            found.staying.append((one, "log_cut"))
+        else:
+            possible.append(one)
+    texts = dict(_texts(pipeline, state.log, possible))
+    config = pipeline.log(state.log).source
+    source = source_of(config.feed) if config else None
+    within, horizon = partial(room, state), horizon_of(pipeline, state)
+    looks = look_again(source, state.shape, possible, lambda one: texts.get(id(one)), within, horizon)
+    for look in looks:
+        found.staying += [(one, "refused") for one in look.refused]
+        found.settled += look.others
+        if look.table is not None:
+            _add_changes(pipeline, state, found, look, with_key_groups(look.table, state.shape))
+    return found
+
+
+def _texts(pipeline: Pipeline, log: str, records: Sequence[Refused]) -> Iterator[tuple[int, bytes]]:
+    """The text of each record: as the quarantine has it, or where that is not all of it from the landed file."""
+    source = pipeline.log(log).source
+    missing: dict[tuple[int, str], list[Refused]] = {}
+    for one in records:
+        text = kept_text(one.entry)
+        if text is not None:
+            yield id(one), text
+        else:
+            missing.setdefault((one.landed.number, one.landed.name), []).append(one)
+    folder = (source.folder if source else None) or Path()
+    for (_, name), lacking in missing.items():
+        lines = landed_lines(folder / name, lacking[0].landed, {one.entry.line for one in lacking})
+        yield from ((id(one), lines[one.entry.line]) for one in lacking if one.entry.line in lines)
+
+
+def _add_changes(pipeline: Pipeline, state: LogState, found: _Sorted, look: SecondLook, table: pa.Table) -> None:
+    """Takes in what is newer than all that the log has of its key, or whose place the fold finds all the same."""
+    counted, out = _newest(pipeline, state, look, table)
+    chosen = []
+    for row, one in zip(table.to_pylist(), look.changes, strict=True):
+        key, place = _key(row, state), _place(row, state)
+        newer, waits = (max(places.get(key, ()), places.get(None, ())) >= place for places in (counted, out))
+        newer = newer and not state.shape.takes_late
+        chosen.append(not newer and not waits)
+        if newer and state.shape.merge.engine is Engine.LAST:
+            found.settled.append((one, "repeated"))
+        elif newer:
+            found.staying.append((one, "newer"))
+        elif waits:
+            found.staying.append((one, "left_out"))
+        else:
+            found.settled.append((one, "changes"))
+    kept = table.filter(pa.array(chosen))
+    if kept.num_rows:
+        found.tables.append((look, kept))
+
+
+# Of each key, and under None of all keys: a clear.
+_Places = dict[tuple[object, ...] | None, tuple[int, ...]]
+
+
+def _newest(pipeline: Pipeline, state: LogState, look: SecondLook, table: pa.Table) -> tuple[_Places, _Places]:
+    """Of each key the highest place that the log has since the oldest of these records; apart, of what was left out."""
+    first = min(since(state, one.landed) for one in look.changes)
+    groups = table.column("_kg").to_pylist()
+    span = KeyGroups(min(groups), max(groups))
+    counted: _Places = {}
+    out: _Places = {}
+    known: Indexes = {}
+    for change_set in state.change_sets:
+        if change_set.sqn < first or not change_set.key_groups.meets(span):
+            continue
+        places = out if any(after < change_set.sqn <= to for after, to in left_out(state)) else counted
+        changes = as_now(state).changes(read_change_set(pipeline.store, change_set, span, known), change_set.schema)
+        places[None] = max(places.get(None, ()), _cleared(changes, state))
+        # Rows without a key never replace each other.
+        for row in of_keys(changes, table, state.shape).to_pylist() if state.shape.key else ():
+            key = _key(row, state)
+            places[key] = max(places.get(key, ()), _place(row, state))
+    return counted, out
+
+
+def _cleared(changes: pa.Table, state: LogState) -> tuple[int, ...]:
+    """The place before which the whole table was cleared; what has its order comes after it."""
+    clears = changes.filter(pc.field("_op") == CLEAR)
+    whole = [row for row in clears.to_pylist() if all(row[name] is None for name in state.shape.key)]
+    return max(((*_place(row, state)[:-2], -1, -1) for row in whole), default=())
+
+
+def _key(row: dict[str, object], state: LogState) -> tuple[object, ...]:
+    return tuple(row[name] for name in state.shape.key)
+
+
+def _place(row: dict[str, int], state: LogState) -> tuple[int, ...]:
+    return tuple(row[name] for name in place_columns(state.shape))
+
+
+def _commit(pipeline: Pipeline, state: LogState, path: str, found: _Sorted, left: Sequence[Refused]) -> None:
+    """Announces, writes, commits, and removes what the log then needs no more: as a squash does."""
+    store, run = pipeline.store, uuid.uuid4().hex
+    segment = f"{CHANGELOG}/{now()[:10]}/{uuid.uuid4().hex}.seg"
+    kept = f"{LogPaths(state.log).quarantine}/{uuid.uuid4().hex}.jsonl" if left else None
+    files = tuple(filter(None, (segment, kept, path)))
+    write_intents.begin(store, Intent(run, 0, now(), (IntentLog(state.log, state.shape, state.fence),), files))
+    if kept:
+        with store.create(kept) as stream:
+            stream.writelines(msgspec.json.encode(one.entry) + b"\n" for one in left)
+    parts = write_segment(store, segment, [(state.log, t) for _, t in found.tables]) if found.tables else []
+    brought = tuple(
+        Brought(look.topic, look.partition, part.change_set(segment, ()))
+        for (look, _), part in zip(found.tables, parts, strict=True)
+    )
+    retaken = Retaken(path, kept, _settled(found), brought, state.fence, state.last_sqn, left_out(state))
+    try:
+        pipeline.ledger(state.log).commit(lambda current: retake(current, retaken))
+    except (RefusedError, ConflictError):
+        recovery.end_run(store, run, [state.log], files)
+        raise
+    recovery.end_run(store, run, [state.log], files)
+
+
+def _settled(found: _Sorted) -> tuple[Settled, ...]:
+    settled: dict[int, Settled] = {}
+    for one, count in found.settled:
+        number = one.landed.number
+        before = settled.get(number, Settled(number))
+        settled[number] = replace(before, **{count: getattr(before, count) + 1})
+    return tuple(settled.values())
+
+
+def _outcome(log: str, became: Counter[str], stay: Counter[str], reasons: Counter[str]) -> Outcome:
+    facts: dict[str, Any] = {"records": became.total() + stay.total(), **{name: became[name] for name in _BECAME}}
+    facts |= {"staying": stay.total(), "why": dict(stay), "reasons": dict(reasons)}
+    if not facts["records"]:
+        return Outcome(log, "nothing", "no such record is refused", facts=facts)
+    parts = [f"{became[name]:,} {said}" for name, said in _BECAME.items() if became[name]]
+    parts += [f"{stay[why]:,} stay: {said}" for why, said in _STAYS.items() if stay[why]]
+    message = f"looked at {facts['records']:,} refused records again: {'; '.join(parts)}"
+    return Outcome(log, "taken" if became.total() else "nothing", message, facts=facts)

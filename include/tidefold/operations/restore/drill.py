@@ -1,0 +1,174 @@
+"""The restore drill: a snapshot is restored into a scratch place, checked, measured, recorded, removed again (L6).
+
+Scratch folders on this machine that go also when their owner was killed: the next one who comes removes them.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import io
+import logging
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from tidefold.compute.runners import Runner, in_threads
+from tidefold.delta.table_state import delta_state, made_from
+from tidefold.domain.log_state import Drill
+from tidefold.domain.paths import data_path
+from tidefold.domain.snapshot import transitions
+from tidefold.domain.snapshot.manifest import DataFile, Manifest
+from tidefold.errors import CorruptError, NotFoundError, TidefoldError
+from tidefold.operations.outcome import Outcome
+from tidefold.operations.pipeline import Pipeline, now
+from tidefold.operations.restore.export import Elsewhere, Restored, restore_rows
+from tidefold.operations.restore.target_location import clear, open_place
+from tidefold.storage import Store
+
+_log = logging.getLogger(__name__)
+_LOCK = ".lock"
+
+
+@contextmanager
+def scratch_name(parent: Path, name: str) -> Iterator[Path]:
+    """A path below `parent` that is the caller's alone while the context lasts; what killed ones left is removed first.
+
+    The system frees a lock when its owner ends, however that comes: a lock that can be had tells of a dead one.
+    """
+    parent.mkdir(parents=True, exist_ok=True)
+    _remove_abandoned(parent)
+    lock = parent / f"{name}{_LOCK}"
+    with lock.open("xb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        try:
+            yield parent / name
+        finally:
+            lock.unlink(missing_ok=True)
+
+
+def _remove_abandoned(parent: Path) -> None:
+    for lock in sorted(parent.glob(f"*{_LOCK}")):
+        # Gone meanwhile, or held: its owner lives.
+        with suppress(OSError), lock.open("rb") as held:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(held.fileno()).st_nlink:
+                shutil.rmtree(parent / lock.name.removesuffix(_LOCK), ignore_errors=True)
+                lock.unlink()
+                _log.info("removed what a killed process left: %s", lock.name.removesuffix(_LOCK))
+
+
+_READERS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """How a drill is made: below which folder or address (None: `var/drill` beside the configuration), by what the
+    tasks are run, and by which clock (seconds) it is measured.
+    """
+
+    scratch: str | None = None
+    run: Runner | None = None
+    clock: Callable[[], float] = time.perf_counter
+
+
+def drill(pipeline: Pipeline, log: str, snapshot: int | None = None, trial: Trial | None = None) -> Outcome:
+    """Restores a snapshot (none named: the newest completed one), looks at every byte of what came out, and records how
+    it went. Its outcome is an error (exit code 5) when the rows cannot be had, or are not those that were recorded.
+
+    Raises NotFoundError, RefusedError, InvalidInputError, StorageError: then nothing was tried and nothing is recorded.
+    """
+    latest = pipeline.ledger(log).read().latest
+    if snapshot is None and latest is None:
+        message = f"`{log}` has no completed snapshot that could be restored."
+        raise NotFoundError("NOTHING_COMPLETED", message, hint=f"`tidefold run {log}` makes one.")
+    chosen, how = snapshot or (latest.id if latest else 0), trial or Trial()
+    begun = how.clock()
+    made, wrong = _tried(pipeline, log, chosen, how)
+    return _recorded(pipeline, log, chosen, made, wrong, how.clock() - begun)
+
+
+def drill_newest(pipeline: Pipeline, log: str, trial: Trial | None = None) -> Outcome:
+    """The same for a schedule over all logs: one that has no snapshot yet is `nothing`, and no error."""
+    state = pipeline.ledger(log).find()
+    if state is None or state.latest is None:
+        return Outcome(log, "nothing", "no snapshot is completed yet")
+    return drill(pipeline, log, trial=trial)
+
+
+def _tried(pipeline: Pipeline, log: str, snapshot: int, how: Trial) -> tuple[Restored | None, list[str]]:
+    """What was restored, if it could be, and what is wrong with it. Leaves nothing in the scratch place."""
+    name = f"{log}-{snapshot}-{uuid.uuid4().hex[:12]}"
+    if how.scratch:
+        return _tried_at(pipeline, log, snapshot, how, f"{how.scratch.rstrip('/')}/{name}")
+    with scratch_name(pipeline.config.path.parent / "var" / "drill", name) as place:
+        return _tried_at(pipeline, log, snapshot, how, str(place))
+
+
+def _tried_at(pipeline: Pipeline, log: str, snapshot: int, how: Trial, place: str) -> tuple[Restored | None, list[str]]:
+    scratch = open_place(pipeline, place)
+    try:
+        made = restore_rows(pipeline, log, snapshot, Elsewhere(scratch), how.run or in_threads())
+        return made, list(_faults(scratch, made.manifest))
+    except CorruptError as error:
+        return None, [f"{error.code}: {error.message}"]
+    finally:
+        _remove(scratch)
+
+
+def _remove(scratch: Store) -> None:
+    try:
+        clear(scratch, keep=False)
+    except TidefoldError as error:
+        _log.warning("the scratch place of the drill, %s, could not be removed: %s", scratch.uri(""), error)
+
+
+def _faults(scratch: Store, manifest: Manifest) -> Iterator[str]:
+    """What of the restored table is not as it was written: files by their checksums, and what readers are shown."""
+    with ThreadPoolExecutor(_READERS) as pool:
+        yield from filter(None, pool.map(lambda file: _fault(scratch, file), manifest.files))
+    shown = delta_state(scratch, "")
+    if shown is None or shown != made_from(manifest)[0]:
+        yield "_delta_log: readers are not shown the files that were restored"
+
+
+def _fault(scratch: Store, file: DataFile) -> str:
+    path = data_path("", file.name)
+    try:
+        with scratch.open(path) as stream:
+            digest = hashlib.file_digest(cast(io.BufferedReader, stream), "sha256").hexdigest()
+    except NotFoundError:
+        return f"{path}: missing"
+    return "" if digest == file.sha256 else f"{path}: altered"
+
+
+def _recorded(
+    pipeline: Pipeline, log: str, snapshot: int, made: Restored | None, wrong: list[str], seconds: float
+) -> Outcome:
+    read: dict[str, Any] = dict(made.read) if made else {}
+    local, stored = (int(read[where]["bytes"]) if read else 0 for where in ("local", "store"))
+    found = Drill(now(), round(seconds, 3), local + stored, local, passed=not wrong)
+    pipeline.ledger(log).commit(lambda state: transitions.drilled(state, snapshot, found))
+    facts: dict[str, Any] = {
+        "seconds": found.seconds,
+        "bytes": found.bytes,
+        "bytes_local": found.bytes_local,
+        "rows": made.manifest.rows if made else 0,
+        "files": len(made.manifest.files) if made else 0,
+        "passed": found.passed,
+        "wrong": wrong,
+        "read": read,
+    }
+    if wrong:
+        facts["exit_code"] = CorruptError.exit_code
+        message = f"snapshot {snapshot} cannot be restored as it was: {'; '.join(wrong)}"
+        return Outcome(log, "damaged", message, snapshot, "DRILL_FAILED", facts)
+    message = f"snapshot {snapshot}: {facts['rows']:,} rows restored and checked in {found.seconds:.1f} s"
+    return Outcome(log, "passed", f"{message}; the scratch place is removed", snapshot, facts=facts)

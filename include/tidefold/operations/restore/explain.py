@@ -1,0 +1,115 @@
+"""What a restore would do: for each bucket its files and every place where they may be, then older ways. Reads names,
+lengths and manifests; claims nothing, changes nothing, needs no Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tidefold.domain.log_state import ChangeSet
+from tidefold.domain.paths import LogPaths
+from tidefold.domain.snapshot import claim
+from tidefold.domain.snapshot.manifest import home
+from tidefold.domain.verify.expected_files import Where
+from tidefold.errors import NotFoundError, StorageError
+from tidefold.fold.inputs import Inputs
+from tidefold.fold.task import Address, FoldTask, Input, Recipe
+from tidefold.operations.local_copies.manage import places_of
+from tidefold.operations.outcome import Outcome
+from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.restore.plan import Into, plan_restore, wanted_by
+from tidefold.operations.savepoint.import_plan import with_originals
+from tidefold.operations.snapshot.read_sources import failures
+from tidefold.operations.snapshot.request import Asking, claim_of
+
+# Lengths of what lies in a folder, or why nobody knows.
+_Listed = Mapping[str, int] | str
+
+
+def explain(pipeline: Pipeline, log: str, asking: Asking) -> Outcome:
+    """The plan of a restore as facts. Raises what the restore itself would be refused with."""
+    if asking.restore is None:
+        raise AssertionError("only a restore is explained")
+    state = pipeline.ledger(log).read()
+    attempt = claim.claim(state, claim_of(pipeline, state, asking)).attempt
+    if attempt is None or attempt.run != asking.run:
+        raise NotFoundError("NOTHING_TO_RESTORE", f"Run `{asking.run}` would make nothing.", hint="Use a new run id.")
+    places = with_originals(state, places_of(pipeline, log))
+    target = Address(Where.STORE, places.store, home(log, attempt.kind, attempt.id))
+    into = Into(target, attempt.id, attempt.epoch, LogPaths(log).table)
+    plan = plan_restore(pipeline, wanted_by(state, attempt), places, into)
+    look = _Look(Inputs({places.store: pipeline.store}))
+    buckets = [_bucket(task, look) for task in sorted(plan.tasks, key=lambda task: task.bucket)]
+    facts = {
+        "restored": asking.restore.snapshot,
+        "mode": asking.restore.mode,
+        "as": attempt.id,
+        "kind": attempt.kind,
+        "because": attempt.because,
+        "from_sqn": attempt.from_sqn,
+        "to_sqn": attempt.to_sqn,
+        "manifests": failures(plan.failed),
+        "buckets": buckets,
+    }
+    ways = max((len(bucket["ways"]) for bucket in buckets), default=0)
+    message = f"would restore snapshot {asking.restore.snapshot} as {attempt.id} in {len(buckets)} buckets"
+    return Outcome(log, "planned", f"{message}, {ways} ways each at most", facts=facts)
+
+
+def _bucket(task: FoldTask, look: _Look) -> dict[str, Any]:
+    ways = [_way(recipe, look) for recipe in task.recipes]
+    return {"key_groups": [task.bucket.first, task.bucket.last], "ways": ways}
+
+
+def _way(recipe: Recipe, look: _Look) -> dict[str, Any]:
+    return {
+        "snapshot": recipe.snapshot,
+        "files": [_file(one, look) for one in recipe.base],
+        "change_sets": spans(recipe.change_sets),
+        "change_bytes": sum(change_set.length for change_set in recipe.change_sets),
+    }
+
+
+def spans(change_sets: Sequence[ChangeSet]) -> list[list[int]]:
+    """Change sets as ranges of sqns, first and last; those that follow each other are one."""
+    found: list[list[int]] = []
+    for one in change_sets:
+        if found and one.begin == found[-1][1] + 1:
+            found[-1][1] = one.sqn
+        else:
+            found.append([one.begin, one.sqn])
+    return found
+
+
+def _file(one: Input, look: _Look) -> dict[str, Any]:
+    places = [look.at(address, one.file.bytes) for address in one.addresses]
+    return {"file": one.file.name, "bytes": one.file.bytes, "rows": one.file.rows, "places": places}
+
+
+class _Look:
+    """Lists each folder once."""
+
+    def __init__(self, inputs: Inputs) -> None:
+        self._inputs = inputs
+        self._listed: dict[tuple[str, str], _Listed] = {}
+
+    def at(self, address: Address, expected: int) -> dict[str, Any]:
+        """What is at an address: its length (None: nothing), and what that means."""
+        folder = address.path.rpartition("/")[0]
+        if (address.root, folder) not in self._listed:
+            self._listed[address.root, folder] = self._list(address, folder)
+        listed = self._listed[address.root, folder]
+        if isinstance(listed, str):
+            return {"place": str(address), "bytes": None, "found": listed}
+        length = listed.get(address.path)
+        found = "missing" if length is None else "there" if length == expected else "of another length"
+        return {"place": str(address), "bytes": length, "found": found}
+
+    def _list(self, address: Address, folder: str) -> _Listed:
+        try:
+            return {entry.path: entry.bytes for entry in self._inputs.store(address).list(folder)}
+        except StorageError as error:
+            if address.where is Where.STORE:
+                raise
+            return f"unreadable ({error.message})"

@@ -1,0 +1,189 @@
+"""Restores the rows of a snapshot to another place: a Delta table of its own that nothing of tidefold knows (L6, L8).
+
+A marker claims the place first, so that two restores never mix there; then come the data files, each proved on the way,
+and a description; the Delta log comes last, so that nothing half made looks like a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from tidefold.compute.runners import Runner, in_threads
+from tidefold.delta.table_state import COMMIT, made_from
+from tidefold.domain.key_groups import KeyGroups
+from tidefold.domain.log_state import Kind, LogState, Snapshot, State
+from tidefold.domain.snapshot.manifest import DataFile, Manifest
+from tidefold.domain.snapshot.transitions import known
+from tidefold.domain.verify.expected_files import Where
+from tidefold.errors import (
+    CorruptError,
+    InvalidInputError,
+    NotFoundError,
+    RefusedError,
+    TidefoldError,
+    UnknownOutcomeError,
+)
+from tidefold.fold.fold_bucket import fold_bucket
+from tidefold.fold.task import Address, FoldResult
+from tidefold.operations.local_copies.manage import places_of
+from tidefold.operations.outcome import Outcome
+from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.restore.plan import Into, RestorePlan, plan_restore, require_rows, wanted_rows
+from tidefold.operations.restore.target_location import DESCRIPTION, claimed, open_place
+from tidefold.operations.snapshot.read_sources import failures, places_read, sources_of
+from tidefold.storage import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What lies beside the restored table, for people and programs. `key_groups`: which of how many."""
+
+    log: str
+    snapshot: int
+    sqn: int
+    rows: int
+    key_groups: tuple[int, int, int]
+    files: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What was made, and what it was read from."""
+
+    manifest: Manifest
+    snapshot: Snapshot
+    plan: RestorePlan
+    results: tuple[FoldResult, ...]
+
+    @property
+    def read(self) -> dict[str, object]:
+        own = self.plan.base.snapshot if self.plan.base else self.snapshot.id
+        return {
+            **sources_of(self.plan.tasks, self.results, own),
+            "sources": places_read(self.plan.tasks, self.results),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Where rows are restored to: a store whose root is the table. `within`: only these key groups."""
+
+    store: Store
+    within: KeyGroups | None = None
+
+    @property
+    def address(self) -> str:
+        return self.store.uri("")
+
+
+def restore_to(
+    pipeline: Pipeline,
+    log: str,
+    snapshot: int,
+    address: str,
+    within: KeyGroups | None = None,
+    run: Runner | None = None,
+) -> Outcome:
+    """Makes a Delta table at an address (a folder or s3://bucket/folder, free or empty) with the rows of a completed
+    snapshot, and changes nothing in the ledger.
+
+    Raises InvalidInputError, NotFoundError, RefusedError, CorruptError when no place has what it takes, StorageError.
+    """
+    into = Elsewhere(open_place(pipeline, address), within)
+    made = restore_rows(pipeline, log, snapshot, into, run or in_threads())
+    manifest = made.manifest
+    facts = {
+        "to": into.address,
+        "rows": manifest.rows,
+        "files": len(manifest.files),
+        "bytes": manifest.bytes_full,
+        "sqn": manifest.to_sqn,
+        "key_groups": _groups(manifest, within),
+        "manifests": failures(made.plan.failed),
+        "read": made.read,
+    }
+    of = "" if within is None else f" of key groups {within.first} to {within.last}"
+    message = f"snapshot {snapshot}: {manifest.rows:,} rows{of} in {len(manifest.files)} files at {into.address}"
+    return Outcome(log, "restored", message, snapshot, facts=facts)
+
+
+def restore_rows(pipeline: Pipeline, log: str, snapshot: int, into: Elsewhere, run: Runner) -> Restored:
+    """The same, with everything that was made and read. What is left of an error is removed."""
+    state = pipeline.ledger(log).read()
+    wanted = _completed(state, snapshot)
+    _check_groups(state, into.within)
+    target = Into(Address(Where.EXTERNAL, into.address), wanted.id, wanted.epoch)
+    rows = wanted_rows(state, wanted)
+    plan = plan_restore(pipeline, rows, places_of(pipeline, log), target, into.within)
+    with claimed(into.store, f"snapshot {wanted.id} of {log}"):
+        results = _results(run(fold_bucket, [msgspec.json.encode(task).decode() for task in plan.tasks]))
+        manifest = _manifest(wanted, plan, [file for result in results for file in result.files], state.log)
+        require_rows(log, None if into.within else rows.rows, results)
+        _finish(into, manifest)
+    return Restored(manifest, wanted, plan, tuple(results))
+
+
+def _completed(state: LogState, snapshot: int) -> Snapshot:
+    found = known(state, snapshot)
+    if found.state is not State.COMPLETED:
+        raise RefusedError(
+            "WRONG_STATE",
+            f"Snapshot {found.id} of `{state.log}` is {found.state} and cannot be restored.",
+            hint=f"`tidefold history {state.log}` shows which are COMPLETED.",
+        )
+    return found
+
+
+def _check_groups(state: LogState, within: KeyGroups | None) -> None:
+    if within and within.last >= state.shape.key_groups:
+        raise InvalidInputError(
+            "KEY_GROUPS_INVALID",
+            f"`{state.log}` has the key groups 0 to {state.shape.key_groups - 1}, not {within.first} to {within.last}.",
+            hint="Name a range within them, as `--key-groups 0-31`.",
+        )
+
+
+def _results(answers: Sequence[str | TidefoldError]) -> list[FoldResult]:
+    for answer in answers:
+        if isinstance(answer, NotFoundError):
+            # Of a snapshot that counts: it was lost, which is more than "not found".
+            raise CorruptError("FILE_MISSING", f"{answer.message} The ledger needs it.", hint="Put it back.")
+        if isinstance(answer, TidefoldError):
+            raise answer
+    return [msgspec.json.decode(answer, type=FoldResult) for answer in answers if isinstance(answer, str)]
+
+
+def _manifest(wanted: Snapshot, plan: RestorePlan, made: Sequence[DataFile], log: str) -> Manifest:
+    ordered = tuple(sorted(made, key=lambda file: file.name))
+    ids = (wanted.id, wanted.epoch, Kind.FULL, wanted.base, wanted.from_sqn, wanted.folds_to)
+    cleared = plan.base.cleared if plan.base else ()
+    files = tuple(replace(file, carried=False) for file in ordered)
+    return Manifest(log, *ids, plan.shape, files, cleared=cleared, schema=wanted.schema)
+
+
+def _finish(into: Elsewhere, manifest: Manifest) -> None:
+    store, groups = into.store, _groups(manifest, into.within)
+    files = {f"_data/{file.name}": file.sha256 for file in manifest.files}
+    said = Description(manifest.log, manifest.snapshot, manifest.to_sqn, manifest.rows, groups, files)
+    store.put_if_absent(DESCRIPTION, msgspec.json.format(msgspec.json.encode(said)) + b"\n")
+    commit = made_from(manifest)[1]
+    try:
+        store.put_if_absent(COMMIT, commit)
+    except UnknownOutcomeError:
+        if not _holds(lambda: store.read(COMMIT), commit):
+            raise
+
+
+def _holds(read: Callable[[], bytes], data: bytes) -> bool:
+    try:
+        return read() == data
+    except NotFoundError:
+        return False
+
+
+def _groups(manifest: Manifest, within: KeyGroups | None) -> tuple[int, int, int]:
+    count = manifest.shape.key_groups
+    return (within.first, within.last, count) if within else (0, count - 1, count)

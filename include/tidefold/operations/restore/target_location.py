@@ -1,0 +1,107 @@
+"""A place outside of the store that a whole table is written to: free at first, claimed by a marker while it is filled,
+and left empty after an error.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from tidefold.errors import AlreadyExistsError, InvalidInputError, RefusedError, TidefoldError
+from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.savepoint.external import open_address
+from tidefold.storage import Store
+from tidefold.storage.addresses import require_apart
+
+_log = logging.getLogger(__name__)
+DESCRIPTION = "tidefold-restore.json"
+# Readers of Delta and of Parquet folders leave names alone that begin like this.
+_MARKER = "_tidefold-restoring"
+
+
+def open_place(pipeline: Pipeline, address: str) -> Store:
+    """The folder that something is to be written to, where nothing of this pipeline is, and nothing that lands. Raises
+    InvalidInputError.
+    """
+    store = open_address(address)
+    place = store.uri("")
+    if "://" not in place and Path(place).exists() and not Path(place).is_dir():
+        raise InvalidInputError("ADDRESS_IS_FILE", f"`{place}` is a file.", hint="Name a folder.")
+    others = {"store": pipeline.store.uri("")}
+    for log in pipeline.config.logs.values():
+        if log.source:
+            address = log.source.address
+            folder = address if "://" in address else str(Path(address).resolve())
+            others[f"{'landing folder' if log.source.lands else 'source'} of `{log.id}`"] = folder
+    for number, folder in enumerate(pipeline.config.local.folders, 1):
+        others |= {f"folder {number} of local copies": str((pipeline.config.path.parent / folder).resolve())}
+    require_apart(place, others)
+    return store
+
+
+@contextmanager
+def claimed(store: Store, why: str) -> Iterator[None]:
+    """Holds a place that is free, and leaves nothing there after an error; what a kill leaves is no table."""
+    existed = _exists(store)
+    _require_empty(store)
+    try:
+        store.put_if_absent(_MARKER, f"{why}\n".encode())
+    except AlreadyExistsError as error:
+        raise _taken() from error
+    _require_still_empty(store)
+    try:
+        yield
+    except (Exception, KeyboardInterrupt):
+        with suppress(Exception):
+            clear(store, existed)
+        raise
+    try:
+        store.delete([_MARKER])
+    except TidefoldError as error:
+        _log.warning("`%s` is left beside the restored table: %s", _MARKER, error)
+
+
+def _require_empty(store: Store) -> None:
+    found = store.list("", unfinished=True)
+    if found:
+        raise _taken(found[0].path)
+
+
+def _require_still_empty(store: Store) -> None:
+    """Another restore may have come and gone between the look and the marker: its table is not ours to remove."""
+    try:
+        found = [entry.path for entry in store.list("", unfinished=True) if entry.path != _MARKER]
+        if found:
+            raise _taken(found[0])
+    except TidefoldError:
+        with suppress(TidefoldError):
+            store.delete([_MARKER])
+        raise
+
+
+def _taken(path: str = _MARKER) -> RefusedError:
+    return RefusedError(
+        "PLACE_TAKEN",
+        f"The place to restore to is not empty: `{path}` is there.",
+        hint=f"Name another one. A restore that was killed leaves `{_MARKER}` and data files: remove them.",
+    )
+
+
+def _exists(store: Store) -> bool:
+    address = store.uri("")
+    return "://" in address or Path(address).is_dir()
+
+
+def clear(store: Store, keep: bool = True) -> None:
+    """Removes a restored table, or what there is of it, the Delta log first; not `keep`: the empty folder too."""
+    paths = [entry.path for entry in store.list("", unfinished=True)]
+    ours = [path for path in paths if path.startswith(("_delta_log/", "_data/", DESCRIPTION, _MARKER))]
+    store.delete([path for path in ours if path.startswith("_delta_log/")])
+    # The marker goes last: until then nobody else begins here.
+    store.delete([path for path in ours if not path.startswith((_MARKER, "_delta_log/"))])
+    store.delete([path for path in ours if path.startswith(_MARKER)])
+    if not keep:
+        with suppress(OSError):
+            Path(store.uri("")).rmdir()

@@ -1,0 +1,94 @@
+"""Removes what died runs left behind in a store: files that no log needs, of ingests and of attempts. Starts no JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from tidefold.changelog.write_intents import Announced
+from tidefold.domain.log_state import LogState, Snapshot
+from tidefold.domain.snapshot import point_in_time, transitions
+from tidefold.errors import TidefoldError
+from tidefold.operations.ingest import recovery
+from tidefold.operations.outcome import Outcome, each_log
+from tidefold.operations.pipeline import Pipeline, now
+from tidefold.operations.retention.file_gc import plan_forgotten, plan_halves, plan_sweep
+from tidefold.operations.retention.segment_gc import plan_unclaimed
+from tidefold.operations.snapshot.heartbeat import INTERVAL
+
+# What the outcome of the store as a whole has in the place of a log: no log can be named so.
+STORE = "(store)"
+# How long an attempt at a snapshot as of an instant may be without a sign of life: it holds the log.
+_PATIENCE = timedelta(days=1)
+
+
+def clean(pipeline: Pipeline, logs: Sequence[str], plan: bool = False) -> list[Outcome]:
+    """Ends what runs announced and did not bring to an end, aborts attempts as of an instant that nobody goes on with,
+    then removes the files of aborted attempts of each log.
+
+    An ingest that is only slow loses nothing but its work: it is refused, and the next one begins anew. The first
+    outcome is that of the store, as a run writes for several logs; with `plan` nothing changes.
+    """
+    ended = each_log([STORE], lambda _: _end_runs(pipeline, plan))
+    return [*ended, *each_log(logs, lambda log: _clean_log(pipeline, log, plan))]
+
+
+def _end_runs(pipeline: Pipeline, plan: bool) -> Outcome:
+    runs = recovery.abandoned(pipeline.store, now())
+    failed: list[TidefoldError] = []
+    for run in () if plan else runs:
+        try:
+            recovery.settle(pipeline.store, run)
+        except TidefoldError as error:  # The other runs are ended all the same.
+            failed.append(error)
+    if failed:
+        raise failed[0]
+    unclaimed = plan_unclaimed(pipeline.store, list(pipeline.config.logs))
+    if not plan:
+        pipeline.store.delete(unclaimed)
+    files = sorted({*unclaimed, *(path for run in runs for path in run.files)})
+    facts = {"runs": [_described(run) for run in runs], "files": len(files), "paths": files}
+    if not files and not runs:
+        return Outcome(STORE, "nothing", "no run was left unfinished", facts=facts)
+    counted = f"{len(runs):,} unfinished {'run' if len(runs) == 1 else 'runs'}, {len(files):,} files announced"
+    if plan:
+        return Outcome(STORE, "planned", f"would end {counted}; those that no log needs go", facts=facts)
+    return Outcome(STORE, "cleaned", f"ended {counted}; those that no log needs are gone", facts=facts)
+
+
+def _described(run: Announced) -> dict[str, Any]:
+    logs = dict.fromkeys([*run.logs, *(taking.log for taking in run.takings or ())])
+    return {"run": run.run, "logs": list(logs), "written": run.takings is not None, "files": list(run.files)}
+
+
+def _clean_log(pipeline: Pipeline, log: str, plan: bool) -> Outcome:
+    ledger = pipeline.ledger(log)
+    state = ledger.find()
+    if state is None:
+        return Outcome(log, "nothing", "the store has no such log")
+    given_up = point_in_time.given_up(state, now(), INTERVAL, _PATIENCE)
+    # What it would be afterwards: a plan writes nothing.
+    state = _without(state, given_up) if plan or not given_up else ledger.commit(partial(_without, seen=given_up))
+    plans = (plan_sweep, plan_forgotten, plan_halves)
+    going = tuple(path for plan_of in plans for path in plan_of(pipeline.store, state))
+    if not plan:
+        pipeline.store.delete(going)
+    facts = {"files": len(going), "paths": list(going), "aborted": [s.id for s in given_up]}
+    if not going and not given_up:
+        return Outcome(log, "nothing", "nothing was left behind", facts=facts)
+    message = f"would remove {len(going):,} files" if plan else f"removed {len(going):,} files"
+    message += " that nothing needs"
+    if given_up:
+        which = ", ".join(f"{s.id} (as of {s.as_of})" for s in given_up)
+        message += f"; {'would abort' if plan else 'aborted'} what nobody has worked on for a day: snapshot {which}"
+    return Outcome(log, "planned" if plan else "cleaned", message, facts=facts)
+
+
+def _without(state: LogState, seen: Sequence[Snapshot]) -> LogState:
+    """Aborts attempts, as far as they are still what was seen: one that has gone on lives."""
+    for one in seen:
+        if state.snapshot(one.id) == one:
+            state = transitions.abort(state, one.id, "nobody has worked on it for a day")
+    return state

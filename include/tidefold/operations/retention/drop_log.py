@@ -1,0 +1,139 @@
+"""Removes a log with everything that only it needs (requirement C13); starts no JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from tidefold.changelog.write_intents import announced
+from tidefold.domain.external_snapshot import External
+from tidefold.domain.log_state import Drop, LogState, State
+from tidefold.domain.paths import LogPaths
+from tidefold.domain.retention.local_copies import segment_of
+from tidefold.errors import ConflictError, NotFoundError, RefusedError
+from tidefold.operations.local_copies.manage import forget
+from tidefold.operations.outcome import Outcome
+from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.retention.segment_gc import plan_release
+from tidefold.operations.savepoint.external import claimed, delete_originals
+from tidefold.storage import Entry, Store
+
+# So many files are deleted before it is looked again whether they are still this log's.
+_AT_ONCE = 500
+
+
+def drop(pipeline: Pipeline, log: str, plan: bool = True) -> Outcome:
+    """Deletes table, snapshots, segments, verdicts, quarantine and the ledger but its last head. `plan` only says so.
+
+    An interrupted drop is finished by the next. Raises RefusedError while an attempt is open.
+    """
+    ledger = pipeline.ledger(log)
+    try:
+        state = ledger.read()
+    except NotFoundError:
+        return Outcome(log, "nothing", "the store has no such log")
+    if state.dropped is Drop.GONE:
+        return _leftovers(pipeline, state, plan)
+    if plan:
+        _require_closed(state)
+    elif state.dropped is Drop.NO:
+        state = ledger.commit(_going)
+    shared, own = files_of_log(pipeline.store, state)
+    files = (*shared, *own)
+    facts = _facts(files, delete_originals(_claimed(state), plan))
+    if plan:
+        return Outcome(log, "planned", f"would delete {_counted(facts)}", facts=facts)
+    _delete(pipeline, state, [file.path for file in shared])
+    forget(pipeline, log, [file.path for file in shared if segment_of(file.path)])
+    # This head needs no pages. It stays: from it a next log of this name goes on with epoch and ids.
+    gone = ledger.commit(_gone, of_dropped=True)
+    # All of these names are older than that head: a next log of this name never gives them again.
+    last = LogPaths(log).ledger_version(gone.version)
+    pipeline.store.delete([file.path for file in own if file.path != last])
+    return Outcome(log, "dropped", f"deleted {_counted(facts)}", facts=facts)
+
+
+def _facts(files: Sequence[Entry], originals: Sequence[str]) -> dict[str, Any]:
+    paths = [*(f.path for f in files), *originals]
+    return {"files": len(files), "bytes": sum(f.bytes for f in files), "paths": paths, "originals": len(originals)}
+
+
+def _counted(facts: dict[str, Any]) -> str:
+    claimed = f"; {facts['originals']:,} files of originals that were claimed" if facts["originals"] else ""
+    return f"{facts['files']:,} files, {facts['bytes']:,} bytes{claimed}"
+
+
+def _claimed(state: LogState) -> tuple[External, ...]:
+    """Originals that the log owns: those of snapshots that were confirmed."""
+    return claimed(s for s in state.snapshots if s.state in (State.COMPLETED, State.SUBSUMED))
+
+
+def _delete(pipeline: Pipeline, state: LogState, paths: Sequence[str]) -> None:
+    """Deletes what was listed of a log in this state, for as long as it is in this state: another drop may be faster,
+    and the next log of this name have begun.
+    """
+    ledger = pipeline.ledger(state.log)
+    for begin in range(0, len(paths), _AT_ONCE):
+        if ledger.read().version != state.version:
+            raise ConflictError(
+                "DROPPED_MEANWHILE",
+                f"Another command has dropped `{state.log}`, or begun it anew, in this moment.",
+                hint=f"`tidefold status {state.log}` says what is there now.",
+            )
+        pipeline.store.delete(paths[begin : begin + _AT_ONCE])
+
+
+def _leftovers(pipeline: Pipeline, gone: LogState, plan: bool) -> Outcome:
+    """Deletes what is left of a log that is gone, but for the head that says so, and what is on its way to the next."""
+    last = LogPaths(gone.log).ledger_version(gone.version)
+    files = [file.path for part in files_of_log(pipeline.store, gone) for file in part if file.path != last]
+    coming = {path for run in announced(pipeline.store) for path in run.files}
+    files = [path for path in files if path not in coming]
+    if not files:
+        return Outcome(gone.log, "nothing", "the store has no such log")
+    if not plan:
+        _delete(pipeline, gone, files)
+        forget(pipeline, gone.log, ())
+    facts = {"files": len(files), "paths": files}
+    return Outcome(gone.log, "planned" if plan else "dropped", f"{len(files):,} files were left of it", facts=facts)
+
+
+def _going(state: LogState) -> LogState:
+    _require_closed(state)
+    return replace(state, dropped=Drop.GOING)
+
+
+def _gone(state: LogState) -> LogState:
+    if state.dropped is Drop.GONE:
+        return state
+    if state.dropped is Drop.NO:
+        raise ConflictError(
+            "DROPPED_MEANWHILE",
+            f"Another command has dropped `{state.log}`, and it was begun anew.",
+            hint="Nothing of the new log was touched.",
+        )
+    last = max((s.id for s in state.snapshots), default=state.last_snapshot)
+    # Whatever is still on its way to this log is refused by the next one of that name.
+    gone = LogState(state.log, state.shape, state.version, state.epoch, dropped=Drop.GONE, last_snapshot=last)
+    return replace(gone, fence=state.fence + 1, life=state.life + 1)
+
+
+def _require_closed(state: LogState) -> None:
+    for attempt in (*([state.attempt] if state.attempt else []), *state.as_of_attempts):
+        raise RefusedError(
+            "ATTEMPT_OPEN",
+            f"Snapshot {attempt.id} of `{state.log}` is {attempt.state} under run `{attempt.run}`.",
+            hint=f"Let it end, or `tidefold abort {state.log} --snapshot {attempt.id}`.",
+        )
+
+
+def files_of_log(store: Store, state: LogState) -> tuple[tuple[Entry, ...], tuple[Entry, ...]]:
+    """What a log has in folders of many logs, and its own folder with the ledger last, each in the order to delete."""
+    paths = LogPaths(state.log)
+    segments = {c.segment for c in state.change_sets} | set(state.garbage)
+    found = [*store.list(paths.table, unfinished=True), *store.list(paths.snapshots, unfinished=True)]
+    found += plan_release(store, replace(state, garbage=tuple(sorted(segments)))).unneeded
+    own = store.list(paths.folder, unfinished=True)
+    ledger = [entry for entry in own if entry.path.startswith(f"{paths.ledger}/")]
+    return tuple(found), (*(entry for entry in own if entry not in ledger), *ledger)

@@ -1,0 +1,86 @@
+"""Names snapshots, so that retention keeps them; starts no JVM.
+
+Who needs more of a log than retention keeps: holds on a snapshot with the log behind it, and readers of the log.
+
+Starts no JVM.
+"""
+
+from __future__ import annotations
+
+import re
+
+from tidefold.domain.log_state import Hold, Reader
+from tidefold.domain.retention import retention
+from tidefold.errors import InvalidInputError
+from tidefold.operations.outcome import Outcome
+from tidefold.operations.pipeline import Pipeline
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+
+
+def tag(pipeline: Pipeline, log: str, name: str, snapshot: int) -> Outcome:
+    """Gives a completed snapshot a name. Raises RefusedError, NotFoundError, InvalidInputError."""
+    check_name(name)
+    ledger = pipeline.ledger(log)
+    known = any(t.name == name for t in ledger.read().tags)
+    ledger.commit(lambda state: retention.tag(state, name, snapshot))
+    return Outcome(log, "already" if known else "tagged", f"snapshot {snapshot} is `{name}`", snapshot)
+
+
+def check_name(name: str) -> None:
+    """Raises InvalidInputError when it cannot name a tag, a hold or a reader."""
+    if not _NAME.fullmatch(name):
+        raise InvalidInputError(
+            "NAME_INVALID",
+            f"`{name}` cannot be a name.",
+            hint="Use 1 to 63 letters, digits, `_`, `.` and `-`, beginning with a letter or digit.",
+        )
+
+
+def untag(pipeline: Pipeline, log: str, name: str) -> Outcome:
+    """Frees a name."""
+    ledger = pipeline.ledger(log)
+    found = next((t for t in ledger.read().tags if t.name == name), None)
+    if found is None:
+        return Outcome(log, "nothing", f"there is no tag `{name}`")
+    ledger.commit(lambda state: retention.untag(state, name))
+    return Outcome(log, "untagged", f"snapshot {found.snapshot} is no longer `{name}`", found.snapshot)
+
+
+def hold(pipeline: Pipeline, log: str, name: str, snapshot: int, why: str) -> Outcome:
+    """Keeps a completed snapshot and the log behind it until `release`. Raises RefusedError, InvalidInputError."""
+    check_name(name)
+    if not why.strip():
+        raise InvalidInputError("HOLD_UNNAMED", "A hold needs a reason.", hint="Give it with --why.")
+    ledger = pipeline.ledger(log)
+    known = any(h.name == name for h in ledger.read().holds)
+    ledger.commit(lambda state: retention.hold(state, Hold(name, snapshot, why)))
+    message = f"snapshot {snapshot} and the log behind it are held as `{name}`: {why}"
+    return Outcome(log, "already" if known else "held", message, snapshot)
+
+
+def release(pipeline: Pipeline, log: str, name: str) -> Outcome:
+    """Ends a hold."""
+    ledger = pipeline.ledger(log)
+    found = next((h for h in ledger.read().holds if h.name == name), None)
+    if found is None:
+        return Outcome(log, "nothing", f"there is no hold `{name}`")
+    ledger.commit(lambda state: retention.release(state, name))
+    return Outcome(log, "released", f"snapshot {found.snapshot} is no longer held by `{name}`", found.snapshot)
+
+
+def register(pipeline: Pipeline, log: str, name: str, sqn: int) -> Outcome:
+    """Notes that a reader has read the log up to `sqn`: what follows is kept for him. Raises RefusedError."""
+    check_name(name)
+    ledger = pipeline.ledger(log)
+    ledger.commit(lambda state: retention.register(state, Reader(name, sqn)))
+    return Outcome(log, "registered", f"reader `{name}` has read up to change set {sqn}", facts={"sqn": sqn})
+
+
+def unregister(pipeline: Pipeline, log: str, name: str) -> Outcome:
+    """Forgets a reader."""
+    ledger = pipeline.ledger(log)
+    if not any(r.name == name for r in ledger.read().readers):
+        return Outcome(log, "nothing", f"there is no reader `{name}`")
+    ledger.commit(lambda state: retention.unregister(state, name))
+    return Outcome(log, "unregistered", f"reader `{name}` is forgotten")

@@ -1,0 +1,97 @@
+"""Which segments may go that a log needs no more: those that no other log in them needs, or may still come to need."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from tidefold.changelog.segment import read_index
+from tidefold.changelog.write_intents import announced
+from tidefold.domain.log_state import ChangeSet, Drop, LogState
+from tidefold.domain.paths import CHANGELOG, INTENTS, LogPaths
+from tidefold.errors import CorruptError, NotFoundError
+from tidefold.ledger import Ledger
+from tidefold.operations.ingest.recovery import needed
+from tidefold.storage import Entry, Store
+
+_log = logging.getLogger(__name__)
+_READERS = 8
+# What runs write beside ledgers: segments, what was refused, and the halves of both that killed writers leave.
+_OWN = re.compile(r".+\.(seg|jsonl)(\.[^/]+\.part)?", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """`unneeded`: files to delete. `settled`: all paths that the log may forget, because they go, are gone, or are
+    another log's to delete. `unreadable` ones stay: it cannot be told which logs need them (I11).
+    """
+
+    unneeded: tuple[Entry, ...]
+    settled: tuple[str, ...]
+    unreadable: tuple[str, ...] = ()
+
+
+def plan_release(store: Store, state: LogState) -> Released:
+    """Looks at the log's garbage (I11, I12).
+
+    A segment that a run announced and has not ended with waits: a log may still be told of it.
+    """
+    if not state.garbage:
+        return Released((), ())
+    sizes = {entry.path: entry for entry in store.list(CHANGELOG)}
+    on_their_way = {path for run in announced(store) for path in run.files}
+    waiting = [path for path in state.garbage if path in sizes and path not in on_their_way]
+    with ThreadPoolExecutor(_READERS) as pool:
+        found = list(zip(waiting, pool.map(lambda path: _logs_of(store, path), waiting), strict=True))
+    sharing = {path: logs for path, logs in found if logs is not None}
+    needed = _needed(store, state, sharing)
+    gone = [path for path in state.garbage if path not in sizes]
+    unneeded = tuple(sizes[path] for path in sharing if path not in needed)
+    return Released(unneeded, (*gone, *sharing), tuple(path for path, logs in found if logs is None))
+
+
+def _logs_of(store: Store, segment: str) -> frozenset[str] | None:
+    """The logs that have change sets in a segment; None when it is damaged."""
+    try:
+        return frozenset(entry.log for entry in read_index(store, segment))
+    except NotFoundError:
+        return frozenset()
+    except CorruptError as error:
+        _log.warning("kept: %s", error)
+        return None
+
+
+def _needed(store: Store, state: LogState, sharing: Mapping[str, frozenset[str]]) -> set[str]:
+    """The segments that other logs still have change sets in, or that the log itself was told more of since."""
+    others: Sequence[str] = sorted(frozenset().union(*sharing.values()) - {state.log})
+    told_since = {c.segment for c in _change_sets(store, state.log) if c.sqn > state.last_sqn}
+    return told_since.union(c.segment for other in others for c in _change_sets(store, other))
+
+
+def _change_sets(store: Store, log: str) -> tuple[ChangeSet, ...]:
+    state = Ledger(store, log).find()
+    # Of two logs that go at once the second must not leave to the first what that has looked at already.
+    return state.change_sets if state and state.dropped is Drop.NO else ()
+
+
+def plan_unclaimed(store: Store, logs: Sequence[str]) -> tuple[str, ...]:
+    """Files that no log names, nor ever will: their runs were given up, wrote all the same, and died. `logs` are known
+    ones, whose quarantine is looked at too.
+
+    What is stored and announced no more is of a run that has ended: all its logs have taken or refused (design 3).
+    """
+    folders = [CHANGELOG, *(LogPaths(log).quarantine for log in logs)]
+    found_there = (entry.path for folder in folders for entry in store.list(folder, unfinished=True))
+    stored = [path for path in found_there if _OWN.fullmatch(path)]
+    # A writer that was killed leaves its half under a longer name.
+    announced_files = tuple(path for run in announced(store) for path in run.files)
+    alone = [p for p in stored if not p.startswith((f"{INTENTS}/", *announced_files))]
+    known = needed(store, logs)
+    unknown = [path for path in alone if path not in known]
+    rest = {path: _logs_of(store, path) if path.endswith(".seg") else frozenset() for path in unknown}
+    others = frozenset[str]().union(*(found for found in rest.values() if found))
+    needed_files = needed(store, others - set(logs))
+    return tuple(sorted(path for path, found in rest.items() if found is not None and path not in needed_files))

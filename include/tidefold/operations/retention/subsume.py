@@ -1,0 +1,94 @@
+"""Retires completed snapshots beyond the newest N and removes what only they needed; starts no JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidefold.domain.log_state import Kind, LogState, Snapshot, State
+from tidefold.domain.paths import LogPaths, data_path
+from tidefold.domain.retention import retention
+from tidefold.ledger import read_manifest
+from tidefold.operations.outcome import Outcome
+from tidefold.operations.pipeline import Pipeline, now
+from tidefold.operations.savepoint.external import claimed, delete_originals
+from tidefold.storage import Entry, Store
+
+_WITH_FILES = (State.COMPLETED, State.STAGED, State.SUBSUMED)
+
+
+def subsume(pipeline: Pipeline, log: str, plan: bool = False) -> Outcome:
+    """Retires what the configured retention does not keep. With `plan` nothing changes: the outcome says what would go.
+
+    Also finishes what an interrupted call began.
+    """
+    ledger = pipeline.ledger(log)
+    state = ledger.find()
+    if state is None:
+        return Outcome(log, "nothing", "the log has no snapshot yet")
+    keep = pipeline.config.retention.keep
+    if keep is not None:
+        wanted = keep
+        state = retention.subsume(state, wanted) if plan else ledger.commit(lambda now: retention.subsume(now, wanted))
+    retired = retention.deletable(state, pipeline.config.retention.grace, now())
+    files = files_to_delete(pipeline.store, state, retired)
+    if retired and not plan:
+        pipeline.store.delete([file.path for file in files])
+    originals = delete_originals(claimed(retired), plan)
+    if retired and not plan:
+        ledger.commit(lambda now: retention.deleted(now, [s.id for s in retired]))
+    return _outcome(state, retired, files, originals, plan)
+
+
+def files_to_delete(store: Store, state: LogState, retired: Sequence[Snapshot]) -> tuple[Entry, ...]:
+    """Files that only these retired snapshots need: their own folders, and their files beside the table's.
+
+    What any other snapshot names is taken out first.
+    """
+    retired = retention.with_files(retired)
+    if not retired:
+        return ()
+    paths = LogPaths(state.log)
+    going = {s.id for s in retired}
+    # One as of an instant has names of its own for all its files, and none that readers of the table see.
+    kept = [s for s in state.snapshots if s.state in _WITH_FILES and s.id not in going and not s.as_of]
+    needed = _names(store, state, retention.with_files(kept))
+    beside = {data_path(paths.table, name) for name in _names(store, state, retired) - needed}
+    own = [entry for s in retired for entry in store.list(paths.snapshot(s.id), unfinished=True)]
+    return (*own, *(e for e in store.list(f"{paths.table}/_data") if e.path in beside))
+
+
+def _names(store: Store, state: LogState, snapshots: Sequence[Snapshot]) -> set[str]:
+    return {f.name for s in snapshots for f in read_manifest(store, state.log, s).files}
+
+
+def _outcome(
+    state: LogState, retired: Sequence[Snapshot], files: Sequence[Entry], originals: Sequence[str], plan: bool
+) -> Outcome:
+    kept = [s.id for s in state.snapshots if s.state is State.COMPLETED]
+    facts = {
+        "snapshots": [s.id for s in retired],
+        "tails": sum(s.kind is Kind.TAIL for s in retired),
+        "kept": kept,
+        "files": len(files),
+        "bytes": sum(file.bytes for file in files),
+        "paths": [*(file.path for file in files), *originals],
+        "originals": len(originals),
+    }
+    if not retired:
+        tagged = sum(s in {t.snapshot for t in state.tags} for s in kept)
+        message = f"nothing to retire; {len(kept)} completed snapshots are kept, {tagged} of them tagged"
+        return Outcome(state.log, "nothing", message, facts=facts)
+    verb = "would retire" if plan else "retired"
+    message = f"{verb} {_named(retired)}: {len(files):,} files, {facts['bytes']:,} bytes; {len(kept)} kept"
+    if originals:
+        message += f"; {len(originals):,} files of originals that were claimed"
+    return Outcome(state.log, "planned" if plan else "subsumed", message, facts=facts)
+
+
+def _named(retired: Sequence[Snapshot]) -> str:
+    """`snapshots 1, 3 and 2 tails`: those without files of their own are many, and are counted."""
+    whole = retention.with_files(retired)
+    tails = len(retired) - len(whole)
+    parts = [f"snapshots {', '.join(str(s.id) for s in whole)}"] if whole else []
+    parts += [f"{tails:,} {'tail' if tails == 1 else 'tails'}"] if tails else []
+    return " and ".join(parts)

@@ -1,0 +1,57 @@
+"""Cuts the log behind the kept snapshots and removes the segments that nothing needs any more; starts no JVM."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+
+from tidefold.domain.log_state import LogState
+from tidefold.domain.retention import retention
+from tidefold.operations.outcome import Outcome
+from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.retention.segment_gc import plan_release
+
+
+def truncate(pipeline: Pipeline, log: str, plan: bool = False) -> Outcome:
+    """Cuts the log up to its tightest bound. With `plan` nothing changes: the outcome only says what would go.
+
+    Also finishes what an interrupted call began.
+    """
+    ledger = pipeline.ledger(log)
+    before = ledger.find()
+    if before is None:
+        return Outcome(log, "nothing", "the log is empty")
+    keep = pipeline.config.retention.keep
+    state = retention.truncate(before, keep) if plan else ledger.commit(lambda now: retention.truncate(now, keep))
+    released = plan_release(pipeline.store, state)
+    if not plan:
+        pipeline.store.delete([entry.path for entry in released.unneeded])
+        ledger.commit(lambda now: retention.collected(now, released.settled))
+        ledger.prune()
+    outcome = _outcome(before, state, {entry.path: entry.bytes for entry in released.unneeded}, keep, plan)
+    return _with_unreadable(outcome, released.unreadable)
+
+
+def _with_unreadable(outcome: Outcome, unreadable: tuple[str, ...]) -> Outcome:
+    if not unreadable:
+        return outcome
+    message = f"{outcome.message}; {len(unreadable)} damaged segments stay, since it cannot be told who needs them"
+    return replace(outcome, message=message, facts={**outcome.facts, "unreadable": list(unreadable)})
+
+
+def _outcome(before: LogState, state: LogState, going: dict[str, int], keep: int | None, plan: bool) -> Outcome:
+    found = retention.bounds(state, keep)
+    facts = {
+        "truncated_to": state.truncated_to,
+        "bounds": [asdict(bound) for bound in found],
+        "files": len(going),
+        "bytes": sum(going.values()),
+        "paths": sorted(going),
+    }
+    holds = f"held by {found[0].name} at {found[0].sqn}: {found[0].why}" if found else "nothing was folded yet"
+    if state.truncated_to == before.truncated_to and not going:
+        return Outcome(state.log, "nothing", f"nothing to cut; {holds}", facts=facts)
+    verb = "would cut" if plan else "cut"
+    message = (
+        f"{verb} up to change set {state.truncated_to}: {len(going):,} segments, {facts['bytes']:,} bytes; {holds}"
+    )
+    return Outcome(state.log, "planned" if plan else "truncated", message, facts=facts)

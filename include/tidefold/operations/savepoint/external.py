@@ -1,0 +1,200 @@
+"""Snapshots outside of the store: finds one, checks it before anything is claimed, and deletes one that was claimed."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tidefold.domain.external_snapshot import External, Layout, Ownership
+from tidefold.domain.ingest.append import differences
+from tidefold.domain.log_state import Kind, LogState, Shape, Snapshot, State
+from tidefold.domain.snapshot import claim, transitions
+from tidefold.domain.snapshot.savepoint import DELTA_LOG, DESCRIPTION, SavedFile, Savepoint
+from tidefold.domain.source_progress_history import positions_at
+from tidefold.domain.verify.expected_files import Where
+from tidefold.errors import CorruptError, InvalidInputError, NotFoundError, RefusedError, TidefoldError
+from tidefold.fold.task import Address
+from tidefold.ledger import Ledger, read_description, read_manifest
+from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.snapshot.request import Import
+from tidefold.storage import Store, open_store
+from tidefold.storage.addresses import require_apart
+
+_OF_STORE = re.compile(r"(?P<root>.+)/snapshots/(?P<log>[a-z][a-z0-9_]{0,62})/(?P<snapshot>\d{10})")
+
+
+@dataclass(frozen=True, slots=True)
+class Original:
+    """A snapshot outside of the store as it describes itself. `of_store`: it is one of another store of tidefold."""
+
+    store: Store
+    savepoint: Savepoint
+    digest: str
+    of_store: bool = False
+
+    @property
+    def address(self) -> str:
+        return self.store.uri("")
+
+    def external(self, ownership: Ownership) -> External:
+        """As the ledger keeps it."""
+        s = self.savepoint
+        return External(self.address, ownership, s.kind, self.digest, s.log, s.snapshot, s.sqn, s.positions)
+
+    def place(self, file: SavedFile) -> Address:
+        return Address(Where.EXTERNAL, self.address, file.path)
+
+
+def open_address(address: str) -> Store:
+    """The folder at an address that a person gave; a path is relative to where he is. Raises InvalidInputError."""
+    if "://" in address and not address.startswith(("s3://", "file:///")):
+        raise InvalidInputError(
+            "ADDRESS_SCHEME",
+            "Only a folder or a place in S3 can be written to or read from.",
+            hint="Use a path, `file:///absolute/path` or `s3://bucket/folder`.",
+        )
+    return open_store(address, Path.cwd())
+
+
+def original_at(address: str) -> Original:
+    """A savepoint, or a full snapshot in another store. Raises NotFoundError, CorruptError, RefusedError."""
+    store = open_address(address)
+    try:
+        savepoint, digest = read_description(store)
+    except NotFoundError:
+        found = _OF_STORE.fullmatch(store.uri(""))
+        other = open_store(found["root"], Path("/")) if found else store
+        # The ledger of that store says whether the snapshot counts: what was not confirmed is never a base (I14).
+        state = Ledger(other, found["log"]).find() if found else None
+        if found is None or state is None:
+            raise
+        return _of_store(store, other, state, int(found["snapshot"]))
+    return Original(store, savepoint, digest)
+
+
+def _of_store(store: Store, other: Store, state: LogState, wanted: int) -> Original:
+    snapshot = transitions.readable(state, wanted)
+    if snapshot.state is not State.COMPLETED or snapshot.kind is not Kind.FULL:
+        raise RefusedError(
+            "WRONG_STATE",
+            f"Snapshot {snapshot.id} of `{state.log}` in that store is {snapshot.state} and {snapshot.kind}.",
+            hint="Import a completed full one, or `tidefold savepoint` there.",
+        )
+    manifest = read_manifest(other, state.log, snapshot)
+    files = tuple(SavedFile.of("_data", f) for f in manifest.files)
+    savepoint = Savepoint(
+        *(Layout.NATIVE, state.log, snapshot.id, snapshot.to_sqn, snapshot.instant, manifest.rows, manifest.shape),
+        positions=positions_at(state, snapshot.to_sqn),
+        files=files,
+        delta_log=(DELTA_LOG,),
+        cleared=manifest.cleared,
+    )
+    return Original(store, savepoint, snapshot.manifest or "", of_store=True)
+
+
+def checked_original(pipeline: Pipeline, log: str, wanted: Import) -> Original:
+    """The original, if this log may be begun or gone on with from it; nothing was changed for it. Raises
+    TidefoldError.
+    """
+    original = original_at(wanted.address)
+    require_apart(original.address, {"store": pipeline.store.uri("")})
+    _check_shape(original.savepoint, pipeline.log(log).shape)
+    _check_files(original)
+    if wanted.ownership is Ownership.CLAIM:
+        _check_claimable(pipeline, log, original)
+    return original
+
+
+def _check_shape(savepoint: Savepoint, configured: Shape) -> None:
+    theirs = savepoint.shape
+    if savepoint.kind is Layout.CANONICAL:
+        theirs = replace(theirs, key_groups=configured.key_groups)
+    changed = differences(theirs, configured, "there", "configured")
+    if changed:
+        raise RefusedError(
+            "SHAPE_DIFFERS",
+            f"The snapshot is of another table than the configured one ({'; '.join(changed)}).",
+            hint="Configure the log as it is there; rows are never converted.",
+        )
+
+
+def _check_files(original: Original) -> None:
+    folders = {f.path.split("/", 1)[0] for f in original.savepoint.files}
+    there = {e.path: e.bytes for folder in sorted(folders) for e in original.store.list(folder)}
+    for file in original.savepoint.files:
+        if there.get(file.path) != file.bytes:
+            how = "is gone" if file.path not in there else f"has {there[file.path]} bytes instead of {file.bytes}"
+            raise CorruptError(
+                "SAVEPOINT_DAMAGED",
+                f"`{file.path}` of the snapshot at {original.address} {how}.",
+                hint="Nothing was changed. Put the file back from a backup, or import another snapshot.",
+            )
+
+
+def _check_claimable(pipeline: Pipeline, log: str, original: Original) -> None:
+    if original.of_store:
+        raise RefusedError(
+            "ORIGINAL_OF_STORE",
+            "A snapshot that another store keeps belongs to that store, which deletes it by its own rules.",
+            hint="Use --mode no-claim, or claim a savepoint of it.",
+        )
+    for other in pipeline.config.logs:
+        state = pipeline.ledger(other).find() if other != log else None
+        for claimed in claim.claimed_by(state) if state else ():
+            if claimed.external and claimed.external.address == original.address:
+                raise claim.already_claimed(other, claimed.id)
+    probe = f"savepoint.claim.{uuid.uuid4().hex}"
+    try:
+        original.store.put_if_absent(probe, b"")
+        original.store.delete([probe])
+    except TidefoldError as error:
+        raise RefusedError(
+            "CANNOT_CLAIM",
+            f"Files at {original.address} cannot be deleted from here ({error.message}).",
+            hint="Give tidefold the rights to write and delete there, or use --mode no-claim or legacy.",
+        ) from error
+
+
+def claimed(retired: Iterable[Snapshot]) -> tuple[External, ...]:
+    """The originals that go with these retired snapshots."""
+    found = (s.external for s in retired if s.external)
+    return tuple(external for external in found if external.ownership is Ownership.CLAIM)
+
+
+def claimed_original(external: External) -> Original | None:
+    """The original of a snapshot that claimed it, if it is still there as it was."""
+    try:
+        original = original_at(external.address)
+    except (NotFoundError, CorruptError):
+        return None
+    return original if original.digest == external.description else None
+
+
+def files_of(original: Original) -> tuple[str, ...]:
+    """What belongs to a savepoint, in the order to delete: readers lose the table first, and the description that says
+    what else is to go stays to the last.
+    """
+    return (*original.savepoint.delta_log, *(f.path for f in original.savepoint.files), DESCRIPTION)
+
+
+def delete_originals(externals: Iterable[External], plan: bool = False) -> tuple[str, ...]:
+    """Deletes originals that were claimed: exactly what their descriptions name. Answers the addresses of the files.
+
+    One that is gone, or whose description is another by now, is left alone. An interrupted call is finished by the
+    next.
+    """
+    gone: list[str] = []
+    for external in externals:
+        original = claimed_original(external)
+        if original is None:
+            continue
+        files = files_of(original)
+        gone += [f"{original.address}/{path}" for path in files]
+        if not plan:
+            # The description in a call of its own: a store promises no order within one.
+            original.store.delete(files[:-1])
+            original.store.delete(files[-1:])
+    return tuple(gone)

@@ -1,0 +1,215 @@
+"""Takes a savepoint: a snapshot outside of the store that belongs to the user (N9). Starts no JVM."""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from tidefold.compute.runners import in_threads
+from tidefold.delta.table_state import made_from
+from tidefold.domain.external_snapshot import Layout
+from tidefold.domain.key_groups import bucket_ranges
+from tidefold.domain.log_state import LogState, Snapshot, State
+from tidefold.domain.snapshot import transitions
+from tidefold.domain.snapshot.savepoint import BEGUN, DELTA_LOG, ROWS, SavedFile, Savepoint, part_path
+from tidefold.domain.source_progress_history import positions_at
+from tidefold.domain.verify.expected_files import Where
+from tidefold.errors import NotFoundError, RefusedError, TidefoldError, UnknownOutcomeError
+from tidefold.fold.fold_bucket import fold_bucket
+from tidefold.fold.task import Address, FoldResult, FoldTask, Untouched
+from tidefold.ledger import write_description
+from tidefold.operations.local_copies.manage import places_of
+from tidefold.operations.outcome import Outcome
+from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.restore.plan import Into, RestorePlan, plan_restore, require_rows, wanted_rows
+from tidefold.operations.restore.target_location import open_place
+from tidefold.operations.savepoint import target as places
+from tidefold.operations.savepoint.import_plan import with_originals
+from tidefold.operations.savepoint.target import Begun
+from tidefold.operations.snapshot.read_sources import sources_of
+from tidefold.storage import Store
+
+_log = logging.getLogger(__name__)
+# Paths of a savepoint are relative to its own address.
+_HERE = "."
+_NOTE_SECONDS = 5.0
+Note = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A savepoint as it was asked for; None: the newest completed snapshot. `overwrite`: half of one that is there.
+    `run`: the one that stopped the log for it.
+    """
+
+    address: str
+    snapshot: int | None = None
+    layout: Layout = Layout.NATIVE
+    overwrite: bool = False
+    run: str = ""
+
+
+def take_savepoint(pipeline: Pipeline, log: str, wanted: Wanted, note: Note = _log.info) -> Outcome:
+    """Writes a completed snapshot to an address outside of the store, all bytes proved and its own.
+
+    Its description comes last: before that there is no savepoint. The same again is `already`. `note` takes lines on
+    how far it is. Raises TidefoldError; what was written is removed then.
+    """
+    state = pipeline.ledger(log).find()
+    if state is None:
+        raise NotFoundError("LOG_UNKNOWN", f"The store has no log `{log}`.", hint=f"`tidefold ingest {log}` begins it.")
+    snapshot = _chosen(state, wanted.snapshot)
+    store = open_place(pipeline, wanted.address)
+    there = places.savepoint_there(store)
+    if there:
+        return _already(state, snapshot, wanted, there, store)
+    begun = Begun(log, snapshot.id, uuid.uuid4().hex, wanted.run)
+    try:
+        places.begin(store, begun, wanted.overwrite)
+        savepoint, read = _written(pipeline, state, snapshot, wanted.layout, store, note)
+        places.require_mine(store, begun)
+    except (Exception, KeyboardInterrupt):
+        _give_up(store, begun)
+        raise
+    _describe(store, savepoint, begun)
+    _ended(store, log)
+    return _outcome(savepoint, store, "saved", read)
+
+
+def _chosen(state: LogState, wanted: int | None) -> Snapshot:
+    if wanted is None:
+        completed = (s for s in reversed(state.snapshots) if s.state is State.COMPLETED)
+        newest = next((s for s in completed if s.as_of is None), None)
+        if newest is None:
+            message = f"`{state.log}` has no completed snapshot yet."
+            raise NotFoundError("NOTHING_COMPLETED", message, hint=f"`tidefold run {state.log}` makes one.")
+        return newest
+    found = transitions.readable(state, wanted)
+    if found.state is not State.COMPLETED:
+        raise RefusedError(
+            "WRONG_STATE",
+            f"Snapshot {found.id} of `{state.log}` is {found.state}; what was not confirmed is never given out.",
+            hint=f"`tidefold confirm {state.log}` completes it.",
+        )
+    return found
+
+
+def _already(state: LogState, snapshot: Snapshot, wanted: Wanted, there: Savepoint, store: Store) -> Outcome:
+    asked = (wanted.layout, state.log, snapshot.id, snapshot.to_sqn, snapshot.instant)
+    if (there.kind, there.log, there.snapshot, there.sqn, there.instant) == asked:
+        _ended(store, state.log)
+        return _outcome(there, store, "already", {})
+    raise RefusedError(
+        "SAVEPOINT_EXISTS",
+        f"A savepoint is at {store.uri('')}: snapshot {there.snapshot} of `{there.log}`, {there.kind}.",
+        hint="Savepoints are never overwritten nor deleted by tidefold; give another address.",
+    )
+
+
+def _written(
+    pipeline: Pipeline, state: LogState, snapshot: Snapshot, layout: Layout, store: Store, note: Note
+) -> tuple[Savepoint, dict[str, Any]]:
+    rows = wanted_rows(state, snapshot)
+    target = Into(Address(Where.EXTERNAL, store.uri(""), _HERE), snapshot.id, snapshot.epoch)
+    plan = plan_restore(pipeline, rows, with_originals(state, places_of(pipeline, state.log)), target)
+    native = layout is Layout.NATIVE
+    tasks = plan.tasks if native else _parts(plan)
+    results = _results(in_threads(_teller(note))(fold_bucket, [msgspec.json.encode(t).decode() for t in tasks]))
+    require_rows(state.log, rows.rows, results)
+    files = tuple(
+        SavedFile.of("_data" if native else ROWS, f)
+        for f in sorted((f for r in results for f in r.files), key=lambda f: f.name)
+    )
+    savepoint = Savepoint(
+        *(
+            layout,
+            state.log,
+            snapshot.id,
+            snapshot.to_sqn,
+            snapshot.instant,
+            sum(f.rows for f in files if not f.hidden),
+            plan.shape,
+        ),
+        positions=positions_at(state, snapshot.to_sqn),
+        files=files,
+        delta_log=(DELTA_LOG,) if native else (),
+        cleared=plan.base.cleared if plan.base else (),
+    )
+    if native:
+        store.put_if_absent(DELTA_LOG, made_from(savepoint.manifest)[1])
+    return savepoint, sources_of(tasks, results, plan.base.snapshot if plan.base else None)
+
+
+def _parts(plan: RestorePlan) -> tuple[FoldTask, ...]:
+    """The same tasks, each of which writes one file of plain rows."""
+    numbers = {b: i for i, b in enumerate(bucket_ranges(plan.shape.key_groups, plan.shape.buckets))}
+    return tuple(replace(t, untouched=Untouched.REWRITE, part=part_path(numbers[t.bucket])) for t in plan.tasks)
+
+
+def _results(answers: Sequence[str | TidefoldError]) -> list[FoldResult]:
+    for answer in answers:
+        if isinstance(answer, TidefoldError):
+            raise answer
+    return [msgspec.json.decode(answer, type=FoldResult) for answer in answers if isinstance(answer, str)]
+
+
+def _teller(note: Note) -> Callable[[int, int], None]:
+    """Says every few seconds how far it is."""
+    begun = said = time.monotonic()
+
+    def tell(done: int, total: int) -> None:
+        nonlocal said
+        if done < total and time.monotonic() - said >= _NOTE_SECONDS:
+            said = time.monotonic()
+            note(f"savepoint: {done} of {total} buckets written, {said - begun:.0f} s")
+
+    return tell
+
+
+def _describe(store: Store, savepoint: Savepoint, begun: Begun) -> None:
+    try:
+        write_description(store, savepoint)
+    except UnknownOutcomeError:
+        raise  # It may be whole: a second call sees (I11).
+    except (Exception, KeyboardInterrupt):
+        _give_up(store, begun)
+        raise
+
+
+def _give_up(store: Store, begun: Begun) -> None:
+    try:
+        places.give_up(store, begun)
+    except TidefoldError as error:
+        _log.warning("half a savepoint is left at %s: %s", store.uri(""), error)
+
+
+def _ended(store: Store, log: str) -> None:
+    """The savepoint is whole: what said that it was being written says nothing any more."""
+    try:
+        store.delete([BEGUN])
+    except TidefoldError as error:
+        _log.warning("`%s` is left beside the savepoint of %s: %s", BEGUN, log, error)
+
+
+def _outcome(savepoint: Savepoint, store: Store, result: str, read: dict[str, Any]) -> Outcome:
+    facts: dict[str, Any] = {
+        "address": store.uri(""),
+        "kind": savepoint.kind,
+        "sqn": savepoint.sqn,
+        "rows": savepoint.rows,
+        "files": len(savepoint.files),
+        "bytes": savepoint.bytes,
+        "positions": [msgspec.to_builtins(p) for p in savepoint.positions],
+        "read": read,
+    }
+    message = (
+        f"snapshot {savepoint.snapshot}, {savepoint.kind}: {savepoint.rows:,} rows in {len(savepoint.files)} files, "
+        f"{savepoint.bytes:,} bytes at {facts['address']}"
+    )
+    return Outcome(savepoint.log, result, message, savepoint.snapshot, facts=facts)

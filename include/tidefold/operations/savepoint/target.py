@@ -1,0 +1,91 @@
+"""The place of a savepoint while it is written: who began it, what lies there, and what of it may be removed."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import msgspec
+
+from tidefold.domain.snapshot.savepoint import BEGUN, DESCRIPTION, ROWS, Savepoint
+from tidefold.errors import NotFoundError, RefusedError
+from tidefold.ledger import read_description
+from tidefold.storage import Store
+
+# What a savepoint consists of, whole or half.
+_OURS = re.compile(rf"(_data|_delta_log|{ROWS})/.+|({re.escape(DESCRIPTION)}|{re.escape(BEGUN)})(\..+\.part)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """What a savepoint that is being written says of itself. `token` tells one call from another, `run` is that of a
+    stopped log, which comes again.
+    """
+
+    log: str
+    snapshot: int
+    token: str
+    run: str = ""
+
+
+def savepoint_there(store: Store) -> Savepoint | None:
+    """The savepoint that is at a place already. Raises CorruptError when what is there cannot be read as one."""
+    try:
+        return read_description(store)[0]
+    except NotFoundError:
+        return None
+
+
+def begin(store: Store, begun: Begun, overwrite: bool) -> None:
+    """Takes a free or empty place, or with `overwrite` one with half a savepoint; the run that left it needs no leave.
+
+    Raises RefusedError when anything else is there.
+    """
+    there = [e.path for e in store.list("", unfinished=True)]
+    foreign = next((path for path in there if not _OURS.fullmatch(path)), None)
+    if foreign or (there and not any(path.startswith(BEGUN) for path in there)):
+        raise RefusedError(
+            "ADDRESS_NOT_EMPTY",
+            f"Something else is at {store.uri('')}: `{foreign or there[0]}`.",
+            hint="Give a folder that is free or empty.",
+        )
+    if there:
+        left = _begun(store)
+        if not overwrite and not (left and begun.run and left.run == begun.run):
+            raise RefusedError(
+                "SAVEPOINT_UNFINISHED",
+                f"Half a savepoint is at {store.uri('')}: it was begun and not ended, or is being written now.",
+                hint="If nobody writes it any more, call again with --overwrite-unfinished.",
+            )
+        remove(store)
+    store.put_if_absent(BEGUN, msgspec.json.encode(begun))
+
+
+def _begun(store: Store) -> Begun | None:
+    try:
+        return msgspec.json.decode(store.read(BEGUN), type=Begun)
+    except (NotFoundError, msgspec.DecodeError):
+        return None
+
+
+def require_mine(store: Store, begun: Begun) -> None:
+    """Raises RefusedError when another call has taken the place meanwhile."""
+    if _begun(store) != begun:
+        raise RefusedError(
+            "SAVEPOINT_OVERTAKEN",
+            f"Another call has begun a savepoint at {store.uri('')} meanwhile.",
+            hint="Let that one end.",
+        )
+
+
+def give_up(store: Store, begun: Begun) -> None:
+    """Removes what was written, unless another call has taken the place."""
+    if _begun(store) == begun and savepoint_there(store) is None:
+        remove(store)
+
+
+def remove(store: Store) -> None:
+    """Removes half a savepoint; what says that it is one goes last."""
+    there = [e.path for e in store.list("", unfinished=True) if _OURS.fullmatch(e.path)]
+    store.delete([path for path in there if not path.startswith(BEGUN)])
+    store.delete([path for path in there if path.startswith(BEGUN)])

@@ -1,0 +1,113 @@
+"""Confirms a judged snapshot and publishes it to readers; starts no JVM."""
+
+from __future__ import annotations
+
+import logging
+
+from tidefold.delta.publish import publish, shorten_log
+from tidefold.delta.published_table import Published
+from tidefold.domain.log_state import Kind, LogState, Snapshot, State
+from tidefold.domain.snapshot import claim, transitions
+from tidefold.ledger import read_manifest
+from tidefold.operations.outcome import Outcome
+from tidefold.operations.pipeline import Pipeline, now
+from tidefold.operations.restore.plan import manifest_of
+
+_log = logging.getLogger(__name__)
+
+
+def confirm(
+    pipeline: Pipeline,
+    log: str,
+    snapshot: int | None = None,
+    run_id: str | None = None,
+    override_by: str | None = None,
+    why: str | None = None,
+    reconcile: bool = False,
+) -> Outcome:
+    """Confirms a snapshot (by id, by run, or the one under way), then publishes it; with `reconcile` also over files
+    that others' commits left in the table.
+
+    Raises RefusedError: no passing verdict, superseded, foreign commits in the table. Confirming twice is `already`.
+    """
+    ledger = pipeline.ledger(log)
+    if not ledger.exists():
+        return Outcome(log, "nothing", "nothing was ingested yet")
+    chosen = _choose(ledger.read(), snapshot, run_id)
+    if chosen and chosen.as_of:
+        return _kept(pipeline, log, chosen, override_by, why)
+    rolled = roll_forward(pipeline, log, reconcile)
+    if chosen is None or (rolled is not None and chosen.id == rolled):
+        if rolled is None:
+            return Outcome(log, "nothing", "no snapshot waits for confirmation")
+        return _outcome(log, "published", transitions.known(ledger.read(), rolled))
+    if chosen.published or chosen.kind is Kind.TAIL:
+        return _outcome(log, "already", chosen)
+    _let_through(pipeline, log, chosen.id, override_by, why)
+    ledger.commit(lambda state: transitions.confirm(state, chosen.id))
+    roll_forward(pipeline, log, reconcile)
+    return _outcome(log, "published", transitions.known(ledger.read(), chosen.id))
+
+
+def _let_through(pipeline: Pipeline, log: str, snapshot: int, override_by: str | None, why: str | None) -> None:
+    if override_by or why:
+        pipeline.ledger(log).commit(lambda state: transitions.override(state, snapshot, override_by or "", why or ""))
+
+
+def _kept(pipeline: Pipeline, log: str, snapshot: Snapshot, override_by: str | None, why: str | None) -> Outcome:
+    """Confirms one as of an instant: its tag keeps it, and nothing else changes; the table is no matter of it."""
+    ledger = pipeline.ledger(log)
+    before = snapshot.state in (State.COMPLETED, State.SUBSUMED, State.DELETED)
+    if not before:
+        _let_through(pipeline, log, snapshot.id, override_by, why)
+        snapshot = transitions.known(ledger.commit(lambda state: transitions.confirm(state, snapshot.id)), snapshot.id)
+    facts = {"rows": snapshot.rows, "as_of": str(snapshot.as_of), "bytes": snapshot.bytes_full}
+    tag = snapshot.as_of.tag if snapshot.as_of else ""
+    message = f"snapshot {snapshot.id} with {snapshot.rows:,} rows as of {snapshot.as_of} is kept by its tag `{tag}`"
+    if snapshot.state is not State.COMPLETED:
+        message = f"snapshot {snapshot.id}, as of {snapshot.as_of}, is {snapshot.state} since"
+    return Outcome(log, "already" if before else "completed", message, snapshot.id, facts=facts)
+
+
+def roll_forward(pipeline: Pipeline, log: str, reconcile: bool = False) -> int | None:
+    """Publishes the newest completed snapshot if a crash came between its confirmation and its publication (I1).
+
+    Answers its id, or None when nothing waited for that.
+    """
+    ledger = pipeline.ledger(log)
+    state = ledger.read()
+    latest = state.latest
+    if latest is None or latest.published:
+        return None
+    manifest = read_manifest(pipeline.store, log, latest)
+    version = publish(pipeline.store, manifest, latest.manifest or "", _shown(pipeline, state), reconcile)
+    ledger.commit(lambda state: transitions.published(state, latest.id, version, now()))
+    _log.info("%s: snapshot %d is version %d of the table", log, latest.id, version)
+    shorten_log(pipeline.store, log, version)
+    return latest.id
+
+
+def _shown(pipeline: Pipeline, state: LogState) -> Published | None:
+    """What the table shows: the newest snapshot that was published."""
+    last = next((s for s in reversed(state.snapshots) if s.published), None)
+    if last is None or last.table_version is None:
+        return None
+    return Published(manifest_of(pipeline, state.log, last), last.table_version)
+
+
+def _choose(state: LogState, snapshot: int | None, run_id: str | None) -> Snapshot | None:
+    if snapshot is not None:
+        return transitions.known(state, snapshot)
+    if run_id is not None:
+        return claim.of_run(state, run_id)
+    return state.attempt if state.attempt else None
+
+
+def _outcome(log: str, result: str, snapshot: Snapshot) -> Outcome:
+    facts = {"rows": snapshot.rows, "table_version": snapshot.table_version, "bytes": snapshot.bytes_full}
+    if snapshot.kind is Kind.TAIL:
+        return Outcome(log, result, f"snapshot {snapshot.id} is tail-only and complete from its beginning", snapshot.id)
+    message = f"snapshot {snapshot.id} with {snapshot.rows:,} rows is version {snapshot.table_version} of the table"
+    if snapshot.state is not State.COMPLETED:
+        message += f", and {snapshot.state} since"
+    return Outcome(log, result, message, snapshot.id, facts=facts)

@@ -1,0 +1,163 @@
+"""Puts together what the tasks of an attempt made, and stages it for the quality gate: the same for a fold and for a
+restore, for full and incremental snapshots (N2).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any, cast
+
+from tidefold.delta.publish import create_snapshot_table, provide_new_files
+from tidefold.domain.log_state import Kind, Shape, Snapshot
+from tidefold.domain.paths import data_path
+from tidefold.domain.snapshot import transitions
+from tidefold.domain.snapshot.manifest import DataFile, Manifest, home
+from tidefold.fold.merge.ties import LISTED
+from tidefold.fold.plan import carried_files
+from tidefold.fold.task import FoldResult, FoldTask
+from tidefold.ledger import write_manifest
+from tidefold.operations.local_copies.manage import with_copy
+from tidefold.operations.outcome import Outcome
+from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.snapshot.read_sources import places_read, read_from, sources_of
+from tidefold.storage import Store
+
+_LINKERS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A claimed snapshot, the manifest that it begins with, the shape it is to have, and its tasks; `facts` tell of a
+    restore or an import.
+    """
+
+    log: str
+    snapshot: Snapshot
+    base: Manifest | None
+    shape: Shape
+    tasks: tuple[FoldTask, ...]
+    facts: Mapping[str, Any]
+
+
+def stage(pipeline: Pipeline, attempt: Attempt, results: Sequence[FoldResult]) -> Outcome:
+    """Takes over the files that no task replaced, and records the whole as staged. Raises TidefoldError."""
+    snapshot, store = attempt.snapshot, pipeline.store
+    carried = tuple(replace(f, carried=True) for f in carried_files(attempt.base, results))
+    staying = tuple(f for r in results for f in r.files if f.name == r.stays)
+    copied = _carry(pipeline, attempt, (*carried, *staying)) + sum(r.bytes_copied for r in results)
+    manifest = Manifest(
+        log=attempt.log,
+        snapshot=snapshot.id,
+        epoch=snapshot.epoch,
+        kind=snapshot.kind,
+        base=snapshot.base,
+        from_sqn=snapshot.from_sqn,
+        to_sqn=snapshot.to_sqn,
+        shape=attempt.shape,
+        files=tuple(sorted((*carried, *(f for r in results for f in r.files)), key=lambda f: f.name)),
+        bytes_copied=copied,
+        expired=sum(r.expired for r in results),
+        cleared=max([r.cleared for r in results] + [attempt.base.cleared if attempt.base else ()]),
+        ties=sum(r.ties.count for r in results),
+        tied=tuple(islice((one for r in results for one in r.ties.listed), LISTED)),
+        schema=snapshot.schema,
+    )
+    if manifest.kind is Kind.FULL:
+        create_snapshot_table(store, manifest)
+        if not snapshot.as_of:
+            provide_new_files(store, manifest, pipeline.config.snapshots.copies)
+    digest = write_manifest(store, manifest)
+    pipeline.ledger(attempt.log).commit(lambda state: transitions.stage(state, manifest, digest, read_from(results)))
+    outcome = _staged(attempt, manifest, results)
+    return outcome if snapshot.as_of else with_copy(pipeline, manifest, digest, outcome)
+
+
+def _carry(pipeline: Pipeline, attempt: Attempt, files: Sequence[DataFile]) -> int:
+    """Takes unchanged files over as files (N1), several at a time; answers how many bytes had to be copied."""
+    target = home(attempt.log, attempt.snapshot.kind, attempt.snapshot.id)
+    if not files or attempt.base is None or attempt.base.home == target:
+        return 0
+    source, copy, store = attempt.base.home, pipeline.config.snapshots.copies, pipeline.store
+    # Where a link is a copy, what the table has already is proved and not copied.
+    there = set() if store.links else {entry.path for entry in store.list(f"{target}/_data")}
+
+    def take(file: DataFile) -> int:
+        path = data_path(target, file.name)
+        if path in there and _is_proved(store, path, file):
+            return 0
+        done = store.link(data_path(source, file.name), path, copy=copy)
+        return file.bytes if done == "copy" else 0
+
+    with ThreadPoolExecutor(_LINKERS) as pool:
+        return sum(pool.map(take, files))
+
+
+def _is_proved(store: Store, path: str, file: DataFile) -> bool:
+    with store.open(path) as stream:
+        return hashlib.file_digest(cast(io.BufferedReader, stream), "sha256").hexdigest() == file.sha256
+
+
+def _staged(attempt: Attempt, manifest: Manifest, results: Sequence[FoldResult]) -> Outcome:
+    upserts, deletes = sum(r.upserts for r in results), sum(r.deletes for r in results)
+    snapshot, restored = attempt.snapshot, attempt.facts
+    facts = {
+        "kind": manifest.kind,
+        "because": snapshot.because,
+        "rows": manifest.rows,
+        "changes": sum(r.changes for r in results),
+        "upserts": upserts,
+        "deletes": deletes,
+        "replaced": sum(r.replaced for r in results),
+        "expired": manifest.expired,
+        "files": len(manifest.files),
+        "files_carried": sum(f.carried for f in manifest.files),
+        "bytes_full": manifest.bytes_full,
+        "bytes_written": manifest.bytes_written,
+        "bytes_copied": manifest.bytes_copied,
+        "buckets": manifest.shape.buckets,
+        "read": _read(attempt, results),
+        **({"as_of": str(snapshot.as_of)} if snapshot.as_of else {}),
+        **restored,
+    }
+    changes = f" after {facts['changes']:,} changes of {upserts + deletes:,} keys ({deletes:,} deleted)"
+    # What comes back, or in, is often taken over as it is.
+    changes = "" if (restored or snapshot.as_of) and not facts["changes"] else changes
+    carried = f"{facts['files_carried']} of {facts['files']} files taken over unchanged"
+    expired = f"; {facts['expired']:,} rows expired" if facts["expired"] else ""
+    message = f"snapshot {manifest.snapshot}{_which(snapshot)}: {manifest.rows:,} rows{changes}{expired}; {carried}"
+    return Outcome(manifest.log, "staged", f"{message}{_after(restored)}", manifest.snapshot, facts=facts)
+
+
+def _which(snapshot: Snapshot) -> str:
+    if snapshot.as_of:
+        return f" as of {snapshot.as_of}"
+    return "" if snapshot.kind is Kind.FULL else f", {snapshot.kind}"
+
+
+def _read(attempt: Attempt, results: Sequence[FoldResult]) -> dict[str, Any]:
+    """Of a restore also what each file came from: that is what it is asked about."""
+    own = None if attempt.snapshot.external else attempt.snapshot.source
+    sources = sources_of(attempt.tasks, results, own)
+    return {**sources, "sources": places_read(attempt.tasks, results)} if attempt.facts else sources
+
+
+def _after(restored: Mapping[str, Any]) -> str:
+    if not restored:
+        return ""
+    said = f"; the rows of {restored.get('imported') or 'snapshot ' + str(restored['restored'])}"
+    if restored.get("columns_gone"):
+        said += f"; without columns that the log has no more: {', '.join(restored['columns_gone'])}"
+    if restored["skipped"]:
+        said += f"; left out for good: {_span(*restored['skipped'])}"
+    if restored["replayed"]:
+        said += f"; folded again by the next run: {_span(*restored['replayed'])}"
+    return said
+
+
+def _span(first: int, last: int) -> str:
+    return f"change set {first}" if first == last else f"change sets {first} to {last}"

@@ -1,0 +1,97 @@
+"""Compares Delta logs with the manifests that they were made from: of snapshots' own tables, of their local copies, and
+of the published table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tidefold.delta.table_state import COMMIT, DeltaState, delta_state, made_from
+from tidefold.domain.log_state import Kind, LogState, Snapshot
+from tidefold.domain.paths import LogPaths
+from tidefold.domain.retention.local_copies import CopyName
+from tidefold.domain.snapshot.manifest import Manifest
+from tidefold.domain.verify.expected_files import Damage, Harm, Part, Place, Where, kept
+from tidefold.errors import CorruptError, RefusedError
+from tidefold.operations.verify.check_files import Stores
+from tidefold.operations.verify.repair import clear_halves
+from tidefold.storage import Store
+
+
+def own_logs(stores: Stores, manifest: Manifest, local: bool) -> list[Damage]:
+    """What is wrong with the Delta log of a snapshot's folder, and with that of its local copy if there is one."""
+    paths = LogPaths(manifest.log)
+    folders = [Place(paths.snapshot(manifest.snapshot))] if manifest.kind is Kind.FULL else []
+    folders += [Place(str(CopyName(manifest.log, manifest.snapshot)), Where.LOCAL)] if local else []
+    expected, _ = made_from(manifest)
+    harms = [(folder, _harm(stores[folder.where], folder.path, expected)) for folder in folders]
+    # A log is made of the manifest alone, so that is its good copy.
+    good = (Place(paths.manifest(manifest.snapshot)),)
+    return [
+        Damage(Part.DELTA_LOG, harm, (Place(f"{folder.path}/{COMMIT}", folder.where),), (manifest.snapshot,), good)
+        for folder, harm in harms
+        if harm
+    ]
+
+
+def _harm(store: Store, folder: str, expected: DeltaState) -> Harm | None:
+    try:
+        found = delta_state(store, folder)
+    except CorruptError:
+        return Harm.UNREADABLE
+    if found == expected:
+        return None
+    return Harm.FOREIGN if _others(store, folder) else Harm.MISSING if found is None else Harm.ALTERED
+
+
+def _others(store: Store, folder: str) -> list[str]:
+    """What somebody else put into the Delta log of a snapshot, which has one commit for ever."""
+    own = f"{folder}/{COMMIT}"
+    return [entry.path for entry in store.list(f"{folder}/_delta_log") if entry.path != own]
+
+
+def repair_own_log(stores: Stores, manifest: Manifest, damage: Damage) -> Place:
+    """Makes the Delta log of a snapshot anew from its manifest. Raises RefusedError when there are others' commits."""
+    [place] = damage.places
+    store, folder = stores[place.where], place.path.removesuffix(f"/{COMMIT}")
+    others = _others(store, folder)
+    if others:
+        raise RefusedError(
+            "FOREIGN_COMMIT",
+            f"others committed to it: {', '.join(path.rpartition('/')[2] for path in others)}",
+            hint=f"Remove what is beside `{COMMIT}` in `{folder}`, then call again.",
+        )
+    with store.replace([place.path]) as stream:
+        stream.write(made_from(manifest)[1])
+    clear_halves(store, [place.path])
+    return damage.good[0]
+
+
+def published_table(store: Store, state: LogState, manifests: Mapping[int, Manifest]) -> Damage | None:
+    """What is wrong with what readers of the table are shown, if anything is."""
+    shown = _shown(state)
+    if not shown or shown[0].id not in manifests:
+        return None
+    path = LogPaths(state.log).table
+    try:
+        found = delta_state(store, path)
+        harm = Harm.MISSING if found is None else Harm.FOREIGN
+    except CorruptError:
+        found, harm = None, Harm.UNREADABLE
+    if any(found == made_from(manifests[s.id])[0] for s in shown if s.id in manifests):
+        return None
+    hint = f"Every snapshot is a table of its own, under `{LogPaths(state.log).snapshots}/`."
+    if harm is Harm.FOREIGN:
+        hint = (
+            f"Undo what others committed (RESTORE to version {shown[0].table_version}), or `tidefold confirm "
+            f"{state.log} --reconcile` replaces it with the next snapshot."
+        )
+    place = Place(f"{path}/_delta_log")
+    return Damage(Part.TABLE, harm, (place,), (shown[0].id,), why="it is not repaired here", hint=hint)
+
+
+def _shown(state: LogState) -> list[Snapshot]:
+    """The newest published snapshot, and one after it that is being published."""
+    published = [s for s in kept(state) if s.published][-1:]
+    latest = state.latest
+    return [*published, *([latest] if published and latest and latest.id > published[0].id else [])]

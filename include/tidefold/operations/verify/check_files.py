@@ -1,0 +1,119 @@
+"""Looks at every copy of a file: is it there, is it whole, are its bytes those that were written. Changes nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import cast
+
+from tidefold.domain.verify.expected_files import Copy, Expected, Harm, Place, StoredFile, Where
+from tidefold.errors import NotFoundError
+from tidefold.storage import Store, is_lost_by_disk
+
+Stores = Mapping[Where, Store]
+# Is told how many bytes were read so far, and how many there are to read.
+Tell = Callable[[int, int], None]
+_READERS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The names of one copy that is there, and its length in bytes."""
+
+    file: StoredFile
+    names: tuple[Expected, ...]
+    bytes: int
+
+
+def examine(
+    stores: Stores, files: Iterable[StoredFile], *, deep: bool = True, tell: Tell = lambda done, total: None
+) -> dict[StoredFile, tuple[Copy, ...]]:
+    """All copies of each file. Not `deep`: only whether they are there, and their length.
+
+    A copy that several names share is read once. Raises StorageError when a store does not answer.
+    """
+    wanted = tuple(files)
+    sizes = _sizes(stores, wanted)
+    missing = {file: [Copy((n,), Harm.MISSING) for n in file.names if _lacks(n, sizes)] for file in wanted}
+    found = [copy for file in wanted for copy in _found(stores, file, sizes)]
+    progress = Progress(tell, sum(copy.bytes for copy in found))
+    with ThreadPoolExecutor(_READERS) as pool:
+        harms = list(pool.map(lambda copy: _harm(stores, copy, deep, progress), found))
+    copies: dict[StoredFile, list[Copy]] = {file: [] for file in wanted}
+    for copy, harm in zip(found, harms, strict=True):
+        copies[copy.file].append(Copy(copy.names, harm))
+    return {file: (*copies[file], *missing[file]) for file in wanted}
+
+
+class Progress:
+    """Adds up what several threads have read, and tells of it."""
+
+    def __init__(self, tell: Tell, total: int) -> None:
+        self._tell, self._total, self._done = tell, total, 0
+        self._lock = threading.Lock()
+
+    def add(self, read: int) -> None:
+        with self._lock:
+            self._done += read
+            self._tell(self._done, self._total)
+
+
+def _lacks(name: Expected, sizes: Mapping[Place, int]) -> bool:
+    return name.required and name.place not in sizes
+
+
+def _sizes(stores: Stores, files: Sequence[StoredFile]) -> dict[Place, int]:
+    """Lengths of all that lies where the files should: one listing a folder."""
+    folders = {Place(n.place.path.rpartition("/")[0], n.place.where) for file in files for n in file.names}
+    return {
+        Place(entry.path, folder.where): entry.bytes
+        for folder in sorted(folders)
+        for entry in stores[folder.where].list(folder.path)
+    }
+
+
+def _found(stores: Stores, file: StoredFile, sizes: Mapping[Place, int]) -> list[_Found]:
+    by_identity: dict[str, list[Expected]] = {}
+    for name in file.names:
+        if name.place in sizes:
+            try:
+                identity = stores[name.place.where].identity(name.place.path)
+            except NotFoundError:
+                continue  # Removed since it was listed: the ledger will say why.
+            by_identity.setdefault(identity, []).append(name)
+    return [_Found(file, tuple(names), sizes[names[0].place]) for names in by_identity.values()]
+
+
+def _harm(stores: Stores, copy: _Found, deep: bool, progress: Progress) -> Harm | None:
+    expected = copy.file.bytes
+    if expected is not None and copy.bytes != expected:
+        return Harm.CUT if copy.bytes < expected else Harm.ALTERED
+    if not deep:
+        return None
+    place = copy.names[0].place
+    try:
+        digest = digest_of(stores, place)
+    except NotFoundError:
+        return Harm.MISSING
+    except OSError as error:
+        if not is_lost_by_disk(error):
+            raise
+        return Harm.UNREADABLE
+    progress.add(copy.bytes)
+    return None if digest == copy.file.sha256 else Harm.ALTERED
+
+
+def digest_of(stores: Stores, place: Place) -> str:
+    """The sha256 of a file."""
+    with stores[place.where].open(place.path) as stream:
+        return hashlib.file_digest(cast(io.BufferedReader, stream), "sha256").hexdigest()
+
+
+def still_named(copies: Iterable[Copy], named: Collection[Place]) -> tuple[Copy, ...]:
+    """The copies without the names that nobody needs any more: what was removed on purpose meanwhile is no damage."""
+    kept = (Copy(tuple(n for n in c.names if n.place in named), c.harm) if c.harm else c for c in copies)
+    return tuple(copy for copy in kept if copy.names)

@@ -1,0 +1,113 @@
+"""Looks at the segments that a log needs, in the store and among the local copies; repairs one from the other."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+from tidefold.changelog.segment import check_pieces, ends_whole
+from tidefold.domain.log_state import ChangeSet
+from tidefold.domain.verify.expected_files import Copy, Expected, Harm, Part, Place, StoredFile, Where
+from tidefold.errors import CorruptError, NotFoundError
+from tidefold.ledger import Ledger
+from tidefold.operations.verify.check_files import Progress, Stores, Tell, digest_of
+from tidefold.operations.verify.repair import replace_from
+from tidefold.storage import is_lost_by_disk
+
+_READERS = 4
+
+
+def segment_files(change_sets: Iterable[ChangeSet]) -> dict[StoredFile, tuple[ChangeSet, ...]]:
+    """Each segment with the change sets of the log in it. A local copy of it may be there, or not."""
+    inside: dict[str, list[ChangeSet]] = {}
+    for change_set in change_sets:
+        inside.setdefault(change_set.segment, []).append(change_set)
+    return {_segment_file(path): tuple(found) for path, found in inside.items()}
+
+
+def _segment_file(path: str) -> StoredFile:
+    names = (Expected(Place(path), ()), Expected(Place(path, Where.LOCAL), (), required=False))
+    return StoredFile(Part.SEGMENT, "", None, names)
+
+
+def examine_segments(
+    stores: Stores, segments: Mapping[StoredFile, tuple[ChangeSet, ...]], *, deep: bool, tell: Tell
+) -> dict[StoredFile, tuple[Copy, ...]]:
+    """All copies of each segment. Not `deep`: only whether they are there and long enough for what the ledger says.
+
+    Raises StorageError when a store does not answer.
+    """
+    names = [(file, name) for file in segments for name in file.names if name.place.where in stores]
+    sizes = _sizes(stores, [name.place for _, name in names])
+    progress = Progress(tell, sum(c.length for file, name in names for c in segments[file] if name.place in sizes))
+
+    def look(file: StoredFile, name: Expected) -> Copy | None:
+        if name.place not in sizes:
+            return Copy((name,), Harm.MISSING) if name.required else None
+        harm = _harm(stores, name.place, sizes[name.place], segments[file], deep)
+        progress.add(sum(c.length for c in segments[file]))
+        return Copy((name,), harm)
+
+    with ThreadPoolExecutor(_READERS) as pool:
+        copies = list(pool.map(lambda one: look(*one), names))
+    seen: dict[StoredFile, list[Copy]] = {file: [] for file in segments}
+    for (file, _), copy in zip(names, copies, strict=True):
+        seen[file] += [copy] if copy else []
+    return {file: tuple(found) for file, found in seen.items()}
+
+
+def _sizes(stores: Stores, places: Collection[Place]) -> dict[Place, int]:
+    folders = {Place(place.path.rpartition("/")[0], place.where) for place in places}
+    return {
+        Place(entry.path, folder.where): entry.bytes
+        for folder in sorted(folders)
+        for entry in stores[folder.where].list(folder.path)
+    }
+
+
+def _harm(stores: Stores, place: Place, size: int, change_sets: tuple[ChangeSet, ...], deep: bool) -> Harm | None:
+    if size < max(c.offset + c.length for c in change_sets):
+        return Harm.CUT
+    store = stores[place.where]
+    try:
+        if deep:
+            check_pieces(store, place.path, change_sets)
+    except NotFoundError:
+        return Harm.MISSING
+    except CorruptError:
+        return Harm.ALTERED if ends_whole(store, place.path) else Harm.CUT
+    except OSError as error:
+        if not is_lost_by_disk(error):
+            raise
+        return Harm.UNREADABLE
+    return None
+
+
+def repair_segment(stores: Stores, file: StoredFile, copies: Iterable[Copy]) -> Place:
+    """Repairs the damaged copies of a segment from another one that is right for every log in it; answers its place.
+
+    Raises CorruptError when there is none, RefusedError where the store replaces nothing.
+    """
+    listed = tuple(copies)
+    for copy in listed:
+        digest = None if copy.harm else _proved(stores, copy.place)
+        if digest:
+            for damaged in listed:
+                if damaged.harm:
+                    replace_from(stores, digest, copy.place, damaged.place)
+            return copy.place
+    raise CorruptError("NO_GOOD_COPY", "no copy of it is proved to be good")
+
+
+def _proved(stores: Stores, place: Place) -> str | None:
+    """The sha256 of a segment that holds what the ledgers of all logs in it say; None when it does not."""
+    try:
+        digest = digest_of(stores, place)
+        # Only the ledgers know what their change sets are: the footer is no witness for itself.
+        for log in dict.fromkeys(entry.log for entry in check_pieces(stores[place.where], place.path, ())):
+            state = Ledger(stores[Where.STORE], log).find()
+            theirs = [c for c in state.change_sets if c.segment == place.path] if state else []
+            check_pieces(stores[place.where], place.path, theirs)
+    except (CorruptError, NotFoundError):
+        return None
+    return digest

@@ -1,0 +1,89 @@
+"""Puts a damaged copy of a file right from a good one.
+
+The damaged bytes are never written to: a new file is made, proved and renamed, so a reader gets one or the other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+
+from tidefold.domain.verify.expected_files import Copy, Harm, Place, StoredFile, Where
+from tidefold.errors import CorruptError, NotFoundError
+from tidefold.operations.verify.check_files import Stores, digest_of
+from tidefold.storage import Store, is_lost_by_disk
+
+_CHUNK = 1 << 20
+_UNFINISHED = ".part"
+
+
+def repair_file(stores: Stores, file: StoredFile, copies: Iterable[Copy]) -> Place:
+    """Repairs all damaged copies of a file; answers the place of the copy that they were repaired from.
+
+    Raises CorruptError when no other copy is proved to be good, RefusedError where the store replaces nothing.
+    """
+    listed = tuple(copies)
+    source = _proved(stores, file, (copy for copy in listed if copy.harm is None))
+    damaged = [copy for copy in listed if copy.damaged]
+    for where, store in stores.items():
+        for copy in damaged:
+            # Names that shared the damaged bytes share the new ones: as many copies as before.
+            paths = _paths(copy, where)
+            if paths and copy.harm is not Harm.MISSING:
+                _replace(stores, file.sha256, source, store, paths)
+        missing = [path for copy in damaged if copy.harm is Harm.MISSING for path in _paths(copy, where)]
+        if missing:
+            _put_back(stores, file, source, where, missing)
+        clear_halves(store, [path for copy in damaged for path in _paths(copy, where)])
+    return source
+
+
+def _paths(copy: Copy, where: Where) -> list[str]:
+    return [name.place.path for name in copy.names if name.place.where is where]
+
+
+def _proved(stores: Stores, file: StoredFile, good: Iterable[Copy]) -> Place:
+    """The first copy whose bytes are read and found right, now: those of the store itself first."""
+    for copy in sorted(good, key=lambda copy: copy.place.where is Where.LOCAL):
+        try:
+            if digest_of(stores, copy.place) == file.sha256:
+                return copy.place
+        except NotFoundError:
+            continue
+        except OSError as error:
+            if not is_lost_by_disk(error):
+                raise
+    raise CorruptError("NO_GOOD_COPY", "no copy of it is proved to be good")
+
+
+def _put_back(stores: Stores, file: StoredFile, source: Place, where: Where, missing: Sequence[str]) -> None:
+    if where is Where.STORE and source.where is Where.STORE:
+        for path in missing:
+            stores[where].link(source.path, path)
+    else:
+        # Local copies are bytes of their own, never links into the store.
+        _replace(stores, file.sha256, source, stores[where], missing)
+
+
+def _replace(stores: Stores, sha256: str, source: Place, store: Store, paths: Sequence[str]) -> None:
+    digest = hashlib.sha256()
+    with stores[source.where].open(source.path) as old, store.replace(paths) as new:
+        while chunk := old.read(_CHUNK):
+            digest.update(chunk)
+            new.write(chunk)
+        if digest.hexdigest() != sha256:
+            raise CorruptError("SOURCE_CHANGED", f"`{source}` changed while it was copied")
+
+
+def replace_from(stores: Stores, sha256: str, source: Place, target: Place) -> None:
+    """Puts a copy in the place of `target`, if what is read of `source` has that sha256; else CorruptError."""
+    _replace(stores, sha256, source, stores[target.where], [target.path])
+    clear_halves(stores[target.where], [target.path])
+
+
+def clear_halves(store: Store, paths: Sequence[str]) -> None:
+    """Removes what killed repairs of these names left beside them."""
+    begun = tuple(f"{path}." for path in paths)
+    folders = {path.rpartition("/")[0] for path in paths}
+    listed = (entry.path for folder in sorted(folders) for entry in store.list(folder, unfinished=True))
+    store.delete([path for path in listed if path.startswith(begun) and path.endswith(_UNFINISHED)])

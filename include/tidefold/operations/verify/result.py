@@ -1,0 +1,98 @@
+"""What a verification found, as an outcome: each damage with the next step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tidefold.domain.log_state import LogState, State
+from tidefold.domain.verify.expected_files import Copy, Damage, Harm, Part, StoredFile, Where
+from tidefold.errors import CorruptError
+from tidefold.operations.outcome import Outcome
+from tidefold.operations.verify.scope import Scope
+
+
+@dataclass(slots=True)
+class Checked:
+    """How much was looked at: files, their copies, and how many of the files have one good copy alone."""
+
+    files: int = 0
+    copies: int = 0
+    single: int = 0
+
+    def count(self, found: Mapping[StoredFile, tuple[Copy, ...]]) -> None:
+        self.files += len(found)
+        self.copies += sum(copy.harm is not Harm.MISSING for copies in found.values() for copy in copies)
+        self.single += sum(sum(copy.harm is None for copy in copies) == 1 for copies in found.values())
+
+
+def outcome_of(scope: Scope, damage: Sequence[Damage], checked: Checked, repair: bool) -> Outcome:
+    """The outcome for people and for programs. Damage that is left is an error with the exit code of CorruptError."""
+    log = scope.state.log
+    told = _with_hints(scope, damage)
+    left = [one for one in told if not one.repaired]
+    facts = {
+        "snapshots": sorted(scope.asked),
+        "files": checked.files,
+        "copies": checked.copies,
+        "single": checked.single,
+        "damage": [one.to_dict() for one in told],
+        "warnings": [scope.warning] if scope.warning else [],
+    }
+    warned = f"; {scope.warning}" if scope.warning else ""
+    looked = f"{_counted(checked.files, 'file')} in {checked.copies:,} copies"
+    if left:
+        facts["exit_code"] = CorruptError.exit_code
+        mended = f", {len(told) - len(left):,} repaired" if repair else ""
+        message = f"{_counted(len(left), 'damaged copy', 'damaged copies')} of {looked}{mended}{warned}"
+        return Outcome(log, "damaged", message, error="DAMAGED", facts=facts)
+    if told:
+        message = f"repaired {_counted(len(told), 'damaged copy', 'damaged copies')} of {looked}{warned}"
+        return Outcome(log, "repaired", message, facts=facts)
+    single = f", {checked.single:,} of them in one alone" if checked.single else ""
+    return Outcome(log, "whole", f"{looked}{single}, nothing is damaged{warned}", facts=facts)
+
+
+def _counted(number: int, one: str, many: str = "") -> str:
+    return f"{number:,} {one if number == 1 else many or f'{one}s'}"
+
+
+def _with_hints(scope: Scope, damage: Iterable[Damage]) -> list[Damage]:
+    listed = list(damage)
+    lost = {i for one in listed if _is_lost(one) for i in one.snapshots}
+    return [one if one.repaired or one.hint else replace(one, hint=_hint(scope.state, one, lost)) for one in listed]
+
+
+def _is_lost(damage: Damage) -> bool:
+    return not damage.repaired and damage.part in (Part.DATA, Part.MANIFEST) and not damage.good
+
+
+def _hint(state: LogState, damage: Damage, lost: set[int]) -> str:
+    """The next step for damage that was not repaired."""
+    if damage.good:
+        return f"`tidefold verify {state.log} --repair` repairs it from another copy."
+    if damage.part is Part.SEGMENT:
+        return _segment_hint(state, damage)
+    if state.attempt and state.attempt.id in damage.snapshots:
+        return f"`tidefold abort {state.log}`; the next run folds the same changes again."
+    whole = [s for s in state.snapshots if s.counts and s.state is State.COMPLETED and s.id not in lost]
+    if not whole:
+        return "No snapshot is whole without it: bring the file back from a backup."
+    newest, wanted = whole[-1], max(damage.snapshots)
+    mode = "replay" if newest.to_sqn >= state.truncated_to else "skip"
+    return (
+        f"No good copy is left. `tidefold drill {state.log} {wanted}` tries whether an older snapshot and the log make "
+        f"its rows again, as a restore of it would; `tidefold restore {state.log} {newest.id} --mode {mode}` goes back "
+        "to a whole one."
+    )
+
+
+def _segment_hint(state: LogState, damage: Damage) -> str:
+    paths = {place.path for place in damage.places if place.where is Where.STORE}
+    last = max((c.sqn for c in state.change_sets if c.segment in paths), default=0)
+    if state.latest and last <= state.latest.to_sqn:
+        return (
+            f"Snapshot {state.latest.id} holds its changes already; only a replay onto older ones needs it. Bring it "
+            "back from a backup, or let retention cut the log."
+        )
+    return "Its changes are in no snapshot yet: bring the file back from a backup."

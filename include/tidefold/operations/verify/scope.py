@@ -1,0 +1,64 @@
+"""What a verification looks at: snapshots whose files must be there, their local copies, the log's change sets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tidefold.domain.log_state import ChangeSet, Drop, Kind, LogState, Snapshot
+from tidefold.domain.snapshot.transitions import readable
+from tidefold.domain.verify.expected_files import kept
+from tidefold.errors import TidefoldError
+from tidefold.operations.pipeline import Pipeline
+from tidefold.storage.local_copies.copies import copies
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """`kept`: all snapshots with files that must be there, `asked`: ids of those that are asked for, `local`: of those
+    that have a copy here. `warning` says why local copies, or some of their roots, are not looked at, if they cannot
+    be; `blind`: none are.
+    """
+
+    state: LogState
+    kept: tuple[Snapshot, ...]
+    asked: frozenset[int]
+    local: frozenset[int]
+    change_sets: tuple[ChangeSet, ...]
+    warning: str = ""
+    blind: bool = False
+
+
+def scope_of(pipeline: Pipeline, state: LogState, snapshot: int | None) -> Scope:
+    """Everything of the log, or what one snapshot consists of. Raises NotFoundError when that one is not kept."""
+    if state.dropped is not Drop.NO:
+        return Scope(state, (), frozenset(), frozenset(), ())
+    there = kept(state)
+    asked, change_sets = frozenset(s.id for s in there), state.change_sets
+    if snapshot is not None:
+        asked, change_sets = _of_one(state, snapshot)
+    local, warning, blind = _local(pipeline, state.log, there)
+    return Scope(state, there, asked, local, change_sets, warning, blind)
+
+
+def _of_one(state: LogState, snapshot: int) -> tuple[frozenset[int], tuple[ChangeSet, ...]]:
+    found = readable(state, snapshot)
+    if found.kind is not Kind.TAIL or found.base is None:
+        return frozenset({found.id}), ()
+    return frozenset({found.base}), state.between(found.from_sqn, found.to_sqn)
+
+
+def _local(pipeline: Pipeline, log: str, there: Iterable[Snapshot]) -> tuple[frozenset[int], str, bool]:
+    if pipeline.local is None:
+        return frozenset(), "", True
+    ids = {s.id for s in there}
+    try:
+        # Without a manifest there is no copy: it is written last and removed first.
+        found = {n for n, files in copies(pipeline.local).items() if any(f.path == n.manifest for f in files)}
+    except TidefoldError as error:
+        return frozenset(), f"local copies cannot be looked at: {error.code}: {error.message}", True
+    left_out = [
+        f"local copies in `{root}` cannot be looked at: {why}" for root, why in pipeline.local.unreadable.items()
+    ]
+    here = frozenset(n.snapshot for n in found if n.log == log and not n.ongoing and n.snapshot in ids)
+    return here, "; ".join(left_out), False

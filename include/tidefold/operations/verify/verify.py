@@ -1,0 +1,217 @@
+"""Finds what is missing, cut or altered of a log, in any copy, and repairs it from another copy on request. No JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from tidefold.domain.paths import LogPaths
+from tidefold.domain.snapshot.manifest import Manifest
+from tidefold.domain.verify.expected_files import (
+    Copy,
+    Damage,
+    Part,
+    Place,
+    StoredFile,
+    Where,
+    damages,
+    data_files,
+    manifest_files,
+)
+from tidefold.errors import NotFoundError, TidefoldError
+from tidefold.ledger import Ledger, read_manifest_at
+from tidefold.operations.outcome import Outcome
+from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.verify import check_delta_tables, check_segments
+from tidefold.operations.verify.check_files import Stores, Tell, examine, still_named
+from tidefold.operations.verify.repair import repair_file
+from tidefold.operations.verify.result import Checked, outcome_of
+from tidefold.operations.verify.scope import Scope, scope_of
+
+# Is told what is being read, how many bytes of it were read, and how many there are.
+Telling = Callable[[str, int, int], None]
+_Found = Mapping[StoredFile, tuple[Copy, ...]]
+_Repair = Callable[[Stores, StoredFile, Sequence[Copy]], Place]
+_Plan = Callable[[Scope], Iterable[StoredFile]]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """`snapshot`: only this one. Not `deep`: presence and length alone. `repair`: from a good copy, if there is one."""
+
+    snapshot: int | None = None
+    deep: bool = True
+    repair: bool = False
+
+
+def verify(
+    pipeline: Pipeline, log: str, asked: Asked | None = None, tell: Telling = lambda what, done, total: None
+) -> Outcome:
+    """Looks at every copy of every file that the log needs. Its outcome is an error (exit code 5) when something is
+    damaged and was not repaired.
+
+    Raises NotFoundError for a snapshot that is not kept, CorruptError for a ledger that cannot be read, StorageError.
+    """
+    wanted = asked or Asked()
+    # One that has read nothing yet: damage is looked for in all of its pages.
+    state = Ledger(pipeline.store, log).find()
+    if state is None:
+        return Outcome(log, "nothing", "the store has no such log")
+    return _Verification(pipeline, wanted, tell, scope_of(pipeline, state, wanted.snapshot)).run()
+
+
+@dataclass(slots=True)
+class _Verification:
+    pipeline: Pipeline
+    asked: Asked
+    tell: Telling
+    scope: Scope
+    stores: Stores = field(init=False)
+    damage: list[Damage] = field(default_factory=list)
+    checked: Checked = field(default_factory=Checked)
+
+    def __post_init__(self) -> None:
+        local = None if self.scope.blind else self.pipeline.local
+        self.stores = {Where.STORE: self.pipeline.store, **({Where.LOCAL: local} if local else {})}
+
+    @property
+    def log(self) -> str:
+        return self.scope.state.log
+
+    def run(self) -> Outcome:
+        manifests = self._manifests()
+        self._data_files(manifests)
+        self._own_logs(manifests)
+        self._published_table(manifests)
+        self._segments()
+        return outcome_of(self.scope, self.damage, self.checked, self.asked.repair)
+
+    def _manifests(self) -> dict[int, Manifest]:
+        """The manifests of all kept snapshots that have one good copy at least, after they were looked at."""
+
+        def plan(scope: Scope) -> Iterable[StoredFile]:
+            return manifest_files(self.log, scope.kept, scope.local, scope.asked).values()
+
+        found = examine(self.stores, plan(self.scope), tell=self._telling("manifests"))
+        self._settle(found, plan, repair_file)
+        files = manifest_files(self.log, self.scope.kept, self.scope.local, self.scope.asked)
+        manifests = {}
+        for snapshot in self.scope.kept:
+            good = next((c.place for c in found[files[snapshot.id]] if c.harm is None), None)
+            if good:
+                manifests[snapshot.id] = read_manifest_at(self.stores[good.where], good.path, snapshot)
+        return manifests
+
+    def _data_files(self, manifests: Mapping[int, Manifest]) -> None:
+        def plan(scope: Scope) -> Iterable[StoredFile]:
+            return data_files(self.log, scope.kept, manifests, scope.local, scope.asked)
+
+        found = examine(self.stores, plan(self.scope), deep=self.asked.deep, tell=self._telling("data files"))
+        self.checked.count(found)
+        self._settle(found, plan, repair_file)
+
+    def _segments(self) -> None:
+        segments = check_segments.segment_files(self.scope.change_sets)
+        tell = self._telling("segments")
+        found = check_segments.examine_segments(self.stores, segments, deep=self.asked.deep, tell=tell)
+        self.checked.count(found)
+
+        def plan(scope: Scope) -> Iterable[StoredFile]:
+            return check_segments.segment_files(scope.change_sets)
+
+        self._settle(found, plan, check_segments.repair_segment)
+
+    def _settle(self, found: _Found, plan: _Plan, repair: _Repair) -> None:
+        """Tells of damage, unless what is damaged was removed on purpose since this began; repairs it if asked to."""
+        bad = {file: copies for file, copies in found.items() if any(copy.damaged for copy in copies)}
+        named = self._named(plan) if bad else set()
+        for file, copies in bad.items():
+            left = still_named(copies, named)
+            told = damages(file, left)
+            if told and self.asked.repair:
+                told = self._repaired(file, left, told, plan, repair)
+            self.damage += told
+
+    def _named(self, plan: _Plan) -> set[Place]:
+        return {name.place for file in plan(self._scope_now()) for name in file.names}
+
+    def _scope_now(self) -> Scope:
+        state = self.pipeline.ledger(self.log).find()
+        try:
+            if state:
+                return scope_of(self.pipeline, state, self.asked.snapshot)
+        except NotFoundError:
+            pass  # Retired meanwhile: then nothing of it is needed.
+        return replace(self.scope, kept=(), asked=frozenset(), local=frozenset(), change_sets=())
+
+    def _repaired(
+        self, file: StoredFile, copies: Sequence[Copy], told: Sequence[Damage], plan: _Plan, repair: _Repair
+    ) -> list[Damage]:
+        source, error = None, None
+        try:
+            source = repair(self.stores, file, copies)
+        except TidefoldError as found:
+            error = found
+        named = self._named(plan)
+        self._forget([p for damage in told for p in damage.places if p not in named], file.part)
+        rest = replace(file, names=tuple(name for name in file.names if name.place in named))
+        again = {place for damage in self._again(rest) for place in damage.places}
+        return [_settled(damage, again, source, error) for damage in told if set(damage.places) & named]
+
+    def _again(self, file: StoredFile) -> list[Damage]:
+        if file.part is not Part.SEGMENT:
+            return damages(file, examine(self.stores, [file])[file])
+        inside = check_segments.segment_files(self._scope_now().change_sets)
+        same = {f: c for f, c in inside.items() if f.names == file.names}
+        found = check_segments.examine_segments(self.stores, same, deep=True, tell=lambda done, total: None)
+        return [damage for f, copies in found.items() for damage in damages(f, copies)]
+
+    def _forget(self, places: Iterable[Place], part: Part) -> None:
+        """Removes what was put back for a snapshot that was retired in that moment: its clean-up may be over."""
+        for place in places:
+            beside = part is Part.DATA and place.path.startswith(f"{LogPaths(self.log).table}/")
+            history = part is Part.MANIFEST and place.where is Where.STORE
+            # What lies beside the table's files, and segments, `clean` finds by itself.
+            if not (beside or history or part is Part.SEGMENT):
+                self.stores[place.where].delete([place.path])
+
+    def _own_logs(self, manifests: Mapping[int, Manifest]) -> None:
+        for snapshot in sorted(self.scope.asked & set(manifests)):
+            found = check_delta_tables.own_logs(self.stores, manifests[snapshot], snapshot in self.scope.local)
+            now = self._scope_now() if found else self.scope
+            for damage in found:
+                if snapshot in (now.local if damage.places[0].where is Where.LOCAL else now.asked):
+                    self.damage.append(self._log_repaired(manifests[snapshot], damage))
+
+    def _log_repaired(self, manifest: Manifest, damage: Damage) -> Damage:
+        if not self.asked.repair:
+            return damage
+        source, error = None, None
+        try:
+            source = check_delta_tables.repair_own_log(self.stores, manifest, damage)
+        except TidefoldError as found:
+            error = found
+        left = check_delta_tables.own_logs(self.stores, manifest, damage.places[0].where is Where.LOCAL)
+        return _settled(damage, {place for one in left for place in one.places}, source, error)
+
+    def _published_table(self, manifests: Mapping[int, Manifest]) -> None:
+        """Looks again when the ledger has moved on meanwhile: perhaps to the very snapshot that the table shows."""
+        state = self.scope.state
+        while found := check_delta_tables.published_table(self.pipeline.store, state, manifests):
+            newest = self.pipeline.ledger(self.log).find()
+            if newest is None or newest.version == state.version:
+                self.damage += [found] if newest and set(found.snapshots) <= self.scope.asked else []
+                return
+            state = newest
+
+    def _telling(self, what: str) -> Tell:
+        return lambda done, total: self.tell(what, done, total)
+
+
+def _settled(damage: Damage, again: set[Place], source: Place | None, error: TidefoldError | None) -> Damage:
+    """The damage with what became of it: only what a second look finds in order counts as repaired."""
+    if not set(damage.places) & again:
+        return replace(damage, repaired=str(source or "another copy"))
+    if error is None:
+        return replace(damage, why="it is still damaged after the repair: the disk may be failing")
+    return replace(damage, why=error.message, hint=error.hint)

@@ -1,0 +1,82 @@
+"""The page that shows a judgement to people: one file, no script, nothing loaded from anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from tidefold.quality.report.charts import HEIGHT, WIDTH, plots
+from tidefold.quality.report.result import CheckResult, Judgement, clipped
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+# So that a page stays one that a browser opens at once; verdict.json has them all.
+_SHOWN = 300
+
+
+def render(judgement: Judgement) -> str:
+    """The whole page as HTML. The same judgement gives the same page."""
+    here = Path(__file__).parent
+    environment = Environment(
+        loader=FileSystemLoader(here), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["size"] = readable_size
+    environment.filters["status"] = _status
+    environment.filters["clipped"] = clipped
+    environment.filters["pairs"] = _pairs
+    environment.filters["grouped"] = _grouped
+    checks = _worst_first(judgement.checks)
+    return environment.get_template("report.html.j2").render(
+        judged=judgement,
+        checks=checks[:_SHOWN],
+        left_out=max(len(checks) - _SHOWN, 0),
+        counts={status: sum(_status(c) == status for c in checks) for status in ("fail", "warn", "pass")},
+        change=_change(judgement.rows, judgement.base_rows),
+        plots=plots(judgement),
+        width=WIDTH,
+        height=HEIGHT,
+    )
+
+
+def readable_size(count: int) -> str:
+    """Bytes for people: `1.5 MiB`."""
+    size = float(count)
+    for unit in _UNITS:
+        if size < 1024 or unit == _UNITS[-1]:
+            break
+        size /= 1024
+    return f"{count} B" if unit == "B" else f"{size:.1f} {unit}"
+
+
+def _status(check: CheckResult) -> str:
+    return "pass" if check.passed else check.severity
+
+
+def _pairs(check: CheckResult) -> list[tuple[str, str]]:
+    """Keys and values of the rows that are shown; the one that there is not is empty."""
+    long = max(len(check.keys), len(check.sample))
+    keys, values = ([*texts, *[""] * (long - len(texts))] for texts in (check.keys, check.sample))
+    return list(zip(keys, values, strict=True))
+
+
+def _grouped(number: str) -> str:
+    """A number as text, its thousands apart."""
+    try:
+        return f"{Decimal(number):,}"
+    except InvalidOperation:
+        return number
+
+
+def _worst_first(checks: Sequence[CheckResult]) -> list[CheckResult]:
+    return sorted(checks, key=lambda c: 0 if c.failed else 1 if c.warned else 2)
+
+
+def _change(rows: int, base_rows: int | None) -> str:
+    """The row count against the snapshot before: `+1,000 (+2.5 %)`."""
+    if base_rows is None:
+        return "first snapshot"
+    difference = rows - base_rows
+    share = f" ({difference / base_rows:+.1%})" if base_rows else ""
+    return f"{difference:+,}{share}"

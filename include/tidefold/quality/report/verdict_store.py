@@ -1,0 +1,106 @@
+"""Verdict files: written once beside the snapshot, read again instead of judging twice."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import msgspec
+
+from tidefold.domain.log_state import Verdict
+from tidefold.domain.paths import LogPaths
+from tidefold.errors import AlreadyExistsError, CorruptError, NotFoundError
+from tidefold.quality.report.html import render
+from tidefold.quality.report.result import Judgement
+from tidefold.storage import Store
+
+FORMAT = 2
+# Written by former versions: what they do not have is empty.
+_READABLE = (1, FORMAT)
+
+
+class VerdictFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """verdict.json."""
+
+    format: int
+    judgement: Judgement
+
+
+def verdict_path(log: str, snapshot: int, suite: str) -> str:
+    """Where the verdict of a suite (its sha256) over a snapshot lies."""
+    return f"{LogPaths(log).quality(snapshot)}/verdict-{suite[:16]}.json"
+
+
+def report_path(log: str, snapshot: int, suite: str) -> str:
+    """Where the page for people lies that belongs to that verdict."""
+    return f"{LogPaths(log).quality(snapshot)}/report-{suite[:16]}.html"
+
+
+def audit_paths(log: str, snapshot: int, suite: str, name: str) -> tuple[str, str]:
+    """Where an audit of that name and its page lie: beside the verdict, which they leave alone."""
+    folder = f"{LogPaths(log).quality(snapshot)}/audit-{suite[:16]}-{name}"
+    return f"{folder}.json", f"{folder}.html"
+
+
+def stored_audit(store: Store, path: str, log: str, snapshot: int, manifest: str, suite: str) -> Judgement | None:
+    """The audit that is stored there, or None. CorruptError: the file says another thing."""
+    return _stored(store, path, (log, snapshot, manifest, suite))
+
+
+def store_audit(store: Store, judged: Judgement, path: str, page: str) -> Judgement:
+    """Stores an audit and its page; one that is there already stands."""
+    with suppress(AlreadyExistsError):
+        store.put_if_absent(path, msgspec.json.format(msgspec.json.encode(VerdictFile(FORMAT, judged)), indent=1))
+    stands = _stored(store, path, (judged.log, judged.snapshot, judged.manifest, judged.suite)) or judged
+    with suppress(AlreadyExistsError):
+        store.put_if_absent(page, render(stands).encode())
+    return stands
+
+
+def stored_judgement(store: Store, log: str, snapshot: int, manifest: str, suite: str) -> Judgement | None:
+    """What this suite said of exactly these files before, or None. CorruptError: the file says another thing."""
+    return _stored(store, verdict_path(log, snapshot, suite), (log, snapshot, manifest, suite))
+
+
+def _stored(store: Store, path: str, of: tuple[str, int, str, str]) -> Judgement | None:
+    try:
+        found = msgspec.json.decode(store.read(path), type=VerdictFile)
+    except NotFoundError:
+        return None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _unusable(path, f"cannot be read: {error}") from error
+    if found.format not in _READABLE:
+        raise _unusable(path, f"has format {found.format}, this version reads up to {FORMAT}")
+    judged = found.judgement
+    if (judged.log, judged.snapshot, judged.manifest, judged.suite) != of:
+        raise _unusable(path, "judges other files or another suite")
+    return judged
+
+
+def store_judgement(store: Store, judgement: Judgement) -> Judgement:
+    """Stores a judgement; when another process stored one first for the same files and suite, that one stands."""
+    path = verdict_path(judgement.log, judgement.snapshot, judgement.suite)
+    try:
+        store.put_if_absent(path, msgspec.json.format(msgspec.json.encode(VerdictFile(FORMAT, judgement)), indent=1))
+    except AlreadyExistsError:
+        first = stored_judgement(store, judgement.log, judgement.snapshot, judgement.manifest, judgement.suite)
+        return first or judgement
+    return judgement
+
+
+def store_report(store: Store, judgement: Judgement) -> str:
+    """Writes the page if it is not there yet, and answers its path. It follows from the stored judgement alone."""
+    path = report_path(judgement.log, judgement.snapshot, judgement.suite)
+    # Taken after a crash between page and ledger: that page was made from the same judgement.
+    with suppress(AlreadyExistsError):
+        store.put_if_absent(path, render(judgement).encode())
+    return path
+
+
+def verdict_of(judgement: Judgement) -> Verdict:
+    """What the ledger keeps. Its path is the page for people: verdict.json lies beside it."""
+    path = report_path(judgement.log, judgement.snapshot, judgement.suite)
+    return Verdict(judgement.passed, judgement.suite, judgement.manifest, path, judgement.summary)
+
+
+def _unusable(path: str, why: str) -> CorruptError:
+    return CorruptError("VERDICT_UNUSABLE", f"`{path}` {why}.", hint="Move the file away, then judge again.")

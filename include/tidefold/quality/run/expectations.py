@@ -1,0 +1,193 @@
+"""Runs checks with Great Expectations over a Spark DataFrame. It is loaded on first use, because that takes seconds."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from tidefold.errors import InvalidInputError, TidefoldError
+from tidefold.quality.report.result import SAMPLES, CheckResult, clipped, result
+from tidefold.quality.run.cost import Meter
+from tidefold.quality.run.samples import as_text, key_text
+from tidefold.quality.suite.check import Check, Severity
+from tidefold.quality.suite.suite_file import closest
+
+if TYPE_CHECKING:
+    from great_expectations.core import ExpectationSuite, ExpectationSuiteValidationResult, ExpectationValidationResult
+    from great_expectations.expectations.expectation import Expectation
+    from pyspark.sql import DataFrame
+
+_log = logging.getLogger(__name__)
+# Great Expectations answers in its own order; this mark in an expectation's meta leads back to its check.
+_POSITION = "tidefold_check"
+# Counts of bad rows without any of their values: all of them come from one aggregation.
+_COUNTS = {"result_format": "BASIC", "partial_unexpected_count": 0}
+# Each check that is asked for samples reads the rows again.
+_SAMPLED = 20
+_SEVERITY = {Severity.FAIL: "critical", Severity.WARN: "warning"}
+_NOUN = {
+    "expect_column_values_to_be_unique": "duplicate",
+    "expect_compound_columns_to_be_unique": "duplicate",
+    "expect_column_values_to_not_be_null": "null",
+}
+
+
+def load() -> None:
+    """Loads Great Expectations, so that its seconds are not taken for the cost of a log's checks."""
+    # Before the import, which reads it.
+    os.environ["GX_ANALYTICS_ENABLED"] = "false"
+    import great_expectations.expectations  # noqa: F401
+
+
+def evaluate(
+    rows: DataFrame, checks: Sequence[Check], key: Sequence[str] = (), meter: Meter | None = None
+) -> tuple[CheckResult, ...]:
+    """The result of every check over all rows, in the order of `checks`; `key`: the columns that tell rows apart.
+
+    First everything is counted, for all checks together; only those that failed are then asked for samples (measured:
+    docs/benchmarks/quality.md). Raises InvalidInputError for a check that Great Expectations does not know or whose
+    arguments it refuses, and TidefoldError when a check could not be computed: what was not computed has not passed.
+    """
+    load()
+    meter = meter or Meter()
+    expectations = [_expectation(check, position) for position, check in enumerate(checks)]
+    with meter.part("expectations", len(checks)):
+        answers = _by_position(_validate(rows, expectations, _COUNTS))
+    missing = [c.name for position, c in enumerate(checks) if position not in answers]
+    if missing:
+        raise not_computed(missing[0], "Great Expectations gave no result for it")
+    results = [_result(check, answers[position]) for position, check in enumerate(checks)]
+    bad = [position for position, r in enumerate(results) if not r.passed and r.unexpected]
+    bad = sorted(bad, key=lambda position: checks[position].severity)[:_SAMPLED]
+    if bad:
+        with meter.part("samples", len(bad)):
+            # Made anew: an expectation belongs to one suite for ever.
+            _add_samples(rows, results, [_expectation(checks[position], position) for position in bad], key)
+    return tuple(results)
+
+
+def _add_samples(
+    rows: DataFrame, results: list[CheckResult], failed: Sequence[Expectation], key: Sequence[str]
+) -> None:
+    """Values and keys of some bad rows. They inform people: what failed has failed, also where they cannot be had."""
+    wanted = {"result_format": "SUMMARY", "partial_unexpected_count": SAMPLES, "return_unexpected_index_query": False}
+    try:
+        answers = _by_position(
+            _validate(rows, failed, {**wanted, "unexpected_index_column_names": list(key)} if key else wanted)
+        )
+    except TidefoldError as error:
+        _log.warning("no samples of bad rows: %s", error)
+        return
+    for position, answer in answers.items():
+        if not _exception(answer.exception_info or {}):
+            sample, keys = _sample(answer.to_json_dict()["result"], key)
+            results[position] = replace(results[position], sample=sample, keys=keys)
+
+
+def _sample(seen: Mapping[str, Any], key: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    indexed = (seen.get("partial_unexpected_index_list") or [])[:SAMPLES]
+    if not key or not indexed:
+        values = seen.get("partial_unexpected_list") or ()
+        return tuple(clipped(as_text(v)) for v in values if v is not None)[:SAMPLES], ()
+    keys = tuple(key_text({name: row.get(name) for name in key}) for row in indexed)
+    # A check of the key itself shows nothing beside the key.
+    values = [{name: v for name, v in row.items() if name not in key} for row in indexed]
+    shown = [next(iter(v.values())) if len(v) == 1 else v for v in values if v]
+    if all(v is None for v in shown):
+        return (), keys
+    return tuple(clipped(as_text(v)) for v in shown), keys
+
+
+def _expectation(check: Check, position: int) -> Expectation:
+    from great_expectations.exceptions.exceptions import ExpectationNotFoundError
+    from great_expectations.expectations import registry
+    from great_expectations.expectations.metadata_types import FailureSeverity
+
+    try:
+        kind = registry.get_expectation_impl(check.type)
+    except ExpectationNotFoundError as error:
+        near = closest(check.type, registry.list_registered_expectation_implementations())
+        raise InvalidInputError(
+            "SUITE_UNKNOWN_EXPECTATION",
+            f"Great Expectations has no expectation `{check.type}`{near or '.'}",
+            hint="Correct `type` in the suite file.",
+        ) from error
+    try:
+        return kind(**check.kwargs, meta={_POSITION: position}, severity=FailureSeverity(_SEVERITY[check.severity]))
+    except (ValueError, TypeError) as error:
+        raise InvalidInputError(
+            "SUITE_BAD_ARGUMENTS",
+            f"Check `{check.name}` ({check.type}): {' '.join(str(error).split())}.",
+            hint="Correct `kwargs` in the suite file.",
+        ) from error
+
+
+def _validate(
+    rows: DataFrame, expectations: Sequence[Expectation], form: dict[str, Any]
+) -> ExpectationSuiteValidationResult:
+    import great_expectations as gx
+
+    try:
+        context = gx.get_context(mode="ephemeral")
+        context.variables.progress_bars = {"globally": False, "metric_calculations": False}
+        # Not persisted: measured slower for up to a million rows, and it would crowd out the tasks of other logs.
+        source = context.data_sources.add_spark("staged", persist=False)
+        batch = source.add_dataframe_asset("rows").add_batch_definition_whole_dataframe("all")
+        suite: ExpectationSuite = context.suites.add(gx.ExpectationSuite("suite", expectations=list(expectations)))
+        validation = gx.ValidationDefinition(name="gate", data=batch, suite=suite)
+        return validation.run(batch_parameters={"dataframe": rows}, result_format=form)
+    except Exception as error:  # Whatever stops the gate must end as an error of this log, never as a pass.
+        raise not_computed("all of the log", str(error)) from error
+
+
+def _by_position(answers: ExpectationSuiteValidationResult) -> dict[int, ExpectationValidationResult]:
+    return {a.expectation_config.meta[_POSITION]: a for a in answers.results if a.expectation_config}
+
+
+def _result(check: Check, answer: ExpectationValidationResult) -> CheckResult:
+    broken = _exception(answer.exception_info or {})
+    if broken:
+        raise not_computed(check.name, broken)
+    seen: Mapping[str, Any] = answer.to_json_dict()["result"]
+    observed, unexpected = seen.get("observed_value"), seen.get("unexpected_count")
+    return result(
+        check,
+        bool(answer.success),
+        observed=None if "observed_value" not in seen else clipped(as_text(observed)),
+        unexpected=unexpected,
+        detail="" if answer.success else _detail(check, observed, unexpected),
+    )
+
+
+def _exception(info: Mapping[str, Any]) -> str | None:
+    """The message of what was raised. It comes flat, or nested under the id of each metric that failed."""
+    flat = [info, *(v for v in info.values() if isinstance(v, Mapping))]
+    return next((str(i.get("exception_message")) for i in flat if i.get("raised_exception")), None)
+
+
+def _detail(check: Check, observed: object, unexpected: int | None) -> str:
+    if unexpected is not None:
+        noun = _NOUN.get(check.type, "unexpected value")
+        return f"{unexpected:,} {noun}" + ("" if unexpected == 1 else "s")
+    if isinstance(observed, int | float):
+        wanted, least, most = (check.kwargs.get(k) for k in ("value", "min_value", "max_value"))
+        if wanted is not None:
+            return f"{observed}, not {wanted}"
+        if isinstance(least, int | float) and observed < least:
+            return f"{observed} < {least}"
+        if isinstance(most, int | float) and observed > most:
+            return f"{observed} > {most}"
+    return "no value" if observed is None else clipped(f"found {as_text(observed)}")
+
+
+def not_computed(what: str, why: str) -> TidefoldError:
+    """The error of a check that could not be computed."""
+    line = clipped(" ".join(why.split()))
+    return TidefoldError(
+        "CHECK_NOT_COMPUTED",
+        f"The quality check `{what}` could not be computed: {line}",
+        hint="Correct the check in the suite file if its column cannot answer it; else see the job's log.",
+    )

@@ -1,0 +1,109 @@
+"""Runs all checks of a suite over the rows of a snapshot: expectations, numbers, references, each part measured."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from tidefold.domain.log_state import Shape
+from tidefold.errors import TidefoldError
+from tidefold.quality.report.result import CheckResult, Findings
+from tidefold.quality.run.cost import Meter
+from tidefold.quality.run.drift_checks import Numbers, judge_numbers
+from tidefold.quality.run.expectations import evaluate, not_computed
+from tidefold.quality.run.references import Target, judge_references
+from tidefold.quality.run.statistics import ColumnStatistics, Statistics, collect, wanted_by
+from tidefold.quality.suite import catalogue
+from tidefold.quality.suite.catalogue import Types
+from tidefold.quality.suite.check import Check
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_T = TypeVar("_T")
+# What was named by log and by whether a staged snapshot counts, too.
+Targets = Mapping[tuple[str, bool], Target]
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """The snapshot that is compared with. `rows` counts those that did not go for their age; `stored` are the numbers
+    that its judgement kept; `read` gives its rows, for numbers that were not stored.
+    """
+
+    name: str
+    rows: int
+    types: Types
+    read: Callable[[], DataFrame]
+    stored: tuple[ColumnStatistics, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What the rows are judged against, all of it frozen: the instant, the snapshot before, snapshots of other logs."""
+
+    as_of: str
+    base: Base | None = None
+    targets: Targets = field(default_factory=dict)
+
+
+def run_checks(rows: DataFrame, shape: Shape, checks: Sequence[Check], beside: Beside) -> Findings:
+    """The results in the order of `checks`. Raises TidefoldError: what could not be computed has not passed."""
+    meter, begun = Meter(rows.sparkSession.sparkContext), time.perf_counter()
+    expectations = [c for c in checks if not c.own]
+    results = dict(zip(map(id, expectations), evaluate(rows, expectations, shape.table_key, meter), strict=True))
+    numbers, references = _own(checks, False), _own(checks, True)
+    statistics: tuple[ColumnStatistics, ...] = ()
+    if numbers:
+        found, judged = _numbers(rows, shape, numbers, beside, meter)
+        statistics = found.columns
+        results |= dict(zip(map(id, numbers), judged, strict=True))
+    if references:
+        with meter.part("references", len(references)):
+            for check in references:
+                results[id(check)] = _computed(check.name, partial(_reference, check, rows, shape, beside))
+    order = tuple(results[id(check)] for check in checks)
+    return Findings(order, statistics, tuple(meter.parts), time.perf_counter() - begun)
+
+
+def _own(checks: Sequence[Check], references: bool) -> list[Check]:
+    return [c for c in checks if c.own and (c.type == catalogue.REFERENCES) is references]
+
+
+def _numbers(
+    rows: DataFrame, shape: Shape, checks: Sequence[Check], beside: Beside, meter: Meter
+) -> tuple[Statistics, list[CheckResult]]:
+    types = {c.name: c.type for c in shape.table_columns}
+    what = ", ".join(c.name for c in checks[:3])
+    with meter.part("numbers", len(checks)):
+        now = _computed(what, lambda: collect(rows, wanted_by(checks), types))
+    base = beside.base
+    before = _before(base, checks, what, meter) if base is not None else None
+    facts = Numbers(now, beside.as_of, before, base.rows if base else None, base.name if base else "")
+    return now, [judge_numbers(check, facts) for check in checks]
+
+
+def _before(base: Base, checks: Sequence[Check], what: str, meter: Meter) -> Statistics:
+    """The stored numbers, or those of its rows when a check asks for others."""
+    wanted, stored = wanted_by(checks, compared_only=True), Statistics(base.rows, base.stored)
+    if stored.answers(wanted, base.types):
+        return stored
+    with meter.part(f"numbers of {base.name}", len(checks)):
+        return _computed(what, lambda: collect(base.read(), wanted, base.types))
+
+
+def _reference(check: Check, rows: DataFrame, shape: Shape, beside: Beside) -> CheckResult:
+    target = beside.targets.get((check.kwargs["log"], check.kwargs["staged"]))
+    return judge_references(check, rows, target, shape.table_key)
+
+
+def _computed(what: str, compute: Callable[[], _T]) -> _T:
+    try:
+        return compute()
+    except TidefoldError:
+        raise
+    except Exception as error:  # Whatever Spark raises must end as an error of this log, never as a pass.
+        raise not_computed(what, str(error)) from error

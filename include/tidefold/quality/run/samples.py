@@ -1,0 +1,25 @@
+"""Values and keys of bad rows as text for people: bounded, and harmless to whatever shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tidefold.quality.report.result import clipped
+from tidefold.quality.suite.check import canonical
+
+
+def as_text(value: object) -> str:
+    """A value of a row or of Great Expectations as text."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}={as_text(v)}" for name, v in value.items())
+    if isinstance(value, str):
+        return value
+    try:
+        return canonical(value)
+    except (TypeError, ValueError):
+        return str(value)
+
+
+def key_text(key: Mapping[str, object]) -> str:
+    """The key of a row: `aid=7`."""
+    return clipped(as_text(key))

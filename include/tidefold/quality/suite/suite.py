@@ -1,0 +1,107 @@
+"""What a snapshot is checked for: tidefold's own checks and those of the log's suite file.
+
+A suite file is code (row conditions, SQL, regular expressions), so suites come from files only, never from parameters.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from tidefold.domain.log_state import Shape
+from tidefold.errors import InvalidInputError
+from tidefold.quality.suite.catalogue import Types, compile_checks
+from tidefold.quality.suite.check import Check, Severity, canonical
+from tidefold.quality.suite.suite_file import Entry, read_document, read_expectations
+
+# Part of the hash: raised when a built-in check comes to mean something else.
+_BUILT_IN = 1
+_LONGEST_NAME = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """The checks of a log. `max_row_drop`: the share of rows (0 to 1) that a snapshot may have less than its base."""
+
+    key: tuple[str, ...]
+    max_row_drop: float
+    own: tuple[Check, ...] = ()
+
+    @property
+    def sha256(self) -> str:
+        """Over the content in canonical form, the built-in checks with their parameters included."""
+        content = {
+            "built_in": {"version": _BUILT_IN, "key": self.key, "max_row_drop": self.max_row_drop},
+            "expectations": [[c.name, c.type, c.kwargs, c.severity] for c in self.own],
+        }
+        return hashlib.sha256(canonical(content).encode()).hexdigest()
+
+    def checks(self, rows: int, base_rows: int | None) -> tuple[Check, ...]:
+        """All checks of a snapshot whose manifest counts `rows` and whose base (None: it has none) had `base_rows`."""
+        # A table without a key may hold equal rows.
+        checks = [_unique(self.key), *(_not_null(column) for column in self.key)] if self.key else []
+        checks.append(_built_in("row count of manifest", "expect_table_row_count_to_equal", value=rows))
+        if base_rows is not None:
+            # As a fraction: 1000 rows less 70 % are 300, not the 300.00000000000006 of floating point.
+            least = math.ceil(base_rows * (1 - Fraction(str(self.max_row_drop))))
+            checks.append(_built_in("row count", "expect_table_row_count_to_be_between", min_value=least))
+        return (*checks, *self.own)
+
+
+def load_suite(path: Path | None, shape: Shape, max_row_drop: float, logs: Mapping[str, Types] | None = None) -> Suite:
+    """The suite of a log with this shape; without a file it has only the built-in checks. `logs`: the columns (name:
+    type) of the logs that it may refer to.
+
+    Raises InvalidInputError, which lists every problem of the file with its line. Whether the expectation types exist
+    is known only where Great Expectations is loaded.
+    """
+    if not 0 <= max_row_drop <= 1:
+        raise InvalidInputError(
+            "MAX_ROW_DROP", f"max_row_drop is {max_row_drop}.", hint="Give a share from 0 (no drop) to 1 (any drop)."
+        )
+    if path is None:
+        return Suite(shape.table_key, max_row_drop)
+    document = read_document(path)
+    columns = {c.name: c.type for c in shape.table_columns}
+    checks, problems = compile_checks(document.checks, columns, logs or {})
+    entries, wrong = read_expectations(document.expectations, list(columns))
+    document.refuse([*problems, *wrong])
+    return Suite(shape.table_key, max_row_drop, (*checks, *(_own(entry) for entry in entries)))
+
+
+def _own(entry: Entry) -> Check:
+    name = entry.name or _readable(entry.type, entry.kwargs)
+    return Check(name, entry.type, entry.kwargs, Severity(entry.severity))
+
+
+def _readable(kind: str, kwargs: Mapping[str, Any]) -> str:
+    """`expect_column_values_to_be_in_set` of column bid: `bid values to be in set`."""
+    columns = [kwargs[k] for k in ("column", "column_A", "column_B") if isinstance(kwargs.get(k), str)]
+    listed = kwargs.get("column_list")
+    columns += [str(c) for c in listed] if isinstance(listed, list) else []
+    text = kind.removeprefix("expect_")
+    if columns:
+        for prefix in ("column_pair_", "compound_columns_", "multicolumn_", "select_column_", "column_"):
+            text = text.removeprefix(prefix)
+        text = f"{', '.join(columns)} {text}"
+    return text.replace("_", " ")[:_LONGEST_NAME]
+
+
+def _unique(key: tuple[str, ...]) -> Check:
+    name = f"{', '.join(key)} unique"
+    if len(key) == 1:
+        return _built_in(name, "expect_column_values_to_be_unique", column=key[0])
+    return _built_in(name, "expect_compound_columns_to_be_unique", column_list=list(key))
+
+
+def _not_null(column: str) -> Check:
+    return _built_in(f"{column} not null", "expect_column_values_to_not_be_null", column=column)
+
+
+def _built_in(name: str, kind: str, **kwargs: Any) -> Check:
+    return Check(name, kind, kwargs, built_in=True)

@@ -1,0 +1,96 @@
+"""What a log can be fed from. A source is one small class; docs/sources.md shows how to add one.
+
+What a log is fed from, as plain values: it is made of the configuration, and goes to Spark tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from tidefold.domain.log_state import LogState, Shape
+from tidefold.sources.ingest.accounting import Account, Batch, Place
+from tidefold.sources.ingest.plan import FileTask
+from tidefold.sources.landing.completeness import Ending
+from tidefold.sources.landing.listing import LandedFile
+from tidefold.sources.landing.problems import Problem
+from tidefold.sources.quarantine.writer import QuarantineWriter
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """A format, the folder (absolute) or address where its input lies, and what only the format has, as JSON has it."""
+
+    format: str
+    path: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The files that belong to a log, ordered by partition, start and name, and what is wrong with the others."""
+
+    files: tuple[LandedFile, ...]
+    problems: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedFile:
+    """What a file holds: its account, its changes (None: it has none), the sha256 of its bytes up to `until`.
+
+    `table` has the columns of a change set, key groups not yet filled, and one row for each change of the account.
+    """
+
+    account: Account
+    table: pa.Table | None
+    checksum: str
+
+
+class UnfitFileError(Exception):
+    """Nothing is taken of this file."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(str(problem))
+        self.problem = problem
+
+
+class Reader(Protocol):
+    """Takes the records of one file one after the other; `Accounting` has all but `take`."""
+
+    account: Account
+    batch: Batch
+    offset: int | None
+
+    def begin(self) -> None: ...
+
+    def begin_alone(self, offset: int | None) -> None: ...
+
+    def near(self, data: bytes) -> None: ...
+
+    def take(self, record: bytes, /) -> None:
+        """Takes one. Raises RefusedRecordError (it is quarantined) or LateOffsetError (the file is not taken)."""
+
+    def refuse(self, reason: str) -> None: ...
+
+    def taken_batch(self) -> Batch: ...
+
+
+class Source(Protocol):
+    """One format. It is made anew wherever it is needed, in the driver and in Spark tasks, and keeps nothing."""
+
+    def __init__(self, feed: Feed) -> None: ...
+
+    def listing(self, state: LogState) -> Listing:
+        """The files that there are. Raises TidefoldError when it cannot be said for certain."""
+
+    def ending(self, file: LandedFile, taken: int) -> Ending:
+        """How much of a file of which `taken` bytes were taken is complete; asked where it may still be written."""
+
+    def parse(self, task: FileTask, shape: Shape, quarantine: QuarantineWriter) -> ParsedFile:
+        """Reads one file exactly as it was planned. Raises UnfitFileError when that cannot be."""
+
+    def reader(self, shape: Shape, place: Place) -> Reader | None:
+        """What reads refused records, as the quarantine has them, a second time; None: they cannot be read alone."""

@@ -1,0 +1,52 @@
+"""Debezium records in Avro container files that a Kafka sink landed."""
+
+from __future__ import annotations
+
+from typing import BinaryIO
+
+from tidefold.domain.log_state import Shape
+from tidefold.sources.api import ParsedFile
+from tidefold.sources.debezium.avro_file import MAGIC, read_head, records, whole_blocks
+from tidefold.sources.debezium.avro_schema import connect_words
+from tidefold.sources.debezium.json_source import DebeziumJson
+from tidefold.sources.debezium.typed_records import Typed, parse_typed
+from tidefold.sources.ingest.parse_file import parse_file, read_whole
+from tidefold.sources.ingest.plan import FileTask
+from tidefold.sources.landing.completeness import Ending, looked_at
+from tidefold.sources.landing.listing import LandedFile
+from tidefold.sources.landing.problems import damaged, wrong_content
+from tidefold.sources.landing.streams import CutShortError, DamagedError
+from tidefold.sources.quarantine.writer import QuarantineWriter
+
+
+class DebeziumAvro(DebeziumJson):
+    """`format: debezium-avro`."""
+
+    extensions = ("avro",)
+
+    def ending(self, file: LandedFile, taken: int) -> Ending:
+        """Whole blocks can be taken; the block in which a file ends is still being written."""
+        return looked_at(file, lambda stream: _ending(stream, file))
+
+    def parse(self, task: FileTask, shape: Shape, quarantine: QuarantineWriter) -> ParsedFile:
+        return parse_file(task, lambda stream: _parse(stream, task, shape, quarantine))
+
+
+def _ending(stream: BinaryIO, file: LandedFile) -> Ending:
+    if not MAGIC.startswith(stream.read(len(MAGIC))):
+        return Ending(0, problem=wrong_content(file.name))
+    stream.seek(0)
+    try:
+        complete = whole_blocks(stream, file.size)
+    except CutShortError:
+        return Ending(0, torn=True)
+    except DamagedError as error:
+        return Ending(0, problem=damaged(file.name, str(error)))
+    return Ending(complete, torn=complete < file.size)
+
+
+def _parse(stream: BinaryIO, task: FileTask, shape: Shape, quarantine: QuarantineWriter) -> ParsedFile:
+    checksum = read_whole(stream, task, MAGIC)
+    head = read_head(stream)
+    typed = Typed(records(stream, head, task.until), connect_words(head.schema), checksum)
+    return parse_typed(typed, task, shape, quarantine)

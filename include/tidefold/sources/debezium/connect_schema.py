@@ -1,0 +1,124 @@
+"""What the schema beside a record (Kafka Connect's JSON, or one like it) says of how its values are written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from tidefold.domain.table.table_spec import Column, Shape
+from tidefold.domain.table.types import MAX_PRECISION, Type, parse_type
+from tidefold.sources.records.encodings import Form, form_of
+from tidefold.sources.records.errors import RefusedRecordError
+
+_CONNECT, _TIME = "org.apache.kafka.connect.data.", "io.debezium.time."
+# How many digits a decimal has, if the schema says it; beside it `scale`.
+PRECISION = "connect.decimal.precision"
+# Which types a column may have, each with the encoding of its values then: by the name of a schema,
+_NAMED: dict[str, dict[str, str]] = {
+    f"{_CONNECT}Decimal": {"decimal": "base64"},
+    "io.debezium.data.VariableScaleDecimal": {"decimal": "base64"},
+    f"{_CONNECT}Date": {"date": "days", "int": "", "long": ""},
+    f"{_TIME}Date": {"date": "days", "int": "", "long": ""},
+    f"{_CONNECT}Timestamp": {"timestamp": "millis", "long": ""},
+    f"{_TIME}Timestamp": {"timestamp": "millis", "long": ""},
+    f"{_TIME}MicroTimestamp": {"timestamp": "micros", "long": ""},
+    f"{_TIME}NanoTimestamp": {"timestamp": "nanos", "long": ""},
+    f"{_TIME}ZonedTimestamp": {"timestamp": "iso", "string": ""},
+    f"{_TIME}IsoTimestamp": {"timestamp": "iso", "string": ""},
+    f"{_TIME}IsoDate": {"date": "iso", "string": ""},
+}
+# by its type, whatever its name (times of day, durations, years, json, xml, enums, uuids, bits ...),
+_TYPED: dict[str, dict[str, str]] = {
+    "boolean": {"boolean": "boolean"},
+    "int8": {"int": "", "long": ""},
+    "int16": {"int": "", "long": ""},
+    "int32": {"int": "", "long": ""},
+    "int64": {"int": "", "long": ""},
+    "float": {"float": "", "double": ""},
+    "double": {"double": "", "float": "", "decimal": "number"},
+    "string": {"string": "", "decimal": "string"},
+    "bytes": {"binary": "base64", "string": ""},
+}
+# and by its type where it has no name: then the configuration may say what it means.
+_UNNAMED: dict[str, dict[str, tuple[str, ...]]] = {
+    "int8": {"boolean": ("number",)},
+    "int16": {"boolean": ("number",)},
+    "int32": {"boolean": ("number",), "date": ("days",)},
+    "int64": {"timestamp": ("micros", "millis", "nanos")},
+    "string": {"binary": ("base64", "base64url", "hex"), "date": ("iso",), "timestamp": ("iso",)},
+}
+
+
+def forms_of(schema: Any, shape: Shape) -> tuple[Form, ...]:
+    """The form of each column, by the schema of an envelope. Raises RefusedRecordError when a column cannot be that."""
+    fields = _after(schema)
+    return tuple(_form(fields.get(column.name), column, parse_type(column.type)) for column in shape.columns)
+
+
+def named_by(schema: Any) -> tuple[str, ...]:
+    """The columns of a row, by the schema of an envelope."""
+    return tuple(_after(schema))
+
+
+def schema_beside(value: msgspec.Raw) -> Any:
+    """The schema in which a value is wrapped, if it is."""
+    try:
+        found = msgspec.json.decode(value)
+    except msgspec.DecodeError:
+        return None
+    return found.get("schema") if isinstance(found, dict) else None
+
+
+def types_by(schema: Any) -> dict[str, str]:
+    """The types that columns would have here, by the schema of an envelope; of some it does not say enough."""
+    told = {name: _type_told(field) for name, field in _after(schema).items()}
+    return {name: type_ for name, type_ in told.items() if type_}
+
+
+def _after(schema: Any) -> Mapping[str, Mapping[str, Any]]:
+    return _fields(next((f for f in _fields(schema).values() if f.get("field") == "after"), None))
+
+
+def _type_told(schema: Mapping[str, Any]) -> str:
+    if schema.get("type") == "array" and isinstance(schema.get("items"), dict):
+        element = _type_told(schema["items"])
+        return f"array<{element}>" if element else ""
+    kind = next(iter(_NAMED.get(str(schema.get("name"))) or _TYPED.get(str(schema.get("type")), {})), "")
+    parameters, scale = schema.get("parameters"), _scale(schema)
+    precision = parameters.get(PRECISION) if isinstance(parameters, dict) else None
+    if scale is not None and (kind == "decimal" or precision is not None):
+        return f"decimal({precision or MAX_PRECISION},{scale})"
+    return "" if kind == "decimal" else kind
+
+
+def _fields(schema: Any) -> Mapping[str, Mapping[str, Any]]:
+    given = schema.get("fields") if isinstance(schema, dict) else None
+    named = [f for f in given if isinstance(f, dict)] if isinstance(given, list) else []
+    return {str(f.get("field")): f for f in named}
+
+
+def _form(schema: Mapping[str, Any] | None, column: Column, type_: Type) -> Form:
+    if schema is None:  # The row itself then says that the column is missing.
+        return form_of(type_, column.encoding)
+    if type_.element and schema.get("type") == "array" and isinstance(schema.get("items"), dict):
+        return _form(schema["items"], column, type_.element)
+    kind, name = str(schema.get("type")), schema.get("name")
+    known = _NAMED.get(str(name)) or _TYPED.get(kind, {})
+    if type_.name in known:
+        return Form(known[type_.name], _scale(schema))
+    allowed = () if name else _UNNAMED.get(kind, {}).get(type_.name, ())
+    if allowed:
+        return Form(column.encoding if column.encoding in allowed else allowed[0])
+    said = f"By the record's schema `{column.name}` is {str(name or kind)[:80]}"
+    raise RefusedRecordError("VALUE_INVALID", f"{said}, which cannot be a column of {type_.name}.")
+
+
+def _scale(schema: Mapping[str, Any]) -> int | None:
+    parameters = schema.get("parameters")
+    scale = parameters.get("scale") if isinstance(parameters, dict) else None
+    try:
+        return None if scale is None else int(scale)
+    except (TypeError, ValueError):
+        return None

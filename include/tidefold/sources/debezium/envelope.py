@@ -1,0 +1,213 @@
+"""Reads the lines of one landed file of Debezium records, in order, into a batch of changes (facts: decision 0003).
+
+Every line ends as exactly one of: change, tombstone, repeated, ignored, or refused (quarantine). docs/debezium.md says
+what becomes of which record.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from tidefold.changelog.schema import CLEAR, DELETE, MERGE, UPSERT
+from tidefold.domain.log_state import Shape
+from tidefold.domain.table.table_spec import Engine
+from tidefold.sources.debezium.connect_schema import forms_of, named_by, schema_beside, types_by
+from tidefold.sources.debezium.ordering import StreamOrder, order_of
+from tidefold.sources.debezium.unavailable_values import marks
+from tidefold.sources.ingest.accounting import COUNTING, Accounting, Order, Place
+from tidefold.sources.records import record_types
+from tidefold.sources.records.column_aliases import has_aliases, spelled
+from tidefold.sources.records.errors import (
+    RefusedRecordError,
+    any_head_of,
+    is_ignored,
+    is_tombstone,
+    names_in,
+    not_sent,
+    refusal_of,
+    refused_op,
+)
+from tidefold.sources.records.record_types import AnyHead, Source
+from tidefold.sources.records.row_decoder import Rows, rows_of
+
+# The marks of an initial snapshot's rows; those of an incremental one are ordinary changes.
+_INITIAL = frozenset(("true", "first", "first_in_data_collection", "last_in_data_collection", "last", True))
+_BEGINS = frozenset(("first", "first_in_data_collection"))
+# Topics on which the connector tells of itself.
+_OWN_TOPIC = re.compile(r"__debezium-heartbeat\..*|.*\.transaction")
+_UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+class RecordReader(Accounting):
+    """Takes the lines of one file one after the other."""
+
+    def __init__(self, shape: Shape, place: Place, schema: Mapping[str, Any] | None = None) -> None:
+        """`schema`: of the records that have none beside them; None: they are as the configuration says. Raises
+        RefusedRecordError when a column cannot be what it says.
+        """
+        super().__init__(place)
+        self._shape = shape
+        self._marks = marks(shape)
+        self._searched = False
+        self._schema = schema
+        self._names = spelled(shape, named_by(schema)) if schema else shape
+        self._forms = tuple(forms_of(schema, self._names) if schema else record_types.usual_forms(shape))
+        self._rows = rows_of(self._names, self._forms, shape)
+        self._spells_keys = has_aliases(shape, of_key=True)
+        self._by_schema: dict[bytes, Rows] = {}
+        self._order_of = order_of(shape.order)
+        engine = shape.merge.engine
+        self._stream = StreamOrder(engine in COUNTING, place.high, place.count, place.again, place.time)
+        self._upsert_op = MERGE if engine is Engine.AGGREGATE else UPSERT
+
+    def near(self, data: bytes) -> None:
+        """Tells what the next lines are cut from: only then are they searched for an unavailable value."""
+        self._searched = any(mark in data for mark in self._marks)
+
+    def take(self, line: bytes) -> None:
+        """Takes a line that is not blank.
+
+        Raises RefusedRecordError (the caller quarantines) or LateOffsetError (the file is not taken).
+        """
+        if self._spells_keys:
+            self._spell(line)
+        rows, self.line = self._rows, line
+        try:
+            record = rows.record(line)
+            value, key = record.value, record.key
+            if value is msgspec.UNSET:
+                value = record  # The value alone, or nothing that is known.
+            if value is not None and value.payload != record_types.NOTHING:
+                rows = self._rows_by(value.schema)
+                value = rows.envelope(value.payload)
+            if key is not None and getattr(key, "payload", record_types.NOTHING) != record_types.NOTHING:
+                key = rows.key(key.payload)
+        except _UNDECODABLE as error:
+            self._take_odd(line, str(error))
+            return
+        except RefusedRecordError:
+            if self._is_new(record):
+                raise
+            return
+        if value is not None and value.op is None:
+            self._take_odd(line, "The value has no op")
+        elif self._is_new(record):
+            self._take_value(rows, record, value, key)
+
+    def _take_value(self, rows: Rows, record: Any, value: Any, key: Any) -> None:
+        if value is None:
+            self.account.tombstones += 1
+        elif value.op in ("u", "c", "r"):
+            self._upsert(rows, record, value, key)
+        elif value.op == "d":
+            if self.takes_delete(self._shape):
+                self._keep(DELETE, value, rows.of_key(key, value.before))
+        elif value.op == "t":
+            self._keep(CLEAR, value, rows.nothing())
+        elif value.op == "m":
+            self.account.ignored += 1
+        else:
+            raise refused_op(value.op)
+
+    def _spell(self, line: bytes) -> bool:
+        """Whether the columns are called otherwise here than in the line before, as far as the configuration knows."""
+        if not has_aliases(self._shape):
+            return False
+        names = spelled(self._shape, names_in(line))
+        if names == self._names:
+            return False
+        self._rows, self._names = rows_of(names, self._forms, self._shape), names
+        return True
+
+    def _rows_by(self, schema: Any) -> Rows:
+        """What reads rows whose schema stands beside them; there are few schemas."""
+        text = bytes(schema)
+        found = self._by_schema.get(text)
+        if found is None:
+            schema = msgspec.json.decode(text) if text else None
+            shape = spelled(self._shape, named_by(schema))
+            found = rows_of(shape, forms_of(schema, shape), self._shape)
+            self._by_schema[text] = found
+        return found
+
+    def _take_odd(self, line: bytes, why: str) -> None:
+        if self._spell(line):
+            self.take(line)
+            return
+        head = any_head_of(line)
+        if head.topic != self._place.topic and head.topic is not None and _OWN_TOPIC.fullmatch(head.topic):
+            self.account.ignored += 1
+        elif self._is_new(head):
+            if is_tombstone(head):
+                self.account.tombstones += 1
+            elif is_ignored(head):
+                self.account.ignored += 1
+            else:
+                raise refusal_of(head, self._shape, why, types_by(self._schema or schema_beside(head.value)))
+
+    def _is_new(self, record: Any | AnyHead) -> bool:
+        place = self._place
+        topic = place.topic if record.topic is None else record.topic
+        partition = place.partition if record.partition is None else record.partition
+        return self.is_new(topic, partition, self.own_offset(record.offset))
+
+    def _upsert(self, rows: Rows, record: Any, value: Any, key: Any) -> None:
+        row = value.after
+        if row is None:
+            raise RefusedRecordError("AFTER_MISSING", "An insert or update has no `after`.")
+        absent = None
+        if self._searched:
+            absent = rows.without_unavailable(row)
+            if absent and value.op != "u":
+                raise not_sent(absent, bytes(record.headers))
+        rows.check_key(row, key)
+        if value.op == "u":
+            self._refuse_keyless(value)
+            rows.check_key(row, value.before)
+        self._keep(self._upsert_op, value, rows.converted(row), absent)
+
+    def _refuse_keyless(self, value: Any) -> None:
+        if not self._shape.key:
+            raise RefusedRecordError(
+                "KEYLESS_CHANGE", f"op {value.op!r} changes a row, and a log without key has none."
+            )
+
+    def _keep(self, op: int, value: Any, row: Any, absent: list[str] | None = None) -> None:
+        source: Source | None = value.source
+        if source is None:
+            raise RefusedRecordError("ORDER_MISSING", "The record has no source block.")
+        account, order, time = self.account, self._order_of(source), source.committed
+        begun_anew = source.snapshot in _INITIAL and self._begins_anew(order)
+        is_new = self._stream.is_new(order, time, source.snapshot in _BEGINS)
+        self._tell()
+        if not is_new:
+            account.repeated += 1
+            return
+        if account.low is None:
+            account.low = order
+        offset = self.offset if self.offset is not None else -1
+        if begun_anew:
+            # No change of its own: it goes with the first row of the new snapshot.
+            self.batch.add(CLEAR, order, offset, time, self._rows.nothing())
+        if op == CLEAR or begun_anew:
+            account.cleared = max(order, account.cleared)
+        account.changes += 1
+        self.batch.add(op, order, offset, time, row, absent)
+
+    def _begins_anew(self, order: Order) -> bool:
+        """Whether a row of an initial snapshot is the first of one: all its rows carry one order, the highest so far.
+
+        What the log had before is replaced by the snapshot's rows.
+        """
+        first = bool(self._stream.high) and order > self._stream.high
+        self.account.snapshot = order
+        return first
+
+    def _tell(self) -> None:
+        account, stream = self.account, self._stream
+        account.high, account.time = stream.high, stream.time
+        account.count, account.again = stream.count, stream.again

@@ -1,0 +1,114 @@
+"""The order that a connector gives its records, and which of them it sends again (facts: decision 0003)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tidefold.domain.table.table_spec import MARIADB, MYSQL
+from tidefold.sources.ingest.accounting import Order
+from tidefold.sources.records.errors import RefusedRecordError
+from tidefold.sources.records.record_types import Source
+
+_SEQUENCE = re.compile(r'\[(?:null|"(\d{1,19})"),\s?"(\d{1,19})"\]', re.ASCII)
+_BINLOG = re.compile(r".*\.(\d{1,18})", re.ASCII)
+_HIGHEST = 2**63 - 1
+OrderOf = Callable[[Source], Order]
+
+
+def order_of(kind: str) -> OrderOf:
+    """What tells the order of a record of this kind of log."""
+    return mysql_order if kind in (MYSQL, MARIADB) else PostgresqlOrder()
+
+
+class PostgresqlOrder:
+    """`source.sequence`: the positions of the last commit and of the event.
+
+    The first is null until a commit was seen since the connector began without stored offsets. What comes then lies
+    after everything before, so the event's own position stands for it: else a new snapshot would sort below all.
+    """
+
+    def __init__(self) -> None:
+        self._last: tuple[str | None, Order] = (None, ())
+
+    def __call__(self, source: Source) -> Order:
+        """Raises RefusedRecordError when it is missing or garbled."""
+        # Neighbours often carry the same one; the rows of an initial snapshot all do.
+        if source.sequence is None or source.sequence != self._last[0]:
+            self._last = (source.sequence, postgresql_order(source.sequence))
+        return self._last[1]
+
+
+def postgresql_order(sequence: str | None) -> Order:
+    """The two numbers of a `source.sequence`. Raises RefusedRecordError when it is missing or garbled."""
+    found = _SEQUENCE.fullmatch(sequence) if sequence else None
+    if found:
+        event = int(found[2])
+        commit = event if found[1] is None else int(found[1])
+        if commit <= _HIGHEST and event <= _HIGHEST:
+            return (commit, event)
+    raise RefusedRecordError("ORDER_MISSING", f"source.sequence is {str(sequence)[:80]!r}, not two log positions.")
+
+
+def mysql_order(source: Source) -> Order:
+    """Number of the binlog file, position in it, row of the event. Raises RefusedRecordError."""
+    found = _BINLOG.fullmatch(source.file) if source.file else None
+    if found is None or source.pos is None:
+        said = f"file {str(source.file)[:80]!r}, pos {source.pos}"
+        raise RefusedRecordError("ORDER_MISSING", f"source has {said}, not a place in the binlog.")
+    return (int(found[1]), source.pos, source.row or 0)
+
+
+@dataclass(slots=True)
+class StreamOrder:
+    """How far a partition's stream has come by order, and whether it went back.
+
+    `high` is the highest order, `time` the latest commit time (microseconds) seen. Where equal records must stay apart
+    (`counting`) `count` says how many records carried the highest order, and `again` how many of these came once more
+    since the stream went back; None: it did not.
+    """
+
+    counting: bool
+    high: Order
+    count: int = 0
+    again: int | None = None
+    time: int | None = None
+
+    def is_new(self, order: Order, time: int | None, begins: bool) -> bool:
+        """Whether a record was not sent before; it is taken into account. `begins`: a snapshot begins with it.
+
+        Raises RefusedRecordError for one that only looks as if it was sent before.
+        """
+        if order < self.high:
+            self._check_time(order, time)
+            self.again = 0 if self.counting else None
+            return False
+        if self.counting and not self._is_counted_new(order, begins):
+            return False
+        self.high = order
+        if time is not None and (self.time is None or time > self.time):
+            self.time = time
+        return True
+
+    def _is_counted_new(self, order: Order, begins: bool) -> bool:
+        if order > self.high:
+            self.count, self.again = 1, None
+            return True
+        if begins:
+            self.again = 0
+        if self.again is not None:
+            self.again += 1
+            if self.again <= self.count:
+                return False
+        self.count += 1
+        return True
+
+    def _check_time(self, order: Order, time: int | None) -> None:
+        """What is sent again was there before, so it is not the latest."""
+        if time is not None and self.time is not None and time > self.time:
+            raise RefusedRecordError(
+                "ORDER_RESTART",
+                f"The record's position {order} lies below {self.high}, but it was committed later than all before: "
+                "the source counts its positions anew.",
+            )

@@ -1,0 +1,117 @@
+"""Debezium records out of files that hold values with types: each becomes the text that it would be as JSON.
+
+So one reader judges all formats, and a refused record lies in the quarantine as text, with as much of its schema as a
+second look needs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from tidefold.domain.log_state import Shape
+from tidefold.sources.api import ParsedFile
+from tidefold.sources.debezium.envelope import RecordReader
+from tidefold.sources.debezium.json_source import place_of
+from tidefold.sources.ingest.change_batches import TableBuilder
+from tidefold.sources.ingest.plan import FileTask
+from tidefold.sources.quarantine.writer import QuarantineWriter
+from tidefold.sources.records.errors import RefusedRecordError
+
+_BATCH_ROWS = 16_384
+_encode = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """What a file holds: records as plain values, their schema in Kafka Connect's words, the sha256 of its bytes."""
+
+    records: Iterable[Mapping[str, Any]]
+    schema: Mapping[str, Any]
+    checksum: str
+
+
+def parse_typed(typed: Typed, task: FileTask, shape: Shape, quarantine: QuarantineWriter) -> ParsedFile:
+    """Gives every new record of the file to the reader."""
+    taker = _Taker(typed.schema, task, shape, quarantine)
+    builder = TableBuilder(shape, task.file.partition)
+    for number, record in enumerate(typed.records, 1):
+        if number > task.records:
+            taker.take(number, record)
+            if len(taker.reader.batch.ops) >= _BATCH_ROWS:
+                builder.add(taker.reader.taken_batch())
+    builder.add(taker.reader.taken_batch())
+    return ParsedFile(taker.reader.account, builder.table(), typed.checksum)
+
+
+class _Taker:
+    """Gives records to the reader and what it refuses to the quarantine."""
+
+    def __init__(self, schema: Mapping[str, Any], task: FileTask, shape: Shape, quarantine: QuarantineWriter) -> None:
+        of_record = {f.get("field"): f for f in schema.get("fields", ())}
+        envelope = of_record.get("value", schema)
+        after: Mapping[str, Any] = next((f for f in envelope.get("fields", ()) if f.get("field") == "after"), {})
+        self._schema = {"type": "struct", "fields": [_small(after)]}
+        self._floats = [str(f["field"]) for f in after.get("fields", ()) if _holds_floats(f)]
+        self._wrapped = False
+        try:
+            self.reader = RecordReader(shape, place_of(task), self._schema)
+        except RefusedRecordError:
+            # Then each record is refused, and says why: its schema goes with it.
+            self.reader, self._wrapped = RecordReader(shape, place_of(task)), True
+        self._file = task.file.name
+        self._quarantine = quarantine
+
+    def take(self, number: int, record: Mapping[str, Any]) -> None:
+        record = _with_named_numbers(record, self._floats)
+        self.reader.begin()
+        text = _encode(self._with_schema(record) if self._wrapped else record)
+        self.reader.near(text)
+        try:
+            self.reader.take(text)
+        except RefusedRecordError as refused:
+            self.reader.refuse(refused.reason)
+            self._quarantine.add(self._file, number, self.reader.offset, refused, _encode(self._with_schema(record)))
+
+    def _with_schema(self, record: Mapping[str, Any]) -> Mapping[str, Any]:
+        if "value" in record:
+            return {**record, "value": {"schema": self._schema, "payload": record["value"]}}
+        return {"schema": self._schema, "payload": record}
+
+
+def _small(field: Mapping[str, Any]) -> dict[str, Any]:
+    """A field with what says how its values are written."""
+    kept = {name: field[name] for name in ("field", "type", "name", "parameters") if name in field}
+    if field.get("type") == "struct" and "fields" in field:
+        kept["fields"] = [_small(one) for one in field["fields"]]
+    if "items" in field:
+        kept["items"] = _small(field["items"])
+    return kept
+
+
+def _holds_floats(field: Mapping[str, Any]) -> bool:
+    return field.get("type") in ("float", "double") or (
+        field.get("type") == "array" and _holds_floats(field.get("items", {}))
+    )
+
+
+def _with_named_numbers(record: Mapping[str, Any], floats: Iterable[str]) -> Mapping[str, Any]:
+    """JSON has no number for NaN and the infinities: Debezium writes them as texts, an encoder as null."""
+    value = record.get("value", record)
+    row = value.get("after") if isinstance(value, dict) else None
+    if isinstance(row, dict):
+        for name in floats:
+            row[name] = _named(row.get(name))
+    return record
+
+
+def _named(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_named(one) for one in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+    return value

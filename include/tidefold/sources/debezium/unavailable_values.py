@@ -1,0 +1,46 @@
+"""What Debezium writes in place of a value that did not change and was not sent with the change."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import uuid
+from typing import Any
+
+from tidefold.domain.log_state import Shape
+from tidefold.domain.table.types import Type, parse_type
+
+PLACEHOLDER = "__debezium_unavailable_value"
+_BYTES = PLACEHOLDER.encode()
+_BASE64, _HEX = base64.b64encode(_BYTES).decode(), _BYTES.hex()
+# As Java makes a UUID of bytes.
+_UUID = str(uuid.UUID(bytes=hashlib.md5(_BYTES, usedforsecurity=False).digest(), version=3))
+_CODES = list(_BYTES)
+_HSTORE = f'{{"{PLACEHOLDER}":"{PLACEHOLDER}"}}'
+
+_TEXTS = frozenset((PLACEHOLDER, _BASE64, _BASE64.rstrip("="), _HEX, _HEX.upper(), _HSTORE, _BYTES))
+_LISTS = ([PLACEHOLDER], [_UUID], [_BASE64], [_HEX], [_BYTES], _CODES)
+
+
+def is_unavailable(value: Any) -> bool:
+    """Whether a value, as it is decoded from JSON, stands for one that was not sent."""
+    return value in _LISTS if isinstance(value, list) else isinstance(value, str | bytes) and value in _TEXTS
+
+
+def marks(shape: Shape) -> tuple[bytes, ...]:
+    """Bytes of which at least one is in every text in which a column of this shape is unavailable."""
+    kinds = {kind for column in shape.columns for kind in _kinds(parse_type(column.type))}
+    found = {_BYTES}
+    if kinds & {"string", "binary", "decimal"}:
+        found.add(_BASE64.rstrip("=").encode())
+    if "binary" in kinds:
+        found |= {_HEX.encode(), _HEX.upper().encode()}
+    if "array<string>" in kinds:
+        found.add(_UUID.encode())
+    if kinds & {"array<int>", "array<long>"}:
+        found |= {b",".join(b"%d" % code for code in _CODES[:6]), b", ".join(b"%d" % code for code in _CODES[:6])}
+    return tuple(sorted(found))
+
+
+def _kinds(type_: Type) -> tuple[str, ...]:
+    return (type_.element.name, f"array<{type_.element.name}>") if type_.element else (type_.name,)

@@ -1,0 +1,137 @@
+"""The changes of one version of a Delta table, as Spark's change data feed has them (decision 0016)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import DeltaTable, QueryBuilder
+
+from tidefold.domain.log_state import Column, Shape
+from tidefold.sources.delta.log import Action, Commit
+from tidefold.sources.files.parquet import instants
+from tidefold.sources.records.columnar_changes import of_text
+from tidefold.storage import Store
+
+CHANGE = "_change_type"
+INSERT, DELETE, BEFORE, AFTER = "insert", "delete", "update_preimage", "update_postimage"
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A version that is to be read."""
+
+    store: Store
+    commit: Commit
+    shape: Shape
+
+    def table(self, version: int) -> DeltaTable:
+        """The table as it was at a version."""
+        return DeltaTable(self.store.uri(""), version=version, storage_options=self.store.options() or None)
+
+
+def snapshot_rows(table: DeltaTable) -> pa.Table:
+    """All rows of a table as it is at one version, in no order."""
+    found = pa.RecordBatchReader.from_stream(QueryBuilder().register("rows", table).execute("SELECT * FROM rows"))
+    return found.read_all().cast(pa.schema(table.schema().to_arrow()))
+
+
+def changed_rows(version: Version) -> pa.Table:
+    """The changes of a version, with their kind in `_change_type`, in an order that is always the same.
+
+    Raises NotFoundError when a file is not there any more.
+    """
+    commit = version.commit
+    if commit.changes:
+        parts = [_rows(version, action, None) for action in sorted(commit.changes, key=lambda a: a.name)]
+    elif commit.has_vectors:
+        parts = list(_by_vectors(version))
+    else:
+        gone = (_rows(version, action, DELETE) for action in sorted(commit.removed, key=lambda a: a.name))
+        parts = [*gone, *(_rows(version, action, INSERT) for action in sorted(commit.added, key=lambda a: a.name))]
+    return _joined(parts)
+
+
+def without_unchanged_keys(rows: pa.Table, key: Sequence[str]) -> tuple[pa.Table, int]:
+    """The rows without the old halves of updates, and how many these were. One whose key no new half has stays: there
+    the update changed the key, and the old one is gone.
+    """
+    kinds = rows.column(CHANGE)
+    old = pc.indices_nonzero(pc.equal(kinds, BEFORE))
+    if not len(old) or not key:
+        return rows, 0
+    new = rows.filter(pc.equal(kinds, AFTER)).select(list(key))
+    marked = rows.take(old).select(list(key)).append_column("row", old)
+    stay = set(marked.join(new, keys=list(key), join_type="left anti").column("row").to_pylist())
+    gone = set(old.to_pylist()) - stay
+    return rows.filter(pa.array([row not in gone for row in range(rows.num_rows)], pa.bool_())), len(gone)
+
+
+def _rows(version: Version, action: Action, kind: str | None) -> pa.Table:
+    """The rows of one file; `kind` None: the file says it."""
+    data = pa.BufferReader(version.store.read(action.name))
+    with pq.ParquetFile(data, coerce_int96_timestamp_unit="us") as file:
+        rows = instants(file, file.read())
+    columns = {name: rows.column(name) for name in rows.column_names}
+    types = {name: column for column in version.shape.columns for name in (*column.aliases, column.name)}
+    for name, text in (action.partition_values or {}).items():
+        if name in types:
+            columns[name] = _repeated(text, types[name], rows.num_rows)
+    if kind is not None:
+        columns[CHANGE] = pa.repeat(pa.scalar(kind), rows.num_rows)
+    return pa.table(columns)
+
+
+def _repeated(text: str | None, column: Column, count: int) -> pa.Array:
+    """The value that a file's rows have in a partition column."""
+    value = None if text in (None, "") else text
+    found, unfit = of_text(pa.array([value.encode() if value else None], pa.binary()), column)
+    if len(unfit):
+        raise ValueError(f"partition column {column.name} holds {text!r}, no {column.type}")
+    return pa.repeat(found[0], count)
+
+
+def _by_vectors(version: Version) -> Iterator[pa.Table]:
+    """Rows that are live in one of the two versions only, file by file."""
+    commit = version.commit
+    before, after = _live(version, commit.version - 1), _live(version, commit.version)
+    removed = {action.name: action for action in commit.removed}
+    added = {action.name: action for action in commit.added}
+    for name in sorted({*removed, *added}):
+        rows = _rows(version, added.get(name) or removed[name], None)
+        old = _mask(before.get(name, []), rows) if name in removed else _none(rows)
+        new = _mask(after.get(name, []), rows) if name in added else _none(rows)
+        for kind, mask in ((DELETE, pc.and_not(old, new)), (INSERT, pc.and_not(new, old))):
+            found = rows.filter(mask)
+            yield found.append_column(CHANGE, pa.repeat(pa.scalar(kind), found.num_rows))
+
+
+def _live(version: Version, number: int) -> dict[str, list[bool]]:
+    """Of each file with a deletion vector which of its rows are live."""
+    if number < 0:
+        return {}
+    table = version.table(number)
+    found = pa.RecordBatchReader.from_stream(table.deletion_vectors()).read_all().to_pylist()
+    root = table.table_uri.removeprefix("file://").rstrip("/")
+    names = (row["filepath"].removeprefix("file://").removeprefix(root).lstrip("/") for row in found)
+    return {unquote(name): row["selection_vector"] for name, row in zip(names, found, strict=True)}
+
+
+def _mask(live: list[bool], rows: pa.Table) -> pa.Array:
+    """A vector may end with the last row that it says something of; the rest is live."""
+    return pa.array([*live, *([True] * (rows.num_rows - len(live)))], pa.bool_())
+
+
+def _none(rows: pa.Table) -> pa.Array:
+    return pa.repeat(pa.scalar(value=False), rows.num_rows)
+
+
+def _joined(parts: Sequence[pa.Table]) -> pa.Table:
+    """All of them; a column that a file does not have is null in it, as in Delta."""
+    if not parts:
+        return pa.table({CHANGE: pa.array([], pa.string())})
+    return pa.concat_tables(parts, promote_options="permissive")

@@ -1,0 +1,217 @@
+"""The change data feed of a Delta table: one version after the other, none skipped (decision 0016).
+
+It begins with the rows that the table has when it is first looked at, or behind a version that is named. Each version
+is to tidefold as one landed file whose only offset is the version.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from tidefold.domain.log_state import LogState, Position, Shape
+from tidefold.errors import InvalidInputError, NotFoundError, RefusedError, StorageError, TidefoldError
+from tidefold.sources.api import Feed, Listing, ParsedFile, UnfitFileError
+from tidefold.sources.delta.changes import (  # fmt: skip
+    AFTER,
+    BEFORE,
+    CHANGE,
+    DELETE,
+    INSERT,
+    Version,
+    changed_rows,
+    snapshot_rows,
+    without_unchanged_keys,
+)
+from tidefold.sources.delta.log import first_readable, has_feed, is_mapped, read_commit, versions
+from tidefold.sources.files.base import RowTaker, misfit
+from tidefold.sources.files.parquet import misfit_type
+from tidefold.sources.ingest.accounting import Place
+from tidefold.sources.ingest.plan import FileTask
+from tidefold.sources.landing.completeness import Ending
+from tidefold.sources.landing.listing import LandedFile, Stamp
+from tidefold.sources.landing.problems import Problem, unfit_schema
+from tidefold.sources.quarantine.writer import QuarantineWriter
+from tidefold.sources.records.column_aliases import own_names
+from tidefold.sources.records.columnar_changes import Op, Rules, of_values
+from tidefold.storage import Store, open_store
+
+_SNAPSHOT, _VERSION = "snapshot", "version"
+# A row's offset: its version, and its number there.
+_ROWS = 32
+_RULES = Rules(
+    op=Op(CHANGE, (INSERT, AFTER), (DELETE, BEFORE)), offset="_offset", order=("_version", "_rank"), time="_time"
+)
+
+
+class DeltaFeed:
+    """`format: delta-cdf`."""
+
+    def __init__(self, feed: Feed) -> None:
+        self._address = feed.path
+        self._from: int | None = feed.options.get("from_version")
+        self._store: Store = open_store(feed.path, Path("/"))
+
+    def listing(self, state: LogState) -> Listing:
+        """Raises NotFoundError for a table that is not there, RefusedError for another one than before and for one
+        whose next version is gone.
+        """
+        table = self._table()
+        known = state.positions[0] if state.positions else None
+        table_id = str(table.metadata().id)
+        if known and known.topic != table_id:
+            raise self._replaced(known, f"is another table now (id {table_id}, was {known.topic})")
+        if known and known.next_offset > table.version() + 1:
+            raise self._replaced(known, f"ends with version {table.version()} now")
+        there = versions(self._store)
+        if known is None and self._from is None:
+            return Listing((self._file(_SNAPSHOT, table.version(), table_id, _size(table), 0.0),))
+        first = known.next_offset if known else self._from or 0
+        if missing := sorted(set(range(first, table.version() + 1)) - set(there)):
+            raise self._gone(missing[0], there)
+        try:
+            commits = [read_commit(self._store, version) for version in range(first, table.version() + 1)]
+        except msgspec.DecodeError as error:
+            raise self._unreadable(error) from error
+        files = (self._file(_VERSION, c.version, table_id, c.bytes, (c.time or 0) / 1e6) for c in commits)
+        return Listing(tuple(files))
+
+    def ending(self, file: LandedFile, taken: int) -> Ending:
+        return Ending(file.size)
+
+    def reader(self, shape: Shape, place: Place) -> None:
+        """A refused row stays refused: correct it in the table, which makes a new version."""
+
+    def parse(self, task: FileTask, shape: Shape, quarantine: QuarantineWriter) -> ParsedFile:
+        try:
+            return self._parse(task, shape, quarantine)
+        except NotFoundError as error:
+            raise UnfitFileError(_problem_of(task, self._gone(task.file.start, versions(self._store)))) from error
+        except TidefoldError as error:
+            raise UnfitFileError(_problem_of(task, error)) from error
+        except (DeltaError, pa.ArrowException, msgspec.DecodeError, ValueError) as error:
+            raise UnfitFileError(_problem_of(task, self._unreadable(error))) from error
+
+    def _parse(self, task: FileTask, shape: Shape, quarantine: QuarantineWriter) -> ParsedFile:
+        number = task.file.start
+        table = self._table(number)
+        self._check(table, task.file, shape)
+        taker = RowTaker(task.file, shape, _RULES, of_values, quarantine)
+        account = taker.account
+        if task.file.name.startswith(_SNAPSHOT):
+            rows = snapshot_rows(table)
+            rows = rows.append_column(CHANGE, pa.repeat(pa.scalar(INSERT), rows.num_rows))
+            checksum, time = hashlib.sha256(f"{task.file.topic}@{number}".encode()).hexdigest(), None
+        else:
+            commit = read_commit(self._store, number)
+            rows = changed_rows(Version(self._store, commit, shape))
+            checksum, time = commit.checksum, commit.time
+        rows = _of_schema(rows, table)
+        rows = rows.rename_columns(own_names(shape, rows.column_names))
+        rows, halves = without_unchanged_keys(rows, shape.key)
+        taker.take(_placed(rows, number, time), range(1, rows.num_rows + 1))
+        account.records += halves
+        account.ignored += halves
+        account.lowest = account.first = account.last = number
+        account.high = max(task.high, (number, 1)) if account.changes else task.high
+        account.low = (number, 0) if account.changes else None
+        return ParsedFile(account, taker.table, checksum)
+
+    def _table(self, version: int | None = None) -> DeltaTable:
+        try:
+            return DeltaTable(self._store.uri(""), version=version, storage_options=self._store.options() or None)
+        except TableNotFoundError as error:
+            raise NotFoundError(
+                "DELTA_SOURCE_MISSING",
+                f"There is no Delta table at `{self._address}`.",
+                hint="Check `source.table`.",
+            ) from error
+        except DeltaError as error:
+            raise self._unreadable(error) from error
+
+    def _check(self, table: DeltaTable, file: LandedFile, shape: Shape) -> None:
+        """What a version must fulfil so that its changes are exactly what the table says."""
+        metadata = table.metadata()
+        configuration = {name: str(value) for name, value in metadata.configuration.items()}
+        if str(metadata.id) != file.topic:
+            raise self._replaced(
+                Position(file.topic, 0, file.start, ()), f"became another table in version {file.start}"
+            )
+        if file.name.startswith(_VERSION) and not has_feed(configuration):
+            raise InvalidInputError(
+                "DELTA_SOURCE_FEED",
+                f"`{self._address}` recorded no changes in version {file.start}.",
+                hint="Set `delta.enableChangeDataFeed = true`, then `tidefold drop` the log to begin it anew.",
+            )
+        if is_mapped(configuration):
+            raise InvalidInputError(
+                "DELTA_SOURCE_MAPPING",
+                f"`{self._address}` maps its columns to other names (delta.columnMapping.mode).",
+                hint="Feed the log from a table without column mapping; it is not supported in this version.",
+            )
+        schema = pa.schema(table.schema().to_arrow())
+        names = own_names(shape, schema.names)
+        schema = pa.schema([f.with_name(name) for f, name in zip(schema, names, strict=True)])
+        if why := misfit(schema.names, shape, ()) or misfit_type(schema, shape):
+            raise UnfitFileError(unfit_schema(file.name, why))
+
+    def _file(self, kind: str, version: int, table_id: str, size: int, changed: float) -> LandedFile:
+        stamp = Stamp(0, size, changed)
+        return LandedFile(f"{kind}-{version:020d}", self._address, stamp, table_id, 0, version, gzip=False)
+
+    def _replaced(self, known: Position, why: str) -> TidefoldError:
+        return RefusedError(
+            "DELTA_SOURCE_REPLACED",
+            f"`{self._address}` {why}; version {known.next_offset} of the table that was there comes next.",
+            hint="Put the table back, or begin the log anew with `tidefold drop` and `tidefold ingest`.",
+        )
+
+    def _gone(self, version: int, there: tuple[int, ...]) -> TidefoldError:
+        return RefusedError(
+            "DELTA_SOURCE_GONE",
+            f"Version {version} of `{self._address}` comes next, and was cleaned up; the first that can still be read "
+            f"is {first_readable(self._store, there)}.",
+            hint="Nothing is skipped. Begin the log anew with `tidefold drop` and `tidefold ingest`, from the rows "
+            "that the table has; and keep more of the table's history.",
+        )
+
+    def _unreadable(self, error: Exception) -> TidefoldError:
+        why = str(error).splitlines()[0]
+        return StorageError("DELTA_SOURCE_UNREADABLE", f"`{self._address}` cannot be read: {why}.")
+
+
+def _placed(rows: pa.Table, version: int, time: int | None) -> pa.Table:
+    """The rows with what orders and numbers them: in one version deletes come before inserts."""
+    count = rows.num_rows
+    removes = pc.is_in(rows.column(CHANGE), pa.array([DELETE, BEFORE]))
+    given = {
+        "_version": pa.repeat(pa.scalar(version, pa.int64()), count),
+        "_rank": pc.if_else(removes, pa.scalar(0, pa.int64()), pa.scalar(1, pa.int64())),
+        "_offset": pa.array(range(version << _ROWS, (version << _ROWS) + count), pa.int64()),
+        "_time": pa.repeat(pa.scalar(time, pa.int64()), count),
+    }
+    return pa.table({**{name: rows.column(name) for name in rows.column_names}, **given})
+
+
+def _of_schema(rows: pa.Table, table: DeltaTable) -> pa.Table:
+    """The rows with every column that the table has at its version: one that a file lacks is null in it."""
+    columns = {name: rows.column(name) for name in rows.column_names}
+    for field in pa.schema(table.schema().to_arrow()):
+        columns.setdefault(field.name, pa.nulls(rows.num_rows, field.type))
+    return pa.table(columns)
+
+
+def _size(table: DeltaTable) -> int:
+    """The bytes of a table's files; never nothing."""
+    sizes: list[int] = pa.table(table.get_add_actions(flatten=True)).column("size_bytes").to_pylist()
+    return 1 + sum(sizes)
+
+
+def _problem_of(task: FileTask, error: TidefoldError) -> Problem:
+    return Problem(task.file.name, error.code, error.message, error.hint)

@@ -1,0 +1,125 @@
+"""What sources have in common whose files have any name, and rows without offsets: each file is taken by itself."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import ClassVar
+
+import msgspec
+import pyarrow as pa
+
+from tidefold.domain.log_state import LogState, Shape
+from tidefold.domain.table.table_spec import COLUMNS, Engine
+from tidefold.sources.api import Feed, Listing
+from tidefold.sources.ingest.accounting import Account, Place
+from tidefold.sources.landing.listing import LandedFile, list_any
+from tidefold.sources.quarantine.writer import QuarantineWriter
+from tidefold.sources.records.columnar_changes import Cast, Changes, Rules
+from tidefold.sources.records.errors import RefusedRecordError
+
+
+class AnyFiles:
+    """Progress is the path, size and checksum of each file."""
+
+    endings: ClassVar[Sequence[str]]
+    rules_type: ClassVar[type[Rules]] = Rules
+
+    def __init__(self, feed: Feed) -> None:
+        self.feed = feed
+        self.rules = msgspec.convert(feed.options, self.rules_type)
+
+    def listing(self, state: LogState) -> Listing:
+        return Listing(*list_any(Path(self.feed.path), self.endings))
+
+    def reader(self, shape: Shape, place: Place) -> None:
+        """A refused row stays refused: land a corrected one in a file of its own."""
+
+
+def misfit(names: Sequence[str], shape: Shape, beside: Sequence[str]) -> str | None:
+    """What is wrong with the columns that a file has, if anything is."""
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        return f"has column {', '.join(twice)} twice"
+    columns = [column.name for column in shape.columns]
+    if unknown := [name for name in names if name not in columns and name not in beside]:
+        return f"has column {', '.join(unknown)[:200]}, which is not configured"
+    by = shape.order_by if shape.order == COLUMNS else ()
+    partial = shape.merge.engine is Engine.PARTIAL
+    required = [column.name for column in shape.columns if column.default is None]
+    needed = {*beside, *((*shape.key, *by) if partial else required)}
+    if missing := [name for name in (*columns, *beside) if name in needed and name not in names]:
+        return f"has no column {', '.join(dict.fromkeys(missing))}; missing is not null"
+    return None
+
+
+@dataclass
+class RowTaker:
+    """Takes the rows of one file, part by part; `skip` of them were taken before."""
+
+    file: LandedFile
+    shape: Shape
+    rules: Rules
+    cast: Cast
+    quarantine: QuarantineWriter
+    skip: int = 0
+    horizon: int | None = None
+    account: Account = field(default_factory=Account)
+    tables: list[pa.Table] = field(default_factory=list)
+
+    @cached_property
+    def _changes(self) -> Changes:
+        return Changes(self.shape, self.rules, self.cast, self.horizon)
+
+    def take(self, rows: pa.Table, numbers: Sequence[int]) -> None:
+        """`numbers` say which rows of the file these are, 1 for the first."""
+        old = bisect_right(numbers, self.skip)
+        rows, numbers = rows.slice(old), numbers[old:]
+        if not numbers:
+            return
+        made = self._changes.make(rows)
+        self.account.records += len(numbers)
+        self.account.changes += made.table.num_rows
+        self.account.ignored += made.ignored
+        for row, refused in sorted(made.refused.items()):
+            text = msgspec.json.encode(_texts(rows.slice(row, 1).to_pylist()[0]))
+            self._refuse(numbers[row], refused, text)
+        if made.table.num_rows:
+            self.tables.append(made.table)
+
+    def refuse(self, number: int, refused: RefusedRecordError, text: bytes) -> None:
+        """Takes a row that cannot even be cut into columns."""
+        if number > self.skip:
+            self.account.records += 1
+            self._refuse(number, refused, text)
+
+    def _refuse(self, number: int, refused: RefusedRecordError, text: bytes) -> None:
+        self.account.refused[refused.reason] = self.account.refused.get(refused.reason, 0) + 1
+        self.quarantine.add(self.file.name, number, None, refused, text)
+
+    @property
+    def table(self) -> pa.Table | None:
+        """All changes."""
+        return pa.concat_tables(self.tables) if self.tables else None
+
+
+def _texts(row: dict[str, object]) -> dict[str, object]:
+    """A row as JSON shows it."""
+
+    def text(value: object) -> object:
+        if isinstance(value, bytes):
+            return value.decode("utf-8", errors="backslashreplace")
+        return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+
+    return {name: text(value) for name, value in row.items()}
+
+
+def numbered(tables: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.Table, range]]:
+    """Each part with the numbers of its rows."""
+    end = 0
+    for batch in tables:
+        yield pa.Table.from_batches([batch]), range(end + 1, end + 1 + batch.num_rows)
+        end += batch.num_rows

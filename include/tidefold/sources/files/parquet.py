@@ -1,0 +1,119 @@
+"""Parquet files of changes, with any names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tidefold.domain.log_state import Shape
+from tidefold.sources.api import ParsedFile, UnfitFileError
+from tidefold.sources.files.base import AnyFiles, RowTaker, misfit, numbered
+from tidefold.sources.ingest.parse_file import parse_file, read_whole
+from tidefold.sources.ingest.plan import FileTask
+from tidefold.sources.landing.completeness import Ending, looked_at
+from tidefold.sources.landing.listing import LandedFile
+from tidefold.sources.landing.problems import changed, damaged, unfit_schema, wrong_content
+from tidefold.sources.landing.streams import DamagedError
+from tidefold.sources.quarantine.writer import QuarantineWriter
+from tidefold.sources.records.column_aliases import own_names
+from tidefold.sources.records.columnar_changes import fits, of_values
+
+MAGIC = b"PAR1"
+_ROWS = 65_536
+
+
+class Parquet(AnyFiles):
+    """`format: parquet`."""
+
+    endings = (".parquet",)
+
+    def ending(self, file: LandedFile, taken: int) -> Ending:
+        return parquet_ending(file, taken)
+
+    def parse(self, task: FileTask, shape: Shape, quarantine: QuarantineWriter) -> ParsedFile:
+        return parse_file(task, lambda stream: self._parse(stream, task, shape, quarantine))
+
+    def _parse(self, stream: BinaryIO, task: FileTask, shape: Shape, quarantine: QuarantineWriter) -> ParsedFile:
+        checksum = read_whole(stream, task)
+        taker = RowTaker(task.file, shape, self.rules, of_values, quarantine, horizon=task.horizon)
+        try:
+            for rows, numbers in numbered(self._batches(stream, task, shape)):
+                taker.take(rows, numbers)
+        except (pa.ArrowException, OSError) as error:
+            raise DamagedError(str(error).splitlines()[0]) from error
+        return ParsedFile(taker.account, taker.table, checksum)
+
+    def _batches(self, stream: BinaryIO, task: FileTask, shape: Shape) -> Iterator[pa.RecordBatch]:
+        with pq.ParquetFile(stream, coerce_int96_timestamp_unit="us", page_checksum_verification=True) as file:
+            schema = _schema(file)
+            names = own_names(shape, schema.names)
+            schema = pa.schema([f.with_name(name) for f, name in zip(schema, names, strict=True)])
+            if why := misfit(schema.names, shape, self.rules.beside) or misfit_type(schema, shape):
+                raise UnfitFileError(unfit_schema(task.file.name, why))
+            for batch in file.iter_batches(_ROWS):
+                batch.validate(full=True)
+                yield batch.rename_columns(names).cast(schema)
+
+
+def parquet_ending(file: LandedFile, taken: int) -> Ending:
+    """The end of a Parquet file is written last: without it the file is not complete."""
+    return looked_at(file, lambda stream: _ending(stream, file, taken))
+
+
+def _ending(stream: BinaryIO, file: LandedFile, taken: int) -> Ending:
+    begin = stream.read(len(MAGIC))
+    if not MAGIC.startswith(begin):
+        return Ending(0, problem=wrong_content(file.name))
+    if taken:
+        return Ending(0, problem=changed(file.name, f"has {file.size} bytes, {taken} were taken of it"))
+    if file.size < 3 * len(MAGIC):
+        return Ending(0, torn=True)
+    stream.seek(file.size - len(MAGIC))
+    if stream.read(len(MAGIC)) != MAGIC:
+        return Ending(0, torn=True)
+    stream.seek(0)
+    try:
+        pq.read_metadata(stream)
+    except (pa.ArrowException, OSError) as error:
+        return Ending(0, problem=damaged(file.name, str(error).splitlines()[0]))
+    return Ending(file.size)
+
+
+def plain_schema(path: str) -> pa.Schema:
+    """The columns of a file. Raises pa.ArrowException or OSError when it cannot be read."""
+    with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as file:
+        return _schema(file)
+
+
+def instants(file: pq.ParquetFile, rows: pa.Table) -> pa.Table:
+    """Rows of a file, in which an instant says that it is one."""
+    return rows.cast(_schema(file))
+
+
+def _schema(file: pq.ParquetFile) -> pa.Schema:
+    """The columns of a file. The old way to write an instant does not say that it is one."""
+    old = {c.name for c in map(file.schema.column, range(len(file.schema))) if c.physical_type == "INT96"}
+    instant = pa.timestamp("us", "UTC")
+    return pa.schema([pa.field(f.name, instant if f.name in old else _plain(f.type)) for f in file.schema_arrow])
+
+
+def _plain(type_: pa.DataType) -> pa.DataType:
+    """The same type as it is laid out for every kernel: writers leave a note of how they had it in memory."""
+    if pa.types.is_list(type_) or pa.types.is_large_list(type_):
+        return pa.list_(_plain(type_.value_type))
+    if pa.types.is_dictionary(type_):
+        return _plain(type_.value_type)
+    views = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+    return views.get(type_, type_)
+
+
+def misfit_type(schema: pa.Schema, shape: Shape) -> str | None:
+    """What is wrong with the type of a column, if anything is."""
+    columns = {column.name: column for column in shape.columns}
+    for field in schema:
+        if field.name in columns and not fits(field.type, columns[field.name]):
+            return f"has column {field.name} of type {field.type}, which is no {columns[field.name].type}"
+    return None

@@ -1,0 +1,222 @@
+"""What every reader of landed records keeps: the changes it found, an account of the rest, and which offsets are new.
+
+Every record ends as exactly one of: change, tombstone, repeated, ignored, or refused (quarantine).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidefold.domain.log_state import Shape
+from tidefold.domain.table.table_spec import Deletes, Engine
+from tidefold.sources.records.errors import RefusedRecordError
+
+Order = tuple[int, ...]
+# Engines that take every record into account: one that comes twice must be told from one that is like it.
+COUNTING = (Engine.APPEND, Engine.AGGREGATE)
+
+
+class LateOffsetError(Exception):
+    """An offset lies below those that come next, but was never taken."""
+
+    def __init__(self, offset: int) -> None:
+        super().__init__(offset)
+        self.offset = offset
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a file stands in its log: see FileTask for `next_offset`, `taken`, `records` and what follows, and `high`;
+    Position for `count`, `again` and `time`.
+    """
+
+    topic: str
+    partition: int
+    start: int
+    next_offset: int
+    taken: tuple[tuple[int, int], ...]
+    high: Order
+    records: int = 0
+    count: int = 0
+    again: int | None = None
+    time: int | None = None
+    horizon: int | None = None
+
+
+@dataclass(slots=True)
+class Batch:
+    """Changes in the order of the file, column by column; `rows` have the user's columns.
+
+    `absent` names the columns of a row about which its change says nothing; None: it says something about all.
+    """
+
+    ops: list[int] = field(default_factory=list)
+    orders: list[Order] = field(default_factory=list)
+    offsets: list[int] = field(default_factory=list)
+    times: list[int | None] = field(default_factory=list)
+    absent: list[list[str] | None] = field(default_factory=list)
+    rows: list[Any] = field(default_factory=list)
+
+    def add(
+        self, op: int, order: Order, offset: int, time: int | None, row: Any, absent: list[str] | None = None
+    ) -> None:
+        self.ops.append(op)
+        self.orders.append(order)
+        self.offsets.append(offset)
+        self.times.append(time)
+        self.absent.append(absent)
+        self.rows.append(row)
+
+    def extend(self, more: Batch) -> None:
+        """Takes the changes of another batch behind its own."""
+        self.ops += more.ops
+        self.orders += more.orders
+        self.offsets += more.offsets
+        self.times += more.times
+        self.absent += more.absent
+        self.rows += more.rows
+
+
+def late_change(first: int | None, horizon: int | None) -> RefusedRecordError | None:
+    """Why a change with this first order number is too late, if it is."""
+    if first is None or horizon is None or first >= horizon:
+        return None
+    return RefusedRecordError("LATE", f"Its order {first} lies below {horizon}: what was deleted then is forgotten.")
+
+
+@dataclass(slots=True)
+class Account:
+    """What became of a file's records. The counts add up to `records`."""
+
+    records: int = 0
+    changes: int = 0
+    tombstones: int = 0
+    repeated: int = 0
+    ignored: int = 0
+    refused: dict[str, int] = field(default_factory=dict)
+    # Offsets: the first of the file, the first that is new, and the last.
+    lowest: int | None = None
+    first: int | None = None
+    last: int | None = None
+    # Orders: the lowest and highest kept, and that of the initial snapshot's rows.
+    low: Order | None = None
+    high: Order = ()
+    snapshot: Order | None = None
+    # That of the last clear; and how the stream stands at the end of the file: see Position.
+    cleared: Order = ()
+    count: int = 0
+    again: int | None = None
+    time: int | None = None
+
+
+class Accounting:
+    """The part of a reader that is the same for every format; `batch` holds the changes since it was last emptied."""
+
+    def __init__(self, place: Place) -> None:
+        self.account = self._begun(place)
+        self.batch = Batch()
+        # Of the record that is being taken, once it is known.
+        self.offset: int | None = None
+        # The text of it, where records are lines.
+        self.line = b""
+        self._said = b""
+        self._place = place
+        self._last = place.start - 1
+        self._alone: int | None = None
+        # Whether the records of this file say their offset; None: no record was taken yet.
+        self._says_offset: bool | None = None
+
+    @staticmethod
+    def _begun(place: Place) -> Account:
+        return Account(high=place.high, count=place.count, again=place.again, time=place.time)
+
+    def begin(self) -> None:
+        """Counts a record; `take` or `refuse` follows."""
+        self.account.records += 1
+        self.offset = None
+
+    def begin_alone(self, offset: int | None) -> None:
+        """The same for a record that is judged by itself, whatever was taken before it; `offset` as far as known."""
+        self._alone, self._says_offset = offset, None
+        self.account = self._begun(self._place)
+        self._last = self._place.start - 1
+        self.begin()
+
+    def near(self, data: bytes) -> None:
+        """Is told what the next records are cut from, by readers that search for something in them."""
+
+    def own_offset(self, said: int | None) -> int:
+        """The offset that a record says, or in a file whose records say none the counted one.
+
+        Raises RefusedRecordError when other records of the file do say it.
+        """
+        if said is None and self._says_offset:
+            raise RefusedRecordError("NOT_A_RECORD", "The record has no offset, and the one before it has.")
+        if self._says_offset is None:
+            self._says_offset = said is not None
+        return self.counted_offset if said is None else said
+
+    @property
+    def counted_offset(self) -> int:
+        """The offset of a record that does not say it: that of the file and how many records come before it."""
+        if self._alone is not None:
+            return self._alone
+        return self._place.start + self._place.records + self.account.records - 1
+
+    def refuse(self, reason: str) -> None:
+        """Counts a refused record."""
+        self.account.refused[reason] = self.account.refused.get(reason, 0) + 1
+
+    def taken_batch(self) -> Batch:
+        """The changes since the last call."""
+        batch, self.batch = self.batch, Batch()
+        return batch
+
+    def takes_delete(self, shape: Shape) -> bool:
+        """Whether a delete counts in this log; one that does not is counted as ignored. Raises RefusedRecordError."""
+        if shape.merge.engine is Engine.APPEND:
+            raise RefusedRecordError("KEYLESS_CHANGE", "A log without a key only takes new rows.")
+        if shape.merge.deletes is Deletes.QUARANTINE:
+            raise RefusedRecordError("DELETE_REFUSED", "This log takes no deletes.")
+        self.account.ignored += shape.merge.deletes is Deletes.IGNORE
+        return shape.merge.deletes is Deletes.APPLY
+
+    def check_late(self, order: Order) -> None:
+        """Raises RefusedRecordError for a change that comes too late to know what was deleted after it."""
+        if refused := late_change(order[0] if order else None, self._place.horizon):
+            raise refused
+
+    def is_new(self, topic: str, partition: int, offset: int) -> bool:
+        """Checks a record's place; False, and counted as repeated, when its offset was taken before.
+
+        Raises RefusedRecordError, or LateOffsetError (the file is not taken).
+        """
+        place = self._place
+        self.offset = offset
+        if topic != place.topic or partition != place.partition:
+            raise RefusedRecordError(
+                "WRONG_PARTITION",
+                f"The record is of {topic[:249]} partition {partition}, "
+                f"the file of {place.topic} partition {place.partition}.",
+            )
+        account = self.account
+        if offset == self._last and account.lowest is not None:
+            if self.line != self._said:
+                raise RefusedRecordError("OFFSET_TWICE", f"The record before it has offset {offset} and another text.")
+            account.repeated += 1  # A line that was written twice.
+            return False
+        if offset <= self._last:
+            raise RefusedRecordError("OFFSET_ORDER", f"Offset {offset} comes after {self._last} in the file.")
+        self._last, self._said = offset, self.line
+        if account.lowest is None:
+            account.lowest = offset
+        if offset < place.next_offset:
+            if not any(first <= offset < end for first, end in place.taken):
+                raise LateOffsetError(offset)
+            account.repeated += 1
+            return False
+        if account.first is None:
+            account.first = offset
+        account.last = offset
+        return True

@@ -1,0 +1,137 @@
+"""Changes of one file as an Arrow table with the columns of a change set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import attrgetter
+from typing import Any
+
+import duckdb
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidefold.changelog.key_group_hash import with_key_groups
+from tidefold.changelog.schema import CLEAR, arrow_type, change_schema, order_columns
+from tidefold.domain.log_state import Column, Shape
+from tidefold.domain.table.type_conversion import parse_value
+from tidefold.sources.ingest.accounting import Batch
+from tidefold.sources.records.record_types import field
+
+_GROUPED_ROWS = 65_536
+
+
+class TableBuilder:
+    """Collects batches; `table` is their changes, key groups not yet filled, or None when there were none."""
+
+    def __init__(self, shape: Shape, partition: int) -> None:
+        self._shape = shape
+        self._partition = partition
+        self._schema = change_schema(shape)
+        self._batches: list[pa.RecordBatch] = []
+
+    def add(self, batch: Batch) -> None:
+        if batch.ops:
+            self._batches.append(self._record_batch(batch))
+
+    def table(self) -> pa.Table | None:
+        return pa.Table.from_batches(self._batches, self._schema) if self._batches else None
+
+    def _record_batch(self, batch: Batch) -> pa.RecordBatch:
+        batch, groups = _spread(batch, self._shape.key_groups)
+        count = len(batch.ops)
+        arrays = [pa.array(batch.ops, pa.int8()), pa.array(groups, pa.uint16())]
+        arrays += [
+            pa.array([order[i] for order in batch.orders], pa.int64()) for i in range(len(order_columns(self._shape)))
+        ]
+        arrays.append(pa.repeat(pa.scalar(self._partition, pa.int32()), count))
+        arrays.append(pa.array(batch.offsets, pa.int64()))
+        arrays.append(pa.array(batch.times, pa.int64()))
+        arrays.append(pa.array(batch.absent, self._schema.field("_absent").type))
+        for index, column in enumerate(self._shape.columns):
+            values = list(map(attrgetter(field(index)), batch.rows))
+            if column.default is not None:
+                # A record that lacks the column was made before it.
+                value = _raw(column, column.default)
+                values = [value if one is msgspec.UNSET else one for one in values]
+            arrays.append(_ARRAYS.get(column.type, pa.array)(values, self._schema.field(column.name).type))
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+def _spread(batch: Batch, key_groups: int) -> tuple[Batch, list[int | None]]:
+    """The batch with a clear of the whole table once for each key group, so that every bucket sees it, and these key
+    groups.
+    """
+    if CLEAR not in batch.ops:
+        return batch, [None] * len(batch.ops)
+    spread, groups = Batch(), list[int | None]()
+    for at, op in enumerate(batch.ops):
+        whole = op == CLEAR and is_empty(batch.rows[at])
+        for group in range(key_groups) if whole else (None,):
+            spread.add(op, batch.orders[at], batch.offsets[at], batch.times[at], batch.rows[at], batch.absent[at])
+            groups.append(group)
+    return spread, groups
+
+
+def is_empty(row: Any) -> bool:
+    """Whether a row has no value at all."""
+    return all(value is None for value in msgspec.structs.astuple(row))
+
+
+def grouped(
+    tables: Iterable[pa.Table], shape: Shape, connection: duckdb.DuckDBPyConnection | None = None
+) -> Iterator[pa.Table]:
+    """The same tables with key groups, filled for many small ones at once; `connection` as for `with_key_groups`."""
+    waiting: list[pa.Table] = []
+    rows = 0
+    for table in tables:
+        waiting.append(table)
+        rows += table.num_rows
+        if rows >= _GROUPED_ROWS:
+            yield from _filled(waiting, shape, connection)
+            waiting, rows = [], 0
+    if waiting:
+        yield from _filled(waiting, shape, connection)
+
+
+def _filled(
+    tables: Sequence[pa.Table], shape: Shape, connection: duckdb.DuckDBPyConnection | None
+) -> Iterator[pa.Table]:
+    whole = pa.concat_tables(tables)
+    filled = with_key_groups(whole, shape, connection)
+    given = whole.column("_kg")
+    if given.null_count < len(given):
+        index = filled.schema.get_field_index("_kg")
+        filled = filled.set_column(index, filled.schema.field(index), pc.coalesce(given, filled.column("_kg")))
+    position = 0
+    for table in tables:
+        yield filled.slice(position, table.num_rows)
+        position += table.num_rows
+
+
+def _raw(column: Column, text: str) -> Any:
+    """The value that a text means, as decoded rows have it."""
+    value = pa.scalar(parse_value(column.type, text), arrow_type(column.type))
+    number = {"date": pa.int32(), "timestamp": pa.int64()}.get(column.type)
+    return (value.cast(number) if number else value).as_py()
+
+
+def _floats(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
+    # NaN and the infinities come as text, and a whole number may come without a point.
+    return pa.array([None if v is None else float(v) for v in values], type_)
+
+
+def _dates(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
+    return pa.array(values, pa.int32()).cast(type_)
+
+
+def _timestamps(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
+    return pa.array(values, pa.int64()).cast(type_)
+
+
+_ARRAYS: dict[str, Callable[[Sequence[Any], pa.DataType], pa.Array]] = {
+    "float": _floats,
+    "double": _floats,
+    "date": _dates,
+    "timestamp": _timestamps,
+}

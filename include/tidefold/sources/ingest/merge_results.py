@@ -1,0 +1,165 @@
+"""Turns what the tasks of an ingest found into arrivals, in offset order, knowing what came before each file.
+
+Tasks parse files side by side, each knowing only what the log held before. Here the files are put behind one another:
+changes below the highest order of an earlier file were sent again, and get a floor. A file that must be read again
+with that knowledge is left for another round; what was found in those behind it is kept, and judged when it is their
+turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tidefold.domain.ingest.append import Arrival, append
+from tidefold.domain.log_state import ChangeSet, Landed, LogState, Position, Shape
+from tidefold.sources.ingest.accounting import COUNTING, Account
+from tidefold.sources.ingest.parse_task import FileResult
+from tidefold.sources.ingest.plan import FileTask
+from tidefold.sources.landing.problems import Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What of a change set is not below its floor: rows, and changes (one may have several rows). `dropped`: the latest
+    commit time of what is below it.
+    """
+
+    rows: int
+    changes: int
+    dropped: int | None = None
+
+
+# Looks at a change set, of which some changes lie below its floor.
+Count = Callable[[ChangeSet], Kept]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The result of one file, what it was read as, and the segment and quarantine file of the Spark task."""
+
+    task: FileTask
+    result: FileResult
+    segment: str | None
+    quarantine: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """`state` is the log with `arrivals` appended; `stopped` are the queues that a problem holds up, `again` the
+    names of the files that must be read again.
+    """
+
+    state: LogState
+    arrivals: tuple[Arrival, ...]
+    problems: tuple[Problem, ...]
+    stopped: frozenset[int | str]
+    again: frozenset[str]
+
+
+def merge(state: LogState, tasks: Sequence[FileTask], found: Mapping[str, Found], count: Count) -> Merged:
+    """Takes the files in, each partition up to its first problem or to the first file that needs another round."""
+    arrivals: list[Arrival] = []
+    problems: list[Problem] = []
+    waiting: set[int | str] = set()
+    again: set[str] = set()
+    for task in tasks:
+        file = task.file
+        if file.queue in waiting:
+            continue
+        here = found[file.name]
+        account = here.result.account
+        if account is None:
+            problems += [here.result.problem] if here.result.problem else []
+            waiting.add(file.queue)
+            continue
+        position = _position(state, task)
+        arrival = None
+        if not needs_another_look(here.task, account, position, state.shape):
+            arrival = _arrival(task, here, account, position, count)
+        if arrival is None:
+            again.add(file.name)
+            waiting.add(file.queue)
+            continue
+        arrivals.append(arrival)
+        state = append(state, [arrival])
+    stopped = frozenset(t.file.queue for t in tasks if any(p.file == t.file.name for p in problems))
+    return Merged(state, tuple(arrivals), tuple(problems), stopped, frozenset(again))
+
+
+def needs_another_look(task: FileTask, account: Account, position: Position, shape: Shape) -> bool:
+    """True when an earlier file of the same run, unknown when this one was read, changes how it must be read."""
+    moved = task.next_offset < position.next_offset
+    if moved and account.lowest is not None and account.lowest < position.next_offset:
+        return True  # Offsets overlap.
+    # Rows of an initial snapshot after other records: is it the same snapshot?
+    unseen = bool(position.high) and position.high != task.high
+    if unseen and account.snapshot is not None and account.snapshot != position.high:
+        return True
+    # Which of equal records came again is known only to who knows how many there were.
+    read_as, stands = ((p.high, p.count, p.again) for p in (task, position))
+    uncertain = shape.merge.engine in COUNTING and read_as != stands
+    return uncertain and (account.low is None or account.low <= position.high)
+
+
+def _position(state: LogState, task: FileTask) -> Position:
+    file = task.file
+    known = next((p for p in state.positions if (p.topic, p.partition) == (file.topic, file.partition)), None)
+    return known or Position(file.topic, file.partition, 0, ())
+
+
+def _arrival(task: FileTask, found: Found, account: Account, before: Position, count: Count) -> Arrival | None:
+    """None when what was taken for sent again may be new: the reader then must know what came before."""
+    after = _after(account, before)
+    change_set = _change_set(found, account, before.high, after.high)
+    kept = Kept(change_set.rows if change_set else 0, account.changes if change_set else 0)
+    if change_set and change_set.floor is not None:
+        kept = count(change_set)
+        change_set = replace(change_set, rows=kept.rows) if kept.rows else None
+        if before.time is not None and kept.dropped is not None and kept.dropped > before.time:
+            return None
+    # A file without any new offset takes an empty interval, at the place where the partition stands.
+    stand = before.next_offset or task.file.start
+    first = stand if account.first is None else account.first
+    end = first if account.last is None else account.last + 1
+    landed = replace(_landed(task, found, account, kept), first_offset=first, next_offset=end)
+    return Arrival(landed, change_set, replace(after, next_offset=end))
+
+
+def _landed(task: FileTask, found: Found, account: Account, kept: Kept) -> Landed:
+    """The account of a file, its offsets and its number not yet known."""
+    quarantined = sum(account.refused.values())
+    return Landed(
+        number=0,
+        name=task.file.name,
+        length=task.until,
+        checksum=found.result.checksum,
+        topic=task.file.topic,
+        partition=task.file.partition,
+        first_offset=0,
+        next_offset=0,
+        records=account.records,
+        changes=kept.changes,
+        tombstones=account.tombstones,
+        repeated=account.repeated + account.changes - kept.changes,
+        quarantined=quarantined,
+        ignored=account.ignored,
+        sqn=None,
+        quarantine=found.quarantine if quarantined else None,
+        changed=task.file.stamp.changed,
+    )
+
+
+def _after(account: Account, before: Position) -> Position:
+    """How the stream of the partition stands after a file."""
+    times = [time for time in (before.time, account.time) if time is not None]
+    high = max(before.high, account.high)
+    return replace(before, high=high, count=account.count, again=account.again, time=max(times, default=None))
+
+
+def _change_set(found: Found, account: Account, before: tuple[int, ...], high: tuple[int, ...]) -> ChangeSet | None:
+    written = found.result.written
+    if written is None or found.segment is None:
+        return None
+    floor = before if account.low is not None and account.low < before else None
+    return written.change_set(found.segment, high, floor)

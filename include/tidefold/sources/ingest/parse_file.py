@@ -1,0 +1,183 @@
+"""Opens one landed file exactly as it was planned (I6), and says what is wrong when it is not that file any more.
+
+Parses a landed file of lines, or the part of it that is new, record by record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import BinaryIO
+
+from tidefold.domain.log_state import Shape
+from tidefold.sources.api import ParsedFile, Reader, UnfitFileError
+from tidefold.sources.ingest.accounting import LateOffsetError
+from tidefold.sources.ingest.change_batches import TableBuilder
+from tidefold.sources.ingest.plan import FileTask
+from tidefold.sources.landing.listing import stamp_of
+from tidefold.sources.landing.problems import (
+    changed,
+    damaged,
+    gone,
+    growing,
+    late,
+    truncated,
+    unreadable,
+    wrong_content,
+)
+from tidefold.sources.landing.streams import (
+    GZIP_MAGIC,
+    MAX_LINE,
+    Chunk,
+    CutShortError,
+    DamagedError,
+    Fingerprint,
+    ShrunkError,
+    chunks,
+    unzipped,
+    without_bom,
+)
+from tidefold.sources.quarantine.writer import QuarantineWriter
+from tidefold.sources.records.errors import RefusedRecordError
+
+
+def parse_file(task: FileTask, parse: Callable[[BinaryIO], ParsedFile]) -> ParsedFile:
+    """What `parse` makes of the file. Raises UnfitFileError when it cannot be taken as a whole."""
+    file = task.file
+    try:
+        _check_stamp(task)
+        with open(file.path, "rb") as stream:
+            parsed = parse(stream)
+        _check_stamp(task)
+    except FileNotFoundError as error:
+        raise UnfitFileError(gone(file.name)) from error
+    except OSError as error:
+        raise UnfitFileError(unreadable(file.name, str(error.strerror or error))) from error
+    except ShrunkError as error:
+        raise UnfitFileError(changed(file.name, "became shorter while it was taken")) from error
+    except CutShortError as error:
+        raise UnfitFileError(truncated(file.name)) from error
+    except DamagedError as error:
+        raise UnfitFileError(damaged(file.name, str(error))) from error
+    except LateOffsetError as error:
+        raise UnfitFileError(late(file.name, error.offset, task.next_offset)) from error
+    return parsed
+
+
+def _check_stamp(task: FileTask) -> None:
+    planned, now = task.file.stamp, stamp_of(task.file.path)
+    if not planned.holds(now):
+        raise UnfitFileError(changed(task.file.name, "was replaced while it was taken"))
+    if planned != now and not task.newest:
+        # Its end was not looked at: it was planned as complete, and was not.
+        raise UnfitFileError(growing(task.file.name))
+
+
+def read_whole(stream: BinaryIO, task: FileTask, magic: bytes = b"") -> str:
+    """The sha256 of a file that can only be taken as a whole, which begins with `magic`; the stream stands at its
+    beginning then. Raises UnfitFileError.
+    """
+    content = Fingerprint(stream, task.until)
+    check_prefix(content, task)
+    for _ in content.blocks():
+        pass
+    stream.seek(0)
+    if stream.read(len(magic)) != magic:
+        raise UnfitFileError(wrong_content(task.file.name))
+    stream.seek(0)
+    return content.sha256
+
+
+def check_prefix(content: Fingerprint, task: FileTask) -> int:
+    """Reads what was taken before, which must be the same bytes; answers how many line ends it has."""
+    if not task.begin:
+        return 0
+    checksum, lines = content.prefix(task.begin)
+    if checksum != task.begin_checksum:
+        raise UnfitFileError(changed(task.file.name, f"has other bytes than the {task.begin} that were taken of it"))
+    return lines
+
+
+_BATCH_ROWS = 16_384
+
+
+def parse_lines(
+    stream: BinaryIO, task: FileTask, shape: Shape, reader: Reader, quarantine: QuarantineWriter
+) -> ParsedFile:
+    """Gives every new line to the reader. Raises what `parse_file` makes an UnfitFileError of."""
+    file = task.file
+    if (stream.read(len(GZIP_MAGIC)) == GZIP_MAGIC) != file.gzip:
+        raise UnfitFileError(wrong_content(file.name))
+    stream.seek(0)
+    content = Fingerprint(stream, task.until)
+    lines_before = check_prefix(content, task)
+    if task.begin and file.gzip:  # It is read again from its beginning.
+        content.rewind()
+        lines_before = 0
+    taker = _LineTaker(task, reader, quarantine, lines_before)
+    builder = TableBuilder(shape, file.partition)
+    for chunk in _chunks(content, task):
+        taker.take(chunk)
+        if len(reader.batch.ops) >= _BATCH_ROWS:
+            builder.add(reader.taken_batch())
+    builder.add(reader.taken_batch())
+    return ParsedFile(reader.account, builder.table(), content.sha256)
+
+
+def _chunks(content: Fingerprint, task: FileTask) -> Iterator[Chunk]:
+    blocks = unzipped(content.blocks()) if task.file.gzip else content.blocks()
+    first = task.file.gzip or not task.begin
+    for chunk in chunks(blocks):
+        yield without_bom(chunk) if first else chunk
+        first = False
+
+
+class _LineTaker:
+    """Gives lines to the reader and what it refuses to the quarantine."""
+
+    def __init__(self, task: FileTask, reader: Reader, quarantine: QuarantineWriter, lines_before: int) -> None:
+        self.reader = reader
+        self._file = task.file.name
+        self._skip = task.records if task.file.gzip else 0
+        self._line = lines_before
+        self._quarantine = quarantine
+
+    def take(self, chunk: Chunk) -> None:
+        self.reader.near(chunk.data)
+        # Fields that are not used are skipped unread; the text must be text all the same.
+        is_text = _is_text(chunk.data)
+        for line in chunk.lines:
+            self._line += 1
+            if not line or line.isspace():
+                continue
+            if self._skip:
+                self._skip -= 1
+                continue
+            self.reader.begin()
+            try:
+                if chunk.too_long:
+                    raise RefusedRecordError("LINE_TOO_LONG", f"The line is longer than {MAX_LINE >> 20} MiB.")
+                if not is_text and not _is_text(line):
+                    raise RefusedRecordError("BROKEN_JSON", "The line is not UTF-8.")
+                self.reader.take(line)
+            except RefusedRecordError as refused:
+                self._refuse(line, _torn(refused) if chunk.unterminated else refused)
+
+    def _refuse(self, line: bytes, refused: RefusedRecordError) -> None:
+        self.reader.refuse(refused.reason)
+        self._quarantine.add(self._file, self._line, self.reader.offset, refused, line)
+
+
+def _torn(refused: RefusedRecordError) -> RefusedRecordError:
+    if refused.reason != "BROKEN_JSON":
+        return refused
+    return RefusedRecordError(
+        "TORN_LINE", f"The file ends within this line, and newer files are there: {refused.detail}"
+    )
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,173 @@
+"""The work of one Spark task of an ingest: parses landed files of one or more logs into a segment (decision 0003)."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+
+import duckdb
+import msgspec
+import pyarrow as pa
+
+from tidefold.changelog.key_group_hash import connect
+from tidefold.changelog.segment import WrittenChangeSet, write_parts
+from tidefold.domain.log_state import Shape
+from tidefold.errors import Packed, StorageError, packed, unforeseen
+from tidefold.sources.api import Feed, UnfitFileError
+from tidefold.sources.ingest.accounting import Account
+from tidefold.sources.ingest.change_batches import grouped
+from tidefold.sources.ingest.plan import FileTask
+from tidefold.sources.landing.problems import Problem
+from tidefold.sources.quarantine.writer import QuarantineWriter
+from tidefold.sources.registry import source_of
+from tidefold.storage import Store, open_store
+from tidefold.storage.local_store import LocalStore
+from tidefold.storage.mirrored_stream import create_duplicating
+
+
+@dataclass(frozen=True, slots=True)
+class LogFiles:
+    """Files of one log, in offset order within each partition. `quarantine` is a free path for what is refused."""
+
+    log: str
+    feed: Feed
+    shape: Shape
+    quarantine: str
+    files: tuple[FileTask, ...]
+
+    @property
+    def weight(self) -> int:
+        return sum(f.weight for f in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class ParseTask:
+    """What one task takes. `store` is the store's address, `segment` a free path in it; `logs` are sorted by name.
+
+    `local`: folder for a local copy of the segment, if there is to be one; `no_copy` says why there is to be none.
+    """
+
+    store: str
+    segment: str
+    logs: tuple[LogFiles, ...]
+    local: str | None = None
+    no_copy: str = ""
+
+    @property
+    def weight(self) -> int:
+        return sum(one.weight for one in self.logs)
+
+
+@dataclass(frozen=True, slots=True)
+class FileResult:
+    """What became of one file. With a `problem` nothing was taken of it; `checksum` is of all bytes up to `until`."""
+
+    name: str
+    problem: Problem | None = None
+    account: Account | None = None
+    checksum: str = ""
+    written: WrittenChangeSet | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LogResult:
+    """One result a file, in the order of the task; a partition ends with its first problem.
+
+    `segment` and `quarantine` are the paths written, None where nothing of the log was to be written. With an `error`
+    (nobody foresaw it) nothing of this log counts; the other logs of the task are as good as alone. `no_copy` says why
+    there is no local copy of the segment, if one was asked for.
+    """
+
+    log: str
+    files: tuple[FileResult, ...]
+    segment: str | None
+    quarantine: str | None
+    error: Packed | None = None
+    no_copy: str = ""
+
+
+@dataclass
+class _Parsing:
+    """One log's files while they are parsed."""
+
+    given: LogFiles
+    quarantine: QuarantineWriter
+    results: list[FileResult] = field(default_factory=list)
+    error: Packed | None = None
+
+    def tables(self, connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[str, pa.Table]]:
+        try:
+            for table in grouped(self._file_tables(), self.given.shape, connection):
+                yield self.given.log, table
+        except Exception as error:
+            traceback.print_exc()
+            self.error = packed(unforeseen(error))
+
+    def _file_tables(self) -> Iterator[pa.Table]:
+        """One table at a time, so that the task holds the changes of one file only."""
+        source = source_of(self.given.feed)
+        stopped: set[int | str] = set()
+        for file_task in self.given.files:
+            file = file_task.file
+            if file.queue in stopped:
+                continue
+            mark = self.quarantine.mark()
+            try:
+                parsed = source.parse(file_task, self.given.shape, self.quarantine)
+            except UnfitFileError as unfit:
+                self.quarantine.drop_after(mark)
+                stopped.add(file.queue)
+                self.results.append(FileResult(file.name, problem=unfit.problem))
+                continue
+            self.results.append(FileResult(file.name, account=parsed.account, checksum=parsed.checksum))
+            if parsed.table is not None:
+                yield parsed.table
+
+    def result(self, store: Store, segment: str, written: list[WrittenChangeSet], no_copy: str) -> LogResult:
+        """Stores what was refused, and joins each file with its change set."""
+        mine = [one for one in written if one.log == self.given.log]
+        path = self.given.quarantine
+        try:
+            refused = self.error is None and self.quarantine.store(store, path)
+        except StorageError as error:
+            self.error, refused = packed(error), False
+        files = () if self.error else tuple(_with_written(self.results, mine))
+        named, put_aside = segment if mine else None, path if refused else None
+        return LogResult(self.given.log, files, named, put_aside, self.error, no_copy if mine else "")
+
+
+def parse(text: str) -> str:
+    """Takes a ParseTask and gives its LogResults, both as JSON. Writes one segment, and one quarantine file a log,
+    at most.
+    """
+    task = msgspec.json.decode(text, type=ParseTask)
+    store = open_store(task.store, Path("/"))
+    with ExitStack() as opened:
+        parsings = [_Parsing(given, opened.enter_context(QuarantineWriter())) for given in task.logs]
+        connection = opened.enter_context(connect())
+        tables = chain.from_iterable(parsing.tables(connection) for parsing in parsings)
+        first = next(tables, None)
+        written, no_copy = _write(store, task, chain([first], tables)) if first else ([], "")
+        results = [parsing.result(store, task.segment, written, no_copy) for parsing in parsings]
+    return msgspec.json.encode(results).decode()
+
+
+def _write(store: Store, task: ParseTask, parts: Iterable[tuple[str, pa.Table]]) -> tuple[list[WrittenChangeSet], str]:
+    """Writes the segment, and beside it the local copy that was asked for; answers why there is none, if so."""
+    local = LocalStore(Path(task.local)) if task.local else None
+    with create_duplicating(store, local, task.segment) as stream:
+        written = write_parts(stream, parts)
+    return written, f"{unforeseen(stream.local_error)}" if stream.local_error else task.no_copy
+
+
+def _with_written(results: list[FileResult], written: list[WrittenChangeSet]) -> Iterator[FileResult]:
+    ordinals = iter(written)
+    for result in results:
+        if result.account and result.account.changes:
+            yield FileResult(result.name, None, result.account, result.checksum, next(ordinals))
+        else:
+            yield result

@@ -1,0 +1,164 @@
+"""Plans an ingest: which landed files to take from where on, in strict offset order. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from tidefold.domain.log_state import Landed, LogState, Position
+from tidefold.sources.landing.completeness import Ending
+from tidefold.sources.landing.listing import LandedFile
+from tidefold.sources.landing.problems import Problem, changed, empty
+
+# What a byte of gzip is worth in bytes to parse: Debezium's JSON shrinks 15 to 45 times.
+_GZIP_WEIGHT = 20
+
+
+@dataclass(frozen=True, slots=True)
+class FileTask:
+    """One landed file to take, up to byte `until`, and what the log knows so far.
+
+    `begin` bytes with `begin_checksum` and so many `records` were taken before; of a gzip file that is the whole file
+    of then. Offsets below `next_offset` were taken if they lie in one of `taken`; `high` is the highest order seen;
+    `count`, `again` and `time` are those of the Position.
+    Only the `newest` file of a partition may still grow. Changes whose first
+    order number lies below the `horizon` come too late.
+    """
+
+    file: LandedFile
+    until: int
+    begin: int = 0
+    begin_checksum: str = ""
+    records: int = 0
+    next_offset: int = 0
+    taken: tuple[tuple[int, int], ...] = ()
+    high: tuple[int, ...] = ()
+    newest: bool = True
+    count: int = 0
+    again: int | None = None
+    time: int | None = None
+    horizon: int | None = None
+
+    @property
+    def weight(self) -> int:
+        """About how many bytes are to be parsed."""
+        return self.until * _GZIP_WEIGHT if self.file.gzip else self.until - self.begin
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`take` in offset order within each partition; `left` are files that are still being written."""
+
+    take: tuple[FileTask, ...] = ()
+    left: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    length: int = 0
+    checksum: str = ""
+    records: int = 0
+
+
+def newest_files(files: Sequence[LandedFile], state: LogState) -> tuple[tuple[LandedFile, int], ...]:
+    """What to ask `ending_of` for: the newest file of each partition that is not done, and how much of it was taken."""
+    known = _known(state.landed)
+    last = {f.queue: f for f in files}
+    asked = ((f, known.get(f.name, _Known()).length) for f in last.values())
+    return tuple((f, taken) for f, taken in asked if f.size > taken)
+
+
+def plan_files(files: Sequence[LandedFile], endings: Mapping[str, Ending], state: LogState) -> Plan:
+    """`files` are ordered by partition and start; `endings` has what `newest_files` asked for."""
+    known = _known(state.landed)
+    take: list[FileTask] = []
+    left: list[str] = []
+    problems: list[Problem] = []
+    for _, group in groupby(files, key=lambda f: f.queue):
+        members = list(group)
+        partition = members[0].partition
+        position = next((p for p in state.positions if p.partition == partition), None)
+        covered = _intervals(p for p in state.landed if p.partition == partition)
+        for file in members:
+            newest = file is members[-1]
+            step = _step(file, known.get(file.name, _Known()), endings.get(file.name), newest)
+            if isinstance(step, Problem):
+                problems.append(step)
+                break  # What follows in the partition waits: offsets are taken in order.
+            until, torn = step
+            left += [file.name] if torn else []
+            if until is not None:
+                take.append(_task(file, until, known.get(file.name, _Known()), position, covered, newest))
+    return Plan(tuple(take), tuple(left), tuple(problems))
+
+
+def _step(file: LandedFile, known: _Known, ending: Ending | None, newest: bool) -> Problem | tuple[int | None, bool]:
+    """A problem, or up to which byte to take the file (None: not at all) and whether more of it is being written."""
+    if file.size < known.length:
+        return changed(file.name, f"has {file.size} bytes, {known.length} were taken of it")
+    if ending and ending.problem:
+        return ending.problem
+    if file.size == 0:
+        return (None, True) if newest else empty(file.name)
+    until = ending.complete if newest and ending else file.size
+    return until if until > known.length else None, ending is not None and ending.torn
+
+
+def _task(
+    file: LandedFile,
+    until: int,
+    known: _Known,
+    position: Position | None,
+    covered: tuple[tuple[int, int], ...],
+    newest: bool,
+) -> FileTask:
+    next_offset = position.next_offset if position else 0
+    return FileTask(
+        file,
+        until,
+        begin=known.length,
+        begin_checksum=known.checksum,
+        records=known.records,
+        next_offset=next_offset,
+        taken=covered if file.start < next_offset else (),
+        high=position.high if position else (),
+        newest=newest,
+        count=position.count if position else 0,
+        again=position.again if position else None,
+        time=position.time if position else None,
+    )
+
+
+def _known(landed: Iterable[Landed]) -> dict[str, _Known]:
+    """What was taken of each file name, over all the times that it grew."""
+    known: dict[str, _Known] = {}
+    for account in landed:
+        records = known.get(account.name, _Known()).records + account.records
+        known[account.name] = _Known(account.length, account.checksum, records)
+    return known
+
+
+def _intervals(landed: Iterable[Landed]) -> tuple[tuple[int, int], ...]:
+    """The offsets taken, as ordered intervals [first, next) that do not touch."""
+    merged: list[tuple[int, int]] = []
+    for first, end in sorted((a.first_offset, a.next_offset) for a in landed if a.first_offset < a.next_offset):
+        if merged and first <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((first, end))
+    return tuple(merged)
+
+
+def bins(tasks: Sequence[FileTask], size: int) -> list[tuple[FileTask, ...]]:
+    """Neighbouring files together, up to about `size` bytes to parse in each bin."""
+    packed: list[list[FileTask]] = []
+    weight = size
+    for task in tasks:
+        if not packed or weight + task.weight > size:
+            packed.append([])
+            weight = 0
+        packed[-1].append(task)
+        weight += task.weight
+    return [tuple(members) for members in packed]

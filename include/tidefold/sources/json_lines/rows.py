@@ -1,0 +1,169 @@
+"""Rows as plain JSON objects: strict decoding, which columns are absent, what orders them, and why one is refused.
+
+Lines of JSON with their place in Kafka: told by each of them, or by the name of its file and its number there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from tidefold.domain.log_state import Column, Shape
+from tidefold.domain.table.table_spec import COLUMNS, Engine
+from tidefold.domain.table.types import parse_type
+from tidefold.sources.ingest.accounting import Accounting, Order, Place
+from tidefold.sources.records.encodings import Form, form_of, json_type
+from tidefold.sources.records.errors import RefusedRecordError, head_of, unknown_column
+from tidefold.sources.records.record_types import Head, field
+from tidefold.sources.records.row_decoder import conversions, converted
+
+_UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+class PlainRows:
+    """Decodes the rows of one log. `beside` names fields that may stand among the columns without being one."""
+
+    def __init__(self, shape: Shape, beside: Sequence[str] = (), configured: Shape | None = None) -> None:
+        """`configured`: the shape as it is told to others; `shape` calls its columns as the source does."""
+        self._shape = shape
+        self._own = {c.name: own.name for c, own in zip(shape.columns, (configured or shape).columns, strict=True)}
+        self._beside = [name for name in beside if name not in {c.name for c in shape.columns}]
+        self._partial = shape.merge.engine is Engine.PARTIAL
+        by = shape.order_by if shape.order == COLUMNS else ()
+        self._fields = {c.name: field(i) for i, c in enumerate(shape.columns)}
+        self._order = [(name, self._fields[name]) for name in by]
+        self._needed = {*shape.key, *by}
+        forms = [_form(column) for column in shape.columns]
+        self._types = {c.name: json_type(parse_type(c.type), f) for c, f in zip(shape.columns, forms, strict=True)}
+        self._conversions = conversions(shape, forms)
+        self._decode_row = self._decoder(shape.columns, whole=True)
+        self._decode_key = self._decoder([c for c in shape.columns if c.name in self._needed], whole=False)
+        self._row = msgspec.defstruct("Row", [(f, Any, None) for f in self._fields.values()], gc=False)
+
+    def row(self, data: msgspec.Raw) -> tuple[Any, list[str] | None]:
+        """A row with every column, and which of them it says nothing about. Raises RefusedRecordError."""
+        try:
+            row = self._decode_row(data)
+        except _UNDECODABLE as error:
+            raise self._refusal(data, str(error), [c.name for c in self._shape.columns]) from error
+        row = converted(row, self._conversions)
+        if not self._partial:
+            return row, None
+        absent = [name for name, attribute in self._fields.items() if getattr(row, attribute) is msgspec.UNSET]
+        for name in absent:
+            setattr(row, self._fields[name], None)
+        return row, [self._own[name] for name in absent] or None
+
+    def key(self, data: msgspec.Raw) -> Any:
+        """A row that has only its key and what orders it: all that a delete says. Raises RefusedRecordError."""
+        try:
+            found = self._decode_key(data)
+        except _UNDECODABLE as error:
+            raise self._refusal(data, str(error), []) from error
+        found = converted(found, self._conversions)
+        return self._row(**{name: getattr(found, name) for name in self._fields.values() if hasattr(found, name)})
+
+    def nothing(self) -> Any:
+        """A row without any value: all that a clear of everything says."""
+        return self._row()
+
+    def key_of(self, row: Any) -> tuple[Any, ...]:
+        """The key of a row."""
+        return tuple(getattr(row, self._fields[name]) for name in self._shape.key)
+
+    def order(self, row: Any) -> Order:
+        """What the order columns of a row say."""
+        return tuple(getattr(row, attribute) for _, attribute in self._order)
+
+    def _decoder(self, columns: Sequence[Column], *, whole: bool) -> Callable[[bytes | msgspec.Raw], Any]:
+        """Of a row that need not be `whole` nothing but these columns is looked at."""
+        fields: list[Any] = []
+        for column in columns:
+            attribute, type_ = self._fields[column.name], self._types[column.name]
+            if column.name in self._needed:
+                fields.append((attribute, type_))
+            elif self._partial or column.default is not None:
+                fields.append((attribute, type_ | None | msgspec.UnsetType, msgspec.UNSET))
+            else:
+                fields.append((attribute, type_ | None))
+        names = {self._fields[column.name]: column.name for column in columns}
+        # What stands beside the columns is known, and read elsewhere.
+        fields += [(f"beside{i}", msgspec.Raw, msgspec.Raw(b"")) for i in range(len(self._beside))]
+        names |= {f"beside{i}": name for i, name in enumerate(self._beside)}
+        type_ = msgspec.defstruct("Row", fields, rename=names, forbid_unknown_fields=whole, gc=False, kw_only=True)
+        return msgspec.json.Decoder(type_).decode
+
+    def _refusal(self, data: msgspec.Raw, why: str, columns: Sequence[str]) -> RefusedRecordError:
+        row = plain(data)
+        if not isinstance(row, dict):
+            return RefusedRecordError("NOT_A_RECORD", "The row is no object.")
+        return self._missing(row, columns) or RefusedRecordError("VALUE_INVALID", f"{why}.")
+
+    def _missing(self, row: Mapping[str, Any], columns: Sequence[str]) -> RefusedRecordError | None:
+        if null := [name for name in self._shape.key if row.get(name) is None]:
+            return RefusedRecordError("KEY_NULL", f"Key column {', '.join(null)} is null or missing.")
+        if null := [name for name, _ in self._order if row.get(name) is None]:
+            return RefusedRecordError("ORDER_MISSING", f"Order column {', '.join(null)} is null or missing.")
+        known = {*self._fields, *self._beside}
+        if columns and (unknown := [name for name in row if name not in known]):
+            return unknown_column("The row", dict.fromkeys(unknown, ""))
+        needed = [c.name for c in self._shape.columns if c.default is None and c.name in columns]
+        if not self._partial and (missing := [name for name in needed if name not in row]):
+            return RefusedRecordError("MISSING_COLUMN", f"The row has no {', '.join(missing)}; missing is not null.")
+        return None
+
+
+def _form(column: Column) -> Form:
+    """As the configuration says; decimals usually as numbers or as text, the rest as Debezium has it."""
+    type_ = parse_type(column.type)
+    usual = "number" if (type_.element or type_).name == "decimal" else ""
+    return form_of(type_, column.encoding or usual)
+
+
+def plain(data: msgspec.Raw | bytes) -> Any:
+    """A value as JSON has it; only names and presence are asked of one with a number beyond every type."""
+    try:
+        return msgspec.json.decode(data)
+    except msgspec.ValidationError:
+        return json.loads(bytes(data))
+
+
+UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+NULL = msgspec.Raw(b"null")
+
+
+class Record(Head):
+    """A record with its place in Kafka, and its time there (milliseconds since 1970)."""
+
+    timestamp: int | None = None
+
+    @property
+    def time(self) -> int | None:
+        """In microseconds, if it is known."""
+        return self.timestamp * 1000 if self.timestamp is not None and 0 <= self.timestamp < 2**53 else None
+
+
+class Lines:
+    """Makes records of the lines of one file. `record`: `kafka` when they say their place, `value` when they do not."""
+
+    def __init__(self, accounting: Accounting, place: Place, record: str) -> None:
+        self._accounting = accounting
+        self._place = place
+        self._alone = record == "value"
+        self._records = msgspec.json.Decoder(Record)
+        self._values = msgspec.json.Decoder(msgspec.Raw)
+
+    def record(self, line: bytes) -> Record:
+        """Raises RefusedRecordError."""
+        try:
+            if not self._alone:
+                return self._records.decode(line)
+            self._accounting.offset = self._accounting.counted_offset
+            value = self._values.decode(line)
+        except UNDECODABLE as error:
+            head_of(line)
+            raise RefusedRecordError("NOT_A_RECORD", f"{error}.") from error
+        return Record(self._place.topic, self._place.partition, self._accounting.counted_offset, value)

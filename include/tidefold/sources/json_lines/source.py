@@ -1,0 +1,128 @@
+"""Plain JSON records: the value of each is a row, or says with its row what is to be done with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from tidefold.changelog.schema import DELETE, MERGE, UPSERT
+from tidefold.domain.log_state import Shape
+from tidefold.domain.table.table_spec import Engine
+from tidefold.sources.api import Feed, Reader
+from tidefold.sources.debezium.json_source import KafkaLines
+from tidefold.sources.ingest.accounting import Accounting, Place
+from tidefold.sources.json_lines.rows import NULL, UNDECODABLE, Lines, PlainRows, Record, plain
+from tidefold.sources.records.column_aliases import has_aliases, spelled
+from tidefold.sources.records.errors import RefusedRecordError
+
+
+class Op(msgspec.Struct, frozen=True):
+    """Where a record says what it does, and how."""
+
+    column: str
+    upsert: tuple[str, ...]
+    delete: tuple[str, ...]
+    row: str | None = None
+
+
+class Options(msgspec.Struct, frozen=True):
+    """What the configuration of `format: json` says beside the folder."""
+
+    record: str = "kafka"
+    op: Op | None = None
+
+
+class Json(KafkaLines):
+    """`format: json`."""
+
+    def __init__(self, feed: Feed) -> None:
+        super().__init__(feed)
+        self._options = msgspec.convert(feed.options, Options)
+
+    def reader(self, shape: Shape, place: Place) -> Reader:
+        return JsonReader(shape, place, self._options)
+
+
+class _Ops:
+    """Reads of a value what is to be done, and with which row."""
+
+    def __init__(self, op: Op) -> None:
+        self._op = op
+        fields: list[Any] = [("op", str | int), ("row", msgspec.Raw, NULL)]
+        names = {"op": op.column, "row": op.row or op.column}
+        kind = msgspec.defstruct("Value", fields if op.row else fields[:1], rename=names, gc=False)
+        self._decode: Callable[[msgspec.Raw], Any] = msgspec.json.Decoder(kind).decode
+
+    def read(self, value: msgspec.Raw) -> tuple[bool, msgspec.Raw]:
+        """Whether it is a delete, and its row. Raises RefusedRecordError."""
+        op = self._op
+        try:
+            found = self._decode(value)
+        except UNDECODABLE as error:
+            raise RefusedRecordError("OP_UNKNOWN", f"`{op.column}` does not say what to do: {error}.") from error
+        said = str(found.op)
+        if said not in op.upsert and said not in op.delete:
+            known = ", ".join((*op.upsert, *op.delete))
+            raise RefusedRecordError("OP_UNKNOWN", f"`{op.column}` is {said[:40]!r}, none of {known}.")
+        return said in op.delete, found.row if op.row else value
+
+
+class JsonReader(Accounting):
+    """Takes the lines of one file one after the other."""
+
+    def __init__(self, shape: Shape, place: Place, options: Options) -> None:
+        super().__init__(place)
+        self._shape = shape
+        self._lines = Lines(self, place, options.record)
+        beside = [options.op.column] if options.op and not options.op.row else []
+        self._beside, self._aliased = beside, has_aliases(shape)
+        self._spelled = {shape: PlainRows(shape, beside)}
+        self._ops = _Ops(options.op) if options.op else None
+        self._upsert = MERGE if shape.merge.engine is Engine.AGGREGATE else UPSERT
+
+    def take(self, line: bytes) -> None:
+        """Takes a line that is not blank. Raises RefusedRecordError or LateOffsetError."""
+        self.line = line
+        record = self._lines.record(line)
+        if not self.is_new(record.topic, record.partition, record.offset):
+            return
+        time = record.time
+        if record.value == NULL:
+            self._delete(record.offset, time, self._key_of(record))
+            return
+        deletes, value = self._ops.read(record.value) if self._ops else (False, record.value)
+        if deletes:
+            self._delete(record.offset, time, self._key_of(record) if value == NULL else value)
+            return
+        row, absent = self._rows(value).row(value)
+        self._keep(self._upsert, record.offset, time, row, absent)
+
+    def _key_of(self, record: Record) -> msgspec.Raw:
+        """The key of a tombstone as an object; one that is a single value belongs to a key of one column."""
+        if record.key == NULL:
+            raise RefusedRecordError("KEY_NULL", "The value is null, and no key says what is deleted.")
+        if not bytes(record.key).startswith(b"{") and len(self._shape.key) == 1:
+            return msgspec.Raw(b"{" + msgspec.json.encode(self._shape.key[0]) + b":" + bytes(record.key) + b"}")
+        return record.key
+
+    def _rows(self, data: msgspec.Raw) -> PlainRows:
+        """What reads rows whose columns are called as in this one."""
+        shape = self._shape
+        if self._aliased and isinstance(names := plain(data), dict):
+            shape = spelled(shape, names)
+        if shape not in self._spelled:
+            self._spelled[shape] = PlainRows(shape, self._beside, self._shape)
+        return self._spelled[shape]
+
+    def _delete(self, offset: int, time: int | None, row: msgspec.Raw) -> None:
+        if not self.takes_delete(self._shape):
+            return
+        self._keep(DELETE, offset, time, self._rows(row).key(row), None)
+
+    def _keep(self, op: int, offset: int, time: int | None, row: Any, absent: list[str] | None) -> None:
+        order = self._spelled[self._shape].order(row)
+        self.check_late(order)
+        self.account.changes += 1
+        self.batch.add(op, order, offset, time, row, absent)

@@ -1,0 +1,155 @@
+"""How the newest file of a partition ends: complete, or still being written.
+
+How far a CSV file is complete: up to the last line end that is not within quotes.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import BinaryIO
+
+import msgspec
+
+from tidefold.sources.landing.listing import LandedFile
+from tidefold.sources.landing.problems import Problem, damaged, gone, unreadable, wrong_content
+from tidefold.sources.landing.streams import BLOCK, GZIP_MAGIC, MAX_LINE, CutShortError, DamagedError, unzipped
+
+_FEW = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """The first `complete` bytes can be taken; `torn`: more stands there, but it is not complete yet.
+
+    `problem`: the file cannot be looked at.
+    """
+
+    complete: int
+    torn: bool = False
+    problem: Problem | None = None
+
+
+def ending_of(file: LandedFile, taken: int = 0) -> Ending:
+    """Looks at the end of a file of which `taken` bytes were taken before."""
+    if file.gzip:
+        return looked_at(file, lambda stream: _zipped_ending(stream, file))
+    return looked_at(file, lambda stream: _plain_ending(stream, file.size, taken))
+
+
+def looked_at(file: LandedFile, look: Callable[[BinaryIO], Ending]) -> Ending:
+    """What `look` finds in the open file; a problem when it is gone or cannot be read."""
+    try:
+        with open(file.path, "rb") as stream:
+            return look(stream)
+    except FileNotFoundError:
+        return Ending(0, problem=gone(file.name))
+    except OSError as error:
+        return Ending(0, problem=unreadable(file.name, str(error.strerror or error)))
+
+
+def _plain_ending(stream: BinaryIO, size: int, taken: int) -> Ending:
+    line = _last_line_start(stream, size, taken)
+    if size - line > MAX_LINE:
+        return Ending(line, torn=True)
+    stream.seek(line)
+    rest = stream.read(size - line)
+    if not rest.strip():
+        return Ending(taken if _is_blank(stream, taken, line) else line)
+    # A record is an object: its last brace says that it is whole, with or without a line end.
+    return Ending(size) if _is_object(rest) else Ending(line, torn=True)
+
+
+def _is_blank(stream: BinaryIO, begin: int, end: int) -> bool:
+    """True when nothing but line ends came: those of a line that was taken before it had one."""
+    if end - begin > _FEW:
+        return False
+    stream.seek(begin)
+    return not stream.read(end - begin).strip()
+
+
+def _last_line_start(stream: BinaryIO, size: int, taken: int) -> int:
+    position = size
+    while position > taken:
+        begin = max(taken, position - BLOCK)
+        stream.seek(begin)
+        found = stream.read(position - begin).rfind(b"\n")
+        if found >= 0:
+            return begin + found + 1
+        position = begin
+    return taken
+
+
+def _is_object(text: bytes) -> bool:
+    try:
+        return isinstance(msgspec.json.decode(text), dict)
+    except msgspec.ValidationError:
+        return True  # Well formed, but it holds a number that fits no type: a matter for the parser.
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+
+
+def _zipped_ending(stream: BinaryIO, file: LandedFile) -> Ending:
+    if file.size >= len(GZIP_MAGIC) and stream.read(len(GZIP_MAGIC)) != GZIP_MAGIC:
+        return Ending(0, problem=wrong_content(file.name))
+    stream.seek(0)
+    try:
+        for _ in unzipped(_blocks(stream, file.size)):
+            pass
+    except CutShortError:
+        return Ending(0, torn=True)
+    except DamagedError as error:
+        return Ending(0, problem=damaged(file.name, str(error)))
+    return Ending(file.size)
+
+
+def _blocks(stream: BinaryIO, size: int) -> Iterator[bytes]:
+    while (position := stream.tell()) < size and (
+        block := stream.read(min(io.DEFAULT_BUFFER_SIZE * 16, size - position))
+    ):
+        yield block
+
+
+_PARQUET = b"PAR1"
+_QUOTE, _END = b'"', b"\n"
+
+
+def csv_ending(file: LandedFile) -> Ending:
+    """A last line without a line end is still being written; of a gzip file all is complete, or nothing."""
+
+    def look(stream: BinaryIO) -> Ending:
+        if file.size and not begins_as_named(stream, file):
+            return Ending(0, problem=wrong_content(file.name))
+        return ending_of(file) if file.gzip else _ending(stream, file.size)
+
+    return looked_at(file, look)
+
+
+def begins_as_named(stream: BinaryIO, file: LandedFile) -> bool:
+    """Whether a file is zipped if it is called so, and no Parquet file; the stream stands at its beginning then."""
+    begin = stream.read(len(_PARQUET))
+    stream.seek(0)
+    if file.gzip and len(begin) < len(GZIP_MAGIC):
+        return True
+    return begin.startswith(GZIP_MAGIC) == file.gzip and begin != _PARQUET
+
+
+def _ending(stream: BinaryIO, size: int) -> Ending:
+    complete, within, rest, position = 0, False, False, 0
+    while position < size and (block := stream.read(min(BLOCK, size - position))):
+        end = _last_end(block, within)
+        rest = bool(block[end + 1 :].strip()) or (rest and end < 0)
+        complete = position + end + 1 if end >= 0 else complete
+        within ^= block.count(_QUOTE) % 2 == 1
+        position += len(block)
+    return Ending(complete, torn=rest)
+
+
+def _last_end(block: bytes, within: bool) -> int:
+    """The last line end of a block that is not within quotes; `within`: it begins within them."""
+    end = len(block)
+    while (end := block.rfind(_END, 0, end)) >= 0:
+        if (within + block.count(_QUOTE, 0, end)) % 2 == 0:
+            return end
+    return -1

@@ -1,0 +1,199 @@
+"""Landed files: what their names say, which of them there are, and how one is told from another.
+
+A Kafka sink writes `<topic>+<partition>+<start offset>.<ext>` (Confluent) or `<topic>-<partition>-<start offset>.<ext>`
+(Aiven). Hidden and temporary files are not looked at; any other name is reported, never silently skipped.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import TypeAlias
+
+from tidefold.errors import InvalidInputError, NotFoundError, StorageError, TidefoldError
+from tidefold.sources.landing.problems import Problem, foreign
+
+_TAIL = r"\.(?P<extension>[a-z]+(?:\.[a-z]+)?)"
+LINES = ("jsonl", "json", "jsonl.gz", "json.gz")
+# Kafka allows a topic letters, digits and `._-`, so the plus form is never ambiguous.
+_PLUS = re.compile(r"(?P<topic>[\w.-]{1,249})\+(?P<partition>\d{1,9})\+(?P<start>\d{10,18})" + _TAIL, re.ASCII)
+_DASH = re.compile(r"(?P<topic>[\w.-]{1,249})-(?P<partition>\d{1,9})-(?P<start>\d{1,18})" + _TAIL, re.ASCII)
+_TEMPORARY = (".tmp", ".part")
+
+
+@dataclass(frozen=True, slots=True)
+class LandedName:
+    """What a Kafka sink says in a file's name."""
+
+    topic: str
+    partition: int
+    start: int
+    extension: str = "jsonl"
+
+    def __str__(self) -> str:
+        return f"{self.topic}+{self.partition}+{self.start:010d}.{self.extension}"
+
+    @classmethod
+    def parse(cls, name: str, extensions: Collection[str] = LINES) -> LandedName:
+        """Raises InvalidInputError when the name is not one that a Kafka sink gives files of these kinds."""
+        found = _PLUS.fullmatch(name) or _DASH.fullmatch(name)
+        if not found or found["extension"] not in extensions:
+            raise InvalidInputError("FOREIGN_FILE", f"`{name}` is not a file name of a Kafka sink.")
+        return cls(found["topic"], int(found["partition"]), int(found["start"]), found["extension"])
+
+    @property
+    def gzip(self) -> bool:
+        return self.extension.endswith(".gz")
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """What tells a file from one that took its place: inode, length in bytes, time of change."""
+
+    inode: int
+    size: int
+    changed: float
+
+    def holds(self, now: Stamp) -> bool:
+        """True while the file is the same one, unaltered or grown."""
+        return self.inode == now.inode and (self == now or now.size > self.size)
+
+
+@dataclass(frozen=True, slots=True)
+class LandedFile:
+    """One landed file: `name` is relative to the log's folder, `path` absolute.
+
+    One that stands `alone` is taken whatever comes of the others; else those of a partition are taken in order.
+    """
+
+    name: str
+    path: str
+    stamp: Stamp
+    topic: str
+    partition: int
+    start: int
+    gzip: bool
+    alone: bool = False
+
+    @property
+    def queue(self) -> int | str:
+        """What the file waits in line with."""
+        return self.name if self.alone else self.partition
+
+    @property
+    def size(self) -> int:
+        return self.stamp.size
+
+
+def stamp_of(path: str) -> Stamp:
+    """The stamp of a file as it is now, links followed. Raises OSError."""
+    found = os.stat(path)
+    return Stamp(found.st_ino, found.st_size, found.st_mtime)
+
+
+# Files, and what is wrong with the others.
+Listed: TypeAlias = tuple[tuple[LandedFile, ...], tuple[Problem, ...]]
+
+
+def list_landed(
+    folder: Path, extensions: Collection[str] = LINES
+) -> tuple[tuple[LandedFile, ...], tuple[Problem, ...]]:
+    """All landed files below a folder, ordered by partition and start, and a problem for every other file.
+
+    Raises NotFoundError when there is no such folder, and StorageError when anything in it cannot be looked at: a file
+    that is not seen may come before one that is.
+    """
+    root = os.path.abspath(folder)
+    try:
+        # All names first: a sink ends a file before it begins the next, so a file that is looked at after its
+        # successor was seen is seen complete.
+        paths = sorted(_paths(root))
+        found, problems = _looked_at(root, paths, extensions)
+    except OSError as error:
+        raise _unlisted(root, error) from error
+    return tuple(sorted(found, key=lambda f: (f.partition, f.start, f.name))), tuple(problems)
+
+
+def list_any(folder: Path, endings: Sequence[str]) -> Listed:
+    """All files below a folder whose names end so, each taken by itself, and a problem for every other one.
+
+    Raises as `list_landed` does.
+    """
+    root = os.path.abspath(folder)
+    found: list[LandedFile] = []
+    problems: list[Problem] = []
+    try:
+        for path in sorted(_paths(root)):
+            name = str(PurePosixPath(path).relative_to(root))
+            if name.endswith(tuple(endings)):
+                gzip = name.endswith(".gz")
+                found.append(LandedFile(name, path, stamp_of(path), folder.name, 0, 0, gzip, alone=True))
+            else:
+                problems.append(foreign(name, f"The name of `{name}` does not end in {' or '.join(endings)}."))
+    except OSError as error:
+        raise _unlisted(root, error) from error
+    return tuple(found), tuple(problems)
+
+
+def _paths(folder: str) -> Iterator[str]:
+    """What lies below a folder and is neither folder nor hidden nor temporary; links to folders are not followed."""
+    with os.scandir(folder) as listing:
+        entries = list(listing)
+    for entry in entries:
+        if entry.name.startswith((".", "_")):
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            yield from _paths(entry.path)
+        elif not entry.name.endswith(_TEMPORARY):
+            yield entry.path
+
+
+def _looked_at(root: str, paths: Sequence[str], extensions: Collection[str]) -> tuple[list[LandedFile], list[Problem]]:
+    found: list[LandedFile] = []
+    problems: list[Problem] = []
+    for path in paths:
+        name = PurePosixPath(path).relative_to(root)
+        try:
+            landed = LandedName.parse(name.name, extensions)
+        except InvalidInputError as error:
+            problems.append(foreign(str(name), error.message))
+            continue
+        stamp = stamp_of(path)
+        found.append(LandedFile(str(name), path, stamp, landed.topic, landed.partition, landed.start, landed.gzip))
+    return found, problems
+
+
+def _unlisted(root: str, error: OSError) -> TidefoldError:
+    if error.filename == root and isinstance(error, FileNotFoundError | NotADirectoryError):
+        return NotFoundError(
+            "LANDING_MISSING",
+            f"The landing folder `{root}` does not exist.",
+            hint="Check `source.path`; make the folder if nothing was landed yet.",
+        )
+    return StorageError(
+        "LANDING_UNREADABLE",
+        f"`{error.filename or root}` cannot be looked at: {error.strerror or error}.",
+        hint="Nothing was taken, since it may hold what comes first. Check its permissions and its disk; run again.",
+    )
+
+
+def of_topic(
+    files: Sequence[LandedFile], folder: Path, known: Sequence[str]
+) -> tuple[tuple[LandedFile, ...], tuple[Problem, ...]]:
+    """The files of the log's own topic, and a problem for each of another.
+
+    The topic is the one taken before (`known`), else the one that the folder is called after, else the only one there.
+    """
+    topics = sorted({f.topic for f in files})
+    named = known or [t for t in topics if t == folder.name]
+    if not named and len(topics) > 1:
+        message = f"`{folder}` holds several topics ({', '.join(topics)}) and is called after none of them."
+        return (), (Problem(str(folder), "TOPIC_UNCLEAR", message, "Give each topic a folder of its own."),)
+    own = named[0] if named else (topics[0] if topics else "")
+    strange = tuple(
+        foreign(f.name, f"`{f.name}` is of topic {f.topic}, this log takes {own}.") for f in files if f.topic != own
+    )
+    return tuple(f for f in files if f.topic == own), strange

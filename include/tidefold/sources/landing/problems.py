@@ -1,0 +1,96 @@
+"""What can be wrong with a landed file as a whole. (What can be wrong with one record: `refusal`.)"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidefold.errors import ConflictError, InvalidInputError, TidefoldError
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why a file was not taken. A `blocking` one holds up its partition until somebody acts; `passing`: until a later
+    run finds it settled.
+    """
+
+    file: str
+    code: str
+    message: str
+    hint: str
+    blocking: bool = True
+    passing: bool = False
+
+    def __str__(self) -> str:
+        return f"[{self.code}] {self.message}"
+
+    @property
+    def error(self) -> TidefoldError:
+        kind = ConflictError if self.passing else InvalidInputError
+        return kind(self.code, self.message, hint=self.hint)
+
+
+def foreign(name: str, why: str) -> Problem:
+    """A file that does not belong into the log's folder. It holds nothing up, and is named on every run."""
+    return Problem(name, "FOREIGN_FILE", why, "Move it out of the landing folder.", blocking=False)
+
+
+def gone(name: str) -> Problem:
+    return Problem(
+        name, "LANDED_GONE", f"`{name}` was removed while it was taken.", "Land it again; nothing of it was taken."
+    )
+
+
+def unreadable(name: str, why: str) -> Problem:
+    return Problem(name, "LANDED_UNREADABLE", f"`{name}` cannot be read: {why}.", "Check its permissions and its disk.")
+
+
+def wrong_content(name: str) -> Problem:
+    message = f"`{name}` does not hold what its extension says."
+    return Problem(
+        name, "LANDED_FORMAT", message, "gzip files end in `.gz`, plain ones do not; land it under the right name."
+    )
+
+
+def damaged(name: str, why: str) -> Problem:
+    return Problem(name, "LANDED_DAMAGED", f"`{name}` is damaged: {why}.", "Land an intact copy under the same name.")
+
+
+def truncated(name: str) -> Problem:
+    message = f"`{name}` is cut off, and newer files of its partition are there."
+    return Problem(
+        name, "LANDED_TRUNCATED", message, "Land a complete copy under the same name; what follows waits for it."
+    )
+
+
+def empty(name: str) -> Problem:
+    message = f"`{name}` is empty, and newer files of its partition are there."
+    return Problem(name, "LANDED_EMPTY", message, "Land it again or remove it; what follows waits for it.")
+
+
+def changed(name: str, why: str) -> Problem:
+    return Problem(
+        name, "LANDED_CHANGED", f"`{name}` {why}.", "Put back the file that was there; nothing of it was taken."
+    )
+
+
+def growing(name: str) -> Problem:
+    message = f"`{name}` is still being written, and newer files of its partition are there."
+    hint = "Run ingest again once it is complete; nothing more of it was taken, and what follows waits for it."
+    return Problem(name, "LANDED_GROWING", message, hint, passing=True)
+
+
+def late(name: str, offset: int, next_offset: int) -> Problem:
+    message = (
+        f"`{name}` brings offset {offset}, which was never taken, but everything from {next_offset} on comes next: it "
+        "landed after newer files. Its records are not in the log, and cannot be put behind newer ones."
+    )
+    hint = (
+        "To have them: when all that ever landed still lies there, begin the log anew with `tidefold drop LOG` (it "
+        "deletes table and snapshots too) and `tidefold ingest LOG`. To go on without them: keep the file elsewhere."
+    )
+    return Problem(name, "LANDED_LATE", message, hint)
+
+
+def unfit_schema(name: str, why: str) -> Problem:
+    hint = "Land it with the columns that the log has, each of its type; nothing of it was taken."
+    return Problem(name, "LANDED_SCHEMA", f"`{name}` {why}.", hint)

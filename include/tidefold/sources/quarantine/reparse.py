@@ -1,0 +1,162 @@
+"""Refused records as they lie in a log's quarantine, and a second look at them with today's rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+
+from tidefold.changelog.schema import CLEAR
+from tidefold.domain.log_state import Landed, LogState, Shape
+from tidefold.errors import CorruptError
+from tidefold.sources.api import Reader, Source
+from tidefold.sources.ingest.accounting import Batch, Place
+from tidefold.sources.ingest.change_batches import TableBuilder
+from tidefold.sources.landing.streams import (
+    CutShortError,
+    DamagedError,
+    Fingerprint,
+    ShrunkError,
+    chunks,
+    unzipped,
+    without_bom,
+)
+from tidefold.sources.quarantine.writer import KEPT_TEXT, Quarantined
+from tidefold.sources.records.errors import RefusedRecordError
+from tidefold.storage import Store
+
+# Refused for their place in the file, which is the same today.
+OF_THEIR_PLACE = frozenset(("OFFSET_ORDER", "OFFSET_TWICE", "TORN_LINE", "LINE_TOO_LONG"))
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A refused record, and the account of the file that it came in."""
+
+    landed: Landed
+    entry: Quarantined
+
+
+def refused_records(store: Store, state: LogState, path: str) -> Iterator[Refused]:
+    """The records of one quarantine file that count, in its order.
+
+    Of a file that was read twice in one ingest only the last reading counts. Raises CorruptError, NotFoundError.
+    """
+    files = {e.name: e for e in state.landed if e.quarantine == path and e.quarantined}
+    with store.open(path) as stream:
+        for line in stream:
+            try:
+                entry = msgspec.json.decode(line, type=Quarantined)
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                message = f"`{path}` cannot be read: {error}."
+                raise CorruptError("QUARANTINE_CORRUPT", message, hint="Restore the file from a copy.") from error
+            if entry.file in files:
+                yield Refused(files[entry.file], entry)
+
+
+@dataclass(slots=True)
+class SecondLook:
+    """What was found of records of one partition. `table` has those that are changes now, one row for each of
+    `changes`; `others` are read too, and no changes: by the name of their count. The rest is `refused` as before.
+    """
+
+    topic: str
+    partition: int
+    table: pa.Table | None = None
+    changes: list[Refused] = field(default_factory=list)
+    others: list[tuple[Refused, str]] = field(default_factory=list)
+    refused: list[Refused] = field(default_factory=list)
+
+
+# The text of a record, None when it is not there as a whole; and between which offsets it must lie.
+TextOf = Callable[[Refused], bytes | None]
+RoomOf = Callable[[Landed], tuple[int, int | None]]
+
+
+def look_again(
+    source: Source | None,
+    shape: Shape,
+    records: Iterable[Refused],
+    text_of: TextOf,
+    room_of: RoomOf,
+    horizon: int | None = None,
+) -> list[SecondLook]:
+    """Reads records as ingest would today, each as if it stood alone; one look a partition.
+
+    What a `source` (None: the log has none any more) cannot read that way stays refused.
+    """
+
+    def partition(one: Refused) -> tuple[str, int]:
+        return one.landed.topic, one.landed.partition
+
+    grouped = groupby(sorted(records, key=partition), key=partition)
+    looks = []
+    for place, members in grouped:
+        reader = source.reader(shape, Place(*place, 0, 0, (), (), horizon=horizon)) if source else None
+        look = SecondLook(*place, refused=[] if reader else list(members))
+        looks.append(_look(reader, shape, look, list(members), text_of, room_of) if reader else look)
+    return looks
+
+
+def _look(
+    reader: Reader, shape: Shape, look: SecondLook, records: Sequence[Refused], text_of: TextOf, room_of: RoomOf
+) -> SecondLook:
+    taken = Batch()
+    for one in records:
+        text = None if one.entry.reason in OF_THEIR_PLACE else text_of(one)
+        count = _count_of(reader, text, one.entry.offset, room_of(one.landed)) if text is not None else None
+        batch = reader.taken_batch()
+        if count is None or CLEAR in batch.ops:
+            look.refused.append(one)
+        elif count == "changes":
+            taken.extend(batch)
+            look.changes.append(one)
+        else:
+            look.others.append((one, count))
+    builder = TableBuilder(shape, look.partition)
+    builder.add(taken)
+    look.table = builder.table()
+    return look
+
+
+def _count_of(reader: Reader, text: bytes, known: int | None, room: tuple[int, int | None]) -> str | None:
+    """Which count the record belongs to now; None when it is still refused."""
+    reader.begin_alone(known)
+    reader.near(text)
+    try:
+        reader.take(text)
+    except RefusedRecordError:
+        return None
+    first, end = room
+    offset, account = reader.offset, reader.account
+    if offset is not None and (offset < first or (end is not None and offset >= end)):
+        return None  # It would come in at a place that other records have.
+    return next(name for name in ("changes", "tombstones", "ignored", "repeated") if getattr(account, name))
+
+
+def kept_text(entry: Quarantined) -> bytes | None:
+    """The text of a record if the quarantine has all of it: not cut off, and every byte as it was."""
+    text = entry.record.encode()
+    return None if len(text) >= KEPT_TEXT or b"\\x" in text else text
+
+
+def landed_lines(path: Path, landed: Landed, lines: Collection[int]) -> Mapping[int, bytes]:
+    """These lines of a landed file; none when it is not the file any more that was taken."""
+    found: dict[int, bytes] = {}
+    try:
+        with open(path, "rb") as stream:
+            content = Fingerprint(stream, landed.length)
+            blocks = unzipped(content.blocks()) if path.name.endswith(".gz") else content.blocks()
+            number = 0
+            for chunk in chunks(blocks):
+                for line in (chunk if number else without_bom(chunk)).lines:
+                    number += 1
+                    if number in lines and not chunk.too_long:
+                        found[number] = line
+            return found if content.sha256 == landed.checksum else {}
+    except (OSError, CutShortError, DamagedError, ShrunkError):
+        return {}

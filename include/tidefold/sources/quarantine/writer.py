@@ -1,0 +1,63 @@
+"""Refused records on their way into the log's quarantine: one JSON line each, with reason and position."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from tidefold.sources.records.errors import RefusedRecordError
+from tidefold.storage import Store
+
+KEPT_TEXT = 8 << 10
+_IN_MEMORY = 4 << 20
+
+
+class Quarantined(msgspec.Struct, frozen=True):
+    """A refused record. `record` is its text, cut off at 8 KiB; `offset` is null when it could not be read."""
+
+    file: str
+    line: int
+    offset: int | None
+    reason: str
+    detail: str
+    record: str
+
+
+class QuarantineWriter:
+    """Collects the refused records of one task; nothing is stored before `store`."""
+
+    def __init__(self) -> None:
+        self._spool = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115 (closed by __exit__)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._spool.close()
+
+    def add(self, file: str, line: int, offset: int | None, refused: RefusedRecordError, record: bytes) -> None:
+        text = record[:KEPT_TEXT].decode("utf-8", errors="backslashreplace")
+        entry = Quarantined(file, line, offset, refused.reason, refused.detail, text)
+        self._spool.write(msgspec.json.encode(entry) + b"\n")
+
+    def mark(self) -> int:
+        """Where the records of the next file begin."""
+        return self._spool.tell()
+
+    def drop_after(self, mark: int) -> None:
+        """Forgets the records of a file that turned out not to be takeable."""
+        self._spool.seek(mark)
+        self._spool.truncate()
+
+    def store(self, store: Store, path: str) -> bool:
+        """Stores what was collected; False, and no file, when there is nothing."""
+        if self.mark() == 0:
+            return False
+        self._spool.seek(0)
+        with store.create(path) as stream:
+            shutil.copyfileobj(self._spool, stream)
+        return True

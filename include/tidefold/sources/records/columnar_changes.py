@@ -1,0 +1,334 @@
+"""Makes changes of rows that come column by column: what each does, what orders it, where it stands, what is refused.
+
+Such rows have no offsets. Their place is made of their content, so that a row that comes twice counts once, and the
+result does not depend on the files or on their order.
+
+Gives values of text, or of another type, the type of a column: exactly, or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import duckdb
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidefold.changelog.key_group_hash import connect, quoted
+from tidefold.changelog.schema import DELETE, MERGE, UPSERT, arrow_type, change_schema, order_columns
+from tidefold.domain.log_state import Column, Shape
+from tidefold.domain.table.table_spec import COLUMNS, Deletes, Engine
+from tidefold.domain.table.type_conversion import parse_value
+from tidefold.domain.table.types import parse_type
+from tidefold.sources.ingest.accounting import late_change
+from tidefold.sources.records.errors import RefusedRecordError
+
+# Gives a column its type: the values, null where they have none, and the rows whose value does not fit.
+Cast = Callable[[pa.Array, Column], tuple[pa.Array, Sequence[int]]]
+
+
+class Op(msgspec.Struct, frozen=True):
+    """The column that says what a row does, and what it says."""
+
+    column: str
+    upsert: tuple[str, ...]
+    delete: tuple[str, ...]
+
+
+class Rules(msgspec.Struct, frozen=True, kw_only=True):
+    """How rows are read: what they do (None: all are rows to be there), and the columns that say their offset, their
+    order where the log has one of its own, and their time (microseconds since 1970), as far as there are any.
+    """
+
+    op: Op | None = None
+    offset: str | None = None
+    order: tuple[str, ...] = ()
+    time: str | None = None
+
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """Columns of the input that need not be columns of the table."""
+        return tuple(filter(None, (self.op.column if self.op else None, self.offset, *self.order, self.time)))
+
+
+@dataclass(slots=True)
+class Made:
+    """`table` has a row for each change; `refused` is by the number of the row (0 first); the others were `ignored`."""
+
+    table: pa.Table
+    refused: dict[int, RefusedRecordError] = field(default_factory=dict)
+    ignored: int = 0
+
+
+class Changes:
+    """Makes changes of the rows of one log."""
+
+    def __init__(self, shape: Shape, rules: Rules, cast: Cast, horizon: int | None = None) -> None:
+        self._horizon = horizon
+        # Opening one takes as long as a thousand rows.
+        self._connection = connect()
+        self._shape = shape
+        self._rules = rules
+        self._cast = cast
+        self._order = shape.order_by if shape.order == COLUMNS else ()
+        self._needed = {*shape.key, *self._order}
+
+    def make(self, rows: pa.Table) -> Made:
+        """`rows` has the columns of the table, and those beside; what is not there of them is absent."""
+        made = Made(rows)
+        deletes = self._deletes(rows, made)
+        absent = [c.name for c in self._shape.columns if c.name not in rows.column_names and c.default is None]
+        columns = {c.name: self._column(rows, c, deletes, made) for c in self._shape.columns}
+        offsets = self._given_offsets(rows, made)
+        self._check_late(columns, made)
+        keep = self._kept(rows.num_rows, deletes, made)
+        given = {"_offset": offsets} if offsets is not None else {}
+        given |= {"_ts": _joined(rows, self._rules.time)} if self._rules.time else {}
+        given |= {f"_o{i}": _joined(rows, name) for i, name in enumerate(self._rules.order)}
+        table = pa.table({"_op": self._ops(deletes), **columns, **given}).filter(keep)
+        made.table = self._placed(table, absent)
+        return made
+
+    def _deletes(self, rows: pa.Table, made: Made) -> pa.Array:
+        op = self._rules.op
+        if op is None:
+            return pa.array([False] * rows.num_rows)
+        said = pc.cast(_joined(rows, op.column), pa.string())
+        for row in _where(pc.invert(pc.is_in(said, pa.array([*op.upsert, *op.delete], pa.string())))):
+            value = said[row].as_py()
+            known = ", ".join((*op.upsert, *op.delete))
+            text = "null" if value is None else repr(value[:40])
+            made.refused[row] = RefusedRecordError("OP_UNKNOWN", f"`{op.column}` is {text}, none of {known}.")
+        return pc.is_in(said, pa.array(op.delete, pa.string()))
+
+    def _column(self, rows: pa.Table, column: Column, deletes: pa.Array, made: Made) -> pa.Array:
+        """Values of the column's type. Of a delete only what tells and orders it is looked at."""
+        type_ = change_schema(self._shape).field(column.name).type
+        if column.name not in rows.column_names:
+            # Such rows were made before the column.
+            value = None if column.default is None else parse_value(column.type, column.default)
+            return pc.if_else(deletes, pa.scalar(None, type_), pa.scalar(value, type_))
+        given = _joined(rows, column.name)
+        if column.name not in self._needed:
+            given = pc.if_else(deletes, pa.scalar(None, given.type), given)
+        values, unfit = self._cast(given, column)
+        for row in unfit:
+            text = str(given[row].as_py())[:80]
+            refusal = RefusedRecordError("VALUE_INVALID", f"`{column.name}` is {text!r}, no {column.type}.")
+            made.refused.setdefault(row, refusal)
+        for names, reason in ((self._shape.key, "KEY_NULL"), (self._order, "ORDER_MISSING")):
+            if column.name in names:
+                for row in _where(pc.is_null(values)):
+                    made.refused.setdefault(row, RefusedRecordError(reason, f"`{column.name}` is null."))
+        return values
+
+    def _given_offsets(self, rows: pa.Table, made: Made) -> pa.Array | None:
+        name = self._rules.offset
+        if name is None:
+            return None
+        values, _ = self._cast(_joined(rows, name), Column(name, "long"))
+        for row in _where(pc.invert(pc.fill_null(pc.greater_equal(values, 0), fill_value=False))):
+            made.refused.setdefault(row, RefusedRecordError("OFFSET_MISSING", f"`{name}` is no whole number from 0."))
+        return values
+
+    def _check_late(self, columns: dict[str, pa.Array], made: Made) -> None:
+        if self._horizon is None or not self._order:
+            return
+        first = _whole_numbers(columns[self._order[0]])
+        for row in _where(pc.less(first, self._horizon)):
+            refused = late_change(first[row].as_py(), self._horizon)
+            if refused:
+                made.refused.setdefault(row, refused)
+
+    def _kept(self, count: int, deletes: pa.Array, made: Made) -> pa.Array:
+        """Which rows are changes: not those that are refused, and not deletes where they do not count."""
+        merge = self._shape.merge
+        left_out = set(made.refused)
+        if merge.engine is Engine.APPEND or merge.deletes is not Deletes.APPLY:
+            for row in _where(deletes):
+                left_out.add(row)
+                if merge.engine is Engine.APPEND:
+                    refusal = RefusedRecordError("KEYLESS_CHANGE", "A log without a key only takes new rows.")
+                    made.refused.setdefault(row, refusal)
+                elif merge.deletes is Deletes.QUARANTINE:
+                    made.refused.setdefault(row, RefusedRecordError("DELETE_REFUSED", "This log takes no deletes."))
+            made.ignored = len(left_out) - len(made.refused)
+        if not left_out:
+            return pa.repeat(pa.scalar(value=True), count)
+        return pa.array([row not in left_out for row in range(count)], pa.bool_())
+
+    def _ops(self, deletes: pa.Array) -> pa.Array:
+        upsert = MERGE if self._shape.merge.engine is Engine.AGGREGATE else UPSERT
+        return pc.if_else(deletes, pa.scalar(DELETE, pa.int8()), pa.scalar(upsert, pa.int8()))
+
+    def _placed(self, table: pa.Table, absent: list[str]) -> pa.Table:
+        """The change set's own columns before those of the user; key groups are filled later."""
+        count, schema = table.num_rows, change_schema(self._shape)
+        upserts = pc.not_equal(table.column("_op"), pa.scalar(DELETE, pa.int8()))
+        names = pa.scalar(absent or None, pa.list_(pa.string()))
+        columns = {name: table.column(name) for name in table.column_names}
+        columns |= {
+            "_kg": pa.nulls(count, pa.uint16()),
+            "_partition": pa.repeat(pa.scalar(0, pa.int32()), count),
+            "_absent": pc.if_else(upserts, names, pa.scalar(None, names.type)),
+        }
+        columns.setdefault("_ts", pa.nulls(count, pa.int64()))
+        if "_offset" not in columns:
+            content = table.select(["_op", *(column.name for column in self._shape.columns)])
+            columns["_offset"] = content_places(content, absent, self._connection)
+        for name, by in zip(order_columns(self._shape), self._order, strict=False):
+            columns[name] = _whole_numbers(table.column(by))
+        return pa.table([columns[name] for name in schema.names], schema=schema)
+
+
+def content_places(table: pa.Table, absent: Sequence[str], connection: duckdb.DuckDBPyConnection) -> pa.ChunkedArray:
+    """Of each row a number from 0 to 2**63 - 1 that is made of its content alone."""
+    texts = [_content_sql(f, f.name in absent) for f in table.schema]
+    connection.register("rows", table)
+    sql = f"(md5_number({' || '.join(texts)}) >> 65::UHUGEINT)::BIGINT"
+    found = connection.sql(f"SELECT {sql} AS n FROM rows").to_arrow_table().column("n")
+    connection.unregister("rows")
+    return found
+
+
+def _content_sql(column: pa.Field, is_absent: bool) -> str:
+    """A text for each value that differs from that of every other one; null and absent are apart."""
+    if is_absent:
+        return "'a'"
+    name = quoted(column.name)
+    if pa.types.is_binary(column.type):
+        text = f"hex({name})"
+    elif pa.types.is_list(column.type):
+        text = f"to_json({name})::VARCHAR"
+    else:
+        text = f"{name}::VARCHAR"
+    return f"CASE WHEN {name} IS NULL THEN 'n' ELSE length({text}) || ':' || {text} END"
+
+
+def _whole_numbers(values: Any) -> Any:
+    """What orders a row as a number: days and microseconds since 1970 for dates and timestamps."""
+    if pa.types.is_date(values.type):
+        values = values.cast(pa.int32())
+    return values.cast(pa.int64())
+
+
+def _joined(rows: pa.Table, name: str) -> pa.Array:
+    column = rows.column(name).combine_chunks()
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def _where(mask: pa.Array) -> list[int]:
+    """The rows for which it holds."""
+    rows: list[int] = pc.indices_nonzero(pc.fill_null(mask, fill_value=False)).to_pylist()
+    return rows
+
+
+def in_range(values: pa.Array, column: Column) -> pa.Array:
+    """Which values every reader can show: dates and timestamps of the years 1 to 9999."""
+    spans = {"date": (pa.int32(), -719_162, 2_932_896)}
+    spans["timestamp"] = (pa.int64(), -62_135_596_800_000_000, 253_402_300_799_999_999)
+    found = spans.get(parse_type(column.type).name)
+    if found is None:
+        return pa.array([True] * len(values))
+    type_, low, high = found
+    numbers = values.cast(type_)
+    return pc.and_(pc.greater_equal(numbers, low), pc.less_equal(numbers, high))
+
+
+# What Arrow reads as a value and we do too. (It would also read hexadecimal numbers, `1` as true, and more.)
+_TEXTS = {
+    "boolean": r"^(true|false)$",
+    "int": r"^-?[0-9]+$",
+    "long": r"^-?[0-9]+$",
+    "float": r"^(-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?|NaN|-?Infinity)$",
+    "double": r"^(-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?|NaN|-?Infinity)$",
+    "decimal": r"^-?[0-9]+(\.[0-9]+)?$",
+    "date": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$",
+    "timestamp": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:.]+(Z|[+-][0-9]{2}:?[0-9]{2})$",
+    "string": r"",
+}
+_INFINITE = r"^-?Infinity$"
+# What may become what without any value changing; the rest is compared value by value.
+_WIDER: dict[str, tuple[pa.DataType, ...]] = {
+    "int": (pa.int8(), pa.int16(), pa.uint8(), pa.uint16()),
+    "long": (pa.int8(), pa.int16(), pa.int32(), pa.uint8(), pa.uint16(), pa.uint32()),
+    "double": (pa.float32(),),
+    "string": (pa.large_string(),),
+    "binary": (pa.large_binary(),),
+}
+
+
+def of_text(values: pa.Array, column: Column) -> tuple[pa.Array, Sequence[int]]:
+    """A column of text, as bytes, as values of the column's type, and the rows whose text is none."""
+    texts, unfit = _cast(values, pa.string())
+    type_ = parse_type(column.type)
+    matches = pc.match_substring_regex(texts, _TEXTS[type_.name]) if _TEXTS[type_.name] else pc.is_valid(texts)
+    misfits = {*unfit, *_not(matches, texts)}
+    found, unread = _cast(_without(texts, misfits), arrow_type(column.type))
+    misfits |= {*unread, *_not(in_range(found, column), found)}
+    if type_.name in ("float", "double"):
+        # A number that is too large for its type became infinite.
+        beyond = pc.and_(pc.is_inf(found), pc.invert(pc.match_substring_regex(texts, _INFINITE)))
+        misfits |= set(_not(pc.invert(beyond), found))
+    return _without(found, misfits), sorted(misfits)
+
+
+def of_values(values: pa.Array, column: Column) -> tuple[pa.Array, Sequence[int]]:
+    """A column of a type that `fits`, as values of the column's type, and the rows whose value would change."""
+    found, unfit = _cast(values, arrow_type(column.type))
+    misfits = {*unfit, *_not(in_range(found, column), found)}
+    return _without(found, misfits), sorted(misfits)
+
+
+def fits(given: pa.DataType, column: Column) -> bool:
+    """Whether values of a type can be values of the column: the same type, or a narrower one; times in every unit."""
+    if pa.types.is_dictionary(given):
+        given = given.value_type
+    type_ = parse_type(column.type)
+    if type_.element is not None:
+        is_list = pa.types.is_list(given) or pa.types.is_large_list(given)
+        return bool(is_list) and fits(given.value_type, Column(column.name, _element(column.type)))
+    if type_.name == "timestamp":
+        return bool(pa.types.is_timestamp(given)) and given.tz is not None
+    if type_.name == "decimal":
+        if not pa.types.is_decimal(given) or given.scale > type_.scale:
+            return False
+        return bool(given.precision - given.scale <= type_.precision - type_.scale)
+    return bool(given == arrow_type(column.type)) or given in _WIDER.get(type_.name, ())
+
+
+def _cast(values: pa.Array, type_: pa.DataType) -> tuple[pa.Array, Sequence[int]]:
+    """All at once; if one does not fit, one by one, to find which."""
+    try:
+        return values.cast(type_), ()
+    except pa.ArrowInvalid:
+        pass
+    unfit, found = [], []
+    for row in range(len(values)):
+        try:
+            found.append(values[row : row + 1].cast(type_))
+        except pa.ArrowInvalid:
+            unfit.append(row)
+            found.append(pa.nulls(1, type_))
+    return pa.concat_arrays(found), unfit
+
+
+def _not(mask: pa.Array, values: pa.Array) -> Sequence[int]:
+    """The rows that have a value for which it does not hold."""
+    lacking = pc.and_(pc.is_valid(values), pc.invert(pc.fill_null(mask, fill_value=False)))
+    rows: list[int] = pc.indices_nonzero(lacking).to_pylist()
+    return rows
+
+
+def _without(values: pa.Array, rows: set[int]) -> pa.Array:
+    if not rows:
+        return values
+    keep = pa.array([row not in rows for row in range(len(values))], pa.bool_())
+    return pc.if_else(keep, values, pa.scalar(None, values.type))
+
+
+def _element(array: str) -> str:
+    return array.removeprefix("array<").removesuffix(">")

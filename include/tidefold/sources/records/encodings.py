@@ -1,0 +1,200 @@
+"""How a source writes the values of a column in JSON, and what they become: without any loss, or refused.
+
+A value is decoded strictly as its `json_type`; what is not yet a value of the column then goes through its
+`conversion`, which raises ValueError with the reason when nothing of the column's type is the same.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Context, Decimal
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from tidefold.domain.table.types import Type, encodings_of
+
+INT64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+# Debezium writes what JSON has no number for as a text.
+_NO_NUMBER = Literal["NaN", "Infinity", "-Infinity"]
+_FLOAT32_MAX = 3.4028234663852886e38
+# Dates (days) and timestamps (microseconds) since 1970, of the years 1 to 9999: what every reader can show. Values in
+# another unit mostly lie outside.
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
+_FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
+
+COLUMN_TYPES: dict[str, Any] = {
+    "boolean": bool,
+    "int": Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)],
+    "long": INT64,
+    "float": Annotated[float, Meta(ge=-_FLOAT32_MAX, le=_FLOAT32_MAX)] | _NO_NUMBER,
+    "double": float | _NO_NUMBER,
+    "string": str,
+    "date": Annotated[int, Meta(ge=_FIRST_DAY, le=_LAST_DAY)],
+    "timestamp": Annotated[int, Meta(ge=_FIRST, le=_LAST)],
+    "binary": bytes,
+}
+Conversion = Callable[[Any], Any]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICRO = timedelta(microseconds=1)
+_EXACT = Context(prec=100)
+_NUMBER = re.compile(r"-?\d{1,100}(\.\d{1,100})?([eE][+-]?\d{1,3})?", re.ASCII)
+_DATE = re.compile(r"(\d{4}-\d\d-\d\d)Z?", re.ASCII)
+_INSTANT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(?:\.\d{1,6}(\d{0,3}))?(Z|[+-]\d\d(:?\d\d)?)?", re.ASCII)
+_HEX = re.compile(r"([0-9a-fA-F]{2})*")
+_BASE64URL = re.compile(r"[\w-]*={0,2}", re.ASCII)
+
+
+class VariableScale(msgspec.Struct, gc=False):
+    """A decimal that brings its scale: io.debezium.data.VariableScaleDecimal."""
+
+    scale: int
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How values of a column are written. `scale` is that of decimals as base64; None: as the column has it."""
+
+    encoding: str = ""
+    scale: int | None = None
+
+
+def form_of(type_: Type, encoding: str) -> Form:
+    """The form that the configuration says, or the usual one."""
+    return Form(encoding or next(iter(encodings_of(type_)), ""))
+
+
+_JSON_TYPES: dict[tuple[str, str], Any] = {
+    ("boolean", "number"): Literal[0, 1],
+    ("decimal", "base64"): bytes | VariableScale,
+    ("decimal", "string"): str,
+    ("decimal", "number"): Decimal,
+    ("date", "iso"): str,
+    ("timestamp", "iso"): str,
+    ("timestamp", "millis"): Annotated[int, Meta(ge=_FIRST // 1000, le=_LAST // 1000)],
+    ("timestamp", "nanos"): INT64,
+    ("binary", "base64url"): str,
+    ("binary", "hex"): str,
+}
+
+
+def json_type(type_: Type, form: Form) -> Any:
+    """What the decoder takes for a value that is not null."""
+    if type_.element:
+        return list[json_type(type_.element, form) | None]  # type: ignore[misc]
+    return _JSON_TYPES.get((type_.name, form.encoding)) or COLUMN_TYPES[type_.name]
+
+
+def conversion(type_: Type, form: Form) -> Conversion | None:
+    """What makes a decoded value one of the column; None: it is one already."""
+    if type_.element:
+        return _of_elements(float if type_.element.name in ("float", "double") else conversion(type_.element, form))
+    if type_.name == "decimal":
+        return _decimal(type_, form)
+    return _CONVERSIONS.get((type_.name, form.encoding))
+
+
+def _of_elements(convert: Conversion | None) -> Conversion | None:
+    if convert is None:
+        return None
+    return lambda values: [None if value is None else convert(value) for value in values]
+
+
+def _decimal(type_: Type, form: Form) -> Conversion:
+    if form.encoding == "base64":
+        scale = type_.scale if form.scale is None else form.scale
+        return lambda value: fit_decimal(_unscaled(value, scale), type_)
+    if form.encoding == "string":
+        return lambda value: fit_decimal(_number(value), type_)
+    return lambda value: fit_decimal(value, type_)
+
+
+def _unscaled(value: bytes | VariableScale, scale: int) -> Decimal:
+    """The number whose digits are a whole number of big-endian bytes in two's complement."""
+    digits = value.value if isinstance(value, VariableScale) else value
+    scale = value.scale if isinstance(value, VariableScale) else scale
+    if not digits or len(digits) > 40 or abs(scale) > 1000:
+        raise ValueError("is no number in base64")
+    return Decimal(int.from_bytes(digits, "big", signed=True)).scaleb(-scale, _EXACT)
+
+
+def _number(text: str) -> Decimal:
+    if not _NUMBER.fullmatch(text):
+        raise ValueError(f"{text[:40]!r} is no finite number")
+    return Decimal(text)
+
+
+def fit_decimal(value: Decimal, type_: Type) -> Decimal:
+    """The same number; ValueError when the type has no room for all of its digits."""
+    _, digits, exponent = value.as_tuple()
+    if not isinstance(exponent, int):
+        raise ValueError(f"{value} is no finite number")
+    if not value:
+        return Decimal(0)
+    if -exponent > type_.scale and any(digits[type_.scale + exponent :]):
+        raise ValueError(f"has more than {type_.scale} digits behind the point")
+    if value.adjusted() >= type_.precision - type_.scale:
+        raise ValueError(f"has more than {type_.precision - type_.scale} digits before the point")
+    return value.quantize(Decimal(1).scaleb(-type_.scale), context=_EXACT)
+
+
+def _days(text: str) -> int:
+    found = _DATE.fullmatch(text)
+    try:
+        if found:
+            return date.fromisoformat(found[1]).toordinal() + _FIRST_DAY - 1
+    except ValueError:
+        pass
+    raise ValueError(f"{text[:40]!r} is no date of the years 1 to 9999")
+
+
+def _micros(text: str) -> int:
+    """Microseconds of an instant in ISO 8601; one without a zone is UTC."""
+    found = _INSTANT.fullmatch(text)
+    if found and (found[2] or "").strip("0"):
+        raise ValueError("has parts of a microsecond")
+    try:
+        at = datetime.fromisoformat(text) if found else None
+    except ValueError:
+        at = None
+    if at is not None:
+        micros = ((at if at.tzinfo else at.replace(tzinfo=UTC)) - _EPOCH) // _MICRO
+        if _FIRST <= micros <= _LAST:
+            return micros
+    raise ValueError(f"{text[:40]!r} is no instant of the years 1 to 9999")
+
+
+def _whole_micros(nanos: int) -> int:
+    if nanos % 1000:
+        raise ValueError("has parts of a microsecond")
+    return nanos // 1000
+
+
+def _from_base64url(text: str) -> bytes:
+    if not _BASE64URL.fullmatch(text) or len(text.rstrip("=")) % 4 == 1:
+        raise ValueError("is no base64 for URLs")
+    return base64.urlsafe_b64decode(text.rstrip("=") + "=" * (-len(text.rstrip("=")) % 4))
+
+
+def _from_hex(text: str) -> bytes:
+    if not _HEX.fullmatch(text):
+        raise ValueError("is no hexadecimal text")
+    return bytes.fromhex(text)
+
+
+_CONVERSIONS: dict[tuple[str, str], Conversion] = {
+    ("boolean", "number"): bool,
+    ("date", "iso"): _days,
+    ("timestamp", "iso"): _micros,
+    ("timestamp", "millis"): lambda millis: millis * 1000,
+    ("timestamp", "nanos"): _whole_micros,
+    ("binary", "base64url"): _from_base64url,
+    ("binary", "hex"): _from_hex,
+}

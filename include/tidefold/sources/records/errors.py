@@ -1,0 +1,180 @@
+"""Why a record is refused: the slow, exact look at a line that the decoder would not take."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from tidefold.domain.log_state import Shape
+from tidefold.sources.debezium.unavailable_values import is_unavailable
+from tidefold.sources.records.record_types import NOTHING, AnyHead, Head
+
+UPSERTS = ("r", "c", "u")
+_NULL = msgspec.Raw(b"null")
+_UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_heads, _any_heads = msgspec.json.Decoder(Head), msgspec.json.Decoder(AnyHead)
+
+
+class RefusedRecordError(Exception):
+    """A record goes to quarantine: `reason` is a stable code, `detail` one sentence."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(f"{reason}: {detail}")
+        self.reason = reason
+        self.detail = detail
+
+
+def head_of(line: bytes) -> Head:
+    """Topic, partition and offset of a line. Raises RefusedRecordError when not even they can be read."""
+    _check_json(line)
+    try:
+        return _heads.decode(line)
+    except _UNDECODABLE as error:
+        raise RefusedRecordError("NOT_A_RECORD", f"{error}.") from error
+
+
+def any_head_of(line: bytes) -> AnyHead:
+    """The same of a line that may be a value alone."""
+    _check_json(line)
+    if line.strip() == b"null":
+        return AnyHead(value=_NULL)
+    try:
+        head = _any_heads.decode(line)
+    except _UNDECODABLE as error:
+        raise RefusedRecordError("NOT_A_RECORD", f"{error}.") from error
+    if head.value == NOTHING:
+        head.value = msgspec.Raw(line)
+        told = _plain(head.value)
+        if not ("op" in told or "payload" in told or is_ignored(head)):
+            raise RefusedRecordError("NOT_A_RECORD", "The line is neither a record with its value nor a value alone.")
+    return head
+
+
+def _check_json(line: bytes) -> None:
+    try:
+        msgspec.json.decode(line)
+    except msgspec.ValidationError:
+        pass  # A number that fits no type; whether it matters depends on where it stands.
+    except _UNDECODABLE as error:
+        raise RefusedRecordError("BROKEN_JSON", f"{error}.") from error
+
+
+def names_in(line: bytes) -> frozenset[str]:
+    """What a line calls the columns: in its row, or else in what it says of a row that goes."""
+    try:
+        record = _plain(msgspec.Raw(line))
+    except (ValueError, RecursionError):
+        return frozenset()
+    if not isinstance(record, dict):
+        return frozenset()
+    value, key = (_payload(one) for one in (record.get("value", record), record.get("key")))
+    rows = (value.get("after"), value.get("before"), key) if isinstance(value, dict) else (key,)
+    return frozenset(next((row for row in rows if isinstance(row, dict)), ()))
+
+
+def _payload(given: Any) -> Any:
+    return given["payload"] if isinstance(given, dict) and isinstance(given.get("payload"), dict) else given
+
+
+def is_tombstone(head: AnyHead) -> bool:
+    """True when the value is null, with or without a schema beside it."""
+    return _value(head) is None
+
+
+def is_ignored(head: AnyHead) -> bool:
+    """True for what the connector tells of itself: heartbeats, transaction marks, schema changes, logical messages."""
+    value = _value(head)
+    if not isinstance(value, dict):
+        return False
+    if "op" in value:
+        return bool(value["op"] == "m")
+    heartbeat = bool(value) and set(value) <= {"ts_ms", "ts_us", "ts_ns"}
+    transaction = value.get("status") in ("BEGIN", "END") and "id" in value
+    return heartbeat or transaction or "ddl" in value or "tableChanges" in value
+
+
+def refusal_of(head: AnyHead, shape: Shape, why: str, types: Mapping[str, str]) -> RefusedRecordError:
+    """The reason why a well-formed record was not taken; `why` is what the strict decoder said, `types` are
+    those of its columns, as far as it says them.
+    """
+    value = _value(head)
+    if not isinstance(value, dict):
+        return RefusedRecordError("NOT_A_RECORD", "The value is no object.")
+    op = value.get("op")
+    if op in UPSERTS:
+        found = _refused_row(value.get("after"), shape, types)
+    elif op in ("d", "t"):
+        found = None
+    else:
+        return refused_op(op)
+    if found is None and not isinstance(value.get("source"), dict):
+        found = RefusedRecordError("ORDER_MISSING", "The record has no source block.")
+    return found or RefusedRecordError("VALUE_INVALID", f"{why}.")
+
+
+def refused_op(op: object) -> RefusedRecordError:
+    """An op of which nothing is known (case matters)."""
+    if op is None:
+        return RefusedRecordError("OP_UNKNOWN", "The value has no op: envelopes need op and source.")
+    return RefusedRecordError("OP_UNKNOWN", f"op {str(op)[:40]!r} is none of r, c, u, d, t, m.")
+
+
+def _refused_row(row: Any, shape: Shape, types: Mapping[str, str]) -> RefusedRecordError | None:
+    if row is None:
+        return RefusedRecordError("AFTER_MISSING", "An insert or update has no `after`.")
+    if not isinstance(row, dict):
+        return RefusedRecordError("VALUE_INVALID", "`after` is no object.")
+    if names := [name for name, value in row.items() if is_unavailable(value)]:
+        return not_sent(names)
+    if null := [name for name in shape.key if row.get(name) is None]:
+        return RefusedRecordError("KEY_NULL", f"Key column {', '.join(null)} is null or missing.")
+    return _refused_columns(row, shape, types)
+
+
+def _refused_columns(row: Mapping[str, Any], shape: Shape, types: Mapping[str, str]) -> RefusedRecordError | None:
+    columns = [c.name for c in shape.columns]
+    if unknown := [name for name in row if name not in columns]:
+        return unknown_column("`after`", {name: types.get(name, "") for name in unknown})
+    if missing := [c.name for c in shape.columns if c.name not in row and c.default is None]:
+        return RefusedRecordError("MISSING_COLUMN", f"`after` has no {', '.join(missing)}; missing is not null.")
+    return None
+
+
+def unknown_column(what: str, types: Mapping[str, str]) -> RefusedRecordError:
+    """A column that nobody configured is never taken up by itself. `types`: of its name, if the source says it."""
+    names = ", ".join(types)[:200]
+    lines = ", ".join(f"`{name}: {type_ or 'TYPE'}`" for name, type_ in list(types.items())[:3])[:200]
+    detail = f"{what} has {names}, which is not configured. To take it up add {lines} to `columns`."
+    return RefusedRecordError("UNKNOWN_COLUMN", detail)
+
+
+def not_sent(names: Sequence[str], headers: bytes = b"") -> RefusedRecordError:
+    """Values that the connector did not send where there is no former row that has them."""
+    said = f"{', '.join(names)[:200]} was not sent"
+    if b'"__debezium.oldkey"' in headers:
+        reason, why = "UNAVAILABLE_AFTER_KEY_CHANGE", "its value is in the row under the old key, which is gone"
+    else:
+        reason, why = "UNAVAILABLE_VALUE", "there is no former row that has it"
+    return RefusedRecordError(reason, f"{said}: {why}.")
+
+
+def _value(head: AnyHead) -> Any:
+    """The value without its schema."""
+    value = _plain(head.value)
+    wrapped = isinstance(value, dict) and "payload" in value and "op" not in value
+    return value["payload"] if wrapped else value
+
+
+def _plain(raw: msgspec.Raw) -> Any:
+    try:
+        return msgspec.json.decode(raw)
+    except msgspec.ValidationError:
+        return _lenient(bytes(raw))
+
+
+def _lenient(raw: bytes) -> Any:
+    """Decodes what holds a number beyond every type: only names and presence are asked of it."""
+    return json.loads(raw)

@@ -1,0 +1,129 @@
+"""The types that a line of a log decodes into: strict, made from the log's shape, with no coercion anywhere.
+
+A column of an unknown name, of another type or out of range makes the decoder refuse the line; `refusal` then says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import UNSET, Meta, Raw, UnsetType
+
+from tidefold.domain.log_state import Shape
+from tidefold.domain.table.types import parse_type
+from tidefold.sources.records.encodings import COLUMN_TYPES as COLUMN_TYPES
+from tidefold.sources.records.encodings import INT64, Form, form_of, json_type
+
+NOTHING = Raw(b"")
+_OFFSET = Annotated[int, Meta(ge=0, le=2**63 - 2)]
+
+
+class Source(msgspec.Struct, gc=False):
+    """What is used of Debezium's `source` block."""
+
+    sequence: str | None = None
+    snapshot: str | bool | None = None
+    ts_us: INT64 | None = None
+    ts_ms: Annotated[int, Meta(ge=-(2**53), le=2**53)] | None = None
+    file: str | None = None
+    pos: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
+    row: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
+
+    @property
+    def committed(self) -> int | None:
+        """Commit time in microseconds since 1970, as far as the source says it."""
+        if self.ts_us is not None:
+            return self.ts_us
+        return None if self.ts_ms is None else self.ts_ms * 1000
+
+
+class Head(msgspec.Struct):
+    """The part of a record that says which one it is; read when the rest cannot be."""
+
+    topic: str
+    partition: int
+    offset: _OFFSET
+    value: Raw
+    key: Raw = Raw(b"null")
+
+
+class AnyHead(msgspec.Struct):
+    """The same of a record that may leave its place to the file, or be a value alone."""
+
+    topic: str | None = None
+    partition: int | None = None
+    offset: _OFFSET | None = None
+    value: Raw = NOTHING
+
+
+def field(index: int) -> str:
+    """The attribute that holds column `index`: a column's own name may be no Python name."""
+    return f"c{index}"
+
+
+def usual_forms(shape: Shape) -> tuple[Form, ...]:
+    """How values are written when no schema says it."""
+    return tuple(form_of(parse_type(c.type), c.encoding) for c in shape.columns)
+
+
+def _types(shape: Shape, forms: Sequence[Form]) -> list[Any]:
+    return [json_type(parse_type(c.type), form) for c, form in zip(shape.columns, forms, strict=True)]
+
+
+def row_type(shape: Shape, forms: Sequence[Form]) -> type[Any]:
+    """A row as `after` has it: every column that has no value of before, no other, key columns not null."""
+    columns = zip(shape.columns, _types(shape, forms), strict=True)
+    fields: list[Any] = []
+    for i, (c, type_) in enumerate(columns):
+        if c.default is not None:
+            # Records that were written before the column lack it.
+            fields.append((field(i), type_ | UnsetType | None, msgspec.field(default=UNSET)))
+        else:
+            fields.append((field(i), type_ if c.name in shape.key else type_ | None))
+    names = {field(i): c.name for i, c in enumerate(shape.columns)}
+    return msgspec.defstruct("Row", fields, rename=names, forbid_unknown_fields=True, gc=False, kw_only=True)
+
+
+def key_type(shape: Shape, forms: Sequence[Form]) -> type[Any]:
+    """The configured key columns, as far as a record's key (or its `before`) has them, or a schema beside them."""
+    columns = [(i, c, t) for i, (c, t) in enumerate(zip(shape.columns, _types(shape, forms), strict=True))]
+    keys = [(i, c, t) for i, c, t in columns if c.name in shape.key]
+    fields = [(field(i), t | UnsetType | None, msgspec.field(default=UNSET)) for i, _, t in keys]
+    names = {field(i): c.name for i, c, _ in keys}
+    wrapper: list[Any] = []
+    if "payload" not in names.values():
+        wrapper = [("payload", Raw, NOTHING)]
+    return msgspec.defstruct("Key", [*fields, *wrapper], rename=names, gc=False)
+
+
+def envelope_type(shape: Shape, forms: Sequence[Form]) -> type[Any]:
+    """A Debezium envelope, or the schema and the payload in which one is wrapped."""
+    return msgspec.defstruct("Envelope", _envelope(shape, forms), gc=False)
+
+
+def _envelope(shape: Shape, forms: Sequence[Form]) -> list[Any]:
+    row, key = row_type(shape, forms), key_type(shape, forms)
+    return [
+        ("op", str | None, None),
+        ("source", Source | None, None),
+        ("after", row | None, None),
+        ("before", key | None, None),
+        ("schema", Raw, NOTHING),
+        ("payload", Raw, NOTHING),
+    ]
+
+
+def record_type(shape: Shape, forms: Sequence[Form]) -> type[Any]:
+    """One line: a Kafka record with its value, or the value alone."""
+    fields = [
+        ("topic", str | None, None),
+        ("partition", int | None, None),
+        ("offset", _OFFSET | None, None),
+        ("value", envelope_type(shape, forms) | UnsetType | None, UNSET),
+        ("key", key_type(shape, forms) | None, None),
+        ("headers", Raw, NOTHING),
+        *_envelope(shape, forms),
+    ]
+    return msgspec.defstruct("Record", fields, gc=False)

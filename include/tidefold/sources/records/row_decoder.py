@@ -1,0 +1,102 @@
+"""Decodes rows and keys in one way of writing them (their forms), and makes values of the columns' types of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+
+from tidefold.domain.log_state import Shape
+from tidefold.domain.table.types import parse_type
+from tidefold.sources.debezium.unavailable_values import is_unavailable
+from tidefold.sources.records import record_types
+from tidefold.sources.records.encodings import Conversion, Form, conversion
+from tidefold.sources.records.errors import RefusedRecordError
+
+
+class Rows:
+    """What reads rows of one shape in one way of writing them."""
+
+    def __init__(self, shape: Shape, forms: Sequence[Form], configured: Shape | None = None) -> None:
+        """`configured`: the shape as it is told to others; `shape` calls its columns as the source does."""
+        self._own = {c.name: own.name for c, own in zip(shape.columns, (configured or shape).columns, strict=True)}
+        self.record: Callable[[bytes], Any] = msgspec.json.Decoder(record_types.record_type(shape, forms)).decode
+        self.envelope: Callable[[Any], Any] = msgspec.json.Decoder(
+            record_types.envelope_type(shape, forms) | None
+        ).decode
+        self.key: Callable[[Any], Any] = msgspec.json.Decoder(record_types.key_type(shape, forms) | None).decode
+        self._row = record_types.row_type(shape, forms)
+        self._columns = [(record_types.field(i), c.name) for i, c in enumerate(shape.columns)]
+        self._keys = [(field, name) for field, name in self._columns if name in shape.key]
+        self._of: Callable[[Any], Any] = attrgetter(*(f for f, _ in self._keys)) if self._keys else lambda row: None
+        self._nothing: Mapping[str, None] = dict.fromkeys(field for field, _ in self._columns)
+        self._conversions = conversions(shape, forms)
+
+    def check_key(self, row: Any, key: Any) -> None:
+        """Refuses a row whose key is another than the one given; what is not given or null is not compared."""
+        if key is None or self._of(key) == self._of(row):
+            return
+        for field, _ in self._keys:
+            given = getattr(key, field)
+            if given is not None and given is not msgspec.UNSET and given != getattr(row, field):
+                raise RefusedRecordError("KEY_MISMATCH", "The key beside the row differs from the key in `after`.")
+
+    def converted(self, row: Any) -> Any:
+        """The row with values of its columns' types."""
+        return converted(row, self._conversions)
+
+    def without_unavailable(self, row: Any) -> list[str] | None:
+        """The names of the columns that were not sent, which are null in the row then; None: all were."""
+        found = [(field, name) for field, name in self._columns if is_unavailable(getattr(row, field))]
+        if any(one in self._keys for one in found):
+            raise RefusedRecordError("UNAVAILABLE_VALUE", "A column of the key was not sent.")
+        for field, _ in found:
+            setattr(row, field, None)
+        return [self._own[name] for _, name in found] or None
+
+    def of_key(self, key: Any, before: Any) -> Any:
+        """A row that has only its key: from the record's key, else from `before`."""
+        values = {}
+        for field, _ in self._keys:
+            found = [
+                v for v in (getattr(key, field, None), getattr(before, field, None)) if v not in (None, msgspec.UNSET)
+            ]
+            if not found:
+                raise RefusedRecordError("KEY_NULL", "Neither the record's key nor `before` has the key columns.")
+            values[field] = found[0]
+        return self.converted(self._row(**{**self._nothing, **values}))
+
+    def nothing(self) -> Any:
+        """A row without any value."""
+        return self._row(**self._nothing)
+
+
+@lru_cache(maxsize=64)
+def rows_of(shape: Shape, forms: tuple[Form, ...], configured: Shape | None = None) -> Rows:
+    """The same, made once: making one costs as much as reading a hundred records, and small files have few."""
+    return Rows(shape, forms, configured)
+
+
+def converted(row: Any, by: Sequence[tuple[str, str, Conversion]]) -> Any:
+    """The row with values of its columns' types, as far as it has any. Raises RefusedRecordError."""
+    for field, name, convert in by:
+        value = getattr(row, field, None)
+        if value is not None and value is not msgspec.UNSET:
+            try:
+                setattr(row, field, convert(value))
+            except ValueError as error:
+                raise RefusedRecordError("VALUE_INVALID", f"Column `{name}` {error}.") from error
+    return row
+
+
+def conversions(shape: Shape, forms: Sequence[Form]) -> list[tuple[str, str, Conversion]]:
+    """What is to be done with decoded values: attribute, name of the column, conversion."""
+    found = []
+    for index, (column, form) in enumerate(zip(shape.columns, forms, strict=True)):
+        convert = conversion(parse_type(column.type), form)
+        if convert is not None:
+            found.append((record_types.field(index), column.name, convert))
+    return found

@@ -1,0 +1,217 @@
+"""State-change logs: what a stream processor did to one state, operation by operation (requirements S1 to S5).
+
+A value is `{"op": ..., "key": {...}, "value": ..., "values": [...]}`; docs/sources.md lists the operations of each
+kind of state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from tidefold.changelog.schema import CLEAR, DELETE, MERGE, UPSERT
+from tidefold.domain.log_state import LogState, Shape
+from tidefold.sources.api import Feed, Listing, Reader
+from tidefold.sources.debezium.json_source import KafkaLines
+from tidefold.sources.ingest.accounting import Accounting, Place
+from tidefold.sources.json_lines.rows import NULL, UNDECODABLE, Lines, PlainRows
+from tidefold.sources.landing.problems import Problem
+from tidefold.sources.records.errors import RefusedRecordError
+
+_Object = dict[str, msgspec.Raw]
+_objects = msgspec.json.Decoder(_Object)
+
+
+class Options(msgspec.Struct, frozen=True):
+    """What the configuration of `format: state-json` says beside the folder."""
+
+    kind: str
+    state_key: tuple[str, ...]
+    state: str | None = None
+    record: str = "kafka"
+    partitions: str = "one"
+    ttl_days: int | None = None
+
+
+class StateJson(KafkaLines):
+    """`format: state-json`."""
+
+    def __init__(self, feed: Feed) -> None:
+        super().__init__(feed)
+        self._options = msgspec.convert(feed.options, Options)
+
+    def listing(self, state: LogState) -> Listing:
+        """A clear of the whole state comes before or after every other operation only within one partition."""
+        found = super().listing(state)
+        if self._options.partitions == "many" or not found.files:
+            return found
+        one = state.positions[0].partition if state.positions else found.files[0].partition
+        others = [file for file in found.files if file.partition != one]
+        problems = [_second_partition(file.name, file.partition, one) for file in others]
+        return Listing(tuple(f for f in found.files if f.partition == one), (*found.problems, *problems))
+
+    def line_reader(self, shape: Shape, place: Place) -> Reader:
+        return StateReader(shape, place, self._options)
+
+    def reader(self, shape: Shape, place: Place) -> None:
+        """A refused operation stays refused: those behind it were taken without it."""
+
+
+def _second_partition(name: str, partition: int, one: int) -> Problem:
+    message = f"`{name}` is of partition {partition}, and this state log takes partition {one}."
+    hint = "Write the state into one partition; or, if it is never cleared as a whole, set `partitions: many`."
+    return Problem(name, "STATE_PARTITIONS", message, hint)
+
+
+class _Operation(msgspec.Struct):
+    op: str
+    key: _Object | None = None
+    value: msgspec.Raw = NULL
+    values: list[msgspec.Raw] | None = None
+    # Of metadata.
+    name: str | None = None
+    kind: str | None = None
+    schema: dict[str, str] | None = None
+    ttl_days: int | None = None
+
+
+class StateReader(Accounting):
+    """Takes the lines of one file one after the other."""
+
+    def __init__(self, shape: Shape, place: Place, options: Options) -> None:
+        super().__init__(place)
+        self._shape = shape
+        self._options = options
+        self._lines = Lines(self, place, options.record)
+        self._decode = msgspec.json.Decoder(_Operation).decode
+        self._rows = PlainRows(shape)
+        self._state_keys = PlainRows(replace(shape, key=options.state_key))
+        self._list = next((c.name for c in shape.columns if c.name not in shape.key), "")
+        self._operations = self._of_kind(options.kind)
+
+    def take(self, line: bytes) -> None:
+        """Takes a line that is not blank. Raises RefusedRecordError or LateOffsetError."""
+        self.line = line
+        record = self._lines.record(line)
+        if not self.is_new(record.topic, record.partition, record.offset):
+            return
+        try:
+            operation = self._decode(record.value)
+        except UNDECODABLE as error:
+            raise RefusedRecordError("NOT_AN_OPERATION", f"{error}.") from error
+        if operation.op == "metadata":
+            self._check(operation)
+            self.account.ignored += 1
+            return
+        take = self._operations.get(operation.op)
+        if take is None:
+            known = ", ".join((*self._operations, "metadata"))
+            why = f"{operation.op[:40]!r} is no operation of a {self._options.kind} state: {known}."
+            raise RefusedRecordError("OP_UNKNOWN", why)
+        changes = list(take(operation))
+        self.account.changes += bool(changes)
+        self.account.ignored += not changes
+        for op, row in changes:
+            self.batch.add(op, (), record.offset, record.time, row)
+
+    def _of_kind(self, kind: str) -> dict[str, Callable[[_Operation], Iterable[tuple[int, Any]]]]:
+        of_kind: dict[str, dict[str, Callable[[_Operation], Iterable[tuple[int, Any]]]]] = {
+            "value": {"set": self._set, "clear": self._clear},
+            "reducing": {"add": self._add, "set": self._set, "clear": self._clear},
+            "list": {"add": self._append, "add_all": self._append, "update": self._update, "clear": self._clear},
+            "map": {"put": self._put, "put_all": self._put, "remove": self._remove, "clear": self._clear},
+            "queue": {"add": self._put, "remove": self._remove, "poll": self._remove, "clear": self._clear},
+        }
+        return of_kind[kind]
+
+    def _set(self, operation: _Operation) -> Iterable[tuple[int, Any]]:
+        yield UPSERT, self._row(operation.key, _object(operation.value))
+
+    def _add(self, operation: _Operation) -> Iterable[tuple[int, Any]]:
+        yield MERGE, self._row(operation.key, _object(operation.value))
+
+    def _append(self, operation: _Operation) -> Iterable[tuple[int, Any]]:
+        values = _many(operation) if operation.op == "add_all" else [operation.value]
+        if values:
+            yield MERGE, self._row(operation.key, {self._list: _array(values)})
+
+    def _update(self, operation: _Operation) -> Iterable[tuple[int, Any]]:
+        """A list that becomes empty is no list any more."""
+        values = _many(operation)
+        if values:
+            yield UPSERT, self._row(operation.key, {self._list: _array(values)})
+        else:
+            yield from self._clear(operation)
+
+    def _put(self, operation: _Operation) -> Iterable[tuple[int, Any]]:
+        """Of entries with the same key the last one counts."""
+        values = _many(operation) if operation.op == "put_all" else [operation.value]
+        rows = [self._row(operation.key, _object(value)) for value in values]
+        last = {self._rows.key_of(row): row for row in rows}
+        yield from ((UPSERT, row) for row in last.values())
+
+    def _remove(self, operation: _Operation) -> Iterable[tuple[int, Any]]:
+        """What goes is named: which element is the head of a queue only its owner knows."""
+        yield DELETE, self._rows.key(_joined(self._key(operation.key), _object(operation.value)))
+
+    def _clear(self, operation: _Operation) -> Iterable[tuple[int, Any]]:
+        """Of one key all that it has; without a key everything."""
+        if operation.key is None:
+            if self._options.partitions == "many":
+                why = "A clear of the whole state, which comes in one of many partitions, has no place in the others."
+                raise RefusedRecordError("CLEAR_PARTITIONS", why)
+            yield CLEAR, self._rows.nothing()
+        elif len(self._options.state_key) < len(self._shape.key):
+            yield CLEAR, self._state_keys.key(_joined(self._key(operation.key), {}))
+        else:
+            yield DELETE, self._rows.key(_joined(self._key(operation.key), {}))
+
+    def _row(self, key: _Object | None, value: _Object) -> Any:
+        row, _ = self._rows.row(_joined(self._key(key), value))
+        return row
+
+    def _key(self, key: _Object | None) -> _Object:
+        """The state key, which has its columns and no others."""
+        given = key or {}
+        if set(given) != set(self._options.state_key):
+            wanted = ", ".join(self._options.state_key) or "nothing"
+            raise RefusedRecordError("KEY_NULL", f"The key has {', '.join(given) or 'nothing'}; it must have {wanted}.")
+        return given
+
+    def _check(self, operation: _Operation) -> None:
+        """Metadata that says something else than the configuration: what follows cannot be what it seems."""
+        columns = {column.name: column.type for column in self._shape.columns}
+        said = {"name": operation.name, "kind": operation.kind, "schema": operation.schema}
+        ours = {"name": self._options.state, "kind": self._options.kind, "schema": columns}
+        wrong = [name for name in said if None not in (said[name], ours[name]) and said[name] != ours[name]]
+        if operation.ttl_days != self._options.ttl_days:
+            wrong.append("ttl_days")
+        if wrong:
+            raise RefusedRecordError("STATE_CHANGED", f"The metadata has another {', '.join(wrong)} than the log.")
+
+
+def _object(value: msgspec.Raw) -> _Object:
+    try:
+        return _objects.decode(value)
+    except UNDECODABLE as error:
+        raise RefusedRecordError("NOT_AN_OPERATION", f"The value must be an object: {error}.") from error
+
+
+def _many(operation: _Operation) -> Sequence[msgspec.Raw]:
+    if operation.values is None:
+        raise RefusedRecordError("NOT_AN_OPERATION", f"`{operation.op}` has no `values`.")
+    return operation.values
+
+
+def _joined(key: _Object, value: _Object) -> msgspec.Raw:
+    """One object of both."""
+    if twice := [name for name in value if name in key]:
+        raise RefusedRecordError("NOT_AN_OPERATION", f"The value has {', '.join(twice)}, which is part of the key.")
+    return msgspec.Raw(msgspec.json.encode({**key, **value}))
+
+
+def _array(values: Sequence[msgspec.Raw]) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(values))

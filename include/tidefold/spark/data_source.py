@@ -1,0 +1,112 @@
+"""The Spark data source `tidefold`: a log's rows or change sets as a DataFrame, in one line.
+
+`spark.read.format("tidefold").option("config", "tidefold.yaml").option("log", "orders").load()`
+
+Spark finds it by itself when this folder is on PYTHONPATH (`pyspark_tidefold`); elsewhere `register(spark)` names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource, DataSourceReader
+
+from tidefold.errors import InvalidInputError
+
+# Spark imports this module before it looks any format up, in every session: all else is imported when it is used.
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+    from tidefold.domain.key_groups import Share
+    from tidefold.operations.inspect.read import What
+    from tidefold.read.plan import ReadPlan
+
+_OPTIONS = ("config", "log", "what", "snapshot", "since", "key", "share", "handout")
+
+
+class TidefoldSource(DataSource):  # type: ignore[misc]  # pyspark is not type-checked here
+    """Options: `config` path of tidefold.yaml, `log` its id, `what` one of table (default), live, log; `snapshot` id,
+    `since` sqn, `key` JSON object, `share` as 2/8 with `handout` split (default), union or broadcast. The plan is made
+    by `load()` and stays what it was.
+    """
+
+    _plan: ReadPlan | None = None
+
+    @classmethod
+    def name(cls) -> str:
+        return "tidefold"
+
+    def schema(self) -> StructType:
+        from tidefold.read.spark_reader import spark_schema
+
+        self._plan = plan_of(self.options)
+        return spark_schema(self._plan)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        from tidefold.read.spark_reader import PlanReader, spark_schema
+
+        plan = self._plan or plan_of(self.options)
+        if schema != spark_schema(plan):
+            raise InvalidInputError(
+                "READ_SCHEMA", f"`{plan.log}` has another schema than the one given.", hint="Leave `.schema()` out."
+            )
+        return PlanReader(plan)
+
+
+def register(spark: SparkSession) -> None:
+    """Makes the format known to a session whose Python workers do not find `pyspark_tidefold` by themselves."""
+    spark.dataSource.register(TidefoldSource)
+
+
+def plan_of(options: Mapping[str, str]) -> ReadPlan:
+    """The plan that the options ask for. Raises InvalidInputError for unknown ones, and what `plan_read` raises."""
+    from tidefold.operations.inspect.read import Wanted, plan_read
+    from tidefold.wiring import open_pipeline
+
+    for name in options:
+        if name not in _OPTIONS:
+            hint = "Give the log with `.option('log', ID).load()`." if name == "path" else ""
+            raise _wrong(f"There is no option `{name}`. Known are: {', '.join(_OPTIONS)}.", hint)
+    numbers = (_number(options, "snapshot", 1), _number(options, "since", 0))
+    wanted = Wanted(_what(options), *numbers, options.get("key"), _share(options))
+    return plan_read(open_pipeline(Path(_given(options, "config")).absolute()), _given(options, "log"), wanted)
+
+
+def _given(options: Mapping[str, str], name: str) -> str:
+    if not options.get(name):
+        raise _wrong(f"The option `{name}` is missing.", f"Add `.option('{name}', ...)`.")
+    return options[name]
+
+
+def _what(options: Mapping[str, str]) -> What:
+    from tidefold.operations.inspect.read import What
+
+    given = options.get("what", What.TABLE)
+    if given not in [what.value for what in What]:
+        raise _wrong(f"`what` cannot be `{given}`. Allowed: {', '.join(What)}.")
+    return What(given)
+
+
+def _share(options: Mapping[str, str]) -> Share | None:
+    from tidefold.domain.key_groups import Handout, Share
+
+    given = options.get("handout", Handout.SPLIT)
+    if given not in list(Handout) or ("handout" in options and "share" not in options):
+        raise _wrong(f"`handout` cannot be `{given}` here. Allowed with `share`: {', '.join(Handout)}.")
+    return Share.parse(options["share"], Handout(given)) if "share" in options else None
+
+
+def _number(options: Mapping[str, str], name: str, least: int) -> int | None:
+    given = options.get(name)
+    if given is None:
+        return None
+    if not (given.isascii() and given.isdigit()) or int(given) < least:
+        raise _wrong(f"`{name}` cannot be `{given}`: it is a whole number from {least} on.")
+    return int(given)
+
+
+def _wrong(message: str, hint: str = "") -> InvalidInputError:
+    return InvalidInputError("READ_OPTIONS", message, hint=hint or "docs/reading.md explains every option.")

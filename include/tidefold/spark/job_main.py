@@ -1,0 +1,44 @@
+"""What all Spark jobs share: the request they take, the result file they leave, the code they end with."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from tidefold.errors import InvalidInputError, TidefoldError
+from tidefold.operations.outcome import Outcome
+from tidefold.operations.pipeline import Pipeline
+from tidefold.spark.result_file import write_outcomes
+from tidefold.spark.submit import Request
+from tidefold.wiring import open_pipeline
+
+
+def run_job(argv: Sequence[str], act: Callable[[Pipeline, Request], Sequence[Outcome]]) -> int:
+    """Runs one step over all logs of a request; answers 0, or the exit code of the first log's error."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    for noisy in ("py4j", "great_expectations"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    try:
+        request = _parse(argv)
+        outcomes = act(open_pipeline(Path(request.config)), request)
+    except TidefoldError as error:
+        print(f"error {error}", file=sys.stderr)
+        return error.exit_code
+    for outcome in outcomes:
+        print(f"{outcome.log}: {outcome.result}: {outcome.message}", flush=True)
+    if request.result:
+        write_outcomes(Path(request.result), outcomes)
+    return next((int(o.facts.get("exit_code", 1)) for o in outcomes if o.error), 0)
+
+
+def _parse(argv: Sequence[str]) -> Request:
+    try:
+        return msgspec.json.decode(argv[1], type=Request)
+    except (IndexError, msgspec.DecodeError) as error:
+        raise InvalidInputError(
+            "REQUEST_INVALID", f"The job's argument is not a request: {error}.", hint="Start jobs with `tidefold`."
+        ) from error

@@ -1,0 +1,143 @@
+"""How a Spark job of tidefold is started: one definition for the command line and for Airflow."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from tidefold import PROJECT
+from tidefold.config import Config
+from tidefold.errors import InvalidInputError, NotFoundError
+from tidefold.operations.snapshot.request import Asking
+
+STEPS = ("ingest", "materialize", "quality", "audit")
+_JARS = ("delta-spark_4.2_2.13-4.4.0.jar", "delta-storage-4.4.0.jar")
+
+# Spark's classes as `make install` left them, loaded and checked: half of what the start of a JVM costs.
+ARCHIVE = PROJECT / ".jars" / "spark.jsa"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a job is asked to do, sent as its one argument: `config` is the path of tidefold.yaml, `result` where to
+    write the outcomes (None: nowhere).
+    """
+
+    config: str
+    logs: tuple[str, ...]
+    asking: Asking
+    result: str | None = None
+
+    def encoded(self) -> str:
+        return msgspec.json.encode(self).decode()
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command line and the environment variables it needs beside the current ones."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+
+
+def job_path(step: str) -> Path:
+    """The spark-submit entry of a step."""
+    if step not in STEPS:
+        raise InvalidInputError("STEP_UNKNOWN", f"There is no Spark step `{step}`.", hint=f"One of {', '.join(STEPS)}.")
+    return PROJECT / "jobs" / f"{step}.py"
+
+
+def spark_conf(config: Config) -> dict[str, str]:
+    """Spark's settings for every job: Delta from local jars (nothing is resolved at run time), all on loopback."""
+    scratch = config.path.parent / "var" / "spark"
+    return {
+        **_jars_of(config.spark.master),
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.driver.memory": config.spark.driver_memory,
+        "spark.driver.extraJavaOptions": " ".join(_java_options(scratch)),
+        **_driver(),
+        # Where workers are processes of their own, of another machine perhaps, they need our code too.
+        "spark.executorEnv.PYTHONPATH": str(PROJECT / "include"),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.local.dir": str(scratch),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.sql.shuffle.partitions": "4",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.databricks.delta.snapshotPartitions": "2",
+        # A file that is gone or damaged is an error, never fewer rows.
+        "spark.sql.files.ignoreMissingFiles": "false",
+        "spark.sql.files.ignoreCorruptFiles": "false",
+    }
+
+
+def _java_options(scratch: Path) -> list[str]:
+    # Quoted: the folder's name may hold spaces.
+    logging = PROJECT / "conf" / "spark" / "log4j2.properties"
+    java = [f'"-D{key}={path}"' for key, path in (("java.io.tmpdir", scratch), ("derby.system.home", scratch))]
+    java.append(f'"-Dlog4j2.configurationFile={logging}"')
+    if ARCHIVE.exists():
+        # One of another Java or of other jars is left alone by the JVM; it need not tell.
+        java += [f'"-XX:SharedArchiveFile={ARCHIVE}"', "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
+    if os.environ.get("TIDEFOLD_SPARK_C1") == "1":
+        # Half of a short job's CPU time is the second compiler's; jobs over big tables want it.
+        java.append("-XX:TieredStopAtLevel=1")
+    return java
+
+
+def _jars_of(master: str) -> dict[str, str]:
+    """Delta, for the driver alone or for the machines of a cluster too."""
+    # Only classes of the class path come from the archive.
+    jars = _jars()
+    alone = master.startswith("local")
+    return {"spark.driver.extraClassPath": ":".join(jars)} if alone else {"spark.jars": ",".join(jars)}
+
+
+def _driver() -> dict[str, str]:
+    """Where executors find the driver: on the loopback, or under the name that TIDEFOLD_DRIVER_HOST gives."""
+    host = os.environ.get("TIDEFOLD_DRIVER_HOST")
+    if not host:
+        return {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    return {"spark.driver.host": host, "spark.driver.bindAddress": "0.0.0.0"}
+
+
+def job_env(config: Config) -> dict[str, str]:
+    """Environment of the job's driver and of its Python workers."""
+    scratch = config.path.parent / "var" / "spark"
+    scratch.mkdir(parents=True, exist_ok=True)
+    return {
+        "PYTHONPATH": str(PROJECT / "include"),
+        "PYSPARK_PYTHON": sys.executable,
+        "TMPDIR": str(scratch),
+        # There is none: with a folder of files in its class path a JVM takes no classes from an archive.
+        "SPARK_CONF_DIR": str(PROJECT / ".jars" / "conf"),
+        **({} if os.environ.get("TIDEFOLD_DRIVER_HOST") else {"SPARK_LOCAL_IP": "127.0.0.1"}),
+        "GX_ANALYTICS_ENABLED": "false",
+    }
+
+
+def submit_command(config: Config, step: str, request: Request) -> Command:
+    """The spark-submit call of a step."""
+    argv = spark_submit(config.spark.master, spark_conf(config), job_path(step), request.encoded())
+    return Command(argv, job_env(config))
+
+
+def spark_submit(master: str, conf: Mapping[str, str], job: Path, argument: str) -> tuple[str, ...]:
+    """The command line that runs a job with its one argument."""
+    program = Path(sys.executable).with_name("spark-submit")
+    settings = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
+    return (str(program), "--master", master, *settings, str(job), argument)
+
+
+def _jars() -> list[str]:
+    jars = [PROJECT / ".jars" / name for name in _JARS]
+    missing = [jar.name for jar in jars if not jar.exists()]
+    if missing:
+        raise NotFoundError("JARS_MISSING", f"Missing in .jars/: {', '.join(missing)}.", hint="Run `make install`.")
+    return [str(jar) for jar in jars]

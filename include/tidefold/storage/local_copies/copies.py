@@ -1,0 +1,248 @@
+"""Copies of snapshots on this machine's disks: whole, verified, or not offered (I16, L1).
+
+A copy shares no file with the primary store: a link into it would be one copy on one disk. Local copies of one log
+share the files that they have in common.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import cast
+
+import msgspec
+
+from tidefold.domain.log_state import Snapshot, State
+from tidefold.domain.paths import LogPaths, data_path
+from tidefold.domain.retention.local_copies import CopyName
+from tidefold.domain.snapshot.manifest import DataFile, Manifest
+from tidefold.errors import CorruptError, NotFoundError, StorageError, TidefoldError
+from tidefold.storage.local_copies.roots import LocalRoots
+from tidefold.storage.local_store import LocalStore
+from tidefold.storage.store import Entry, Store
+
+_log = logging.getLogger(__name__)
+_CHUNK = 1 << 20
+_COPIERS = 4
+_COMMIT = f"_delta_log/{0:020d}.json"
+
+
+def open_local(folder: Path, address: str) -> LocalStore:
+    """Where the pipeline whose store has this address keeps its copies: two pipelines never share a folder."""
+    return LocalStore(folder / _pipeline(address))
+
+
+def open_roots(folders: Sequence[Path], address: str) -> LocalRoots:
+    """The same in each of several folders, which may lie on different disks."""
+    return LocalRoots([open_local(folder, address) for folder in folders], _pipeline(address))
+
+
+def _pipeline(address: str) -> str:
+    name = PurePosixPath(address.rstrip("/")).name[:100]
+    return f"{name}-{hashlib.sha256(address.encode()).hexdigest()[:8]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """Bytes of the data files of a copy, and of those where they came from: hard links to another local copy, bytes of
+    one, bytes of the primary store.
+    """
+
+    bytes: int = 0
+    linked: int = 0
+    from_local: int = 0
+    from_primary: int = 0
+
+
+def copy_snapshot(primary: Store, local: LocalRoots, manifest: Manifest, digest: str, commit: bytes) -> Copied:
+    """Makes the local copy of a staged snapshot, whole or not at all.
+
+    `digest`: sha256 of the manifest, `commit`: the one commit of its Delta log. Raises StorageError when the copy
+    cannot be made, CorruptError when the primary's files are not those that were staged.
+    """
+    name = CopyName(manifest.log, manifest.snapshot)
+    ongoing = CopyName(manifest.log, manifest.snapshot, ongoing=True)
+    try:
+        discard(local, [ongoing])
+        copied = _write(primary, local, ongoing, manifest, digest, commit)
+        # Of a store that was here before under this address: its ids began anew.
+        discard(local, [name])
+        local.rename_folder(str(ongoing), str(name))
+        _require_complete(local, name, digest)
+    except Exception:
+        with suppress(Exception):
+            discard(local, [ongoing, name])
+        raise
+    return copied
+
+
+def _write(primary: Store, local: LocalRoots, to: CopyName, manifest: Manifest, digest: str, commit: bytes) -> Copied:
+    here = _sources(local, to, manifest)
+
+    def provide(file: DataFile) -> str:
+        return _provide(primary, local, manifest.home, str(to), file, here.get(file.name, ()))
+
+    with ThreadPoolExecutor(_COPIERS) as pool:
+        ways = list(pool.map(provide, manifest.files))
+    local.put_if_absent(f"{to}/{_COMMIT}", commit)
+    path = LogPaths(manifest.log).manifest(manifest.snapshot)
+    data = primary.read(path)
+    if hashlib.sha256(data).hexdigest() != digest:
+        raise _altered(path)
+    local.put_if_absent(to.manifest, data)
+    came = dict.fromkeys(("linked", "from_local", "from_primary"), 0)
+    for file, way in zip(manifest.files, ways, strict=True):
+        came[way] += file.bytes
+    return Copied(manifest.bytes_full, **came)
+
+
+def _sources(local: LocalRoots, to: CopyName, manifest: Manifest) -> dict[str, list[str]]:
+    """Of each data file its paths in other local copies that name it with the same checksum: first those that can be
+    linked, of the newest snapshot first.
+    """
+    wanted = {file.name: file for file in manifest.files}
+    target = local.root_of(str(to))
+    there = {n: e for n, e in copies(local).items() if n.log == to.log and n.snapshot != to.snapshot and not n.ongoing}
+    found: dict[str, list[str]] = {}
+    for name in sorted(there, key=lambda n: (local.root_of(str(n)) != target, -n.snapshot)):
+        sizes = {entry.path: entry.bytes for entry in there[name]}
+        for theirs in _named_by(local, name):
+            ours, path = wanted.get(theirs.name), data_path(str(name), theirs.name)
+            if ours and (ours.sha256, ours.bytes) == (theirs.sha256, sizes.get(path)):
+                found.setdefault(ours.name, []).append(path)
+    return found
+
+
+def _named_by(local: LocalRoots, name: CopyName) -> Sequence[DataFile]:
+    """The data files that a copy should have; none when that cannot be read."""
+    try:
+        return msgspec.json.decode(local.read(name.manifest), type=Manifest).files
+    except (TidefoldError, OSError, msgspec.MsgspecError):
+        return ()
+
+
+def _provide(primary: Store, local: LocalRoots, source: str, target: str, file: DataFile, here: Iterable[str]) -> str:
+    """Puts a data file into a copy; answers whether by a link, from another local copy, or from the primary store."""
+    path, new = data_path(source, file.name), data_path(target, file.name)
+    for other in here:
+        way = _from_here(local, other, new, file)
+        if way:
+            return way
+    if _copy_file(primary, local, path, new) != (file.bytes, file.sha256):
+        raise _altered(path)
+    return "from_primary"
+
+
+def _from_here(local: LocalRoots, other: str, new: str, file: DataFile) -> str:
+    """How a file was taken from another local copy; empty when it was not: then nothing is left of the try."""
+    try:
+        if local.root_of(other) != local.root_of(new):
+            if _copy_file(local, local, other, new) == (file.bytes, file.sha256):
+                return "from_local"
+        # Bad bytes must not live on in the next copy.
+        elif _digest(local, other) == file.sha256:
+            if local.link(other, new) == "link":
+                return "linked"
+            if _digest(local, new) == file.sha256:
+                return "from_local"
+        _log.warning("the local file `%s` is damaged and not used", other)
+    except (TidefoldError, OSError) as error:
+        _log.warning("the local file `%s` is not used: %s", other, error)
+    local.delete([new])
+    return ""
+
+
+def _digest(local: LocalRoots, path: str) -> str:
+    with local.open(path) as stream:
+        return hashlib.file_digest(cast(io.BufferedReader, stream), "sha256").hexdigest()
+
+
+def _copy_file(primary: Store, local: LocalRoots, source: str, target: str) -> tuple[int, str]:
+    """Length and sha256 of what was copied."""
+    length, digest = 0, hashlib.sha256()
+    with ExitStack() as opened:
+        try:
+            old = opened.enter_context(primary.open(source))
+        except NotFoundError:
+            raise _altered(source) from None
+        new = opened.enter_context(local.create(target))
+        while chunk := old.read(_CHUNK):
+            length += len(chunk)
+            digest.update(chunk)
+            new.write(chunk)
+    return length, digest.hexdigest()
+
+
+def _altered(path: str) -> CorruptError:
+    return CorruptError(
+        "STAGED_FILE_CHANGED",
+        f"`{path}` is not what was staged: it is gone, cut or altered.",
+        hint="Check the disk; the next run folds the same changes again.",
+    )
+
+
+def _require_complete(local: LocalRoots, name: CopyName, digest: str) -> None:
+    # Somebody may have removed files of it while it was being written.
+    if gaps(local, name, digest) != ():
+        raise StorageError("LOCAL_COPY_INCOMPLETE", f"Files of the local copy `{name}` went while it was made.")
+
+
+def is_offered(local: LocalRoots, log: str, snapshot: Snapshot) -> bool:
+    """Whether the snapshot counts and its copy may be used: the very manifest and all its files are there (I16).
+
+    Looks at names and lengths; who reads a file checks its checksum. Raises StorageError.
+    """
+    counts = snapshot.state is State.COMPLETED and snapshot.manifest is not None
+    return counts and gaps(local, CopyName(log, snapshot.id), snapshot.manifest or "") == ()
+
+
+def gaps(local: LocalRoots, name: CopyName, digest: str) -> tuple[str, ...] | None:
+    """The files that a copy lacks, or has with another length; None when there is no copy of a snapshot whose manifest
+    has that sha256. Raises StorageError.
+    """
+    try:
+        data = local.read(name.manifest)
+    except NotFoundError:
+        return None
+    if hashlib.sha256(data).hexdigest() != digest:
+        return None
+    manifest = msgspec.json.decode(data, type=Manifest)
+    sizes = {entry.path: entry.bytes for entry in local.list(str(name))}
+    expected = {data_path(str(name), file.name): file.bytes for file in manifest.files}
+    lacking = [path for path, size in expected.items() if sizes.get(path) != size]
+    logged = any(path.startswith(f"{name}/_delta_log/") for path in sizes)
+    return tuple(lacking if logged else [*lacking, f"{name}/{_COMMIT}"])
+
+
+def copies(local: LocalRoots) -> Mapping[CopyName, tuple[Entry, ...]]:
+    """Every copy of a snapshot with its files, whole or not. Raises StorageError."""
+    found: dict[CopyName, list[Entry]] = {}
+    # From the root on, so that no link is followed out of it.
+    for entry in local.list("", unfinished=True):
+        name = CopyName.of(entry.path)
+        if name:
+            found.setdefault(name, []).append(entry)
+    return {name: tuple(entries) for name, entries in found.items()}
+
+
+def discard(local: LocalRoots, names: Iterable[CopyName]) -> None:
+    """Removes copies, each manifest first: from then on there is no copy. Raises StorageError."""
+    wanted = set(names)
+    for name, entries in copies(local).items():
+        if name in wanted:
+            discard_files(local, [entry.path for entry in entries])
+    for name in wanted:
+        # What is not there goes with the empty folders around it.
+        local.delete([data_path(str(name), "-"), f"{name}/_delta_log/-"])
+
+
+def discard_files(local: LocalRoots, paths: Sequence[str]) -> None:
+    """Removes files, of a copy the manifest first. Raises StorageError."""
+    local.delete([path for path in paths if path.endswith("/manifest")])
+    local.delete(paths)

@@ -1,0 +1,198 @@
+"""Several folders on this machine's disks as one store of local copies (L3).
+
+A copy lies in one root as a whole: in the one that its name says, or, when there were other roots at the time, where it
+is found. A root that does not answer hides no copy in another one.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from typing import BinaryIO, TypeVar, cast
+
+from tidefold.domain.retention.local_copies import CopyName, LocalFile, root_number
+from tidefold.errors import NotFoundError, TidefoldError
+from tidefold.storage.local_store import LocalStore
+from tidefold.storage.store import Entry
+
+_log = logging.getLogger(__name__)
+_Answer = TypeVar("_Answer")
+_FAILURES = (TidefoldError, OSError)
+
+
+class LocalRoots:
+    """A Store over the roots of one pipeline; `pipeline` is the name of its folder in each of them.
+
+    Errors of the root in which a path lies, or would lie, are raised; those of the others are warnings in the log.
+    """
+
+    def __init__(self, roots: Sequence[LocalStore], pipeline: str = "") -> None:
+        self.roots = tuple(roots)
+        self._pipeline = pipeline or self.roots[0].root.name
+        self._unreadable: dict[str, str] = {}
+
+    @property
+    def unreadable(self) -> Mapping[str, str]:
+        """The roots that the newest listing of everything left out, and why."""
+        return dict(self._unreadable)
+
+    def root_of(self, path: str) -> str:
+        """The absolute address of the root in which a path lies, or would lie."""
+        return str(self._holder(path).root)
+
+    def files(self) -> tuple[LocalFile, ...]:
+        """Every file of every root that answers, halves of killed writers too.
+
+        Raises StorageError when none answers.
+        """
+        return tuple(file for _, found in self._ask(_files, everything=True) for file in found)
+
+    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
+        return self._first(path, lambda root: root.read(path, start, length))
+
+    @contextmanager
+    def open(self, path: str) -> Iterator[BinaryIO]:
+        with ExitStack() as opened:
+            yield self._first(path, lambda root: opened.enter_context(root.open(path)))
+
+    def put_if_absent(self, path: str, data: bytes) -> None:
+        self._holder(path).put_if_absent(path, data)
+
+    @contextmanager
+    def create(self, path: str) -> Iterator[BinaryIO]:
+        with self._holder(path).create(path) as stream:
+            yield stream
+
+    @property
+    def links(self) -> bool:
+        return True
+
+    def link(self, source: str, target: str, copy: bool = False) -> str:
+        old, new = self._holder(source), self._holder(target)
+        if old is new:
+            return old.link(source, target, copy)
+        with old.open(source) as begun, new.create(target) as stream:
+            shutil.copyfileobj(begun, stream, 1 << 20)
+        return "copy"
+
+    @contextmanager
+    def replace(self, paths: Sequence[str]) -> Iterator[BinaryIO]:
+        groups: dict[LocalStore, list[str]] = {}
+        for path in paths:
+            groups.setdefault(self._holder(path), []).append(path)
+        with ExitStack() as opened:
+            streams = [opened.enter_context(root.replace(group)) for root, group in groups.items()]
+            yield streams[0] if len(streams) == 1 else cast(BinaryIO, _Tee(streams))
+
+    def rename_folder(self, source: str, target: str) -> None:
+        """Gives a folder its final name, in one step. Raises AlreadyExistsError when that one holds files."""
+        self._holder(source).rename_folder(source, target)
+
+    def identity(self, path: str) -> str:
+        return self._holder(path).identity(path)
+
+    def list(self, folder: str, unfinished: bool = False) -> list[Entry]:
+        """As the port says; of all roots that answer, unless the folder is that of one copy. Raises StorageError when
+        none answers.
+        """
+        if CopyName.around(folder):
+            return self._holder(folder).list(folder, unfinished)
+        found: dict[str, Entry] = {}
+        for root, entries in self._ask(lambda root: root.list(folder, unfinished), everything=not folder):
+            for entry in entries:
+                if entry.path not in found or self._holder(entry.path) is root:
+                    found[entry.path] = entry
+        return sorted(found.values(), key=lambda entry: entry.path)
+
+    def delete(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            order = self._order(path)
+            failed: Exception | None = None
+            for root in order:
+                try:
+                    root.delete([path])
+                except _FAILURES as error:
+                    # A root that does not even say whether the file is there has nothing that anybody could use.
+                    if root is order[0] or _lies_in(root, path):
+                        failed = failed or error
+            if failed:
+                raise failed
+
+    def sync(self, path: str) -> None:
+        self._holder(path).sync(path)
+
+    def uri(self, path: str) -> str:
+        return self._holder(path).uri(path)
+
+    def options(self) -> dict[str, str]:
+        return {}
+
+    def _holder(self, path: str) -> LocalStore:
+        return self._order(path)[0]
+
+    def _order(self, path: str) -> tuple[LocalStore, ...]:
+        """All roots: first the one that holds the path's copy, or else the path, or else should."""
+        if len(self.roots) == 1:
+            return self.roots
+        own = root_number(path, self._pipeline, len(self.roots))
+        roots = (*self.roots[own:], *self.roots[:own])
+        name = CopyName.around(path)
+        signs = [name.manifest, path] if name else [path]
+        first = next((root for sign in signs for root in roots if _lies_in(root, sign)), roots[0])
+        return (first, *(root for root in roots if root is not first))
+
+    def _first(self, path: str, act: Callable[[LocalStore], _Answer]) -> _Answer:
+        """The answer of the first root that has one, or the error of the one that should."""
+        own, *others = self._order(path)
+        try:
+            return act(own)
+        except _FAILURES:
+            for root in others:
+                with suppress(*_FAILURES):
+                    return act(root)
+            raise
+
+    def _ask(self, act: Callable[[LocalStore], _Answer], everything: bool) -> Sequence[tuple[LocalStore, _Answer]]:
+        """The answers of the roots that answer; each of the others is told of once, until it answers again."""
+        answers = []
+        failed: dict[str, Exception] = {}
+        for root in self.roots:
+            try:
+                answers.append((root, act(root)))
+            except _FAILURES as error:
+                failed[str(root.root)] = error
+        known, now = self._unreadable, {address: str(error) for address, error in failed.items()}
+        # A root that lists one of its folders need not list the others.
+        self._unreadable = now if everything else {**known, **now}
+        if not answers:
+            raise next(iter(failed.values()))
+        for address in failed.keys() - known.keys():
+            _log.warning("local copies in `%s` are left out: %s", address, failed[address])
+        return answers
+
+
+class _Tee:
+    """Gives what is written to several streams."""
+
+    def __init__(self, streams: Sequence[BinaryIO]) -> None:
+        self._streams = streams
+
+    def write(self, data: bytes) -> int:
+        for stream in self._streams:
+            stream.write(data)
+        return len(data)
+
+
+def _lies_in(root: LocalStore, path: str) -> bool:
+    return os.path.lexists(root.uri(path))
+
+
+def _files(root: LocalStore) -> list[LocalFile]:
+    found = []
+    for entry in root.list("", unfinished=True):
+        with suppress(NotFoundError):  # Removed since it was listed.
+            found.append(LocalFile(str(root.root), entry.path, entry.bytes, root.identity(entry.path)))
+    return found

@@ -1,0 +1,293 @@
+"""A store on a local disk: what must be atomic and durable is asked of the kernel, as fsspec's moves are not synced."""
+
+from __future__ import annotations
+
+import errno
+import filecmp
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO, TypeVar, cast
+
+from fsspec.implementations.local import LocalFileSystem
+
+from tidefold.errors import AlreadyExistsError, InvalidInputError, NotFoundError, StorageError, UnknownOutcomeError
+from tidefold.storage.store import Entry
+
+T = TypeVar("T")
+_UNFINISHED, _TRIES, _CHUNK = ".part", 20, 1 << 20
+
+
+class LocalStore:
+    """Files below `root`. A file appears under its name only when it is complete and on disk."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.resolve()
+        self._root = str(self.root)
+        self._fs = LocalFileSystem()
+
+    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
+        end = None if length is None else start + length
+        with _typed(path):
+            return cast(bytes, self._fs.cat_file(self._full(path), start=start, end=end))
+
+    @contextmanager
+    def open(self, path: str) -> Iterator[BinaryIO]:
+        with _typed(path):
+            stream = open(self._full(path), "rb")  # noqa: SIM115 (closed below)
+        with stream:
+            yield stream
+
+    def put_if_absent(self, path: str, data: bytes) -> None:
+        with self.create(path) as stream:
+            stream.write(data)
+
+    @contextmanager
+    def create(self, path: str) -> Iterator[BinaryIO]:
+        final = self._full(path)
+        part = f"{final}.{uuid.uuid4().hex}{_UNFINISHED}"
+        with _typed(path), _possible():
+            self._make_folder(os.path.dirname(final))
+        try:
+            with _typed(path), self._begin(part) as stream:
+                yield stream
+                stream.flush()
+                os.fsync(stream.fileno())
+            with _typed(path):
+                # A hard link fails where a rename would replace: the conditional put of local disks.
+                _publish(part, final)
+        finally:
+            with suppress(OSError):  # What went wrong before is the error that matters.
+                _unlink(part)
+        try:
+            _sync(os.path.dirname(final))
+        except OSError as error:
+            # The name is visible and may not survive a power cut: neither done nor not done.
+            raise UnknownOutcomeError("NOT_SYNCED", f"`{path}` was written, its folder not synced.") from error
+
+    def _begin(self, part: str) -> BinaryIO:
+        return self._in_folder(part, lambda: open(part, "xb"))
+
+    def _in_folder(self, path: str, act: Callable[[], T]) -> T:
+        """Acts in the folder of a path, which is made. Whoever deletes may remove it again while it is empty."""
+        for _ in range(_TRIES):
+            with suppress(FileNotFoundError):
+                self._make_folder(os.path.dirname(path))
+                return act()
+        self._make_folder(os.path.dirname(path))
+        return act()
+
+    @property
+    def links(self) -> bool:
+        return True
+
+    def link(self, source: str, target: str, copy: bool = False) -> str:
+        final = self._full(target)
+        with _typed(source):
+            if copy:
+                return self._copied(source, target)
+            os.stat(self._full(source))
+            try:
+                self._in_folder(final, lambda: os.link(self._full(source), final))
+            except FileExistsError:
+                return self._kept(source, target)
+            except OSError as error:
+                if error.errno not in (errno.EXDEV, errno.EMLINK, errno.EPERM):
+                    raise
+                return self._copied(source, target)
+            _sync(os.path.dirname(final))
+        return "link"
+
+    def _copied(self, source: str, target: str) -> str:
+        try:
+            return self._copy(source, target)
+        except AlreadyExistsError:
+            return self._kept(source, target)
+
+    def _kept(self, source: str, target: str) -> str:
+        one, other = self._full(source), self._full(target)
+        if not os.path.samefile(one, other) and not filecmp.cmp(one, other, shallow=False):
+            hint = "`tidefold verify --repair` finds which is damaged."
+            raise AlreadyExistsError("NAME_TAKEN", f"`{target}` exists and is not `{source}`.", hint=hint)
+        # Whoever made it may have been killed before it synced.
+        _sync(os.path.dirname(other))
+        return "kept"
+
+    def _copy(self, source: str, target: str) -> str:
+        with self.open(source) as old, self.create(target) as new:
+            shutil.copyfileobj(old, new, _CHUNK)
+        return "copy"
+
+    @contextmanager
+    def replace(self, paths: Sequence[str]) -> Iterator[BinaryIO]:
+        finals = [self._full(path) for path in paths]
+        # Beside the last name: whatever a killed process leaves lies beside a name that is still to be repaired.
+        part = f"{finals[-1]}.{uuid.uuid4().hex}{_UNFINISHED}"
+        try:
+            with _typed(paths[-1]), self._begin(part) as stream:
+                yield stream
+                stream.flush()
+                os.fsync(stream.fileno())
+            for path, final in zip(paths[:-1], finals[:-1], strict=True):
+                with _typed(path):
+                    self._rename_link(part, final)
+            with _typed(paths[-1]):
+                os.replace(part, finals[-1])
+        finally:
+            with suppress(OSError):
+                _unlink(part)
+        for path, final in zip(paths, finals, strict=True):
+            with _typed(path):
+                _sync(os.path.dirname(final))
+
+    def _rename_link(self, part: str, final: str) -> None:
+        """Gives a finished file one more name, in the place of what has that name now."""
+        beside = f"{final}.{uuid.uuid4().hex}{_UNFINISHED}"
+        self._make_folder(os.path.dirname(final))
+        try:
+            try:
+                os.link(part, beside)
+            except OSError as error:
+                if error.errno not in (errno.EXDEV, errno.EMLINK, errno.EPERM):
+                    raise
+                shutil.copyfile(part, beside)
+                _sync(beside)
+            os.replace(beside, final)
+        finally:
+            with suppress(OSError):
+                _unlink(beside)
+
+    def identity(self, path: str) -> str:
+        with _typed(path):
+            found = os.stat(self._full(path))
+        return f"{found.st_dev}:{found.st_ino}"
+
+    def rename_folder(self, source: str, target: str) -> None:
+        """Gives a folder its final name, in one step. Raises AlreadyExistsError when that one holds files."""
+        old, new = self._full(source), self._full(target)
+        with _typed(target):
+            try:
+                os.rename(old, new)
+            except OSError as error:
+                if error.errno != errno.ENOTEMPTY:
+                    raise
+                raise AlreadyExistsError("NAME_TAKEN", f"`{target}` exists already.") from error
+            _sync(os.path.dirname(new))
+
+    def list(self, folder: str, unfinished: bool = False) -> list[Entry]:
+        # Not fsspec's find: it leaves out folders that cannot be read, as if they were empty (I23).
+        with _typed(folder):
+            begin = len(str(self.root).rstrip(os.sep)) + 1
+            found = [Entry(name[begin:], size) for name, size in _walk(self._full(folder))]
+        kept = (entry for entry in found if unfinished or not entry.path.endswith(_UNFINISHED))
+        return sorted(kept, key=lambda entry: entry.path)
+
+    def delete(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            full = self._full(path)
+            with _typed(path):
+                _unlink(full)
+            self._prune(os.path.dirname(full))
+
+    def _prune(self, folder: str) -> None:
+        """Removes folders that became empty; one that is being filled again is not empty, or made again."""
+        with suppress(OSError):
+            while folder != str(self.root):
+                os.rmdir(folder)
+                folder = os.path.dirname(folder)
+
+    def sync(self, path: str) -> None:
+        full = self._full(path)
+        with _typed(path):
+            _sync(full)
+            _sync(os.path.dirname(full))
+
+    def uri(self, path: str) -> str:
+        return self._full(path)
+
+    def options(self) -> dict[str, str]:
+        return {}
+
+    def _full(self, path: str) -> str:
+        """The absolute path, or InvalidInputError when it would lie outside the root (I26)."""
+        full = os.path.normpath(os.path.join(self._root, path))
+        if os.path.isabs(path) or not f"{full}{os.sep}".startswith(f"{self._root.rstrip(os.sep)}{os.sep}"):
+            raise InvalidInputError("PATH_OUTSIDE_ROOT", f"`{path}` lies outside the store.")
+        return full
+
+    def _make_folder(self, folder: str) -> None:
+        """Makes a folder and syncs each new one into its parent, else a crash could lose it with what is in it."""
+        missing = []
+        while not os.path.isdir(folder):
+            missing.append(folder)
+            folder = os.path.dirname(folder)
+        for new in reversed(missing):
+            os.makedirs(new, exist_ok=True)
+            _sync(os.path.dirname(new))
+
+
+@contextmanager
+def _typed(path: str) -> Iterator[None]:
+    """Turns what the system says into the errors of the Store port."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise NotFoundError("NOT_FOUND", f"`{path}` does not exist.") from error
+    except FileExistsError as error:
+        raise AlreadyExistsError("NAME_TAKEN", f"`{path}` exists already.") from error
+    except StorageError:
+        raise
+    except OSError as error:
+        hint = "Check the disk and the rights of the store's folder, then call again."
+        raise StorageError("STORAGE", f"`{path}`: {error.strerror or error}.", hint=hint) from error
+
+
+@contextmanager
+def _possible() -> Iterator[None]:
+    """A folder that cannot be made is no absent file."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise OSError(errno.EIO, f"the folder {error.filename} cannot be made", error.filename) from error
+
+
+def _walk(folder: str) -> Iterator[tuple[str, int]]:
+    """Files and their sizes, at any depth. What is gone by the time it is looked at is not there; all else raises."""
+    try:
+        listed = list(os.scandir(folder))
+    except FileNotFoundError:
+        return
+    for entry in listed:
+        if entry.is_dir(follow_symlinks=False):
+            yield from _walk(entry.path)
+            continue
+        with suppress(FileNotFoundError):
+            yield entry.path, entry.stat().st_size
+
+
+def _publish(part: str, final: str) -> None:
+    try:
+        os.link(part, final)
+    except FileNotFoundError:
+        # A clean-up took us for dead, since the name was taken.
+        if os.path.exists(final):
+            raise FileExistsError(errno.EEXIST, "File exists", final) from None
+        raise OSError(errno.ESTALE, "the unfinished file was removed while it was written", part) from None
+
+
+def _unlink(full: str) -> None:
+    try:
+        os.unlink(full)
+    except FileNotFoundError:
+        return
+
+
+def _sync(full: str) -> None:
+    handle = os.open(full, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

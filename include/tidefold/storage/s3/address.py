@@ -1,0 +1,69 @@
+"""Addresses of S3 stores, and where the environment says that S3 is. Imports nothing heavy."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tidefold.errors import InvalidInputError
+
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+# Characters that no reader of an address (Delta, Spark, HTTP) takes for anything but themselves.
+_PART = re.compile(r"[A-Za-z0-9_=+.-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class S3Address:
+    """A bucket and a folder in it ("" is the whole bucket)."""
+
+    bucket: str
+    prefix: str
+
+    @classmethod
+    def parse(cls, address: str) -> S3Address:
+        """Raises InvalidInputError, in words that never repeat the address: it may hold a secret (I26)."""
+        if "@" in address:
+            raise InvalidInputError(
+                "STORE_SECRET",
+                "The address of the store holds credentials.",
+                hint="Remove them, change them, and set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead.",
+            )
+        bucket, _, prefix = address.removeprefix("s3://").strip("/").partition("/")
+        parts = prefix.split("/") if prefix else []
+        if not _BUCKET.fullmatch(bucket) or not all(_PART.fullmatch(p) and p not in (".", "..") for p in parts):
+            raise InvalidInputError(
+                "STORE_ADDRESS",
+                "The address of the store is not `s3://bucket/folder`.",
+                hint="A bucket's name has a-z, 0-9, `.`, `-`; a folder's also A-Z and `_`, `=`, `+`.",
+            )
+        return cls(bucket, prefix)
+
+
+@dataclass(frozen=True, slots=True)
+class S3Endpoint:
+    """Which S3 the usual AWS variables name; None is what AWS clients find without them (profiles, machine roles)."""
+
+    url: str | None
+    region: str | None
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str] = os.environ) -> S3Endpoint:
+        """Reads the variables: every library that opens the store must take the same ones for it."""
+
+        def first(*names: str) -> str | None:
+            return next((environment[name] for name in names if environment.get(name)), None)
+
+        return cls(first("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"), first("AWS_REGION", "AWS_DEFAULT_REGION"))
+
+    def delta_options(self) -> dict[str, str]:
+        """What deltalake and Polars need beside the environment. No secret is in it."""
+        # Commits are decided by If-None-Match whatever the environment says: never a rename that may replace.
+        options = {"aws_conditional_put": "etag", "aws_s3_allow_unsafe_rename": "false"}
+        if self.url:
+            options["aws_endpoint"] = self.url
+            options["aws_allow_http"] = str(self.url.startswith("http://")).lower()
+        if self.region:
+            options["aws_region"] = self.region
+        return options

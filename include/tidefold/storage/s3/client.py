@@ -1,0 +1,168 @@
+"""Requests to S3 through fsspec's s3fs: one client a process, and what S3's errors mean to users of a Store."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from aiohttp import ClientError as TransportError
+from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, ParamValidationError
+from botocore.parsers import ResponseParserError
+from s3fs import S3FileSystem
+
+from tidefold.errors import InvalidInputError, NotFoundError, StorageError, TidefoldError
+from tidefold.storage.s3.address import S3Endpoint
+
+# Whatever s3fs lets through: S3's answers (as OSError), and what happens on the way to S3.
+FAILURES = (OSError, ClientError, BotoCoreError, ResponseParserError, TransportError)
+_READ_SECONDS = 60
+_BLOCK = 8 << 20
+_DENIED = {"AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"}
+_ABSENT = {"NoSuchKey", "NoSuchBucket", "404", ""}  # "404": a HEAD; "": s3fs looked for a file and for a folder.
+_RIGHTS = "s3:GetObject, s3:PutObject, s3:DeleteObject, s3:ListBucket, s3:AbortMultipartUpload"
+
+
+class Once(S3FileSystem):  # type: ignore[misc]
+    """s3fs without repeats of its own: botocore repeats, as often as AWS_MAX_ATTEMPTS says."""
+
+    retries = 1
+
+
+# Never emptied, and not fsspec's own cache of instances: a forked process drops what is in that one, and each instance
+# then waits a second (measured) for the parent's event loop, which is not there, and touches the parent's sockets.
+_clients: dict[tuple[int, type[S3FileSystem], S3Endpoint], S3FileSystem] = {}
+
+
+def connected(kind: type[S3FileSystem] = Once) -> S3FileSystem:
+    """This process's client. s3fs is used by threads safely, but never by a process forked after its first request."""
+    endpoint = S3Endpoint.of()
+    key = (os.getpid(), kind, endpoint)
+    if key not in _clients:
+        # A thread that is later loses its instance before it ever connected.
+        _clients.setdefault(key, _new(kind, endpoint))
+    return _clients[key]
+
+
+def _new(kind: type[S3FileSystem], endpoint: S3Endpoint) -> S3FileSystem:
+    return kind(
+        skip_instance_cache=True,
+        # A listing that is remembered would hide what other processes wrote (I23).
+        use_listings_cache=False,
+        endpoint_url=endpoint.url,
+        client_kwargs={"region_name": endpoint.region} if endpoint.region else {},
+        config_kwargs={"read_timeout": _READ_SECONDS},
+        default_block_size=_BLOCK,
+    )
+
+
+class Bucket:
+    """One bucket. `call` raises what s3fs raises; `typed` turns that into the errors of the Store port."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def call(self, method: str, **arguments: Any) -> dict[str, Any]:
+        """One S3 operation on this bucket, by botocore's names."""
+        answer: dict[str, Any] = connected().call_s3(method, Bucket=self.name, **arguments)
+        return answer
+
+    @property
+    def files(self) -> S3FileSystem:
+        """s3fs for reading: it repeats a read whose body broke off."""
+        return connected(S3FileSystem)
+
+    def pages(self, method: str, **arguments: Any) -> Iterator[dict[str, Any]]:
+        """All pages of a listing. A page that says that there is more and not where is an error, not the end."""
+        following = dict(arguments)
+        while True:
+            page = self.call(method, **following)
+            yield page
+            if not page.get("IsTruncated"):
+                return
+            names = _FOLLOWING[method]
+            following = {**arguments, **{name: page.get(found) for name, found in names.items()}}
+            if not all(following[name] for name in names):
+                raise StorageError("STORAGE", "S3 broke off a listing.", hint="Call again.")
+
+    @contextmanager
+    def typed(self, path: str) -> Iterator[None]:
+        """Raises NotFoundError only when S3 said of the object itself that it is absent (I23)."""
+        try:
+            yield
+        except TidefoldError:
+            raise
+        except FAILURES as error:
+            raise self.as_ours(path, error) from error
+
+    def as_ours(self, path: str, error: Exception) -> TidefoldError:
+        """What to raise for a failed request about a path."""
+        if not isinstance(error, FileNotFoundError) or code_of(error) not in _ABSENT:
+            return _storage_error(path, error)
+        # s3fs says the same of a bucket that is not there, and a HEAD answers 404 for both.
+        if code_of(error) == "NoSuchKey" or self._exists():
+            return NotFoundError("NOT_FOUND", f"`{path}` does not exist.")
+        return StorageError(
+            "S3_BUCKET_MISSING",
+            f"The bucket `{self.name}` does not exist, or is not shown to these credentials.",
+            hint="Create it, or correct `store`, AWS_REGION and AWS_ENDPOINT_URL.",
+        )
+
+    def _exists(self) -> bool:
+        try:
+            self.call("head_bucket")
+        except FileNotFoundError:
+            return False
+        except FAILURES as error:
+            raise _storage_error(self.name, error) from error
+        return True
+
+
+_FOLLOWING = {
+    "list_objects_v2": {"ContinuationToken": "NextContinuationToken"},
+    "list_multipart_uploads": {"KeyMarker": "NextKeyMarker", "UploadIdMarker": "NextUploadIdMarker"},
+}
+
+
+def _storage_error(path: str, error: Exception) -> TidefoldError:
+    code = code_of(error)
+    if isinstance(error, NoCredentialsError):
+        hint = "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE."
+        return StorageError("S3_CREDENTIALS", "There are no credentials for S3.", hint=hint)
+    if isinstance(error, ParamValidationError):
+        return InvalidInputError("S3_REQUEST", f"`{path}` cannot be a name in S3.", hint="Choose another name.")
+    if code in _DENIED or isinstance(error, PermissionError):
+        hint = f"Check the credentials; they need {_RIGHTS}."
+        return StorageError("S3_DENIED", f"`{path}`: S3 refuses access ({code or 'no reason given'}).", hint=hint)
+    said = f"{code}: {error}" if code else f"{type(error).__name__}: {error}"
+    hint = "Call again; if it stays, check AWS_ENDPOINT_URL, AWS_REGION and the state of S3."
+    return StorageError("STORAGE", f"`{path}`: {' '.join(said.split())}", hint=hint)
+
+
+def _answer(error: BaseException | None) -> dict[str, Any]:
+    """S3's own answer, which s3fs keeps as the cause of its errors; empty when there was none."""
+    while error is not None and not isinstance(error, ClientError):
+        error = error.__cause__
+    return dict(error.response) if isinstance(error, ClientError) else {}
+
+
+def code_of(error: BaseException) -> str:
+    """S3's error code, or the HTTP status when an answer has no body; "" without an answer."""
+    return str(_answer(error).get("Error", {}).get("Code", ""))
+
+
+def conflicts(error: BaseException) -> bool:
+    """Whether S3 refused because another write of the name was under way: to be sent again."""
+    return code_of(error) in ("ConditionalRequestConflict", "409")
+
+
+def was_sent(error: BaseException) -> bool:
+    """Whether S3 may have seen the request at all."""
+    return not isinstance(error, NoCredentialsError | ParamValidationError)
+
+
+def refuses(error: BaseException) -> bool:
+    """Whether S3 said no for a reason that is not the condition; an earlier, lost try may have been done."""
+    status = _answer(error).get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    return 400 <= status < 500 and status not in (408, 409, 412, 429)

@@ -1,0 +1,226 @@
+"""A store in an S3 bucket. fsspec's s3fs carries the requests; conditional puts (If-None-Match) decide the races.
+
+What s3fs itself does with a new file is not used, by its source: its `open(..., "xb")` replaces an existing object when
+nothing was written, completes half a file when its writer fails, and its copies and bulk deletes hide what went wrong.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import BinaryIO, cast
+
+from tidefold.errors import AlreadyExistsError, InvalidInputError, NotFoundError, RefusedError, StorageError
+from tidefold.storage.s3.address import S3Address, S3Endpoint
+from tidefold.storage.s3.client import FAILURES, Bucket, code_of
+from tidefold.storage.s3.upload import PART, Multipart, UploadStream, made_by, put
+from tidefold.storage.store import Entry
+
+_AT_ONCE = 1000  # Keys that one delete request may name.
+_COMPARED = 8 << 20
+# An upload that was not completed is no object; it is listed under a name that `delete` knows again.
+_UNFINISHED = re.compile(r"(?P<path>.+)\.(?P<upload>(?:[0-9a-f]{2})+)\.part", re.DOTALL)
+
+
+class S3Store:
+    """Objects below a prefix. An object appears under its name only when it is complete."""
+
+    def __init__(self, address: str) -> None:
+        self.address = S3Address.parse(address)
+        self._bucket = Bucket(self.address.bucket)
+
+    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
+        key = self._key(path)
+        # Without a range for the whole: S3 refuses every range of an empty object.
+        part = (
+            {} if length is None and not start else {"start": start, "end": None if length is None else start + length}
+        )
+        with self._bucket.typed(path):
+            if length == 0:
+                self._size(key)
+                return b""
+            try:
+                return cast(bytes, self._bucket.files.cat_file(self._full(key), max_concurrency=1, **part))
+            except FAILURES as error:
+                if code_of(error) in ("InvalidRange", "416"):
+                    return b""  # It begins behind the end.
+                raise
+
+    @contextmanager
+    def open(self, path: str) -> Iterator[BinaryIO]:
+        key = self._key(path)
+        with self._bucket.typed(path):
+            stream = self._bucket.files.open(self._full(key), "rb")
+        if stream.details["type"] != "file":  # s3fs opens a folder as an empty file.
+            raise NotFoundError("NOT_FOUND", f"`{path}` does not exist.")
+        with stream:
+            try:
+                yield cast(BinaryIO, stream)
+            except FAILURES as error:
+                if not code_of(error) and isinstance(error, OSError):
+                    raise  # Not S3's: what the caller did beside reading.
+                raise self._bucket.as_ours(path, error) from error
+
+    def put_if_absent(self, path: str, data: bytes) -> None:
+        if len(data) > PART:
+            with self.create(path) as stream:
+                stream.write(data)
+        else:
+            put(self._bucket, self._key(path), path, data)
+
+    @contextmanager
+    def create(self, path: str) -> Iterator[BinaryIO]:
+        stream = UploadStream(self._bucket, self._key(path), path)
+        try:
+            yield cast(BinaryIO, stream)
+        except BaseException:
+            stream.abort()
+            raise
+        stream.complete()
+
+    @property
+    def links(self) -> bool:
+        return False
+
+    def link(self, source: str, target: str, copy: bool = False) -> str:
+        old, new = self._key(source), self._key(target)
+        with self._bucket.typed(source):
+            size = self._size(old)
+        try:
+            self._copy(source, old, target, new, size)
+        except AlreadyExistsError:
+            if not self._same(source, target, size):
+                raise
+            return "kept"
+        return "copy"
+
+    @contextmanager
+    def replace(self, paths: Sequence[str]) -> Iterator[BinaryIO]:
+        """Fills free names only: in many of S3's relatives no request replaces just the object that was looked at."""
+        keys = [self._key(path) for path in paths]
+        taken = [path for path, key in zip(paths, keys, strict=True) if self._exists(path, key)]
+        if taken:
+            raise RefusedError(
+                "S3_NO_REPLACE",
+                f"`{taken[0]}` is there, and an object in S3 is not replaced.",
+                hint=f"Remove what is damaged (`aws s3 rm {self.uri(taken[0])}`) and call again: it is put back.",
+            )
+        with self.create(paths[0]) as stream:
+            yield stream
+        for path in paths[1:]:
+            self.link(paths[0], path)
+
+    def _exists(self, path: str, key: str) -> bool:
+        try:
+            with self._bucket.typed(path):
+                self._size(key)
+        except NotFoundError:
+            return False
+        return True
+
+    def identity(self, path: str) -> str:
+        return self.uri(path)
+
+    def _copy(self, source: str, old: str, target: str, new: str, size: int) -> None:
+        """In parts also when one copy request would do: that one has no condition in many of S3's relatives."""
+        if size == 0:
+            put(self._bucket, new, target, b"")  # Nothing cannot be copied in parts.
+            return
+        upload = Multipart(self._bucket, new, target)
+        try:
+            with self._bucket.typed(source):
+                upload.copy(old, size)
+        except BaseException:
+            upload.abort()
+            raise
+        upload.complete()
+
+    def _same(self, one: str, other: str, size: int) -> bool:
+        with self._bucket.typed(other):
+            if self._size(self._key(other)) != size:
+                return False
+        starts = range(0, size, _COMPARED)
+        return all(self.read(one, start, _COMPARED) == self.read(other, start, _COMPARED) for start in starts)
+
+    def list(self, folder: str, unfinished: bool = False) -> list[Entry]:
+        # Not s3fs's find: it answers a file for a folder of that name, and takes a missing bucket for a missing file.
+        prefix = f"{self._key(folder)}/".lstrip("/")
+        with self._bucket.typed(folder):
+            found = [
+                Entry(self._path(item["Key"]), item["Size"])
+                for page in self._bucket.pages("list_objects_v2", Prefix=prefix)
+                for item in page.get("Contents", [])
+                if not item["Key"].endswith("/")  # A "folder" that a browser of buckets made.
+            ]
+            if unfinished:
+                found += [
+                    Entry(f"{self._path(item['Key'])}.{item['UploadId'].encode().hex()}.part", 0)
+                    for page in self._bucket.pages("list_multipart_uploads", Prefix=prefix)
+                    for item in page.get("Uploads", [])
+                ]
+        return sorted(found, key=lambda entry: entry.path)
+
+    def delete(self, paths: Iterable[str]) -> None:
+        keys = []
+        for path in paths:
+            half = _UNFINISHED.fullmatch(path)
+            if half:
+                self._forget(self._key(half["path"]), bytes.fromhex(half["upload"]).decode(), path)
+            else:
+                keys.append(self._key(path))
+        for start in range(0, len(keys), _AT_ONCE):
+            self._delete(keys[start : start + _AT_ONCE])
+
+    def _forget(self, key: str, upload: str, path: str) -> None:
+        try:
+            self._bucket.call("abort_multipart_upload", Key=key, UploadId=upload)
+        except FAILURES as error:
+            if code_of(error) != "NoSuchUpload":
+                raise self._bucket.as_ours(path, error) from error
+
+    def _delete(self, keys: Sequence[str]) -> None:
+        wanted = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
+        with self._bucket.typed(self._path(keys[0])):
+            refused = self._bucket.call("delete_objects", Delete=wanted).get("Errors", [])
+        kept = [item for item in refused if item.get("Code") != "NoSuchKey"]
+        if kept:
+            raise StorageError(
+                "S3_NOT_DELETED",
+                f"S3 did not delete {len(kept)} of {len(keys)} objects, the first is `{self._path(kept[0]['Key'])}`: "
+                f"{kept[0].get('Code')}.",
+                hint="Check the right s3:DeleteObject, then call again.",
+            )
+
+    def sync(self, path: str) -> None:
+        return  # What S3 acknowledged is durable.
+
+    def uri(self, path: str) -> str:
+        return f"s3://{self._full(self._key(path))}".rstrip("/")
+
+    def options(self) -> dict[str, str]:
+        return S3Endpoint.of().delta_options()
+
+    def keeps_marks(self, path: str) -> bool:
+        """Whether S3 keeps with an object which put made it: without that, a lost answer cannot be settled."""
+        with self._bucket.typed(path):
+            return bool(made_by(self._bucket, self._key(path)))
+
+    def _size(self, key: str) -> int:
+        return int(self._bucket.call("head_object", Key=key)["ContentLength"])
+
+    def _full(self, key: str) -> str:
+        return f"{self.address.bucket}/{key}"
+
+    def _key(self, path: str) -> str:
+        """The object's key, or InvalidInputError when it would lie outside the root (I26)."""
+        parts = path.split("/")
+        if path.startswith("/") or ".." in parts:
+            raise InvalidInputError("PATH_OUTSIDE_ROOT", f"`{path}` lies outside the store.")
+        if "?" in path:
+            raise InvalidInputError("PATH_INVALID", f"`{path}`: `?` would begin a version's name in S3.")
+        below = [part for part in parts if part not in ("", ".")]
+        return "/".join([*filter(None, [self.address.prefix]), *below])
+
+    def _path(self, key: str) -> str:
+        return key.removeprefix(f"{self.address.prefix}/" if self.address.prefix else "")

@@ -1,0 +1,167 @@
+"""Writes to S3 that count only if the name is free, and whose outcome is known also when an answer is lost."""
+
+from __future__ import annotations
+
+import io
+import uuid
+from contextlib import suppress
+from typing import Any
+
+from tidefold.errors import AlreadyExistsError, UnknownOutcomeError
+from tidefold.storage.s3.client import FAILURES, Bucket, code_of, conflicts, refuses, was_sent
+
+PART = 16 << 20
+_COPIED_PART = 512 << 20
+_CONFLICTS = 5
+# Kept with the object: which put made it. A put whose answer was lost is sent again, by botocore and by aiohttp (which
+# does so whatever botocore is told, and says it to nobody), and then the name is taken by that very put.
+_PUT = "tidefold-put"
+
+
+def put(bucket: Bucket, key: str, path: str, data: bytes) -> None:
+    """One conditional PUT. Raises AlreadyExistsError, UnknownOutcomeError, StorageError."""
+    mark = uuid.uuid4().hex
+    for left in reversed(range(_CONFLICTS)):
+        try:
+            bucket.call("put_object", Key=key, Body=data, IfNoneMatch="*", Metadata={_PUT: mark})
+        except FAILURES as error:
+            if conflicts(error) and left:
+                continue
+            _settle(bucket, key, path, mark, error)
+        return
+
+
+def _settle(bucket: Bucket, key: str, path: str, mark: str, error: Exception) -> None:
+    """Returns when this very put made the object, else raises what is known of its outcome."""
+    if not was_sent(error):
+        raise bucket.as_ours(path, error) from error
+    try:
+        found = made_by(bucket, key)
+    except FAILURES:
+        raise _unknown(bucket, path, error) from error
+    if found == mark:
+        return
+    if refuses(error):
+        raise bucket.as_ours(path, error) from error
+    if found is None:  # Absent is no proof: the lost request may still be on its way.
+        raise _unknown(bucket, path, error) from error
+    raise AlreadyExistsError("NAME_TAKEN", f"`{path}` exists already.") from error
+
+
+def made_by(bucket: Bucket, key: str) -> str | None:
+    """The mark of the put that made an object, "" for a stranger's; None when it is not there."""
+    try:
+        return str(bucket.call("head_object", Key=key).get("Metadata", {}).get(_PUT, ""))
+    except FileNotFoundError:
+        return None
+
+
+def _unknown(bucket: Bucket, path: str, error: Exception) -> UnknownOutcomeError:
+    why = bucket.as_ours(path, error)
+    # In a conflict the other writer under way may be this very put, sent before.
+    code = "S3_CONFLICT" if conflicts(error) else why.code if refuses(error) else "UNKNOWN_OUTCOME"
+    said = code_of(error) or type(error).__name__
+    return UnknownOutcomeError(code, f"Whether `{path}` was written is not known ({said}).", hint=why.hint)
+
+
+class Multipart:
+    """An upload in parts: the object appears, whole, when it is completed; until then nobody sees it."""
+
+    def __init__(self, bucket: Bucket, key: str, path: str) -> None:
+        self._bucket, self._path, self._mark = bucket, path, uuid.uuid4().hex
+        self._parts: list[dict[str, Any]] = []
+        with bucket.typed(path):
+            begun = bucket.call("create_multipart_upload", Key=key, Metadata={_PUT: self._mark})
+        self._key = key
+        self._upload = {"Key": key, "UploadId": begun["UploadId"]}
+
+    def add(self, data: bytes) -> None:
+        """Sends the next part; all but the last have at least 5 MiB."""
+        number = len(self._parts) + 1
+        with self._bucket.typed(self._path):
+            sent = self._bucket.call("upload_part", **self._upload, PartNumber=number, Body=data)
+        self._parts.append({"PartNumber": number, "ETag": sent["ETag"]})
+
+    def copy(self, source: str, size: int) -> None:
+        """Takes the parts from another object of the bucket; the bytes do not pass through here."""
+        for number, start in enumerate(range(0, size, _COPIED_PART), 1):
+            end = min(start + _COPIED_PART, size) - 1
+            sent = self._bucket.call(
+                "upload_part_copy",
+                **self._upload,
+                PartNumber=number,
+                CopySource={"Bucket": self._bucket.name, "Key": source},
+                CopySourceRange=f"bytes={start}-{end}",
+            )
+            self._parts.append({"PartNumber": number, "ETag": sent["CopyPartResult"]["ETag"]})
+
+    def complete(self) -> None:
+        """Makes the object visible if its name is free. Raises as `put`, and leaves nothing unless it is unknown."""
+        try:
+            self._bucket.call(
+                "complete_multipart_upload",
+                **self._upload,
+                MultipartUpload={"Parts": self._parts},
+                IfNoneMatch="*",
+            )
+        except FAILURES as error:
+            self._settle(error)
+
+    def _settle(self, error: Exception) -> None:
+        try:
+            _settle(self._bucket, self._key, self._path, self._mark, error)
+        except UnknownOutcomeError:
+            raise  # It may still complete.
+        except Exception:
+            self.abort()
+            raise
+
+    def abort(self) -> None:
+        """Forgets the parts. If that fails they stay, unseen, and `Store.list(unfinished=True)` names them."""
+        with suppress(*FAILURES):
+            self._bucket.call("abort_multipart_upload", **self._upload)
+
+
+class UploadStream(io.BufferedIOBase):
+    """A file that is written front to back: one PUT when it is small, else parts while it is written."""
+
+    def __init__(self, bucket: Bucket, key: str, path: str) -> None:
+        super().__init__()
+        self._where = (bucket, key, path)
+        self._buffer = bytearray()
+        self._sent = 0
+        self._multipart: Multipart | None = None
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._sent + len(self._buffer)
+
+    def write(self, data: Any, /) -> int:
+        view = memoryview(data).cast("B")
+        self._buffer += view
+        while len(self._buffer) >= PART:
+            self._send(bytes(self._buffer[:PART]))
+        return view.nbytes
+
+    def _send(self, part: bytes) -> None:
+        if self._multipart is None:
+            self._multipart = Multipart(*self._where)
+        self._multipart.add(part)
+        del self._buffer[: len(part)]
+        self._sent += len(part)
+
+    def complete(self) -> None:
+        """Everything was written: makes the file visible if its name is free."""
+        if self._multipart is None:
+            put(*self._where, bytes(self._buffer))
+            return
+        if self._buffer:
+            self._send(bytes(self._buffer))
+        self._multipart.complete()
+
+    def abort(self) -> None:
+        """Leaves nothing of what was written."""
+        if self._multipart is not None:
+            self._multipart.abort()

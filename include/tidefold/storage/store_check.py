@@ -1,0 +1,97 @@
+"""Asks a store for what tidefold relies on, with a few small files of its own."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+from tidefold.errors import AlreadyExistsError, NotFoundError, StorageError, TidefoldError
+from tidefold.storage.store import Store
+
+_FOLDER = "probes"
+
+
+def probe(store: Store) -> tuple[str, ...]:
+    """What the store was seen to do, in order. Raises TidefoldError that says what failed; leaves no file if it can."""
+    folder = f"{_FOLDER}/{uuid.uuid4().hex}"
+    done = []
+    try:
+        for step, act in _steps(store, folder):
+            with _named(step):
+                act()
+            done.append(step)
+    finally:
+        with suppress(TidefoldError):
+            store.delete(entry.path for entry in store.list(folder, unfinished=True))
+    return tuple(done)
+
+
+_Step = tuple[str, Callable[[], None]]
+
+
+def _steps(store: Store, folder: str) -> Iterator[_Step]:
+    one, other = f"{folder}/one", f"{folder}/other"
+
+    def listed(*paths: str) -> Callable[[], None]:
+        return lambda: _require([e.path for e in store.list(folder)] == [*paths], "a listing is not what was written")
+
+    yield "list", listed()
+    yield "put", lambda: store.put_if_absent(one, b"first")
+    yield "refuse a second put", lambda: _refused(lambda: store.put_if_absent(one, b"second"))
+    yield "read back", lambda: _require(store.read(one) == b"first", "other bytes were read than were written")
+    yield "tell its own put", lambda: _require(_is_marked(store, one), "it does not keep the metadata of objects")
+    yield "copy", lambda: _require(store.link(one, other) in ("link", "copy"), "the copy was there before")
+    yield "list what is there", listed(one, other)
+    third = f"{folder}/third"
+    yield "put another", lambda: store.put_if_absent(third, b"third")
+    yield "refuse to copy over it", lambda: _refused(lambda: _copy(store, one, third))
+    yield "delete", lambda: store.delete([one, other, third])
+    yield "list nothing", listed()
+    yield "tell what is absent", lambda: _absent(store, one)
+
+
+def _is_marked(store: Store, path: str) -> bool:
+    if not store.uri("").startswith("s3://"):
+        return True
+    from tidefold.storage.s3.store import S3Store
+
+    return not isinstance(store, S3Store) or store.keeps_marks(path)
+
+
+def _copy(store: Store, source: str, target: str) -> None:
+    store.link(source, target)
+
+
+def _refused(act: Callable[[], None]) -> None:
+    try:
+        act()
+    except AlreadyExistsError:
+        return
+    _require(False, "a taken name was overwritten")
+
+
+def _absent(store: Store, path: str) -> None:
+    try:
+        store.read(path)
+    except NotFoundError:
+        return
+    _require(False, "a deleted file is still read")
+
+
+def _require(right: bool, wrong: str) -> None:
+    if not right:
+        raise StorageError(
+            "STORE_UNFIT",
+            f"{wrong}.",
+            hint="Do not use this store: without these promises, two runs at once can lose each other's data.",
+        )
+
+
+@contextmanager
+def _named(step: str) -> Iterator[None]:
+    try:
+        yield
+    except TidefoldError as error:
+        message = f"The store failed at `{step}`: {error.message}"
+        raise type(error)(error.code, message, hint=error.hint) from error

@@ -1,9 +1,0 @@
-"""The changelog writer: a library with which a program appends changes to logs, without Spark or Airflow."""
-
-from __future__ import annotations
-
-from tidefold.writer.changelog import Changelog
-from tidefold.writer.log_writer import LogWriter
-from tidefold.writer.settings import WriterSettings
-
-__all__ = ["Changelog", "LogWriter", "WriterSettings"]

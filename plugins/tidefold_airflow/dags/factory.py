@@ -1,0 +1,152 @@
+"""Whole DAGs and task groups: `dag = tidefold_dag("my_tables", schedule="@hourly", config="/data/tidefold.yaml")`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.sdk import DAG, CronDataIntervalTimetable, TaskGroup
+
+from tidefold_airflow import operators
+from tidefold_airflow.dags.params import AS_CONFIGURED, kind_param, logs_param
+from tidefold_airflow.operators.run_context import Logs
+
+# One that failed for some logs does not stop the others: the next step runs. Where nothing went well before it, nothing
+# is known of the logs, and it does not run.
+GOES_ON: dict[str, Any] = {"trigger_rule": "all_done_min_one_success", "retry_delay": timedelta(seconds=10)}
+
+DOC = """
+### Landed changes become published tables
+
+| task | does | Spark |
+|---|---|---|
+| choose | names the logs of this run | none |
+| ingest | takes what is new in the landing folders into segments | one job, if needed |
+| materialize | folds it into a new snapshot of each log, STAGED: no reader sees it | one job, if needed |
+| quality | judges every row of the staged files and stores the verdict | one job, if needed |
+| confirm (one a log) | completes and publishes a log that passed, and sends its asset event | none |
+| subsume, truncate, local_retention, clean | remove old snapshots, log, local copies; what died runs left | none |
+| abort, done | undo what this run staged and did not confirm; make the run red when a task is | none |
+
+A log that fails a step does not hold up the others: each task does what it can, then names the logs that failed.
+A run takes everything landed so far (its data interval is a name, not a filter), so a missed run loses nothing and
+there is nothing to catch up. **Red run?** The tables of the failed logs are untouched. Read the failed task's last
+line, or the page **tidefold** in the menu; correct what it names; the next run folds the same changes again.
+
+Any task may be cleared and run again at any time: what is done is found done.
+"""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What all tasks share. `approval`: how long a person may take to decide about a failed gate (None: nobody is
+    asked); `takeover_after`: see TidefoldSparkOperator.
+    """
+
+    config: str | None = None
+    approval: timedelta | None = None
+    takeover_after: float | None = None
+    conn_id: str = "spark_default"
+
+
+def dag_settings(schedule: str | None) -> dict[str, Any]:
+    """What all our DAGs have in common. `schedule`: cron in UTC; none: only by hand."""
+    return {
+        "schedule": CronDataIntervalTimetable(schedule, timezone="UTC") if schedule else None,
+        "start_date": datetime(2025, 1, 1, tzinfo=UTC),
+        "catchup": False,
+        "max_active_runs": 1,
+        "render_template_as_native_obj": True,
+        "tags": ["tidefold"],
+    }
+
+
+def hours_from(variable: str) -> timedelta | None:
+    """The time that an environment variable gives in hours; None where it is empty."""
+    given = os.environ.get(variable)
+    return timedelta(hours=float(given)) if given else None
+
+
+def tidefold_dag(
+    dag_id: str,
+    *,
+    schedule: str | None,
+    config: str | None = None,
+    logs: Sequence[str] = (),
+    approval: timedelta | None = None,
+    takeover_after: float | None = None,
+    conn_id: str = "spark_default",
+    **dag: Any,
+) -> DAG:
+    """The whole DAG for the logs of a `tidefold.yaml`: ingest, fold, judge, publish, then what is kept.
+
+    :param schedule: cron in UTC; None: only by hand.
+    :param logs: only these; none: all that are configured.
+    :param config, approval, takeover_after, conn_id: see Options.
+    :param dag: more of Airflow's own arguments of a DAG.
+    """
+    settings = {
+        **dag_settings(schedule),
+        "description": "Ingest >> materialize >> quality >> confirm, then what is kept; abort on failure",
+        "doc_md": DOC,
+        "params": {"logs": logs_param(config, logs), "kind": kind_param()},
+        **dag,
+    }
+    with DAG(dag_id, **settings) as made:
+        named = f"{{{{ params.logs or {list(logs)!r} }}}}"
+        _tasks(
+            named,
+            f"{{{{ '' if params.kind == {AS_CONFIGURED!r} else params.kind }}}}",
+            Options(config, approval, takeover_after, conn_id),
+        )
+    return made
+
+
+def tidefold_group(
+    group_id: str = "tidefold", *, logs: Sequence[str] = (), options: Options | None = None, **group: Any
+) -> TaskGroup:
+    """The same tasks as a group inside another DAG: `before >> tidefold_group(logs=["orders"]) >> after`.
+
+    What comes after it runs only if all went well.
+    """
+    with TaskGroup(group_id, **group) as made:
+        _tasks(logs, None, options or Options())
+    return made
+
+
+def _tasks(logs: Logs | str, kind: str | None, options: Options) -> None:
+    config = {"config": options.config}
+    choose = operators.TidefoldChooseOperator(task_id="choose", logs=logs, retries=1, **config)
+    each: dict[str, Any] = {"logs": choose.output, **config, **GOES_ON}
+    spark = {**each, "conn_id": options.conn_id}
+    ingest = operators.TidefoldSparkOperator(task_id="ingest", step="ingest", retries=2, **spark)
+    materialize = operators.TidefoldSparkOperator(
+        task_id="materialize", step="materialize", kind=kind, takeover_after=options.takeover_after, retries=2, **spark
+    )
+    # A suite that fails fails again; what may pass the second time is left to the next run.
+    quality = operators.TidefoldSparkOperator(task_id="quality", step="quality", retries=0, **spark)
+    # One a log: an event of a table is sent when its task ends well, and none waits for another's approval.
+    confirm = operators.TidefoldConfirmOperator.partial(
+        task_id="confirm", approval=options.approval, retries=1, map_index_template="{{ task.logs[0] }}", **config,
+        **GOES_ON,
+    ).expand(logs=choose.output.map(_alone))  # fmt: skip
+    subsume = operators.TidefoldSubsumeOperator(task_id="subsume", retries=1, **each)
+    truncate = operators.TidefoldTruncateOperator(task_id="truncate", retries=1, **each)
+    local_retention = operators.TidefoldLocalRetentionOperator(task_id="local_retention", retries=1, **each)
+    clean = operators.TidefoldCleanOperator(task_id="clean", retries=1, **each)
+    abort = operators.TidefoldAbortOperator(task_id="abort", retries=2, **each).as_teardown()
+    done = EmptyOperator(task_id="done", trigger_rule="all_success")
+    # Not with on_failure_fail_dagrun: a task before such a teardown no longer counts for the run's colour (measured).
+    ingest >> materialize >> quality >> confirm >> subsume >> truncate >> local_retention >> clean >> abort
+    # Whatever is marked or skipped between them: what may stage something has ended before it is undone.
+    [ingest, materialize, quality, confirm] >> abort
+    # Leaves decide a run's colour, and no failure reaches the last task by itself.
+    [choose, ingest, materialize, quality, confirm, subsume, truncate, local_retention, clean] >> done
+
+
+def _alone(log: str) -> list[str]:
+    return [log]

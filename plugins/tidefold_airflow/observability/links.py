@@ -1,0 +1,57 @@
+"""Links from a task to the page: what it made, and how that was judged. Computed where the task runs, when it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.bases.operatorlink import BaseOperatorLink
+from airflow.sdk.execution_time.xcom import XCom
+
+from tidefold_airflow.ui.mount import address, run_path, snapshot_path
+
+if TYPE_CHECKING:
+    from airflow.sdk import BaseOperator
+    from airflow.sdk.types import TaskInstanceKey
+
+Made = dict[str, int]
+
+
+class SnapshotLink(BaseOperatorLink):
+    """To the snapshot that a task made; of a task that made several, to what its run did."""
+
+    name = "Snapshot page"
+
+    def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
+        """The address, below Airflow's own; that of the run where the task says nothing of a snapshot."""
+        return _link(ti_key, snapshot_path)
+
+
+class ReportLink(BaseOperatorLink):
+    """To the quality report of the snapshot that a task judged; of several, to what its run did."""
+
+    name = "Quality report"
+
+    def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
+        """The address, below Airflow's own; that of the run where the task says nothing of a snapshot."""
+        return _link(ti_key, lambda log, snapshot: f"{snapshot_path(log, snapshot)}/report")
+
+
+def _link(ti_key: TaskInstanceKey, path: Callable[[str, int], str]) -> str:
+    made = made_by(_returned(ti_key))
+    if len(made) == 1:
+        [(log, snapshot)] = made.items()
+        return address(path(log, snapshot))
+    return address(run_path(ti_key.dag_id, ti_key.run_id))
+
+
+def made_by(returned: Any) -> Made:
+    """The snapshot of each log of which the returned value of a task tells one; nothing of any other value."""
+    if not isinstance(returned, Mapping):
+        return {}
+    told = {log: one.get("snapshot") for log, one in returned.items() if isinstance(one, Mapping)}
+    return {log: snapshot for log, snapshot in told.items() if isinstance(log, str) and type(snapshot) is int}
+
+
+def _returned(ti_key: TaskInstanceKey) -> Any:
+    return XCom.get_value(ti_key=ti_key, key="return_value")

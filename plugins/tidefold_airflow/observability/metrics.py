@@ -1,0 +1,73 @@
+"""What a step did, and how far behind each log is, as gauges of Airflow's own metrics (StatsD or OpenTelemetry).
+
+The log is in the name as well as in a tag: plain StatsD has no tags.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tidefold.operations.inspect.status import LogStatus
+    from tidefold.operations.outcome import Outcome
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Gauge:
+    """`name` below `tidefold.<log>`, as `materialize.rows`."""
+
+    log: str
+    name: str
+    value: float
+
+
+def of_outcomes(step: str, outcomes: Sequence[Outcome]) -> Iterator[Gauge]:
+    """Whether the step failed for each log, and every number among its facts."""
+    for outcome in outcomes:
+        yield Gauge(outcome.log, f"{step}.failed", float(bool(outcome.error) or outcome.result == "failed"))
+        for name, value in _numbers(outcome.facts):
+            yield Gauge(outcome.log, f"{step}.{name}", value)
+
+
+def of_status(found: Sequence[LogStatus], now: datetime) -> Iterator[Gauge]:
+    """How far each log is behind, and for how long its table has been as it is (seconds)."""
+    for status in found:
+        yield Gauge(status.log, "unreadable", float(status.error is not None))
+        if not status.begun or status.error:
+            continue
+        yield Gauge(status.log, "lag.changes", status.changes)
+        yield Gauge(status.log, "lag.change_sets", status.change_sets)
+        yield Gauge(status.log, "quarantined", status.quarantined)
+        yield Gauge(status.log, "garbage.segments", status.garbage)
+        yield Gauge(status.log, "local.bytes", status.local_bytes)
+        if status.latest and status.latest.shown:
+            age = now - datetime.fromisoformat(status.latest.shown)
+            yield Gauge(status.log, "confirm.age_seconds", age.total_seconds())
+
+
+def send(gauges: Iterator[Gauge]) -> None:
+    """Never fails a task: a number that nobody sees is no reason to do its work again."""
+    from airflow.sdk.observability import stats
+
+    for gauge in gauges:
+        log = re.sub(r"[^A-Za-z0-9_-]", "_", gauge.log)
+        try:
+            stats.gauge(f"tidefold.{log}.{gauge.name}", gauge.value, tags={"log": log})
+        except Exception as error:
+            _log.warning("The metric %s could not be sent: %s", gauge.name, error)
+            return
+
+
+def _numbers(facts: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, float]]:
+    for name, value in facts.items():
+        if isinstance(value, Mapping):
+            yield from _numbers(value, f"{above}{name}.")
+        elif isinstance(value, int | float) and not isinstance(value, bool) and name != "exit_code":
+            yield f"{above}{name}", float(value)

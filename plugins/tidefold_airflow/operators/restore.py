@@ -1,0 +1,78 @@
+"""The operator that brings an older snapshot back: one more attempt, to be judged and confirmed like any other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.exceptions import AirflowSkipException
+
+from tidefold.errors import InvalidInputError
+from tidefold_airflow.operators.results import Summary, report
+from tidefold_airflow.operators.run_context import Scope, airflow_errors, open_scope, truth
+from tidefold_airflow.operators.spark import TidefoldSparkOperator
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from tidefold.operations.snapshot.request import Asking
+
+
+class TidefoldRestoreOperator(TidefoldSparkOperator):
+    """Stages the rows of a completed snapshot again, under a new id; needs Spark only where rows must be made anew.
+
+    :param snapshot: id of the snapshot (templated).
+    :param mode: `replay` (what came after it is folded again later) or `skip` (it is left out for good); templated.
+    :param plan: only say from where each file would be read; then the task is skipped (templated: true or false).
+    :param logs, config: as for TidefoldSparkOperator; one log, as ids are a log's own.
+    """
+
+    template_fields: Sequence[str] = (*TidefoldSparkOperator.template_fields, "snapshot", "mode", "plan")
+
+    def __init__(self, *, snapshot: int | str, mode: str = "replay", plan: bool | str = False, **kwargs: Any) -> None:
+        super().__init__(step="materialize", **kwargs)
+        self.snapshot = snapshot
+        self.mode = mode
+        self.plan = plan
+
+    def execute(self, context: Context) -> Summary:  # type: ignore[override]
+        """Refuses what cannot be before anything is claimed."""
+        with airflow_errors():
+            scope = open_scope(self.config, self.logs, context)
+            planned = self._planned(scope)
+            plan = truth("plan", self.plan)
+        if plan:
+            report([planned], context)
+            raise AirflowSkipException("Nothing was restored: that is all that was asked.")
+        return super().execute(context)
+
+    def _planned(self, scope: Scope) -> Any:
+        from tidefold.domain.snapshot import claim
+        from tidefold.operations.outcome import Outcome
+        from tidefold.operations.restore.explain import explain
+
+        [log] = scope.logs
+        state = scope.pipeline.ledger(log).read()
+        if claim.of_run(state, scope.run):
+            return Outcome(log, "already", "this run has restored it")
+        outcome = explain(scope.pipeline, log, self._asking(scope))
+        for bucket in outcome.facts["buckets"]:
+            first, last = bucket["key_groups"]
+            for way in bucket["ways"]:
+                for file in way["files"]:
+                    places = ", ".join(f"{place['place']} {place['found']}" for place in file["places"])
+                    self.log.info("key groups %d-%d, from snapshot %s: %s", first, last, way["snapshot"], places)
+        return outcome
+
+    def _asking(self, scope: Scope) -> Asking:
+        from tidefold.domain.snapshot.claim import Mode, Restore
+        from tidefold.operations.snapshot.request import Asking
+
+        if len(scope.logs) != 1:
+            raise InvalidInputError("ONE_LOG", "A restore is of one log.", hint="Name it.")
+        if isinstance(self.snapshot, bool) or not isinstance(self.snapshot, int) or self.snapshot < 1:
+            message = f"`{self.snapshot}` is no id of a snapshot."
+            raise InvalidInputError("SNAPSHOT_INVALID", message, hint="`tidefold history LOG` lists them.")
+        if self.mode not in (*Mode,):
+            raise InvalidInputError("MODE_UNKNOWN", f"There is no mode `{self.mode}`.", hint="`replay` or `skip`.")
+        return Asking(scope.run, restore=Restore(self.snapshot, Mode(self.mode)))

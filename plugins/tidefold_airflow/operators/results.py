@@ -1,0 +1,52 @@
+"""From what a step did to each log to what Airflow shows: log lines, a small XCom, success or failure."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from tidefold.errors import ConflictError, StorageError
+from tidefold.operations.outcome import Outcome
+from tidefold_airflow.observability.metrics import of_outcomes, send
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from tidefold_airflow.operators.run_context import Scope
+
+_log = logging.getLogger(__name__)
+_TRANSIENT = {StorageError.exit_code, ConflictError.exit_code}
+Summary = dict[str, dict[str, Any]]
+
+
+def result_path(scope: Scope, step: str, attempt: int) -> Path:
+    """Where the job leaves its outcomes: one name a run, step and try, so that no older result can be read for it."""
+    name = re.sub(r"[^A-Za-z0-9_.-]", "_", f"{scope.run}-{step}-{attempt}")
+    path = scope.pipeline.config.path.parent / "var" / "results" / f"{name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    return path
+
+
+def report(outcomes: Sequence[Outcome], context: Context) -> Summary:
+    """Logs one line a log and gives the XCom value; raises, naming the failed logs, when there are any."""
+    send(of_outcomes(context["ti"].task_id.rpartition(".")[2], outcomes))
+    summary = {o.log: {"result": o.result, "snapshot": o.snapshot, "error": o.error} for o in outcomes}
+    for outcome in outcomes:
+        _log.log(logging.ERROR if outcome.error else logging.INFO, "%s: %s", outcome.log, outcome.message)
+    failed = [o for o in outcomes if o.error]
+    if failed:
+        # A failed task returns nothing; what it did to the other logs must be seen all the same.
+        context["ti"].xcom_push("return_value", summary)
+        raise _failure(failed, len(outcomes))
+    return summary
+
+
+def _failure(failed: Sequence[Outcome], of: int) -> AirflowException:
+    kind = AirflowException if any(o.facts.get("exit_code") in _TRANSIENT for o in failed) else AirflowFailException
+    return kind(f"{len(failed)} of {of} logs failed. " + " ".join(f"{o.log}: {o.message}" for o in failed))

@@ -1,0 +1,122 @@
+"""What one task works on: the pipeline, the logs and the run's name, read when the task executes and never at parse.
+
+Notices that somebody marked the step before as success though it never ran: what it should have left is missing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from tidefold import PROJECT
+from tidefold.errors import InvalidInputError, TidefoldError
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from tidefold.wiring import Pipeline
+from typing import TYPE_CHECKING, Any
+
+from tidefold.errors import RefusedError
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+# Names of logs; none: all. None is what a template or another task gives that has nothing to give.
+Logs = Sequence[str] | None
+
+
+@dataclass(frozen=True)
+class Scope:
+    """`run` is the id under which tidefold keeps what this DAG run makes: a retry carries the same one."""
+
+    pipeline: Pipeline
+    logs: list[str]
+    run: str
+
+
+def open_scope(config: str | None, logs: Logs, context: Context) -> Scope:
+    """Opens the pipeline. No logs named: all that it configures. Raises InvalidInputError, NotFoundError."""
+    from tidefold.wiring import open_pipeline
+
+    if logs is None:
+        raise InvalidInputError(
+            "LOGS_NOT_CHOSEN",
+            "The task that names the logs has named none.",
+            hint="Clear it, so that it runs; without it this task would work on logs that nobody chose.",
+        )
+    if isinstance(logs, str):
+        raise InvalidInputError(
+            "LOGS_NOT_A_LIST",
+            f"`logs` is the text `{logs}`.",
+            hint="Give a list; for a template set render_template_as_native_obj=True on the DAG.",
+        )
+    pipeline = open_pipeline(config_path(config))
+    chosen = list(logs or pipeline.config.logs)
+    for log in chosen:
+        pipeline.log(log)
+    dag_run = context["dag_run"]
+    return Scope(pipeline, chosen, f"{dag_run.dag_id}/{dag_run.run_id}")
+
+
+def config_path(config: str | None) -> Path:
+    """The given path, else TIDEFOLD_CONFIG, else `tidefold.yaml` of the project."""
+    return Path(config or os.environ.get("TIDEFOLD_CONFIG") or PROJECT / "tidefold.yaml")
+
+
+@contextmanager
+def airflow_errors() -> Iterator[None]:
+    """Lets Airflow retry what may pass by itself, and nothing else."""
+    try:
+        yield
+    except TidefoldError as error:
+        raise (AirflowException if error.transient else AirflowFailException)(str(error)) from error
+
+
+def truth(name: str, value: object) -> bool:
+    """A text is no truth value: `"false"` would be true."""
+    if isinstance(value, bool):
+        return value
+    raise InvalidInputError(
+        "NOT_A_BOOLEAN",
+        f"`{name}` is {value!r}, neither true nor false.",
+        hint="Give a JSON boolean; for a template set render_template_as_native_obj=True on the DAG.",
+    )
+
+
+def require_ran(context: Context) -> None:
+    """Raises RefusedError for a step of ours just before this one that is green and has left nothing.
+
+    One that failed left what it did to each log, and stops nobody.
+    """
+    ti = context["ti"]
+    steps = [task.task_id for task in ti.task.upstream_list if _is_step(task)]
+    if not steps:
+        return
+    states = ti.get_task_states(dag_id=ti.dag_id, task_ids=steps, run_ids=[ti.run_id]).get(ti.run_id, {})
+    for step, index in _green(steps, states):
+        if ti.xcom_pull(task_ids=step, map_indexes=index) is None:
+            raise RefusedError(
+                "STEP_NOT_RUN",
+                f"Task `{step}` was marked as success and did not run.",
+                hint=f"Clear `{step}`, so that it runs, then this task.",
+            )
+
+
+def _is_step(task: Any) -> bool:
+    return str(getattr(task, "task_type", "")).startswith("Tidefold")
+
+
+def _green(steps: list[str], states: dict[str, Any]) -> Iterator[tuple[str, int]]:
+    """Task and map index (-1: it is not mapped) of what ended well."""
+    for name, state in states.items():
+        step = name if name in steps else name.rpartition("_")[0]
+        if str(state) == "success" and step in steps:
+            yield step, -1 if name == step else int(name.rpartition("_")[2])

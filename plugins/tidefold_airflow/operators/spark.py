@@ -1,0 +1,152 @@
+"""Thin operators over tidefold's operations: scope, one call, report. No operation runs while a DAG is parsed.
+
+The operator that makes snapshots as of an instant: `from tidefold_airflow.operators.spark import TidefoldAsOfOperator`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk.exceptions import AirflowException
+
+from tidefold.spark.result_file import read_outcomes
+from tidefold_airflow.observability.links import ReportLink, SnapshotLink
+from tidefold_airflow.operators.results import Summary, report, result_path
+from tidefold_airflow.operators.run_context import Logs, Scope, airflow_errors, open_scope, require_ran
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from tidefold.operations.outcome import Outcome
+    from tidefold.operations.snapshot.request import Asking
+    from tidefold.spark.submit import Request
+
+
+class TidefoldSparkOperator(SparkSubmitOperator):
+    """Runs one step for all logs with ONE spark-submit, or without any when no log has rows to touch, or so
+    few bytes that `spark.above` says to do it here.
+
+    :param step: `ingest`, `materialize`, `quality` or `audit`, which fails where a check did.
+    :param logs: the logs to work on (templated); none: all that the configuration names.
+    :param config: path of `tidefold.yaml` (templated); default: TIDEFOLD_CONFIG.
+    :param kind: `full` or `incremental` (templated): what `materialize` makes, if not as configured.
+    :param takeover_after: seconds (60 or more; templated) after which `materialize` supersedes an attempt of another
+        run that shows no progress; None: never. It waits for so long only where such an attempt is open.
+    :param as_of: instant with its time zone (templated): `materialize` makes a snapshot of what was committed before
+        it, which is kept by a tag and never published, instead of the next one. See `tidefold_airflow.operators.spark`.
+
+    Returns ``{log: {result, snapshot, error}}``. A log's failure does not stop the other logs; the task fails naming
+    it, without a retry unless trying again may help.
+    """
+
+    template_fields: Sequence[str] = (
+        *SparkSubmitOperator.template_fields,
+        *("logs", "config", "kind", "takeover_after", "as_of"),
+    )
+    operator_extra_links = (SnapshotLink(), ReportLink())
+
+    def __init__(
+        self,
+        *,
+        step: Literal["ingest", "materialize", "quality", "audit"],
+        logs: Logs = (),
+        config: str | None = None,
+        kind: str | None = None,
+        takeover_after: float | str | None = None,
+        as_of: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(name=f"tidefold-{step}", **kwargs)
+        for name, given in (("takeover_after", takeover_after), ("as_of", as_of)):
+            if given is not None and step != "materialize":
+                raise ValueError(f"{name} is for materialize, not for {step}")
+        self.step = step
+        self.kind = kind
+        self.as_of = as_of
+        self.takeover_after = takeover_after
+        self.logs = logs
+        self.config = config
+
+    def execute(self, context: Context) -> Summary:  # type: ignore[override]
+        """Does without a JVM what can be done so, submits for the rest, reports what became of each log."""
+        from tidefold.spark.dispatch import Step, without_spark
+
+        with airflow_errors():
+            scope = open_scope(self.config, self.logs, context)
+            if self.step == "quality":
+                require_ran(context)
+            asking = self._asking(scope)
+            found = without_spark(scope.pipeline, Step(self.step, asking), scope.logs)
+            if not found.spark:
+                self.log.info("Nothing in %s is for Spark: no Spark job started.", ", ".join(scope.logs))
+            submitted = self._submit(scope, asking, found.spark, context) if found.spark else []
+        return report([_coloured(self.step, one) for one in (*found.done, *submitted)], context)
+
+    def _asking(self, scope: Scope) -> Asking:
+        from tidefold.domain.snapshot.kind_selection import Rule
+        from tidefold.operations.snapshot.heartbeat import find_stalled
+        from tidefold.operations.snapshot.point_in_time import instant_of
+        from tidefold.operations.snapshot.request import Asking
+
+        if self.as_of is not None:
+            return Asking(scope.run, as_of=instant_of(str(self.as_of)))
+        kind = Rule(self.kind) if self.kind else None
+        if self.takeover_after is None:
+            return Asking(scope.run, kind=kind)
+        stalled = find_stalled(scope.pipeline, scope.logs, scope.run, float(self.takeover_after))
+        return Asking(scope.run, stalled=stalled, kind=kind)
+
+    def _submit(self, scope: Scope, asking: Asking, logs: Sequence[str], context: Context) -> list[Outcome]:
+        from tidefold.spark.submit import Request
+
+        result = result_path(scope, self.step, context["ti"].try_number)
+        config = scope.pipeline.config
+        self._prepare(scope, Request(str(config.path), tuple(logs), asking, str(result)))
+        try:
+            super().execute(context)
+        except AirflowException:
+            # A job that ends in order with failed logs also exits non-zero: its outcomes say more than the exit code.
+            outcomes = read_outcomes(result)
+            if not any(outcome.error for outcome in outcomes):
+                raise
+            return outcomes
+        return read_outcomes(result)
+
+    def _prepare(self, scope: Scope, request: Request) -> None:
+        from tidefold.spark.submit import job_env, job_path, spark_conf
+
+        config = scope.pipeline.config
+        self.application = str(job_path(self.step))
+        self.application_args = [request.encoded()]
+        self.conf = {**spark_conf(config), **(self.conf or {})}
+        self.env_vars = {**job_env(config), **(self.env_vars or {})}
+
+
+def _coloured(step: str, outcome: Outcome) -> Outcome:
+    """A gate that says no is no failure of `quality`: confirm fails. Nothing follows an audit."""
+    if step != "audit" or outcome.result != "failed":
+        return outcome
+    return replace(outcome, error="GATE_FAILED", facts={**outcome.facts, "exit_code": 3})
+
+
+# A run by hand has no data interval.
+INSTANT = "{{ params.get('as_of') or (data_interval_end if data_interval_end is defined else '') }}"
+
+
+class TidefoldAsOfOperator(TidefoldSparkOperator):
+    """Makes a snapshot of each log as of an instant, staged: `quality` judges it, TidefoldConfirmOperator keeps it.
+
+    It holds what was committed at the source before the instant. Nothing is published, and a scheduled run goes on
+    beside it. A log of which nothing was committed before has none; one that was cut beyond the instant fails, naming
+    the oldest possible one.
+
+    :param as_of: the instant with its time zone (templated); default: the parameter `as_of`, else the end of the run's
+        data interval.
+    :param logs, config: as for TidefoldSparkOperator.
+    """
+
+    def __init__(self, *, as_of: Any = INSTANT, **kwargs: Any) -> None:
+        super().__init__(step="materialize", as_of=as_of, **kwargs)

@@ -1,0 +1,145 @@
+"""The app: which address shows what. Every route is guarded, and none of them writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.params import Depends
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+from starlette.responses import HTMLResponse, Response
+
+from tidefold.domain.log_state import LogState
+from tidefold.operations.pipeline import Pipeline
+from tidefold.wiring import open_pipeline
+from tidefold_airflow.ui import responses
+from tidefold_airflow.ui.request import log_asked, run_asked, snapshot_asked, state_asked, text_asked
+from tidefold_airflow.ui.views.explain import view_explanation
+from tidefold_airflow.ui.views.log import view_log
+from tidefold_airflow.ui.views.overview import overview, totals
+from tidefold_airflow.ui.views.quarantine import view_quarantine
+from tidefold_airflow.ui.views.retention import view_retention
+from tidefold_airflow.ui.views.run import view_run
+from tidefold_airflow.ui.views.snapshot import stored_report, view_snapshot
+
+T = TypeVar("T")
+_OTHER = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
+
+
+def build_app(
+    guards: Sequence[Depends],
+    run_guards: Sequence[Depends],
+    opened: Callable[[], Pipeline] | None = None,
+    seconds: float = responses.SECONDS,
+) -> FastAPI:
+    """The page's app. `opened` opens the pipeline for each request, so that an edited configuration counts at once."""
+    app = FastAPI(
+        title="tidefold", docs_url=None, redoc_url=None, openapi_url=None, dependencies=list(guards),
+        redirect_slashes=False, default_response_class=HTMLResponse,
+    )  # fmt: skip
+    pages = _Pages(opened or _configured, responses.Worker(seconds))
+    app.include_router(_router(pages, run_guards))
+    app.add_exception_handler(HTTPException, _refused)
+    return app
+
+
+def _configured() -> Pipeline:
+    from tidefold_airflow.operators.run_context import config_path
+
+    return open_pipeline(config_path(None))
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    return responses.refused(request, getattr(error, "status_code", 500))
+
+
+class _Route(APIRoute):
+    """A route whose errors are pages: also one in a guard, which then lets nobody through."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def handled(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except HTTPException:
+                raise
+            except Exception as error:
+                return responses.failed(request, error)
+
+        return handled
+
+
+class _Pages:
+    """The handlers: each takes what it shows from the store in one piece of work."""
+
+    def __init__(self, opened: Callable[[], Pipeline], worker: responses.Worker) -> None:
+        self._opened = opened
+        self._worker = worker
+
+    async def logs(self, request: Request) -> Response:
+        lines = await self._worker.run(lambda: overview(self._opened()))
+        return responses.page(request, "logs.html.j2", {"lines": lines, "totals": totals(lines)})
+
+    async def log(self, request: Request) -> Response:
+        found = await self._of_log(request, view_log)
+        return responses.page(request, "log.html.j2", {"log": found.state.log, "view": found})
+
+    async def snapshot(self, request: Request) -> Response:
+        found = await self._of_log(request, lambda p, state: view_snapshot(p, state, snapshot_asked(request, state)))
+        return responses.page(request, "snapshot.html.j2", {"log": found.state.log, "view": found})
+
+    async def report(self, request: Request) -> Response:
+        data = await self._of_log(request, lambda p, state: stored_report(p, state, snapshot_asked(request, state)))
+        return responses.document(data)
+
+    async def retention(self, request: Request) -> Response:
+        found = await self._of_log(request, view_retention)
+        return responses.page(request, "retention.html.j2", {"log": found.state.log, "view": found})
+
+    async def quarantine(self, request: Request) -> Response:
+        reason = text_asked(request, "reason", 64)
+        found = await self._of_log(request, lambda p, state: view_quarantine(p, state.log, reason))
+        return responses.page(request, "quarantine.html.j2", {"log": request.path_params["log"], "view": found})
+
+    async def explain(self, request: Request) -> Response:
+        found = await self._of_log(request, lambda p, state: view_explanation(p, state, request))
+        status = responses.status_of(found.error) if found.error else 200
+        return responses.page(request, "explain.html.j2", {"log": found.state.log, "view": found}, status)
+
+    async def run(self, request: Request) -> Response:
+        run = run_asked(request)
+        found = await self._worker.run(lambda: view_run(self._opened(), run))
+        return responses.page(request, "run.html.j2", {"run": run, "logs": found})
+
+    async def other(self, request: Request) -> Response:
+        raise HTTPException(404 if request.method in ("GET", "HEAD") else 405)
+
+    async def _of_log(self, request: Request, view: Callable[[Pipeline, LogState], T]) -> T:
+        def work() -> T:
+            pipeline = self._opened()
+            return view(pipeline, state_asked(pipeline, log_asked(request, pipeline)))
+
+        return await self._worker.run(work)
+
+
+def _router(pages: _Pages, run_guards: Sequence[Depends]) -> APIRouter:
+    router = APIRouter(route_class=_Route)
+    one = "/logs/{log}"
+    routes: dict[str, Callable[..., Any]] = {
+        "/": pages.logs,
+        one: pages.log,
+        f"{one}/snapshots/{{snapshot}}": pages.snapshot,
+        f"{one}/snapshots/{{snapshot}}/report": pages.report,
+        f"{one}/retention": pages.retention,
+        f"{one}/quarantine": pages.quarantine,
+        f"{one}/explain": pages.explain,
+    }
+    for path, handler in routes.items():
+        router.add_api_route(path, handler, methods=["GET", "HEAD"])
+    router.add_api_route("/runs/{dag_id}/{run_id:path}", pages.run, methods=["GET", "HEAD"], dependencies=run_guards)
+    # Also what does not exist is answered to those alone who may ask.
+    router.add_api_route("/{other:path}", pages.other, methods=_OTHER)
+    return router

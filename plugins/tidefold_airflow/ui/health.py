@@ -1,0 +1,105 @@
+"""Where a log stands in a word, how far its table is behind its source, and what a person should do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+from tidefold.cli.output.tables import remarks
+from tidefold.domain.log_state import Kind, LogState, Snapshot, State
+from tidefold.operations.inspect.status import LogStatus
+from tidefold.operations.outcome import Outcome
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A state in a word; `tone` is its colour: good, busy, warn, bad or calm."""
+
+    text: str
+    tone: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """What waits to be folded. `source` is the newest commit time that was taken in, `folded` the newest one in the
+    table (ISO 8601; None: not known), `behind` the seconds between them.
+    """
+
+    change_sets: int = 0
+    changes: int = 0
+    source: str | None = None
+    folded: str | None = None
+    behind: float | None = None
+
+
+def word_of_log(status: LogStatus) -> Word:
+    """The worst that is to be said of a log."""
+    if status.error:
+        return Word("unreadable", "bad")
+    if not status.begun:
+        return Word("not begun", "calm")
+    if status.why:
+        return Word("needs attention", "bad")
+    if status.attempt:
+        return Word(str(status.attempt.state), "busy")
+    if status.stopped:
+        return Word("stopped", "warn")
+    if status.changes:
+        return Word("changes wait", "busy")
+    return Word("up to date", "good") if status.latest else Word("no snapshot", "calm")
+
+
+def word_of_snapshot(snapshot: Snapshot) -> Word:
+    """The state of a snapshot; one that is complete and not yet visible says so."""
+    if snapshot.state is State.COMPLETED:
+        whole = snapshot.published or snapshot.kind is Kind.TAIL
+        return Word("COMPLETED", "good") if whole else Word("COMPLETED, not published", "warn")
+    tones = {State.ONGOING: "busy", State.STAGED: "busy", State.ABORTED: "bad"}
+    return Word(str(snapshot.state), tones.get(snapshot.state, "calm"))
+
+
+def word_of_gate(snapshot: Snapshot) -> Word:
+    """What the quality gate said of it."""
+    verdict = snapshot.verdict
+    if verdict is None and snapshot.kind is Kind.TAIL:
+        return Word("its base's", "calm")
+    if verdict is None:
+        return Word("not judged", "calm")
+    if verdict.passed:
+        return Word("pass", "good")
+    return Word("override", "warn") if verdict.override_by else Word("fail", "bad")
+
+
+def lag_of(state: LogState) -> Lag:
+    """How far the table is behind what was taken in. Only commit times of the source are compared, and no clock."""
+    waiting = state.unfolded
+    taken = max((p.time for p in state.positions if p.time is not None), default=None)
+    upto = state.latest.to_sqn if state.latest else 0
+    times = (e.time for e in state.landed if e.sqn is not None and e.sqn <= upto and e.time is not None)
+    folded = max(times, default=None)
+    behind = (taken - folded) / 1e6 if taken is not None and folded is not None and waiting else None
+    counts = (len(waiting), sum(c.rows for c in waiting))
+    return Lag(*counts, instant_of(taken), instant_of(folded), max(behind, 0) if behind is not None else None)
+
+
+def instant_of(microseconds: int | None) -> str | None:
+    """Microseconds since 1970 as ISO 8601; None for what no calendar holds."""
+    try:
+        return None if microseconds is None else (_EPOCH + timedelta(microseconds=microseconds)).isoformat()
+    except OverflowError:
+        return None
+
+
+def to_do(status: LogStatus) -> list[str]:
+    """What is wrong or waits, and the next command: as `tidefold status` says it, without what is only kept."""
+    plain = replace(status, tail=None, tags=(), holds=(), readers=(), garbage=0, local=(), local_partial=())
+    if status.error:
+        return [status.error.message]
+    return [line.removeprefix(f"{status.log}: ") for line in remarks([replace(plain, drilled=None)])]
+
+
+def failed_status(log: str, outcome: Outcome) -> LogStatus:
+    """The status of a log whose ledger cannot be read."""
+    return LogStatus(log, begun=True, error=outcome)

@@ -1,0 +1,55 @@
+"""Where the page lives in Airflow, and how it comes to be: at the first request, in the api-server alone."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+PREFIX = "/tidefold"
+# For Airflow's navigation: a colour that is seen on its light, its dark and its chosen background.
+_WAVES = "".join(f"M1 {y}c3-3 5-3 8 0s5 3 8 0" for y in (5, 10, 15))
+_SVG = (
+    "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 18 18' fill='none' stroke='#5b9bd5' stroke-width='1.8' "
+    f"stroke-linecap='round'><path d='{_WAVES}'/></svg>"
+)
+ICON = f"data:image/svg+xml,{quote(_SVG)}"
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+
+class LazyPage:
+    """The page as an ASGI app that is built when somebody first asks for it.
+
+    A page that cannot be built, as when Airflow's checks of rights moved, answers nothing but an error.
+    """
+
+    def __init__(self) -> None:
+        self._app: Any = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._app is None:
+            from tidefold_airflow.ui.access import GUARDS, RUN_GUARDS
+            from tidefold_airflow.ui.app import build_app
+
+            self._app = build_app(GUARDS, RUN_GUARDS)
+        await self._app(scope, receive, send)
+
+
+def address(path: str) -> str:
+    """The path of a page for links from Airflow, below the path that Airflow itself has in `[api] base_url`."""
+    from airflow.configuration import conf
+
+    below = urlsplit(conf.get("api", "base_url", fallback="") or "").path.rstrip("/")
+    return f"{below}{PREFIX}{path}"
+
+
+def snapshot_path(log: str, snapshot: int) -> str:
+    """The page of one snapshot."""
+    return f"/logs/{quote(log, safe='')}/snapshots/{snapshot}"
+
+
+def run_path(dag_id: str, run_id: str) -> str:
+    """The page of what one run did."""
+    return f"/runs/{quote(dag_id, safe='')}/{quote(run_id, safe='')}"

@@ -1,0 +1,124 @@
+"""From values to HTML: templates, filters, and what makes text from outside stay text."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from tidefold.cli.output.tables import in_units
+
+_FOLDER = Path(__file__).parent / "templates"
+_COMMAND = re.compile(r"`([^`]*)`")
+# The end of a run's id that tells a reader nothing more.
+_WHEN_DUE = re.compile(r"(T\d\d:\d\d(?::(?!00)\d\d)?)(?::00)?(?:\.\d+)?\+00:00$")
+_LONGEST = 1000
+_LONG_AGO = 90 * 86_400
+_SPANS = ((86_400, "d"), (3_600, "h"), (60, "min"))
+
+
+def render(template: str, up: str, values: Mapping[str, Any]) -> str:
+    """One page. `up` leads from its address to the first page, so that no link knows where Airflow is mounted."""
+    return environment().get_template(template).render(up=up, css=Markup(style()), **values)
+
+
+@cache
+def environment() -> Environment:
+    """Every value that a template shows is escaped, and shown without characters that hide or turn others around."""
+    made = Environment(
+        loader=FileSystemLoader(_FOLDER),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_shown,
+    )
+    made.filters |= {
+        "size": in_units,
+        "count": lambda number: f"{number:,}",
+        "counted": lambda number, noun: f"{number:,} {noun}{'' if number == 1 else 's'}",
+        "when": _when,
+        "age": _age,
+        "span": span,
+        "commands": _commands,
+        "short": lambda run: _WHEN_DUE.sub(r"\1", run),
+        "json": lambda value: json.dumps(value, default=str, ensure_ascii=False),
+        "cut": lambda text, length=200: text if len(text) <= length else f"{text[:length]} …",
+    }
+    return made
+
+
+@cache
+def style() -> str:
+    """The one style sheet; it stands in every page, so that a page without login has it too."""
+    return (_FOLDER / "style.css").read_text()
+
+
+@cache
+def style_source() -> str:
+    """What the content security policy allows as style: exactly ours."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(style().encode()).digest()).decode()}'"
+
+
+def harmless(text: str) -> str:
+    """Text with what does not print written out: control characters, and those that turn the direction of a line."""
+    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
+
+
+def span(seconds: float) -> str:
+    """A length of time in its largest unit, `3 min`."""
+    for length, unit in _SPANS:
+        if seconds >= length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s" if seconds >= 1 else "< 1 s"
+
+
+def _shown(value: Any) -> Any:
+    if value is None:
+        return "–"
+    if type(value) is Markup:
+        return value
+    if isinstance(value, str):
+        text = str(value)
+        return harmless(text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …")
+    return value
+
+
+def _instant(text: str) -> datetime | None:
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def _when(text: str | None) -> str:
+    """An ISO instant as `2026-01-31 12:00:05`, always UTC."""
+    found = _instant(text or "")
+    return f"{found.astimezone(UTC):%Y-%m-%d %H:%M:%S}" if found else text or "–"
+
+
+def _age(text: str | None, now: datetime) -> str:
+    """How long ago an instant was; a clock that goes after ours gives `now`."""
+    found = _instant(text or "")
+    if found is None:
+        return ""
+    seconds = max((now - found).total_seconds(), 0)
+    return f"{span(seconds)} ago" if seconds < _LONG_AGO else f"{found.astimezone(UTC):%Y-%m-%d}"
+
+
+def _commands(text: str) -> Markup:
+    """A sentence of ours with what stands in backticks as code; everything in it is escaped."""
+    parts = _COMMAND.split(harmless(text))
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if place % 2 else escape(part) for place, part in enumerate(parts)
+    )

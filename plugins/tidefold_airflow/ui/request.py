@@ -1,0 +1,85 @@
+"""What a request asks for, checked: nothing of an address reaches a path, a query or a page before that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidefold.domain.log_state import LogState, Snapshot
+from tidefold.errors import InvalidInputError, NotFoundError
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from tidefold.operations.pipeline import Pipeline
+
+LONGEST_KEY = 4096
+_LONGEST_ID = 250
+_LONGEST_NUMBER = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run of a DAG; `id` is its name in the ledger."""
+
+    dag: str
+    run: str
+
+    @property
+    def id(self) -> str:
+        return f"{self.dag}/{self.run}"
+
+
+def log_asked(request: Request, pipeline: Pipeline) -> str:
+    """The log in the address; only what is configured is one."""
+    log = request.path_params["log"]
+    if log not in pipeline.config.logs:
+        raise NotFoundError(
+            "LOG_NOT_CONFIGURED", "The pipeline has no log of that name.", hint="The first page lists its logs."
+        )
+    return str(log)
+
+
+def state_asked(pipeline: Pipeline, log: str) -> LogState:
+    """The state of a log that was begun."""
+    state = pipeline.ledger(log).find()
+    if state is None:
+        hint = f"`tidefold ingest {log}` takes its landed files in."
+        raise NotFoundError("LOG_UNKNOWN", f"Log `{log}` was not begun yet.", hint=hint)
+    return state
+
+
+def snapshot_asked(request: Request, state: LogState) -> Snapshot:
+    """The snapshot in the address."""
+    number = number_of(request.path_params["snapshot"])
+    found = state.snapshot(number) if number is not None else None
+    if found is None:
+        raise NotFoundError(
+            "SNAPSHOT_NOT_FOUND",
+            f"Log `{state.log}` has no snapshot of that number.",
+            hint="The page of the log lists its snapshots.",
+        )
+    return found
+
+
+def number_of(text: str) -> int | None:
+    """A number as we write them: ASCII digits."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _LONGEST_NUMBER else None
+
+
+def run_asked(request: Request) -> Run:
+    """The run in the address. Airflow's ids are text of many kinds; they are compared, and never made a path."""
+    dag, run = request.path_params["dag_id"], request.path_params["run_id"]
+    if not run or max(len(dag), len(run)) > _LONGEST_ID:
+        raise NotFoundError("RUN_NOT_FOUND", "No run has an id like that.", hint="Open the page from Airflow's run.")
+    return Run(dag, run)
+
+
+def text_asked(request: Request, name: str, longest: int) -> str | None:
+    """A field of a form; None when it is not given or empty."""
+    text = request.query_params.get(name, "")
+    if len(text) > longest:
+        raise InvalidInputError(
+            "TOO_LONG", f"`{name}` is longer than {longest:,} characters.", hint="Give a shorter one."
+        )
+    return text or None

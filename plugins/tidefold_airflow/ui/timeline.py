@@ -1,0 +1,73 @@
+"""The snapshots of a log as bars over time: what each holds, and how much of it was written anew."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from tidefold.domain.log_state import Kind, Snapshot
+from tidefold_airflow.ui.health import Word, word_of_gate, word_of_snapshot
+
+WIDTH, HEIGHT = 1120, 110
+SHOWN = 48
+_WIDEST = 30
+_LEAST = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One snapshot in the coordinates of the chart. `top` and `height` are of all its bytes, `written_top` and
+    `written` of those that were written for it; of one without files of its own they are a mark on the ground.
+    """
+
+    snapshot: Snapshot
+    word: Word
+    gate: Word
+    x: float
+    width: float
+    top: float
+    height: float
+    written_top: float
+    written: float
+    labelled: bool
+
+    @property
+    def middle(self) -> float:
+        return round(self.x + self.width / 2, 1)
+
+
+def bars(snapshots: Sequence[Snapshot]) -> list[Bar]:
+    """The newest ones, oldest first; the largest fills the height."""
+    shown = sorted(snapshots, key=lambda s: s.id)[-SHOWN:]
+    top = max((s.bytes_full for s in shown), default=0) or 1
+    step = min(WIDTH / max(len(shown), 1), _WIDEST * 1.5)
+    every = max(round(36 / step), 1)
+    return [_bar(s, i * step, step, top, (len(shown) - 1 - i) % every == 0) for i, s in enumerate(shown)]
+
+
+def _bar(snapshot: Snapshot, x: float, step: float, top: int, labelled: bool) -> Bar:
+    tail = snapshot.kind is Kind.TAIL
+    height = max(_scaled(snapshot.bytes_full, top), _LEAST)
+    # Of very small shares something is still to be seen, and of none nothing.
+    written = min(max(_scaled(snapshot.bytes_written, top), 2.0 if snapshot.bytes_written else 0.0), height)
+    height, written = (4.0, 0.0) if tail else (height, written)
+    width = round(step * 0.72, 1)
+    words = (word_of_snapshot(snapshot), word_of_gate(snapshot))
+    tops = (round(HEIGHT - height, 1), height, round(HEIGHT - written, 1), written)
+    return Bar(snapshot, *words, round(x + (step - width) / 2, 1), width, *tops, labelled)
+
+
+def _scaled(size: int, top: int) -> float:
+    return round(size / top * HEIGHT, 1)
+
+
+def seconds_to_publish(snapshot: Snapshot) -> float | None:
+    """How long it took from its begin until readers saw it; None for one that they never saw."""
+    if not snapshot.shown:
+        return None
+    try:
+        begun, shown = datetime.fromisoformat(snapshot.instant), datetime.fromisoformat(snapshot.shown)
+        return max((shown - begun).total_seconds(), 0)
+    except (ValueError, TypeError):
+        return None

@@ -1,0 +1,86 @@
+"""A form that asks for a key, and the explanation of its row."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidefold.cli.commands.explain import key_text
+from tidefold.domain.log_state import LogState
+from tidefold.errors import InvalidInputError, TidefoldError
+from tidefold.fold.merge.merge import close_kept
+from tidefold.operations.inspect.explain_key import KeyExplained, explain_key
+from tidefold.operations.pipeline import Pipeline
+from tidefold_airflow.ui.request import LONGEST_KEY, number_of, text_asked
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+VIEWS = ("published", "live", "snapshot")
+# A field of the form for each key column is called so.
+FIELD = "c."
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What the form holds: the key as JSON (None: not asked yet), its columns as they were typed, and the view."""
+
+    key: str | None
+    fields: Mapping[str, str]
+    view: str
+    snapshot: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainView:
+    """The form, and the answer or why there is none."""
+
+    state: LogState
+    question: Question
+    found: KeyExplained | None = None
+    error: TidefoldError | None = None
+
+
+def view_explanation(pipeline: Pipeline, state: LogState, request: Request) -> ExplainView:
+    """Explains the key that the address holds, if it holds one. What is wrong with it stands beside the form."""
+    key = state.shape.key
+    question = Question(None, dict.fromkeys(key, ""), "published", None)
+    try:
+        question = _asked(request, state)
+        if question.key is None or not key:
+            return ExplainView(state, question)
+        live = question.view == "live"
+        snapshot = question.snapshot if question.view == "snapshot" else None
+        return ExplainView(state, question, explain_key(pipeline, state.log, question.key, snapshot, live))
+    except TidefoldError as error:
+        return ExplainView(state, question, error=error)
+    finally:
+        close_kept()
+
+
+def _asked(request: Request, state: LogState) -> Question:
+    fields = {name: text_asked(request, f"{FIELD}{name}", LONGEST_KEY) or "" for name in state.shape.key}
+    view = text_asked(request, "view", 16) or "published"
+    number = number_of(text_asked(request, "snapshot", 16) or "")
+    if view not in VIEWS:
+        raise InvalidInputError("READ_OPTIONS", "That is no view of a log.", hint=f"Views are {', '.join(VIEWS)}.")
+    text = text_asked(request, "key", LONGEST_KEY)
+    if text is not None:
+        return Question(key_text([text], state.shape), _fields(text, fields), view, number)
+    if not any(fields.values()):
+        return Question(None, fields, view, number)
+    words = [f"{name}={value}" for name, value in fields.items()]
+    return Question(key_text(words, state.shape), fields, view, number)
+
+
+def _fields(text: str, fields: Mapping[str, str]) -> dict[str, str]:
+    """The values of a key given as JSON, for the form."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return dict(fields)
+    if not isinstance(found, dict):
+        return dict(fields)
+    return {name: str(found.get(name, value)) for name, value in fields.items()}

@@ -1,0 +1,119 @@
+"""One log: its snapshots over time, its sources, what keeps its log, and what is on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tidefold.domain.log_state import LogState, Position, Snapshot
+from tidefold.domain.retention.retention import Bound, bounds
+from tidefold.domain.table.schema_evolution import told
+from tidefold.operations.inspect.history import restored_by
+from tidefold.operations.inspect.status import LogStatus, status_of
+from tidefold.operations.local_copies.inventory import LocalUse, local_use
+from tidefold.operations.local_copies.manage import copies_here
+from tidefold.operations.pipeline import Pipeline
+from tidefold_airflow.ui.health import Lag, Word, instant_of, lag_of, to_do, word_of_gate, word_of_log, word_of_snapshot
+from tidefold_airflow.ui.request import Run
+from tidefold_airflow.ui.timeline import Bar, bars, seconds_to_publish
+
+LISTED = 200
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotLine:
+    """A snapshot as one line of a list. `run`: the DAG run that made it, if one did."""
+
+    snapshot: Snapshot
+    word: Word
+    gate: Word
+    seconds: float | None
+    run: Run | None
+    tags: tuple[str, ...] = ()
+    restored: int | None = None
+    local: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """How far one partition was taken. `records` and `refused` are of its landed files that the log remembers."""
+
+    position: Position
+    time: str | None
+    files: int
+    records: int
+    refused: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogView:
+    """Everything that the page of a log shows; `more` snapshots are not listed."""
+
+    status: LogStatus
+    word: Word
+    lag: Lag
+    to_do: Sequence[str]
+    bars: Sequence[Bar]
+    snapshots: Sequence[SnapshotLine]
+    more: int
+    places: Sequence[Place]
+    bounds: Sequence[Bound]
+    state: LogState
+    schemas: Sequence[str]
+    local: LocalUse | None
+
+
+def view_log(pipeline: Pipeline, state: LogState) -> LogView:
+    """What there is to say of a log; its copies on this machine are those of the machine that serves the page."""
+    here = copies_here(pipeline, state)
+    status = replace(status_of(state), local=here.whole, local_partial=here.partial)
+    listed = list(reversed(state.snapshots))
+    return LogView(
+        status=status,
+        word=word_of_log(status),
+        lag=lag_of(state),
+        to_do=to_do(status),
+        bars=bars(state.snapshots),
+        snapshots=lines(state, listed[:LISTED], here.whole),
+        more=max(len(listed) - LISTED, 0),
+        places=_places(state),
+        bounds=bounds(state, pipeline.config.retention.keep),
+        state=state,
+        schemas=told(state)[::-1],
+        local=local_use(pipeline),
+    )
+
+
+def lines(state: LogState, snapshots: Sequence[Snapshot], local: Sequence[int] = ()) -> list[SnapshotLine]:
+    """Snapshots of a log as a list shows them."""
+    restored = restored_by(state.snapshots)
+    return [line(state, s, restored, s.id in local) for s in snapshots]
+
+
+def line(state: LogState, snapshot: Snapshot, restored: Mapping[int, int], local: bool) -> SnapshotLine:
+    """One of them."""
+    return SnapshotLine(
+        snapshot,
+        word_of_snapshot(snapshot),
+        word_of_gate(snapshot),
+        seconds_to_publish(snapshot),
+        run_of(snapshot.run),
+        tuple(t.name for t in state.tags if t.snapshot == snapshot.id),
+        restored.get(snapshot.id),
+        local,
+    )
+
+
+def run_of(name: str) -> Run | None:
+    """The DAG run behind a run's name in the ledger; None for one that was started otherwise."""
+    dag, slash, run = name.partition("/")
+    return Run(dag, run) if dag and slash and run else None
+
+
+def _places(state: LogState) -> list[Place]:
+    found = []
+    for position in state.positions:
+        mine = [e for e in state.landed if (e.topic, e.partition) == (position.topic, position.partition)]
+        counts = (len(mine), sum(e.records for e in mine), sum(e.quarantined for e in mine))
+        found.append(Place(position, instant_of(position.time), *counts))
+    return found

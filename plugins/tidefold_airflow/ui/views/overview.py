@@ -1,0 +1,71 @@
+"""All logs of the pipeline at a glance."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+
+from tidefold.operations.inspect.status import LogStatus, status_of
+from tidefold.operations.outcome import Outcome
+from tidefold.operations.pipeline import Pipeline
+from tidefold_airflow.ui.health import Lag, Word, failed_status, lag_of, to_do, word_of_log
+from tidefold_airflow.ui.responses import told
+
+# On a far store each ledger takes a moment.
+_AT_ONCE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One log: its status, in a word and in full, and what is to be done."""
+
+    status: LogStatus
+    word: Word
+    lag: Lag
+    to_do: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What all logs together come to."""
+
+    logs: int
+    good: int
+    bad: int
+    changes: int
+    quarantined: int
+    rows: int
+    bytes: int
+
+
+def overview(pipeline: Pipeline) -> list[LogLine]:
+    """One line a log, in the order of the configuration; one that cannot be read says so and hides no other."""
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return list(pool.map(partial(_line, pipeline), pipeline.config.logs))
+
+
+def totals(lines: list[LogLine]) -> Totals:
+    """Sums over all logs."""
+    latest = [line.status.latest for line in lines if line.status.latest]
+    tones = [line.word.tone for line in lines]
+    return Totals(
+        logs=len(lines),
+        good=tones.count("good"),
+        bad=tones.count("bad"),
+        changes=sum(line.lag.changes for line in lines),
+        quarantined=sum(line.status.quarantined for line in lines),
+        rows=sum(s.rows for s in latest),
+        bytes=sum(s.bytes_full for s in latest),
+    )
+
+
+def _line(pipeline: Pipeline, log: str) -> LogLine:
+    lag = Lag()
+    try:
+        state = pipeline.ledger(log).find()
+        status = LogStatus(log, begun=False) if state is None else status_of(state)
+        lag = lag_of(state) if state else lag
+    except Exception as error:
+        status = failed_status(log, Outcome.of_error(log, told(error, "Reading the log")))
+    return LogLine(status, word_of_log(status), lag, to_do(status))

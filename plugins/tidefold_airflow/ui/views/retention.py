@@ -1,0 +1,119 @@
+"""What would go now, step by step, with files and bytes, and what keeps the rest. Nothing is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tidefold.domain.log_state import Kind, LogState, Snapshot, State
+from tidefold.domain.paths import LogPaths
+from tidefold.domain.retention.retention import Bound, bounds, newest, protected
+from tidefold.operations.local_copies.retain import retain_local
+from tidefold.operations.outcome import Outcome
+from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.retention.clean import STORE, clean
+from tidefold.operations.retention.subsume import subsume
+from tidefold.operations.retention.truncate import truncate
+from tidefold_airflow.ui.responses import told
+
+LISTED = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One clean-up as it would go now. `bytes` is None where they cannot be told; `more` files are not listed."""
+
+    name: str
+    what: str
+    command: str
+    outcome: Outcome
+    files: int
+    bytes: int | None
+    paths: Sequence[str]
+    more: int
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionView:
+    """The plans, and what holds: `keep` snapshots (None: all), bounds of the log, and why each snapshot stays."""
+
+    state: LogState
+    keep: int | None
+    steps: Sequence[Step]
+    bounds: Sequence[Bound]
+    kept: Sequence[tuple[int, str]]
+
+
+def view_retention(pipeline: Pipeline, state: LogState) -> RetentionView:
+    """Every plan is made by itself: one that cannot be made says so and hides no other."""
+    keep = pipeline.config.retention.keep
+    return RetentionView(state, keep, _steps(pipeline, state), bounds(state, keep), _kept(state, keep))
+
+
+def _steps(pipeline: Pipeline, state: LogState) -> list[Step]:
+    log = state.log
+    return [
+        _step("subsume", "snapshots beyond those that are kept", log, lambda: subsume(pipeline, log, plan=True)),
+        _step("truncate", "the log behind the kept snapshots", log, lambda: truncate(pipeline, log, plan=True)),
+        _step(
+            "local-retention",
+            "copies on the machine that serves this page",
+            log,
+            lambda: _of_log(retain_local(pipeline, [log], plan=True)),
+        ),
+        _sized(
+            pipeline, _step("clean", "what died runs and aborted attempts left", log, lambda: _clean(pipeline, log))
+        ),
+    ]
+
+
+def _clean(pipeline: Pipeline, log: str) -> Outcome:
+    return _of_log([o for o in clean(pipeline, [log], plan=True) if o.log != STORE])
+
+
+def _of_log(outcomes: Sequence[Outcome]) -> Outcome:
+    return outcomes[0]
+
+
+def _step(name: str, what: str, log: str, plan: Callable[[], Outcome]) -> Step:
+    try:
+        outcome = plan()
+    except Exception as error:
+        outcome = Outcome.of_error(log, told(error, f"The plan of `{name}`"))
+    facts: Mapping[str, Any] = outcome.facts
+    paths = list(facts.get("paths", ()))
+    size = facts.get("bytes", None if paths else 0)
+    counts = (facts.get("files", 0), size, paths[:LISTED], max(len(paths) - LISTED, 0))
+    return Step(name, what, f"tidefold {name} {log}", outcome, *counts)
+
+
+def _sized(pipeline: Pipeline, step: Step) -> Step:
+    """With the bytes of the files that `clean` names."""
+    if step.bytes is not None:
+        return step
+    paths = LogPaths(step.outcome.log)
+    folders = (paths.snapshots, f"{paths.table}/_data", paths.folder)
+    going = set(step.outcome.facts["paths"])
+    entries = (e for folder in folders for e in pipeline.store.list(folder, unfinished=True))
+    size = sum(e.bytes for e in entries if e.path in going)
+    return Step(step.name, step.what, step.command, step.outcome, step.files, size, step.paths, step.more)
+
+
+def _kept(state: LogState, keep: int | None) -> list[tuple[int, str]]:
+    """Of each completed snapshot why it stays; newest first."""
+    completed = [s for s in state.snapshots if s.state is State.COMPLETED]
+    stays = protected(state, keep) if keep else {s.id for s in completed}
+    return [(s.id, _why(state, s, keep)) for s in reversed(completed) if s.id in stays]
+
+
+def _why(state: LogState, snapshot: Snapshot, keep: int | None) -> str:
+    reasons = [f"tag {t.name}" for t in state.tags if t.snapshot == snapshot.id]
+    reasons += [f"hold {h.name}" for h in state.holds if h.snapshot == snapshot.id]
+    if keep is None:
+        reasons.append("all snapshots are kept")
+    elif snapshot.id in {s.id for s in newest(state, keep)}:
+        reasons.append(f"one of the newest {keep}")
+    elif snapshot.kind is Kind.TAIL:
+        reasons.append(f"a tail on snapshot {snapshot.base}")
+    return ", ".join(reasons) or "something that stays is built on it"

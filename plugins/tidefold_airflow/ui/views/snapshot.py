@@ -1,0 +1,98 @@
+"""One snapshot with everything that is recorded of it, and its stored report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidefold.domain.log_state import Kind, LogState, Snapshot
+from tidefold.domain.paths import LogPaths
+from tidefold.domain.snapshot.manifest import DataFile
+from tidefold.domain.table.schema import schema_of, schemas_of
+from tidefold.domain.table.table_spec import Column
+from tidefold.errors import CorruptError, NotFoundError, TidefoldError
+from tidefold.ledger import read_manifest
+from tidefold.operations.inspect.history import restored_by
+from tidefold.operations.local_copies.manage import snapshots_here
+from tidefold.operations.pipeline import Pipeline
+from tidefold_airflow.ui.views.log import SnapshotLine, line
+
+LISTED = 100
+_LARGEST_REPORT = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """The files of a snapshot, as its manifest has them; `error` says why they cannot be told."""
+
+    files: Sequence[DataFile] = ()
+    more: int = 0
+    carried: int = 0
+    expired: int = 0
+    copied: int = 0
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotView:
+    """Everything that the page of a snapshot shows."""
+
+    line: SnapshotLine
+    state: LogState
+    files: Files
+    columns: Sequence[Column]
+    holds: Sequence[str]
+    report: bool
+    before: int | None
+    after: int | None
+
+
+def view_snapshot(pipeline: Pipeline, state: LogState, snapshot: Snapshot) -> SnapshotView:
+    """What there is to say of a snapshot."""
+    local = snapshot.id in snapshots_here(pipeline, state)
+    ids = [s.id for s in state.snapshots]
+    place = ids.index(snapshot.id)
+    return SnapshotView(
+        line=line(state, snapshot, restored_by(state.snapshots), local),
+        state=state,
+        files=_files(pipeline, state, snapshot),
+        columns=_columns(state, snapshot),
+        holds=[f"{h.name}: {h.why}" for h in state.holds if h.snapshot == snapshot.id],
+        report=snapshot.verdict is not None,
+        before=ids[place - 1] if place else None,
+        after=ids[place + 1] if place + 1 < len(ids) else None,
+    )
+
+
+def _columns(state: LogState, snapshot: Snapshot) -> Sequence[Column]:
+    known = schemas_of(state)
+    return schema_of(known, snapshot.schema).columns if snapshot.schema in {s.id for s in known} else ()
+
+
+def _files(pipeline: Pipeline, state: LogState, snapshot: Snapshot) -> Files:
+    if snapshot.manifest is None or snapshot.kind is Kind.TAIL:
+        return Files()
+    try:
+        manifest = read_manifest(pipeline.store, state.log, snapshot)
+    except TidefoldError as error:
+        return Files(error=str(error))
+    ordered = sorted(manifest.files, key=lambda f: (f.hidden, f.key_groups.first, f.name))
+    carried = sum(f.carried for f in ordered)
+    more = max(len(ordered) - LISTED, 0)
+    return Files(ordered[:LISTED], more, carried, manifest.expired, manifest.bytes_copied)
+
+
+def stored_report(pipeline: Pipeline, state: LogState, snapshot: Snapshot) -> bytes:
+    """The report that was stored with the verdict. Raises NotFoundError, CorruptError for one too large to be ours."""
+    verdict = snapshot.verdict
+    folder = f"{LogPaths(state.log).folder}/quality/"
+    if verdict is None or not verdict.path.startswith(folder) or ".." in verdict.path.split("/"):
+        raise NotFoundError(
+            "REPORT_NOT_FOUND",
+            f"Snapshot {snapshot.id} of `{state.log}` has no report.",
+            hint=f"`tidefold quality {state.log}` judges what is staged.",
+        )
+    data = pipeline.store.read(verdict.path, 0, _LARGEST_REPORT + 1)
+    if len(data) > _LARGEST_REPORT:
+        raise CorruptError("REPORT_TOO_LARGE", "The report is too large to be one of ours.", hint="Look at the file.")
+    return data

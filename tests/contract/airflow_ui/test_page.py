@@ -1,0 +1,514 @@
+"""The page over real stores: it shows what the operations say, changes nothing, and lets no text become more than text.
+
+Issue 7, build 6; promises I23, I26. Who may ask is tested in a real Airflow: tests/airflow/test_page.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from html import unescape
+from pathlib import Path
+from typing import Any
+from urllib.parse import urljoin
+
+import pytest
+from starlette.testclient import TestClient
+
+from support.html_tags import Tags
+from support.page_store import DAG, HOSTILE, Story, addresses, client, run_id, spoil, tell
+from support.pipelines import contents
+from tidefold.cli.output.tables import in_units
+from tidefold.domain.log_state import Kind, State
+from tidefold.domain.retention.retention import bounds
+from tidefold.errors import StorageError
+from tidefold.operations.inspect.explain_key import explain_key
+from tidefold.operations.inspect.status import status
+from tidefold.operations.local_copies.retain import retain_local
+from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.quarantine.inspect import count_refused, show_refused
+from tidefold.operations.retention.clean import clean
+from tidefold.operations.retention.subsume import subsume
+from tidefold.operations.retention.truncate import truncate
+from tidefold_airflow.ui.app import build_app
+
+_ELEMENTS = """
+html head meta title style body div a svg path main h1 h2 span p table thead tbody tr th td nav ul li dl dt dd code bdi
+line g rect text details summary pre form label input select option button iframe
+"""
+OURS = set(_ELEMENTS.split())
+OF_REPORT = {"header", "h3", "i", "figure", "figcaption", "circle", "polygon", "polyline"}
+POLICY = "default-src 'none'"
+
+
+def words(html: str) -> str:
+    """The text that a reader sees, with single spaces."""
+    body = html.split("</style>", 1)[-1]
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", body)).split())
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
+    return tell(tmp_path_factory.mktemp("story"))
+
+
+@pytest.fixture(scope="module")
+def pipeline(story: Story) -> Pipeline:
+    return story.pipeline
+
+
+@pytest.fixture(scope="module")
+def ask(pipeline: Pipeline) -> TestClient:
+    return client(pipeline)
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Story:
+    return tell(tmp_path_factory.mktemp("hostile"), HOSTILE)
+
+
+def shown(ask: TestClient, address: str, **query: str) -> str:
+    answer = ask.get(address, params=query)
+    assert answer.status_code == 200, answer.text
+    return words(answer.text)
+
+
+def test_all_logs_with_what_waits_and_what_to_do(ask: TestClient, pipeline: Pipeline) -> None:
+    text = shown(ask, "/")
+    found = {one.log: one for one in status(pipeline, list(pipeline.config.logs))}
+    accounts = found["accounts"]
+    assert accounts.latest
+    row = f"accounts changes wait {accounts.latest.id} {accounts.latest.kind}, table v{accounts.latest.table_version}"
+    assert f"{row} {accounts.latest.rows:,} {in_units(accounts.latest.bytes_full)}" in text
+    assert f"{accounts.changes} in {accounts.change_sets} change sets" in text
+    assert "tellers needs attention 1" in text
+    assert found["tellers"].why in text
+    assert found["orders"].attempt
+    assert f"snapshot 2 is STAGED under run {found['orders'].attempt.run}" in text
+    assert "tidefold abort orders undoes it" in text
+    assert "branches up to date" in text
+    assert "fresh not begun" in text
+    assert "tidefold ingest fresh" in text
+    waiting, refused = (sum(getattr(one, name) for one in found.values()) for name in ("changes", "quarantined"))
+    assert f"Changes that wait {waiting}" in text
+    assert f"Refused records {refused}" in text
+
+
+def test_how_far_the_table_is_behind_its_source(ask: TestClient, pipeline: Pipeline) -> None:
+    state = pipeline.ledger("accounts").read()
+    assert state.latest
+    newest = max(p.time for p in state.positions if p.time)
+    folded = max(e.time for e in state.landed if e.time and e.sqn and e.sqn <= state.latest.to_sqn)
+    hours = round((newest - folded) / 3_600e6)
+    assert f"table {hours} h behind it" in shown(ask, "/")
+    assert f"Behind its source {hours} h" in shown(ask, "/logs/accounts")
+    assert "Behind its source nothing" in shown(ask, "/logs/branches")
+
+
+def test_a_ledger_that_cannot_be_read_hides_no_other(tmp_path: Path) -> None:
+    """I23."""
+    story = Story(tmp_path)
+    for log in ("branches", "tellers"):
+        story.land(log, range(5))
+    story.ingest("branches", "tellers")
+    story.cycle("branches", 1)
+    spoil(story.pipeline, "tellers", tmp_path)
+    ask = client(story.pipeline)
+    text = shown(ask, "/")
+    assert "tellers unreadable" in text
+    [error] = [one.error for one in status(story.pipeline, ["tellers"]) if one.error]
+    code = error.error or "none"
+    assert f"[{code}]" in text
+    assert "branches up to date" in text
+    answer = ask.get("/logs/tellers")
+    assert answer.status_code == 500
+    assert code in words(answer.text)
+    assert code in shown(ask, f"/runs/{run_id(1)}")
+    assert str(tmp_path) not in answer.text
+
+
+def test_a_log_with_its_time_line_sources_bounds_and_keepers(ask: TestClient, pipeline: Pipeline) -> None:
+    html = ask.get("/logs/accounts").text
+    text, state = words(html), pipeline.ledger("accounts").read()
+    for s in state.snapshots:
+        assert f'href="../logs/accounts/snapshots/{s.id}"' in html
+        if s.kind is not Kind.TAIL:
+            size, written = in_units(s.bytes_full), in_units(s.bytes_written)
+            assert f"snapshot {s.id}: {s.state}, {s.kind}, gate" in text
+            assert f"{size}, {written} of it written; {s.rows:,} rows" in text
+    states = [s.state for s in state.snapshots]
+    assert {State.COMPLETED, State.ABORTED, State.DELETED} <= set(states)
+    assert html.count('class="mark by-hand"') == 1
+    for bound in bounds(state, pipeline.config.retention.keep):
+        assert f"{bound.sqn:,} {bound.why}" in text
+    assert f"{bounds(state, 3)[0].name} holds" in text
+    [position] = state.positions
+    assert f"accounts 0 {position.next_offset:,}" in text
+    for kept in ("tag month-end keeps snapshot", "hold audit keeps snapshot", "reader cache has read up to"):
+        assert kept in text
+    here = status(pipeline, ["accounts"])[0]
+    assert here.local
+    assert f"Whole snapshot {', '.join(map(str, here.local))}" in text
+
+
+def test_a_run_links_to_what_it_did(ask: TestClient, pipeline: Pipeline) -> None:
+    log = ask.get("/logs/accounts").text
+    link = f"../runs/{DAG}/scheduled__2026-11-21T04%3A00%3A00%2B00%3A00"
+    assert f'href="{link}"' in log
+    text = shown(ask, urljoin("http://testserver/logs/accounts", link).removeprefix("http://testserver"))
+    [made] = [s for s in pipeline.ledger("accounts").read().snapshots if s.run == run_id(4)]
+    assert f"accounts {made.id} COMPLETED override" in text
+    assert "tellers no snapshot of this run" in text
+    assert "began no snapshot" in shown(ask, "/runs/other/manual__1/with/slashes")
+
+
+def test_everything_of_a_snapshot(ask: TestClient, pipeline: Pipeline) -> None:
+    state = pipeline.ledger("accounts").read()
+    overridden = next(s for s in state.snapshots if s.verdict and s.verdict.override_by)
+    text = shown(ask, f"/logs/accounts/snapshots/{overridden.id}")
+    assert overridden.verdict
+    for told in (
+        f"Rows {overridden.rows:,} in 8 buckets",
+        f"Change sets {overridden.from_sqn + 1}–{overridden.folds_to} on snapshot {overridden.base}",
+        "Gate override by ana told",
+        f"It says {overridden.verdict.summary}",
+        "Because known, told",
+        overridden.verdict.manifest,
+        f"as table version {overridden.table_version}",
+        "month-end",
+        f"local copies, {in_units(overridden.read.store) if overridden.read else ''} the store",
+    ):
+        assert told in text
+    latest = state.latest
+    assert latest
+    assert latest.drill
+    assert "Restore drill passed" in shown(ask, f"/logs/accounts/snapshots/{latest.id}")
+    aborted = next(s for s in state.snapshots if s.state is State.ABORTED)
+    assert "not now: told" in shown(ask, f"/logs/accounts/snapshots/{aborted.id}")
+    tail = next(s for s in state.snapshots if s.kind is Kind.TAIL)
+    assert "a tail-only snapshot has the verdict of its base" in shown(ask, f"/logs/accounts/snapshots/{tail.id}")
+
+
+def test_the_stored_report_may_style_itself_and_nothing_else(ask: TestClient, pipeline: Pipeline) -> None:
+    [judged, *_] = pipeline.ledger("branches").read().snapshots
+    assert judged.verdict
+    answer = ask.get(f"/logs/branches/snapshots/{judged.id}/report")
+    assert answer.content == pipeline.store.read(judged.verdict.path)
+    policy = answer.headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'; style-src 'unsafe-inline'; img-src data:;")
+    assert policy.endswith("sandbox")
+    staged = ask.get("/logs/orders/snapshots/2/report")
+    assert (staged.status_code, "REPORT_NOT_FOUND" in staged.text) == (404, True)
+
+
+def test_a_report_is_read_from_nowhere_but_the_logs_own_folder(story: Story, pipeline: Pipeline) -> None:
+    """I26: also a ledger that names another file does not make it readable."""
+    state = pipeline.ledger("branches").read()
+    [judged, *_] = state.snapshots
+    assert judged.verdict
+    for path in (
+        "../tidefold.yaml",
+        "logs/branches/quality/../../../x",
+        "logs/accounts/quality/0000000001/report.html",
+    ):
+        changed = replace(judged, verdict=replace(judged.verdict, path=path))
+
+        class Lying:
+            def __getattr__(self, name: str) -> Any:
+                return getattr(pipeline, name)
+
+            def ledger(self, log: str, changed: Any = changed) -> Any:
+                found = state.with_snapshot(changed)
+                return type("Ledger", (), {"find": lambda self: found})()
+
+        app = build_app((), (), lambda: Lying())  # type: ignore[arg-type,return-value]
+        answer = TestClient(app).get(f"/logs/branches/snapshots/{judged.id}/report")
+        assert answer.status_code == 404, path
+
+
+def test_what_retention_would_remove_is_what_the_plans_say(tmp_path: Path) -> None:
+    story = Story(tmp_path)
+    for number in range(1, 8):
+        story.land("accounts", range(40 if number == 1 else 4))
+        story.ingest("accounts")
+        story.cycle("accounts", number)
+    story.land("accounts", [1])
+    story.ingest("accounts")
+    story.stage("accounts", 8, passed=False)
+    pipeline = story.pipeline
+    plans = {
+        "subsume": subsume(pipeline, "accounts", plan=True),
+        "truncate": truncate(pipeline, "accounts", plan=True),
+        "local-retention": retain_local(pipeline, ["accounts"], plan=True)[0],
+        "clean": clean(pipeline, ["accounts"], plan=True)[1],
+    }
+    before = contents(tmp_path)
+    text = shown(client(pipeline), "/logs/accounts/retention")
+    assert contents(tmp_path) == before
+    assert plans["subsume"].facts["files"] > 0
+    for name, outcome in plans.items():
+        assert f"{outcome.result} {outcome.message} tidefold {name} accounts" in text
+        assert all(path in text for path in outcome.facts["paths"][:50])
+        if "bytes" in outcome.facts:
+            assert f"{outcome.facts['files']:,} {in_units(outcome.facts['bytes'])}" in text
+    state = pipeline.ledger("accounts").read()
+    assert f"{bounds(state, 3)[0].name} holds {bounds(state, 3)[0].sqn}" in text
+    assert f"{state.latest.id if state.latest else 0} one of the newest 3" in text
+
+
+def test_refused_records_with_reason_file_and_line(ask: TestClient, pipeline: Pipeline) -> None:
+    text = shown(ask, "/logs/orders/quarantine")
+    for one in count_refused(pipeline, "orders"):
+        assert f"{one.reason} {one.count} {one.files}" in text
+        assert f"line {one.line} of {one.file}" in text
+    records, _ = show_refused(pipeline, "orders", None, 10)
+    assert len(records) == 2
+    for record in records:
+        assert record.detail in text
+        assert " ".join(record.record.split()) in text
+    only = shown(ask, "/logs/orders/quarantine", reason=records[0].reason)
+    assert records[0].detail in only
+    assert records[1].detail not in only
+    assert "No record was refused" in shown(ask, "/logs/branches/quarantine")
+
+
+def test_a_list_of_refused_records_is_capped(tmp_path: Path) -> None:
+    story = Story(tmp_path)
+    story.land("orders", ["a"], bad=[f"{{bad {i}" for i in range(150)])
+    story.ingest("orders")
+    text = shown(client(story.pipeline), "/logs/orders/quarantine")
+    assert "the first 100, as they came" in text
+    assert "{bad 99" in text
+    assert "{bad 100" not in text
+
+
+@pytest.mark.parametrize("view", ["published", "live"])
+def test_which_change_made_a_row_and_which_lost(ask: TestClient, pipeline: Pipeline, view: str) -> None:
+    found = explain_key(pipeline, "accounts", '{"id": 1}', live=view == "live")
+    for query in ({"c.id": "1"}, {"key": '{"id": 1}'}):
+        text = shown(ask, "/logs/accounts/explain", view=view, **query)
+        assert found.row
+        assert f"text {found.row['text']}" in text
+        for change in found.changes:
+            assert change.why in text
+        if found.made_by:
+            assert f"{found.made_by.segment} #{found.made_by.ordinal}" in text
+        for kept in found.kept:
+            assert f"{kept.snapshot} {kept.kind} {kept.state}" in text
+    assert "Deleted by" in shown(ask, "/logs/accounts/explain", **{"c.id": "5", "view": "live"})
+
+
+def test_a_form_asks_for_the_columns_of_the_key(ask: TestClient) -> None:
+    html = ask.get("/logs/accounts/explain").text
+    assert 'name="c.id"' in html
+    assert 'method="get"' in html
+
+
+@pytest.mark.parametrize(
+    ("query", "status_code", "code"),
+    [
+        ({"key": '{"id": 99999}'}, 404, "KEY_UNKNOWN"),
+        ({"key": "{"}, 400, "READ_KEY"),
+        ({"key": "[1]"}, 400, "READ_KEY"),
+        ({"key": '{"other": 1}'}, 400, "READ_KEY"),
+        ({"c.id": "not a number"}, 400, "READ_KEY"),
+        ({"key": "x" * 60_000}, 400, "TOO_LONG"),
+        ({"c.id": "1" * 60_000}, 400, "TOO_LONG"),
+        ({"key": "[" * 4000}, 400, "READ_KEY"),
+        ({"c.id": "1", "view": "'; drop"}, 400, "READ_OPTIONS"),
+        ({"c.id": "1", "view": "snapshot", "snapshot": "777"}, 404, "SNAPSHOT"),
+        ({"c.id": HOSTILE}, 400, "READ_KEY"),
+    ],
+    ids=lambda value: str(value)[:30].encode("ascii", "replace").decode() if isinstance(value, (str, dict)) else None,
+)
+def test_a_key_that_is_none(ask: TestClient, query: dict[str, str], status_code: int, code: str) -> None:
+    answer = ask.get("/logs/accounts/explain", params=query)
+    assert (answer.status_code, code in answer.text) == (status_code, True), words(answer.text)[:500]
+    _is_ours(answer.text)
+    assert "Traceback" not in answer.text
+
+
+def test_a_key_of_a_megabyte(pipeline: Pipeline) -> None:
+    """As a server hands it on that limits nothing."""
+    query = b"key=" + b"x" * 1_000_000
+    scope = {"type": "http", "method": "GET", "path": "/logs/accounts/explain", "query_string": query, "headers": []}
+    sent: list[dict[str, Any]] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request"}
+
+    asyncio.run(build_app((), (), lambda: pipeline)(scope, receive, send))
+    assert sent[0]["status"] == 400
+    assert b"TOO_LONG" in sent[1]["body"]
+    assert len(sent[1]["body"]) < 40_000
+
+
+@pytest.mark.parametrize(
+    ("address", "code"),
+    [
+        ("/logs/unknown", "LOG_NOT_CONFIGURED"),
+        ("/logs/fresh", "LOG_UNKNOWN"),
+        ("/logs/..%2F..%2Fetc", "PAGE_NOT_FOUND"),
+        ("/logs/%2e%2e", ""),
+        ("/logs/accounts%00", "LOG_NOT_CONFIGURED"),
+        ("/logs/{{7*7}}", "LOG_NOT_CONFIGURED"),
+        ("/logs/'\"><script>alert(1)</script>", ""),
+        ("/logs/ACCOUNTS", "LOG_NOT_CONFIGURED"),
+        ("/logs/accounts/", "PAGE_NOT_FOUND"),
+        ("/logs/" + "a" * 60_000, "LOG_NOT_CONFIGURED"),
+        ("/logs/accounts/snapshots/0", "SNAPSHOT_NOT_FOUND"),
+        ("/logs/accounts/snapshots/-1", "SNAPSHOT_NOT_FOUND"),
+        ("/logs/accounts/snapshots/٣", "SNAPSHOT_NOT_FOUND"),
+        ("/logs/accounts/snapshots/1e3", "SNAPSHOT_NOT_FOUND"),
+        ("/logs/accounts/snapshots/" + "9" * 5000, "SNAPSHOT_NOT_FOUND"),
+        ("/logs/accounts/snapshots/..%2f..%2f1/report", "PAGE_NOT_FOUND"),
+        ("/logs/accounts/snapshots/99/report", "SNAPSHOT_NOT_FOUND"),
+        ("/runs/dag/" + "x" * 300, "RUN_NOT_FOUND"),
+        ("/docs", "PAGE_NOT_FOUND"),
+        ("/redoc", "PAGE_NOT_FOUND"),
+        ("/openapi.json", "PAGE_NOT_FOUND"),
+        ("/style.css", "PAGE_NOT_FOUND"),
+    ],
+    ids=lambda value: value[:40].encode("ascii", "replace").decode(),
+)
+def test_an_address_of_nothing(ask: TestClient, address: str, code: str) -> None:
+    answer = ask.get(address)
+    assert answer.status_code == 404
+    assert code in answer.text
+    assert answer.headers["content-security-policy"].startswith(POLICY)
+    _is_ours(answer.text)
+    assert "Traceback" not in answer.text
+    assert len(answer.text) < 40_000
+
+
+def test_a_reason_that_is_none(ask: TestClient) -> None:
+    for reason in ("../x", "<b>", "a" * 100):
+        assert ask.get("/logs/orders/quarantine", params={"reason": reason}).status_code == 400
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+def test_nothing_can_be_written(ask: TestClient, pipeline: Pipeline, method: str) -> None:
+    for address in addresses(pipeline)[:6]:
+        answer = ask.request(method, address)
+        assert (answer.status_code, "READ_ONLY" in answer.text) == (405, True)
+
+
+def test_looking_changes_nothing_and_every_link_leads_somewhere(story: Story) -> None:
+    """Follows every link of every page, as a reader could."""
+    before, ask = contents(story.root), client(story.pipeline)
+    seen: set[str] = set()
+    left = ["http://testserver/", f"http://testserver/runs/{run_id(2)}"]
+    while left:
+        address = left.pop()
+        seen.add(address)
+        answer = ask.get(address)
+        # A log that was not begun is linked, and says what to do.
+        assert answer.status_code == 200 or "LOG_UNKNOWN" in answer.text, address
+        if not address.endswith("/report"):
+            found = {urljoin(address, link) for link in Tags(answer.text).links if not link.startswith("data:")}
+            assert all(one.startswith("http://testserver/") for one in found)
+            left += sorted(found - seen - set(left))
+    expected = {f"http://testserver{path}" for path in addresses(story.pipeline) if "/runs/" not in path}
+    assert expected <= seen
+    assert contents(story.root) == before
+
+
+def test_every_answer_forbids_scripts_frames_of_others_and_keeping(story: Story, ask: TestClient) -> None:
+    for address in addresses(story.pipeline):
+        answer = ask.get(address)
+        assert answer.headers["content-security-policy"].startswith(POLICY)
+        assert "frame-ancestors 'self'" in answer.headers["content-security-policy"]
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["cache-control"] == "no-store"
+        assert answer.headers["referrer-policy"] == "no-referrer"
+        assert str(story.root) not in answer.text
+
+
+def test_text_of_an_attacker_stays_text(hostile: Story) -> None:
+    """Keys, values, names, reasons, reports: what comes from outside is shown, and does nothing."""
+    ask, reached = client(hostile.pipeline), set()
+    asked = [*addresses(hostile.pipeline), "/logs/orders/explain"]
+    for address in asked:
+        query = {"c.id": f"key {HOSTILE}"} if address.startswith("/logs/orders/explain") else {}
+        answer = ask.get(address, params=query)
+        tags = _is_ours(answer.text, of_report=address.endswith("/report"))
+        if "alert(1)" in tags.text:
+            reached.add(re.sub(r"\d+", "N", address.partition("?")[0]))
+    # The corpus comes to every kind of page that shows what others wrote.
+    assert {"/", "/logs/accounts", "/logs/accounts/retention", "/logs/accounts/snapshots/N", "/logs/orders/quarantine",
+            "/logs/orders/explain", "/logs/accounts/snapshots/N/report"} <= reached  # fmt: skip
+
+
+def _is_ours(html: str, of_report: bool = False) -> Tags:
+    """The page has no element and no attribute but those of our templates, and no character that hides or turns."""
+    found = Tags(html)
+    assert {tag for tag, _ in found.tags} <= OURS | (OF_REPORT if of_report else set())
+    for _, attributes in found.tags:
+        assert not [name for name in attributes if name.startswith("on") or name in ("style", "srcdoc", "target")]
+    assert not [
+        link for link in found.links if re.match(r"[a-z]+:|//|/", link.lower()) and not link.startswith("data:")
+    ]
+    if not of_report:
+        assert not re.search("[\u202a-\u202e\u2066-\u2069\x00-\x09\x0b-\x1f\x7f]", html)
+    return found
+
+
+@pytest.fixture
+def stuck(pipeline: Pipeline) -> Iterator[Pipeline]:
+    """A store that takes calls and does not answer until the test is over."""
+    released = threading.Event()
+
+    class Stuck:
+        def __getattr__(self, name: str) -> Any:
+            released.wait()
+            raise StorageError("GONE", "The store is gone.")
+
+    with suppress(Exception):
+        yield replace(pipeline, store=Stuck())  # type: ignore[arg-type]
+    released.set()
+
+
+def test_a_store_that_does_not_answer_gives_a_page_that_says_so(stuck: Pipeline) -> None:
+    ask = client(stuck, seconds=0.05)
+    # More of them than there are threads: the last ones do not even begin.
+    for _ in range(10):
+        answer = ask.get("/logs/accounts")
+        assert answer.status_code == 503
+        assert "STORE_SLOW" in answer.text
+    assert ask.get("/unknown").status_code == 404
+
+
+def test_one_log_that_fails_as_nobody_foresaw_hides_no_other(pipeline: Pipeline) -> None:
+    class Breaking:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(pipeline, name)
+
+        def ledger(self, log: str) -> Any:
+            if log == "tellers":
+                raise OSError("secret of /etc/passwd")
+            return pipeline.ledger(log)
+
+    ask = TestClient(build_app((), (), lambda: Breaking()))  # type: ignore[arg-type,return-value]
+    for address in ("/", f"/runs/{run_id(1)}"):
+        text = shown(ask, address)
+        assert "[UNFORESEEN] Reading the log failed." in text
+        assert "secret" not in text
+        assert "branches" in text
+
+
+def test_what_nobody_foresaw_is_told_to_the_servers_log_alone(caplog: pytest.LogCaptureFixture) -> None:
+    def broken() -> Pipeline:
+        raise RuntimeError("secret of /etc/passwd")
+
+    answer = TestClient(build_app((), (), broken)).get("/")
+    assert answer.status_code == 500
+    assert "UNFORESEEN" in answer.text
+    assert "secret" not in answer.text
+    assert "secret of /etc/passwd" in caplog.text

@@ -1,0 +1,185 @@
+"""What users do to a published table while the life cycle goes on, and a publisher that sleeps. Promises I1, I10, I20.
+
+A VACUUM never harms; an OPTIMIZE puts other files into the table, so the next publication is refused by name until the
+user undoes it or asks to reconcile (design 4.4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from support.pipelines import CONFIG, judge_all, make_pipeline, put, snapshot_rows, table_rows
+from tidefold.changelog.schema import DELETE
+from tidefold.compute.runners import in_process
+from tidefold.delta import publish as publishing
+from tidefold.domain.log_state import State
+from tidefold.domain.paths import LogPaths
+from tidefold.errors import RefusedError
+from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.retention.subsume import subsume
+from tidefold.operations.retention.truncate import truncate
+from tidefold.operations.snapshot.abort import abort
+from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.materialize import materialize
+from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.tail import take_tail
+
+KEEPS_TWO = CONFIG.replace("store: store", "store: store\nretention: {snapshots: 2}")
+STEPS = ["put", "materialize", "judge", "confirm", "subsume", "truncate", "tail"]
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Pipeline:
+    made = make_pipeline(tmp_path, KEEPS_TWO)
+    for number in range(3):
+        for step in STEPS:
+            take(made, step, number)
+    return made
+
+
+def take(pipeline: Pipeline, step: str, number: int, reconcile: bool = False) -> None:
+    """One step of round `number`; every round changes some rows, adds some and deletes one."""
+    changes = [{"id": i, "text": f"{number} {i}"} for i in range(number * 10, number * 10 + 30)]
+    acts: dict[str, Callable[[], object]] = {
+        "put": lambda: put(pipeline, [*changes, {"id": number * 10, "text": None, "_op": DELETE}]),
+        "materialize": lambda: materialize(pipeline, ["accounts"], Asking(f"run-{number}"), in_process),
+        "judge": lambda: judge_all(pipeline),
+        "confirm": lambda: confirm(pipeline, "accounts", run_id=f"run-{number}", reconcile=reconcile),
+        "subsume": lambda: subsume(pipeline, "accounts"),
+        "truncate": lambda: truncate(pipeline, "accounts"),
+        "tail": lambda: take_tail(pipeline, "accounts", f"tail-{number}"),
+    }
+    acts[step]()
+
+
+def rows_after(rounds: int) -> dict[int, str]:
+    rows: dict[int, str] = {}
+    for number in range(rounds):
+        rows |= {i: f"{number} {i}" for i in range(number * 10, number * 10 + 30)}
+        del rows[number * 10]
+    return rows
+
+
+def table(pipeline: Pipeline) -> DeltaTable:
+    return DeltaTable(pipeline.store.uri(LogPaths("accounts").table))
+
+
+def vacuum(pipeline: Pipeline) -> None:
+    table(pipeline).vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
+
+
+def optimize(pipeline: Pipeline) -> None:
+    assert table(pipeline).optimize.compact()["numFilesRemoved"] > 1
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_user_s_vacuum_after_any_step_harms_nothing(pipeline: Pipeline, step: str) -> None:
+    before = table(pipeline).version()
+    for each in STEPS:
+        take(pipeline, each, 3)
+        if each == step:
+            vacuum(pipeline)
+            assert table_rows(pipeline) == rows_after(4 if table_shows(pipeline, 4) else 3)
+    assert table(pipeline).version() > before
+    assert table_rows(pipeline) == rows_after(4)
+    for snapshot in pipeline.ledger("accounts").read().snapshots:
+        if snapshot.state is State.COMPLETED and snapshot.manifest:
+            snapshot_rows(pipeline, snapshot.id)
+
+
+def table_shows(pipeline: Pipeline, rounds: int) -> bool:
+    return len(table(pipeline).to_pyarrow_table()) == len(rows_after(rounds))
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_user_s_optimize_after_any_step_is_refused_by_name_until_it_is_reconciled(
+    pipeline: Pipeline, step: str
+) -> None:
+    place = STEPS.index(step)
+    for each in STEPS[: place + 1]:
+        take(pipeline, each, 3)
+    optimize(pipeline)
+    assert table_rows(pipeline) == rows_after(4 if place >= STEPS.index("confirm") else 3)
+    for each in STEPS[place + 1 : STEPS.index("confirm")]:
+        take(pipeline, each, 3)
+    number = 3
+    if place >= STEPS.index("confirm"):
+        number = 4
+        for each in ("put", "materialize", "judge"):
+            take(pipeline, each, number)
+    with pytest.raises(RefusedError) as refused:
+        take(pipeline, "confirm", number)
+    assert refused.value.code == "FOREIGN_COMMIT"
+    assert "--reconcile" in refused.value.hint
+    take(pipeline, "confirm", number, reconcile=True)
+    assert table_rows(pipeline) == rows_after(number + 1)
+    assert snapshot_rows(pipeline, pipeline.ledger("accounts").read().latest.id) == rows_after(number + 1)  # type: ignore[union-attr]
+    for each in ("subsume", "truncate"):
+        take(pipeline, each, number)
+    vacuum(pipeline)
+    assert table_rows(pipeline) == rows_after(number + 1)
+
+
+def test_a_user_s_delete_is_not_lost_unless_asked(pipeline: Pipeline) -> None:
+    table(pipeline).delete("id = 25")
+    for step in ("put", "materialize", "judge"):
+        take(pipeline, step, 3)
+    with pytest.raises(RefusedError, match="FOREIGN_COMMIT"):
+        take(pipeline, "confirm", 3)
+    assert 25 not in table_rows(pipeline)
+    take(pipeline, "confirm", 3, reconcile=True)
+    assert table_rows(pipeline) == rows_after(4)
+
+
+def test_a_publisher_that_sleeps_through_two_publishes_publishes_nothing(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It wakes with everything in hand for version V+1 when the table is at V+2: it must not show old rows again."""
+    for step in ("put", "materialize", "judge"):
+        take(pipeline, step, 3)
+    real, woken = publishing._commit, []
+
+    def sleeps(*arguments):  # type: ignore[no-untyped-def]
+        if not woken:
+            woken.append(1)
+            # Another process rolls this publication forward, and makes and publishes the next snapshot.
+            confirm(pipeline, "accounts")
+            for step in ("put", "materialize", "judge", "confirm", "subsume", "truncate"):
+                take(pipeline, step, 4)
+        return real(*arguments)
+
+    monkeypatch.setattr(publishing, "_commit", sleeps)
+    shown = table(pipeline).version()
+    outcome = confirm(pipeline, "accounts", run_id="run-3")
+    assert outcome.result == "published"
+    assert table(pipeline).version() == shown + 2
+    assert table_rows(pipeline) == rows_after(5)
+    completed = [s for s in pipeline.ledger("accounts").read().snapshots if s.table_version is not None]
+    assert [s.table_version for s in completed] == list(range(len(completed)))
+
+
+def test_a_publisher_that_wakes_after_its_snapshot_was_replaced_shows_no_old_rows(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for step in ("put", "materialize", "judge"):
+        take(pipeline, step, 3)
+    real, woken = publishing._try_publish, []
+
+    def sleeps(*arguments):  # type: ignore[no-untyped-def]
+        if not woken:
+            woken.append(1)
+            confirm(pipeline, "accounts")
+            for number in (4, 5):
+                for step in ("put", "materialize", "judge", "confirm", "subsume", "truncate"):
+                    take(pipeline, step, number)
+        return real(*arguments)
+
+    monkeypatch.setattr(publishing, "_try_publish", sleeps)
+    confirm(pipeline, "accounts", run_id="run-3")
+    assert table_rows(pipeline) == rows_after(6)
+    abort(pipeline, "accounts", "nothing is open")
+    assert table_rows(pipeline) == rows_after(6)

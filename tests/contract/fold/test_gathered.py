@@ -1,0 +1,116 @@
+"""Many small change sets are read once for all buckets, and by every way to read give the rows that one by one give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from support import workloads
+from support.counted import counted
+from support.pipelines import CONFIG, judge_all, make_pipeline, put, table_rows
+from support.small_segments import put_segments
+from tidefold.changelog.schema import DELETE
+from tidefold.changelog.segment import read_change_set
+from tidefold.compute.runners import Runner, in_process, in_threads
+from tidefold.domain.key_groups import KeyGroups
+from tidefold.domain.log_state import ChangeSet
+from tidefold.errors import CorruptError
+from tidefold.fold import change_cache
+from tidefold.fold.change_cache import MANY, Gathered, Works
+from tidefold.operations.inspect.read import Wanted, What, read_rows
+from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.materialize import materialize
+from tidefold.operations.snapshot.request import Asking
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Pipeline:
+    made = make_pipeline(tmp_path, CONFIG)
+    for number in range(MANY):
+        put(made, [{"id": (number * 7 + i) % 40, "text": f"{number}"} for i in range(3)])
+    put(made, [{"id": 1, "text": None, "_op": DELETE}])
+    return made
+
+
+def expected() -> dict[int, str]:
+    rows = {(number * 7 + i) % 40: f"{number}" for number in range(MANY) for i in range(3)}
+    return {key: text for key, text in rows.items() if key != 1}
+
+
+@pytest.mark.parametrize("runner", [in_process, in_threads()], ids=["one", "threads"])
+@pytest.mark.parametrize("most", [change_cache._MOST, -1])
+def test_the_rows_are_those_of_reading_one_by_one(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, runner: Runner, most: int
+) -> None:
+    monkeypatch.setattr(change_cache, "_MOST", most)
+    monkeypatch.setattr(change_cache, "_RUN", 10)
+    _, rows = read_rows(pipeline, "accounts", Wanted(What.LIVE))
+    assert {row["id"]: row["text"] for batch in rows for row in batch.to_pylist()} == expected()
+    assert materialize(pipeline, ["accounts"], Asking("run"), runner)[0].result == "staged"
+    judge_all(pipeline)
+    confirm(pipeline, "accounts")
+    assert table_rows(pipeline) == expected()
+
+
+def test_each_segment_is_opened_once(tmp_path: Path) -> None:
+    root = workloads.begun(tmp_path / "root")
+    parts = workloads.uniform(10_000, 100)
+    put_segments(workloads.opened(root), workloads.LOG, [workloads.rows(ids, 1) for ids in parts])
+    counts = counted(lambda: workloads.fold(root, "next"))
+    assert counts["files opened"] == 100 + 2 * 16
+
+
+def test_another_work_finds_what_was_damaged_since(pipeline: Pipeline) -> None:
+    sets = pipeline.ledger("accounts").read().change_sets
+    kept, all_of_them = Works(), KeyGroups(0, 15)
+    read = partial_read(pipeline)
+    [(whole, _)] = kept.of("one").changes(sets, all_of_them, read)
+    Path(pipeline.store.uri(sets[3].segment)).write_bytes(b"damaged")
+    assert kept.of("one").changes(sets, all_of_them, read)[0][0].equals(whole)
+    with pytest.raises(CorruptError):
+        kept.of("two").changes(sets, all_of_them, read)
+
+
+@pytest.mark.parametrize(("most", "again"), [(change_cache._MOST, 0), (1, 1)])
+def test_the_works_of_late_are_kept_as_far_as_there_is_room(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, most: int, again: int
+) -> None:
+    monkeypatch.setattr(change_cache, "_MOST", most)
+    monkeypatch.setattr(change_cache, "_FRAME", 0)
+    sets = pipeline.ledger("accounts").read().change_sets[:1]
+    kept, all_of_them, read = Works(), KeyGroups(0, 15), []
+
+    def noted(change_set: ChangeSet) -> pa.Table:
+        read.append(change_set)
+        return read_change_set(pipeline.store, change_set)
+
+    for work in ("one", "two", "one", "two"):
+        kept.of(work).changes(sets, all_of_them, noted)
+    assert len(read) == 2 + 2 * again
+
+
+def test_a_task_gets_only_the_change_sets_and_key_groups_that_it_asks_for(pipeline: Pipeline) -> None:
+    sets = pipeline.ledger("accounts").read().change_sets
+    kept, read = Gathered(), partial_read(pipeline)
+    kept.changes(sets[:50], KeyGroups(0, 15), read)
+    asked, bucket = [*sets[20:30], sets[60]], KeyGroups(4, 7)
+    [(found, _)] = kept.changes(asked, bucket, read)
+    slices = [read_change_set(pipeline.store, one, bucket) for one in asked]
+    assert found.sort_by("_offset").equals(pa.concat_tables(slices).combine_chunks().sort_by("_offset"))
+
+
+def test_change_sets_of_different_schemas_stay_apart(pipeline: Pipeline) -> None:
+    sets = pipeline.ledger("accounts").read().change_sets
+    given = [replace(one, schema=1 + number % 2) for number, one in enumerate(sets)]
+    found = Gathered().changes(given, KeyGroups(0, 15), partial_read(pipeline))
+    assert sorted(schema for _, schema in found) == [1, 2]
+    assert sum(len(table) for table, _ in found) == sum(one.rows for one in sets)
+
+
+def partial_read(pipeline: Pipeline) -> Callable[[ChangeSet], pa.Table]:
+    return lambda change_set: read_change_set(pipeline.store, change_set)

@@ -1,0 +1,71 @@
+"""However a topic is cut into files, delivered again, and taken in runs: the same changes count (I25)."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from support.landing import changes_of, land, make_landing, record, state_of, take, tombstone
+
+_EXTENSIONS = ("jsonl", "json", "jsonl.gz", "json.gz")
+
+
+@st.composite
+def topics(draw: st.DrawFn) -> list[dict[str, Any]]:
+    """A topic as a connector writes it: orders rise, after a kill a part comes again; offsets may have gaps."""
+    sent = draw(st.lists(st.tuples(st.integers(0, 1), st.integers(1, 5), st.sampled_from("ccudT")), max_size=14))
+    records, order, offset = [], 100, draw(st.integers(0, 3))
+    for step, item, op in sent:
+        order += step
+        records.append((item, op, order))
+    if records and draw(st.booleans()):
+        kill = draw(st.integers(1, len(records)))
+        records = records[:kill] + records[draw(st.integers(0, kill)) :]
+    topic = []
+    for item, op, order in records:
+        topic.append(tombstone(offset, item) if op == "T" else record(offset, item, op, order=order))
+        offset += draw(st.sampled_from([1, 1, 1, 4]))
+    return topic
+
+
+def expected(topic: list[dict[str, Any]]) -> list[int]:
+    """The offsets of the changes that count, by the definition: none below the highest order before it."""
+    high, kept = -1, []
+    for one in topic:
+        if one["value"] is not None:
+            order = int(one["value"]["source"]["sequence"][7:-2])
+            if order >= high:
+                kept.append(one["offset"])
+                high = order
+    return kept
+
+
+@settings(max_examples=60, deadline=None)
+@given(topics(), st.data())
+def test_any_split_into_files_and_runs_gives_the_same_changes(topic: list[dict[str, Any]], data: st.DataObject) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        pipeline = make_landing(root)
+        position, number = 0, 0
+        while position < len(topic):
+            end = data.draw(st.integers(position + 1, len(topic)))
+            # A file may begin with records that an earlier one had.
+            begin = data.draw(st.integers(max(0, position - 3), position))
+            extension = data.draw(st.sampled_from(_EXTENSIONS))
+            start = topic[begin]["offset"]
+            land(root, start, topic[begin:end], extension, name=f"{number}/{{topic}}+0+{{start:010d}}.{{extension}}")
+            position, number = end, number + 1
+            if data.draw(st.booleans()):
+                assert take(pipeline).error is None
+        outcome = take(pipeline)
+        assert outcome.error is None
+        assert take(pipeline).result == "nothing"
+        if topic:
+            assert [row["_offset"] for row in changes_of(pipeline)] == expected(topic)
+            landed = state_of(pipeline).landed
+            assert sum(e.changes for e in landed) == len(expected(topic))
+            assert sum(e.tombstones for e in landed) == sum(one["value"] is None for one in topic)

@@ -1,0 +1,370 @@
+"""State-change logs: any sequence of operations, cut into any files and folds, gives what the state itself holds.
+
+Requirements S1 to S5; promises I5, I25.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from support.landing import changes_of, land, quarantined, state_of, store_files, take
+from support.pipelines import judge_all
+from tidefold.compute.runners import in_process
+from tidefold.config import ConfigError
+from tidefold.domain.paths import LogPaths
+from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.materialize import materialize
+from tidefold.operations.snapshot.request import Asking
+from tidefold.wiring import Pipeline, open_pipeline
+
+Operation = dict[str, Any]
+CONFIG = """\
+version: 1
+store: store
+logs:
+  items:
+    source: {{format: state-json, path: landing/shop.public.items, record: value, {source}}}
+    key: {key}
+    columns: {columns}
+    {more}
+    key_groups: 16
+    buckets: 2
+"""
+VALUE = ("kind: value, state_key: [id]", "[id]", "{id: int, text: string}", "")
+LIST = (
+    "kind: list, state_key: [id]", "[id]", '{id: int, items: "array<int>"}',
+    "merge: {engine: aggregate, aggregates: {items: list}}",
+)  # fmt: skip
+MAP = ("kind: map, state_key: [id]", "[id, name]", "{id: int, name: string, n: long}", "")
+SUMS = (
+    "kind: reducing, state_key: [id]", "[id]", "{id: int, total: long, most: int}",
+    "merge: {engine: aggregate, aggregates: {total: sum, most: max}}",
+)  # fmt: skip
+QUEUE = ("kind: queue, state_key: []", "[id]", "{id: int, priority: int}", "")
+METADATA = {"op": "metadata", "name": "carts", "kind": "value", "schema": {"id": "int", "text": "string"}}
+KEYS = st.integers(0, 2)
+SETTINGS = settings(max_examples=10, deadline=None)
+
+
+def make(root: Path, log: tuple[str, str, str, str], source: str = "", more: str = "") -> Pipeline:
+    (root / "landing/shop.public.items").mkdir(parents=True, exist_ok=True)
+    options, key, columns, merge = log
+    lines = "\n    ".join(filter(None, (merge, more))) or "on_bad_record: quarantine"
+    text = CONFIG.format(source=f"{options}{source}", key=key, columns=columns, more=lines)
+    (root / "tidefold.yaml").write_text(text)
+    return open_pipeline(root / "tidefold.yaml")
+
+
+def op(name: str, key: int | None = None, value: Any = None, values: Sequence[Any] | None = None) -> Operation:
+    given = {"op": name, "key": None if key is None else {"id": key}, "value": value, "values": values}
+    return {name: part for name, part in given.items() if part is not None}
+
+
+def fold(pipeline: Pipeline, run: str) -> None:
+    if not pipeline.ledger("items").exists():
+        return
+    [outcome] = materialize(pipeline, ["items"], Asking(run, False), in_process)
+    assert outcome.error is None, outcome
+    if state_of(pipeline).attempt:
+        judge_all(pipeline, "items")
+        confirm(pipeline, "items", run_id=run)
+
+
+def rows(pipeline: Pipeline) -> list[dict[str, Any]]:
+    uri = pipeline.store.uri(LogPaths("items").table)
+    return DeltaTable(uri).to_pyarrow_table().to_pylist() if DeltaTable.is_deltatable(uri) else []
+
+
+def check(
+    log: tuple[str, str, str, str], operations: Sequence[Operation], data: st.DataObject, root: Path
+) -> list[dict[str, Any]]:
+    """The rows after all operations, which were landed and folded in any parts."""
+    pipeline = make(root, log)
+    begin = 0
+    while begin < len(operations):
+        end = data.draw(st.integers(begin + 1, len(operations)), label="file ends")
+        land(root, begin, operations[begin:end])
+        if data.draw(st.booleans(), label="take") or end == len(operations):
+            outcome = take(pipeline)
+            assert outcome.error is None, outcome
+        if data.draw(st.booleans(), label="fold"):
+            fold(pipeline, f"run-{begin}")
+        begin = end
+    fold(pipeline, "last")
+    return rows(pipeline)
+
+
+class TestS1Value:
+    """S1: value: upsert, delete; clear of the whole log."""
+
+    _STEPS = st.one_of(
+        st.builds(lambda k, v: op("set", k, {"text": v}), KEYS, st.sampled_from(["a", "b", None])),
+        st.builds(lambda k: op("clear", k), KEYS),
+        st.just(op("clear")),
+    )
+
+    @given(steps=st.lists(_STEPS, min_size=1, max_size=12), data=st.data())
+    @SETTINGS
+    def test_as_the_state(
+        self, steps: list[Operation], data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+    ) -> None:
+        state: dict[int, Any] = {}
+        for step in steps:
+            if step["op"] == "set":
+                state[step["key"]["id"]] = step["value"]["text"]
+            elif "key" in step:
+                state.pop(step["key"]["id"], None)
+            else:
+                state.clear()
+        found = check(VALUE, steps, data, tmp_path_factory.mktemp("s1"))
+        assert {row["id"]: row["text"] for row in found} == state
+
+
+class TestS2List:
+    """S2: list: add, add all, update, clear."""
+
+    _VALUES = st.lists(st.integers(0, 9), max_size=3)
+    _STEPS = st.one_of(
+        st.builds(lambda k, v: op("add", k, v), KEYS, st.integers(0, 9)),
+        st.builds(lambda k, v: op("add_all", k, values=v), KEYS, _VALUES),
+        st.builds(lambda k, v: op("update", k, values=v), KEYS, _VALUES),
+        st.builds(lambda k: op("clear", k), KEYS),
+        st.just(op("clear")),
+    )
+
+    @given(steps=st.lists(_STEPS, min_size=1, max_size=12), data=st.data())
+    @SETTINGS
+    def test_as_the_state(
+        self, steps: list[Operation], data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+    ) -> None:
+        state: dict[int, list[int]] = {}
+        for step in steps:
+            key = step["key"]["id"] if "key" in step else None
+            if step["op"] in ("add", "add_all"):
+                state[key] = state.get(key, []) + step.get("values", [step.get("value")])
+            elif step["op"] == "update":
+                state[key] = step["values"]
+            elif key is not None:
+                state.pop(key, None)
+            else:
+                state.clear()
+        found = check(LIST, steps, data, tmp_path_factory.mktemp("s2"))
+        assert {row["id"]: row["items"] for row in found} == {k: v for k, v in state.items() if v}
+
+
+class TestS2Map:
+    """S2: map: put, put all, remove, clear of one key and of everything."""
+
+    _ENTRIES = st.builds(lambda name, n: {"name": name, "n": n}, st.sampled_from("xyz"), st.integers(0, 9))
+    _STEPS = st.one_of(
+        st.builds(lambda k, e: op("put", k, e), KEYS, _ENTRIES),
+        st.builds(lambda k, e: op("put_all", k, values=e), KEYS, st.lists(_ENTRIES, max_size=4)),
+        st.builds(lambda k, n: op("remove", k, {"name": n}), KEYS, st.sampled_from("xyz")),
+        st.builds(lambda k: op("clear", k), KEYS),
+        st.just(op("clear")),
+    )
+
+    @given(steps=st.lists(_STEPS, min_size=1, max_size=12), data=st.data())
+    @SETTINGS
+    def test_as_the_state(
+        self, steps: list[Operation], data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+    ) -> None:
+        state: dict[tuple[int, str], int] = {}
+        for step in steps:
+            key = step["key"]["id"] if "key" in step else None
+            for entry in step.get("values", [step["value"]] if "value" in step else []):
+                state.pop((key, entry["name"]), None)
+                if step["op"] != "remove":
+                    state[key, entry["name"]] = entry["n"]
+            if step["op"] == "clear":
+                state = {place: n for place, n in state.items() if key is not None and place[0] != key}
+        found = check(MAP, steps, data, tmp_path_factory.mktemp("s2"))
+        assert {(row["id"], row["name"]): row["n"] for row in found} == state
+
+
+class TestS3Reducing:
+    """S3: reducing and aggregating: values are merged by named aggregates."""
+
+    _STEPS = st.one_of(
+        st.builds(lambda k, n: op("add", k, {"total": n, "most": n}), KEYS, st.integers(-5, 5)),
+        st.builds(lambda k, n: op("set", k, {"total": n, "most": n}), KEYS, st.integers(-5, 5)),
+        st.builds(lambda k: op("clear", k), KEYS),
+        st.just(op("clear")),
+    )
+
+    @given(steps=st.lists(_STEPS, min_size=1, max_size=12), data=st.data())
+    @SETTINGS
+    def test_as_the_state(
+        self, steps: list[Operation], data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+    ) -> None:
+        state: dict[int, tuple[int, int]] = {}
+        for step in steps:
+            key = step["key"]["id"] if "key" in step else None
+            if step["op"] == "clear":
+                state = {k: v for k, v in state.items() if key is not None and k != key}
+                continue
+            number = step["value"]["total"]
+            total, most = state.get(key, (0, number)) if step["op"] == "add" else (0, number)
+            state[key] = (total + number, max(most, number))
+        found = check(SUMS, steps, data, tmp_path_factory.mktemp("s3"))
+        assert {row["id"]: (row["total"], row["most"]) for row in found} == state
+
+
+class TestS4Metadata:
+    """S4: metadata travels in the log before data that uses it, and is held against the log."""
+
+    def test_the_same_metadata_is_counted_and_no_change(self, tmp_path: Path) -> None:
+        pipeline = make(tmp_path, VALUE, ", state: carts")
+        land(tmp_path, 0, [METADATA, op("set", 1, {"text": "a"}), METADATA])
+        outcome = take(pipeline)
+        assert (outcome.facts["changes"], outcome.facts["ignored"]) == (1, 2)
+
+    @pytest.mark.parametrize(
+        "changed",
+        [
+            {"name": "orders"},
+            {"kind": "map"},
+            {"schema": {"id": "int", "text": "int"}},
+            {"schema": {"id": "int"}},
+            {"ttl_days": 3},
+        ],
+    )
+    def test_another_name_kind_schema_or_ttl_stops_the_log(self, changed: dict[str, Any], tmp_path: Path) -> None:
+        pipeline = make(tmp_path, VALUE, ", state: carts")
+        land(tmp_path, 0, [op("set", 1, {"text": "a"}), {**METADATA, **changed}, op("set", 2, {"text": "a"})])
+        outcome = take(pipeline)
+        assert (outcome.error, store_files(tmp_path)) == ("TABLE_EVENT", [])
+        assert next(iter(changed)) in outcome.message
+
+    def test_the_time_to_live_is_that_of_the_log(self, tmp_path: Path) -> None:
+        log = (VALUE[0], VALUE[1], "{id: int, text: string, at: date}", "")
+        pipeline = make(tmp_path, log, more="ttl: {column: at, days: 3}")
+        land(tmp_path, 0, [{"op": "metadata", "ttl_days": 3}])
+        assert take(pipeline).facts["ignored"] == 1
+        land(tmp_path, 1, [{"op": "metadata", "ttl_days": 4}])
+        assert take(pipeline).error == "TABLE_EVENT"
+
+
+class TestS5Queue:
+    """S5: priority queue: add, poll, remove; kept in order on restore."""
+
+    _STEPS = st.lists(
+        st.one_of(
+            st.tuples(st.just("add"), st.integers(0, 5), st.integers(0, 3)),
+            st.tuples(st.just("poll"), st.just(0), st.just(0)),
+            st.tuples(st.just("remove"), st.integers(0, 5), st.just(0)),
+        ),
+        min_size=1,
+        max_size=14,
+    )
+
+    @given(steps=_STEPS, data=st.data())
+    @SETTINGS
+    def test_as_the_state(
+        self, steps: list[tuple[str, int, int]], data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+    ) -> None:
+        queue: dict[int, int] = {}
+        log = []
+        for name, item, priority in steps:
+            if name == "add":
+                queue[item] = priority
+                log.append(op("add", value={"id": item, "priority": priority}))
+            elif queue:
+                head = min(queue, key=lambda i: (queue[i], i)) if name == "poll" else item
+                queue.pop(head, None)
+                log.append(op(name, value={"id": head}))
+        found = check(QUEUE, log, data, tmp_path_factory.mktemp("s5")) if log else []
+        order = sorted((row["priority"], row["id"]) for row in found)
+        assert order == sorted((priority, item) for item, priority in queue.items())
+
+    def test_what_is_polled_must_be_named(self, tmp_path: Path) -> None:
+        pipeline = make(tmp_path, QUEUE)
+        land(tmp_path, 0, [op("add", value={"id": 1, "priority": 1}), op("poll")])
+        assert take(pipeline).facts["refused"] == {"NOT_AN_OPERATION": 1}
+
+
+@pytest.mark.parametrize(
+    ("log", "operation", "reason"),
+    [
+        (VALUE, op("put", 1, {"text": "a"}), "OP_UNKNOWN"),
+        (VALUE, {"key": {"id": 1}}, "NOT_AN_OPERATION"),
+        (VALUE, op("set", 1), "NOT_AN_OPERATION"),
+        (VALUE, op("set", value={"text": "a"}), "KEY_NULL"),
+        (VALUE, op("set", 1, {"text": "a", "id": 2}), "NOT_AN_OPERATION"),
+        (VALUE, op("set", 1, {"text": 5}), "VALUE_INVALID"),
+        (VALUE, op("set", 1, {}), "MISSING_COLUMN"),
+        (VALUE, op("set", 1, {"text": "a", "more": 1}), "UNKNOWN_COLUMN"),
+        (VALUE, {"op": "clear", "key": {"other": 1}}, "KEY_NULL"),
+        (LIST, op("add_all", 1), "NOT_AN_OPERATION"),
+        (LIST, op("add", 1, "text"), "VALUE_INVALID"),
+        (MAP, op("put", 1, {"n": 1}), "KEY_NULL"),
+        (MAP, op("remove", 1, {}), "KEY_NULL"),
+    ],
+)
+def test_operations_that_are_refused(
+    log: tuple[str, str, str, str], operation: Operation, reason: str, tmp_path: Path
+) -> None:
+    pipeline = make(tmp_path, log)
+    land(tmp_path, 0, [operation])
+    assert take(pipeline).facts["refused"] == {reason: 1}
+    assert (changes_of(pipeline), [e["offset"] for e in quarantined(pipeline)]) == ([], [0])
+
+
+def test_a_second_partition_is_not_taken_unless_it_is_said_to_be_one(tmp_path: Path) -> None:
+    """A clear of everything must have its place among all operations."""
+    land(tmp_path, 0, [op("set", 1, {"text": "a"})])
+    land(tmp_path, 0, [op("set", 2, {"text": "b"})], name="{topic}+1+{start:010d}.{extension}")
+    one = make(tmp_path, VALUE)
+    assert [p["code"] for p in take(one).facts["problems"]] == ["STATE_PARTITIONS"]
+    many = make(tmp_path, VALUE, ", partitions: many")
+    take(many)
+    assert sorted((r["_partition"], r["id"]) for r in changes_of(many)) == [(0, 1), (1, 2)]
+    land(tmp_path, 1, [op("clear")])
+    assert take(many).error == "TABLE_EVENT"
+
+
+def mistakes(root: Path, log: Iterable[str]) -> list[str]:
+    options, key, columns, merge = log
+    try:
+        make(root, (options, key, columns, merge))
+    except ConfigError as error:
+        return [problem.code for problem in error.problems]
+    return []
+
+
+@pytest.mark.parametrize(
+    ("log", "at", "other", "code"),
+    [
+        (VALUE, 0, "kind: value, state_key: [text]", "STATE_KEY"),
+        (MAP, 0, "kind: map, state_key: [id, name]", "STATE_KEY"),
+        (MAP, 0, "kind: map, state_key: [name]", "STATE_KEY"),
+        (MAP, 0, "kind: map, state_key: []", "STATE_KEY"),
+        (VALUE, 0, "kind: set, state_key: [id]", "CONFIG_UNKNOWN_VALUE"),
+        (LIST, 3, "", "STATE_MERGE"),
+        (SUMS, 3, "", "STATE_MERGE"),
+        (VALUE, 3, "merge: first", "STATE_MERGE"),
+    ],
+)
+def test_logs_that_do_not_fit_their_state(log: tuple[str, ...], at: int, other: str, code: str, tmp_path: Path) -> None:
+    assert mistakes(tmp_path, log) == []
+    assert code in mistakes(tmp_path, [*log[:at], other, *log[at + 1 :]])
+
+
+def test_operations_may_come_as_kafka_records(tmp_path: Path) -> None:
+    pipeline = make(tmp_path, VALUE)
+    text = (tmp_path / "tidefold.yaml").read_text().replace("record: value", "record: kafka")
+    (tmp_path / "tidefold.yaml").write_text(text)
+    pipeline = open_pipeline(tmp_path / "tidefold.yaml")
+    value = op("set", 1, {"text": "a"})
+    line = {"topic": "shop.public.items", "partition": 0, "offset": 3, "timestamp": 9, "key": None, "value": value}
+    land(tmp_path, 3, [json.dumps(line)])
+    take(pipeline)
+    assert [(r["_offset"], r["_ts"], r["text"]) for r in changes_of(pipeline)] == [(3, 9000, "a")]

@@ -1,0 +1,178 @@
+"""Subsume and truncate against real files: exactly what the plan names goes. I9, I10, I12, I18, I22."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from support.faults import Fault, attempt, check_nothing_left_over, on_copy, reopened
+from support.pipelines import CONFIG, contents, judge_all, make_pipeline, put, rows_of, snapshot_rows, table_rows
+from tidefold.compute.runners import in_process
+from tidefold.domain.paths import LogPaths
+from tidefold.errors import RefusedError
+from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.retention.drop_log import drop
+from tidefold.operations.retention.refs import tag, untag
+from tidefold.operations.retention.subsume import subsume
+from tidefold.operations.retention.truncate import truncate
+from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.materialize import materialize
+from tidefold.operations.snapshot.request import Asking
+
+KEEPING = CONFIG.replace("store: store\n", "store: store\nretention: {snapshots: 2}\n")
+
+
+def grow(pipeline: Pipeline, first: int, last: int) -> None:
+    """Snapshots `first` to `last`: the first of all has 40 rows, each later one changes one of them."""
+    for number in range(first, last + 1):
+        rows = range(40) if number == 1 else [number]
+        put(pipeline, [{"id": i, "text": f"{number}"} for i in rows])
+        materialize(pipeline, ["accounts"], Asking(f"run-{number}"), in_process)
+        judge_all(pipeline)
+        confirm(pipeline, "accounts")
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Pipeline:
+    made = make_pipeline(tmp_path, KEEPING)
+    grow(made, 1, 5)
+    return made
+
+
+def test_a_plan_changes_nothing_and_names_exactly_what_goes(pipeline: Pipeline, tmp_path: Path) -> None:
+    before = contents(tmp_path / "store")
+    planned = subsume(pipeline, "accounts", plan=True)
+    assert contents(tmp_path / "store") == before
+    done = subsume(pipeline, "accounts")
+    assert done.facts == {**planned.facts, "paths": done.facts["paths"]}
+    assert sorted(done.facts["paths"]) == sorted(planned.facts["paths"])
+    gone = {p for p in set(before) - set(contents(tmp_path / "store")) if "/ledger/" not in p}
+    assert gone == set(done.facts["paths"])
+    assert done.facts["bytes"] == sum(len(before[p]) for p in gone)
+
+
+def test_kept_snapshots_the_table_and_its_kept_versions_read_as_before(pipeline: Pipeline) -> None:
+    rows = {n: snapshot_rows(pipeline, n) for n in (4, 5)}
+    assert subsume(pipeline, "accounts").facts["snapshots"] == [1, 2, 3]
+    assert truncate(pipeline, "accounts").result == "truncated"
+    assert {n: snapshot_rows(pipeline, n) for n in (4, 5)} == rows
+    assert table_rows(pipeline) == rows[5]
+    uri = pipeline.store.uri(LogPaths("accounts").table)
+    before = DeltaTable(uri, version=3).to_pyarrow_table().to_pylist()
+    assert {r["id"]: r["text"] for r in before} == rows[4]
+    check_nothing_left_over(pipeline, [4, 5])
+    assert len(pipeline.store.list("changelog")) == 1
+
+
+def test_again_is_nothing(pipeline: Pipeline, tmp_path: Path) -> None:
+    subsume(pipeline, "accounts")
+    truncate(pipeline, "accounts")
+    before = contents(tmp_path / "store")
+    assert subsume(pipeline, "accounts").result == "nothing"
+    assert truncate(pipeline, "accounts").result == "nothing"
+    assert contents(tmp_path / "store") == before
+
+
+def test_the_log_goes_on_after_a_cut(pipeline: Pipeline) -> None:
+    subsume(pipeline, "accounts")
+    truncate(pipeline, "accounts")
+    grow(pipeline, 6, 8)
+    rows = table_rows(pipeline)
+    assert (len(rows), rows[1], rows[8]) == (40, "1", "8")
+
+
+def test_a_tagged_snapshot_stays_and_reads_until_it_is_freed(pipeline: Pipeline) -> None:
+    first = snapshot_rows(pipeline, 1)
+    assert tag(pipeline, "accounts", "start", 1).result == "tagged"
+    assert tag(pipeline, "accounts", "start", 1).result == "already"
+    assert subsume(pipeline, "accounts").facts["snapshots"] == [2, 3]
+    assert snapshot_rows(pipeline, 1) == first
+    assert untag(pipeline, "accounts", "start").result == "untagged"
+    assert subsume(pipeline, "accounts").facts["snapshots"] == [1]
+
+
+def test_a_staged_snapshot_keeps_what_it_carries(pipeline: Pipeline) -> None:
+    put(pipeline, [{"id": 6, "text": "6"}])
+    materialize(pipeline, ["accounts"], Asking("run-6"), in_process)
+    subsume(pipeline, "accounts")
+    truncate(pipeline, "accounts")
+    judge_all(pipeline)
+    assert confirm(pipeline, "accounts").result == "published"
+    assert len(table_rows(pipeline)) == 40
+
+
+def test_keeping_all_retires_nothing(tmp_path: Path) -> None:
+    pipeline = make_pipeline(tmp_path)
+    grow(pipeline, 1, 3)
+    assert subsume(pipeline, "accounts").result == "nothing"
+    assert truncate(pipeline, "accounts").facts["truncated_to"] == 1
+
+
+@pytest.mark.parametrize("fault", list(Fault), ids=lambda f: f.name.lower())
+def test_after_any_fault_the_next_call_finishes(pipeline: Pipeline, tmp_path: Path, fault: Fault) -> None:
+    def clean(at_work: Pipeline, run: str) -> None:
+        subsume(at_work, "accounts")
+        truncate(at_work, "accounts")
+
+    template, folder = tmp_path, tmp_path.with_name(f"{tmp_path.name}-copy")
+    whole = on_copy(template, folder, config=KEEPING)
+    clean(whole, "")
+    calls = whole.store.calls  # type: ignore[attr-defined]
+    assert calls > 10
+    expected = {n: snapshot_rows(pipeline, n) for n in (4, 5)}
+    for at in range(calls):
+        attempt(on_copy(template, folder, config=KEEPING, at=at, fault=fault), clean)
+        recovered = reopened(folder, config=KEEPING)
+        assert rows_of(recovered.store.uri(LogPaths("accounts").table)) == expected[5]
+        clean(recovered, "")
+        assert {n: snapshot_rows(recovered, n) for n in (4, 5)} == expected
+        check_nothing_left_over(recovered, [4, 5])
+        assert len(recovered.store.list("changelog")) == 1
+
+
+def test_a_drop_deletes_what_its_plan_named_and_nothing_of_others(pipeline: Pipeline, tmp_path: Path) -> None:
+    put(pipeline, [{"id": 1, "text": "a"}], log="tellers")
+    others = {p for p in contents(tmp_path / "store") if "tellers" in p}
+    others.add(pipeline.ledger("tellers").read().change_sets[0].segment)
+    before = contents(tmp_path / "store")
+    planned = drop(pipeline, "accounts")
+    assert contents(tmp_path / "store") == before
+    assert planned.facts["bytes"] == sum(len(before[p]) for p in planned.facts["paths"])
+    assert drop(pipeline, "accounts", plan=False).result == "dropped"
+    left = set(contents(tmp_path / "store")) - others
+    assert [path.rsplit("/", 1)[0] for path in left] == ["logs/accounts/ledger"]
+    assert drop(pipeline, "accounts", plan=False).result == "nothing"
+    grow(pipeline, 1, 1)
+    assert len(table_rows(pipeline)) == 40
+    # The next log of the name never meets an id of the last.
+    assert [s.id for s in pipeline.ledger("accounts").read().snapshots] == [6]
+
+
+def test_a_drop_waits_for_an_open_attempt(pipeline: Pipeline) -> None:
+    put(pipeline, [{"id": 6, "text": "6"}])
+    materialize(pipeline, ["accounts"], Asking("run-6"), in_process)
+    with pytest.raises(RefusedError) as refused:
+        drop(pipeline, "accounts", plan=False)
+    assert refused.value.code == "ATTEMPT_OPEN"
+
+
+def test_an_interrupted_drop_lets_nobody_in_and_is_finished_by_the_next(pipeline: Pipeline, tmp_path: Path) -> None:
+    def dropping(at_work: Pipeline, run: str) -> None:
+        drop(at_work, "accounts", plan=False)
+
+    for _ in range(130):  # Enough for pages, which go before the ledger.
+        put(pipeline, [{"id": 1, "text": "more"}])
+    folder = tmp_path.with_name(f"{tmp_path.name}-copy")
+    calls = len(drop(pipeline, "accounts").facts["paths"])
+    for at in range(1, calls, 17):
+        attempt(on_copy(tmp_path, folder, config=KEEPING, at=at, fault=Fault.KILLED_AFTER), dropping)
+        left = reopened(folder, config=KEEPING)
+        if left.ledger("accounts").exists():
+            with pytest.raises(RefusedError) as refused:
+                put(left, [{"id": 1, "text": "late"}])
+            assert refused.value.code == "LOG_DROPPED"
+        drop(left, "accounts", plan=False)
+        assert len(left.store.list("")) == 1
+        assert not left.ledger("accounts").exists()

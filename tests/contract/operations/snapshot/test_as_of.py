@@ -1,0 +1,449 @@
+"""Snapshots as of an instant (issue 7, backfill): full, tagged, unpublished, outside lineage, bounds and N."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.instants import day, judged, kept_as_of, snapshot_of, staged
+from support.pipelines import CONFIG, contents, judge_all, make_pipeline, put, snapshot_rows, table_rows, with_log_shape
+from tidefold.changelog.schema import DELETE
+from tidefold.compute.runners import in_process
+from tidefold.config.load import TtlConfig
+from tidefold.domain.commit_times import tag_of
+from tidefold.domain.log_state import Hold, Kind, LogState, State
+from tidefold.domain.retention import retention
+from tidefold.domain.snapshot.claim import Mode, Restore
+from tidefold.errors import CorruptError, InvalidInputError, RefusedError
+from tidefold.operations.inspect.diff import diff
+from tidefold.operations.inspect.explain_key import explain_key
+from tidefold.operations.inspect.history import history
+from tidefold.operations.inspect.read import Wanted, read_rows
+from tidefold.operations.inspect.status import status
+from tidefold.operations.outcome import Outcome
+from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.restore.drill import drill
+from tidefold.operations.retention.clean import clean
+from tidefold.operations.retention.drop_log import drop
+from tidefold.operations.retention.refs import untag
+from tidefold.operations.retention.subsume import subsume
+from tidefold.operations.retention.truncate import truncate
+from tidefold.operations.savepoint.take import Wanted as Savepoint
+from tidefold.operations.savepoint.take import take_savepoint
+from tidefold.operations.snapshot.abort import abort
+from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.materialize import materialize
+from tidefold.operations.snapshot.point_in_time import instant_of, plan_as_of
+from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.tail import squash, take_tail
+from tidefold.operations.verify.verify import verify
+from tidefold.spark.dispatch import Step, without_spark
+
+NOON = 43_200_000_000
+
+
+def change(number: int, key: int, text: str | None) -> dict[str, Any]:
+    """A change of a key at noon of a day of November."""
+    said = {"_op": DELETE} if text is None else {}
+    return {"id": key, "text": text, "_ts": day(number) + NOON, **said}
+
+
+def cycle(pipeline: Pipeline, run: str, restore: Restore | None = None) -> Outcome:
+    [outcome] = materialize(pipeline, ["accounts"], Asking(run, restore=restore), in_process)
+    if outcome.result != "staged":
+        return outcome
+    judge_all(pipeline)
+    return confirm(pipeline, "accounts", run_id=run)
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Pipeline:
+    """Five days, each with a change set of its own; snapshots after the second and the fifth."""
+    made = make_pipeline(tmp_path, CONFIG.replace("store: store", "store: store\nretention: {snapshots: 2}"))
+    put(made, [change(1, i, f"a{i}") for i in range(20)])
+    put(made, [change(2, 1, "b1"), change(2, 2, None)])
+    cycle(made, "run-1")
+    put(made, [change(3, 3, "c3"), change(3, 30, "c30")])
+    put(made, [change(4, 1, None), change(4, 2, "d2")])
+    put(made, [change(5, 1, "e1")])
+    cycle(made, "run-2")
+    return made
+
+
+def rows_as_of(number: int) -> dict[int, str]:
+    """What the changes of the days before this one make, one after the other."""
+    rows = {i: f"a{i}" for i in range(20)} if number > 1 else {}
+    if number > 2:
+        rows[1] = "b1"
+        del rows[2]
+    if number > 3:
+        rows |= {3: "c3", 30: "c30"}
+    if number > 4:
+        del rows[1]
+        rows[2] = "d2"
+    return rows | ({1: "e1"} if number > 5 else {})
+
+
+@pytest.mark.parametrize("number", [2, 3, 4, 5, 6])
+def test_it_has_what_was_committed_before_the_instant(pipeline: Pipeline, number: int) -> None:
+    outcome = kept_as_of(pipeline, day(number), "backfill")
+    assert outcome.result == "completed"
+    made = snapshot_of(pipeline, outcome)
+    assert snapshot_rows(pipeline, made.id) == rows_as_of(number)
+    assert (made.kind, made.state, made.rows) == (Kind.FULL, State.COMPLETED, len(rows_as_of(number)))
+    assert made.base == (None if number == 2 else 1 if number < 6 else 2)  # The nearest one that has nothing later.
+
+
+def test_nothing_was_committed_before(pipeline: Pipeline) -> None:
+    before = contents(pipeline.config.path.parent)
+    outcome = kept_as_of(pipeline, day(1), "backfill")
+    assert (outcome.result, outcome.error) == ("nothing", None)
+    assert "the first change is of 2025-11-01T12:00:00Z" in outcome.message
+    assert contents(pipeline.config.path.parent) == before
+
+
+def test_the_instant_itself_is_not_before_it(pipeline: Pipeline) -> None:
+    at = day(3) + NOON
+    assert snapshot_rows(pipeline, kept_as_of(pipeline, at, "r1").snapshot or 0) == rows_as_of(3)
+    assert snapshot_rows(pipeline, kept_as_of(pipeline, at + 1, "r2").snapshot or 0) == rows_as_of(4)
+
+
+def test_nobody_takes_it_for_the_newest(pipeline: Pipeline) -> None:
+    """Outside lineage, bounds and N: table, cursor, tails, status, drill, the next snapshot and its kind."""
+    ledger = pipeline.ledger("accounts")
+    before, shown = ledger.read(), contents(pipeline.config.path.parent / "store" / "tables")
+    made = kept_as_of(pipeline, day(3), "backfill").snapshot
+    state = ledger.read()
+    assert contents(pipeline.config.path.parent / "store" / "tables") == shown
+    assert (state.latest, state.attempt, state.unfolded) == (before.latest, None, ())
+    assert retention.newest(state, 2) == retention.newest(before, 2)
+    assert retention.bounds(state, 2) == retention.bounds(before, 2)
+    assert [t.name for t in state.tags] == ["as-of-2025-11-03"]
+    [told] = status(pipeline, ["accounts"])
+    assert (told.latest, told.why, told.as_of_attempts) == (before.latest, "", ())
+    put(pipeline, [change(6, 7, "f7")])
+    assert take_tail(pipeline, "accounts", "tail").result == "completed"
+    assert cycle(pipeline, "run-3").result == "published"
+    newest = ledger.read().latest
+    assert newest
+    assert (newest.base, newest.table_version) == (2, 2)
+    assert table_rows(pipeline) == {**rows_as_of(6), 7: "f7"}
+    assert snapshot_rows(pipeline, made or 0) == rows_as_of(3)
+
+
+def test_it_can_be_looked_at_as_any_other(pipeline: Pipeline, tmp_path: Path) -> None:
+    made = kept_as_of(pipeline, day(4), "backfill").snapshot or 0
+    _, batches = read_rows(pipeline, "accounts", Wanted(snapshot=made))
+    assert {row["id"]: row["text"] for batch in batches for row in batch.to_pylist()} == rows_as_of(4)
+    assert verify(pipeline, "accounts").result == "whole"
+    assert drill(pipeline, "accounts", made).error is None
+    assert sum(diff(pipeline, "accounts", made, 2).counts.values()) == 2
+    saved = take_savepoint(pipeline, "accounts", Savepoint(str(tmp_path / "saved"), made), print)
+    assert (saved.result, saved.facts["rows"]) == ("saved", len(rows_as_of(4)))
+    assert str(history(pipeline, "accounts")[0].as_of) == "2025-11-04T00:00:00Z"
+
+
+def test_explain_tells_which_changes_were_committed_after_the_instant(pipeline: Pipeline) -> None:
+    made = kept_as_of(pipeline, day(4), "backfill").snapshot or 0
+    told = explain_key(pipeline, "accounts", '{"id": 1}', made)
+    assert told.row == {"id": 1, "text": "b1"}
+    assert [(one.values["text"], one.fate.name) for one in told.changes] == [
+        *(("a1", "OLDER"), ("b1", "CURRENT"), (None, "AFTER"), ("e1", "AFTER")),
+    ]
+    told = explain_key(pipeline, "accounts", '{"id": 3}', made)
+    assert told.made_by
+    assert told.made_by.snapshot == made  # Folded by it, above its base.
+
+
+def test_the_same_run_again_is_the_same_snapshot(pipeline: Pipeline) -> None:
+    """I4, and bad input 106: a run that asks for another instant is refused."""
+    first = kept_as_of(pipeline, day(4), "backfill")
+    before = contents(pipeline.config.path.parent)
+    again = kept_as_of(pipeline, day(4), "backfill")
+    assert (again.result, again.snapshot) == ("already", first.snapshot)
+    assert confirm(pipeline, "accounts", run_id="backfill").result == "already"
+    assert contents(pipeline.config.path.parent) == before
+    assert staged(pipeline, day(5), "backfill").error == "RUN_CHANGED"
+
+
+def test_another_run_finds_it_and_is_told_what_came_too_late(pipeline: Pipeline) -> None:
+    first = kept_as_of(pipeline, day(4), "backfill")
+    assert kept_as_of(pipeline, day(4), "other").message.endswith("is COMPLETED")
+    put(pipeline, [change(3, 50, "late")])
+    again = kept_as_of(pipeline, day(4), "other")
+    assert (again.result, again.snapshot) == ("already", first.snapshot)
+    assert "1 change set taken since may hold changes from before then" in again.message
+    untag(pipeline, "accounts", "as-of-2025-11-04")
+    anew = kept_as_of(pipeline, day(4), "third")
+    assert snapshot_rows(pipeline, anew.snapshot or 0) == {**rows_as_of(4), 50: "late"}
+
+
+def test_its_tag_keeps_it_and_without_it_retention_takes_it(pipeline: Pipeline) -> None:
+    """I18, I22: what is left is what others need, and the same run makes it anew."""
+    store = pipeline.config.path.parent / "store"
+    before = set(contents(store / "snapshots")) | set(contents(store / "tables"))
+    made = kept_as_of(pipeline, day(4), "backfill").snapshot or 0
+    assert subsume(pipeline, "accounts").result == "nothing"
+    untag(pipeline, "accounts", "as-of-2025-11-04")
+    assert subsume(pipeline, "accounts").facts["snapshots"] == [made]
+    assert set(contents(store / "snapshots")) | set(contents(store / "tables")) == before
+    assert snapshot_of(pipeline, Outcome("accounts", "", "", made)).state is State.DELETED
+    assert snapshot_rows(pipeline, kept_as_of(pipeline, day(4), "backfill").snapshot or 0) == rows_as_of(4)
+
+
+def test_a_snapshot_whose_base_goes_stays_whole(pipeline: Pipeline) -> None:
+    made = kept_as_of(pipeline, day(3), "backfill").snapshot or 0
+    for run in ("run-3", "run-4", "run-5"):
+        put(pipeline, [change(6, 7, run)])
+        cycle(pipeline, run)
+    assert 1 in subsume(pipeline, "accounts").facts["snapshots"]
+    assert snapshot_rows(pipeline, made) == rows_as_of(3)
+    assert verify(pipeline, "accounts").result == "whole"
+    untag(pipeline, "accounts", "as-of-2025-11-03")
+    subsume(pipeline, "accounts")
+    assert clean(pipeline, ["accounts"])[1].result == "nothing"
+
+
+def test_a_cut_log_names_the_oldest_possible_instant(pipeline: Pipeline) -> None:
+    put(pipeline, [change(6, 7, "f7")])
+    cycle(pipeline, "run-3")
+    subsume(pipeline, "accounts")
+    assert truncate(pipeline, "accounts").result == "truncated"
+    outcome = kept_as_of(pipeline, day(3), "backfill")
+    assert outcome.error == "AS_OF_TOO_OLD"
+    assert "The oldest possible instant is 2025-11-05T12:00:01Z." in outcome.message
+    oldest = kept_as_of(pipeline, day(5) + NOON + 1_000_000, "backfill-2")
+    assert snapshot_rows(pipeline, oldest.snapshot or 0) == rows_as_of(6)
+
+
+def test_a_restore_of_it_skips_and_never_replays(pipeline: Pipeline) -> None:
+    made = kept_as_of(pipeline, day(4), "backfill").snapshot or 0
+    assert cycle(pipeline, "back", Restore(made, Mode.REPLAY)).error == "AS_OF_NO_REPLAY"
+    assert cycle(pipeline, "back", Restore(made, Mode.SKIP)).result == "published"
+    assert table_rows(pipeline) == rows_as_of(4)
+    put(pipeline, [change(6, 8, "f8")])
+    assert cycle(pipeline, "run-3").result == "published"
+    assert table_rows(pipeline) == {**rows_as_of(4), 8: "f8"}
+    assert verify(pipeline, "accounts").result == "whole"
+    # On top of it instants after it are possible; those before are of a life that was left.
+    after = kept_as_of(pipeline, day(6), "backfill-2").snapshot or 0
+    assert snapshot_rows(pipeline, after) == rows_as_of(4)
+    assert kept_as_of(pipeline, day(3), "backfill-3").error == "AS_OF_TOO_OLD"
+
+
+def test_what_a_restore_left_out_stays_out(pipeline: Pipeline) -> None:
+    cycle(pipeline, "back", Restore(1, Mode.SKIP))
+    put(pipeline, [change(6, 8, "f8")])
+    made = kept_as_of(pipeline, day(7), "backfill").snapshot or 0
+    assert snapshot_rows(pipeline, made) == {**rows_as_of(3), 8: "f8"}
+    earlier = kept_as_of(pipeline, day(5), "backfill-2").snapshot or 0
+    assert snapshot_rows(pipeline, earlier) == rows_as_of(3)
+
+
+def test_late_changes_count_by_their_commit(pipeline: Pipeline) -> None:
+    put(pipeline, [change(3, 40, "late"), change(9, 41, "later")])
+    assert snapshot_rows(pipeline, kept_as_of(pipeline, day(4), "a").snapshot or 0) == {**rows_as_of(4), 40: "late"}
+    cycle(pipeline, "run-3")
+    # The newest snapshot is of no use for a day before the last commit in it.
+    made = snapshot_of(pipeline, kept_as_of(pipeline, day(7), "b"))
+    assert (made.base, snapshot_rows(pipeline, made.id)) == (2, {**rows_as_of(6), 40: "late"})
+
+
+def test_it_stands_beside_the_attempt_of_a_scheduled_run(pipeline: Pipeline) -> None:
+    """Bad input 105 and 107, I20: neither waits for the other, whichever is first, and several may be open."""
+    ledger = pipeline.ledger("accounts")
+    put(pipeline, [change(6, 7, "f7")])
+    assert staged(pipeline, day(3), "b3").result == "staged"
+    assert materialize(pipeline, ["accounts"], Asking("run-3"), in_process)[0].result == "staged"
+    assert staged(pipeline, day(4), "b4").result == "staged"
+    state = ledger.read()
+    assert state.attempt
+    assert state.attempt.run == "run-3"
+    assert [s.run for s in state.as_of_attempts] == ["b3", "b4"]
+    assert squash(pipeline, "accounts").result == "nothing"
+    with pytest.raises(RefusedError, match="ATTEMPT_OPEN"):
+        drop(pipeline, "accounts", plan=False)
+    judged(pipeline, "b4")
+    assert confirm(pipeline, "accounts", run_id="b4").result == "completed"
+    judge_all(pipeline)
+    assert confirm(pipeline, "accounts", run_id="run-3").result == "published"
+    assert abort(pipeline, "accounts", "not wanted", run_id="b3").result == "aborted"
+    assert ledger.read().as_of_attempts == ()
+    assert table_rows(pipeline) == {**rows_as_of(6), 7: "f7"}
+
+
+def test_abort_without_a_name_leaves_it(pipeline: Pipeline) -> None:
+    staged(pipeline, day(3), "b3")
+    assert abort(pipeline, "accounts", "by hand").result == "nothing"
+    [open_] = pipeline.ledger("accounts").read().as_of_attempts
+    assert abort(pipeline, "accounts", "by hand", open_.id).result == "aborted"
+    assert not (pipeline.config.path.parent / "store" / "snapshots" / "accounts" / f"{open_.id:010d}").exists()
+
+
+def test_two_runs_at_one_instant_do_not_meet(pipeline: Pipeline) -> None:
+    staged(pipeline, day(3), "b3")
+    assert staged(pipeline, day(3), "other").error == "ATTEMPT_OPEN"
+    [outcome] = materialize(pipeline, ["accounts"], Asking("other", takeover=True, as_of=day(3)), in_process)
+    assert outcome.result == "staged"
+    judged(pipeline, "other")
+    assert confirm(pipeline, "accounts", run_id="other").result == "completed"
+    assert confirm(pipeline, "accounts", run_id="b3").result == "nothing"
+
+
+def test_while_it_is_open_its_base_and_the_log_behind_it_stay(pipeline: Pipeline) -> None:
+    """I10, I9: the bound names it."""
+    assert staged(pipeline, day(4), "b4").result == "staged"
+    for run in ("run-3", "run-4"):
+        put(pipeline, [change(6, 7, run)])
+        cycle(pipeline, run)
+    assert subsume(pipeline, "accounts").facts["kept"] == [1, 4, 5]
+    [tightest, *_] = retention.bounds(pipeline.ledger("accounts").read(), 2)
+    assert (tightest.name, tightest.sqn) == ("attempt", 2)
+    assert "as of 2025-11-04T00:00:00Z, is being made from there by run b4" in tightest.why
+    abort(pipeline, "accounts", "no", run_id="b4")
+    assert subsume(pipeline, "accounts").facts["kept"] == [4, 5]
+
+
+def test_one_that_nobody_goes_on_with_is_aborted_by_clean(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    staged(pipeline, day(4), "b4")
+    assert clean(pipeline, ["accounts"])[1].facts["aborted"] == []
+    monkeypatch.setattr("tidefold.operations.retention.clean.now", lambda: "2099-01-01T00:00:00+00:00")
+    [_, planned] = clean(pipeline, ["accounts"], plan=True)
+    assert "would abort what nobody has worked on for a day: snapshot 3 (as of 2025-11-04" in planned.message
+    assert pipeline.ledger("accounts").read().as_of_attempts
+    [_, cleaned] = clean(pipeline, ["accounts"])
+    assert (cleaned.facts["aborted"], cleaned.facts["files"] > 0) == ([3], True)
+    assert pipeline.ledger("accounts").read().as_of_attempts == ()
+
+
+def test_a_squashed_run_serves_only_instants_outside_of_it(pipeline: Pipeline) -> None:
+    put(pipeline, [change(6, 7, "f7")])
+    put(pipeline, [change(8, 7, "h7")])
+    assert squash(pipeline, "accounts").result == "squashed"
+    assert kept_as_of(pipeline, day(7), "b7").error == "AS_OF_SQUASHED"
+    assert snapshot_rows(pipeline, kept_as_of(pipeline, day(6), "b6").snapshot or 0) == rows_as_of(6)
+    assert snapshot_rows(pipeline, kept_as_of(pipeline, day(9), "b9").snapshot or 0) == {**rows_as_of(6), 7: "h7"}
+
+
+def test_changes_without_a_time_are_refused_by_name(pipeline: Pipeline) -> None:
+    put(pipeline, [{"id": 9, "text": "?", "_ts": None}])
+    assert kept_as_of(pipeline, day(7), "b7").error == "AS_OF_NO_TIMES"
+    cycle(pipeline, "run-3")
+    assert kept_as_of(pipeline, day(7), "b7").error == "AS_OF_NO_TIMES"
+    assert pipeline.ledger("accounts").read().as_of_attempts == ()
+
+
+def test_a_tag_of_that_name_is_not_taken_away(pipeline: Pipeline) -> None:
+    pipeline.ledger("accounts").commit(lambda state: retention.tag(state, tag_of(day(4)), 1))
+    assert kept_as_of(pipeline, day(4), "b4").error == "TAG_TAKEN"
+    untag(pipeline, "accounts", tag_of(day(4)))
+    staged(pipeline, day(4), "b4")
+    judged(pipeline, "b4")
+    pipeline.ledger("accounts").commit(lambda state: retention.tag(state, tag_of(day(4)), 1))
+    with pytest.raises(RefusedError, match="TAG_TAKEN"):
+        confirm(pipeline, "accounts", run_id="b4")
+    untag(pipeline, "accounts", tag_of(day(4)))
+    assert confirm(pipeline, "accounts", run_id="b4").result == "completed"
+
+
+def test_a_hold_keeps_it_too(pipeline: Pipeline) -> None:
+    made = kept_as_of(pipeline, day(4), "b4").snapshot or 0
+    pipeline.ledger("accounts").commit(lambda state: retention.hold(state, Hold("audit", made, "asked for")))
+    untag(pipeline, "accounts", tag_of(day(4)))
+    assert subsume(pipeline, "accounts").result == "nothing"
+
+
+def test_a_plan_writes_nothing(pipeline: Pipeline) -> None:
+    before = contents(pipeline.config.path.parent)
+    outcome = plan_as_of(pipeline, "accounts", Asking("plan", as_of=day(4)))
+    assert (outcome.result, outcome.facts["as_of"], outcome.facts["base"]) == ("planned", "2025-11-04T00:00:00Z", 1)
+    facts = [outcome.facts[name] for name in ("change_sets", "changes_at_most", "change_sets_later")]
+    assert facts == [1, 2, 2]
+    assert plan_as_of(pipeline, "accounts", Asking("plan", as_of=day(1))).result == "nothing"
+    assert contents(pipeline.config.path.parent) == before
+
+
+def test_files_alone_need_no_spark(pipeline: Pipeline) -> None:
+    """Where the rows are those of a snapshot, its files are taken over in this process."""
+    sorted_ = without_spark(pipeline, Step("materialize", Asking("b3", as_of=day(3))), ["accounts"])
+    assert [o.result for o in sorted_.done] == ["staged"]
+    assert sorted_.done[0].facts["files_carried"] == sorted_.done[0].facts["files"]
+    assert without_spark(pipeline, Step("materialize", Asking("b4", as_of=day(4))), ["accounts"]).spark == ("accounts",)
+
+
+def test_rows_are_dropped_for_the_age_that_they_had_then(tmp_path: Path) -> None:
+    """A snapshot that dropped rows which were young then is no base; the log makes them again."""
+    columns = "columns: {id: int, text: string, born: timestamp}\n    ttl: {column: born, days: 3}"
+    config = CONFIG.replace("columns: {id: int, text: string}", columns)
+    pipeline = make_pipeline(tmp_path, config)
+
+    def born(number: int, key: int) -> dict[str, Any]:
+        return {**change(number, key, "x"), "born": datetime.fromtimestamp(day(number) / 1e6, UTC)}
+
+    put(pipeline, [born(1, 1), born(4, 4)])
+    cycle(pipeline, "run-1")
+    assert table_rows(pipeline) == {}
+    made = snapshot_of(pipeline, kept_as_of(pipeline, day(6), "b6"))
+    assert (made.base, snapshot_rows(pipeline, made.id)) == (None, {4: "x"})
+    assert snapshot_rows(pipeline, kept_as_of(pipeline, day(3), "b3").snapshot or 0) == {1: "x"}
+    without = with_log_shape(pipeline, ttl=None)
+    assert snapshot_rows(without, kept_as_of(without, day(5), "b5").snapshot or 0) == {1: "x", 4: "x"}
+    assert isinstance(pipeline.log("accounts").ttl, TtlConfig)
+
+
+BAD = ["yesterday", "2026-13-01T00:00:00Z", "2025-11-05", "2025-11-05T00:00:00", "1900-01-01T00:00:00Z", "0"]
+
+
+@pytest.mark.parametrize("text", BAD)
+def test_bad_input_95_no_zone_or_no_instant(text: str) -> None:
+    with pytest.raises(InvalidInputError, match="AS_OF_INVALID"):
+        instant_of(text)
+
+
+@pytest.mark.parametrize("text", ["", " "])
+def test_bad_input_95_nothing(text: str) -> None:
+    with pytest.raises(InvalidInputError, match="AS_OF_MISSING"):
+        instant_of(text)
+
+
+def test_bad_input_95_the_future() -> None:
+    with pytest.raises(InvalidInputError, match="AS_OF_FUTURE"):
+        instant_of("2999-01-01T00:00:00+01:00")
+
+
+def test_an_instant_may_have_any_zone_and_a_space() -> None:
+    assert instant_of("2025-11-05 02:00:00+02:00") == day(5) == instant_of("2025-11-05T00:00:00Z")
+
+
+def test_what_older_programs_did_not_write_down_is_found_in_the_changes(pipeline: Pipeline) -> None:
+    """I27: change sets without times, snapshots without the last commit in them."""
+
+    def older(state: LogState) -> LogState:
+        sets = tuple(replace(c, times=None) for c in state.change_sets)
+        return replace(state, change_sets=sets, snapshots=tuple(replace(s, until=None) for s in state.snapshots))
+
+    pipeline.ledger("accounts").commit(older)
+    made = snapshot_of(pipeline, kept_as_of(pipeline, day(4), "b4"))
+    # What a snapshot reaches is not known: it was made long after these days.
+    assert (made.base, snapshot_rows(pipeline, made.id)) == (None, rows_as_of(4))
+    put(pipeline, [change(6, 7, "f7")])
+    put(pipeline, [change(8, 7, "h7")])
+    squash(pipeline, "accounts")
+    pipeline.ledger("accounts").commit(older)
+    assert kept_as_of(pipeline, day(5), "b5").error == "AS_OF_SQUASHED"
+    truncate(pipeline, "accounts")
+    refused = kept_as_of(pipeline, day(5), "b5")
+    assert refused.error == "AS_OF_TOO_OLD"
+    assert "The oldest possible instant is 20" in refused.message
+    assert "instant is 2025-11-0" not in refused.message
+
+
+def test_a_state_that_cannot_be_is_refused(pipeline: Pipeline) -> None:
+    made = snapshot_of(pipeline, kept_as_of(pipeline, day(4), "b4"))
+    ledger = pipeline.ledger("accounts")
+    with pytest.raises(CorruptError, match="AS_OF_PUBLISHED"):
+        ledger.commit(lambda state: state.with_snapshot(replace(made, table_version=7)))

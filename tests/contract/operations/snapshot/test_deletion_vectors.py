@@ -1,0 +1,400 @@
+"""Deletion vectors: small changes mark rows of a large file, which stays. Decision 0021; L1, N2-N5; I5, I10."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.pipelines import CONFIG, judge_all, make_pipeline, put, rows_of, table_rows
+from support.savepoints import bring_in, save
+from tidefold.changelog.schema import DELETE
+from tidefold.changelog.writer import Changelog
+from tidefold.compute.runners import in_process
+from tidefold.delta.deletion_vectors import deletions, descriptor, places
+from tidefold.domain.external_snapshot import Layout
+from tidefold.domain.log_state import Column
+from tidefold.domain.snapshot.claim import Mode, Restore
+from tidefold.domain.snapshot.kind_selection import Rule
+from tidefold.domain.snapshot.manifest import Manifest
+from tidefold.errors import RefusedError
+from tidefold.fold.merge import mark_deleted
+from tidefold.ledger import read_manifest
+from tidefold.operations.inspect.diff import diff
+from tidefold.operations.inspect.read import Wanted, read_rows
+from tidefold.operations.outcome import Outcome
+from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.restore.drill import Trial, drill
+from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.materialize import materialize, pending
+from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.verify.verify import verify
+from tidefold.quality.run.staged_rows import _file_rows
+from tidefold.wiring import open_pipeline
+
+Rows = dict[int, str | None]
+VECTORS = CONFIG.replace("buckets: 4\n", "buckets: 4\n    deletion_vectors: true\n", 1).replace(
+    "store: store\n", "store: store\nlocal: {mode: files, path: local}\nsnapshots: {kind: incremental}\n"
+)
+FIRST: Rows = {i: f"a {i}" for i in range(400)}
+
+
+def cycle(pipeline: Pipeline, run: str, changes: Rows, kind: Rule | None = None) -> Outcome:
+    put(pipeline, [{"id": i, "text": t, **({} if t else {"_op": DELETE})} for i, t in changes.items()])
+    return finished(pipeline, Asking(run, kind=kind))
+
+
+def finished(pipeline: Pipeline, asking: Asking, log: str = "accounts") -> Outcome:
+    [outcome] = materialize(pipeline, [log], asking, in_process)
+    assert outcome.result == "staged", outcome
+    judge_all(pipeline, log)
+    confirm(pipeline, log, run_id=asking.run)
+    return outcome
+
+
+def manifest_of(pipeline: Pipeline, log: str = "accounts") -> Manifest:
+    latest = pipeline.ledger(log).read().latest
+    assert latest
+    return read_manifest(pipeline.store, log, latest)
+
+
+def live(pipeline: Pipeline, snapshot: int | None = None) -> Rows:
+    _, batches = read_rows(pipeline, "accounts", Wanted(snapshot=snapshot))
+    return {row["id"]: row["text"] for batch in batches for row in batch.to_pylist()}
+
+
+def after(*changes: Rows) -> Rows:
+    merged: Rows = {}
+    for one in changes:
+        merged |= one
+    return {i: t for i, t in merged.items() if t}
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Pipeline:
+    made = make_pipeline(tmp_path, VECTORS)
+    cycle(made, "run-1", FIRST)
+    return made
+
+
+SECOND: Rows = {1: "b", 2: "b", 3: None, 4: None, 500: "new"}
+THIRD: Rows = {1: "c", 3: "back", 500: None, 501: "new", 9: None}
+
+
+@pytest.fixture
+def marked(pipeline: Pipeline) -> Pipeline:
+    """Snapshots 2 and 3 mark rows, of files and of what they themselves brought."""
+    cycle(pipeline, "run-2", SECOND)
+    cycle(pipeline, "run-3", THIRD)
+    return pipeline
+
+
+def test_a_few_changes_mark_rows_and_write_what_they_bring(pipeline: Pipeline) -> None:
+    before = {f.name: f for f in manifest_of(pipeline).files}
+    outcome = cycle(pipeline, "run-2", SECOND)
+    manifest = manifest_of(pipeline)
+    stayed = [f for f in manifest.files if f.name in before]
+    assert len(stayed) == len(before) == 4
+    assert sum(f.deletions.rows for f in stayed if f.deletions) == 4
+    assert all(f.carried and f.rows_written == before[f.name].rows for f in stayed)
+    assert manifest.rows == outcome.facts["rows"] == len(after(FIRST, SECOND))
+    assert outcome.facts["replaced"] == 4
+    assert 0 < manifest.bytes_written < sum(f.bytes for f in stayed) / 2
+    assert table_rows(pipeline) == live(pipeline) == after(FIRST, SECOND)
+    protocol = DeltaTable(pipeline.store.uri("tables/accounts")).protocol()
+    assert (protocol.min_reader_version, protocol.reader_features) == (3, ["deletionVectors"])
+
+
+def test_what_came_since_stays_one_small_file_a_bucket(marked: Pipeline) -> None:
+    """A row that was marked and came back, one that came and went: in no file twice."""
+    files = manifest_of(marked).shown
+    assert len(files) <= 8
+    assert table_rows(marked) == live(marked) == after(FIRST, SECOND, THIRD)
+    assert live(marked, 2) == after(FIRST, SECOND)
+    assert live(marked, 1) == FIRST
+
+
+def test_without_the_setting_no_reader_needs_to_know_them(tmp_path: Path) -> None:
+    plain = make_pipeline(tmp_path, VECTORS.replace("    deletion_vectors: true\n", ""))
+    cycle(plain, "run-1", FIRST)
+    cycle(plain, "run-2", SECOND)
+    assert not any(f.deletions for f in manifest_of(plain).files)
+    assert DeltaTable(plain.store.uri("tables/accounts")).protocol().min_reader_version == 1
+
+
+def test_a_full_snapshot_has_none_and_copies_read_alone(marked: Pipeline) -> None:
+    """The local copy of an incremental one is a Delta table with vectors; a full one is for every reader."""
+    copy = next(Path(marked.config.path.parent / "local").rglob("0000000003"))
+    assert rows_of(str(copy)) == after(FIRST, SECOND, THIRD)
+    put(marked, [{"id": 7, "text": "d"}])
+    outcome = finished(marked, Asking("run-4", kind=Rule.FULL))
+    assert outcome.facts["kind"] == "full"
+    assert not any(f.deletions for f in manifest_of(marked).files)
+    rows = {**after(FIRST, SECOND, THIRD), 7: "d"}
+    assert rows_of(marked.store.uri("snapshots/accounts/0000000004")) == table_rows(marked) == rows
+
+
+def test_a_full_one_on_request_when_nothing_is_new(marked: Pipeline) -> None:
+    """It writes the buckets with deletions anew."""
+    assert pending(marked, ["accounts"], Asking("run-4", kind=Rule.FULL)) == ["accounts"]
+    finished(marked, Asking("run-4", kind=Rule.FULL))
+    assert not any(f.deletions for f in manifest_of(marked).files)
+    assert table_rows(marked) == after(FIRST, SECOND, THIRD)
+
+
+@pytest.mark.parametrize("wanted", [1, 2, 3])
+def test_any_of_them_can_be_restored(marked: Pipeline, wanted: int) -> None:
+    rows = live(marked, wanted)
+    cycle(marked, "run-4", dict.fromkeys(range(20, 30), "d"))
+    finished(marked, Asking("back", restore=Restore(wanted, Mode.SKIP)))
+    assert table_rows(marked) == live(marked) == rows
+    cycle(marked, "run-5", {5: "e"})
+    assert table_rows(marked) == {**rows, 5: "e"}
+    assert verify(marked, "accounts").error is None
+
+
+def test_a_restore_that_writes_rows_anew_is_work_for_spark(marked: Pipeline) -> None:
+    assert pending(marked, ["accounts"], Asking("back", restore=Restore(2, Mode.SKIP))) == ["accounts"]
+    assert pending(marked, ["accounts"], Asking("back", restore=Restore(1, Mode.SKIP))) == []
+
+
+def test_the_gate_reads_files_from_before_a_column_was_added(marked: Pipeline) -> None:
+    """The workers that read marked files know only what the file has; the rest is null, as to every reader."""
+    shape = marked.log("accounts").shape
+    wider = replace(shape, columns=(*shape.columns, Column("note", "string")))
+    files = manifest_of(marked).shown
+    asked = [pa.record_batch({"id": pa.array(range(len(files)))})]
+    found = list(_file_rows(marked.store.uri(""), "tables/accounts", files, wider, asked))
+    rows = [row for batch in found for row in batch.to_pylist()]
+    assert {row["id"]: row["text"] for row in rows} == after(FIRST, SECOND, THIRD)
+    assert {row["note"] for row in rows} == {None}
+
+
+@pytest.mark.parametrize("layout", [Layout.NATIVE, Layout.CANONICAL])
+def test_a_savepoint_has_the_rows_that_count(marked: Pipeline, tmp_path: Path, layout: Layout) -> None:
+    save(marked, tmp_path / "saved", layout)
+    other = make_pipeline(tmp_path / "other", VECTORS)
+    bring_in(other, tmp_path / "saved")
+    assert table_rows(other) == after(FIRST, SECOND, THIRD)
+
+
+def test_drill_verify_and_diff_know_them(marked: Pipeline, tmp_path: Path) -> None:
+    assert drill(marked, "accounts", 3, Trial(str(tmp_path / "drill"))).error is None
+    assert verify(marked, "accounts").error is None
+    found = diff(marked, "accounts", 2, 3)
+    assert sum(found.counts.values()) == len(THIRD)
+
+
+def test_more_than_a_few_are_written_anew(pipeline: Pipeline) -> None:
+    changes: Rows = dict.fromkeys(range(100), "b")
+    cycle(pipeline, "run-2", changes)
+    assert not any(f.deletions for f in manifest_of(pipeline).files)
+    assert table_rows(pipeline) == {**FIRST, **changes}
+
+
+def test_few_again_and_again_are_written_anew_in_the_end(pipeline: Pipeline) -> None:
+    """So neither what is deleted nor what lies beside a large file grows for ever."""
+    rows, anew = FIRST, 0
+    for number in range(2, 14):
+        changes: Rows = {(number * 10 + i) % 400: f"{number}" for i in range(10)}
+        rows = {**rows, **changes}
+        names = {f.name for f in manifest_of(pipeline).files if f.rows_written > 50}
+        cycle(pipeline, f"run-{number}", changes)
+        files = manifest_of(pipeline).files
+        large = {f.name: f for f in files if f.rows_written > 50}
+        anew += len(large.keys() - names)
+        assert all(not f.deletions or f.deletions.rows <= f.rows_written * mark_deleted.SHARE for f in large.values())
+        assert len(files) <= 8
+        assert table_rows(pipeline) == rows
+    assert anew >= 4
+    # Readers need not read all vectors that ever were.
+    log = Path(pipeline.store.uri("tables/accounts/_delta_log").removeprefix("file://"))
+    assert (log / "00000000000000000010.checkpoint.parquet").exists()
+    for version in range(10):
+        (log / f"{version:020d}.json").unlink()
+    assert table_rows(pipeline) == rows
+
+
+def test_a_vector_that_would_be_too_long_is_none(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mark_deleted, "_LONGEST", 8)
+    cycle(pipeline, "run-2", SECOND)
+    assert not any(f.deletions for f in manifest_of(pipeline).files)
+    assert table_rows(pipeline) == after(FIRST, SECOND)
+
+
+def test_all_rows_of_a_file_may_go(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mark_deleted, "SHARE", 2.0)
+    gone: Rows = dict.fromkeys(range(400))
+    cycle(pipeline, "run-2", {**gone, 1000: "left"})
+    assert len(manifest_of(pipeline).files) == 1
+    assert table_rows(pipeline) == {1000: "left"}
+
+
+def test_files_stay_sorted_by_their_key(marked: Pipeline) -> None:
+    """Also when a bucket of two files is written anew: readers skip row groups by it."""
+    put(marked, [{"id": i, "text": "d"} for i in range(50, 200)])
+    finished(marked, Asking("run-4", kind=Rule.FULL))
+    for file in manifest_of(marked).files:
+        path = marked.store.uri(f"snapshots/accounts/0000000004/_data/{file.name}").removeprefix("file://")
+        ids = pq.read_table(path).column("id").to_pylist()
+        assert ids == sorted(ids)
+
+
+# Others in the table
+
+
+def commit(pipeline: Pipeline, *actions: dict[str, Any]) -> None:
+    version = DeltaTable(pipeline.store.uri("tables/accounts")).version() + 1
+    lines = b"\n".join(map(msgspec.json.encode, actions))
+    pipeline.store.put_if_absent(f"tables/accounts/_delta_log/{version:020d}.json", lines)
+
+
+FIVE = deletions(np.arange(5, dtype=np.uint64))
+assert FIVE
+FIVE_ROWS = descriptor(FIVE)
+
+
+def test_rows_that_somebody_else_deletes_are_noticed(marked: Pipeline) -> None:
+    """A vector of others in a file that keeps its name: refused, also to be reconciled."""
+    added = newest_add(marked, next(f"_data/{f.name}" for f in manifest_of(marked).files if f.deletions))
+    removed = {key: added[key] for key in ("path", "dataChange", "deletionVector")}
+    commit(marked, {"remove": {**removed, "deletionTimestamp": 0}}, {"add": {**added, "deletionVector": FIVE_ROWS}})
+    assert refused(marked) == "FOREIGN_COMMIT"
+
+
+def test_a_file_of_others_with_a_vector_is_never_left_beside_ours(marked: Pipeline) -> None:
+    """What is removed without its vector stays: so a remove by guess is not tried."""
+    added = newest_add(marked, next(f"_data/{f.name}" for f in manifest_of(marked).files))
+    commit(marked, {"add": {**added, "path": "of-another.parquet", "deletionVector": FIVE_ROWS}})
+    assert refused(marked) == "FOREIGN_COMMIT"
+
+
+def test_rows_that_somebody_else_brings_back_are_noticed(marked: Pipeline) -> None:
+    """The same file again without its vector, as RESTORE to an older version does."""
+    added = newest_add(marked, next(f"_data/{f.name}" for f in manifest_of(marked).files if f.deletions))
+    removed = {key: added[key] for key in ("path", "dataChange", "deletionVector")}
+    whole = {key: value for key, value in added.items() if key != "deletionVector"}
+    commit(marked, {"remove": {**removed, "deletionTimestamp": 0}}, {"add": whole})
+    assert refused(marked) == "FOREIGN_COMMIT"
+
+
+def test_other_features_of_the_table_are_not_ours_to_write(marked: Pipeline) -> None:
+    protocol = {
+        "minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["deletionVectors"],
+        "writerFeatures": ["deletionVectors", "appendOnly", "invariants", "rowTracking", "domainMetadata"],
+    }  # fmt: skip
+    commit(marked, {"protocol": protocol})
+    assert refused(marked) == "FOREIGN_COMMIT"
+
+
+def refused(pipeline: Pipeline) -> str:
+    """How the next snapshot is refused, also when it is asked to be reconciled."""
+    put(pipeline, [{"id": 12, "text": "e"}])
+    materialize(pipeline, ["accounts"], Asking("run-5"), in_process)
+    judge_all(pipeline)
+    codes = set()
+    for reconcile in (False, True):
+        with pytest.raises(RefusedError) as error:
+            confirm(pipeline, "accounts", run_id="run-5", reconcile=reconcile)
+        codes.add(error.value.code)
+    [code] = codes
+    return code
+
+
+def newest_add(pipeline: Pipeline, path: str) -> dict[str, Any]:
+    versions = range(DeltaTable(pipeline.store.uri("tables/accounts")).version() + 1)
+    found = [a["add"] for version in versions for a in _commit(pipeline, version) if "add" in a]
+    return next(add for add in reversed(found) if add["path"] == path)
+
+
+def test_what_somebody_else_put_together_can_be_reconciled(marked: Pipeline) -> None:
+    """As OPTIMIZE does: files with vectors are gone, one without is there."""
+    active = {f"_data/{f.name}" for f in manifest_of(marked).shown}
+    gone = [newest_add(marked, path) for path in sorted(active)]
+    rest = {**gone[0], "path": "_data/of-another.parquet"}
+    rest.pop("deletionVector", None)
+    said = [
+        {"remove": {"path": a["path"], "dataChange": True, "deletionTimestamp": 0}
+         | ({"deletionVector": a["deletionVector"]} if "deletionVector" in a else {})}
+        for a in gone
+    ]  # fmt: skip
+    commit(marked, *said, {"add": rest})
+    put(marked, [{"id": 12, "text": "e"}])
+    [_] = materialize(marked, ["accounts"], Asking("run-5"), in_process)
+    judge_all(marked)
+    with pytest.raises(RefusedError, match="FOREIGN_COMMIT"):
+        confirm(marked, "accounts", run_id="run-5")
+    confirm(marked, "accounts", run_id="run-5", reconcile=True)
+    assert table_rows(marked) == {**after(FIRST, SECOND, THIRD), 12: "e"}
+
+
+def _commit(pipeline: Pipeline, version: int) -> list[dict[str, Any]]:
+    data = pipeline.store.read(f"tables/accounts/_delta_log/{version:020d}.json")
+    return [msgspec.json.decode(line) for line in data.splitlines()]
+
+
+# Keys of all kinds
+
+KEYS = """
+version: 1
+store: store
+snapshots: {{kind: incremental}}
+logs:
+  keyed:
+    key: [{names}]
+    columns: {{a: {a}, b: {b}, n: int}}
+    order: arrival
+    key_groups: 4
+    buckets: 2
+    deletion_vectors: true
+"""
+INSTANT = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("names", "a", "b", "values"),
+    [
+        ("a", "string", "int", lambda i: (f"k'{i}", i)),
+        ("a", "timestamp", "int", lambda i: (INSTANT.replace(microsecond=i), i)),
+        ("a, b", "string", "long", lambda i: (f"k{i % 7}", i // 7)),
+    ],
+    ids=["text", "instant", "two columns"],
+)
+def test_keys_of_all_kinds(tmp_path: Path, names: str, a: str, b: str, values: Any) -> None:
+    (tmp_path / "tidefold.yaml").write_text(KEYS.format(names=names, a=a, b=b))
+    pipeline = open_pipeline(tmp_path / "tidefold.yaml")
+    held: dict[Any, int] = {}
+    for step, (first, last) in enumerate([(0, 300), (10, 20), (15, 18), (290, 310)]):
+        rows = [dict(zip(("a", "b"), values(i), strict=True), n=step) for i in range(first, last)]
+        held |= {tuple(row[name] for name in names.split(", ")): step for row in rows}
+        with Changelog(pipeline.store) as changelog:
+            log = changelog.log("keyed", pipeline.log("keyed").shape)
+            log.append(pa.Table.from_pylist(rows))
+        finished(pipeline, Asking(f"run-{step}"), "keyed")
+        _, batches = read_rows(pipeline, "keyed", Wanted())
+        found = [row for batch in batches for row in batch.to_pylist()]
+        assert {tuple(row[name] for name in names.split(", ")): row["n"] for row in found} == held
+        assert len(found) == len(held)
+    assert any(f.deletions for f in manifest_of(pipeline, "keyed").files)
+
+
+# The vectors themselves
+
+
+@given(st.sets(st.integers(0, 300_000), min_size=1, max_size=200))
+def test_a_vector_says_what_was_put_in(given_places: set[int]) -> None:
+    made = deletions(np.array(sorted(given_places), np.uint64))
+    assert made
+    assert places(made).tolist() == sorted(given_places)
+    assert made.rows == len(given_places)
+    assert len(made.vector) == -(-made.bytes // 4) * 5

@@ -1,0 +1,46 @@
+"""Every call of every operation fails in turn, in every way, then again during recovery; in memory, without Spark.
+
+Promises I1, I4, I5, I7, I9, I10, I11, I12, I13, I19, I22; requirement N7. The rows come from the landed records alone.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from support.scenarios import SCENARIOS, Scenario, Stage, run_case, templates
+from support.simulated import Fault, simulated_tables
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Stage:
+    with simulated_tables():
+        return templates(tmp_path_factory.mktemp("stage"))
+
+
+# An error may come once or stay; a process dies once.
+WAYS = [*((fault, False) for fault in Fault), (Fault.ERROR_BEFORE, True), (Fault.LOST_BEFORE, True)]
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_after_any_fault_the_next_run_ends_as_if_nothing_had_happened(stage: Stage, scenario: Scenario) -> None:
+    with simulated_tables():
+        calls = stage.calls_of(scenario)
+        assert calls > 3
+        for fault, for_ever in WAYS:
+            for at in range(calls):
+                run_case(stage, scenario, [(at, fault, for_ever)])
+    print(f"{scenario.name}: {calls} calls, {calls * len(WAYS)} cases")
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_after_a_second_crash_during_recovery_too(stage: Stage, scenario: Scenario) -> None:
+    """A sample that is the same each time; `make soak` runs all of them."""
+    with simulated_tables():
+        calls = stage.calls_of(scenario)
+        pairs = [(first, second) for first in range(calls) for second in range(calls + 5)]
+        chosen = pairs[:: max(1, len(pairs) // 60)]
+        for number, (first, second) in enumerate(chosen):
+            faults = list(Fault)
+            fault, again = faults[number % len(faults)], faults[number // len(faults) % len(faults)]
+            run_case(stage, scenario, [(first, fault, False), (second, again, False)])
+    print(f"{scenario.name}: {len(chosen)} double crashes")

@@ -1,0 +1,260 @@
+"""`spark.above`: what little there is to read is taken and folded without a JVM, with the same result."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from support.landing import record, text_of
+from support.pipelines import CONFIG, judge_all, make_pipeline, table_rows, with_log_shape
+from tidefold.cli.app import app
+from tidefold.compute.runners import in_process
+from tidefold.domain.snapshot.claim import Mode, Restore
+from tidefold.operations.ingest import ingest
+from tidefold.operations.outcome import Outcome
+from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.snapshot import materialize
+from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.tail import take_tail
+from tidefold.spark.dispatch import Sorted, Step, without_spark
+
+LOGS = ("accounts", "tellers")
+PLENTY = "64MB"
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Pipeline:
+    """Two logs with as much landed for the one as for the other; nothing says from where on Spark works."""
+    made = make_pipeline(tmp_path / "one")
+    for log in LOGS:
+        land(made, log, 0, range(40))
+    return made
+
+
+def land(pipeline: Pipeline, log: str, start: int, keys: range) -> None:
+    lines = text_of(record(start + i, key, topic=log) for i, key in enumerate(keys))
+    (pipeline.config.path.parent / "landing" / log / f"{log}+0+{start:010d}.jsonl").write_bytes(lines)
+
+
+def above(pipeline: Pipeline, size: str | int) -> Pipeline:
+    """The same pipeline where Spark is for more than that."""
+    given = size if isinstance(size, str) else f"{size}B"
+    spark = pipeline.config.spark.model_copy(update={"above": given})
+    return replace(pipeline, config=pipeline.config.model_copy(update={"spark": spark}))
+
+
+def step(pipeline: Pipeline, name: str, run: str = "run-1", **asked: Any) -> Sorted:
+    return without_spark(pipeline, Step(name, Asking(run, **asked)), LOGS)
+
+
+def done(found: Sorted) -> list[Outcome]:
+    """Everything, when none of it was left for Spark."""
+    assert found.spark == ()
+    assert [outcome.log for outcome in found.done] == list(LOGS)
+    return list(found.done)
+
+
+def published(pipeline: Pipeline, run: str = "run-1") -> None:
+    for log in LOGS:
+        judge_all(pipeline, log)
+        assert confirm(pipeline, log, run_id=run).result == "published"
+
+
+def known(pipeline: Pipeline, log: str) -> list[Any]:
+    """What a ledger says, without names that are made anew each time and without instants."""
+    state = pipeline.ledger(log).read()
+    sets = [replace(c, segment="", checksum="", offset=0, length=0) for c in state.change_sets]
+    landed = [replace(one, run="", instant="", changed=0.0) for one in state.landed]
+    snapshots = [(s.id, s.kind, s.state, s.run, s.from_sqn, s.folds_to, s.rows) for s in state.snapshots]
+    return [state.shape, state.positions, sets, landed, snapshots]
+
+
+def test_rows_and_ledger_are_those_that_the_job_would_have_made(pipeline: Pipeline, tmp_path: Path) -> None:
+    here, there = above(pipeline, PLENTY), make_pipeline(tmp_path / "other")
+    for number in range(2):
+        run = f"run-{number}"
+        for one in (here, there) if number else (there,):
+            for log in LOGS:
+                land(one, log, 40 * number, range(20 * number, 20 * number + 40))
+        done(step(here, "ingest"))
+        done(step(here, "materialize", run))
+        # What jobs/ingest.py and jobs/materialize.py call.
+        ingest.ingest(there, LOGS, in_process)
+        materialize.materialize(there, LOGS, Asking(run), in_process)
+        published(here, run)
+        published(there, run)
+    for log in LOGS:
+        assert table_rows(here, log) == table_rows(there, log)
+        assert len(table_rows(here, log)) == 60
+        assert known(here, log) == known(there, log)
+
+
+def test_the_outcome_says_that_and_why(pipeline: Pipeline) -> None:
+    weight = ingest.weight(pipeline, "accounts")
+    taken, _ = done(step(above(pipeline, PLENTY), "ingest"))
+    assert taken.result == "taken"
+    assert taken.message.endswith(f"; without Spark, as there were {weight:,} bytes to read")
+    assert taken.facts["bytes_without_spark"] == weight
+    again, _ = done(step(above(pipeline, PLENTY), "ingest"))
+    assert (again.result, again.message) == ("nothing", "nothing new")
+
+
+def test_the_command_line_starts_no_spark_for_it(tmp_path: Path) -> None:
+    made = make_pipeline(tmp_path, CONFIG.replace("store: store", f"store: store\nspark: {{above: {PLENTY}}}"))
+    for log in LOGS:
+        land(made, log, 0, range(3))
+    for verb in ("ingest", "materialize"):
+        called = CliRunner().invoke(app, [verb, "--config", str(made.config.path)], prog_name="tidefold")
+        assert called.exit_code == 0, called.output
+        assert called.stdout.count("; without Spark, as there were ") == len(LOGS)
+        assert "starting Spark" not in called.stderr
+    assert {log: made.ledger(log).read().attempt is not None for log in LOGS} == dict.fromkeys(LOGS, True)
+
+
+def test_small_logs_share_a_segment_as_on_spark(pipeline: Pipeline) -> None:
+    done(step(above(pipeline, PLENTY), "ingest"))
+    assert len(pipeline.store.list("changelog")) == 1
+
+
+def test_without_the_setting_whatever_has_rows_is_for_spark(pipeline: Pipeline) -> None:
+    assert step(pipeline, "ingest") == Sorted(LOGS, ())
+    done(step(above(pipeline, PLENTY), "ingest"))
+    assert step(pipeline, "materialize") == Sorted(LOGS, ())
+
+
+@pytest.mark.parametrize("name", ["ingest", "materialize"])
+@pytest.mark.parametrize(("more", "spark"), [(-1, ("accounts",)), (0, ()), (1, ())], ids=["below", "exactly", "above"])
+def test_as_many_bytes_as_the_limit_are_still_small(
+    pipeline: Pipeline, name: str, more: int, spark: tuple[str, ...]
+) -> None:
+    (pipeline.config.path.parent / "landing/tellers/tellers+0+0000000000.jsonl").unlink()
+    asking = Asking("run-1")
+    weight = ingest.weight(pipeline, "accounts")
+    if name == "materialize":
+        done(step(above(pipeline, PLENTY), "ingest"))
+        weight = materialize.weight(pipeline, "accounts", asking)
+    assert weight > 1
+    found = step(above(pipeline, weight + more), name)
+    assert found.spark == spark
+    assert {o.result for o in found.done if o.log == "accounts"} <= {"taken", "staged"}
+    assert pipeline.ledger("accounts").exists() == (name == "materialize" or not spark)
+
+
+@pytest.mark.parametrize("name", ["ingest", "materialize"])
+def test_many_small_logs_together_are_not_small(pipeline: Pipeline, name: str) -> None:
+    """The limit holds for their sum; what has the least to read is done here."""
+    land(pipeline, "accounts", 40, range(40))
+    if name == "materialize":
+        done(step(above(pipeline, PLENTY), "ingest"))
+    weights = {log: _weight(pipeline, name, log) for log in LOGS}
+    assert weights["tellers"] < weights["accounts"]
+    found = step(above(pipeline, sum(weights.values()) - 1), name)
+    assert found.spark == ("accounts",)
+    assert [o.log for o in found.done] == ["tellers"]
+    done_then = step(above(pipeline, sum(weights.values())), name)
+    assert done_then.spark == ()
+
+
+def _weight(pipeline: Pipeline, name: str, log: str) -> int:
+    if name == "ingest":
+        return ingest.weight(pipeline, log)
+    return materialize.weight(pipeline, log, Asking("run-1"))
+
+
+def test_a_fold_weighs_its_changes_and_the_files_of_the_buckets_that_they_are_for(pipeline: Pipeline) -> None:
+    made = above(pipeline, PLENTY)
+    done(step(made, "ingest"))
+    done(step(made, "materialize"))
+    published(made)
+    files = sum(e.bytes for e in made.store.list("snapshots/accounts") if e.path.endswith(".parquet"))
+    land(made, "accounts", 40, range(1))
+    done(step(made, "ingest"))
+    few = materialize.weight(made, "accounts", Asking("run-2"))
+    land(made, "accounts", 41, range(40))
+    done(step(made, "ingest"))
+    assert 0 < few < files < materialize.weight(made, "accounts", Asking("run-2"))
+
+
+def test_an_error_of_one_log_leaves_the_others(pipeline: Pipeline) -> None:
+    made = with_log_shape(above(pipeline, PLENTY), on_bad_record="fail")
+    (made.config.path.parent / "landing/accounts/accounts+0+0000000000.jsonl").write_text("no record\n")
+    bad, good = step(made, "ingest").done
+    assert (good.log, good.result) == ("tellers", "taken")
+    assert (bad.log, bad.error) == ("accounts", "BAD_RECORDS")
+    assert "without Spark" not in bad.message
+
+
+def test_an_error_that_nobody_foresaw_is_an_outcome_of_each_log(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> list[Outcome]:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(ingest, "ingest", fails)
+    assert {outcome.error for outcome in done(step(above(pipeline, PLENTY), "ingest"))} == {"UNFORESEEN"}
+
+
+def test_a_fold_that_fails_is_aborted_and_the_other_log_is_staged(pipeline: Pipeline) -> None:
+    made = above(pipeline, PLENTY)
+    # One segment each.
+    for log in LOGS:
+        ingest.ingest(made, [log], in_process)
+    [damaged] = made.ledger("accounts").read().change_sets
+    path = made.config.path.parent / "store" / damaged.segment
+    path.write_bytes(b"\0" * path.stat().st_size)
+    bad, good = step(made, "materialize").done
+    assert (good.log, good.result) == ("tellers", "staged")
+    assert (bad.log, bad.error) == ("accounts", "SEGMENT_CORRUPT")
+    assert made.ledger("accounts").read().attempt is None
+
+
+def test_what_cannot_be_weighed_is_for_the_job_to_report(pipeline: Pipeline) -> None:
+    made = above(pipeline, PLENTY)
+    done(step(made, "ingest"))
+    done(step(made, "materialize"))
+    published(made)
+    for log in LOGS:
+        land(made, log, 40, range(3))
+    done(step(made, "ingest"))
+    [manifest] = [e.path for e in made.store.list("logs/accounts/snapshots")]
+    (made.config.path.parent / "store" / manifest).write_bytes(b"{}")
+    found = step(made, "materialize", "run-2")
+    assert found.spark == ("accounts",)
+    assert [(o.log, o.result) for o in found.done] == [("tellers", "staged")]
+
+
+def test_the_gate_stays_on_spark(pipeline: Pipeline) -> None:
+    made = above(pipeline, PLENTY)
+    done(step(made, "ingest"))
+    done(step(made, "materialize"))
+    assert step(made, "quality") == Sorted(LOGS, ())
+    published(made)
+    assert step(made, "audit") == Sorted(LOGS, ())
+
+
+def test_a_tail_that_comes_back_and_rows_as_of_an_instant_are_weighed_too(pipeline: Pipeline) -> None:
+    made = above(pipeline, PLENTY)
+    done(step(made, "ingest"))
+    done(step(made, "materialize"))
+    published(made)
+    land(made, "accounts", 40, range(40, 50))
+    done(step(made, "ingest"))
+    tail = take_tail(made, "accounts", "tail-1").snapshot
+    assert tail
+    back = Step("materialize", Asking("back", restore=Restore(tail, Mode.SKIP)))
+    assert without_spark(pipeline, back, ["accounts"]).spark == ("accounts",)
+    found = without_spark(made, back, ["accounts"])
+    assert (found.spark, found.done[0].result) == ((), "staged")
+    judge_all(made)
+    confirm(made, "accounts")
+    assert len(table_rows(made)) == 50
+    # Before the change at offset 5, whose source committed it at 1005 milliseconds.
+    past = Step("materialize", Asking("past", as_of=1005 * 1000))
+    assert without_spark(pipeline, past, ["tellers"]).spark == ("tellers",)
+    [kept] = without_spark(made, past, ["tellers"]).done
+    assert (kept.result, kept.facts["rows"]) == ("staged", 5)

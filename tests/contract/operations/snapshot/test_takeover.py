@@ -1,0 +1,178 @@
+"""An attempt without progress is taken over, one that lives is not; nobody sleeps here. I3, I20, I24; complaint 8."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from support.pipelines import judge_all, make_pipeline, put, table_rows
+from tidefold.compute.runners import Answer, Work, in_process
+from tidefold.domain.log_state import Snapshot, State
+from tidefold.domain.snapshot import claim
+from tidefold.errors import InvalidInputError, SupersededError
+from tidefold.operations.outcome import Outcome
+from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.heartbeat import LEAST_PATIENCE, find_stalled, heartbeat
+from tidefold.operations.snapshot.materialize import materialize
+from tidefold.operations.snapshot.request import Asking, claim_of
+from tidefold.spark.submit import Request
+
+LOGS = ["accounts", "tellers"]
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Pipeline:
+    made = make_pipeline(tmp_path)
+    put(made, [{"id": i, "text": f"a {i}"} for i in range(20)])
+    return made
+
+
+def begin(pipeline: Pipeline, run: str = "run-1") -> Snapshot:
+    """Claims a snapshot, as a job does that dies or falls asleep then."""
+    state = pipeline.ledger("accounts").commit(lambda s: claim.claim(s, claim_of(pipeline, s, Asking(run))))
+    assert state.attempt
+    return state.attempt
+
+
+def stalled(pipeline: Pipeline, meanwhile: Callable[[], object] = lambda: None) -> dict[str, Snapshot]:
+    """What is found when so much happens while it is waited."""
+    waited: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waited.append(seconds)
+        meanwhile()
+
+    found = find_stalled(pipeline, LOGS, "run-2", LEAST_PATIENCE, wait)
+    assert waited == [LEAST_PATIENCE]
+    return found
+
+
+def fold(pipeline: Pipeline, asking: Asking) -> Outcome:
+    return materialize(pipeline, ["accounts"], asking, in_process)[0]
+
+
+def test_an_attempt_without_progress_is_taken_over_and_its_job_is_refused_when_it_wakes(pipeline: Pipeline) -> None:
+    attempt = begin(pipeline)
+    assert fold(pipeline, Asking("run-2")).error == "ATTEMPT_OPEN"
+    found = stalled(pipeline)
+    assert found == {"accounts": attempt}
+    assert fold(pipeline, Asking("run-2", stalled=found)).result == "staged"
+    judge_all(pipeline)
+    assert confirm(pipeline, "accounts", run_id="run-2").result == "published"
+    assert len(table_rows(pipeline)) == 20
+    for late in (lambda: confirm(pipeline, "accounts", snapshot=attempt.id), lambda: beat(pipeline, attempt)):
+        with pytest.raises(SupersededError):
+            late()
+    assert [s.state for s in pipeline.ledger("accounts").read().snapshots] == [State.ABORTED, State.COMPLETED]
+
+
+def beat(pipeline: Pipeline, attempt: Snapshot) -> None:
+    pipeline.ledger("accounts").commit(partial(claim.progress, snapshot_id=attempt.id))
+
+
+def test_an_attempt_that_shows_progress_is_left_alone(pipeline: Pipeline) -> None:
+    attempt = begin(pipeline)
+    found = stalled(pipeline, lambda: beat(pipeline, attempt))
+    assert found == {}
+    assert fold(pipeline, Asking("run-2", stalled=found)).error == "ATTEMPT_OPEN"
+
+
+def test_one_that_moves_between_the_look_and_the_claim_is_left_alone(pipeline: Pipeline) -> None:
+    """I24: the count decides, whatever the clock said."""
+    attempt = begin(pipeline)
+    found = stalled(pipeline)
+    beat(pipeline, attempt)
+    assert fold(pipeline, Asking("run-2", stalled=found)).error == "ATTEMPT_OPEN"
+
+
+def test_another_attempt_that_began_meanwhile_is_left_alone(pipeline: Pipeline) -> None:
+    begin(pipeline)
+    found = stalled(pipeline, lambda: begin(pipeline))  # The retry of the same run.
+    assert found == {}
+
+
+def test_of_two_that_wait_for_the_same_one_takes_it_over(pipeline: Pipeline) -> None:
+    """I20."""
+    begin(pipeline)
+    found = stalled(pipeline)
+    assert fold(pipeline, Asking("run-2", stalled=found)).result == "staged"
+    assert fold(pipeline, Asking("run-3", stalled=found)).error == "ATTEMPT_OPEN"
+
+
+def never(seconds: float) -> None:
+    pytest.fail(f"waited {seconds} s")
+
+
+def test_nobody_waits_where_no_other_attempt_is_made(pipeline: Pipeline) -> None:
+    """Nothing open, one's own, or one that is staged and waits for its verdict."""
+    find = partial(find_stalled, pipeline, LOGS, patience=LEAST_PATIENCE, wait=never)
+    assert find(run_id="run-2") == {}
+    begin(pipeline, "run-2")
+    assert find(run_id="run-2") == {}
+    fold(pipeline, Asking("run-2"))
+    assert find(run_id="run-3") == {}
+
+
+def test_a_patience_below_two_heartbeats_is_refused(pipeline: Pipeline) -> None:
+    begin(pipeline)
+    with pytest.raises(InvalidInputError) as refused:
+        find_stalled(pipeline, LOGS, "run-2", LEAST_PATIENCE - 1, never)
+    assert refused.value.code == "PATIENCE_TOO_SHORT"
+
+
+def test_what_was_seen_reaches_the_job_as_it_was_seen(pipeline: Pipeline) -> None:
+    begin(pipeline)
+    request = Request("tidefold.yaml", ("accounts",), Asking("run-2", stalled=stalled(pipeline)), "result.json")
+    sent = msgspec.json.decode(request.encoded(), type=Request)
+    assert sent == request
+    assert fold(pipeline, sent.asking).result == "staged"
+
+
+def test_a_job_at_work_raises_its_count_until_it_ends(pipeline: Pipeline) -> None:
+    attempt = begin(pipeline)
+    raised = threading.Event()
+
+    def ledger(log: str) -> object:
+        raised.set()
+        return pipeline.ledger(log)
+
+    with heartbeat(ledger, interval=0.001) as heart:  # type: ignore[arg-type]
+        heart.add("accounts", attempt.id)
+        assert raised.wait(30)
+    after = pipeline.ledger("accounts").read().attempt
+    assert after
+    assert after.progress > 0
+    assert not [t for t in threading.enumerate() if t.name == "tidefold-heartbeat"]
+
+
+def test_a_job_lives_also_while_it_takes_files_over(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In an object store that is a copy of the whole table, and takes its time."""
+    from tidefold.operations.snapshot import materialize as module
+
+    real, at_work = module.stage, []
+
+    def stage(*given: object) -> Outcome:
+        at_work.extend(t for t in threading.enumerate() if t.name == "tidefold-heartbeat")
+        return real(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(module, "stage", stage)
+    assert fold(pipeline, Asking("run-1")).result == "staged"
+    assert len(at_work) == 1
+
+
+def test_the_work_of_a_superseded_job_ends_as_its_own_error(pipeline: Pipeline) -> None:
+    def is_taken_over(work: Work, tasks: Sequence[str]) -> list[Answer]:
+        answers = in_process(work, tasks)
+        assert fold(pipeline, Asking("run-2", stalled=stalled(pipeline))).result == "staged"
+        return answers
+
+    [late] = materialize(pipeline, ["accounts"], Asking("run-1"), is_taken_over)
+    assert (late.result, late.error) == ("error", "SUPERSEDED")
+    judge_all(pipeline)
+    assert confirm(pipeline, "accounts", run_id="run-2").result == "published"

@@ -1,0 +1,144 @@
+"""The whole life of a log in an S3 bucket: ledger, folds, Delta commits, readers, clean-ups. I1, I4, I11, I23."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars
+import pytest
+from deltalake import DeltaTable
+
+from support.pipelines import CONFIG, judge_all, make_pipeline, put, snapshot_rows, table_rows, with_log_shape
+from support.s3_server import S3Bucket
+from tidefold.changelog.schema import DELETE
+from tidefold.compute.runners import in_process
+from tidefold.domain.log_state import Column
+from tidefold.domain.paths import LogPaths
+from tidefold.errors import StorageError
+from tidefold.operations.ingest.schema_update import evolved
+from tidefold.operations.outcome import Outcome
+from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.retention.drop_log import drop
+from tidefold.operations.retention.subsume import subsume
+from tidefold.operations.retention.truncate import truncate
+from tidefold.operations.snapshot.abort import abort
+from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.materialize import materialize
+from tidefold.operations.snapshot.request import Asking
+
+Rows = dict[int, str | None]
+
+
+@pytest.fixture
+def pipeline(s3: S3Bucket, tmp_path: Path) -> Pipeline:
+    config = CONFIG.replace("store: store\n", f"store: {s3.address}\nretention: {{snapshots: 2}}\n")
+    return make_pipeline(tmp_path, config)
+
+
+def fold(pipeline: Pipeline, run: str) -> Outcome:
+    [outcome] = materialize(pipeline, ["accounts"], Asking(run), in_process)
+    return outcome
+
+
+def cycle(pipeline: Pipeline, run: str) -> Outcome:
+    staged = fold(pipeline, run)
+    assert staged.result == "staged", staged
+    judge_all(pipeline)
+    return confirm(pipeline, "accounts", run_id=run)
+
+
+def grow(pipeline: Pipeline, rounds: int) -> dict[int, Rows]:
+    """Each round changes one row and deletes one; answers the rows of every snapshot."""
+    model: Rows = {}
+    history = {}
+    for number in range(1, rounds + 1):
+        changes = [{"id": i, "text": "0"} for i in range(30)] if number == 1 else []
+        changes += [{"id": number, "text": f"{number}"}, {"id": 20 + number, "text": None, "_op": DELETE}]
+        put(pipeline, changes)
+        model |= {int(str(c["id"])): str(c["text"]) for c in changes}
+        model.pop(20 + number)
+        outcome = cycle(pipeline, f"run-{number}")
+        assert (outcome.result, outcome.facts["table_version"]) == ("published", number - 1)
+        history[number] = dict(model)
+    return history
+
+
+def test_a_log_lives_its_whole_life_in_s3(pipeline: Pipeline) -> None:
+    history = grow(pipeline, 4)
+    assert table_rows(pipeline) == history[4]
+    assert {n: snapshot_rows(pipeline, n) for n in history} == history
+
+    assert subsume(pipeline, "accounts").facts["snapshots"] == [1, 2]
+    assert truncate(pipeline, "accounts").result == "truncated"
+    assert table_rows(pipeline) == history[4]
+    assert {n: snapshot_rows(pipeline, n) for n in (3, 4)} == {n: history[n] for n in (3, 4)}
+    left = [entry.path for entry in pipeline.store.list("", unfinished=True)]
+    assert not [path for path in left if path.startswith("snapshots/accounts/000000000") and path[27] in "12"]
+    assert not [path for path in left if path.endswith(".part")]
+
+    put(pipeline, [{"id": 1, "text": "never seen"}])
+    assert fold(pipeline, "run-5").result == "staged"
+    abort(pipeline, "accounts", reason="made to")
+    assert table_rows(pipeline) == history[4]
+    assert cycle(pipeline, "run-6").result == "published"
+    assert table_rows(pipeline) == {**history[4], 1: "never seen"}
+
+    assert drop(pipeline, "accounts", plan=False).result == "dropped"
+    assert [e.path for e in pipeline.store.list("tables") + pipeline.store.list("snapshots")] == []
+
+
+def test_carried_files_are_copied_by_the_server(pipeline: Pipeline, s3: S3Bucket) -> None:
+    grow(pipeline, 1)
+    s3.server.heal()
+    put(pipeline, [{"id": 1, "text": "x"}])
+    staged = fold(pipeline, "run-2")
+    assert staged.facts["files_carried"] > 0
+    read = {address.split("?")[0] for method, address in s3.server.requests() if method == "GET"}
+    bases = {path for path in read if path.endswith(".parquet")}
+    assert len(bases) == staged.facts["files"] - staged.facts["files_carried"]
+
+
+def test_commits_whose_answers_are_lost_are_published_once(pipeline: Pipeline, s3: S3Bucket) -> None:
+    history = grow(pipeline, 1)
+    put(pipeline, [{"id": 1, "text": "once"}])
+    for kept in ("/ledger/", "/manifest", ".parquet", "tables/accounts/_delta_log"):
+        s3.server.fail("PUT", kept, lost=True)
+    outcome = cycle(pipeline, "run-2")
+    assert (outcome.result, outcome.facts["table_version"]) == ("published", 1)
+    assert table_rows(pipeline) == {**history[1], 1: "once"}
+    assert confirm(pipeline, "accounts", run_id="run-2").facts["table_version"] == 1
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT"])
+def test_a_table_that_is_not_shown_is_an_error_and_published_later(
+    pipeline: Pipeline, s3: S3Bucket, method: str
+) -> None:
+    history = grow(pipeline, 1)
+    put(pipeline, [{"id": 1, "text": "later"}])
+    assert fold(pipeline, "run-2").result == "staged"
+    judge_all(pipeline)
+    s3.server.fail(method, "tables/accounts/_delta_log", status=403, code="AccessDenied", times=99)
+    with pytest.raises(StorageError) as failed:
+        confirm(pipeline, "accounts", run_id="run-2")
+    assert "\x1b" not in failed.value.message
+    s3.server.heal()
+    assert table_rows(pipeline) == history[1]
+    assert confirm(pipeline, "accounts", run_id="run-2").result == "published"
+    assert table_rows(pipeline) == {**history[1], 1: "later"}
+
+
+def test_columns_and_files_change_in_one_commit(pipeline: Pipeline) -> None:
+    """S5: the commit with a new schema is written under the same condition as all others; one more is not lost."""
+    put(pipeline, [{"id": i, "text": "a"} for i in range(10)])
+    cycle(pipeline, "run-1")
+    columns = (Column("id", "long"), Column("label", "string", aliases=("text",)))
+    renamed = with_log_shape(pipeline, columns=columns)
+    evolved(renamed, renamed.ledger("accounts").read())
+    put(renamed, [{"id": 3, "label": "b"}])
+    assert cycle(renamed, "run-2").facts["table_version"] == 1
+    uri, options = pipeline.store.uri(LogPaths("accounts").table), pipeline.store.options()
+    for rows in (DeltaTable(uri, storage_options=options).to_pyarrow_table().to_pylist(),
+                 polars.read_delta(uri, storage_options=options).to_dicts()):  # fmt: skip
+        assert {row["id"]: row["label"] for row in rows} == {i: "b" if i == 3 else "a" for i in range(10)}
+    put(renamed, [{"id": 4, "label": "c"}])
+    assert cycle(renamed, "run-3").facts["table_version"] == 2

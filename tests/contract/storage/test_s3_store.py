@@ -1,0 +1,507 @@
+"""What only S3 can do to a store: lost answers, refusals, pages, uploads in parts. Promises I2, I11, I23, I26.
+
+The suite that all stores share is in test_store.py. No real S3 was at hand: the server is moto (see s3_server.py).
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import multiprocessing
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.s3_server import S3Bucket
+from tidefold.errors import (
+    AlreadyExistsError,
+    InvalidInputError,
+    NotFoundError,
+    StorageError,
+    TidefoldError,
+    UnknownOutcomeError,
+)
+from tidefold.storage import Store, open_store
+from tidefold.storage.s3 import upload
+from tidefold.storage.s3.upload import PART
+
+HERE = Path("/")
+
+
+@pytest.fixture
+def store(s3: S3Bucket) -> Store:
+    return open_store(s3.address, HERE)
+
+
+def names(store: Store, unfinished: bool = False) -> list[str]:
+    return [entry.path for entry in store.list("", unfinished)]
+
+
+def big(parts: float) -> bytes:
+    return os.urandom(1 << 10) * int(parts * (PART >> 10))
+
+
+# Lost answers
+
+
+def test_a_put_that_was_sent_twice_by_the_transport_has_won_its_race(s3: S3Bucket, store: Store) -> None:
+    store.put_if_absent("warm", b"")  # aiohttp repeats a request by itself when a connection in use breaks.
+    s3.server.fail("PUT", "/mine", lost=True)
+    store.put_if_absent("mine", b"bytes")
+    puts = [address for method, address in s3.server.requests() if method == "PUT" and "/mine" in address]
+    assert len(puts) == 2  # The second one was answered: taken. By the first one.
+    assert store.read("mine") == b"bytes"
+
+
+@pytest.mark.parametrize("size", [0, 5, 2 * PART + 1])
+def test_a_lost_answer_is_settled_by_asking_whose_object_it_is(s3: S3Bucket, store: Store, size: int) -> None:
+    if size > PART:
+        s3.server.fail("POST", "/mine?uploadId=", lost=True)
+    else:
+        s3.server.fail("PUT", "/mine", lost=True, times=2)
+    data = b"x" * size
+    store.put_if_absent("mine", data)
+    assert store.read("mine") == data
+    with pytest.raises(AlreadyExistsError):
+        store.put_if_absent("mine", data)
+
+
+def test_a_lost_answer_that_nobody_can_settle_is_unknown(s3: S3Bucket, store: Store) -> None:
+    s3.server.fail("PUT", "/mine", lost=True, times=9)
+    s3.server.fail("HEAD", "/mine", status=503, code="SlowDown", times=9)
+    with pytest.raises(UnknownOutcomeError):
+        store.put_if_absent("mine", b"bytes")
+    s3.server.heal()
+    assert store.read("mine") == b"bytes"
+
+
+@pytest.mark.parametrize(("status", "code"), [(500, "InternalError"), (503, "SlowDown"), (408, "RequestTimeout")])
+def test_a_put_that_may_still_arrive_is_unknown_though_nothing_is_there(
+    s3: S3Bucket, store: Store, status: int, code: str
+) -> None:
+    s3.server.fail("PUT", "/mine", status=status, code=code, times=9)
+    with pytest.raises(UnknownOutcomeError):
+        store.put_if_absent("mine", b"bytes")
+    s3.server.heal()
+    assert names(store) == []
+
+
+def test_a_refusal_of_the_second_try_says_nothing_of_the_first(s3: S3Bucket, store: Store) -> None:
+    s3.server.fail("PUT", "/mine", lost=True)
+    s3.server.fail("PUT", "/mine", status=403, code="ExpiredToken")
+    store.put_if_absent("mine", b"bytes")
+    assert [method for method, _ in s3.server.requests()] == ["PUT", "PUT", "HEAD"]
+    assert store.read("mine") == b"bytes"
+
+
+def test_a_refused_put_is_known_to_be_undone_where_the_name_can_be_looked_at(s3: S3Bucket, store: Store) -> None:
+    s3.server.fail("PUT", "/mine", status=403, code="AccessDenied", times=9)
+    with pytest.raises(StorageError) as refused:
+        store.put_if_absent("mine", b"bytes")
+    assert (type(refused.value), refused.value.code) == (StorageError, "S3_DENIED")
+    s3.server.fail("HEAD", "/mine", status=403, code="AccessDenied")
+    with pytest.raises(UnknownOutcomeError) as refused:
+        store.put_if_absent("mine", b"bytes")
+    assert refused.value.code == "S3_DENIED"
+
+
+def test_a_lost_answer_after_a_rival_is_a_lost_race(s3: S3Bucket, store: Store) -> None:
+    s3.client.put_object(Bucket=s3.name, Key="a/store/mine", Body=b"bytes")  # The same bytes, another's put.
+    s3.server.fail("PUT", "/mine", lost=True, times=9)
+    with pytest.raises(AlreadyExistsError):
+        store.put_if_absent("mine", b"bytes")
+
+
+def test_a_server_that_is_not_there_is_no_absence(s3: S3Bucket, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    with pytest.raises(UnknownOutcomeError):
+        store.put_if_absent("x", b"")
+    for call in (lambda: store.read("x"), lambda: store.list("")):
+        with pytest.raises(StorageError) as failed:
+            call()
+        assert "AWS_ENDPOINT_URL" in failed.value.hint
+
+
+# Conflicts
+
+
+def test_a_conflict_with_a_put_under_way_is_sent_again(s3: S3Bucket, store: Store) -> None:
+    s3.server.fail("PUT", "/x", status=409, code="ConditionalRequestConflict", times=2)
+    store.put_if_absent("x", b"bytes")
+    assert store.read("x") == b"bytes"
+
+
+def test_conflicts_without_end_are_named_and_their_outcome_is_unknown(s3: S3Bucket, store: Store) -> None:
+    s3.server.fail("PUT", "/x", status=409, code="ConditionalRequestConflict", times=5)
+    s3.server.fail("POST", "/y?uploadId=", status=409, code="ConditionalRequestConflict")
+    for path, data in (("x", b"bytes"), ("y", big(1.5))):
+        with pytest.raises(UnknownOutcomeError) as busy:
+            store.put_if_absent(path, data)
+        assert (busy.value.code, busy.value.transient) == ("S3_CONFLICT", True)
+    # The other writer may be this very upload, sent before: its parts stay, and are listed.
+    [half] = names(store, unfinished=True)
+    assert half.startswith("y.")
+
+
+# Refusals are never absence
+
+
+def _every_call(store: Store) -> dict[str, Callable[[], Any]]:
+    def opened() -> None:
+        with store.open("there") as stream:
+            stream.read()
+
+    return {
+        "read": lambda: store.read("there"),
+        "read a part": lambda: store.read("there", 1, 2),
+        "open": opened,
+        "put": lambda: store.put_if_absent("new", b""),
+        "put parts": lambda: store.put_if_absent("new", big(1.5)),
+        "link": lambda: store.link("there", "copy"),
+        "list": lambda: store.list("none"),
+        "list unfinished": lambda: store.list("none", unfinished=True),
+        "delete": lambda: store.delete(["there"]),
+    }
+
+
+@pytest.mark.parametrize("call", _every_call(None))  # type: ignore[arg-type]
+@pytest.mark.parametrize(("status", "code"), [(403, "AccessDenied"), (503, "SlowDown")])
+def test_refused_is_an_error_of_the_store_whatever_is_asked(
+    s3: S3Bucket, store: Store, call: str, status: int, code: str
+) -> None:
+    store.put_if_absent("there", b"bytes")
+    for method in ("GET", "HEAD", "PUT", "POST", "DELETE"):
+        s3.server.fail(method, "/", status=status, code=code, times=99)
+    with pytest.raises(StorageError) as failed:
+        _every_call(store)[call]()
+    assert not isinstance(failed.value, AlreadyExistsError)
+    if status == 403:
+        assert failed.value.code == "S3_DENIED"
+    assert failed.value.hint
+    s3.server.heal()
+    assert store.read("there") == b"bytes"
+
+
+@pytest.mark.parametrize("call", _every_call(None))  # type: ignore[arg-type]
+def test_a_missing_bucket_is_not_an_empty_one(s3: S3Bucket, call: str) -> None:
+    store = open_store("s3://never-made-bucket/a", HERE)
+    with pytest.raises(StorageError) as failed:
+        _every_call(store)[call]()
+    assert failed.value.code == "S3_BUCKET_MISSING"
+
+
+def test_a_read_that_fails_in_the_middle_is_typed_and_the_readers_own_errors_are_left(
+    s3: S3Bucket, store: Store
+) -> None:
+    store.put_if_absent("there", big(1))
+    s3.server.fail("GET", "/there", status=403, code="ExpiredToken", times=99)
+    with pytest.raises(StorageError, match="ExpiredToken"), store.open("there") as stream:
+        stream.read()
+    s3.server.heal()
+    with pytest.raises(FileNotFoundError), store.open("there"):
+        raise FileNotFoundError("of the reader")
+
+
+def test_a_folder_is_not_opened_as_an_empty_file(store: Store) -> None:
+    store.put_if_absent("folder/file", b"bytes")
+    with pytest.raises(NotFoundError), store.open("folder"):
+        pass
+
+
+def test_no_credentials_are_named(s3: S3Bucket, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_REGION", "eu-central-1")  # Another client than the other tests': one is kept a process.
+    for call in (lambda s: s.read("x"), lambda s: s.list(""), lambda s: s.put_if_absent("x", b"")):
+        with pytest.raises(StorageError) as failed:
+            call(open_store(s3.address, HERE))
+        assert failed.value.code == "S3_CREDENTIALS"
+
+
+# Lists and deletes of many
+
+
+def test_more_than_a_page_is_listed_and_deleted_whole(s3: S3Bucket, store: Store) -> None:
+    wanted = [f"f/{number:05d}" for number in range(1005)]
+    client = s3.client
+    for path in wanted:
+        client.put_object(Bucket=s3.name, Key=f"a/store/{path}", Body=b"")
+    s3.client.put_object(Bucket=s3.name, Key="a/store/f/", Body=b"")  # As browsers of buckets make a folder.
+    s3.client.put_object(Bucket=s3.name, Key="a/storeroom", Body=b"")
+    assert names(store) == wanted
+    s3.server.fail("GET", "continuation-token", status=503, code="SlowDown")
+    with pytest.raises(StorageError):
+        store.list("f")
+    store.delete(wanted)
+    assert names(store) == []
+    assert s3.client.list_objects_v2(Bucket=s3.name)["KeyCount"] == 2
+
+
+def test_a_listing_that_breaks_off_is_an_error(s3: S3Bucket, store: Store) -> None:
+    page = "<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>"
+    for body in (page, page[:30]):
+        s3.server.fail("GET", "list-type=2", status=200, code="OK", body=body)
+        with pytest.raises(StorageError):
+            store.list("")
+
+
+def test_what_others_write_and_delete_is_seen_at_once(s3: S3Bucket, store: Store) -> None:
+    assert names(store) == []
+    s3.client.put_object(Bucket=s3.name, Key="a/store/x", Body=b"1")
+    assert (names(store), store.read("x")) == (["x"], b"1")
+    s3.client.delete_object(Bucket=s3.name, Key="a/store/x")
+    assert names(store) == []
+    with pytest.raises(NotFoundError):
+        store.read("x")
+
+
+def test_objects_that_were_not_deleted_are_named(s3: S3Bucket, store: Store) -> None:
+    refused = "<Error><Key>a/store/two</Key><Code>AccessDenied</Code><Message>no</Message></Error>"
+    absent = "<Error><Key>a/store/one</Key><Code>NoSuchKey</Code><Message>no</Message></Error>"
+    s3.server.fail("POST", "delete", status=200, code="OK", body=f"<DeleteResult>{absent}{refused}</DeleteResult>")
+    with pytest.raises(StorageError, match=r"1 of 2 objects, the first is `two`: AccessDenied") as failed:
+        store.delete(["one", "two"])
+    assert failed.value.code == "S3_NOT_DELETED"
+
+
+# Uploads in parts
+
+
+def test_a_large_stream_is_sent_while_it_is_written_and_seen_at_its_end(s3: S3Bucket, store: Store) -> None:
+    data = big(2.5)
+    with store.create("long") as stream:
+        for start in range(0, len(data), 1 << 20):
+            stream.write(data[start : start + (1 << 20)])
+        sent = [address for method, address in s3.server.requests() if method == "PUT" and "partNumber" in address]
+        assert len(sent) == 2
+        assert names(store) == []
+    assert store.read("long") == data
+    assert names(store, unfinished=True) == ["long"]
+
+
+def test_a_large_stream_to_a_taken_name_leaves_its_bytes_and_no_parts(s3: S3Bucket, store: Store) -> None:
+    store.put_if_absent("x", b"first")
+    with pytest.raises(AlreadyExistsError):
+        store.put_if_absent("x", big(1.5))
+    assert store.read("x") == b"first"
+    assert names(store, unfinished=True) == ["x"]
+
+
+def test_a_large_stream_that_fails_leaves_no_parts(s3: S3Bucket, store: Store) -> None:
+    def write(fail: Callable[[], None]) -> None:
+        with store.create("half") as stream:
+            stream.write(big(1.5))
+            fail()
+            stream.write(big(1.5))
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write(interrupt)
+    with pytest.raises(StorageError):
+        write(lambda: s3.server.fail("PUT", "partNumber", status=403, code="AccessDenied", times=9))
+    s3.server.heal()
+    assert names(store, unfinished=True) == []
+
+
+def test_an_upload_that_somebody_ended_is_an_error_of_the_store(s3: S3Bucket, store: Store) -> None:
+    s3.server.fail("POST", "/x?uploadId=", status=404, code="NoSuchUpload")
+    with pytest.raises(StorageError, match="NoSuchUpload"):
+        store.put_if_absent("x", big(1.5))
+    assert names(store, unfinished=True) == []
+
+
+def test_what_a_killed_writer_left_is_listed_and_deleted_by_name(s3: S3Bucket, store: Store) -> None:
+    key = "a/store/snapshots/f.parquet"
+    for _ in range(2):
+        begun = s3.client.create_multipart_upload(Bucket=s3.name, Key=key)
+        s3.client.upload_part(Bucket=s3.name, Key=key, UploadId=begun["UploadId"], PartNumber=1, Body=b"half")
+    store.put_if_absent("snapshots/f.parquet", b"whole")
+    assert names(store) == ["snapshots/f.parquet"]
+    whole, *halves = names(store, unfinished=True)
+    assert all(half.startswith(f"{whole}.") and half.endswith(".part") for half in halves)
+    assert len(halves) == 2
+    store.delete([*halves, *halves])
+    assert names(store, unfinished=True) == [whole]
+    assert store.read(whole) == b"whole"
+
+
+# Links
+
+
+@pytest.mark.parametrize("size", [0, 1, 12 << 20])
+def test_a_link_is_a_copy_in_the_server_with_the_same_bytes(
+    s3: S3Bucket, store: Store, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    monkeypatch.setattr(upload, "_COPIED_PART", 5 << 20)  # The largest one would need an object of gigabytes.
+    data = os.urandom(size)
+    store.put_if_absent("one", data)
+    s3.server.heal()
+    assert store.link("one", "two") == "copy"
+    assert not [address for method, address in s3.server.requests() if method == "GET"]
+    assert s3.client.get_object(Bucket=s3.name, Key="a/store/two")["Body"].read() == data
+    assert store.link("one", "two") == "kept"
+    assert names(store, unfinished=True) == ["one", "two"]
+
+
+def test_a_link_whose_answer_is_lost_is_settled(s3: S3Bucket, store: Store) -> None:
+    store.put_if_absent("one", b"bytes")
+    s3.server.fail("POST", "/two?uploadId=", lost=True)
+    assert store.link("one", "two") == "copy"
+    assert store.read("two") == b"bytes"
+
+
+def test_a_link_that_fails_leaves_no_parts(s3: S3Bucket, store: Store) -> None:
+    store.put_if_absent("one", b"bytes")
+    s3.server.fail("PUT", "partNumber", status=403, code="AccessDenied")
+    with pytest.raises(StorageError):
+        store.link("one", "two")
+    assert names(store, unfinished=True) == ["one"]
+
+
+# Threads and processes
+
+
+def _race(address: str, path: str, number: int) -> bool:
+    store = open_store(address, HERE)
+    try:
+        with store.create(path) as stream:
+            stream.write(str(number).encode())
+    except AlreadyExistsError:
+        return False
+    return True
+
+
+def test_of_many_threads_that_stream_and_link_to_a_name_one_wins(s3: S3Bucket, store: Store) -> None:
+    sources = [f"source-{n}" for n in range(8)]
+    for source in sources:
+        store.put_if_absent(source, source.encode())
+
+    def link(source: str) -> bool:
+        try:
+            return store.link(source, "race") == "copy"
+        except AlreadyExistsError:
+            return False
+
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        linked = [pool.submit(link, source) for source in sources]
+        streamed = [pool.submit(_race, s3.address, "race", n) for n in range(8)]
+        assert sum(f.result() for f in [*linked, *streamed]) == 1
+
+
+def _race_in_process(address: str, names: list[str], number: int, won: Any) -> None:
+    for name in names:
+        if _race(address, name, number):
+            won.put((name, number))
+
+
+@pytest.mark.parametrize("method", ["spawn", "fork"])
+def test_of_many_processes_one_wins_each_name_also_when_forked_from_one_that_used_s3(
+    s3: S3Bucket, store: Store, method: str
+) -> None:
+    store.put_if_absent("before", b"parent")
+    context: Any = multiprocessing.get_context(method)
+    won, wanted = context.Queue(), [f"race/{n}" for n in range(10)]
+    workers = [context.Process(target=_race_in_process, args=(s3.address, wanted, n, won)) for n in range(3)]
+    for worker in workers:
+        worker.start()
+    # The parent's connections are in use meanwhile, and were never the children's.
+    assert all(store.read("before") == b"parent" for _ in range(20))
+    found = sorted(won.get(timeout=60) for _ in wanted)
+    for worker in workers:
+        worker.join(60)
+    assert [worker.exitcode for worker in workers] == [0] * 3
+    assert [name for name, _ in found] == wanted
+    assert {name: store.read(name) for name in wanted} == {name: str(number).encode() for name, number in found}
+
+
+def _read_inherited(store: Store, out: Any) -> None:
+    out.put((store.read("before"), names(store)))
+
+
+def test_a_store_that_a_fork_inherits_is_usable_in_both(s3: S3Bucket, store: Store) -> None:
+    store.put_if_absent("before", b"parent")
+    context = multiprocessing.get_context("fork")
+    out = context.Queue()
+    child = context.Process(target=_read_inherited, args=(store, out))
+    child.start()
+    assert out.get(timeout=60) == (b"parent", ["before"])
+    child.join(60)
+    assert child.exitcode == 0
+    assert store.read("before") == b"parent"
+    assert names(store) == ["before"]
+
+
+# Addresses
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "s3://key:sEcrEt@bucket/x",
+        "s3://key:sEc/rEt@bucket/x",
+        "s3://key:sEcrEt/x",
+        "s3://",
+        "s3:bucket",
+        "s3:///x",
+        "s3://Bucket_1/x",
+        "s3://bucket/../x",
+        "s3://bucket/a//b",
+        "s3://bucket/a?versionId=sEcrEt",
+        "s3://bucket/a%20b",
+        "s3://bucket/a#b",
+        "S3://bucket/a",
+    ],
+)
+def test_an_address_with_a_secret_or_a_trap_is_refused_and_never_repeated(address: str) -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        open_store(address, HERE)
+    assert refused.value.code == ("STORE_SECRET" if "@" in address else "STORE_ADDRESS")
+    assert "sEc" not in str(refused.value)
+
+
+@pytest.mark.parametrize("address", ["s3://bucket", "s3://bucket/", "s3://bucket/a/b", "s3://bucket/a/b/"])
+def test_the_uri_is_an_address_of_the_same_store(s3: S3Bucket, address: str) -> None:
+    store = open_store(address, HERE)
+    assert store.uri("") == address.rstrip("/")
+    assert open_store(store.uri(""), HERE).uri("x/y") == store.uri("x/y") == f"{address.rstrip('/')}/x/y"
+
+
+def test_the_options_of_readers_hold_no_secret(s3: S3Bucket, store: Store) -> None:
+    options = store.options()
+    assert options["aws_endpoint"] == s3.server.url
+    assert options["aws_allow_http"] == "true"
+    assert "testing" not in str(options)
+
+
+def test_a_whole_bucket_can_be_a_store(s3: S3Bucket) -> None:
+    store = open_store(f"s3://{s3.name}", HERE)
+    store.put_if_absent("a/x", b"1")
+    assert names(store) == ["a/x"]
+    assert s3.client.list_objects_v2(Bucket=s3.name)["Contents"][0]["Key"] == "a/x"
+
+
+@pytest.mark.parametrize("path", ["../out", "/etc/passwd", "a/../../out", "a?versionId=1"])
+def test_no_call_leaves_the_root(s3: S3Bucket, store: Store, path: str) -> None:
+    for call in (
+        lambda: store.put_if_absent(path, b""),
+        lambda: store.link("one", path),
+        lambda: store.list(path),
+        lambda: store.delete(["fine", path]),
+        lambda: store.uri(path),
+    ):
+        with pytest.raises(InvalidInputError):
+            call()
+    assert s3.server.requests() == []
+
+
+def test_errors_cross_process_borders(s3: S3Bucket, store: Store) -> None:
+    with concurrent.futures.ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        error = pool.submit(store.read, "nothing").exception()
+    assert isinstance(error, TidefoldError)
+    assert isinstance(error, NotFoundError)

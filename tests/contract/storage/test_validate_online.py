@@ -1,0 +1,116 @@
+"""`validate --online`: what the store must do is seen, or what failed is named. Promises I2, I23, I26."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from support.pipelines import CONFIG, make_pipeline
+from support.s3_server import S3Bucket
+from tidefold.cli.app import app
+from tidefold.errors import AlreadyExistsError, StorageError
+from tidefold.storage import open_store
+from tidefold.storage.local_store import LocalStore
+from tidefold.storage.s3.client import Bucket
+from tidefold.storage.store_check import probe
+
+
+@pytest.fixture
+def validate(tmp_path: Path) -> Callable[..., Result]:
+    def call(store: str, *arguments: str) -> Result:
+        make_pipeline(tmp_path, CONFIG.replace("store: store", f"store: {store}"))
+        return CliRunner().invoke(app, ["validate", "--online", "-c", str(tmp_path / "tidefold.yaml"), *arguments])
+
+    return call
+
+
+def test_a_store_on_disk_and_in_s3_is_found_fit_and_left_empty(
+    validate: Callable[..., Result], s3: S3Bucket, tmp_path: Path
+) -> None:
+    for address in ("store", s3.address):
+        done = validate(address)
+        assert done.exit_code == 0, done.stderr
+        assert "refuse a second put" in done.stdout
+        assert open_store(address, tmp_path).list("", unfinished=True) == []
+        assert "refuse to copy over it" in json.loads(validate(address, "--format", "json").stdout)["done"]
+
+
+def test_offline_asks_no_store(s3: S3Bucket, tmp_path: Path) -> None:
+    make_pipeline(tmp_path, CONFIG.replace("store: store", "store: s3://no-such-bucket/a"))
+    assert CliRunner().invoke(app, ["validate", "-c", str(tmp_path / "tidefold.yaml")]).exit_code == 0
+    assert s3.server.requests() == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "step", "code", "hint"),
+    [
+        (("GET", "list-type=2"), "list", "S3_DENIED", "s3:ListBucket"),
+        (("PUT", "/one"), "put", "S3_DENIED", "s3:PutObject"),
+        (("GET", "/one"), "read back", "S3_DENIED", "s3:GetObject"),
+        (("POST", "delete"), "delete", "S3_DENIED", "s3:DeleteObject"),
+    ],
+)
+def test_a_missing_right_is_named_with_the_next_step(
+    validate: Callable[..., Result], s3: S3Bucket, fault: tuple[str, str], step: str, code: str, hint: str
+) -> None:
+    s3.server.fail(*fault, status=403, code="AccessDenied", times=1)
+    failed = validate(s3.address)
+    assert failed.exit_code == StorageError.exit_code
+    assert f"error [{code}] The store failed at `{step}`" in failed.stderr
+    assert hint in failed.stderr
+    assert open_store(s3.address, Path("/")).list("") == []
+
+
+def test_a_bucket_that_is_not_there_is_named(validate: Callable[..., Result], s3: S3Bucket) -> None:
+    failed = validate("s3://no-such-bucket/a")
+    assert "error [S3_BUCKET_MISSING]" in failed.stderr
+
+
+class Overwrites(LocalStore):
+    """As an S3 that does not know If-None-Match."""
+
+    def put_if_absent(self, path: str, data: bytes) -> None:
+        self.delete([path])
+        super().put_if_absent(path, data)
+
+
+class CopiesOver(LocalStore):
+    def link(self, source: str, target: str, copy: bool = False) -> str:
+        try:
+            return super().link(source, target, copy)
+        except AlreadyExistsError:
+            return "copy"
+
+
+class Forgets(LocalStore):
+    def list(self, folder: str, unfinished: bool = False) -> Any:
+        return []
+
+
+@pytest.mark.parametrize(
+    ("kind", "step"),
+    [(Overwrites, "refuse a second put"), (CopiesOver, "refuse to copy over it"), (Forgets, "list what is there")],
+)
+def test_a_store_that_breaks_its_promise_is_unfit(kind: type[LocalStore], step: str, tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match=step) as unfit:
+        probe(kind(tmp_path))
+    assert unfit.value.code == "STORE_UNFIT"
+
+
+def test_an_s3_that_forgets_metadata_is_unfit(s3: S3Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    call = Bucket.call
+
+    def without_metadata(bucket: Bucket, method: str, **given: Any) -> Any:
+        given.pop("Metadata", None)
+        return call(bucket, method, **given)
+
+    monkeypatch.setattr(Bucket, "call", without_metadata)
+    with pytest.raises(StorageError, match="tell its own put") as unfit:
+        probe(open_store(s3.address, Path("/")))
+    assert unfit.value.code == "STORE_UNFIT"

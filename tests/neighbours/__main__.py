@@ -1,5 +1,0 @@
-"""Prints all cases as lines of tables."""
-
-from neighbours import ALL, REFUSED, line
-
-print("\n".join([*map(line, ALL), "", *map(line, REFUSED)]))

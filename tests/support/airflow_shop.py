@@ -1,0 +1,236 @@
+"""A small pipeline of two logs under an Airflow of its own, and a plain dict of what each table must hold."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import psutil
+from deltalake import DeltaTable
+
+from local_airflow.errors import LocalAirflowError
+from local_airflow.stack import LocalAirflow
+from support.airflow_stack import running, words_of
+from support.landing import record, text_of
+from tidefold.domain.log_state import LogState
+from tidefold.domain.paths import LogPaths
+from tidefold.operations.pipeline import Pipeline
+
+LOGS = ("items", "notes")
+MATERIALIZE = "tidefold_materialize"
+LINEAGE = "lineage.jsonl"
+_CONFIG = """\
+version: 1
+store: store
+spark: {above: 64MB}
+local: {mode: files, path: local}
+retention: {snapshots: 2}
+logs:
+"""
+_LOG = """\
+  LOG:
+    source: {format: debezium-json, connector: postgresql, path: landing/shop.public.LOG}
+    key: [id]
+    columns: {id: int, text: string}
+    key_groups: 16
+    buckets: 2
+    quality: {suite: quality/LOG.yaml}
+"""
+PASSES = "expectations: []\n"
+FAILS = "expectations:\n- {type: expect_column_values_to_be_in_set, kwargs: {column: text, value_set: [never]}}\n"
+
+
+def prepare(root: Path) -> Path:
+    """Writes the configuration, suites that pass and empty landing folders; the path of `tidefold.yaml`."""
+    (root / "quality").mkdir(parents=True)
+    for log in LOGS:
+        (root / "quality" / f"{log}.yaml").write_text(PASSES)
+        (root / "landing" / f"shop.public.{log}").mkdir(parents=True)
+    path = root / "tidefold.yaml"
+    path.write_text(_CONFIG + "".join(_LOG.replace("LOG", log) for log in LOGS))
+    return path
+
+
+@dataclass
+class Shop:
+    """`held` is what the source holds: what each table must show once everything was published."""
+
+    airflow: LocalAirflow
+    pipeline: Pipeline
+    statsd: socket.socket
+    held: dict[str, dict[int, str]] = field(default_factory=lambda: {log: {} for log in LOGS})
+    _gauges: dict[str, float] = field(default_factory=dict)
+    _offsets: dict[str, int] = field(default_factory=lambda: dict.fromkeys(LOGS, 0))
+
+    def change(self, log: str, rows: dict[int, str | None]) -> None:
+        """Lands one file with an upsert or (None) a delete for each row."""
+        start = self._offsets[log]
+        records = []
+        for offset, (key, text) in enumerate(rows.items(), start):
+            one = record(offset, key, "c" if text is not None else "d", topic=f"shop.public.{log}")
+            if text is not None:
+                one["value"]["after"]["text"] = text
+                self.held[log][key] = text
+            else:
+                self.held[log].pop(key, None)
+            records.append(one)
+        self._offsets[log] = start + len(rows)
+        folder = self.pipeline.config.path.parent / "landing" / f"shop.public.{log}"
+        (folder / f"shop.public.{log}+0+{start:010d}.jsonl").write_bytes(text_of(records))
+
+    def suite(self, log: str, text: str) -> None:
+        (self.pipeline.config.path.parent / "quality" / f"{log}.yaml").write_text(text)
+
+    def shown(self, log: str) -> dict[int, str]:
+        """What a plain reader of the table finds."""
+        rows = DeltaTable(self.pipeline.store.uri(LogPaths(log).table)).to_pyarrow_table().to_pylist()
+        found = {row["id"]: row["text"] for row in rows}
+        assert len(found) == len(rows)
+        return found
+
+    def all_equal(self) -> bool:
+        return all(self.shown(log) == self.held[log] for log in LOGS)
+
+    def state(self, log: str = "items") -> LogState:
+        return self.pipeline.ledger(log).read()
+
+    def ledgers(self) -> dict[str, LogState]:
+        return {log: self.state(log) for log in LOGS}
+
+    def trigger(self, dag: str = MATERIALIZE, **conf: Any) -> Ran:
+        return Ran(self, dag, self.airflow.api.trigger(dag, conf))
+
+    def jobs(self, step: str) -> list[psutil.Process]:
+        """The processes of a step's Spark job."""
+        return [p for p in running(self.airflow) if any(f"jobs/{step}.py" in word for word in words_of(p))]
+
+    def kill_worker(self, step: str) -> None:
+        """Kills the process that runs the task, above its spark-submit, so that it can tidy up nothing."""
+        job = next(p for p in self.jobs(step) if "spark-submit" in " ".join(words_of(p)) or "java" in p.name())
+        os.kill(next(p.pid for p in job.parents() if "airflow" in " ".join(words_of(p)).lower()), signal.SIGKILL)
+
+    def metrics(self) -> dict[str, float]:
+        """The last value of every gauge that was sent so far."""
+        with suppress(BlockingIOError):
+            while True:
+                for line in self.statsd.recv(65_536).decode().splitlines():
+                    name, _, rest = line.partition(":")
+                    value, _, kind = rest.partition("|")
+                    if kind == "g":
+                        self._gauges[name] = float(value)
+        return self._gauges
+
+    def lineage(self) -> list[dict[str, Any]]:
+        """Every event that OpenLineage was given."""
+        return [json.loads(line) for line in (self.airflow.request.root / LINEAGE).read_text().splitlines()]
+
+    def events(self, log: str) -> list[dict[str, Any]]:
+        return [e["extra"] for e in self.airflow.api.asset_events() if e["extra"].get("log") == log]
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A run of a DAG."""
+
+    shop: Shop
+    dag: str
+    id: str
+
+    @property
+    def name(self) -> str:
+        """Its name in the ledger."""
+        return f"{self.dag}/{self.id}"
+
+    def ended(self) -> Ran:
+        """The same, once it has ended."""
+        wait_for(lambda: self.state in ("success", "failed"), lambda: json.dumps(self.tasks, indent=1))
+        return self
+
+    def green(self) -> Ran:
+        self.ended()
+        assert self.state == "success", self.tasks
+        return self
+
+    def red(self) -> Ran:
+        self.ended()
+        assert self.state == "failed", self.tasks
+        return self
+
+    @property
+    def state(self) -> str:
+        return str(self.shop.airflow.api.get(f"/dags/{self.dag}/dagRuns/{quote(self.id)}")["state"])
+
+    @property
+    def instances(self) -> list[dict[str, Any]]:
+        return self.shop.airflow.api.tasks(self.dag, self.id)
+
+    @property
+    def tasks(self) -> dict[str, str]:
+        """State by task; of a mapped one with its index."""
+        return {_name(one): str(one["state"]) for one in self.instances}
+
+    def reached(self, task: str, state: str) -> Ran:
+        """The same, once this task is in that state."""
+        wait_for(lambda: self.tasks.get(task) == state, lambda: json.dumps(self.tasks, indent=1))
+        return self
+
+    def answer(self, answers: Mapping[str, tuple[str, str]]) -> Ran:
+        """Gives each task its choice and why, for as long as it asks.
+
+        Airflow 3.3.2 takes an answer for a fault of the executor while its scheduler has not heard that the process
+        which asked has ended: it tries the task again, which asks once more, and fails it when no try is left.
+        """
+
+        def ended() -> bool:
+            for one in self.instances:
+                if _name(one) in answers and one["state"] == "awaiting_input" and self._parked(one):
+                    with suppress(LocalAirflowError):  # It is answered, and has not gone on yet.
+                        where = (self.dag, self.id, one["task_id"], one["map_index"])
+                        self.shop.airflow.api.answer(*where, *answers[_name(one)])
+            return self.state in ("success", "failed")
+
+        wait_for(ended, lambda: json.dumps(self.tasks, indent=1))
+        return self
+
+    def _parked(self, one: dict[str, Any]) -> bool:
+        """Whether the scheduler says that the process of this try has ended and left the task waiting."""
+        told = f"TaskInstance Finished: dag_id={self.dag}, task_id={one['task_id']}, run_id={self.id}, "
+        how = (f"map_index={one['map_index']}, ", "state=awaiting_input, ", f"try_number={one['try_number']}, ")
+        lines = self.shop.airflow.log("scheduler").read_text().splitlines()
+        return any(told in line and all(part in line for part in how) for line in lines)
+
+    def clear(self, *tasks: str) -> Ran:
+        self.shop.airflow.api.clear(self.dag, self.id, *tasks)
+        return self
+
+    def result(self, task: str) -> Any:
+        name, _, index = task.partition("#")
+        return self.shop.airflow.api.xcom(self.dag, self.id, name, int(index or -1))
+
+    def log(self, task: str) -> str:
+        """What all tries of a task logged."""
+        one = next(each for each in self.instances if _name(each) == task)
+        name, index = one["task_id"], one["map_index"]
+        tries = range(1, max(one["try_number"], 1) + 1)
+        return "\n".join(line for n in tries for line in self.shop.airflow.api.log(self.dag, self.id, name, n, index))
+
+
+def _name(instance: dict[str, Any]) -> str:
+    index = instance["map_index"]
+    return str(instance["task_id"]) if index < 0 else f"{instance['task_id']}#{index}"
+
+
+def wait_for(happened: Callable[[], bool], tell: Callable[[], str], seconds: float = 600) -> None:
+    deadline = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < deadline, f"did not happen within {seconds:.0f} s: {tell()}"
+        time.sleep(0.5)

@@ -1,0 +1,176 @@
+"""What the Airflow tests share: one running Airflow over the demo's pipeline, and looks at it from outside."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from demo.pipeline import LOGS, land
+from demo.truth import check
+from demo.watch import DAG, Run, last_try, next_run
+from local_airflow.processes import Register, members
+from local_airflow.stack import LocalAirflow
+from tidefold.domain.log_state import LogState
+from tidefold.domain.paths import LogPaths
+from tidefold.errors import NotFoundError
+from tidefold.operations.pipeline import Pipeline
+
+# Their files stay as they are while a test looks: Airflow reads them again less often than each 30 seconds.
+SELDOM = {"AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "120"}
+
+
+@dataclass(frozen=True)
+class Scene:
+    """The Airflow under test and the pipeline that its DAG works on."""
+
+    airflow: LocalAirflow
+    pipeline: Pipeline
+
+    @property
+    def folder(self) -> Path:
+        return self.pipeline.config.path.parent
+
+    def state(self, log: str) -> LogState:
+        return self.pipeline.ledger(log).read()
+
+    def land(self, phase: str) -> datetime:
+        """Lands a phase while no run is under way; the next run, which begins after this instant, finds all of it."""
+        api = self.airflow.api
+        api.set_paused(DAG, True)
+        while self._under_way():
+            # A paused DAG's run would not go on either.
+            api.set_paused(DAG, False)
+            wait_until(lambda: not self._under_way())
+            api.set_paused(DAG, True)
+        land(self.pipeline.config.path, phase)
+        landed = datetime.now(UTC)
+        api.set_paused(DAG, False)
+        return landed
+
+    def _under_way(self) -> bool:
+        return any(run["state"] in ("queued", "running") for run in self.airflow.api.runs(DAG))
+
+    def follow(self, since: datetime) -> Run:
+        return next_run(self.airflow, since, lambda line: print(f"{time.strftime('%X')} {line}", flush=True))
+
+    def task(self, run: Run, name: str) -> dict[str, Any]:
+        return next(t for t in self.airflow.api.tasks(DAG, run.id) if t["task_id"] == name)
+
+    def log(self, run: Run, task: str) -> str:
+        return "\n".join(last_try(self.airflow, run.id, task))
+
+    def rows_equal_truth(self, log: str, phase: str) -> int:
+        """Rows of the published table, all equal to the database's at the end of a phase."""
+        columns = {column.name: column.type for column in self.pipeline.log(log).columns}
+        return check(self.pipeline.store.uri(LogPaths(log).table), log, phase, columns)
+
+    def all_equal_truth(self, phase: str) -> list[int]:
+        return [self.rows_equal_truth(log, phase) for log in LOGS]
+
+    def files(self, below: str = "") -> dict[str, str]:
+        """sha256 of every stored file below a folder; a run under way may remove one of its own meanwhile."""
+        found = {}
+        for entry in self.pipeline.store.list(below):
+            with suppress(NotFoundError):
+                found[entry.path] = hashlib.sha256(self.pipeline.store.read(entry.path)).hexdigest()
+        return found
+
+    def jobs(self, step: str) -> list[psutil.Process]:
+        """The running processes of a step's Spark job: the JVM and the Python driver."""
+        return [p for p in self.processes() if any(f"jobs/{step}.py" in word for word in words_of(p))]
+
+    def processes(self) -> Iterator[psutil.Process]:
+        return running(self.airflow)
+
+    def kill(self, step: str) -> None:
+        for process in self.jobs(step):
+            os.kill(process.pid, signal.SIGKILL)
+
+
+@contextmanager
+def all_on_spark(config: Path) -> Iterator[None]:
+    """Meanwhile whatever has rows is ingested and folded by Spark, however little it is."""
+    small = config.read_text()
+    _replace(config, re.sub(r"^spark: .*\n", "", small, flags=re.MULTILINE))
+    try:
+        yield
+    finally:
+        _replace(config, small)
+
+
+def _replace(path: Path, text: str) -> None:
+    """At once: DAGs are parsed at any moment."""
+    part = path.with_suffix(".part")
+    part.write_text(text)
+    part.replace(path)
+
+
+def running(airflow: LocalAirflow) -> Iterator[psutil.Process]:
+    """Every process that this Airflow started, and those that they started."""
+    for started in Register(airflow.request.root / "processes.json").read():
+        yield from members(started)
+
+
+def wait_until(happened: Callable[[], bool], seconds: float = 400, every: float = 0.05) -> None:
+    """Looks often, since what is waited for may last a second only."""
+    deadline = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < deadline, f"did not happen within {seconds:.0f} s"
+        time.sleep(every)
+
+
+@contextmanager
+def java_started(airflow: LocalAirflow) -> Iterator[list[str]]:
+    """Collects the command lines of Java processes that Airflow starts meanwhile."""
+    seen: dict[int, str] = {}
+    done = threading.Event()
+
+    def look() -> None:
+        while not done.wait(0.2):
+            seen.update({p.pid: " ".join(words_of(p)) for p in running(airflow) if _is_java(p)})
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    found: list[str] = []
+    try:
+        yield found
+    finally:
+        done.set()
+        watcher.join()
+        found.extend(seen.values())
+
+
+def _is_java(process: psutil.Process) -> bool:
+    """A Java that forks to start something is for a moment two of the same name; the one above it counts."""
+    try:
+        above = process.parent()
+    except psutil.Error:
+        return False
+    return "java" in _name(process) and (above is None or "java" not in _name(above))
+
+
+def words_of(process: psutil.Process) -> list[str]:
+    """Its command line; nothing of one that is gone."""
+    try:
+        return list(process.cmdline())
+    except psutil.Error:
+        return []
+
+
+def _name(process: psutil.Process) -> str:
+    try:
+        return str(process.name())
+    except psutil.Error:
+        return ""

@@ -1,0 +1,233 @@
+"""Golden stores: what is read of one, what must be read of it, and the steps by which its life goes on."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import tarfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from types import NoneType
+from typing import Any, get_args, get_type_hints
+
+import polars
+from deltalake import DeltaTable
+
+from support.landing import record
+from support.pipelines import judge_all
+from tidefold.changelog import write_intents
+from tidefold.changelog.write_intents import Intent, Taking
+from tidefold.changelog.writer import Changelog
+from tidefold.compute.runners import in_process
+from tidefold.domain.log_state import Kind, LogState, State
+from tidefold.domain.paths import LogPaths
+from tidefold.domain.snapshot.claim import Restore
+from tidefold.domain.snapshot.manifest import Manifest
+from tidefold.ledger import Ledger, read_manifest
+from tidefold.operations.ingest.ingest import ingest
+from tidefold.operations.inspect.read import Wanted, What, read_rows
+from tidefold.operations.local_copies.retain import retain_local
+from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.retention.clean import clean
+from tidefold.operations.retention.subsume import subsume
+from tidefold.operations.retention.truncate import truncate
+from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.materialize import materialize
+from tidefold.operations.snapshot.request import Asking
+from tidefold.wiring import open_pipeline
+
+ARCHIVES = sorted((Path(__file__).parents[1] / "data/golden").glob("*.tar.gz"))
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Golden:
+    root: Path
+    pipeline: Pipeline
+    truth: dict[str, Any]
+
+    @property
+    def logs(self) -> dict[str, dict[str, Any]]:
+        found: dict[str, dict[str, Any]] = self.truth["logs"]
+        return found
+
+
+def unpacked(archive: Path, folder: Path) -> Golden:
+    with tarfile.open(archive) as packed:
+        packed.extractall(folder, filter="data")
+    truth = json.loads((folder / "truth.json").read_text())
+    return Golden(folder, open_pipeline(folder / "tidefold.yaml"), truth)
+
+
+def listed(rows: Iterable[Row]) -> list[Row]:
+    """Rows as the truth has them: sorted by their JSON, dates and instants as text."""
+    plain = [{n: v.isoformat() if isinstance(v, date) else v for n, v in row.items()} for row in rows]
+    return sorted(plain, key=lambda row: json.dumps(row, sort_keys=True))
+
+
+def rows_of(golden: Golden, log: str, wanted: Wanted) -> list[Row]:
+    _, batches = read_rows(golden.pipeline, log, wanted)
+    return [row for batch in batches for row in batch.to_pylist()]
+
+
+def read(golden: Golden, log: str, wanted: Wanted | None = None) -> list[Row]:
+    return listed(rows_of(golden, log, wanted or Wanted()))
+
+
+def table(path: Path | str) -> list[Row]:
+    """The rows of a Delta table, as two readers see them that know nothing of tidefold."""
+    rows = listed(DeltaTable(str(path)).to_pyarrow_table().to_pylist())
+    assert listed(polars.read_delta(str(path)).to_dicts()) == rows
+    return rows
+
+
+def state_of(golden: Golden, log: str) -> LogState:
+    return golden.pipeline.ledger(log).read()
+
+
+def check_kept_rows(golden: Golden, rows: dict[str, dict[int, list[Row]]]) -> None:
+    """Every snapshot that is kept has these rows, for us and for plain readers."""
+    for log, of_log in rows.items():
+        for snapshot in state_of(golden, log).snapshots:
+            if snapshot.state not in (State.COMPLETED, State.STAGED):
+                continue
+            assert read(golden, log, Wanted(snapshot=snapshot.id)) == of_log[snapshot.id], (log, snapshot.id)
+            if snapshot.kind is Kind.FULL:
+                path = golden.pipeline.store.uri(LogPaths(log).snapshot(snapshot.id))
+                assert table(path) == of_log[snapshot.id], (log, snapshot.id)
+
+
+def kept_rows(truth: dict[str, Any]) -> dict[int, list[Row]]:
+    return {int(snapshot): rows for snapshot, rows in truth["snapshots"].items()}
+
+
+def check_table(golden: Golden, log: str, rows: list[Row]) -> None:
+    assert read(golden, log) == rows, log
+    assert table(golden.pipeline.store.uri(LogPaths(log).table)) == rows, log
+
+
+def check_old_versions(golden: Golden) -> None:
+    for log, truth in golden.logs.items():
+        ledger = Ledger(golden.pipeline.store, log)
+        oldest = truth["oldest"]
+        for _ in range(2):
+            state = ledger.read_version(oldest["version"])
+            counts = (state.last_sqn, len(state.snapshots), len(state.landed))
+            assert counts == (oldest["last_sqn"], oldest["snapshots"], oldest["landed"])
+        for version in range(oldest["version"], truth["numbers"]["version"] + 1):
+            assert ledger.read_version(version).version == version
+
+
+def changed(rows: Sequence[Row], key: Sequence[str], text: str) -> tuple[list[tuple[str, Row]], list[Row]]:
+    """Changes of a log: one row has a new text, one is deleted; and the rows after them."""
+    first, second = sorted(rows, key=lambda row: [str(row[name]) for name in key])[:2]
+    changes = [("u", {**first, "text": text}), ("d", second)]
+    return changes, [*(row for row in rows if row not in (first, second)), changes[0][1]]
+
+
+def land(golden: Golden, log: str, changes: Iterable[tuple[str, Row]]) -> None:
+    """One more file behind those that landed, also behind one that a killed run had not yet told the log of."""
+    folder = golden.root / "landing" / log
+    last = max(folder.iterdir()).read_text().splitlines()[-1]
+    first = json.loads(last)["offset"] + 1
+    key = golden.pipeline.log(log).key
+    lines = []
+    for offset, (op, row) in enumerate(changes, first):
+        own = {"key": {name: row[name] for name in key}, "topic": log}
+        own |= {"before": row, "after": None} if op == "d" else {"after": row}
+        lines.append(json.dumps(record(offset, op=op, **own)))
+    (folder / f"{log}+0+{first:010d}.jsonl").write_text("".join(f"{line}\n" for line in lines))
+
+
+def one_more(golden: Golden, text: str) -> dict[str, list[Row]]:
+    """Changes each log, by a landed file or as a program; answers the rows of each after that."""
+    after = {}
+    for log in golden.logs:
+        rows = rows_of(golden, log, Wanted(What.LIVE))
+        changes, after[log] = changed(rows, golden.pipeline.log(log).key, text)
+        if golden.pipeline.log(log).source:
+            land(golden, log, changes)
+            assert ingest(golden.pipeline, [log], in_process)[0].result == "taken"
+        else:
+            with Changelog(golden.pipeline.store) as changelog:
+                changelog.log(log).append([{**row, **({"_op": "delete"} if op == "d" else {})} for op, row in changes])
+        assert read(golden, log, Wanted(What.LIVE)) == listed(after[log])
+    return {log: listed(rows) for log, rows in after.items()}
+
+
+def fold(golden: Golden, log: str, run: str, restore: Restore | None = None) -> int:
+    [staged] = materialize(golden.pipeline, [log], Asking(run, restore=restore), in_process)
+    assert staged.result == "staged", staged
+    assert staged.snapshot
+    judge_all(golden.pipeline, log)
+    assert confirm(golden.pipeline, log, run_id=run).result == "published"
+    return staged.snapshot
+
+
+def end_what_waits(golden: Golden) -> None:
+    """Publishes what was confirmed, confirms what was staged, goes on with what was being made when it was killed, and
+    ends what killed ingests and writers left.
+    """
+    for log, truth in golden.logs.items():
+        attempt = state_of(golden, log).attempt
+        if attempt and attempt.state is State.ONGOING:
+            # The same run comes again: what it asks for is known again (I4).
+            assert fold(golden, log, attempt.run) > attempt.id
+            check_table(golden, log, truth["live"])
+            continue
+        if attempt:
+            [again] = materialize(golden.pipeline, [log], Asking(attempt.run), in_process)
+            assert (again.result, again.snapshot) == ("already", attempt.id), again
+        if attempt and attempt.verdict is None:
+            judge_all(golden.pipeline, log)
+        assert confirm(golden.pipeline, log).error is None
+        check_table(golden, log, kept_rows(truth)[truth["attempt"] or truth["latest"]])
+    landed = [log for log in golden.logs if golden.pipeline.log(log).source]
+    assert {o.error for o in ingest(golden.pipeline, landed, in_process)} == {None}
+    assert all(outcome.error is None for outcome in clean(golden.pipeline, list(golden.logs)))
+    assert list(write_intents.announced(golden.pipeline.store)) == []
+    for log, truth in golden.logs.items():
+        assert read(golden, log, Wanted(What.LIVE)) == truth["whole"]
+
+
+def retire(golden: Golden) -> None:
+    logs = list(golden.logs)
+    for log in logs:
+        for outcome in (subsume(golden.pipeline, log), truncate(golden.pipeline, log)):
+            assert outcome.error is None, outcome
+    for outcome in (*retain_local(golden.pipeline, logs), *clean(golden.pipeline, logs)):
+        assert outcome.error is None, outcome
+
+
+Fields = dict[Any, set[str]]
+
+
+def collect(kind: Any, document: Any, found: Fields) -> None:
+    """Which fields of which stored value a document has."""
+    inner = [one for one in get_args(kind) if one not in (..., NoneType)]
+    if dataclasses.is_dataclass(kind):
+        document = document or {}  # Not written yet by the program of then.
+        found[kind] |= set(document)
+        for name, hint in get_type_hints(kind).items():
+            collect(hint, document.get(name), found)
+    elif inner and isinstance(document, list):
+        for item in document:
+            collect(inner[0], item, found)
+    elif inner and document is not None:
+        collect(inner[0], document, found)
+
+
+def add_fields(golden: Golden, found: Fields) -> None:
+    store = golden.pipeline.store
+    for log in golden.logs:
+        for entry in store.list(LogPaths(log).ledger):
+            collect(LogState, json.loads(store.read(entry.path))["state"], found)
+        for snapshot in state_of(golden, log).snapshots:
+            if snapshot.manifest:
+                assert read_manifest(store, log, snapshot).snapshot == snapshot.id
+                collect(Manifest, json.loads(store.read(LogPaths(log).manifest(snapshot.id))), found)
+    for entry in store.list("changelog/intents"):
+        brought = entry.path.endswith("arrivals.json")
+        collect(tuple[Taking, ...] if brought else Intent, json.loads(store.read(entry.path)), found)

@@ -1,0 +1,93 @@
+"""Moves that bring the ledger of a real store into every state of a log's life."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from support.builders import arrival, manifest_of, verdict_for
+from tidefold.domain.ingest.append import append
+from tidefold.domain.log_state import Kind, LogState
+from tidefold.domain.snapshot import claim as claims
+from tidefold.domain.snapshot import transitions
+from tidefold.operations.pipeline import Pipeline, now
+from tidefold.operations.snapshot.request import request_of
+from tidefold.quality.suite.suite import load_suite
+from tidefold.wiring import open_pipeline
+
+CONFIG = """\
+version: 1
+store: store
+logs:
+  accounts:
+    source: {format: debezium-json, connector: postgresql, path: landing/accounts}
+    key: [id]
+    columns: {id: int, text: string}
+  tellers:
+    source: {format: debezium-json, connector: postgresql, path: landing/tellers}
+    key: [id]
+    columns: {id: int, text: string}
+"""
+Move = Callable[[LogState], LogState]
+
+
+def make_pipeline(folder: Path) -> Pipeline:
+    """A pipeline of two logs in a folder, nothing taken in yet."""
+    path = folder / "tidefold.yaml"
+    path.write_text(CONFIG)
+    return open_pipeline(path)
+
+
+def take(state: LogState, changes: int = 10, refused: int = 0) -> LogState:
+    found = arrival(state, changes)
+    return append(state, [replace(found, landed=replace(found.landed, quarantined=refused))])
+
+
+def claim(run: str) -> Move:
+    """As a run does that asks for nothing special."""
+    return lambda state: claims.claim(state, claims.Claim(run, request_of({"kind": Kind.FULL}), Kind.FULL, now()))
+
+
+def stage(state: LogState) -> LogState:
+    assert state.attempt
+    return transitions.stage(state, manifest_of(state, state.attempt), f"digest-{state.attempt.id}")
+
+
+def judge(passed: bool) -> Move:
+    def move(state: LogState) -> LogState:
+        assert state.attempt
+        suite = load_suite(None, state.shape, 0.5).sha256
+        verdict = replace(
+            verdict_for(state.attempt, passed, suite), path=f"logs/accounts/quality/{state.attempt.id}.html"
+        )
+        return transitions.judge(state, state.attempt.id, verdict)
+
+    return move
+
+
+def confirm(state: LogState) -> LogState:
+    assert state.attempt
+    return transitions.confirm(state, state.attempt.id)
+
+
+def publish(state: LogState) -> LogState:
+    assert state.latest
+    return transitions.published(state, state.latest.id, state.latest.id - 1)
+
+
+def abort(state: LogState) -> LogState:
+    assert state.attempt
+    return transitions.abort(state, state.attempt.id, "by hand")
+
+
+PUBLISHED = (take, claim("run-1"), stage, judge(True), confirm, publish)
+
+
+def live(pipeline: Pipeline, *through: Move) -> LogState:
+    """Commits these moves of `accounts` one by one."""
+    ledger = pipeline.ledger("accounts")
+    state = ledger.begin(pipeline.log("accounts").shape)
+    for move in through:
+        state = ledger.commit(move)
+    return state

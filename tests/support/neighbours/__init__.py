@@ -1,0 +1,18 @@
+"""Change tests that other systems publish, as cases of ours: what goes in, what they show, what we show.
+
+`python -m support.neighbours` prints them as the lines of docs/comparison.md.
+"""
+
+from __future__ import annotations
+
+from support.neighbours import merging, paimon, paimon_sums, refused, spark, spark_history
+from support.neighbours.case import Case
+from support.neighbours.refused import Refused
+
+ALL: list[Case] = [*spark.CASES, *spark_history.CASES, *paimon.CASES, *paimon_sums.CASES, *merging.CASES]
+REFUSED: list[Refused] = refused.ALL
+
+
+def line(case: Case | Refused) -> str:
+    """The case as a line of a table."""
+    return f"| {case.name} | `{case.suite}`: {case.test} | {case.verdict} |"

@@ -1,0 +1,87 @@
+"""Takes the pictures of docs/page.md: the page in a real Airflow, over a small pipeline with a past.
+
+`make page-pictures` takes all; names as arguments: only these. It needs a Chromium (scripts/install_browser).
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from playwright.sync_api import Page
+
+from local_airflow.settings import PROJECT, Request
+from local_airflow.stack import LocalAirflow, down, up
+from support.browser import chromium, frame_of, logged_in
+from support.page_store import Story, tell
+
+IMAGES = PROJECT / "docs" / "images"
+_LARGEST = 200_000
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A page, by its address below the mount; `dark`: as somebody sees it whose system is dark."""
+
+    name: str
+    path: str
+    height: int = 800
+    dark: bool = False
+
+
+PICTURES = (
+    Picture("page-logs", "/"),
+    Picture("page-log", "/logs/accounts", 1000),
+    Picture("page-log-dark", "/logs/accounts", 620, dark=True),
+    Picture("page-snapshot", "/logs/accounts/snapshots/4", 1180),
+    Picture("page-retention", "/logs/accounts/retention", 900),
+    Picture("page-quarantine", "/logs/orders/quarantine", 620),
+    Picture("page-explain", "/logs/accounts/explain?c.id=1&view=live", 1040),
+)
+
+
+def main() -> None:
+    """Starts Airflow over the pipeline, paused, and goes from page to page."""
+    root = Path(tempfile.mkdtemp(prefix="tidefold-pictures-"))
+    try:
+        (root / "pipeline").mkdir()
+        story = tell(root / "pipeline", "delivered", runs=14)
+        request = Request(root / "airflow", story.root / "tidefold.yaml", "@hourly", paused=True)
+        airflow = up(request, print)
+        try:
+            _take(airflow, story)
+        finally:
+            down(request.root, print)
+    finally:
+        shutil.rmtree(root)
+
+
+def _take(airflow: LocalAirflow, story: Story) -> None:
+    IMAGES.mkdir(exist_ok=True)
+    api = airflow.api
+    for browser in chromium():
+        for picture in (one for one in PICTURES if one.name in (sys.argv[1:] or [one.name])):
+            with logged_in(browser, api.address, api.user, api.password, picture.dark) as page:
+                size = _shoot(page, api.address, picture)
+            print(f"{picture.name}.png: {size:,} bytes")
+
+
+def _shoot(page: Page, address: str, picture: Picture) -> int:
+    page.set_viewport_size({"width": 1280, "height": picture.height})
+    page.goto(f"{address}/plugin/tidefold/tidefold{picture.path}")
+    frame_of(page, f"/tidefold{picture.path.partition('?')[0]}")
+    # A report in its sandbox does not say when it is painted.
+    page.wait_for_timeout(1500)
+    path = IMAGES / f"{picture.name}.png"
+    page.screenshot(path=path, scale="css")
+    size = path.stat().st_size
+    if size > _LARGEST:
+        raise SystemExit(f"{path} has {size:,} bytes, more than {_LARGEST:,}.")
+    return size
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""The sample's changes, committed on several days, and the rows that they make as of an instant: told by a program that
+reads the landed files and knows nothing of tidefold.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from demo.pipeline import BANK, LOGS
+from shift_times import committed, files_below, lines_of, shift
+from support.pipelines import judge_all
+from tidefold.compute.runners import in_process
+from tidefold.domain.commit_times import micros
+from tidefold.operations.ingest.ingest import ingest
+from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.retention.truncate import truncate
+from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.materialize import materialize
+from tidefold.operations.snapshot.request import Asking
+
+KEYS = {"accounts": "aid", "branches": "bid", "tellers": "tid"}
+Rows = dict[int, dict[str, Any]]
+
+
+def land(config: Path, phase: str, start: datetime, days: int) -> None:
+    """A phase of the sample, committed on these days."""
+    target = config.parent / f"shifted-{phase}"
+    shift(BANK / "landing" / phase, target, start, days)
+    for log in LOGS:
+        topic = f"bank.public.pgbench_{log}"
+        shutil.copytree(target / topic, config.parent / "landing" / topic, dirs_exist_ok=True)
+
+
+def published(pipeline: Pipeline, run: str) -> None:
+    """All that has landed becomes a snapshot, and the log is cut as far as that allows; in this process."""
+    outcomes = ingest(pipeline, LOGS, in_process) + materialize(pipeline, LOGS, Asking(run), in_process)
+    assert not [outcome for outcome in outcomes if outcome.error]
+    for log in LOGS:
+        judge_all(pipeline, log)
+        confirm(pipeline, log, run_id=run)
+        truncate(pipeline, log)
+
+
+def rows_before(folder: Path, log: str, at: datetime) -> Rows:
+    """The changes from before an instant, in the order of the database's log, one after the other."""
+    landed = folder / "landing" / f"bank.public.pgbench_{log}"
+    records = [json.loads(line) for path in files_below(landed) for line in lines_of(path)]
+    before = [r for r in records if (time := committed(r)) is not None and time < micros(at.isoformat())]
+    rows: Rows = {}
+    for one in sorted(before, key=_place):
+        if one["value"]["op"] == "d":
+            rows.pop(one["key"][KEYS[log]], None)
+        else:
+            rows[one["key"][KEYS[log]]] = one["value"]["after"]
+    return rows
+
+
+def _place(record: dict[str, Any]) -> tuple[list[int], int]:
+    return [int(n or -1) for n in json.loads(record["value"]["source"]["sequence"])], record["offset"]

@@ -1,0 +1,117 @@
+"""A small real pipeline for tests: a configuration file, a store, change sets put in directly, a gate without Spark."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import polars
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder
+
+from tidefold.changelog.key_group_hash import with_key_groups
+from tidefold.changelog.schema import UPSERT, change_schema
+from tidefold.changelog.segment import write_segment
+from tidefold.domain.ingest.append import Arrival, append
+from tidefold.domain.log_state import Landed, LogState, Position, Verdict
+from tidefold.domain.paths import LogPaths
+from tidefold.domain.snapshot import transitions
+from tidefold.operations.pipeline import Pipeline
+from tidefold.wiring import open_pipeline
+
+CONFIG = """
+version: 1
+store: store
+logs:
+  accounts:
+    source: {format: debezium-json, connector: postgresql, path: landing/accounts}
+    key: [id]
+    columns: {id: int, text: string}
+    key_groups: 16
+    buckets: 4
+  tellers:
+    source: {format: debezium-json, connector: postgresql, path: landing/tellers}
+    key: [id]
+    columns: {id: int, text: string}
+    key_groups: 16
+    buckets: 4
+"""
+
+
+def make_pipeline(folder: Path, config: str = CONFIG) -> Pipeline:
+    for name in ("accounts", "tellers"):
+        (folder / "landing" / name).mkdir(parents=True, exist_ok=True)
+    (folder / "tidefold.yaml").write_text(config)
+    return open_pipeline(folder / "tidefold.yaml")
+
+
+def put(pipeline: Pipeline, changes: list[dict[str, Any]], log: str = "accounts") -> LogState:
+    """Appends one change set; each change has id, text, and may have _op and _o1 (default: its place in the log)."""
+    shape = pipeline.log(log).shape
+    ledger = pipeline.ledger(log)
+    state = ledger.begin(shape)
+    first = state.positions[0].next_offset if state.positions else 0
+    rows = [
+        {"_op": UPSERT, "_kg": 0, "_o0": 1, "_o1": first + i, "_partition": 0, "_offset": first + i, "_ts": 0, **change}
+        for i, change in enumerate(changes)
+    ]
+    table = with_key_groups(pa.Table.from_pylist(rows, schema=change_schema(shape)), shape)
+    path = f"changelog/test/{uuid.uuid4().hex}.seg"
+    [part] = write_segment(pipeline.store, path, [(log, table)])
+    end = first + len(changes)
+    high = (1, end - 1)
+    change_set = part.change_set(path, high)
+    count = len(changes)
+    landed = Landed(0, f"{log}+0+{first:010d}.jsonl", 1, "", log, 0, first, end, count, count, 0, 0, 0, 0, None)
+    return ledger.commit(lambda s: append(s, [Arrival(landed, change_set, Position(log, 0, end, high))]))
+
+
+def judge_all(pipeline: Pipeline, log: str = "accounts", passed: bool = True) -> None:
+    """Gives the staged snapshot a verdict, as the gate would."""
+
+    def move(state: LogState) -> LogState:
+        attempt = state.attempt
+        assert attempt
+        assert attempt.manifest
+        verdict = Verdict(passed, "suite", attempt.manifest, "report.html", "1 of 1 checks failed: made to")
+        return transitions.judge(state, attempt.id, verdict)
+
+    pipeline.ledger(log).commit(move)
+
+
+def rows_of(uri: str, options: dict[str, str] | None = None) -> dict[int, str | None]:
+    """The rows of a Delta table, read by deltalake and by Polars, which must agree."""
+    table = sorted(_table(DeltaTable(uri, storage_options=options)).to_pylist(), key=lambda row: row["id"])
+    assert polars.read_delta(uri, storage_options=options).sort("id").to_dicts() == table
+    rows = {row["id"]: row["text"] for row in table}
+    assert len(rows) == len(table)
+    return rows
+
+
+def _table(table: DeltaTable) -> pa.Table:
+    # deltalake's way to Arrow refuses deletion vectors; its SQL does not.
+    if table.protocol().min_reader_version < 3:
+        return table.to_pyarrow_table()
+    return pa.table(QueryBuilder().register("t", table).execute("SELECT * FROM t").read_all())
+
+
+def table_rows(pipeline: Pipeline, log: str = "accounts") -> dict[int, str | None]:
+    return rows_of(pipeline.store.uri(LogPaths(log).table), pipeline.store.options())
+
+
+def snapshot_rows(pipeline: Pipeline, snapshot: int, log: str = "accounts") -> dict[int, str | None]:
+    return rows_of(pipeline.store.uri(LogPaths(log).snapshot(snapshot)), pipeline.store.options())
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder with its bytes."""
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def with_log_shape(pipeline: Pipeline, **changes: Any) -> Pipeline:
+    """The same pipeline with the configuration of `accounts` changed."""
+    log = pipeline.log("accounts").model_copy(update=changes)
+    config = pipeline.config.model_copy(update={"logs": {**pipeline.config.logs, "accounts": log}})
+    return replace(pipeline, config=config)

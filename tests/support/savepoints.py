@@ -1,0 +1,102 @@
+"""What the tests of savepoints share: a log with three snapshots, an import into another store, readers of others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import duckdb
+import polars
+import pyarrow.parquet as pq
+
+from support.pipelines import CONFIG, judge_all, make_pipeline, put, rows_of
+from tidefold.changelog.schema import DELETE
+from tidefold.compute.runners import in_process
+from tidefold.domain.external_snapshot import Layout, Ownership
+from tidefold.operations.inspect.read import Wanted as WantedRead
+from tidefold.operations.inspect.read import read_rows
+from tidefold.operations.outcome import Outcome
+from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.savepoint.external import open_address
+from tidefold.operations.savepoint.take import Wanted, take_savepoint
+from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.materialize import materialize
+from tidefold.operations.snapshot.request import Asking, Import
+
+Rows = dict[int, str | None]
+FIRST: Rows = {i: f"a {i}" for i in range(40)}
+SECOND: Rows = {**{i: f"a {i}" for i in range(5, 40)}, 7: "b 7", 50: "b 50"}
+THIRD: Rows = {**{i: f"a {i}" for i in range(5, 40)}, 7: "c 7", 50: "b 50", 51: "c 51"}
+KEEPING = CONFIG.replace("store: store\n", "store: store\nretention: {snapshots: 2}\n")
+
+
+def changed(pipeline: Pipeline, rows: Rows, changes: Rows) -> Rows:
+    """Appends one change set (None: a delete) and answers the rows after it."""
+    put(pipeline, [{"id": i, "text": t, **({} if t else {"_op": DELETE})} for i, t in changes.items()])
+    return {i: t for i, t in {**rows, **changes}.items() if t}
+
+
+def finish(pipeline: Pipeline, run: str) -> Outcome:
+    judge_all(pipeline)
+    return confirm(pipeline, "accounts", run_id=run)
+
+
+def cycle(pipeline: Pipeline, run: str) -> Outcome:
+    [outcome] = materialize(pipeline, ["accounts"], Asking(run), in_process)
+    assert outcome.result == "staged", outcome
+    finish(pipeline, run)
+    return outcome
+
+
+def make(folder: Path, config: str = CONFIG) -> Pipeline:
+    """Snapshots 1 to 3, each of one change set, with the rows above."""
+    pipeline = make_pipeline(folder, config)
+    rows = changed(pipeline, {}, FIRST)
+    cycle(pipeline, "run-1")
+    rows = changed(pipeline, rows, {**dict.fromkeys(range(5)), 7: "b 7", 50: "b 50"})
+    cycle(pipeline, "run-2")
+    rows = changed(pipeline, rows, {7: "c 7", 51: "c 51"})
+    cycle(pipeline, "run-3")
+    assert rows == THIRD
+    return pipeline
+
+
+def save(pipeline: Pipeline, address: Path | str, layout: Layout = Layout.NATIVE, **how: object) -> Outcome:
+    return take_savepoint(pipeline, "accounts", replace(Wanted(str(address), layout=layout), **how))  # type: ignore[arg-type]
+
+
+def bring(pipeline: Pipeline, address: Path | str, mode: Ownership = Ownership.NO_CLAIM, run: str = "in") -> Outcome:
+    """Imports as far as the stage."""
+    asking = Asking(run, imported=Import(open_address(str(address)).uri(""), mode))
+    [outcome] = materialize(pipeline, ["accounts"], asking, in_process)
+    return outcome
+
+
+def bring_in(pipeline: Pipeline, address: Path | str, mode: Ownership = Ownership.NO_CLAIM, run: str = "in") -> Outcome:
+    outcome = bring(pipeline, address, mode, run)
+    assert outcome.result == "staged", outcome
+    finish(pipeline, run)
+    return outcome
+
+
+def canonical_rows(address: Path) -> Rows:
+    """The rows of plain Parquet files by pyarrow, DuckDB and Polars, which must agree."""
+    paths = sorted(str(p) for p in (address / "rows").glob("*.parquet"))
+    one = sorted(duckdb.sql(f"SELECT id, text FROM '{address}/rows/*.parquet'").fetchall())
+    two = polars.read_parquet(f"{address}/rows/*.parquet").sort("id").rows()
+    tables = [pq.ParquetFile(p).read().to_pylist() for p in paths]
+    three = sorted((row["id"], row["text"]) for rows in tables for row in rows)
+    assert one == two == three
+    assert len(dict(one)) == len(one)
+    return dict(one)
+
+
+def saved_rows(address: Path, layout: Layout) -> Rows:
+    return rows_of(str(address)) if layout is Layout.NATIVE else canonical_rows(address)
+
+
+def snapshot_rows(pipeline: Pipeline, snapshot: int) -> Rows:
+    _, batches = read_rows(pipeline, "accounts", WantedRead(snapshot=snapshot))
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    assert len({row["id"] for row in rows}) == len(rows)
+    return {row["id"]: row["text"] for row in rows}

@@ -1,0 +1,35 @@
+"""Many small segments of one log, put in at once: the writer makes one at a time, and waits for the disk each time."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from tidefold.changelog.key_group_hash import connect, with_key_groups
+from tidefold.changelog.segment import write_segment
+from tidefold.changelog.writer.rows_to_arrow import change_table
+from tidefold.domain.ingest.append import Arrival, append
+from tidefold.domain.log_state import Landed, Position
+from tidefold.operations.pipeline import Pipeline
+
+TOPIC = "writer"
+
+
+def put_segments(pipeline: Pipeline, log: str, tables: Sequence[pa.Table]) -> None:
+    """Each table (columns of the user, `_op` if wanted) becomes a segment; all of them one commit of the ledger."""
+    shape, ledger = pipeline.log(log).shape, pipeline.ledger(log)
+    offset = next((p.next_offset for p in ledger.begin(shape).positions if p.topic == TOPIC), 0)
+    arrivals = []
+    with connect() as connection:
+        for table in tables:
+            changes = with_key_groups(change_table(table, shape, offset, 0), shape, connection)
+            path = f"changelog/small/{uuid.uuid4().hex}.seg"
+            [part] = write_segment(pipeline.store, path, [(log, changes)])
+            end, count = offset + table.num_rows, table.num_rows
+            name = f"{TOPIC}+0+{offset:010d}"
+            landed = Landed(0, name, part.length, part.checksum, TOPIC, 0, offset, end, count, count, 0, 0, 0, 0, None)
+            arrivals.append(Arrival(landed, part.change_set(path, (end - 1,)), Position(TOPIC, 0, end, (end - 1,))))
+            offset = end
+    ledger.commit(lambda state: append(state, arrivals))

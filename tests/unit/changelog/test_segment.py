@@ -1,0 +1,133 @@
+"""Segments: slices, floors, damage. Requirement C2; promise I23; bad inputs 30, 32."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.builders import SHAPE
+from tidefold.changelog.key_group_hash import with_key_groups
+from tidefold.changelog.schema import change_schema
+from tidefold.changelog.segment import _batch_rows, read_change_set, read_index, write_segment
+from tidefold.domain.key_groups import KeyGroups, bucket_ranges
+from tidefold.domain.log_state import ChangeSet
+from tidefold.errors import CorruptError
+from tidefold.storage import Store, open_store
+
+
+def changes(ids: list[int], order: int = 1) -> pa.Table:
+    count = len(ids)
+    table = pa.table(
+        {
+            "_op": [0] * count,
+            "_kg": [0] * count,
+            "_o0": [order] * count,
+            "_o1": list(range(count)),
+            "_partition": [0] * count,
+            "_offset": list(range(count)),
+            "_ts": [0] * count,
+            "_absent": [None] * count,
+            "id": ids,
+            "text": [f"row {i}" for i in ids],
+        },
+        schema=change_schema(SHAPE),
+    )
+    return with_key_groups(table, SHAPE)
+
+
+def written(store: Store, *tables: pa.Table, compress: bool = True) -> list[ChangeSet]:
+    parts = write_segment(store, "a.seg", [("accounts", t) for t in tables], compress=compress)
+    return [
+        ChangeSet(i + 1, "a.seg", p.ordinal, p.offset, p.length, p.checksum, p.rows, p.key_groups, (1, 0))
+        for i, p in enumerate(parts)
+    ]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return open_store(str(tmp_path), tmp_path)
+
+
+@pytest.mark.parametrize("compress", [True, False])
+def test_each_change_set_comes_back_alone(store: Store, compress: bool) -> None:
+    first, second = written(store, changes([1, 2, 3]), changes(list(range(50_000))), compress=compress)
+    assert sorted(read_change_set(store, first)["id"].to_pylist()) == [1, 2, 3]
+    assert sorted(read_change_set(store, second)["id"].to_pylist()) == list(range(50_000))
+
+
+def test_buckets_share_the_changes_without_overlap(store: Store) -> None:
+    [change_set] = written(store, changes(list(range(40_000))))
+    slices = [read_change_set(store, change_set, b)["id"].to_pylist() for b in bucket_ranges(16, 4)]
+    assert sorted(i for part in slices for i in part) == list(range(40_000))
+
+
+@pytest.mark.parametrize(("rows", "batches"), [(4_096, 1), (5_000, 2), (50_000, 13), (1_048_576, 64)])
+def test_the_more_changes_the_more_batches_as_long_as_they_are_not_small(rows: int, batches: int) -> None:
+    assert -(-rows // _batch_rows(rows)) == batches
+
+
+def test_a_few_changes_are_as_short_without_compression_and_many_are_not(tmp_path: Path) -> None:
+    lengths = {}
+    for compress in (True, False):
+        store = open_store(str(tmp_path / str(compress)), tmp_path)
+        lengths[compress] = [
+            c.length for c in written(store, changes([1, 2]), changes(list(range(5_000))), compress=compress)
+        ]
+    assert lengths[True][0] == lengths[False][0]
+    assert lengths[True][1] < lengths[False][1] / 2
+
+
+def test_a_slice_reads_only_the_batches_it_needs(store: Store) -> None:
+    [change_set] = written(store, changes(list(range(100_000))))
+    [entry] = read_index(store, "a.seg")
+    wanted = KeyGroups(0, 0)
+    needed = [b for b in entry.batches if wanted.meets(KeyGroups(b.first, b.last))]
+    assert len(needed) < len(entry.batches) / 2
+    assert set(read_change_set(store, change_set, wanted)["_kg"].to_pylist()) == {0}
+
+
+def test_changes_below_the_floor_do_not_count(store: Store) -> None:
+    [change_set] = written(store, changes([5, 6, 7, 8]))
+    floored = ChangeSet(**{f: getattr(change_set, f) for f in change_set.__slots__} | {"floor": (1, 2)})
+    assert sorted(read_change_set(store, floored)["_o1"].to_pylist()) == [2, 3]
+
+
+@given(place=st.integers(0, 10**9), size=st.integers(1, 2000))
+def test_any_altered_byte_is_found(place: int, size: int) -> None:
+    store = open_store(f"memory://altered-{place}-{size}", Path("/"))
+    if store.list(""):
+        return
+    [change_set] = written(store, changes(list(range(size))))
+    data = bytearray(store.read("a.seg"))
+    [entry] = read_index(store, "a.seg")
+    at = place % len(data)
+    data[at] ^= 0x40
+    store.delete(["a.seg"])
+    store.put_if_absent("a.seg", bytes(data))
+    end = entry.offset + entry.length
+    if at in (6, 7) or end - 8 <= at < end:
+        return  # The header's version and flag bytes describe; a stream's end mark is never read. They hold no data.
+    with pytest.raises(CorruptError):
+        read_change_set(store, change_set)
+
+
+@pytest.mark.parametrize("keep", [0, 5, 100, -1, -14])
+def test_a_cut_file_is_found(store: Store, tmp_path: Path, keep: int) -> None:
+    [change_set] = written(store, changes([1, 2, 3]))
+    data = (tmp_path / "a.seg").read_bytes()
+    (tmp_path / "a.seg").write_bytes(data[:keep])
+    with pytest.raises(CorruptError) as corrupt:
+        read_change_set(store, change_set)
+    assert corrupt.value.code == "SEGMENT_CORRUPT"
+
+
+def test_another_segment_under_the_name_is_found(store: Store) -> None:
+    [change_set] = written(store, changes([1, 2, 3]))
+    store.delete(["a.seg"])
+    written(store, changes([1, 2, 4]))
+    with pytest.raises(CorruptError):
+        read_change_set(store, change_set)

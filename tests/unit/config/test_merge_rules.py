@@ -1,0 +1,94 @@
+"""What `order`, `merge` and `late` of a log may say: an option without effect, or without an exact result, is a mistake
+(complaint 6: options that are ignored in silence).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tidefold.config import load_config
+from tidefold.config.yaml_document import ConfigError
+from tidefold.domain.table.table_spec import COLUMNS, POSITION, Deletes, Engine, Group
+
+LOG = """
+version: 1
+store: store
+logs:
+  items:
+    source: {{format: json, path: landing, op: {{column: op}}}}
+    columns: {{id: int, at: long, day: date, ts: timestamp, a: long, d: double, t: string, l: "array<long>"}}
+    {rest}
+"""
+WRONG = {
+    "merge: last": "LOG_WITHOUT_KEY",
+    "key: [id]\n    merge: append": "KEY_WITHOUT_EFFECT",
+    "merge: append\n    order: [at]": "ORDER_INVALID",
+    "key: [id]\n    order: [nope]": "ORDER_COLUMN",
+    "key: [id]\n    order: [t]": "ORDER_COLUMN",
+    "key: [id]\n    order: [at, at]": "ORDER_COLUMN",
+    "key: [id]\n    order: postgresql": "ORDER_INVALID",
+    "key: [id]\n    order: []": "CONFIG_WRONG_TYPE",
+    "key: [id]\n    merge: newest": "CONFIG_UNKNOWN_VALUE",
+    "key: [id]\n    merge: {engine: last, groups: [{columns: [a]}]}": "MERGE_WITHOUT_EFFECT",
+    "key: [id]\n    merge: {engine: partial, aggregates: {a: sum}}": "MERGE_WITHOUT_EFFECT",
+    "key: [id]\n    merge: {engine: partial, groups: [{columns: [id]}]}": "MERGE_COLUMN",
+    "key: [id]\n    merge: {engine: partial, groups: [{columns: [a]}, {columns: [a]}]}": "MERGE_COLUMN",
+    "key: [id]\n    merge: {engine: partial, groups: [{columns: [a], order: [t]}]}": "ORDER_COLUMN",
+    "key: [id]\n    merge: {engine: partial, deletes: apply, groups: [{columns: [a], order: [at]}]}": "DELETES_INEXACT",
+    "key: [id]\n    order: [at]\n    merge: {engine: first, deletes: apply}": "DELETES_INEXACT",
+    "key: [id]\n    merge: {engine: aggregate, aggregates: {id: sum}}": "MERGE_COLUMN",
+    "key: [id]\n    merge: {engine: aggregate, aggregates: {a: median}}": "AGGREGATE_UNKNOWN",
+    "key: [id]\n    merge: {engine: aggregate, aggregates: {d: sum}}": "AGGREGATE_TYPE",
+    "key: [id]\n    merge: {engine: aggregate, aggregates: {t: list}}": "AGGREGATE_TYPE",
+    "key: [id]\n    merge: {engine: aggregate, aggregates: {a: count, t: bool_or}}": "AGGREGATE_TYPE",
+    "key: [id]\n    order: [at]\n    merge: {engine: aggregate, aggregates: {a: sum}}": "AGGREGATE_INEXACT",
+    "key: [id]\n    late: {horizon: 7d}": "LATE_WITHOUT_EFFECT",
+    "key: [id]\n    order: [at]\n    merge: first\n    late: {horizon: 7}": "LATE_WITHOUT_EFFECT",
+    "key: [id]\n    order: [at]\n    late: {horizon: 7d}": "LATE_HORIZON",
+    "key: [id]\n    order: [ts]\n    late: {horizon: 7}": "LATE_HORIZON",
+    "key: [id]\n    order: [day]\n    late: {horizon: 36h}": "LATE_HORIZON",
+    "key: [id]\n    order: [ts]\n    late: {horizon: soon}": "CONFIG_WRONG_TYPE",
+    "key: [id]\n    order: [ts]\n    late: {horizon: 7d, policy: drop}": "CONFIG_UNKNOWN_VALUE",
+}
+
+
+def written(folder: Path, rest: str) -> Path:
+    path = folder / "tidefold.yaml"
+    path.write_text(LOG.format(rest=rest))
+    return path
+
+
+@pytest.mark.parametrize("rest", WRONG, ids=range(len(WRONG)))
+def test_a_mistake_is_refused_by_name(tmp_path: Path, rest: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load_config(written(tmp_path, rest))
+    found = {problem.code: problem for problem in refused.value.problems}
+    assert WRONG[rest] in found, found
+    assert found[WRONG[rest]].line > 1
+    # The next step: a hint, or what is allowed in the message itself.
+    assert found[WRONG[rest]].hint or WRONG[rest].startswith("CONFIG_")
+
+
+def test_what_is_said_is_taken(tmp_path: Path) -> None:
+    groups = "groups: [{columns: [a, at], order: [at]}, {columns: [t]}]"
+    rest = f"key: [id]\n    merge: {{engine: partial, deletes: ignore, {groups}}}"
+    log = load_config(written(tmp_path, rest)).logs["items"]
+    assert (log.shape.order, log.shape.order_by) == (POSITION, ())
+    assert log.shape.merge.groups == (Group(("a", "at"), ("at",)), Group(("t",)))
+    assert log.shape.merge.deletes is Deletes.IGNORE
+
+
+@pytest.mark.parametrize(
+    ("order", "horizon", "lateness"), [("at", "7", 7), ("ts", "36h", 36 * 3_600_000_000), ("day", "7d", 7)]
+)
+def test_a_horizon_is_in_the_unit_of_its_column(tmp_path: Path, order: str, horizon: str, lateness: int) -> None:
+    log = load_config(written(tmp_path, f"key: [id]\n    order: [{order}]\n    late: {{horizon: {horizon}}}"))
+    found = log.logs["items"]
+    assert (found.shape.order, found.lateness, found.late) == (COLUMNS, lateness, "quarantine")
+
+
+def test_deletes_are_put_aside_where_they_cannot_be_exact(tmp_path: Path) -> None:
+    log = load_config(written(tmp_path, "key: [id]\n    order: [at]\n    merge: first")).logs["items"]
+    assert (log.shape.merge.engine, log.shape.merge.deletes) == (Engine.FIRST, Deletes.QUARANTINE)

@@ -1,0 +1,61 @@
+"""How long files stay that readers of an older table version may still read. Promises I10, I22, I24."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from support.builders import appended, manifest_of, new_log, verdict_for
+from tidefold.domain.log_state import Kind, LogState
+from tidefold.domain.retention import retention
+from tidefold.domain.retention.retention import Grace
+from tidefold.domain.snapshot import claim, transitions
+
+
+def published_hourly(count: int) -> LogState:
+    """Snapshot n is shown from hour n on."""
+    state = new_log()
+    for hour in range(1, count + 1):
+        state = appended(state)
+        state = claim.claim(state, claim.Claim(f"run-{hour}", "r", Kind.FULL, instant(0)))
+        state = transitions.stage(state, manifest_of(state, state.snapshots[-1]), f"digest-{hour}")
+        state = transitions.judge(state, hour, verdict_for(state.snapshots[-1]))
+        state = transitions.published(transitions.confirm(state, hour), hour, hour - 1, instant(hour))
+    return state
+
+
+def instant(hour: int, minute: int = 0) -> str:
+    return f"2026-01-01T{hour:02d}:{minute:02d}:00+00:00"
+
+
+def going(state: LogState, grace: Grace, at: str) -> list[int]:
+    return [s.id for s in retention.deletable(state, grace, at)]
+
+
+def test_so_many_publications_are_waited_for() -> None:
+    state = retention.subsume(published_hourly(5), 2)
+    assert going(state, Grace(publishes=2), instant(9)) == [1, 2, 3]
+    assert going(state, Grace(publishes=3), instant(9)) == [1, 2]
+    assert going(state, Grace(publishes=5), instant(9)) == []
+
+
+@pytest.mark.parametrize(("at", "gone"), [(instant(3, 29), [1]), (instant(3, 30), [1, 2]), (instant(4, 30), [1, 2, 3])])
+def test_so_many_minutes_after_it_was_replaced_are_waited_for(at: str, gone: list[int]) -> None:
+    state = retention.subsume(published_hourly(5), 2)
+    assert going(state, Grace(minutes=30), at) == gone
+
+
+def test_a_clock_can_only_delay() -> None:
+    """In the year 2999 nothing goes that is not retired, or that too few publications have followed."""
+    state = published_hourly(5)
+    assert going(state, Grace(publishes=1), "2999-01-01T00:00:00+00:00") == []
+    state = retention.subsume(state, 2)
+    assert going(state, Grace(publishes=3), "2999-01-01T00:00:00+00:00") == [1, 2]
+
+
+def test_a_snapshot_of_an_earlier_version_of_the_program_has_only_the_instant_of_its_beginning() -> None:
+    state = retention.subsume(published_hourly(4), 2)
+    state = replace(state, snapshots=tuple(replace(s, shown="") for s in state.snapshots))
+    assert going(state, Grace(minutes=30), instant(0, 29)) == []
+    assert going(state, Grace(minutes=30), instant(0, 30)) == [1, 2]

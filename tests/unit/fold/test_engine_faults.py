@@ -1,0 +1,95 @@
+"""What a fold refuses, and what it only tells."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tidefold.changelog.schema import DELETE, MERGE, UPSERT, change_schema, table_schema
+from tidefold.domain.table.table_spec import Column, Engine, Merge, Shape
+from tidefold.errors import InvalidInputError, RefusedError
+from tidefold.fold.merge.merge import Before, Merged, merged
+
+COLUMNS = (Column("id", "int"), Column("at", "long"), Column("text", "string"), Column("n", "int"))
+
+
+def shape_of(engine: Engine, order: str = "postgresql", **how: Any) -> Shape:
+    return Shape(("id",), COLUMNS, order, 1, 1, ("at",) if order == "columns" else (), Merge(engine, **how))
+
+
+def change(order: int, offset: int, **values: Any) -> dict[str, Any]:
+    given = {"_op": UPSERT, "_kg": 0, "_partition": 0, "_offset": offset, "_ts": 0, "id": 1, "at": order}
+    return {**given, "_o0": order, "_o1": 0, "text": None, "n": None, **values}
+
+
+def fold(
+    shape: Shape, changes: list[dict[str, Any]], base: list[dict[str, Any]] | None = None, before: Before | None = None
+) -> tuple[list[dict[str, Any]], Merged]:
+    schema = change_schema(shape)
+    table = pa.Table.from_pylist([{k: v for k, v in c.items() if k in schema.names} for c in changes], schema=schema)
+    rows = pa.Table.from_pylist(base or [], schema=table_schema(shape))
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        merged(rows.to_reader(), table, shape, before, memory=100_000_000, scratch=scratch) as done,
+    ):
+        return done.rows.read_all().to_pylist(), done
+
+
+def test_an_unavailable_value_takes_the_former_one() -> None:
+    """Complaint: unchanged TOAST values overwrite data (hudi#19748)."""
+    shape = shape_of(Engine.LAST)
+    base = [{"id": 1, "at": 1, "text": "long", "n": 1}]
+    rows, _ = fold(shape, [change(2, 0, n=2, _absent=["text"])], base)
+    assert rows == [{"id": 1, "at": 2, "text": "long", "n": 2}]
+    rows, _ = fold(shape, [change(2, 0, n=2, text="new"), change(3, 1, n=3, _absent=["text"])], base)
+    assert rows == [{"id": 1, "at": 3, "text": "new", "n": 3}]
+
+
+@pytest.mark.parametrize("earlier", [[], [change(1, 0, _op=DELETE)]])
+def test_an_unavailable_value_without_a_former_one_is_no_null(earlier: list[dict[str, Any]]) -> None:
+    """Bad input 55."""
+    with pytest.raises(RefusedError) as refused:
+        fold(shape_of(Engine.LAST), [*earlier, change(2, 1, n=2, _absent=["text"])])
+    assert refused.value.code == "UNAVAILABLE_VALUE"
+    assert "text for id=1" in refused.value.message
+    assert fold(shape_of(Engine.LAST), [change(1, 0, text="a")])[0], "the connection is as good as new"
+
+
+def test_a_sum_that_does_not_fit_is_refused() -> None:
+    shape = shape_of(Engine.AGGREGATE, aggregates=(("n", "sum"),))
+    most = {"_op": MERGE, "n": 2**31 - 1}
+    with pytest.raises(InvalidInputError) as refused:
+        fold(shape, [change(1, 0, **most), change(2, 1, **most)])
+    assert refused.value.code == "VALUE_OUT_OF_RANGE"
+
+
+def test_ties_are_counted_and_listed() -> None:
+    """Complaints 3 and 5: of two changes of one order the later position counts, whatever the arrival."""
+    shape = shape_of(Engine.LAST, "columns")
+    changes = [change(5, 7, text="a"), change(5, 9, text="b"), change(5, 9, text="b"), change(4, 1, id=2)]
+    for given in (changes, changes[::-1]):
+        rows, done = fold(shape, given)
+        assert rows[0]["text"] == "b"
+        assert done.ties.count == 1
+        assert [json.loads(one) for one in done.ties.listed] == [{"id": 1, "order": [5]}]
+
+
+def test_a_change_that_comes_twice_is_no_tie() -> None:
+    """Bad input 47: the same position with the same content is the same change."""
+    assert fold(shape_of(Engine.LAST), [change(5, 7, text="a"), change(5, 8, text="a")])[1].ties.count == 0
+
+
+def test_a_tombstone_goes_behind_the_horizon() -> None:
+    """Complaints 1 and 2: a deleted row does not come back, and its tombstone does not stay for ever."""
+    shape = shape_of(Engine.LAST, "columns")
+    _, deleted = fold(shape, [change(10, 0, _op=DELETE, at=None)])
+    assert deleted.hidden is not None
+    rows, later = fold(shape, [change(9, 1, text="late")], [], Before(deleted.hidden))
+    assert rows == []
+    assert later.hidden == deleted.hidden
+    _, gone = fold(shape, [change(30, 2, id=2)], [], Before(later.hidden, horizon=11))
+    assert gone.hidden is None

@@ -1,0 +1,261 @@
+"""Verdicts: the one-line summary, what is stored once and read again, and the page for people."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from support.html_tags import Tags
+from tidefold.errors import CorruptError
+from tidefold.quality.report.charts import HEIGHT, WIDTH, compact, plots
+from tidefold.quality.report.html import readable_size, render
+from tidefold.quality.report.result import CheckResult, Judgement, Point, RowCount, clipped, summarize
+from tidefold.quality.report.verdict_store import (
+    audit_paths,
+    report_path,
+    store_audit,
+    store_judgement,
+    store_report,
+    stored_judgement,
+    verdict_of,
+    verdict_path,
+)
+from tidefold.quality.run.cost import Part
+from tidefold.quality.run.statistics import ColumnStatistics
+from tidefold.storage.memory_store import MemoryStore
+
+ATTACK = '<script>alert("x")</script><img src=x onerror=y>\'"}}{{7*7}}'
+
+
+def check(name: str, passed: bool = True, **facts: object) -> CheckResult:
+    plain = CheckResult(name, "expect_something", "{}", "fail", True, passed)
+    return replace(plain, **facts)  # type: ignore[arg-type]
+
+
+JUDGEMENT = Judgement(
+    log="accounts",
+    snapshot=7,
+    run="run-1",
+    manifest="a" * 64,
+    suite="b" * 64,
+    passed=False,
+    summary="1 of 2 checks failed: aid unique (3 duplicates)",
+    checks=(
+        check("aid not null", unexpected=0),
+        check("aid unique", False, unexpected=3, sample=("1", "2"), detail="3 duplicates"),
+    ),
+    rows=1000,
+    base=6,
+    base_rows=990,
+    files=8,
+    files_carried=2,
+    bytes_full=1 << 20,
+    bytes_written=1 << 19,
+    trend=(RowCount(5, 980), RowCount(6, 990), RowCount(7, 1000)),
+    seconds=1.25,
+    instant="2026-01-01T00:00:00+00:00",
+)
+
+
+def stored(store: MemoryStore, judgement: Judgement = JUDGEMENT) -> Judgement | None:
+    return stored_judgement(store, judgement.log, judgement.snapshot, judgement.manifest, judgement.suite)
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore(uuid4().hex)
+
+
+@pytest.mark.parametrize(
+    ("checks", "line"),
+    [
+        ([check("a")], "1 check passed"),
+        ([check("a"), check("b")], "2 checks passed"),
+        (
+            [
+                check("aid unique", False, unexpected=3, detail="3 duplicates"),
+                check("row count", False, detail="10 < 100"),
+                check("c"),
+            ],
+            "2 of 3 checks failed: aid unique (3 duplicates); row count 10 < 100",
+        ),
+        (
+            [check("a"), check("b", False, severity="warn", unexpected=1, detail="1 unexpected value")],
+            "1 check passed; 1 warning: b (1 unexpected value)",
+        ),
+        ([check(n, False) for n in "abcde"], "5 of 5 checks failed: a; b; c; 2 more"),
+        ([check("max", False, built_in=False, detail="12 > 10")], "1 of 1 check failed: max (12 > 10)"),
+    ],
+)
+def test_the_summary_is_one_line_that_says_why(checks: list[CheckResult], line: str) -> None:
+    assert summarize(checks) == line
+
+
+def test_a_long_value_is_clipped() -> None:
+    assert len(clipped("x" * 10_000)) < 250
+    assert clipped("short") == "short"
+
+
+def test_what_does_not_print_is_shown_as_its_escape() -> None:
+    assert clipped("a\x1b[2J\u202eb\n\x00\ud800ü") == "a\\x1b[2J\\u202eb\\n\\x00\\ud800ü"
+
+
+def test_a_stored_judgement_comes_back_as_it_was(store: MemoryStore) -> None:
+    assert stored(store) is None
+    store_judgement(store, JUDGEMENT)
+    assert stored(store) == JUDGEMENT
+
+
+def test_the_judgement_that_was_stored_first_stands(store: MemoryStore) -> None:
+    store_judgement(store, JUDGEMENT)
+    later = replace(JUDGEMENT, seconds=9.0)
+    assert store_judgement(store, later) == JUDGEMENT
+
+
+def test_a_judgement_of_other_files_is_refused(store: MemoryStore) -> None:
+    store_judgement(store, JUDGEMENT)
+    with pytest.raises(CorruptError) as refused:
+        stored(store, replace(JUDGEMENT, manifest="c" * 64))
+    assert refused.value.code == "VERDICT_UNUSABLE"
+    with pytest.raises(CorruptError):
+        store_judgement(store, replace(JUDGEMENT, manifest="c" * 64))
+
+
+def test_a_judgement_of_the_first_format_is_read_and_shown(store: MemoryStore) -> None:
+    """I27: what 0.1.0 wrote before it knew of keys, numbers and cost."""
+    text = (Path(__file__).parents[2] / "data" / "verdicts" / "v1.json").read_bytes()
+    store.put_if_absent(verdict_path("accounts", 7, JUDGEMENT.suite), text)
+    assert stored(store) == JUDGEMENT
+    assert "1 of 2 checks failed" in render(JUDGEMENT)
+
+
+def test_an_audit_lies_beside_the_verdict_and_the_first_one_stands(store: MemoryStore) -> None:
+    store_judgement(store, JUDGEMENT)
+    path, page = audit_paths("accounts", 7, JUDGEMENT.suite, "20260101")
+    audited = replace(JUDGEMENT, audit=True, passed=True)
+    assert store_audit(store, audited, path, page) == audited
+    assert store_audit(store, replace(audited, seconds=9.0), path, page) == audited
+    assert "Quality audit" in Tags(store.read(page).decode()).text
+    assert stored(store) == JUDGEMENT
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"\xff", b'{"format": 2, "judgement": {}}'])
+def test_an_unreadable_judgement_is_an_error_never_absent(store: MemoryStore, content: bytes) -> None:
+    store.put_if_absent(verdict_path("accounts", 7, JUDGEMENT.suite), content)
+    with pytest.raises(CorruptError):
+        stored(store)
+
+
+def test_two_suites_have_two_verdicts(store: MemoryStore) -> None:
+    other = replace(JUDGEMENT, suite="c" * 64, passed=True)
+    store_judgement(store, JUDGEMENT)
+    store_judgement(store, other)
+    assert (stored(store), stored(store, other)) == (JUDGEMENT, other)
+
+
+def test_the_report_is_written_once_and_the_verdict_names_it(store: MemoryStore) -> None:
+    path = store_report(store, JUDGEMENT)
+    page = store.read(path)
+    assert store_report(store, replace(JUDGEMENT, seconds=9.0)) == path == verdict_of(JUDGEMENT).path
+    assert store.read(path) == page
+
+
+def test_the_verdict_carries_what_the_ledger_needs() -> None:
+    verdict = verdict_of(JUDGEMENT)
+    assert (verdict.passed, verdict.suite, verdict.manifest) == (False, "b" * 64, "a" * 64)
+    assert verdict.path == report_path("accounts", 7, JUDGEMENT.suite)
+
+
+def test_hostile_text_stays_text_wherever_it_appears() -> None:
+    def page_of(text: str) -> Tags:
+        shown = check(
+            text, False, type=text, arguments=text, observed=text, sample=(text,), keys=(text,), unexpected=1,
+            detail=text, compared=text,
+        )  # fmt: skip
+        column = ColumnStatistics(text, text, 1, 0, total="7", least=text, most=text, categories=((text, 1),))
+        judged = replace(JUDGEMENT, log=text, run=text, summary=text, instant=text, as_of=text, checks=(shown,))
+        history = (Point(1, 5, 1, 0, 1.0, ((text, "6"),), text),)
+        return Tags(render(replace(judged, statistics=(column,), history=history, cost=(Part(text, 1, 1.0, 1),))))
+
+    assert [tag for tag, _ in page_of(ATTACK).tags] == [tag for tag, _ in page_of("a").tags]
+    assert page_of(ATTACK).text.count(ATTACK) >= 14
+
+
+def test_the_page_loads_and_runs_nothing() -> None:
+    html = render(JUDGEMENT)
+    page = Tags(html)
+    assert not re.search(r"https?:|//[a-z]|url\(|@import", html, re.IGNORECASE)
+    assert not {tag for tag, _ in page.tags} & {"script", "link", "img", "iframe", "object", "a", "form", "base"}
+    assert not [name for _, attributes in page.tags for name in attributes if name in ("src", "href", "style")]
+    policies = [a["content"] for tag, a in page.tags if a.get("http-equiv") == "Content-Security-Policy"]
+    assert policies
+    assert (policies[0] or "").startswith("default-src 'none'")
+
+
+def test_the_page_shows_verdict_checks_and_numbers() -> None:
+    text = Tags(render(JUDGEMENT)).text
+    for part in (
+        "accounts",
+        "snapshot 7",
+        "Fail",
+        JUDGEMENT.summary,
+        "1,000",
+        "+10 (+1.0%)",
+        "1.0 MiB",
+        "the first 2 of 3",
+    ):
+        assert part in text, part
+    # The failed check is what the reader came for.
+    assert text.index("aid unique", text.index("Observed")) < text.index("aid not null", text.index("Observed"))
+
+
+@pytest.mark.parametrize(
+    ("base_rows", "trend"), [(None, (RowCount(1, 0),)), (0, (RowCount(1, 0), RowCount(2, 0))), (5, ())]
+)
+def test_the_page_stands_empty_tables_and_first_snapshots(base_rows: int | None, trend: tuple[RowCount, ...]) -> None:
+    base = None if base_rows is None else 1
+    judgement = replace(JUDGEMENT, base=base, base_rows=base_rows, rows=0, trend=trend, checks=())
+    assert "</html>" in render(judgement)
+
+
+def test_every_snapshot_is_a_point_inside_of_its_plot_and_the_last_is_the_current_one() -> None:
+    history = tuple(Point(i, 100 * i, i % 2, 1, 0.5, (("b", str(-i)),), "COMPLETED") for i in range(1, 21))
+    column = ColumnStatistics("b", "long", 5, 0, total="-99")
+    drawn = plots(replace(JUDGEMENT, snapshot=21, history=history, statistics=(column,)))
+    assert [p.title for p in drawn] == ["Rows", "Sum of b", "Checks that failed or warned", "Seconds of the checks"]
+    for plot in drawn:
+        assert [d.current for d in plot.dots] == [False] * 20 + [True]
+        assert all(0 <= d.x <= WIDTH and 0 <= d.y <= HEIGHT for d in plot.dots)
+        assert all(b.y >= 0 and round(b.y + b.height, 1) <= HEIGHT for b in plot.bars)
+    assert drawn[1].now == "-99"
+
+
+def test_a_page_shows_the_keys_of_bad_rows_and_what_each_part_cost() -> None:
+    shown = check("c", False, unexpected=30, sample=("5", "6"), keys=("aid=1", "aid=2"), compared="snapshot 6")
+    cost = (Part("expectations", 7, 1.25, 4),)
+    text = Tags(render(replace(JUDGEMENT, checks=(shown,), cost=cost))).text
+    for part in ("aid=1", "aid=2", "the first 2 of 30", "compared with snapshot 6", "4 Spark jobs", "1.25"):
+        assert part in text, part
+
+
+def test_a_page_stays_small_whatever_was_found() -> None:
+    shown = check("c" * 80, False, arguments="x" * 10_000, detail="d" * 200, sample=("s" * 200,) * 10, unexpected=99)
+    html = render(replace(JUDGEMENT, checks=(shown,) * 1000))
+    assert "700 more" in html
+    assert len(html) < 2_000_000
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0, "0"), (1500, "1.5k"), (-2.25e6, "-2.25M"), (3e13, "30T"), (0.25, "0.25")]
+)
+def test_numbers_of_a_plot_are_short(value: float, text: str) -> None:
+    assert compact(value) == text
+
+
+@pytest.mark.parametrize(("count", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (1 << 50, "1024.0 TiB")])
+def test_sizes_are_readable(count: int, text: str) -> None:
+    assert readable_size(count) == text

@@ -1,0 +1,258 @@
+"""Values as sources write them become values of their column, or are refused. Promise I28, complaint 21."""
+
+from __future__ import annotations
+
+import base64
+import json
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.landing import record
+from tidefold.changelog.schema import arrow_type
+from tidefold.domain.table.table_spec import Column, Shape
+from tidefold.domain.table.types import Type, encodings_of, parse_type
+from tidefold.sources.debezium.connect_schema import forms_of
+from tidefold.sources.debezium.envelope import RecordReader
+from tidefold.sources.ingest.accounting import Place
+from tidefold.sources.ingest.change_batches import TableBuilder
+from tidefold.sources.records.encodings import Form, conversion, fit_decimal, form_of, json_type
+from tidefold.sources.records.errors import RefusedRecordError
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def read(type_: str, encoding: str, value: Any, scale: int | None = None) -> Any:
+    """What a value becomes as the only one of its column in Arrow. Raises ValueError."""
+    parsed = parse_type(type_)
+    form = Form(encoding, scale) if encoding else form_of(parsed, "")
+    text = value if isinstance(value, bytes) else json.dumps(value).encode()
+    decoded = msgspec.json.decode(text, type=json_type(parsed, form) | None)  # its refusal is a ValueError too
+    convert = conversion(parsed, form)
+    ready = convert(decoded) if convert and decoded is not None else decoded
+    return pa.array([ready], arrow_type(type_))[0].as_py()
+
+
+def base64_of(unscaled: int) -> str:
+    length = (unscaled + (unscaled < 0)).bit_length() // 8 + 1
+    return base64.b64encode(unscaled.to_bytes(length, "big", signed=True)).decode()
+
+
+@pytest.mark.parametrize(
+    ("type_", "encoding", "value", "becomes"),
+    [
+        ("decimal(12,2)", "", "AJY=", Decimal("1.50")),
+        ("decimal(12,2)", "base64", "/2o=", Decimal("-1.50")),
+        ("decimal(12,2)", "base64", "AA==", Decimal("0.00")),
+        ("decimal(12,2)", "base64", {"scale": 3, "value": "BdI="}, Decimal("1.49")),
+        ("decimal(12,0)", "base64", {"scale": -2, "value": "AQ=="}, Decimal(100)),
+        ("decimal(12,2)", "string", "1.5", Decimal("1.50")),
+        ("decimal(12,2)", "string", "1.500", Decimal("1.50")),
+        ("decimal(12,2)", "string", "1E+3", Decimal("1000.00")),
+        ("decimal(12,2)", "string", "-0.00", Decimal("0.00")),
+        ("decimal(12,2)", "number", 0.1, Decimal("0.10")),
+        ("decimal(38,0)", "number", b"99999999999999999999999999999999999999", Decimal(10**38 - 1)),
+        ("boolean", "number", 1, True),
+        ("boolean", "number", 0, False),
+        ("date", "", 19_000, date(2022, 1, 8)),
+        ("date", "iso", "2022-01-08", date(2022, 1, 8)),
+        ("date", "iso", "2022-01-08Z", date(2022, 1, 8)),
+        ("date", "iso", "0001-01-01", date(1, 1, 1)),
+        ("timestamp", "", 1_500_000, EPOCH + timedelta(seconds=1.5)),
+        ("timestamp", "millis", -1500, EPOCH - timedelta(seconds=1.5)),
+        ("timestamp", "nanos", 1_500_000_000, EPOCH + timedelta(seconds=1.5)),
+        ("timestamp", "iso", "1970-01-01T00:00:01.5Z", EPOCH + timedelta(seconds=1.5)),
+        ("timestamp", "iso", "1970-01-01T02:00:01.500000000+02:00", EPOCH + timedelta(seconds=1.5)),
+        ("timestamp", "iso", "1970-01-01 00:00:01", EPOCH + timedelta(seconds=1)),
+        ("timestamp", "iso", "9999-12-31T23:59:59.999999Z", datetime(9999, 12, 31, 23, 59, 59, 999999, UTC)),
+        ("binary", "", "YWI=", b"ab"),
+        ("binary", "base64url", "_-8=", b"\xff\xef"),
+        ("binary", "base64url", "_-8", b"\xff\xef"),
+        ("binary", "hex", "00fF", b"\x00\xff"),
+        ("binary", "hex", "", b""),
+        ("array<int>", "", [1, None], [1, None]),
+        ("array<double>", "", [1, "NaN", "-Infinity"], [1.0, "nan", float("-inf")]),
+        ("array<date>", "", [0, None], [date(1970, 1, 1), None]),
+        ("array<timestamp>", "iso", ["1970-01-01T00:00:01Z"], [EPOCH + timedelta(seconds=1)]),
+        ("array<timestamp>", "", [1_000_000], [EPOCH + timedelta(seconds=1)]),
+        ("array<decimal(5,1)>", "string", ["1.5"], [Decimal("1.5")]),
+        ("array<binary>", "", ["YWI="], [b"ab"]),
+        ("array<string>", "", [], []),
+        ("decimal(5,1)", "string", None, None),
+    ],
+)
+def test_a_value_is_read_as_what_it_means(type_: str, encoding: str, value: Any, becomes: Any) -> None:
+    found = read(type_, encoding, value)
+    if isinstance(found, list):
+        found = ["nan" if isinstance(v, float) and v != v else v for v in found]
+    assert found == becomes
+    if isinstance(found, Decimal):
+        assert str(found) == str(becomes)  # Its scale too.
+
+
+@pytest.mark.parametrize(
+    ("type_", "encoding", "value"),
+    [
+        *(("decimal(4,2)", "base64", v) for v in ("", "1.5", "AJ", 5, "J7g=", {"scale": 0})),
+        ("decimal(4,2)", "base64", {"scale": 3, "value": "AQ=="}),
+        *(("decimal(4,2)", "string", v) for v in ("", "x", "NaN", "NAN", "Infinity", "1.234", "123", "1e9", 1.5, " 1")),
+        *(("decimal(4,2)", "number", v) for v in (b"NaN", "NaN", "Infinity", 0.30000000000000004, 100, True)),
+        ("boolean", "", 1),
+        *(("boolean", "number", v) for v in (2, True, "1", 1.5)),
+        *(("date", "", v) for v in (2_147_483_647, "2022-01-08", 1.5)),
+        *(("date", "iso", v) for v in ("2022-02-30", "0000-00-00", "infinity", "2022-01-08T00:00:00Z", 5)),
+        # PostgreSQL's infinities as the connector writes them.
+        *(("timestamp", "", v) for v in (9_223_372_036_825_200_000, -9_223_372_036_832_400_000, "1970-01-01T00:00Z")),
+        *(("timestamp", "millis", v) for v in (9_223_372_036_825_200, 1.5)),
+        *(("timestamp", "nanos", v) for v in (1, 1_500, 2**63)),
+        *(("timestamp", "iso", v) for v in ("infinity", "-infinity", "", "2022-01-08", "1970-01-01T00:00:00.0000001Z")),
+        *(("timestamp", "iso", v) for v in ("0001-01-01T00:00:00+01:00", "1970-01-01T24:00:00Z", "1970-01-01T00:60Z")),
+        *(("binary", "", v) for v in ("YW", "a b=", 5, "\u00e9")),
+        *(("binary", "base64url", v) for v in ("a", "+/8=", "ab\n")),
+        *(("binary", "hex", v) for v in ("0", "0g", "00 00", "\\x00")),
+        *(("array<int>", "", v) for v in (5, [1.5], ["1"], [[1]], {"a": 1})),
+    ],
+)  # fmt: skip
+def test_what_has_no_equal_in_the_column_is_refused(type_: str, encoding: str, value: Any) -> None:
+    with pytest.raises((ValueError, msgspec.ValidationError)):
+        read(type_, encoding, value)
+
+
+@given(st.integers(-(10**38) + 1, 10**38 - 1), st.integers(0, 38))
+def test_every_decimal_comes_back_in_every_mode(unscaled: int, scale: int) -> None:
+    type_ = f"decimal(38,{scale})"
+    number = Decimal((int(unscaled < 0), tuple(map(int, str(abs(unscaled)))), -scale))
+    text = format(number, "f")
+    for encoding, value in (("base64", base64_of(unscaled)), ("string", text), ("number", text.encode())):
+        assert read(type_, encoding, value) == number
+    assert read(type_, "base64", {"scale": scale, "value": base64_of(unscaled)}) == number
+
+
+@given(st.decimals(allow_nan=False, allow_infinity=False), st.integers(1, 38), st.data())
+def test_a_decimal_is_the_same_number_or_refused(number: Decimal, precision: int, data: st.DataObject) -> None:
+    scale = data.draw(st.integers(0, precision))
+    try:
+        fitted = fit_decimal(number, Type("decimal", precision, scale))
+    except ValueError:
+        room = Decimal(10) ** (precision - scale)
+        assert abs(number) >= room or number.as_tuple().exponent < -scale
+        return
+    assert fitted == number
+    assert pa.array([fitted], pa.decimal128(precision, scale))[0].as_py() == number
+
+
+@given(st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30), timezones=st.timezones()))
+def test_instants_come_back_in_every_encoding(at: datetime) -> None:
+    micros = (at - EPOCH) // timedelta(microseconds=1)
+    whole = at.astimezone(UTC)
+    assert read("timestamp", "iso", at.astimezone(UTC).isoformat()) == whole
+    assert read("timestamp", "micros", micros) == whole
+    assert read("timestamp", "millis", micros // 1000) == whole - timedelta(microseconds=micros % 1000)
+    if abs(micros) < 2**53:
+        assert read("timestamp", "nanos", micros * 1000) == whole
+
+
+@given(st.binary(max_size=20))
+def test_bytes_come_back_in_every_encoding(data: bytes) -> None:
+    assert read("binary", "base64", base64.b64encode(data).decode()) == data
+    assert read("binary", "base64url", base64.urlsafe_b64encode(data).decode()) == data
+    assert read("binary", "hex", data.hex()) == data
+
+
+CONNECT, TIME = "org.apache.kafka.connect.data", "io.debezium.time"
+NAMED = [
+    ("int32", f"{TIME}.Date", {"date": "days", "int": "", "long": ""}),
+    ("int32", f"{CONNECT}.Date", {"date": "days", "int": "", "long": ""}),
+    ("int64", f"{TIME}.Timestamp", {"timestamp": "millis", "long": ""}),
+    ("int64", f"{TIME}.MicroTimestamp", {"timestamp": "micros", "long": ""}),
+    ("int64", f"{TIME}.NanoTimestamp", {"timestamp": "nanos", "long": ""}),
+    ("int64", f"{CONNECT}.Timestamp", {"timestamp": "millis", "long": ""}),
+    ("string", f"{TIME}.ZonedTimestamp", {"timestamp": "iso", "string": ""}),
+    ("string", f"{TIME}.IsoTimestamp", {"timestamp": "iso", "string": ""}),
+    ("string", f"{TIME}.IsoDate", {"date": "iso", "string": ""}),
+    *(("int32", f"{TIME}.{name}", {"int": "", "long": ""}) for name in ("Time", "Year")),
+    *(("int64", f"{TIME}.{name}", {"int": "", "long": ""}) for name in ("MicroTime", "NanoTime", "MicroDuration")),
+    *(("string", f"{TIME}.{n}", {"string": "", "decimal": "string"}) for n in ("ZonedTime", "IsoTime", "Interval")),
+    *(
+        ("string", f"io.debezium.data.{name}", {"string": "", "decimal": "string"})
+        for name in ("Json", "Xml", "Enum", "EnumSet", "Uuid", "Ltree")
+    ),
+    ("bytes", "io.debezium.data.Bits", {"binary": "base64", "string": ""}),
+    ("struct", "io.debezium.data.VariableScaleDecimal", {"decimal": "base64"}),
+    ("struct", "io.debezium.data.geometry.Geometry", {}),
+    ("map", None, {}),
+    ("boolean", None, {"boolean": "boolean"}),
+    ("int16", None, {"int": "", "long": "", "boolean": "number"}),
+    ("int64", None, {"int": "", "long": "", "timestamp": "micros"}),
+    ("float", None, {"float": "", "double": ""}),
+    ("double", None, {"float": "", "double": "", "decimal": "number"}),
+    ("bytes", None, {"binary": "base64", "string": ""}),
+    ("string", None, {"string": "", "decimal": "string", "binary": "base64", "date": "iso", "timestamp": "iso"}),
+]  # fmt: skip
+SCALARS = ("boolean", "int", "long", "float", "double", "string", "date", "timestamp", "binary", "decimal(5,2)")
+
+
+def schema_of(column: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "struct", "fields": [{"field": "after", "type": "struct", "fields": [column]}]}
+
+
+@pytest.mark.parametrize(("kind", "name", "allowed"), NAMED, ids=lambda v: str(v).rpartition(".")[2] if v else "")
+def test_a_schema_says_how_values_are_written_and_which_columns_they_can_be(
+    kind: str, name: str | None, allowed: dict[str, str]
+) -> None:
+    column = {"field": "c", "type": kind, **({"name": name} if name else {})}
+    for type_ in SCALARS:
+        for array in (False, True):
+            shape = Shape((), (Column("c", f"array<{type_}>" if array else type_),), "postgresql", 1, 1)
+            schema = schema_of({"field": "c", "type": "array", "items": column} if array else column)
+            word = type_.partition("(")[0]
+            if word in allowed:
+                assert forms_of(schema, shape) == (Form(allowed[word]),)
+            else:
+                with pytest.raises(RefusedRecordError, match="cannot be a column"):
+                    forms_of(schema, shape)
+
+
+def test_where_a_schema_does_not_say_it_the_configuration_does() -> None:
+    for kind, type_, encoding in (("int64", "timestamp", "nanos"), ("string", "binary", "hex")):
+        shape = Shape((), (Column("c", type_, encoding),), "postgresql", 1, 1)
+        assert forms_of(schema_of({"field": "c", "type": kind}), shape) == (Form(encoding),)
+    decimal = {"field": "c", "type": "bytes", "name": f"{CONNECT}.Decimal", "parameters": {"scale": "7"}}
+    shape = Shape((), (Column("c", "decimal(9,2)"),), "postgresql", 1, 1)
+    assert forms_of(schema_of(decimal), shape) == (Form("base64", 7),)
+
+
+def test_all_types_make_the_columns_of_a_change_set() -> None:
+    """The whole way of one record, with the usual encoding of each type and with each other one."""
+    columns = [Column("id", "decimal(9,2)", "string")]
+    row: dict[str, Any] = {"id": "7.5"}
+    values = {"boolean": True, "number": 1, "base64": "YQ==", "string": "1", "days": 1, "micros": 1, "millis": 1}
+    values |= {"nanos": 1000, "base64url": "YQ==", "hex": "61"}
+    iso = {"date": "1970-01-02", "timestamp": "1970-01-01T00:00:00.000001Z"}
+    for type_ in ("boolean", "decimal(30,2)", "date", "timestamp", "binary", "array<timestamp>", "array<decimal(9,1)>"):
+        for encoding in encodings_of(parse_type(type_)):
+            element = parse_type(type_).element or parse_type(type_)
+            value = iso[element.name] if encoding == "iso" else values[encoding]
+            name = f"c{len(columns)}"
+            columns.append(Column(name, type_, encoding))
+            row[name] = [value, None] if type_.startswith("array") else value
+    shape = Shape(("id",), tuple(columns), "postgresql", 16, 4)
+    into = RecordReader(shape, Place("shop.public.items", 0, 0, 0, (), ()))
+    changed = record(0, after=row, key={"id": "7.5"})
+    deleted = record(1, op="d", key={"id": "7.5"}, before=None)
+    for one in (changed, deleted):
+        into.begin()
+        into.take(json.dumps(one).encode())
+    builder = TableBuilder(shape, 0)
+    builder.add(into.taken_batch())
+    table = builder.table()
+    assert table is not None
+    kept, gone = table.to_pylist()
+    assert all(kept[column.name] not in (None, []) for column in columns)
+    assert [gone[column.name] for column in columns] == [Decimal("7.50")] + [None] * (len(columns) - 1)

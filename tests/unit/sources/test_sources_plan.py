@@ -1,0 +1,130 @@
+"""Planning an ingest: pure, from a listing and a state."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from support.builders import SHAPE
+from tidefold.domain.log_state import Landed, LogState, Position
+from tidefold.sources.ingest.plan import Plan, bins, newest_files, plan_files
+from tidefold.sources.landing.completeness import Ending
+from tidefold.sources.landing.listing import LandedFile, Stamp
+
+
+def file(start: int, size: int = 100, partition: int = 0, extension: str = "jsonl") -> LandedFile:
+    name = f"t+{partition}+{start:010d}.{extension}"
+    return LandedFile(name, f"/landing/{name}", Stamp(1, size, 0.0), "t", partition, start, extension.endswith("gz"))
+
+
+def taken(known: LandedFile, first: int, end: int, length: int | None = None, records: int = 10) -> Landed:
+    return Landed(
+        number=1,
+        name=known.name,
+        length=known.size if length is None else length,
+        checksum="sha",
+        topic="t",
+        partition=known.partition,
+        first_offset=first,
+        next_offset=end,
+        records=records,
+        changes=records,
+        tombstones=0,
+        repeated=0,
+        quarantined=0,
+        ignored=0,
+        sqn=None,
+    )
+
+
+def state(*landed: Landed) -> LogState:
+    ends = {entry.partition: entry.next_offset for entry in landed}
+    positions = tuple(Position("t", partition, end, (0, 5)) for partition, end in sorted(ends.items()))
+    return replace(LogState("log", SHAPE), landed=landed, positions=positions)
+
+
+def names(plan: Plan) -> list[str]:
+    return [task.file.name for task in plan.take]
+
+
+def test_new_files_are_taken_in_order_from_their_beginning() -> None:
+    plan = plan_files([file(0), file(10), file(0, partition=1)], {}, state())
+    assert [(t.file.start, t.file.partition, t.begin, t.until, t.high) for t in plan.take] == [
+        (0, 0, 0, 100, ()),
+        (10, 0, 0, 100, ()),
+        (0, 1, 0, 100, ()),
+    ]
+
+
+def test_what_was_taken_is_done_and_only_the_newest_undone_file_is_looked_at() -> None:
+    old, new = file(0), file(10)
+    after = state(taken(old, 0, 10))
+    assert newest_files([old], after) == ()
+    assert newest_files([old, new], after) == ((new, 0),)
+    assert names(plan_files([old, new], {new.name: Ending(100)}, after)) == [new.name]
+
+
+def test_of_a_longer_file_the_rest_is_taken() -> None:
+    grown = file(0, size=150)
+    [task] = plan_files([grown], {grown.name: Ending(150)}, state(taken(file(0), 0, 10))).take
+    assert (task.begin, task.begin_checksum, task.until, task.records, task.next_offset) == (100, "sha", 150, 10, 10)
+
+
+def test_a_longer_gzip_file_is_read_again_past_the_records_that_were_taken() -> None:
+    grown = file(0, size=150, extension="jsonl.gz")
+    accounts = (taken(replace(grown, stamp=Stamp(1, 60, 0.0)), 0, 4, records=4), taken(grown, 4, 10, 100, records=6))
+    [task] = plan_files([grown], {grown.name: Ending(150)}, state(*accounts)).take
+    assert (task.begin, task.records) == (100, 10)
+
+
+def test_a_shorter_file_is_an_error_that_holds_its_partition_up_and_no_other() -> None:
+    files = [file(0, size=99), file(10), file(0, partition=1)]
+    plan = plan_files(files, {}, state(taken(file(0), 0, 10)))
+    assert [p.code for p in plan.problems] == ["LANDED_CHANGED"]
+    assert names(plan) == ["t+1+0000000000.jsonl"]
+
+
+def test_an_empty_file_is_left_when_newest_and_an_error_otherwise() -> None:
+    newest = plan_files([file(0), file(10, size=0)], {}, state())
+    assert (names(newest), newest.left, newest.problems) == (["t+0+0000000000.jsonl"], ("t+0+0000000010.jsonl",), ())
+    inner = plan_files([file(0), file(5, size=0), file(10)], {}, state())
+    assert names(inner) == ["t+0+0000000000.jsonl"]
+    assert [p.code for p in inner.problems] == ["LANDED_EMPTY"]
+
+
+@pytest.mark.parametrize(
+    ("ending", "until", "left"),
+    [
+        (Ending(100), 100, False),
+        (Ending(60, torn=True), 60, True),
+        (Ending(0, torn=True), None, True),
+    ],
+)
+def test_of_a_newest_file_what_is_complete_is_taken(ending: Ending, until: int | None, left: bool) -> None:
+    plan = plan_files([file(0)], {file(0).name: ending}, state())
+    assert [t.until for t in plan.take] == ([] if until is None else [until])
+    assert bool(plan.left) == left
+
+
+def test_a_torn_end_that_did_not_move_is_left_again_and_nothing_taken() -> None:
+    torn = {file(0).name: Ending(60, torn=True)}
+    plan = plan_files([file(0)], torn, state(taken(file(0), 0, 5, length=60)))
+    assert (plan.take, plan.left) == ((), (file(0).name,))
+
+
+def test_a_file_below_the_next_offset_gets_to_know_what_was_taken() -> None:
+    known = state(taken(file(0), 0, 10), taken(file(10), 10, 20), taken(file(30), 30, 40))
+    [task] = plan_files([replace(file(5), name="other")], {}, known).take
+    assert (task.next_offset, task.taken) == (40, ((0, 20), (30, 40)))
+
+
+def test_only_the_newest_file_of_a_partition_may_still_grow() -> None:
+    plan = plan_files([file(0), file(10), file(0, partition=1)], {}, state())
+    assert [t.newest for t in plan.take] == [False, True, True]
+
+
+def test_neighbouring_files_share_a_task_up_to_its_size() -> None:
+    tasks = plan_files([file(i * 10, size=size) for i, size in enumerate([40, 40, 40, 500, 10])], {}, state()).take
+    assert [[t.file.start for t in members] for members in bins(tasks, 100)] == [[0, 10], [20], [30], [40]]
+    assert bins([], 100) == []

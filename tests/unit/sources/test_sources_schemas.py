@@ -1,0 +1,115 @@
+"""What stands in for values that were not sent, and Avro schemas in the words of Kafka Connect."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tidefold.domain.table.table_spec import Column, Shape
+from tidefold.sources.debezium.avro_schema import connect_words
+from tidefold.sources.debezium.unavailable_values import is_unavailable, marks
+
+TEXT = "__debezium_unavailable_value"
+BASE64 = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(TEXT, TEXT.encode(), BASE64, TEXT.encode().hex(), TEXT.encode().hex().upper()),
+        f'{{"{TEXT}":"{TEXT}"}}',
+        *([TEXT], [TEXT.encode()], [BASE64], list(TEXT.encode())),
+        ["b68a35a7-17ad-35b3-af2a-ae46edb4545a"],  # The UUID that Java makes of the text.
+    ],
+)
+def test_every_stand_in_is_known(value: Any) -> None:
+    assert is_unavailable(value)
+
+
+@pytest.mark.parametrize("value", [None, "", 1, 1.5, True, [], [None], [TEXT, TEXT], TEXT[:-1], [1, 2], b"", {}])
+def test_other_values_are_values(value: Any) -> None:
+    assert not is_unavailable(value)
+
+
+@pytest.mark.parametrize(
+    ("type_", "written"),
+    [
+        ("string", f'"{TEXT}"'),
+        ("string", f'"{BASE64}"'),
+        ("binary", f'"{BASE64}"'),
+        ("binary", f'"{TEXT.encode().hex()}"'),
+        ("array<string>", f'["{TEXT}"]'),
+        ("array<binary>", f'["{BASE64}"]'),
+        ("array<int>", str(list(TEXT.encode()))),
+        ("array<long>", str(list(TEXT.encode())).replace(" ", "")),
+    ],
+)
+def test_a_text_with_a_stand_in_has_a_mark(type_: str, written: str) -> None:
+    """Only texts with a mark are searched value by value."""
+    shape = Shape(("id",), (Column("id", "long"), Column("c", type_)), "postgresql", 1, 1)
+    assert any(mark in written.encode() for mark in marks(shape))
+
+
+def fields(*given: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "record", "name": "R", "namespace": "a.b", "fields": list(given)}
+
+
+def words(kind: Any) -> dict[str, Any]:
+    [field] = connect_words(fields({"name": "f", "type": kind}))["fields"]
+    assert field.pop("field") == "f"
+    return dict(field)
+
+
+DECIMAL = {"name": "org.apache.kafka.connect.data.Decimal", "parameters": {"scale": "3"}}
+
+
+@pytest.mark.parametrize(
+    ("avro", "expected"),
+    [
+        ("int", {"type": "int32"}),
+        (["null", "long"], {"type": "int64"}),
+        (["long", "null"], {"type": "int64"}),
+        (["null", "long", "string"], {"type": "union"}),
+        ({"type": "int", "connect.type": "int16"}, {"type": "int16"}),
+        ({"type": {"type": "long"}, "connect.name": "n"}, {"type": "int64", "name": "n"}),
+        ({"type": "enum", "name": "E", "symbols": ["A"]}, {"type": "string"}),
+        ({"type": "fixed", "name": "F", "size": 4}, {"type": "bytes"}),
+        (
+            {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 3},
+            {"type": "bytes", **DECIMAL, "parameters": {"scale": "3", "connect.decimal.precision": "9"}},
+        ),
+        (
+            {"type": "bytes", "connect.name": DECIMAL["name"], "connect.parameters": {"scale": "3"}},
+            {"type": "bytes", **DECIMAL},
+        ),
+        (
+            {"type": "long", "logicalType": "timestamp-micros"},
+            {"type": "int64", "name": "io.debezium.time.MicroTimestamp"},
+        ),
+        ({"type": "array", "items": ["null", "string"]}, {"type": "array", "items": {"type": "string"}}),
+        ({"type": "map", "values": "string"}, {"type": "map"}),
+        ("unknown.Name", {"type": "unknown.Name"}),
+        (7, {"type": "7"}),
+    ],
+)
+def test_avro_in_the_words_of_kafka_connect(avro: Any, expected: dict[str, Any]) -> None:
+    assert words(avro) == expected
+
+
+def test_named_types_are_known_by_their_name_within_and_beyond_their_namespace() -> None:
+    inner = {"type": "record", "name": "Value", "fields": [{"name": "x", "type": "int"}]}
+    schema = fields(
+        {"name": "before", "type": ["null", inner]},
+        {"name": "after", "type": ["null", "Value"]},
+        {"name": "other", "type": "a.b.Value"},
+    )
+    found = {f["field"]: f["fields"] for f in connect_words(schema)["fields"]}
+    assert found == {name: [{"type": "int32", "field": "x"}] for name in ("before", "after", "other")}
+
+
+def test_a_schema_that_holds_itself_has_an_end() -> None:
+    deep: Any = "int"
+    for _ in range(100):
+        deep = {"type": "array", "items": deep}
+    assert words(deep)["type"] == "array"
