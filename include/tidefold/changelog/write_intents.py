@@ -1,4 +1,4 @@
-"""What writers are about to write, said before they write it (design 3).
+"""What writers are about to write, said before they write it.
 
 A run announces its segments, with the logs that will name them. When everything is written and before the first log
 is told, it says what it brings each of them. A run that dies leaves both behind: whoever comes next rolls every log

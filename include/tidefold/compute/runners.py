@@ -1,4 +1,4 @@
-"""Distributes work over Spark: a DataFrame of tasks, one Spark task each, run with mapInArrow (design 6)."""
+"""Distributes work over Spark: a DataFrame of tasks, one Spark task each, run with mapInArrow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Delta commits without a JVM: a snapshot's own table, and the published table that readers use (design 4)."""
+"""Delta commits without a JVM: a snapshot's own table, and the published table that readers use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state of a log as one frozen value, and the values it is made of (design 3).
+"""The state of a log as one frozen value, and the values it is made of.
 
 What keeps snapshots and the log for longer than retention does, and what keeps changes out of the log.
 

@@ -16,7 +16,7 @@ _LOG_ID = re.compile(r"[a-z][a-z0-9_]{0,62}")
 class DataFileName:
     """Name of one Parquet file: key groups, the snapshot and epoch that wrote it, and the writing task's own part.
 
-    The random part makes a second try of a task write a second file, never over the first (design 2).
+    The random part makes a second try of a task write a second file, never over the first.
     """
 
     key_groups: KeyGroups
@@ -49,7 +49,7 @@ INTENTS = f"{CHANGELOG}/intents"
 
 @dataclass(frozen=True, slots=True)
 class LogPaths:
-    """Where the parts of one log live, relative to the store's root (design 2)."""
+    """Where the parts of one log live, relative to the store's root."""
 
     log: str
 
@@ -94,7 +94,7 @@ class LogPaths:
 
 
 def data_path(table: str, name: str) -> str:
-    """Path of a data file of a Delta table: `_data/` is left alone by VACUUM and read by every reader (design 2).
+    """Path of a data file of a Delta table: `_data/` is left alone by VACUUM and read by every reader.
 
     The table "" is the root of a store.
     """

@@ -1,4 +1,4 @@
-"""The ledger: the one truth about a log, kept beside its data as numbered, never overwritten versions (design 3).
+"""The ledger: the one truth about a log, kept beside its data as numbered, never overwritten versions.
 
 Committing is writing version n+1 only if it is absent. No lock, no clock and no database decides anything.
 """

@@ -1,1 +1,1 @@
-"""The quality gate: suites of checks, their run over the staged rows, verdicts and reports (design 4.3)."""
+"""The quality gate: suites of checks, their run over the staged rows, verdicts and reports."""

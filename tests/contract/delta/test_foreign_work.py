@@ -1,7 +1,7 @@
 """What users do to a published table while the life cycle goes on, and a publisher that sleeps. Promises I1, I10, I20.
 
 A VACUUM never harms; an OPTIMIZE puts other files into the table, so the next publication is refused by name until the
-user undoes it or asks to reconcile (design 4.4).
+user undoes it or asks to reconcile.
 """
 
 from __future__ import annotations

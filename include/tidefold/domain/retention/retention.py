@@ -1,4 +1,4 @@
-"""What is kept and what may go: snapshots beyond the newest N, and the log that nothing kept needs (design 4.5).
+"""What is kept and what may go: snapshots beyond the newest N, and the log that nothing kept needs.
 
 Protect first, delete second: a move marks what is left after the protected was taken out, a sweep deletes what is
 marked, a later move forgets it. Nothing marked ever comes back.
@@ -226,7 +226,7 @@ def collected(state: LogState, paths: Iterable[str]) -> LogState:
 
 
 def tag(state: LogState, name: str, snapshot_id: int) -> LogState:
-    """Names a completed snapshot, which keeps it. Refused for a retired one: its files may be going (design 3)."""
+    """Names a completed snapshot, which keeps it. Refused for a retired one: its files may be going."""
     snapshot = known(state, snapshot_id)
     if snapshot.state is not State.COMPLETED:
         raise RefusedError(

@@ -1,4 +1,4 @@
-"""The moves of the life cycle: each takes a state and gives the next one, or refuses by name (design 3 and 4).
+"""The moves of the life cycle: each takes a state and gives the next one, or refuses by name.
 
 A move that finds its work already done returns the state it was given, so the ledger writes no new version (I4).
 """

@@ -3,7 +3,7 @@
 The plainest case is done in Arrow itself (`newest`, `sorted_rows`), all others by DuckDB, which spills where it must.
 
 The result is a pure function of the set of changes, by the engine of the log's shape. Which of two changes counts is
-decided by their order, at equal order by their source position (design 5). How the changes were split or in which order
+decided by their order, at equal order by their source position. How the changes were split or in which order
 they came is not seen.
 """
 

@@ -1,4 +1,4 @@
-"""Takes what has landed into the logs: plan, parse in parallel, append (design 4)."""
+"""Takes what has landed into the logs: plan, parse in parallel, append."""
 
 from __future__ import annotations
 

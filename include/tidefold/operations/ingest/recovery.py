@@ -1,7 +1,7 @@
 """Ends what a run announced and did not bring to its end: every log takes what it was brought, or refuses it for good.
 
 Whoever comes next may do this at any time, also while the run still lives: what it then tells a log was taken already,
-or is refused (design 3).
+or is refused.
 """
 
 from __future__ import annotations

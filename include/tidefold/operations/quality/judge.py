@@ -1,4 +1,4 @@
-"""Judges staged snapshots with their logs' suites, in one Spark session for all logs (design 4.3)."""
+"""Judges staged snapshots with their logs' suites, in one Spark session for all logs."""
 
 from __future__ import annotations
 

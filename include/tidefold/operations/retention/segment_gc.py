@@ -81,7 +81,7 @@ def plan_unclaimed(store: Store, logs: Sequence[str]) -> tuple[str, ...]:
     """Files that no log names, nor ever will: their runs were given up, wrote all the same, and died. `logs` are known
     ones, whose quarantine is looked at too.
 
-    What is stored and announced no more is of a run that has ended: all its logs have taken or refused (design 3).
+    What is stored and announced no more is of a run that has ended: all its logs have taken or refused.
     """
     folders = [CHANGELOG, *(LogPaths(log).quarantine for log in logs)]
     found_there = (entry.path for folder in folders for entry in store.list(folder, unfinished=True))

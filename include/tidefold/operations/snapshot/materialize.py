@@ -1,4 +1,4 @@
-"""Folds what arrived since the last snapshot into a new one, and stages it for the quality gate (design 4).
+"""Folds what arrived since the last snapshot into a new one, and stages it for the quality gate.
 
 A restore is the same work on an older snapshot: its files are proved and taken over, and what its tail holds is folded
 in.

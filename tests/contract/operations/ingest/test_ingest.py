@@ -1,6 +1,6 @@
 """Ingest from landed files to the ledger: what is taken, what is left, what holds a partition up, and that it is exact.
 
-Promises I2, I4, I20, I25; requirement "takes each partition strictly in offset order" (design 4).
+Promises I2, I4, I20, I25; each partition is ingested strictly in offset order.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Late changes: a horizon that snapshots announce, and what becomes of what comes from before it (design 5)."""
+"""Late changes: a horizon that snapshots announce, and what becomes of what comes from before it."""
 
 from __future__ import annotations
 

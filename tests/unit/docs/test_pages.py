@@ -1,0 +1,93 @@
+"""The documentation holds together: links, pictures, cited promises, error codes, the index."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import error_reference
+
+ROOT = Path(__file__).parents[3]
+DOCS = ROOT / "docs"
+ARCHITECTURE = (DOCS / "architecture.md").read_text()
+PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
+CODE = ("include", "plugins", "jobs", "dags", "scripts", "benchmarks", "tests")
+_CITED = re.compile(r"(?<![\w.\"'`/-])(?:I|C|L|N|S|A|M)[1-9]\d?(?![\w.'/-]*[\w/])")
+_LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)", re.DOTALL)
+_FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+
+
+def page_id(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", _FENCE.sub("", page.read_text()), re.MULTILINE)
+    plain = (re.sub(r"[^\w\- ]", "", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", one)).lower() for one in headings)
+    return {one.replace(" ", "-") for one in plain}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for link in _LINK.findall(_FENCE.sub("", page.read_text())):
+        if link.startswith(("http://", "https://")):
+            continue
+        path, _, anchor = link.partition("#")
+        target = page.parent / path if path else page
+        assert target.exists(), link
+        if anchor:
+            assert anchor in anchors(target), link
+
+
+def test_every_page_is_in_the_index() -> None:
+    linked = {link.partition("#")[0] for link in _LINK.findall((DOCS / "README.md").read_text())}
+    pages = {page.name for page in DOCS.glob("*.md")} - {"README.md"}
+    assert pages - linked == set()
+
+
+def comments_and_docstrings(path: Path) -> Iterator[str]:
+    text = path.read_text()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.string
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield ast.get_docstring(node) or ""
+
+
+def test_every_cited_promise_and_requirement_is_defined() -> None:
+    defined = set(re.findall(r"^\| ([ICLNSAM]\d+) \|", ARCHITECTURE, re.MULTILINE))
+    assert len(defined) > 75
+    undefined: dict[str, set[str]] = {}
+    for path in (path for folder in CODE for path in (ROOT / folder).rglob("*.py")):
+        for text in comments_and_docstrings(path):
+            if unknown := set(_CITED.findall(text)) - defined:
+                undefined.setdefault(str(path.relative_to(ROOT)), set()).update(unknown)
+    assert undefined == {}
+
+
+def test_no_page_outside_the_project_is_cited() -> None:
+    folders = (ROOT / folder for folder in CODE)
+    texts = {path: path.read_text() for folder in folders for path in folder.rglob("*.py")}
+    pattern = re.compile(r"\bdesign [0-9]")
+    assert [str(path.relative_to(ROOT)) for path, text in texts.items() if pattern.search(text)] == []
+
+
+def test_every_error_code_is_described_and_nothing_else_is() -> None:
+    """A code is missing? Add one line to docs/error-codes.toml, then `make errors`."""
+    described = [code for codes in error_reference.described_codes().values() for code in codes]
+    raised = set(error_reference.raised_codes())
+    assert raised - set(described) == set(), "not in docs/error-codes.toml"
+    assert set(described) - raised == set(), "in docs/error-codes.toml, but not in the program"
+    assert len(described) == len(set(described))
+
+
+def test_the_reference_of_error_codes_is_current() -> None:
+    assert error_reference.PAGE.read_text() == error_reference.page(), "run `make errors`"
