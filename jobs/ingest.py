@@ -1,4 +1,4 @@
-"""Spark job: takes landed files of all requested logs into their changelogs."""
+"""Spark job: ingests the landed files of all requested logs into their changelogs."""
 
 from __future__ import annotations
 

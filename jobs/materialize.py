@@ -1,4 +1,4 @@
-"""Spark job: folds new changes of all requested logs into full snapshots."""
+"""Spark job: stages a snapshot of each requested log: folded, restored, imported or as of an instant."""
 
 from __future__ import annotations
 

@@ -71,12 +71,12 @@ class Terminal:
     def line(self, text: str) -> None:
         """Prints a line of the result for people."""
         if self.format is Format.TEXT:
-            sys.stdout.write(harmless(text) + "\n")
+            sys.stdout.write(mask_control_characters(text) + "\n")
             sys.stdout.flush()
 
     def note(self, text: str) -> None:
         """A line for people beside the result, on stderr."""
-        sys.stderr.write(harmless(text) + "\n")
+        sys.stderr.write(mask_control_characters(text) + "\n")
         sys.stderr.flush()
 
     @contextmanager
@@ -108,7 +108,7 @@ class Terminal:
             self.json({"error": {"code": code, "message": message, "hint": hint}})
 
 
-def harmless(text: str) -> str:
+def mask_control_characters(text: str) -> str:
     """Without control characters: names and reasons come from landed data, and terminals obey escape sequences."""
     return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
 

@@ -127,8 +127,8 @@ def _unknown_value(name: str, given: Any, expected: str) -> tuple[str, str, str]
 
 def _pattern_mismatch(name: str) -> tuple[str, str, str]:
     if name == "master":
-        hint = "Set `local[*]` (all cores) or, as an example, `local[4]`."
-        return "NOT_IN_THIS_VERSION", "can only be local, local[N] or local[*] in this version.", hint
+        hint = "Set `local[*]` (all cores), `local[4]` as an example, or the address of a standalone cluster."
+        return "NOT_IN_THIS_VERSION", "must be local, local[N], local[*] or spark://host:port.", hint
     return "CONFIG_WRONG_TYPE", "must be a whole number followed by m or g.", "As an example `2g`."
 
 

@@ -69,7 +69,7 @@ def style_source() -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(style().encode()).digest()).decode()}'"
 
 
-def harmless(text: str) -> str:
+def escape_control_characters(text: str) -> str:
     """Text with what does not print written out: control characters, and those that turn the direction of a line."""
     return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
 
@@ -89,7 +89,7 @@ def _shown(value: Any) -> Any:
         return value
     if isinstance(value, str):
         text = str(value)
-        return harmless(text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …")
+        return escape_control_characters(text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …")
     return value
 
 
@@ -118,7 +118,7 @@ def _age(text: str | None, now: datetime) -> str:
 
 def _commands(text: str) -> Markup:
     """A sentence of ours with what stands in backticks as code; everything in it is escaped."""
-    parts = _COMMAND.split(harmless(text))
+    parts = _COMMAND.split(escape_control_characters(text))
     return Markup("").join(
         Markup("<code>{}</code>").format(part) if place % 2 else escape(part) for place, part in enumerate(parts)
     )

@@ -416,3 +416,8 @@ def test_the_json_schema_names_every_key_and_refuses_others() -> None:
     assert set(schema["properties"]) == {"version", "store", "spark", "local", "retention", "snapshots", "logs"}
     assert schema["additionalProperties"] is False
     assert json.loads(json.dumps(schema)) == schema
+
+
+def test_a_wrong_master_is_refused_with_every_allowed_form(tmp_path: Path) -> None:
+    message = str(refusal(tmp_path, GOOD.replace("local[2]", "yarn")))
+    assert all(form in message for form in ("local[N]", "local[*]", "spark://host:port"))

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 
 import yaml
 
-from tidefold.cli.terminal import harmless
+from tidefold.cli.terminal import mask_control_characters
 from tidefold.config import log_mistakes
 from tidefold.sources.inference.proposal import ProposedLog
 
@@ -198,4 +198,4 @@ def _word(text: str) -> str:
 
 
 def _comment(text: str) -> str:
-    return harmless(text).replace("\n", " ")
+    return mask_control_characters(text).replace("\n", " ")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from tidefold.cli.terminal import harmless
+from tidefold.cli.terminal import mask_control_characters
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -27,7 +27,7 @@ def plain_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
         right = column.endswith(">")
         table.add_column(column.removesuffix(">"), justify="right" if right else "left", no_wrap=right, overflow="fold")
     for row in rows:
-        table.add_row(*(Text(harmless(cell)) for cell in row))
+        table.add_row(*(Text(mask_control_characters(cell)) for cell in row))
     return table
 
 
