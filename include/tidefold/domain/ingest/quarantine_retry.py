@@ -106,6 +106,13 @@ def since(state: LogState, entry: Landed) -> int:
     return next((e.sqn for e in state.landed[entry.number - 1 :] if e.sqn is not None), state.last_sqn + 1)
 
 
+def high_before(state: LogState, entry: Landed) -> tuple[int, ...]:
+    """The highest order that the partition of this file had reached before it."""
+    highs = {c.sqn: c.high for c in state.change_sets}
+    former = (e for e in state.landed[: entry.number - 1] if (e.topic, e.partition) == (entry.topic, entry.partition))
+    return max((e.high or highs.get(e.sqn or 0, ()) for e in former), default=())
+
+
 def left_out(state: LogState) -> tuple[tuple[int, int], ...]:
     """The ranges (after, to) that restores left out for good of what is published, or is about to be; an import leaves
     out all that was there.

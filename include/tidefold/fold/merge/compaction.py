@@ -6,7 +6,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidefold.changelog.schema import CLEAR, has_absent, place_columns
+from tidefold.changelog.schema import CLEAR, has_absent
 from tidefold.domain.table.table_spec import Engine, Shape
 from tidefold.fold.merge.engines.statements import key_list, latest
 
@@ -27,11 +27,11 @@ def squashed(changes: pa.Table, shape: Shape) -> pa.Table:
 
 
 def of_keys(changes: pa.Table, keys: pa.Table, shape: Shape) -> pa.Table:
-    """The changes whose key is one of `keys`: their key columns and their place."""
+    """The changes whose key is one of `keys`."""
     names = key_list(shape)
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         connection.register("changes", changes)
         connection.register("keys", keys.select(list(shape.key)))
-        columns = ", ".join((names, *place_columns(shape)))
-        return connection.sql(f"SELECT {columns} FROM changes SEMI JOIN keys USING ({names})").to_arrow_table()
+        found = connection.sql(f"SELECT * FROM changes SEMI JOIN keys USING ({names})").to_arrow_table()
+    return found.cast(changes.schema)

@@ -17,12 +17,10 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tidefold.changelog import write_intents
 from tidefold.changelog.key_group_hash import with_key_groups
-from tidefold.changelog.schema import CLEAR, place_columns
-from tidefold.changelog.segment import Indexes, read_change_set, write_segment
+from tidefold.changelog.segment import write_segment
 from tidefold.changelog.write_intents import Intent, IntentLog
 from tidefold.domain.ingest.append import require_open
 from tidefold.domain.ingest.quarantine_retry import (
@@ -36,17 +34,16 @@ from tidefold.domain.ingest.quarantine_retry import (
     room,
     since,
 )
-from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import LogState
 from tidefold.domain.paths import CHANGELOG, LogPaths
-from tidefold.domain.table.table_spec import Engine
 from tidefold.errors import ConflictError, RefusedError
-from tidefold.fold.merge.compaction import of_keys
 from tidefold.operations.ingest import recovery
-from tidefold.operations.ingest.schema_update import as_now, evolved
+from tidefold.operations.ingest.schema_update import evolved
 from tidefold.operations.inspect.read import found_state
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline, now
+from tidefold.operations.quarantine.newer_changes import Decision, find_newer
+from tidefold.operations.quarantine.resent import ResentProof
 from tidefold.operations.snapshot.request import horizon_of
 from tidefold.sources.quarantine.reparse import (
     Refused,
@@ -65,10 +62,11 @@ _STAYS = {
     "log_cut": "the log was cut since they landed, so whether something newer was folded cannot be told",
     "left_out": "a restore or an import left out what landed then",
     "newer": "newer changes of their keys were taken, which must come after them",
+    "unproved": "may have been sent again: an older version did not note their place in the order",
 }
 _BECAME = {
     "changes": "became changes",
-    "repeated": "are superseded by newer changes of their keys",
+    "repeated": "are superseded by newer changes of their keys, or were sent again",
     "tombstones": "are tombstones",
     "ignored": "are ignored",
 }
@@ -165,65 +163,18 @@ def _texts(pipeline: Pipeline, log: str, records: Sequence[Refused]) -> Iterator
 
 
 def _add_changes(pipeline: Pipeline, state: LogState, found: _Sorted, look: SecondLook, table: pa.Table) -> None:
-    """Takes in what is newer than all that the log has of its key, or whose place the fold finds all the same."""
-    counted, out = _newest(pipeline, state, look, table)
-    chosen = []
+    """Takes in what is newer than all that the log has of its key, or gives what no newer change gives."""
+    newer, proof = find_newer(pipeline.store, state, look, table), ResentProof(pipeline.store, state)
+    decisions = []
     for row, one in zip(table.to_pylist(), look.changes, strict=True):
-        key, place = _key(row, state), _place(row, state)
-        newer, waits = (max(places.get(key, ()), places.get(None, ())) >= place for places in (counted, out))
-        newer = newer and not state.shape.takes_late
-        chosen.append(not newer and not waits)
-        if newer and state.shape.merge.engine is Engine.LAST:
-            found.settled.append((one, "repeated"))
-        elif newer:
-            found.staying.append((one, "newer"))
-        elif waits:
-            found.staying.append((one, "left_out"))
-        else:
-            found.settled.append((one, "changes"))
-    kept = table.filter(pa.array(chosen))
+        resent = proof.judge(row, one)
+        decision = Decision(resent) if resent else newer.decide(row)
+        decisions.append(decision)
+        settled = decision.what in _BECAME
+        (found.settled if settled else found.staying).append((one, decision.what))
+    kept = newer.with_again(table, decisions)
     if kept.num_rows:
         found.tables.append((look, kept))
-
-
-# Of each key, and under None of all keys: a clear.
-_Places = dict[tuple[object, ...] | None, tuple[int, ...]]
-
-
-def _newest(pipeline: Pipeline, state: LogState, look: SecondLook, table: pa.Table) -> tuple[_Places, _Places]:
-    """Of each key the highest place that the log has since the oldest of these records; apart, of what was left out."""
-    first = min(since(state, one.landed) for one in look.changes)
-    groups = table.column("_kg").to_pylist()
-    span = KeyGroups(min(groups), max(groups))
-    counted: _Places = {}
-    out: _Places = {}
-    known: Indexes = {}
-    for change_set in state.change_sets:
-        if change_set.sqn < first or not change_set.key_groups.meets(span):
-            continue
-        places = out if any(after < change_set.sqn <= to for after, to in left_out(state)) else counted
-        changes = as_now(state).changes(read_change_set(pipeline.store, change_set, span, known), change_set.schema)
-        places[None] = max(places.get(None, ()), _cleared(changes, state))
-        # Rows without a key never replace each other.
-        for row in of_keys(changes, table, state.shape).to_pylist() if state.shape.key else ():
-            key = _key(row, state)
-            places[key] = max(places.get(key, ()), _place(row, state))
-    return counted, out
-
-
-def _cleared(changes: pa.Table, state: LogState) -> tuple[int, ...]:
-    """The place before which the whole table was cleared; what has its order comes after it."""
-    clears = changes.filter(pc.field("_op") == CLEAR)
-    whole = [row for row in clears.to_pylist() if all(row[name] is None for name in state.shape.key)]
-    return max(((*_place(row, state)[:-2], -1, -1) for row in whole), default=())
-
-
-def _key(row: dict[str, object], state: LogState) -> tuple[object, ...]:
-    return tuple(row[name] for name in state.shape.key)
-
-
-def _place(row: dict[str, int], state: LogState) -> tuple[int, ...]:
-    return tuple(row[name] for name in place_columns(state.shape))
 
 
 def _commit(pipeline: Pipeline, state: LogState, path: str, found: _Sorted, left: Sequence[Refused]) -> None:

@@ -24,6 +24,7 @@ from tidefold.sources.records.column_aliases import has_aliases, spelled
 from tidefold.sources.records.errors import (
     RefusedRecordError,
     any_head_of,
+    find_source,
     is_ignored,
     is_tombstone,
     names_in,
@@ -39,6 +40,8 @@ _INITIAL = frozenset(("true", "first", "first_in_data_collection", "last_in_data
 _BEGINS = frozenset(("first", "first_in_data_collection"))
 # Topics on which the connector tells of itself.
 _OWN_TOPIC = re.compile(r"__debezium-heartbeat\..*|.*\.transaction")
+# Why a record is refused whose order cannot be told, or was judged already.
+_OF_ITS_ORDER = frozenset(("ORDER_MISSING", "ORDER_RESTART"))
 _UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
@@ -63,6 +66,8 @@ class RecordReader(Accounting):
         engine = shape.merge.engine
         self._stream = StreamOrder(engine in COUNTING, place.high, place.count, place.again, place.time)
         self._upsert_op = MERGE if engine is Engine.AGGREGATE else UPSERT
+        # Whether the offset of the record that is being taken is new.
+        self._has_place = False
 
     def near(self, data: bytes) -> None:
         """Tells what the next lines are cut from: only then are they searched for an unavailable value."""
@@ -73,6 +78,36 @@ class RecordReader(Accounting):
 
         Raises RefusedRecordError (the caller quarantines) or LateOffsetError (the file is not taken).
         """
+        self._has_place = False
+        try:
+            self._take(line)
+        except RefusedRecordError as refused:
+            if not self._is_sent_again(line, refused):
+                raise
+            self.account.repeated += 1
+
+    def _is_sent_again(self, line: bytes, refused: RefusedRecordError) -> bool:
+        """Whether a refused record was sent before, by its order; one that was not takes its place in the order (I32).
+
+        Raises RefusedRecordError for one that only looks as if it was sent before.
+        """
+        if self.is_alone or not self._has_place or refused.reason in _OF_ITS_ORDER:
+            return False
+        source = find_source(line)
+        if source is None:
+            return False
+        try:
+            order = self._order_of(source)
+        except RefusedRecordError:
+            return False
+        if not self._advances(order, source):
+            return True
+        refused.order = order
+        if self.account.refused_low is None:
+            self.account.refused_low = order
+        return False
+
+    def _take(self, line: bytes) -> None:
         if self._spells_keys:
             self._spell(line)
         rows, self.line = self._rows, line
@@ -136,7 +171,7 @@ class RecordReader(Accounting):
 
     def _take_odd(self, line: bytes, why: str) -> None:
         if self._spell(line):
-            self.take(line)
+            self._take(line)
             return
         head = any_head_of(line)
         if head.topic != self._place.topic and head.topic is not None and _OWN_TOPIC.fullmatch(head.topic):
@@ -153,7 +188,8 @@ class RecordReader(Accounting):
         place = self._place
         topic = place.topic if record.topic is None else record.topic
         partition = place.partition if record.partition is None else record.partition
-        return self.is_new(topic, partition, self.own_offset(record.offset))
+        self._has_place = self.is_new(topic, partition, self.own_offset(record.offset))
+        return self._has_place
 
     def _upsert(self, rows: Rows, record: Any, value: Any, key: Any) -> None:
         row = value.after
@@ -180,23 +216,33 @@ class RecordReader(Accounting):
         source: Source | None = value.source
         if source is None:
             raise RefusedRecordError("ORDER_MISSING", "The record has no source block.")
-        account, order, time = self.account, self._order_of(source), source.committed
-        begun_anew = source.snapshot in _INITIAL and self._begins_anew(order)
-        is_new = self._stream.is_new(order, time, source.snapshot in _BEGINS)
-        self._tell()
-        if not is_new:
+        account, order = self.account, self._order_of(source)
+        if not (self.is_alone or self._advances(order, source)):
             account.repeated += 1
             return
         if account.low is None:
             account.low = order
-        offset = self.offset if self.offset is not None else -1
-        if begun_anew:
-            # No change of its own: it goes with the first row of the new snapshot.
-            self.batch.add(CLEAR, order, offset, time, self._rows.nothing())
-        if op == CLEAR or begun_anew:
+        if op == CLEAR:
             account.cleared = max(order, account.cleared)
         account.changes += 1
-        self.batch.add(op, order, offset, time, row, absent)
+        self.batch.add(op, order, self._known_offset, source.committed, row, absent)
+
+    @property
+    def _known_offset(self) -> int:
+        return self.offset if self.offset is not None else -1
+
+    def _advances(self, order: Order, source: Source) -> bool:
+        """Whether a record was not sent before. What is the first row of a new snapshot comes after a clear, also when
+        the row itself is refused. Raises RefusedRecordError.
+        """
+        begun_anew = source.snapshot in _INITIAL and self._begins_anew(order)
+        is_new = self._stream.is_new(order, source.committed, source.snapshot in _BEGINS)
+        self._tell()
+        if is_new and begun_anew:
+            # No change of its own: it is part of the row's record.
+            self.batch.add(CLEAR, order, self._known_offset, source.committed, self._rows.nothing())
+            self.account.cleared = max(order, self.account.cleared)
+        return is_new
 
     def _begins_anew(self, order: Order) -> bool:
         """Whether a row of an initial snapshot is the first of one: all its rows carry one order, the highest so far.

@@ -102,6 +102,8 @@ class Account:
     # Orders: the lowest and highest kept, and that of the initial snapshot's rows.
     low: Order | None = None
     high: Order = ()
+    # The lowest of refused records that were not sent before.
+    refused_low: Order | None = None
     snapshot: Order | None = None
     # That of the last clear; and how the stream stands at the end of the file: see Position.
     cleared: Order = ()
@@ -124,6 +126,8 @@ class Accounting:
         self._place = place
         self._last = place.start - 1
         self._alone: int | None = None
+        # Whether records are judged one by one: what came before them says nothing of their order.
+        self.is_alone = False
         # Whether the records of this file say their offset; None: no record was taken yet.
         self._says_offset: bool | None = None
 
@@ -138,7 +142,7 @@ class Accounting:
 
     def begin_alone(self, offset: int | None) -> None:
         """The same for a record that is judged by itself, whatever was taken before it; `offset` as far as known."""
-        self._alone, self._says_offset = offset, None
+        self.is_alone, self._alone, self._says_offset = True, offset, None
         self.account = self._begun(self._place)
         self._last = self._place.start - 1
         self.begin()

@@ -96,10 +96,14 @@ def needs_another_look(task: FileTask, account: Account, position: Position, sha
     unseen = bool(position.high) and position.high != task.high
     if unseen and account.snapshot is not None and account.snapshot != position.high:
         return True
+    # Whether a refused record was sent before is said by its reader, which must know the highest order.
+    lowest = min((one for one in (account.low, account.refused_low) if one is not None), default=None)
+    if account.refused_low is not None and position.high != task.high and (lowest or ()) < position.high:
+        return True
     # Which of equal records came again is known only to who knows how many there were.
     read_as, stands = ((p.high, p.count, p.again) for p in (task, position))
     uncertain = shape.merge.engine in COUNTING and read_as != stands
-    return uncertain and (account.low is None or account.low <= position.high)
+    return uncertain and (lowest is None or lowest <= position.high)
 
 
 def _position(state: LogState, task: FileTask) -> Position:

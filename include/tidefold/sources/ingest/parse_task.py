@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import chain
@@ -97,6 +97,8 @@ class _Parsing:
     given: LogFiles
     quarantine: QuarantineWriter
     results: list[FileResult] = field(default_factory=list)
+    # The files that have changes: a clear before a refused row is one that no account counts.
+    changed: set[str] = field(default_factory=set)
     error: Packed | None = None
 
     def tables(self, connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[str, pa.Table]]:
@@ -125,6 +127,7 @@ class _Parsing:
                 continue
             self.results.append(FileResult(file.name, account=parsed.account, checksum=parsed.checksum))
             if parsed.table is not None:
+                self.changed.add(file.name)
                 yield parsed.table
 
     def result(self, store: Store, segment: str, written: list[WrittenChangeSet], no_copy: str) -> LogResult:
@@ -135,7 +138,7 @@ class _Parsing:
             refused = self.error is None and self.quarantine.store(store, path)
         except StorageError as error:
             self.error, refused = packed(error), False
-        files = () if self.error else tuple(_with_written(self.results, mine))
+        files = () if self.error else tuple(_with_written(self.results, mine, self.changed))
         named, put_aside = segment if mine else None, path if refused else None
         return LogResult(self.given.log, files, named, put_aside, self.error, no_copy if mine else "")
 
@@ -164,10 +167,12 @@ def _write(store: Store, task: ParseTask, parts: Iterable[tuple[str, pa.Table]])
     return written, f"{unforeseen(stream.local_error)}" if stream.local_error else task.no_copy
 
 
-def _with_written(results: list[FileResult], written: list[WrittenChangeSet]) -> Iterator[FileResult]:
+def _with_written(
+    results: list[FileResult], written: list[WrittenChangeSet], changed: Collection[str]
+) -> Iterator[FileResult]:
     ordinals = iter(written)
     for result in results:
-        if result.account and result.account.changes:
+        if result.name in changed:
             yield FileResult(result.name, None, result.account, result.checksum, next(ordinals))
         else:
             yield result

@@ -17,7 +17,11 @@ _IN_MEMORY = 4 << 20
 
 
 class Quarantined(msgspec.Struct, frozen=True):
-    """A refused record. `record` is its text, cut off at 8 KiB; `offset` is null when it could not be read."""
+    """A refused record. `record` is its text, cut off at 8 KiB; `offset` is null when it could not be read.
+
+    `order`: its place in the order of the source, in which it counted as new (null: the source has none, the record
+    does not say it, or the entry was written before refused records took part in the order).
+    """
 
     file: str
     line: int
@@ -25,6 +29,7 @@ class Quarantined(msgspec.Struct, frozen=True):
     reason: str
     detail: str
     record: str
+    order: tuple[int, ...] | None = None
 
 
 class QuarantineWriter:
@@ -41,7 +46,7 @@ class QuarantineWriter:
 
     def add(self, file: str, line: int, offset: int | None, refused: RefusedRecordError, record: bytes) -> None:
         text = record[:KEPT_TEXT].decode("utf-8", errors="backslashreplace")
-        entry = Quarantined(file, line, offset, refused.reason, refused.detail, text)
+        entry = Quarantined(file, line, offset, refused.reason, refused.detail, text, refused.order)
         self._spool.write(msgspec.json.encode(entry) + b"\n")
 
     def mark(self) -> int:

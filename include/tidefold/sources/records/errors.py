@@ -10,7 +10,7 @@ import msgspec
 
 from tidefold.domain.log_state import Shape
 from tidefold.sources.debezium.unavailable_values import is_unavailable
-from tidefold.sources.records.record_types import NOTHING, AnyHead, Head
+from tidefold.sources.records.record_types import NOTHING, AnyHead, Head, Source
 
 UPSERTS = ("r", "c", "u")
 _NULL = msgspec.Raw(b"null")
@@ -19,12 +19,15 @@ _heads, _any_heads = msgspec.json.Decoder(Head), msgspec.json.Decoder(AnyHead)
 
 
 class RefusedRecordError(Exception):
-    """A record goes to quarantine: `reason` is a stable code, `detail` one sentence."""
+    """A record goes to quarantine: `reason` is a stable code, `detail` one sentence; `order` is its place in the order
+    of the source, where the record says it and was not sent before.
+    """
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(f"{reason}: {detail}")
         self.reason = reason
         self.detail = detail
+        self.order: tuple[int, ...] | None = None
 
 
 def head_of(line: bytes) -> Head:
@@ -77,6 +80,15 @@ def names_in(line: bytes) -> frozenset[str]:
 
 def _payload(given: Any) -> Any:
     return given["payload"] if isinstance(given, dict) and isinstance(given.get("payload"), dict) else given
+
+
+def find_source(line: bytes) -> Source | None:
+    """The `source` block of a line that cannot be taken, if it has one that can be read."""
+    try:
+        value = _value(any_head_of(line))
+        return msgspec.convert(value.get("source"), Source) if isinstance(value, dict) else None
+    except (RefusedRecordError, msgspec.ValidationError, ValueError, RecursionError):
+        return None
 
 
 def is_tombstone(head: AnyHead) -> bool:

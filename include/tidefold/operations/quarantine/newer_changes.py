@@ -1,0 +1,133 @@
+"""Which refused records a retry may still bring in: what the log has of their keys since they landed.
+
+A record is superseded when one newer change gives all that it gave, a delete and a clear included. Newer changes that
+leave columns out (values that were not sent) do not supersede it: it comes in, and these changes once more with it, so
+that the fold, which takes what comes later for newer, ends with the rows of a log in which it could be read at once.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidefold.changelog.schema import CLEAR, DELETE, change_schema, place_columns
+from tidefold.changelog.segment import Indexes, read_change_set
+from tidefold.domain.ingest.quarantine_retry import left_out, since
+from tidefold.domain.key_groups import KeyGroups
+from tidefold.domain.log_state import LogState, Shape
+from tidefold.domain.table.table_spec import Engine
+from tidefold.fold.merge.compaction import of_keys
+from tidefold.operations.ingest.schema_update import as_now
+from tidefold.sources.quarantine.reparse import SecondLook
+from tidefold.storage import Store
+
+Row = dict[str, Any]
+Key = tuple[object, ...]
+Place = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What is done with a record: `changes` (it comes in), `repeated` (superseded), or why it stays. `again`: the
+    numbers of newer changes that must come in once more with it.
+    """
+
+    what: str
+    again: tuple[int, ...] = ()
+
+
+@dataclass(slots=True)
+class NewerChanges:
+    """`changes`: those of the keys in question, `by_key` their numbers. `cleared`: the place before which the whole
+    table was cleared. `left_out`: of each key (None: of all) the highest place that a restore or an import left out.
+    """
+
+    shape: Shape
+    changes: pa.Table
+    by_key: dict[Key, list[tuple[Place, int, bool, frozenset[str]]]] = field(default_factory=dict)
+    cleared: Place = ()
+    left_out: dict[Key | None, Place] = field(default_factory=dict)
+
+    def decide(self, row: Row) -> Decision:
+        """What is done with a record, given as a change."""
+        shape, place = self.shape, place_of_row(row, self.shape)
+        key = key_of_row(row, shape)
+        waits = max(self.left_out.get(key, ()), self.left_out.get(None, ())) >= place
+        later = [one for one in self.by_key.get(key, ()) if one[0] >= place]
+        if shape.takes_late or not (later or self.cleared >= place):
+            return Decision("left_out" if waits else "changes")
+        if not _counts_the_last(shape):
+            return Decision("newer")
+        silent = frozenset(row["_absent"] or ())
+        if self.cleared >= place or row["_op"] == DELETE or any(gone or left <= silent for _, _, gone, left in later):
+            return Decision("repeated")
+        return Decision("left_out") if waits else Decision("changes", tuple(number for _, number, _, _ in later))
+
+    def with_again(self, table: pa.Table, decisions: list[Decision]) -> pa.Table:
+        """Of the records' changes those that come in, and what must come in once more with them."""
+        kept = table.filter(pa.array([one.what == "changes" for one in decisions], pa.bool_()))
+        again = sorted({number for one in decisions for number in one.again})
+        return pa.concat_tables([kept, self.changes.take(pa.array(again, pa.int64()))]) if again else kept
+
+
+def _counts_the_last(shape: Shape) -> bool:
+    """Whether a row is what its newest changes say, column by column, in the order of the log."""
+    engine = shape.merge.engine
+    return engine is Engine.LAST or (engine is Engine.PARTIAL and not shape.keeps_hidden)
+
+
+def find_newer(store: Store, state: LogState, look: SecondLook, table: pa.Table) -> NewerChanges:
+    """Reads what the log has of the keys of these records since the oldest of them landed."""
+    first = min(since(state, one.landed) for one in look.changes)
+    groups = table.column("_kg").to_pylist()
+    span = KeyGroups(min(groups), max(groups))
+    out_of: dict[Key | None, Place] = {}
+    tables, cleared = [change_schema(state.shape).empty_table()], Place()
+    known: Indexes = {}
+    for change_set in state.change_sets:
+        if change_set.sqn < first or not change_set.key_groups.meets(span):
+            continue
+        changes = as_now(state).changes(read_change_set(store, change_set, span, known), change_set.schema)
+        # Rows without a key never replace each other.
+        mine = of_keys(changes, table, state.shape) if state.shape.key else changes.slice(0, 0)
+        if any(after < change_set.sqn <= to for after, to in left_out(state)):
+            out_of[None] = max(out_of.get(None, ()), _cleared(changes, state.shape))
+            for row in mine.to_pylist():
+                key = key_of_row(row, state.shape)
+                out_of[key] = max(out_of.get(key, ()), place_of_row(row, state.shape))
+        else:
+            cleared = max(cleared, _cleared(changes, state.shape))
+            tables.append(mine)
+    found = NewerChanges(state.shape, pa.concat_tables(tables), cleared=cleared, left_out=out_of)
+    found.by_key = _by_key(found.changes, state.shape)
+    return found
+
+
+def _by_key(changes: pa.Table, shape: Shape) -> dict[Key, list[tuple[Place, int, bool, frozenset[str]]]]:
+    names = [*shape.key, *place_columns(shape), "_op", "_absent"]
+    found: dict[Key, list[tuple[Place, int, bool, frozenset[str]]]] = defaultdict(list)
+    for number, row in enumerate(changes.select(names).to_pylist() if shape.key else ()):
+        what = (row["_op"] == DELETE, frozenset(row["_absent"] or ()))
+        found[key_of_row(row, shape)].append((place_of_row(row, shape), number, *what))
+    return found
+
+
+def _cleared(changes: pa.Table, shape: Shape) -> Place:
+    """The place before which the whole table was cleared; what has its order comes after it."""
+    clears = changes.filter(pc.field("_op") == CLEAR)
+    whole = [row for row in clears.to_pylist() if all(row[name] is None for name in shape.key)]
+    return max(((*place_of_row(row, shape)[:-2], -1, -1) for row in whole), default=())
+
+
+def key_of_row(row: Row, shape: Shape) -> Key:
+    """The key of a change."""
+    return tuple(row[name] for name in shape.key)
+
+
+def place_of_row(row: Row, shape: Shape) -> Place:
+    """Its place: the order, then the source position."""
+    return tuple(row[name] for name in place_columns(shape))

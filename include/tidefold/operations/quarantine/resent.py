@@ -1,0 +1,84 @@
+"""Were refused records sent again? Asked of those that an older version refused, which gave them no place in the order.
+
+Without a proof a record of a log that counts every one stays in quarantine: it must not come in twice.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from tidefold.changelog.schema import CLEAR, order_columns
+from tidefold.changelog.segment import read_change_set
+from tidefold.domain.ingest.quarantine_retry import high_before, since
+from tidefold.domain.log_state import LogState, Shape
+from tidefold.domain.source_progress import Landed
+from tidefold.domain.table.table_spec import MARIADB, MYSQL, POSTGRESQL
+from tidefold.operations.ingest.schema_update import as_now
+from tidefold.sources.ingest.accounting import COUNTING
+from tidefold.sources.quarantine.reparse import Refused
+from tidefold.storage import Store
+
+Row = dict[str, Any]
+Order = tuple[int, ...]
+# Orders in which a source that begins again goes back.
+_GOES_BACK = (POSTGRESQL, MYSQL, MARIADB)
+_PLACE = ("_partition", "_offset", "_ts", "_kg")
+
+
+class ResentProof:
+    """Judges the records of one partition one after the other, in the order in which they came."""
+
+    def __init__(self, store: Store, state: LogState) -> None:
+        self._store, self._state = store, state
+        self._counts = state.shape.merge.engine in COUNTING
+        self._former: list[tuple[Order, str]] = []
+
+    def judge(self, row: Row, one: Refused) -> str | None:
+        """`repeated` for what was sent before, `unproved` where that cannot be told; None: it is new."""
+        if one.entry.order is not None or self._state.shape.order not in _GOES_BACK:
+            return None
+        order, before = order_of_row(row, self._state.shape), high_before(self._state, one.landed)
+        if order < before:
+            return "repeated"
+        return self._judge_counted(row, order, before, one.landed) if self._counts else None
+
+    def _judge_counted(self, row: Row, order: Order, before: Order, landed: Landed) -> str | None:
+        """Rows of one order are told apart by their number alone: a new one is proved by its order, or by its content
+        where nothing was sent again so far.
+        """
+        taken = self._taken(landed, row["_offset"])
+        reached = max([before, *(at for at, _ in (*taken, *self._former))], default=())
+        if order < reached:
+            return "repeated"
+        content = _content(row)
+        same = Counter((*taken, *self._former))[order, content]
+        self._former.append((order, content))
+        if order > reached or (order > before and not same and not self._was_resent(landed)):
+            return None
+        return "unproved"
+
+    def _taken(self, landed: Landed, offset: int) -> list[tuple[Order, str]]:
+        """What the log has of the partition before an offset, since its file landed."""
+        found, shape = [], self._state.shape
+        for change_set in self._state.change_sets:
+            if change_set.sqn >= since(self._state, landed):
+                read = read_change_set(self._store, change_set)
+                for row in as_now(self._state).changes(read, change_set.schema).to_pylist():
+                    if row["_partition"] == landed.partition and row["_offset"] < offset and row["_op"] != CLEAR:
+                        found.append((order_of_row(row, shape), _content(row)))
+        return found
+
+    def _was_resent(self, landed: Landed) -> bool:
+        """Whether the source had gone back by the end of this file."""
+        place = (landed.topic, landed.partition)
+        return any(e.repeated for e in self._state.landed[: landed.number] if (e.topic, e.partition) == place)
+
+
+def order_of_row(row: Row, shape: Shape) -> Order:
+    """The order of a change."""
+    return tuple(row[name] for name in order_columns(shape))
+
+
+def _content(row: Row) -> str:
+    return repr({name: value for name, value in row.items() if name not in _PLACE})
