@@ -45,12 +45,14 @@ def _version(wanted: bool) -> None:
 
 
 def main(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
 ) -> None:
     """Changelogs in; verified, restorable Delta tables out.
 
-    Landed changes are taken in (ingest), folded into a staged snapshot (materialize), judged (quality), and published
-    (confirm) or undone (abort); run does all of it.
+    ingest reads landed changes, materialize folds them into a staged snapshot, quality judges it, and confirm publishes
+    it or abort undoes it. run does all of these.
 
     Begin: tidefold init landing/, then tidefold validate, then tidefold run
     """

@@ -26,19 +26,21 @@ def complete_log(ctx: typer.Context, incomplete: str) -> list[str]:
 Log = Annotated[str, typer.Argument(help="Id of the log.", metavar="LOG", autocompletion=complete_log)]
 Logs = Annotated[
     list[str] | None,
-    typer.Argument(help="Ids of logs; none: all.", metavar="LOG", show_default=False, autocompletion=complete_log),
+    typer.Argument(help="Ids of logs. Default: all.", metavar="LOG", show_default=False, autocompletion=complete_log),
 ]
 SnapshotId = Annotated[int | None, typer.Option("--snapshot", help="Id of the snapshot.", min=1, show_default=False)]
 RunId = Annotated[
     str | None,
-    typer.Option("--run", "--run-id", help="Id of the run; the same id again continues it.", show_default="a new one"),
+    typer.Option(
+        "--run", "--run-id", help="Id of the run. The same id again continues that run.", show_default="a new one"
+    ),
 ]
 Takeover = Annotated[bool, typer.Option("--takeover", help="Supersede an open attempt of another run.")]
 TakeoverAfter = Annotated[
     float | None,
     typer.Option(
         "--takeover-after",
-        help="Supersede an attempt of another run that shows no progress for so long; 60 or more.",
+        help="Supersede an attempt of another run after so many seconds without progress (60 or more).",
         metavar="SECONDS",
         show_default="never",
     ),
@@ -54,4 +56,4 @@ KindOfSnapshot = Annotated[
 At = Annotated[
     str, typer.Option("--at", help="The instant, with its time zone: 2026-11-05T00:00:00Z.", metavar="INSTANT")
 ]
-Plan = Annotated[bool, typer.Option("--plan", help="Change nothing: print what would go, in files and bytes.")]
+Plan = Annotated[bool, typer.Option("--plan", help="Change nothing: print what would be deleted, in files and bytes.")]

@@ -129,8 +129,8 @@ def chosen_logs(pipeline: Pipeline, logs: Sequence[str] | None) -> list[str]:
 _Config = Annotated[
     Path, typer.Option("--config", "-c", envvar="TIDEFOLD_CONFIG", help="The configuration file.", show_default=True)
 ]
-_Format = Annotated[Format, typer.Option("--format", help="How the result is printed on stdout.")]
-_Debug = Annotated[bool, typer.Option("--debug", help="Show a traceback with an error.")]
+_Format = Annotated[Format, typer.Option("--format", help="Output on stdout: text, or one JSON object.")]
+_Debug = Annotated[bool, typer.Option("--debug", help="Print a traceback with an error.")]
 _COMMON: dict[str, tuple[Any, Any]] = {
     "config": (_Config, Path("tidefold.yaml")),
     "format": (_Format, Format.TEXT),

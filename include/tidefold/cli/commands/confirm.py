@@ -16,19 +16,22 @@ def confirm(
     log: Log,
     snapshot: SnapshotId = None,
     override_by: Annotated[
-        str | None, typer.Option("--override-by", help="Your name: let a failed snapshot through.", show_default=False)
+        str | None,
+        typer.Option(
+            "--override-by", help="Your name, to confirm a snapshot that failed its gate.", show_default=False
+        ),
     ] = None,
     why: Annotated[str | None, typer.Option("--why", help="The reason of the override.", show_default=False)] = None,
     reconcile: Annotated[
-        bool, typer.Option("--reconcile", help="Replace files that other programs' commits put into the table.")
+        bool, typer.Option("--reconcile", help="Replace files that other programs committed to the table.")
     ] = False,
 ) -> int:
-    """Complete a judged snapshot and publish it to the table's readers.
+    """Complete a judged snapshot and publish it to the readers of the table.
 
-    Needs a passing verdict for exactly the staged files. --override-by with --why lets a failed one through; both are
-    kept for ever. Confirming again changes nothing; a publication that was cut off is finished. When another program
-    committed to the table (an OPTIMIZE, an UPDATE), it is refused: undo that, or replace it with --reconcile. Starts no
-    Spark.
+    Needs a passing verdict for exactly the staged files. --override-by with a reason lets a failed snapshot
+    through; both are kept for ever. Confirming again changes nothing; an interrupted publication is finished. If
+    another program committed to the table (OPTIMIZE, UPDATE), confirm is refused: undo that commit, or replace it
+    with --reconcile. Starts no Spark.
 
     Example: tidefold confirm accounts
 
@@ -44,13 +47,15 @@ def confirm(
 def abort(
     terminal: Terminal,
     log: Log,
-    reason: Annotated[str, typer.Option("--reason", help="Kept in the history.")] = "aborted from the command line",
+    reason: Annotated[
+        str, typer.Option("--reason", help="The reason, shown in the history.")
+    ] = "aborted from the command line",
     snapshot: SnapshotId = None,
 ) -> int:
-    """Undo an unconfirmed snapshot: remove what it wrote, keep the verdict and the reason.
+    """Abort an unconfirmed snapshot: delete its files, keep verdict and reason.
 
-    The table and its last snapshot stay as they are, and no change is lost: the next materialize folds them again.
-    Without --snapshot it is the open attempt. Starts no Spark.
+    The table and its last snapshot are unchanged, and no change is lost: the next materialize folds them again. The
+    default is the open attempt. Starts no Spark.
 
     Example: tidefold abort accounts --reason "wrong suite"
 

@@ -13,17 +13,17 @@ from tidefold.cli.terminal import Terminal
 if TYPE_CHECKING:
     from tidefold.read.row_diff import Difference
 
-Before = Annotated[int, typer.Argument(help="Id of the snapshot before.", metavar="A", min=1)]
-After = Annotated[int, typer.Argument(help="Id of the snapshot after.", metavar="B", min=1)]
-Limit = Annotated[int, typer.Option("--limit", help="How many rows are shown at most.", min=0)]
-Keys = Annotated[bool, typer.Option("--keys", help="Show the keys alone.")]
+Before = Annotated[int, typer.Argument(help="Id of the earlier snapshot.", metavar="A", min=1)]
+After = Annotated[int, typer.Argument(help="Id of the later snapshot.", metavar="B", min=1)]
+Limit = Annotated[int, typer.Option("--limit", help="Maximum number of rows to show.", min=0)]
+Keys = Annotated[bool, typer.Option("--keys", help="Show only the keys.")]
 
 
 def diff(terminal: Terminal, log: Log, before: Before, after: After, limit: Limit = 20, keys: Keys = False) -> None:
-    """Count the rows that were added, changed and removed between two snapshots, and show some of them.
+    """Count the rows added, changed and removed between two snapshots, and show some of them.
 
-    Rows are compared by key, all of them; either snapshot may be tail-only or still staged. A file that both share is
-    not read. The counts are exact, whatever --limit says. Starts no Spark.
+    Compares all rows by key. Either snapshot may be tail-only or staged. Files that both share are not read. The
+    counts are exact, whatever --limit is. Starts no Spark.
 
     Example: tidefold diff accounts 11 12 --limit 5
 

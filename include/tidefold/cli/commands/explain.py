@@ -20,16 +20,16 @@ Key = Annotated[
     list[str],
     typer.Argument(help="The key as JSON, '{\"id\": 7}', or as pairs, id=7.", metavar="KEY", show_default=False),
 ]
-Live = Annotated[bool, typer.Option("--live", help="Also what was ingested and not yet folded.")]
+Live = Annotated[bool, typer.Option("--live", help="Include changes that are ingested but not folded.")]
 
 
 def explain(terminal: Terminal, log: Log, key: Key, snapshot: SnapshotId = None, live: Live = False) -> None:
-    """Say which change made the row of a key, which ones lost and why.
+    """Show which change made the row of a key, which changes lost, and why.
 
-    Shows the row as it is published (or in a snapshot, or live); the change that made or deleted it, with its order,
-    its place in the source, segment, landed file, snapshot and run; every other change of the key that the log still
-    has, oldest first, and what became of each; what the log cannot tell any more; and which kept snapshots have the
-    row. Reads only the files and batches of the key's bucket; starts no Spark. Exit code 4: nothing is known of it.
+    Shows the row as published (or in a snapshot, or live) and the change that made or deleted it: order, source
+    position, segment, landed file, snapshot and run. Then every other change of the key that the log still has,
+    oldest first, with its outcome; ranges where the log is incomplete; and the kept snapshots that have the row.
+    Reads only the files of the key's bucket; starts no Spark. Exit code 4 if the key is unknown.
 
     Example: tidefold explain accounts id=7 --live
 

@@ -30,12 +30,12 @@ from tidefold.sources.inference.proposal import ProposedLog
 
 def init(
     terminal: Terminal,
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Folder that holds landed files, at any depth.")],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Folder with landed files, at any depth.")],
 ) -> None:
-    """Write a commented tidefold.yaml from what has landed.
+    """Write a commented tidefold.yaml from landed files.
 
-    Samples the files below DIR and proposes a log for each topic: its key, its columns, its order. Read the file, then
-    change what you know better. An existing file is never overwritten.
+    Samples the files below DIR and proposes one log for each topic: key, columns, order. Read the file and correct
+    what you know better. An existing file is never overwritten.
 
     Example: tidefold init landing/ -c tidefold.yaml
 

@@ -21,12 +21,13 @@ from tidefold.quality.suite.suite import load_suite
 def validate(
     terminal: Terminal,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of the file, for editors.")] = False,
-    online: Annotated[bool, typer.Option("--online", help="Also ask the store, with small files of its own.")] = False,
+    online: Annotated[bool, typer.Option("--online", help="Also test the store, with small temporary files.")] = False,
 ) -> None:
-    """Check the configuration and its suite files, offline; with --online the store too.
+    """Check the configuration and its suite files, offline; with --online also the store.
 
-    Mistakes are listed with file, line, key and what is allowed. Nothing is started and no store is asked, unless
-    --online: then a file is put, a second put of its name must be refused, and it is read, listed, copied, deleted.
+    Reports each mistake with file, line, key and the allowed values. Without --online no store is contacted. With
+    --online small files are written, read, listed, copied and deleted, and a second write under the same name must
+    be refused.
 
     Example: tidefold validate -c tidefold.yaml --online
 
@@ -58,11 +59,11 @@ def _asked_store(terminal: Terminal) -> tuple[dict[str, Any], list[str]]:
 
 
 def status(terminal: Terminal, logs: Logs = None) -> int:
-    """Show where each log stands.
+    """Show the state of each log.
 
-    The published snapshot, the open attempt, what waits to be folded, how far the source was taken, how many records
-    were refused, in one line why the newest snapshot did not get through, the newest tail-only snapshot, holds,
-    readers, segments that wait to be removed, and local copies. Read from the ledger; starts no Spark.
+    Shows the published snapshot, the open attempt, changes not folded yet, source positions, refused records, why
+    the newest snapshot was not published, the newest tail, holds, readers, segments to be deleted, and local
+    copies. Reads only the ledger; starts no Spark.
 
     Example: tidefold status accounts --format json
 
@@ -85,9 +86,9 @@ def status(terminal: Terminal, logs: Logs = None) -> int:
 def history(terminal: Terminal, log: Log) -> None:
     """List every snapshot of a log, newest first.
 
-    State, kind, epoch, base, the change sets it folded, rows, bytes of the whole and bytes written for it, the gate's
-    word, the run, of a restored one where its rows came from and what was left out, and the reason of an abort. Read
-    from the ledger; starts no Spark.
+    Shows state, kind, epoch, base, folded change sets, rows, full size and written size, verdict and run; for a
+    restored snapshot its source and what was left out; for an aborted one the reason. Reads only the ledger; starts
+    no Spark.
 
     Example: tidefold history accounts
 
@@ -121,7 +122,7 @@ def history(terminal: Terminal, log: Log) -> None:
 def report(terminal: Terminal, log: Log, snapshot: SnapshotId = None) -> None:
     """Print the address of the newest quality report of a log.
 
-    The report is one self-contained HTML page; with --snapshot it is that of one snapshot.
+    The report is one self-contained HTML page. --snapshot selects the report of one snapshot.
 
     Example: xdg-open "$(tidefold report accounts)"
 

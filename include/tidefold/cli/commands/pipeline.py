@@ -23,10 +23,10 @@ _RUN = re.compile(r"[\w./:+-]{1,200}")
 
 
 def ingest(terminal: Terminal, logs: Logs = None) -> int:
-    """Take new landed files into the changelog.
+    """Ingest new landed files into the changelog.
 
-    Each partition is taken strictly in offset order; refused records go to quarantine, counted, with file and line. A
-    newest file with a torn end is left until it is whole. Nothing new: no Spark, no new file.
+    Each partition is ingested strictly in offset order. Records that cannot be used are quarantined, with file and
+    line. The newest file may still be incomplete: its rest waits. Without new files: no Spark, no new file.
 
     Example: tidefold ingest accounts
 
@@ -48,12 +48,12 @@ def materialize(
     takeover_after: TakeoverAfter = None,
     kind: KindOfSnapshot = None,
 ) -> int:
-    """Fold new changes into a snapshot of each log, staged: no reader sees it yet.
+    """Fold new changes into a snapshot of each log, and stage it: no reader sees it yet.
 
     One Spark job serves all logs. A new number of buckets and the age limit of rows take effect in a full snapshot;
-    --kind full makes one also when nothing is new, if it would differ from the last one. An open attempt of another run
-    blocks unless --takeover supersedes it, or --takeover-after finds that its count of progress stands still: a living
-    job raises it every 30 seconds. Nothing to fold: no Spark, no new file.
+    --kind full makes one even without new changes, if it would differ from the last one. An open attempt of another
+    run blocks this one. --takeover supersedes that attempt; --takeover-after does so only if the attempt makes no
+    progress (a living job reports progress every 30 seconds). With nothing to fold: no Spark, no new file.
 
     Example: tidefold materialize accounts tellers
 
@@ -75,8 +75,8 @@ def materialize(
 def quality(terminal: Terminal, logs: Logs = None, run: RunId = None) -> int:
     """Judge the staged snapshots: all rows of exactly the staged files.
 
-    The key is checked to be unique and never null, the row count against the last snapshot, and then what the log's
-    suite file asks for. The verdict is stored with a report. Exit code 3 when a gate failed.
+    Checks that the key is unique and not null, compares the row count with the last snapshot, and runs the log's
+    suite file. Stores the verdict with a report. Exit code 3 if a gate failed.
 
     Example: tidefold quality accounts
 
@@ -94,10 +94,10 @@ def quality(terminal: Terminal, logs: Logs = None, run: RunId = None) -> int:
 
 
 def audit(terminal: Terminal, logs: Logs = None, run: RunId = None) -> int:
-    """Judge the newest completed snapshots again, with the suites as they are now.
+    """Judge the newest completed snapshots again, with today's suites.
 
-    A report, for schedules: no verdict, snapshot or table changes, whatever it finds. Ages (`freshness`) are counted to
-    now. The report lies beside the verdict's; the same --run again answers what it found. Exit code 3 when one failed.
+    A report for schedules: it changes no verdict, snapshot or table. Ages (`freshness`) are counted to now. The
+    report is stored beside the verdict's; the same --run again returns the same result. Exit code 3 if one failed.
 
     Example: tidefold audit accounts
 
@@ -135,10 +135,10 @@ def run(
     takeover_after: TakeoverAfter = None,
     kind: KindOfSnapshot = None,
 ) -> int:
-    """Do all of it: ingest, materialize, quality, and confirm what passed.
+    """Run the whole cycle: ingest, materialize, quality, and confirm what passed.
 
-    What failed is aborted: its table stays as it was, and the next run folds the same changes again. Logs do not wait
-    for each other's failures. Exit code 3 when a gate failed.
+    A snapshot that failed is aborted: the table is unchanged, and the next run folds the same changes again. A
+    failing log does not hold up the others. Exit code 3 if a gate failed.
 
     Example: tidefold run accounts
 

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 def as_of(
     terminal: Terminal, at: At, logs: Logs = None, run: RunId = None, takeover: Takeover = False, plan: Plan = False
 ) -> int:
-    """Make a full snapshot of the rows as of an instant: of all that was committed at the source before it.
+    """Make a full snapshot of everything that the source had committed before an instant.
 
-    When a change came here is no matter, only when its source says that it was committed. The snapshot is judged, then
-    kept by a tag (as-of-2026-11-05; untag and subsume let it go). It is never published, nothing is built on it, and
-    the table, the log and the run that folds new changes go on as if it were not there. Where one is kept for that
-    instant, nothing is done. Refused, with the oldest possible instant, once the log was cut beyond it. --plan changes
-    nothing: it names the snapshot that it would begin with, and how many changes it would fold onto that.
+    Only the commit time at the source counts, not the time of arrival. The snapshot is judged, then kept by a tag
+    (as-of-2026-11-05); untag and subsume delete it. It is never published and never a base; the table, the log and
+    scheduled runs are unaffected. If a snapshot of that instant exists, nothing is done. If the log was truncated
+    beyond the instant, the command is refused and names the oldest possible instant. --plan only prints the base
+    and the number of changes to fold.
 
     Example: tidefold as-of accounts --at 2026-11-05T00:00:00Z
 

@@ -19,23 +19,23 @@ if TYPE_CHECKING:
 _SHOWN = 200
 Reason = Annotated[
     str | None,
-    typer.Option("--reason", help="Only those refused for this reason, as VALUE_INVALID.", show_default=False),
+    typer.Option("--reason", help="Only records refused for this reason, such as VALUE_INVALID.", show_default=False),
 ]
-Limit = Annotated[int, typer.Option("--limit", help="How many records at most.", min=1)]
+Limit = Annotated[int, typer.Option("--limit", help="Maximum number of records.", min=1)]
 
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Refused records: count them, look at them, read them again.",
+    help="Refused records: count them, show them, read them again.",
 )
 
 
 def list_reasons(terminal: Terminal, logs: Logs = None) -> int:
     """Count the refused records of each log, by reason.
 
-    How many, from how many landed files, when the oldest and the newest of these were taken, and where the first of
-    them stands. Records are refused one by one: what stands around them was taken. Starts no Spark.
+    Shows how many, from how many landed files, when the oldest and the newest of these files were ingested, and the
+    position of the first record. Only these records were refused; their neighbours were ingested. Starts no Spark.
 
     Example: tidefold quarantine list accounts
 
@@ -64,8 +64,8 @@ def list_reasons(terminal: Terminal, logs: Logs = None) -> int:
 def show(terminal: Terminal, log: Log, reason: Reason = None, limit: Limit = 20) -> None:
     """Show the refused records of a log: file, line, offset, reason and text.
 
-    In the order in which they came. Of each the first 8 KiB are kept; the terminal shows 200 characters, with control
-    characters escaped, --format json all that is kept. Starts no Spark.
+    Sorted as they came. The first 8 KiB of each record are kept. The terminal shows 200 characters, with control
+    characters escaped; --format json shows everything that is kept. Starts no Spark.
 
     Example: tidefold quarantine show accounts --reason VALUE_INVALID
 
@@ -84,10 +84,10 @@ def show(terminal: Terminal, log: Log, reason: Reason = None, limit: Limit = 20)
 def retry(terminal: Terminal, log: Log, reason: Reason = None) -> int:
     """Read the refused records of a log again, with today's program and configuration.
 
-    What can be read now is appended to the log under its own source position and order; a record whose key has a newer
-    change by now is settled without one. The others stay, with their reason. Each record is taken once, however often
-    this is called, killed or run twice at once. Where the log was cut since, a record stays: what is newer could not
-    be told. Starts no Spark.
+    Records that can be read now are appended to the log with their own source position and order. A record whose
+    key has a newer change is settled without one. The others stay, with their reason. Each record is taken once,
+    even if calls are repeated, killed or concurrent. If the log was truncated since, the record stays, because
+    newer changes can no longer be seen. Starts no Spark.
 
     Example: tidefold quarantine retry accounts --reason VALUE_INVALID
 

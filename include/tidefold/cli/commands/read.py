@@ -17,22 +17,27 @@ from tidefold.errors import InvalidInputError
 if TYPE_CHECKING:
     from tidefold.operations.inspect.read import Wanted
 
-Live = Annotated[bool, typer.Option("--live", help="Also what was ingested and not yet folded.")]
-Changes = Annotated[bool, typer.Option("--changes", help="The change sets themselves, in the order of the log.")]
+Live = Annotated[bool, typer.Option("--live", help="Include changes that are ingested but not folded.")]
+Changes = Annotated[bool, typer.Option("--changes", help="Show change sets instead of rows, in the order of the log.")]
 Since = Annotated[
-    int | None, typer.Option("--since", help="With --changes: only after this sqn.", min=0, show_default=False)
+    int | None,
+    typer.Option("--since", help="With --changes: only change sets after this sqn.", min=0, show_default=False),
 ]
 ShareOfRows = Annotated[
     str | None,
-    typer.Option("--share", help="Only the part of one of several workers: 2/8 is the second of 8.", metavar="I/N"),
+    typer.Option(
+        "--share", help="Only one worker's share of the key groups: 2/8 is the second of eight.", metavar="I/N"
+    ),
 ]
 HowShared = Annotated[
     Handout | None,
     typer.Option(
-        "--handout", help="With --share: split each row to one worker, or all rows to each.", show_default="split"
+        "--handout",
+        help="With --share: split gives each row to one worker; union and broadcast give all rows to each.",
+        show_default="split",
     ),
 ]
-Limit = Annotated[int, typer.Option("--limit", help="How many rows at most.", min=1)]
+Limit = Annotated[int, typer.Option("--limit", help="Maximum number of rows.", min=1)]
 
 
 def read(
@@ -49,9 +54,9 @@ def read(
     """Show rows of a log: as published, of one snapshot, live, or its change sets.
 
     --live folds what was ingested since the newest snapshot while it reads; nothing is written. --changes shows the
-    log itself: each change with the number of its change set (_sqn), 0 upsert or 1 delete (_op), and its place. --share
-    reads the key groups of one of several workers and no others, whatever the number of buckets. For more than a look
-    use any Delta reader on the table, or Spark's format tidefold. Starts no Spark.
+    log itself: each change with its change set (_sqn), its operation (_op: 0 upsert, 1 delete) and its position.
+    --share reads only the key groups of one of several workers. For large reads use a Delta reader on the table, or
+    Spark's format tidefold. Starts no Spark.
 
     Example: tidefold read accounts --live --limit 5
 

@@ -32,26 +32,30 @@ class Afterwards(StrEnum):
     SKIP = "skip"
 
 
-OldId = Annotated[int, typer.Argument(help="Id of the snapshot whose rows come back.", metavar="SNAPSHOT", min=1)]
+OldId = Annotated[int, typer.Argument(help="Id of the snapshot to restore.", metavar="SNAPSHOT", min=1)]
 Mode = Annotated[
     Afterwards | None,
     typer.Option(
-        "--mode", help="The changes after it: replay folds them again later, skip leaves them out.", show_default=False
+        "--mode",
+        help="Changes after the snapshot: replay folds them again later, skip leaves them out.",
+        show_default=False,
     ),
 ]
-Explain = Annotated[bool, typer.Option("--explain", help="Change nothing: print every place that would be tried.")]
+Explain = Annotated[bool, typer.Option("--explain", help="Change nothing: print every source that would be tried.")]
 To = Annotated[
     str | None,
     typer.Option(
         "--to",
-        help="Write a table of its own to this free folder or s3:// address.",
+        help="Write a separate Delta table to this empty folder or s3:// address.",
         metavar="PATH",
         show_default=False,
     ),
 ]
 Groups = Annotated[
     str | None,
-    typer.Option("--key-groups", help="With --to: only these, as 0-31.", metavar="A-B", show_default="all"),
+    typer.Option(
+        "--key-groups", help="With --to: only these key groups, such as 0-31.", metavar="A-B", show_default="all"
+    ),
 ]
 Tried = Annotated[
     int | None,
@@ -59,7 +63,7 @@ Tried = Annotated[
 ]
 Scratch = Annotated[
     str | None,
-    typer.Option("--scratch", help="Folder below which it is restored.", metavar="DIR", show_default="var/drill"),
+    typer.Option("--scratch", help="Folder for the scratch copy.", metavar="DIR", show_default="var/drill"),
 ]
 
 
@@ -74,17 +78,17 @@ def restore(
     to: To = None,
     key_groups: Groups = None,
 ) -> int:
-    """Bring the rows of an older snapshot back, as a new snapshot, staged: no reader sees it yet.
+    """Bring back the rows of an older snapshot as a new snapshot, staged: no reader sees it yet.
 
-    Judge and confirm it as any other: tidefold quality, then tidefold confirm publishes it. The gate compares its row
-    count with the newest snapshot's; if that stops it, confirm --override-by with --why lets it through. --mode replay
-    sets the log back too: the next run folds what came after the snapshot again; refused if the log is cut there.
-    --mode skip leaves out for good what came after, up to now, and records it. Undo is one more restore. Nothing is
-    deleted. A whole snapshot's files are taken over without Spark; a tail-only one is folded, in one Spark job.
+    Continue with tidefold quality and tidefold confirm, as for any snapshot. The gate compares the row count with
+    the newest snapshot's; confirm with an override lets a smaller one through. --mode replay also sets the log
+    back: the next run folds the later changes again; refused if the log is truncated there. --mode skip leaves the
+    later changes out for good, and records this. To undo a restore, restore again. Nothing is deleted. A full
+    snapshot needs no Spark; a tail is folded in one Spark job.
 
-    Each file is read from the local copy, else from the store, else its rows are made again from an older snapshot and
-    the log; it is used only if its checksum is right, and the outcome says what served. --explain prints all of that
-    beforehand. --to writes the rows to another place instead, as a Delta table of its own; the log stays as it is.
+    Each file is read from the local copy, else from the store, else rebuilt from an older snapshot and the log. Its
+    checksum must match, and the outcome names the source of each file. --explain prints all of this beforehand.
+    --to writes the rows to another place, as a Delta table of its own; the log is unchanged.
 
     Example: tidefold restore accounts 12 --mode replay
 
@@ -171,11 +175,11 @@ def _print_read(terminal: Terminal, outcomes: list[Outcome]) -> None:
 
 
 def drill(terminal: Terminal, log: Log, snapshot: Tried = None, scratch: Scratch = None) -> int:
-    """Try whether a snapshot can be restored: into a scratch place, checked, timed, recorded, removed again.
+    """Test whether a snapshot can be restored: into a scratch folder, checked, timed, recorded, deleted.
 
-    It is read as a restore reads it: local copy, store, older snapshot and log. Checked are the row count, every
-    checksum, and that the Delta log shows these files. history and status show the newest drill of a snapshot. Exit
-    code 5 when its rows cannot be had. Nothing else changes, whatever happens.
+    Reads as a restore does: local copy, store, older snapshot and log. Checks the row count, every checksum, and
+    the Delta log of the result. history and status show the newest drill of each snapshot. Exit code 5 if the rows
+    cannot be restored. Nothing else changes.
 
     Example: tidefold drill accounts
 

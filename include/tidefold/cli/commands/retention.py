@@ -19,7 +19,7 @@ TagName = Annotated[str, typer.Argument(help="Name of the tag.", metavar="TAG")]
 
 
 def subsume(terminal: Terminal, logs: Logs = None, plan: Plan = False) -> int:
-    """Retire completed snapshots beyond `retention.snapshots` and remove the files that only they need.
+    """Retire completed snapshots beyond `retention.snapshots` and delete the files only they need.
 
     Tagged snapshots stay. With `retention.snapshots: all` nothing is retired. Starts no Spark.
 
@@ -35,10 +35,10 @@ def subsume(terminal: Terminal, logs: Logs = None, plan: Plan = False) -> int:
 
 
 def truncate(terminal: Terminal, logs: Logs = None, plan: Plan = False) -> int:
-    """Cut the log behind the kept snapshots and remove segments that nothing needs any more.
+    """Truncate the log behind the kept snapshots and delete segments that nothing needs.
 
-    Prints each bound and which one holds. The log is never cut past what a kept snapshot, a tail-only one, an open
-    attempt, a hold, a reader or replay needs. Old ledger versions go too. Starts no Spark.
+    Prints each bound and which one is the tightest. The log keeps what a kept snapshot, a tail, an open attempt, a
+    hold, a reader or replay needs. Old ledger versions are deleted too. Starts no Spark.
 
     Example: tidefold truncate accounts --plan
 
@@ -52,11 +52,11 @@ def truncate(terminal: Terminal, logs: Logs = None, plan: Plan = False) -> int:
 
 
 def local_retention(terminal: Terminal, logs: Logs = None, plan: Plan = False) -> int:
-    """Remove local copies that are of no more use: all but that of each log's newest completed snapshot.
+    """Delete local copies except that of each log's newest completed snapshot.
 
-    A copy of a snapshot that is being judged stays too. Copies of older and aborted snapshots go, what dead writers
-    left, and copies of segments that were folded. Only files below this pipeline's folder in `local.path` or
-    `local.paths` are touched, never the store's. What cannot be removed is a warning. Starts no Spark.
+    The copy of a snapshot that is being judged stays too. Deleted are copies of older and aborted snapshots,
+    remains of dead writers, and copies of folded segments. Only files below this pipeline's folder in `local.path`
+    or `local.paths` are touched, never the store. A file that cannot be deleted is a warning. Starts no Spark.
 
     Example: tidefold local-retention --plan
 
@@ -69,11 +69,11 @@ def local_retention(terminal: Terminal, logs: Logs = None, plan: Plan = False) -
 
 
 def clean(terminal: Terminal, logs: Logs = None, plan: Plan = False) -> int:
-    """Remove what died runs left behind: files of ingests that never ended, and of aborted attempts.
+    """Delete what dead runs left behind: files of unfinished ingests and of aborted attempts.
 
-    A run announces what it writes before it writes. What one announced and did not end is ended for it, whatever logs
-    it wrote for: each log takes what the run had brought it, or refuses it for good; a run that wrote and said nothing
-    is left alone for an hour. Then the files that no log needs go. What a log names is not touched. Starts no Spark.
+    A run announces its files before it writes them. clean ends unfinished runs: each log commits the run's results
+    or rejects them for good. A run that reported no results is left alone for an hour. Then files that no log needs
+    are deleted. Files that a log names are never touched. Starts no Spark.
 
     Example: tidefold clean --plan
 
@@ -86,7 +86,7 @@ def clean(terminal: Terminal, logs: Logs = None, plan: Plan = False) -> int:
 
 
 def tag(terminal: Terminal, log: Log, snapshot: Annotated[int, typer.Argument(min=1)], name: TagName) -> int:
-    """Name a completed snapshot, so that it is kept for as long as the name stands.
+    """Name a completed snapshot, so that it is kept as long as the tag exists.
 
     Example: tidefold tag accounts 12 before-migration
 
@@ -99,7 +99,7 @@ def tag(terminal: Terminal, log: Log, snapshot: Annotated[int, typer.Argument(mi
 
 
 def untag(terminal: Terminal, log: Log, name: TagName) -> int:
-    """Free a tag; the snapshot then goes when retention says so.
+    """Remove a tag; retention may then delete the snapshot.
 
     Example: tidefold untag accounts before-migration
 
@@ -114,11 +114,11 @@ def untag(terminal: Terminal, log: Log, name: TagName) -> int:
 def drop(
     terminal: Terminal,
     log: Log,
-    yes: Annotated[bool, typer.Option("--yes", help="Really delete; without it only the plan is printed.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Delete. Without it, only the plan is printed.")] = False,
 ) -> int:
-    """Delete a log with everything that only it needs: table, snapshots, segments, reports, quarantine, ledger.
+    """Delete a log and everything only it needs: table, snapshots, segments, reports, quarantine, ledger.
 
-    Landed files stay. The log need not be configured any more. There is no undo. Starts no Spark.
+    Landed files stay. The log need not be configured any more. This cannot be undone. Starts no Spark.
 
     Example: tidefold drop accounts --yes
 
@@ -145,16 +145,18 @@ ReaderName = Annotated[str, typer.Argument(help="Name of the reader.", metavar="
 HeldId = Annotated[int, typer.Argument(help="Id of the snapshot.", metavar="SNAPSHOT", min=1)]
 Why = Annotated[str, typer.Option("--why", help="The reason, shown by status and truncate.", show_default=False)]
 At = Annotated[
-    int | None, typer.Option("--at", help="The last change set (sqn) that it has read.", min=0, show_default=False)
+    int | None,
+    typer.Option("--at", help="The last change set (sqn) that the reader has read.", min=0, show_default=False),
 ]
-Remove = Annotated[bool, typer.Option("--remove", help="Forget the reader.")]
+Remove = Annotated[bool, typer.Option("--remove", help="Remove the reader.")]
 
 
 def hold(terminal: Terminal, log: Log, name: HoldName, snapshot: HeldId, why: Why) -> int:
     """Keep a completed snapshot and the log behind it, until release.
 
-    A tag keeps only the snapshot; a hold also keeps every change set after it, so that the log can be replayed onto
-    it, and truncate names the hold. Refused for a retired snapshot, and when the log behind it is cut. Starts no Spark.
+    A tag keeps only the snapshot. A hold also keeps every change set after it, so that the log can be replayed onto
+    it; truncate names the hold. Refused for a retired snapshot, and if the log behind it is truncated. Starts no
+    Spark.
 
     Example: tidefold hold accounts audit 12 --why "audit until May"
 
@@ -167,7 +169,7 @@ def hold(terminal: Terminal, log: Log, name: HoldName, snapshot: HeldId, why: Wh
 
 
 def release(terminal: Terminal, log: Log, name: HoldName) -> int:
-    """End a hold; the snapshot and the log behind it then go when retention says so.
+    """End a hold; retention may then delete the snapshot and the log behind it.
 
     Example: tidefold release accounts audit
 
@@ -180,10 +182,10 @@ def release(terminal: Terminal, log: Log, name: HoldName) -> int:
 
 
 def reader(terminal: Terminal, log: Log, name: ReaderName, at: At = None, remove: Remove = False) -> int:
-    """Note how far somebody who reads the log by himself has read it: what follows is kept for him.
+    """Register the position of an external reader of the log: the change sets after it are kept.
 
-    Call it again whenever he has read on; the log is then cut up to there, as far as he is concerned. Who stops
-    reading must be removed, else the log grows. Refused before what was cut and beyond the end. Starts no Spark.
+    Call it again after reading on; the log may then be truncated up to the new position. Remove readers that
+    stopped, or the log grows. Refused for positions before the start or after the end of the log. Starts no Spark.
 
     Example: tidefold reader accounts search-index --at 120
 

@@ -33,24 +33,29 @@ class Mode(StrEnum):
 
 To = Annotated[
     str,
-    typer.Option("--to", help="Folder or s3:// address that is free or empty.", metavar="ADDRESS", show_default=False),
+    typer.Option(
+        "--to", help="Folder or s3:// address that does not exist or is empty.", metavar="ADDRESS", show_default=False
+    ),
 ]
 Kept = Annotated[
     As, typer.Option("--as", help="native: a Delta table of the snapshot's own files; canonical: plain Parquet.")
 ]
 Overwrite = Annotated[
-    bool, typer.Option("--overwrite-unfinished", help="Fill an address anew that holds half a savepoint.")
+    bool, typer.Option("--overwrite-unfinished", help="Replace an unfinished savepoint at this address.")
 ]
 Stop = Annotated[
-    bool, typer.Option("--stop", help="First stop the log, fold, judge and confirm what it took; see resume.")
+    bool, typer.Option("--stop", help="First stop the log; fold, judge and confirm its changes. See resume.")
 ]
 By = Annotated[str | None, typer.Option("--by", help="With --stop: who stops it.", show_default="your user name")]
-Why = Annotated[str, typer.Option("--why", help="With --stop: why.")]
+Why = Annotated[str, typer.Option("--why", help="With --stop: the reason.")]
 Original = Annotated[
     str, typer.Argument(help="Folder or s3:// address of a savepoint, or of a full snapshot in another store.")
 ]
 Whose = Annotated[
-    Mode, typer.Option("--mode", help="no-claim: never touched; claim: deleted when retired; legacy: read, kept.")
+    Mode,
+    typer.Option(
+        "--mode", help="no-claim: never touch the original; claim: delete it when retired; legacy: use and keep it."
+    ),
 ]
 
 
@@ -66,13 +71,13 @@ def savepoint(
     why: Why = "a savepoint was asked for",
     takeover: Takeover = False,
 ) -> int:
-    """Write a completed snapshot to a place of yours: a copy that tidefold never deletes.
+    """Write a completed snapshot to a place of your own: a copy that tidefold never deletes.
 
-    Default is the newest completed one; a tail-only one is folded while it is written. --as native gives a
-    self-contained Delta table with copies of the snapshot's files, --as canonical plain Parquet that any engine reads.
-    Both have savepoint.json, written last: without it there is no savepoint. All bytes are proved on the way. With
-    --stop the log takes nothing more, what it took is folded, judged and confirmed, and then saved; the same call again
-    goes on where one was cut off. Starts Spark only with --stop.
+    The default is the newest completed snapshot; a tail-only one is folded while it is written. --as native writes
+    a self-contained Delta table with copies of the snapshot's files. --as canonical writes plain Parquet for any
+    engine. savepoint.json is written last: without it there is no savepoint. All bytes are verified. --stop first
+    stops the log, then folds, judges, confirms and saves what it has; the same call again continues after an
+    interruption. Starts Spark only with --stop.
 
     Example: tidefold savepoint accounts --to /backup/accounts-may --as canonical
 
@@ -104,14 +109,15 @@ def import_(
     run: RunId = None,
     takeover: Takeover = False,
 ) -> int:
-    """Bring the rows of a snapshot outside of the store in, as a new snapshot, staged: no reader sees it yet.
+    """Bring in the rows of a snapshot outside the store as a new snapshot, staged: no reader sees it yet.
 
-    ADDRESS is a savepoint of this or any other store, or a full snapshot in another store (STORE/snapshots/LOG/ID). Its
-    description, columns, key and files are checked before anything is changed. Judge and confirm it as any other. A log
-    that never took anything goes on where the savepoint ends; what another one took and did not fold is left out for
-    good, and recorded. Undo is a restore of the snapshot before. --mode no-claim (the default) never touches the
-    original, which may go as soon as the import is confirmed. --mode claim owns it from then on and deletes it when the
-    snapshot is retired. --mode legacy takes its files over and never deletes it. Spark only for large canonical ones.
+    ADDRESS is a savepoint of any store, or a full snapshot in another store (STORE/snapshots/LOG/ID). Its
+    description, columns, key and files are checked before anything changes. Continue with tidefold quality and
+    tidefold confirm. A new log continues where the savepoint ends. In a log with changes of its own, changes not
+    folded yet are left out for good, and this is recorded. To undo an import, restore the snapshot before. --mode
+    no-claim (default) never touches the original; you may delete it after the import is confirmed. --mode claim
+    owns the original and deletes it when the snapshot is retired. --mode legacy uses its files and never deletes
+    them. Starts Spark only for large canonical savepoints.
 
     Example: tidefold import accounts /backup/accounts-may
 
@@ -130,9 +136,9 @@ def import_(
 
 
 def resume(terminal: Terminal, log: Log) -> int:
-    """Let a log that savepoint --stop has stopped take changes again.
+    """Let a log that savepoint --stop has stopped accept changes again.
 
-    What landed meanwhile is taken by the next ingest. Starts no Spark.
+    The next ingest takes what landed meanwhile. Starts no Spark.
 
     Example: tidefold resume accounts
 

@@ -10,11 +10,11 @@ from tidefold.operations.outcome import each_log
 
 
 def tail(terminal: Terminal, logs: Logs = None, run: RunId = None) -> int:
-    """Take a tail-only snapshot: the newest materialization and the change sets after it.
+    """Make a tail-only snapshot: the newest materialization and the change sets after it.
 
-    It is complete at once, costs one small file whatever the size of the table, is never published, and has the
-    verdict of what it is built on. It goes when that goes, unless a tag or a hold keeps it. Nothing was appended since
-    the newest snapshot: nothing is done. Starts no Spark.
+    It is complete at once and costs one small file, whatever the size of the table. It is never published and has
+    the verdict of its base. It is retired with its base, unless a tag or a hold keeps it. Without changes since the
+    newest snapshot nothing is done. Starts no Spark.
 
     Example: tidefold tail accounts
 
@@ -29,11 +29,11 @@ def tail(terminal: Terminal, logs: Logs = None, run: RunId = None) -> int:
 
 
 def squash(terminal: Terminal, logs: Logs = None, plan: Plan = False) -> int:
-    """Keep, of runs of change sets that wait to be folded, only the last change of each key.
+    """Merge runs of waiting change sets: keep only the last change of each key.
 
-    Worth it when many small change sets wait, or the same keys change all the time: the next materialize and
-    read --live have less to read. Rows stay as they are, of every snapshot and every replay: nothing is squashed
-    across the end of one, or across a place where a reader stands. Refused records and counts stay. Starts no Spark.
+    Useful if many small change sets wait, or the same keys change often: the next materialize and read --live read
+    less. The rows of every snapshot and every replay stay the same: nothing is merged across the end of a snapshot
+    or the position of a reader. Refused records and counts stay. Starts no Spark.
 
     Example: tidefold squash accounts --plan
 

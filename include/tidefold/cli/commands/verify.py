@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
 _SECONDS = 5.0
 
-Deep = Annotated[bool, typer.Option("--deep/--quick", help="Read all bytes, or look at presence and length alone.")]
-Repair = Annotated[bool, typer.Option("--repair", help="Repair what is damaged from a copy that is proved good.")]
+Deep = Annotated[bool, typer.Option("--deep/--quick", help="Read all bytes, or check only presence and length.")]
+Repair = Annotated[bool, typer.Option("--repair", help="Repair damaged files from a copy that is proved to be good.")]
 
 
 def verify(
     terminal: Terminal, logs: Logs = None, snapshot: SnapshotId = None, deep: Deep = True, repair: Repair = False
 ) -> int:
-    """Find what is missing, cut or altered of a log, in every copy of it, and repair it on request.
+    """Find missing, cut or altered files of a log, in every copy, and repair them on request.
 
-    Looked at are the completed and staged snapshots (manifests, data files, their own Delta logs), the published table,
-    the local copies, and the segments that the log needs. Names that share one file by hard link are one copy. --repair
-    first proves another copy by its sha256, writes a new file beside the damaged one and renames it, then looks again;
-    what has no proved copy is left as it is, with the next step. Exit code 5 when damage is left. Starts no Spark.
+    Checks completed and staged snapshots (manifests, data files, Delta logs), the published table, local copies,
+    and the segments that the log needs. Hard links to one file count as one copy. --repair first proves another
+    copy by its sha256, writes a new file beside the damaged one, renames it, and checks again. A file without a
+    proved copy is left as it is, and the next step is reported. Exit code 5 if damage is left. Starts no Spark.
 
     Example: tidefold verify accounts --repair
 
