@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from tidefold.config.messages import problems_of
 from tidefold.config.models.file import FileEntry, LocalConfig, LogEntry, RetentionConfig, SnapshotsConfig, SparkConfig
 from tidefold.config.models.sources import StateJsonEntry, options
-from tidefold.config.table_spec import lateness, shape_of
+from tidefold.config.table_spec import lateness, shape_of, stops_of
 from tidefold.config.validation import check_all, check_log
 from tidefold.config.yaml_document import Document, Place, Problem, config_error, read_document
 from tidefold.domain.log_state import Column, Expire, Shape
@@ -87,11 +87,13 @@ class LogConfig(_Resolved):
     lateness: int | None = None
     policies: Policies = Policies()
     deletion_vectors: bool = False
+    ignored: tuple[str, ...] = ()
+    stops: tuple[str, ...] = ()
 
     @property
     def shape(self) -> Shape:
         """What the ledger holds the log to."""
-        how = (self.order_by, self.merge, self.spread)
+        how = (self.order_by, self.merge, self.spread, self.ignored)
         return Shape(self.key, self.columns, self.order, self.key_groups, self.buckets, *how)
 
 
@@ -185,6 +187,8 @@ def _resolve(log: str, entry: LogEntry, base: Path) -> LogConfig:
         key_groups=entry.key_groups,
         buckets=entry.buckets,
         deletion_vectors=entry.deletion_vectors,
+        ignored=shape.ignored,
+        stops=stops_of(entry),
         on_bad_record=entry.on_bad_record,
         quality=QualityConfig(suite=base / quality.suite if quality.suite else None, max_row_drop=quality.max_row_drop),
         ttl=TtlConfig(column=entry.ttl.column, type=entry.columns[entry.ttl.column].type, days=entry.ttl.days)

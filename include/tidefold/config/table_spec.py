@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tidefold.config.models.file import LogEntry
 from tidefold.config.models.schema_policy import change_mistakes
-from tidefold.config.models.sources import StateJsonEntry
+from tidefold.config.models.sources import DebeziumEntry, StateJsonEntry
 from tidefold.domain.table.table_spec import ARRIVAL, COLUMNS, Column, Engine, Shape
 from tidefold.domain.table.table_spec_validation import (
     Mistake,
@@ -26,7 +26,7 @@ def shape_of(entry: LogEntry) -> Shape:
     return Shape(
         key=tuple(entry.key),
         columns=tuple(
-            Column(name, column.type, column.encoding, tuple(column.aliases), column.default)
+            Column(name, column.type, column.encoding, tuple(column.aliases), column.default, column.optional)
             for name, column in entry.columns.items()
         ),
         order=COLUMNS if by else entry.order or own,
@@ -35,6 +35,7 @@ def shape_of(entry: LogEntry) -> Shape:
         order_by=by,
         merge=entry.merge.merge(not by),
         spread=_spread(entry),
+        ignored=tuple(entry.ignored),
     )
 
 
@@ -48,6 +49,17 @@ def lateness(entry: LogEntry, shape: Shape) -> int | None:
     """How far back deletes are remembered, in the unit of the first column that orders the log."""
     types = {column.name: column.type for column in shape.columns}
     return entry.late.lateness(types[shape.order_by[0]]) if entry.late and shape.order_by else None
+
+
+def stops_of(entry: LogEntry) -> tuple[str, ...]:
+    """Why a refused record stops its partition: it brings another schema, and nobody said what to do with such ones."""
+    policy = entry.schema_changes
+    undecided = "add" not in policy.model_fields_set and "on_bad_record" not in entry.model_fields_set
+    if policy.add != "evolve" and not (policy.add == "stop" and (undecided or "add" in policy.model_fields_set)):
+        return ()
+    # Debezium writes every column into every record: one that is missing was dropped or renamed.
+    whole = isinstance(entry.source, DebeziumEntry)
+    return ("UNKNOWN_COLUMN", "MISSING_COLUMN") if whole else ("UNKNOWN_COLUMN",)
 
 
 def mistakes(entry: LogEntry) -> Iterator[Mistake]:

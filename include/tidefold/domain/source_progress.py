@@ -14,6 +14,8 @@ class Landed:
     `time` belong to it: see Position. `run` and `instant` (ISO 8601) say for people which ingest took it, and when.
 
     The counts add up: records = changes + tombstones + repeated + quarantined + ignored.
+
+    Not `complete`: a record after the last counted one stopped the log. It and what follows in these bytes wait.
     """
 
     number: int
@@ -39,6 +41,7 @@ class Landed:
     count: int = 0
     again: int | None = None
     time: int | None = None
+    complete: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,8 @@ _log = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """`result` is one word (taken, nothing, staged, already, passed, failed, published, aborted, error), `message` one
-    line for people, `facts` the numbers behind it. With `error` (a code) the log was left as it was.
+    line for people, `facts` the numbers behind it. With `error` (a code) the log was left as it was; if the result is
+    `stopped`, everything up to the error was done.
     """
 
     log: str

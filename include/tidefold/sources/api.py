@@ -18,6 +18,7 @@ from tidefold.sources.landing.completeness import Ending
 from tidefold.sources.landing.listing import LandedFile
 from tidefold.sources.landing.problems import Problem
 from tidefold.sources.quarantine.writer import QuarantineWriter
+from tidefold.sources.records.errors import RefusedRecordError
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,18 @@ class UnfitFileError(Exception):
     def __init__(self, problem: Problem) -> None:
         super().__init__(str(problem))
         self.problem = problem
+
+
+class SchemaStopError(Exception):
+    """A record of another schema ends its partition: so many `records` of the file come before it. It is on `line` and
+    was `refused` for that.
+    """
+
+    def __init__(self, records: int, line: int, refused: RefusedRecordError) -> None:
+        super().__init__(f"line {line}: {refused}")
+        self.records = records
+        self.line = line
+        self.refused = refused
 
 
 class Reader(Protocol):

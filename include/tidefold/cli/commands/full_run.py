@@ -90,7 +90,8 @@ class WholeRun:
         self.steps[name] = outcomes
         self.terminal.line(f"{name}")
         print_lines(self.terminal, outcomes, indent="  ")
-        return [o.log for o in outcomes if not o.error and o.result != "failed"]
+        # A log that stopped has taken everything up to there.
+        return [o.log for o in outcomes if o.result == "stopped" or (not o.error and o.result != "failed")]
 
     def _abort(self, logs: list[str], reason: str) -> None:
         if logs:

@@ -184,7 +184,7 @@ def _log_lines(log: ProposedLog, path: str) -> Iterator[str]:
         yield f"      {_word(column.name)}: {column.type or '?'}{note}"
     order = _word(log.order) if log.order else "[?]"
     yield f"    order: {order} # what decides which of two changes is the later one"
-    yield "    on_bad_record: quarantine # put aside and counted; or fail: its file is not taken"
+    yield "    # on_bad_record: quarantine # the default; or fail: nothing is taken with a bad record"
     yield "    quality:"
     yield "      max_row_drop: 0.5 # a snapshot with less than half the rows of the last one is not published"
     yield f"      # suite: quality/{log.id}.yaml # your own expectations, see docs/quality.md"

@@ -56,8 +56,15 @@ class ColumnEntry(Entry):
     )
     aliases: list[Text] = Field(default=[], description="former names, under which records may still bring the column")
     default: DefaultValue | None = Field(
-        default=None, description="its value in rows that were there before the column"
+        default=None,
+        description="its value in rows that were there before the column, and in records that lack it; null: such "
+        "records are taken as null",
     )
+
+    @property
+    def optional(self) -> bool:
+        """Whether records may lack it: `default: null` is not the same as no `default`."""
+        return "default" in self.model_fields_set and self.default is None
 
 
 def _column(value: Any) -> Any:

@@ -161,6 +161,9 @@ class LogEntry(Entry):
     columns: dict[str, ColumnValue] = Field(
         min_length=1, description="every column of the table with its type, or with type and encoding"
     )
+    ignored: list[Text] = Field(
+        default=[], description="what records may bring beside the columns, and the table leaves out"
+    )
     order: OrderValue | None = Field(
         default=None,
         description="how changes are ordered: columns, or an order by name; default: as the source says",

@@ -17,14 +17,13 @@ from tidefold.domain.table.type_conversion import parse_value
 # What only a configuration can change, and what records bring too.
 _Configured: TypeAlias = Literal["evolve", "freeze"]
 _Brought: TypeAlias = Literal["evolve", "quarantine", "freeze"]
+_Added: TypeAlias = Literal["stop", "evolve", "quarantine", "freeze"]
 
 
 class SchemaEntry(Entry):
     """The policy of each kind of change."""
 
-    add: _Brought = Field(
-        default="evolve", description="a new column; and a record with a column that is not configured"
-    )
+    add: _Added = Field(default="stop", description="a new column; and a record with a column that is not configured")
     widen: _Configured = Field(default="evolve", description="a type that every value still fits")
     rename: _Configured = Field(default="evolve", description="a new name for a column, the old one among its aliases")
     narrow: _Configured = Field(default="freeze", description="a type that values fit if they are small enough")
@@ -59,11 +58,15 @@ def change_mistakes(shape: Shape) -> Iterator[Mistake]:
             if other != column.name or alias in (column.name, *column.aliases[:i]):
                 hint = "A former name belongs to one column."
                 yield "COLUMN_ALIAS", ("columns", column.name, "aliases", i), f"is a name of `{other}` already.", hint
+    for i, name in enumerate(shape.ignored):
+        if name.casefold() in taken:
+            hint = "Take it out of `ignored`, or out of `columns`."
+            yield "COLUMN_IGNORED", ("ignored", i), f"is column `{taken[name.casefold()]}` of the log.", hint
     yield from _defaults(shape)
 
 
 def _defaults(shape: Shape) -> Iterator[Mistake]:
-    for column in (c for c in shape.columns if c.default is not None):
+    for column in (c for c in shape.columns if c.may_lack):
         at = ("columns", column.name, "default")
         if column.name in shape.key:
             yield (
@@ -72,6 +75,8 @@ def _defaults(shape: Shape) -> Iterator[Mistake]:
                 "has no effect on a key column, which is there from the beginning.",
                 "Remove it.",
             )
+        elif column.optional:
+            continue
         elif shape.merge.engine in (Engine.PARTIAL, Engine.AGGREGATE):
             hint = "Remove it: rows that were there before have null, until a change says otherwise."
             yield "COLUMN_DEFAULT", at, f"has no exact meaning with the engine `{shape.merge.engine}`.", hint

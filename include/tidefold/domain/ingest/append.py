@@ -184,7 +184,7 @@ def check_shape(state: LogState, shape: Shape) -> None:
 
 def _as_stored(shape: Shape) -> Shape:
     columns = tuple(Column(column.name, column.type) for column in shape.columns)
-    return replace(shape, columns=columns, buckets=1)
+    return replace(shape, columns=columns, buckets=1, ignored=())
 
 
 def differences(one: Shape, other: Shape, *named: str) -> list[str]:

@@ -57,7 +57,7 @@ def first_schema(columns: tuple[Column, ...]) -> Schema:
 
 def bare(column: Column) -> Column:
     """What of a column says something about its values in the table."""
-    return replace(column, encoding="", aliases=())
+    return replace(column, encoding="", aliases=(), optional=False)
 
 
 def schemas_of(state: LogState) -> tuple[Schema, ...]:

@@ -16,13 +16,19 @@ from tidefold.errors import RefusedError
 
 
 class Policy(StrEnum):
-    """What becomes of a change of a schema: it is taken up; or it is refused, and a record that brings it is put aside
-    (`quarantine`) or keeps everything with it from being taken in (`freeze`).
+    """What happens to a change of a schema. `stop`: the configuration may make it, and a record that brings it waits
+    for that with all behind it. `evolve`: a record that brings it makes it, too. `quarantine` and `freeze`: the
+    configuration must not make it, and a record that brings it is quarantined, or nothing is taken with it.
     """
 
+    STOP = "stop"
     EVOLVE = "evolve"
     QUARANTINE = "quarantine"
     FREEZE = "freeze"
+
+
+# Policies under which the configuration may make a change.
+_MADE = (Policy.STOP, Policy.EVOLVE)
 
 
 class ChangeKind(StrEnum):
@@ -40,7 +46,7 @@ class ChangeKind(StrEnum):
 class Policies:
     """The policy of each kind of change. What loses nothing is taken up; what could, only when somebody says so."""
 
-    add: Policy = Policy.EVOLVE
+    add: Policy = Policy.STOP
     widen: Policy = Policy.EVOLVE
     rename: Policy = Policy.EVOLVE
     narrow: Policy = Policy.FREEZE
@@ -195,7 +201,8 @@ def _taken_back(state: LogState, shape: Shape) -> tuple[Schema, ...]:
 def _require_same_log(state: LogState, after: Schema, shape: Shape) -> None:
     """Raises RefusedError unless the shapes differ by columns alone."""
     names = _names(schemas_of(state)[-1], after)
-    if _without(shape, set(names.values())) == renamed(state.shape, shape.columns, names):
+    known = replace(state.shape, ignored=shape.ignored)
+    if _without(shape, set(names.values())) == renamed(known, shape.columns, names):
         return
     changed = differences(state.shape, shape, "before", "now")
     raise RefusedError(
@@ -217,7 +224,7 @@ def _without(shape: Shape, known: set[str]) -> Shape:
 
 
 def _require_allowed(log: str, found: tuple[Change, ...], policies: Policies) -> None:
-    held = [change for change in found if change.impossible or policies.of(change.kind) is not Policy.EVOLVE]
+    held = [change for change in found if change.impossible or policies.of(change.kind) not in _MADE]
     if not held:
         return
     said = "; ".join(f"{c}: {c.impossible or f'`schema.{c.kind}` of the log is `{policies.of(c.kind)}`'}" for c in held)

@@ -23,7 +23,8 @@ ORDER, VALID_FROM, VALID_TO = "_order", "_valid_from", "_valid_to"
 class Column:
     """One column of a log's table: its name, its type (`lifecycle.types`), and how the source writes its values
     (`encodings_of` its type; empty: in the usual way). `aliases` are former names of it, under which records may still
-    bring it; `default` is its value, as text, in rows that were there before the column.
+    bring it; `default` is its value, as text, in rows that were there before the column. A record may lack one that is
+    `optional`: it then is null.
     """
 
     name: str
@@ -31,6 +32,12 @@ class Column:
     encoding: str = ""
     aliases: tuple[str, ...] = ()
     default: str | None = None
+    optional: bool = False
+
+    @property
+    def may_lack(self) -> bool:
+        """Whether a record may come without it."""
+        return self.optional or self.default is not None
 
 
 class Engine(StrEnum):
@@ -80,7 +87,7 @@ class Shape:
     """What never changes silently in a log: key, columns, kind of order, and how keys are spread.
 
     `order_by`: the columns that order it, when its order is `columns`. `spread`: how many of the key columns decide the
-    key group, the first ones; 0: all.
+    key group, the first ones; 0: all. `ignored`: what records may bring beside the columns, and the log leaves out.
     """
 
     key: tuple[str, ...]
@@ -91,6 +98,7 @@ class Shape:
     order_by: tuple[str, ...] = ()
     merge: Merge = Merge()
     spread: int = 0
+    ignored: tuple[str, ...] = ()
 
     @property
     def spread_key(self) -> tuple[str, ...]:

@@ -87,7 +87,7 @@ def _accepted(pipeline: Pipeline, intake: Intake) -> Intake:
         bad = intake.error or _bad_records(pipeline, intake)
     except TidefoldError as error:
         bad = error
-    blocking = next((p.error for p in intake.all_problems if p.blocking), None)
+    blocking = next((p.error for p in intake.all_problems if p.blocking and not p.stops), None)
     if bad or (blocking and not intake.arrivals):
         return intake.failed(bad or blocking or TidefoldError("UNFORESEEN", "no reason"))
     return intake
@@ -190,11 +190,23 @@ def _taken(intake: Intake) -> Outcome:
     parts = [f"{facts[name]:,} {name}" for name in _COUNTS[1:5]]
     parts += [f"{facts['ignored']:,} ignored"] if facts["ignored"] else []
     message = f"took {files:,} {'file' if files == 1 else 'files'}: {', '.join(parts)}"
-    return Outcome(intake.log, "taken", "; ".join([message, *_remarks(intake)]), facts=facts)
+    outcome = Outcome(intake.log, "taken", "; ".join([message, *_remarks(intake)]), facts=facts)
+    return _stopped(outcome, intake)
+
+
+def _stopped(outcome: Outcome, intake: Intake) -> Outcome:
+    """An error where a record of another schema ended a partition; what came before it was taken all the same."""
+    stop = next((problem for problem in intake.all_problems if problem.stops), None)
+    if stop is None:
+        return outcome
+    error = stop.error
+    facts = {**outcome.facts, "exit_code": error.exit_code}
+    return replace(outcome, result="stopped", message=f"{error} ({outcome.message})", error=error.code, facts=facts)
 
 
 def _nothing(intake: Intake) -> Outcome:
-    return Outcome(intake.log, "nothing", "; ".join(["nothing new", *_remarks(intake)]), facts=_facts(intake))
+    outcome = Outcome(intake.log, "nothing", "; ".join(["nothing new", *_remarks(intake)]), facts=_facts(intake))
+    return _stopped(outcome, intake)
 
 
 def _failed(intake: Intake, error: TidefoldError | None) -> Outcome:
@@ -212,7 +224,7 @@ def _remarks(intake: Intake) -> list[str]:
         remarks.append(f"refused: {_counted(intake)}, see {where} in the store")
     if intake.no_copies:
         remarks.append(f"{len(intake.no_copies):,} segments without a local copy, as {intake.no_copies[0]}")
-    return remarks + [str(problem) for problem in intake.all_problems]
+    return remarks + [str(problem) for problem in intake.all_problems if not problem.stops]
 
 
 def _facts(intake: Intake) -> dict[str, Any]:

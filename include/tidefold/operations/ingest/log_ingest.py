@@ -39,7 +39,7 @@ class Intake:
 
     `refused` are the reasons of refused records and their number; `found` is what earlier rounds found in files that
     are still to be taken; `no_copies` says why segments have no local copy, if they should have one. Changes below the
-    `horizon` come too late.
+    `horizon` come too late. `stops`: for which reasons a refused record ends its partition.
     """
 
     log: str
@@ -57,6 +57,7 @@ class Intake:
     error: TidefoldError | None = None
     no_copies: tuple[str, ...] = ()
     horizon: int | None = None
+    stops: tuple[str, ...] = ()
 
     @property
     def all_problems(self) -> tuple[Problem, ...]:
@@ -95,7 +96,7 @@ def begin_intake(pipeline: Pipeline, log: str) -> Intake:
     plan = plan_files(listing.files, endings, state)
     horizon = horizon_of(pipeline, state)
     feed = config.source.feed if config.source else None
-    return Intake(log, feed, state, listing.files, endings, problems, state, plan, horizon=horizon)
+    return Intake(log, feed, state, listing.files, endings, problems, state, plan, horizon=horizon, stops=config.stops)
 
 
 def files_to_parse(intake: Intake) -> list[LogFiles]:
@@ -103,8 +104,8 @@ def files_to_parse(intake: Intake) -> list[LogFiles]:
     if intake.error or intake.feed is None:
         return []
     quarantine = LogPaths(intake.log).quarantine
-    horizon = intake.horizon
-    new = [replace(t, horizon=horizon) for t in intake.plan.take if t.file.name not in intake.found]
+    horizon, stops = intake.horizon, intake.stops
+    new = [replace(t, horizon=horizon, stops=stops) for t in intake.plan.take if t.file.name not in intake.found]
     return [
         LogFiles(intake.log, intake.feed, intake.begun.shape, f"{quarantine}/{uuid.uuid4().hex}.jsonl", files)
         for files in bins(new, TASK_BYTES)

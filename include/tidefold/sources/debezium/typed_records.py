@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from tidefold.domain.log_state import Shape
-from tidefold.sources.api import ParsedFile
+from tidefold.sources.api import ParsedFile, SchemaStopError
 from tidefold.sources.debezium.envelope import RecordReader
 from tidefold.sources.debezium.json_source import place_of
 from tidefold.sources.ingest.change_batches import TableBuilder
@@ -40,6 +40,8 @@ def parse_typed(typed: Typed, task: FileTask, shape: Shape, quarantine: Quaranti
     taker = _Taker(typed.schema, task, shape, quarantine)
     builder = TableBuilder(shape, task.file.partition)
     for number, record in enumerate(typed.records, 1):
+        if task.most is not None and number > task.records + task.most:
+            break
         if number > task.records:
             taker.take(number, record)
             if len(taker.reader.batch.ops) >= _BATCH_ROWS:
@@ -64,6 +66,7 @@ class _Taker:
             # Then each record is refused, and says why: its schema goes with it.
             self.reader, self._wrapped = RecordReader(shape, place_of(task)), True
         self._file = task.file.name
+        self._stops = task.stops
         self._quarantine = quarantine
 
     def take(self, number: int, record: Mapping[str, Any]) -> None:
@@ -74,6 +77,8 @@ class _Taker:
         try:
             self.reader.take(text)
         except RefusedRecordError as refused:
+            if refused.reason in self._stops:
+                raise SchemaStopError(self.reader.account.records - 1, number, refused) from refused
             self.reader.refuse(refused.reason)
             self._quarantine.add(self._file, number, self.reader.offset, refused, _encode(self._with_schema(record)))
 

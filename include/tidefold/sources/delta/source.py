@@ -101,7 +101,7 @@ class DeltaFeed:
     def _parse(self, task: FileTask, shape: Shape, quarantine: QuarantineWriter) -> ParsedFile:
         number = task.file.start
         table = self._table(number)
-        self._check(table, task.file, shape)
+        self._check(table, task, shape)
         taker = RowTaker(task.file, shape, _RULES, of_values, quarantine)
         account = taker.account
         if task.file.name.startswith(_SNAPSHOT):
@@ -135,8 +135,9 @@ class DeltaFeed:
         except DeltaError as error:
             raise self._unreadable(error) from error
 
-    def _check(self, table: DeltaTable, file: LandedFile, shape: Shape) -> None:
+    def _check(self, table: DeltaTable, task: FileTask, shape: Shape) -> None:
         """What a version must fulfil so that its changes are exactly what the table says."""
+        file = task.file
         metadata = table.metadata()
         configuration = {name: str(value) for name, value in metadata.configuration.items()}
         if str(metadata.id) != file.topic:
@@ -159,7 +160,7 @@ class DeltaFeed:
         names = own_names(shape, schema.names)
         schema = pa.schema([f.with_name(name) for f, name in zip(schema, names, strict=True)])
         if why := misfit(schema.names, shape, ()) or misfit_type(schema, shape):
-            raise UnfitFileError(unfit_schema(file.name, why))
+            raise UnfitFileError(unfit_schema(file.name, why, stops=bool(task.stops)))
 
     def _file(self, kind: str, version: int, table_id: str, size: int, changed: float) -> LandedFile:
         stamp = Stamp(0, size, changed)

@@ -45,11 +45,12 @@ def misfit(names: Sequence[str], shape: Shape, beside: Sequence[str]) -> str | N
     if twice:
         return f"has column {', '.join(twice)} twice"
     columns = [column.name for column in shape.columns]
-    if unknown := [name for name in names if name not in columns and name not in beside]:
+    known = {*columns, *beside, *shape.ignored}
+    if unknown := [name for name in names if name not in known]:
         return f"has column {', '.join(unknown)[:200]}, which is not configured"
     by = shape.order_by if shape.order == COLUMNS else ()
     partial = shape.merge.engine is Engine.PARTIAL
-    required = [column.name for column in shape.columns if column.default is None]
+    required = [column.name for column in shape.columns if not column.may_lack]
     needed = {*beside, *((*shape.key, *by) if partial else required)}
     if missing := [name for name in (*columns, *beside) if name in needed and name not in names]:
         return f"has no column {', '.join(dict.fromkeys(missing))}; missing is not null"
@@ -58,7 +59,11 @@ def misfit(names: Sequence[str], shape: Shape, beside: Sequence[str]) -> str | N
 
 @dataclass
 class RowTaker:
-    """Takes the rows of one file, part by part; `skip` of them were taken before."""
+    """Takes the rows of one file, part by part.
+
+    skip: so many of them were taken before.
+    stops: other columns stop the log.
+    """
 
     file: LandedFile
     shape: Shape
@@ -67,6 +72,7 @@ class RowTaker:
     quarantine: QuarantineWriter
     skip: int = 0
     horizon: int | None = None
+    stops: bool = False
     account: Account = field(default_factory=Account)
     tables: list[pa.Table] = field(default_factory=list)
 

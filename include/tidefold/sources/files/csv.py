@@ -54,7 +54,7 @@ class Csv(AnyFiles):
         check_prefix(content, task)
         content.rewind()  # It is read again from its header on.
         blocks = unzipped(content.blocks()) if file.gzip else content.blocks()
-        taker = RowTaker(file, shape, self.rules, of_text, quarantine, task.records, task.horizon)
+        taker = RowTaker(file, shape, self.rules, of_text, quarantine, task.records, task.horizon, bool(task.stops))
         try:
             self._take(Blocks(blocks), taker)
         except pa.ArrowInvalid as error:
@@ -68,7 +68,7 @@ class Csv(AnyFiles):
         names = self._names(head)
         names = own_names(taker.shape, names)
         if why := misfit(names, taker.shape, self.rules.beside):
-            raise UnfitFileError(unfit_schema(taker.file.name, why))
+            raise UnfitFileError(unfit_schema(taker.file.name, why, stops=taker.stops))
         convert = csv.ConvertOptions(
             check_utf8=False,
             column_types=dict.fromkeys(names, pa.binary()),

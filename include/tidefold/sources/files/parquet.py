@@ -52,7 +52,7 @@ class Parquet(AnyFiles):
             names = own_names(shape, schema.names)
             schema = pa.schema([f.with_name(name) for f, name in zip(schema, names, strict=True)])
             if why := misfit(schema.names, shape, self.rules.beside) or misfit_type(schema, shape):
-                raise UnfitFileError(unfit_schema(task.file.name, why))
+                raise UnfitFileError(unfit_schema(task.file.name, why, stops=bool(task.stops)))
             for batch in file.iter_batches(_ROWS):
                 batch.validate(full=True)
                 yield batch.rename_columns(names).cast(schema)

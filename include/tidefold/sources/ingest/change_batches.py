@@ -50,9 +50,9 @@ class TableBuilder:
         arrays.append(pa.array(batch.absent, self._schema.field("_absent").type))
         for index, column in enumerate(self._shape.columns):
             values = list(map(attrgetter(field(index)), batch.rows))
-            if column.default is not None:
+            if column.may_lack:
                 # A record that lacks the column was made before it.
-                value = _raw(column, column.default)
+                value = None if column.default is None else _raw(column, column.default)
                 values = [value if one is msgspec.UNSET else one for one in values]
             arrays.append(_ARRAYS.get(column.type, pa.array)(values, self._schema.field(column.name).type))
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)

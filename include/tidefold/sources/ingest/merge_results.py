@@ -68,23 +68,32 @@ def merge(state: LogState, tasks: Sequence[FileTask], found: Mapping[str, Found]
         if file.queue in waiting:
             continue
         here = found[file.name]
-        account = here.result.account
-        if account is None:
-            problems += [here.result.problem] if here.result.problem else []
-            waiting.add(file.queue)
-            continue
         position = _position(state, task)
-        arrival = None
-        if not needs_another_look(here.task, account, position, state.shape):
-            arrival = _arrival(task, here, account, position, count)
-        if arrival is None:
+        if _is_early_stop(here, position):
             again.add(file.name)
             waiting.add(file.queue)
             continue
-        arrivals.append(arrival)
-        state = append(state, [arrival])
+        account = here.result.account
+        arrival = None
+        if account and not needs_another_look(here.task, account, position, state.shape):
+            arrival = _arrival(task, here, account, position, count)
+        if arrival:
+            arrivals.append(arrival)
+            state = append(state, [arrival])
+        elif account:
+            again.add(file.name)
+        if here.result.problem and file.name not in again:
+            problems.append(here.result.problem)
+        if here.result.problem or not arrival:
+            waiting.add(file.queue)
     stopped = frozenset(t.file.queue for t in tasks if any(p.file == t.file.name for p in problems))
     return Merged(state, tuple(arrivals), tuple(problems), stopped, frozenset(again))
+
+
+def _is_early_stop(found: Found, position: Position) -> bool:
+    """Whether a record stopped the log that may have been sent before, for all that its reader knew."""
+    problem = found.result.problem
+    return problem is not None and problem.stops and found.task.high != position.high
 
 
 def needs_another_look(task: FileTask, account: Account, position: Position, shape: Shape) -> bool:
@@ -151,6 +160,7 @@ def _landed(task: FileTask, found: Found, account: Account, kept: Kept) -> Lande
         sqn=None,
         quarantine=found.quarantine if quarantined else None,
         changed=task.file.stamp.changed,
+        complete=found.result.problem is None,
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
 from tidefold.domain.log_state import Shape
-from tidefold.sources.api import ParsedFile, Reader, UnfitFileError
+from tidefold.sources.api import ParsedFile, Reader, SchemaStopError, UnfitFileError
 from tidefold.sources.ingest.accounting import LateOffsetError
 from tidefold.sources.ingest.change_batches import TableBuilder
 from tidefold.sources.ingest.plan import FileTask
@@ -110,7 +110,7 @@ def parse_lines(
     stream.seek(0)
     content = Fingerprint(stream, task.until)
     lines_before = check_prefix(content, task)
-    if task.begin and file.gzip:  # It is read again from its beginning.
+    if task.from_beginning:
         content.rewind()
         lines_before = 0
     taker = _LineTaker(task, reader, quarantine, lines_before)
@@ -125,7 +125,7 @@ def parse_lines(
 
 def _chunks(content: Fingerprint, task: FileTask) -> Iterator[Chunk]:
     blocks = unzipped(content.blocks()) if task.file.gzip else content.blocks()
-    first = task.file.gzip or not task.begin
+    first = task.from_beginning or not task.begin
     for chunk in chunks(blocks):
         yield without_bom(chunk) if first else chunk
         first = False
@@ -137,7 +137,9 @@ class _LineTaker:
     def __init__(self, task: FileTask, reader: Reader, quarantine: QuarantineWriter, lines_before: int) -> None:
         self.reader = reader
         self._file = task.file.name
-        self._skip = task.records if task.file.gzip else 0
+        self._skip = task.records if task.from_beginning else 0
+        self._stops = task.stops
+        self._left = task.most
         self._line = lines_before
         self._quarantine = quarantine
 
@@ -152,6 +154,10 @@ class _LineTaker:
             if self._skip:
                 self._skip -= 1
                 continue
+            if self._left is not None:
+                if not self._left:
+                    return
+                self._left -= 1
             self.reader.begin()
             try:
                 if chunk.too_long:
@@ -163,6 +169,8 @@ class _LineTaker:
                 self._refuse(line, _torn(refused) if chunk.unterminated else refused)
 
     def _refuse(self, line: bytes, refused: RefusedRecordError) -> None:
+        if refused.reason in self._stops:
+            raise SchemaStopError(self.reader.account.records - 1, self._line, refused)
         self.reader.refuse(refused.reason)
         self._quarantine.add(self._file, self._line, self.reader.offset, refused, line)
 

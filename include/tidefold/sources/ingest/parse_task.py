@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 
@@ -17,11 +17,11 @@ from tidefold.changelog.key_group_hash import connect
 from tidefold.changelog.segment import WrittenChangeSet, write_parts
 from tidefold.domain.log_state import Shape
 from tidefold.errors import Packed, StorageError, packed, unforeseen
-from tidefold.sources.api import Feed, UnfitFileError
+from tidefold.sources.api import Feed, ParsedFile, SchemaStopError, Source, UnfitFileError
 from tidefold.sources.ingest.accounting import Account
 from tidefold.sources.ingest.change_batches import grouped
 from tidefold.sources.ingest.plan import FileTask
-from tidefold.sources.landing.problems import Problem
+from tidefold.sources.landing.problems import Problem, schema_stop
 from tidefold.sources.quarantine.writer import QuarantineWriter
 from tidefold.sources.registry import source_of
 from tidefold.storage import Store, open_store
@@ -64,7 +64,9 @@ class ParseTask:
 
 @dataclass(frozen=True, slots=True)
 class FileResult:
-    """What became of one file. With a `problem` nothing was taken of it; `checksum` is of all bytes up to `until`."""
+    """What became of one file. Without an `account` nothing was taken of it; a `problem` ends its partition behind what
+    was. `checksum` is of all bytes up to `until`.
+    """
 
     name: str
     problem: Problem | None = None
@@ -117,18 +119,32 @@ class _Parsing:
             file = file_task.file
             if file.queue in stopped:
                 continue
-            mark = self.quarantine.mark()
-            try:
-                parsed = source.parse(file_task, self.given.shape, self.quarantine)
-            except UnfitFileError as unfit:
-                self.quarantine.drop_after(mark)
+            parsed, problem = self._parse(source, file_task)
+            if problem:
                 stopped.add(file.queue)
-                self.results.append(FileResult(file.name, problem=unfit.problem))
+            if parsed is None:
+                self.results.append(FileResult(file.name, problem=problem))
                 continue
-            self.results.append(FileResult(file.name, account=parsed.account, checksum=parsed.checksum))
+            self.results.append(FileResult(file.name, problem, parsed.account, parsed.checksum))
             if parsed.table is not None:
                 self.changed.add(file.name)
                 yield parsed.table
+
+    def _parse(self, source: Source, task: FileTask) -> tuple[ParsedFile | None, Problem | None]:
+        """What can be taken of a file, and what ends its partition there."""
+        mark = self.quarantine.mark()
+        try:
+            return source.parse(task, self.given.shape, self.quarantine), None
+        except UnfitFileError as unfit:
+            self.quarantine.drop_after(mark)
+            return None, unfit.problem
+        except SchemaStopError as stop:
+            self.quarantine.drop_after(mark)
+            problem = schema_stop(task.file.name, stop.line, stop.refused.reason, stop.refused.detail)
+            if not stop.records:
+                return None, problem
+            parsed, unfit_ = self._parse(source, replace(task, stops=(), most=stop.records))
+            return parsed, unfit_ or problem
 
     def result(self, store: Store, segment: str, written: list[WrittenChangeSet], no_copy: str) -> LogResult:
         """Stores what was refused, and joins each file with its change set."""
@@ -173,6 +189,6 @@ def _with_written(
     ordinals = iter(written)
     for result in results:
         if result.name in changed:
-            yield FileResult(result.name, None, result.account, result.checksum, next(ordinals))
+            yield replace(result, written=next(ordinals))
         else:
             yield result

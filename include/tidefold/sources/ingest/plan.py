@@ -23,7 +23,9 @@ class FileTask:
     of then. Offsets below `next_offset` were taken if they lie in one of `taken`; `high` is the highest order seen;
     `count`, `again` and `time` are those of the Position.
     Only the `newest` file of a partition may still grow. Changes whose first
-    order number lies below the `horizon` come too late.
+    order number lies below the `horizon` come too late. A file that `resumes` is read again from its beginning, without
+    the `records` that were taken: one of them stopped the log. A record that is refused for one of the reasons in
+    `stops` ends the partition. `most`: how many records to take, if not all.
     """
 
     file: LandedFile
@@ -39,11 +41,21 @@ class FileTask:
     again: int | None = None
     time: int | None = None
     horizon: int | None = None
+    resumes: bool = False
+    stops: tuple[str, ...] = ()
+    most: int | None = None
+
+    @property
+    def from_beginning(self) -> bool:
+        """Whether it is read again from its first byte, although a part of it was taken."""
+        return self.begin > 0 and (self.file.gzip or self.resumes)
 
     @property
     def weight(self) -> int:
         """About how many bytes are to be parsed."""
-        return self.until * _GZIP_WEIGHT if self.file.gzip else self.until - self.begin
+        if self.file.gzip:
+            return self.until * _GZIP_WEIGHT
+        return self.until if self.resumes else self.until - self.begin
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +72,15 @@ class _Known:
     length: int = 0
     checksum: str = ""
     records: int = 0
+    complete: bool = True
 
 
 def newest_files(files: Sequence[LandedFile], state: LogState) -> tuple[tuple[LandedFile, int], ...]:
     """What to ask `ending_of` for: the newest file of each partition that is not done, and how much of it was taken."""
     known = _known(state.landed)
     last = {f.queue: f for f in files}
-    asked = ((f, known.get(f.name, _Known()).length) for f in last.values())
-    return tuple((f, taken) for f, taken in asked if f.size > taken)
+    asked = ((f, known.get(f.name, _Known())) for f in last.values())
+    return tuple((f, k.length if k.complete else 0) for f, k in asked if f.size > k.length or not k.complete)
 
 
 def plan_files(files: Sequence[LandedFile], endings: Mapping[str, Ending], state: LogState) -> Plan:
@@ -103,7 +116,8 @@ def _step(file: LandedFile, known: _Known, ending: Ending | None, newest: bool) 
     if file.size == 0:
         return (None, True) if newest else empty(file.name)
     until = ending.complete if newest and ending else file.size
-    return until if until > known.length else None, ending is not None and ending.torn
+    is_new = until > known.length or not known.complete
+    return until if is_new else None, ending is not None and ending.torn
 
 
 def _task(
@@ -128,6 +142,7 @@ def _task(
         count=position.count if position else 0,
         again=position.again if position else None,
         time=position.time if position else None,
+        resumes=not known.complete,
     )
 
 
@@ -136,7 +151,7 @@ def _known(landed: Iterable[Landed]) -> dict[str, _Known]:
     known: dict[str, _Known] = {}
     for account in landed:
         records = known.get(account.name, _Known()).records + account.records
-        known[account.name] = _Known(account.length, account.checksum, records)
+        known[account.name] = _Known(account.length, account.checksum, records, account.complete)
     return known
 
 

@@ -16,7 +16,13 @@ from tidefold.domain.table.table_spec import COLUMNS, Engine
 from tidefold.domain.table.types import parse_type
 from tidefold.sources.ingest.accounting import Accounting, Order, Place
 from tidefold.sources.records.encodings import Form, form_of, json_type
-from tidefold.sources.records.errors import RefusedRecordError, head_of, unknown_column
+from tidefold.sources.records.errors import (
+    RefusedRecordError,
+    head_of,
+    inferred_type,
+    missing_column,
+    unknown_column,
+)
 from tidefold.sources.records.record_types import Head, field
 from tidefold.sources.records.row_decoder import conversions, converted
 
@@ -30,7 +36,8 @@ class PlainRows:
         """`configured`: the shape as it is told to others; `shape` calls its columns as the source does."""
         self._shape = shape
         self._own = {c.name: own.name for c, own in zip(shape.columns, (configured or shape).columns, strict=True)}
-        self._beside = [name for name in beside if name not in {c.name for c in shape.columns}]
+        skipped = dict.fromkeys((*beside, *shape.ignored))
+        self._beside = [name for name in skipped if name not in {c.name for c in shape.columns}]
         self._partial = shape.merge.engine is Engine.PARTIAL
         by = shape.order_by if shape.order == COLUMNS else ()
         self._fields = {c.name: field(i) for i, c in enumerate(shape.columns)}
@@ -85,7 +92,7 @@ class PlainRows:
             attribute, type_ = self._fields[column.name], self._types[column.name]
             if column.name in self._needed:
                 fields.append((attribute, type_))
-            elif self._partial or column.default is not None:
+            elif self._partial or column.may_lack:
                 fields.append((attribute, type_ | None | msgspec.UnsetType, msgspec.UNSET))
             else:
                 fields.append((attribute, type_ | None))
@@ -103,16 +110,20 @@ class PlainRows:
         return self._missing(row, columns) or RefusedRecordError("VALUE_INVALID", f"{why}.")
 
     def _missing(self, row: Mapping[str, Any], columns: Sequence[str]) -> RefusedRecordError | None:
+        known = {*self._fields, *self._beside}
+        unknown = {name: inferred_type(value) for name, value in row.items() if columns and name not in known}
+        if unknown and any(name not in row for name in (*self._shape.key, *(name for name, _ in self._order))):
+            return unknown_column("The row", unknown)  # What is missing may have another name now.
         if null := [name for name in self._shape.key if row.get(name) is None]:
             return RefusedRecordError("KEY_NULL", f"Key column {', '.join(null)} is null or missing.")
         if null := [name for name, _ in self._order if row.get(name) is None]:
             return RefusedRecordError("ORDER_MISSING", f"Order column {', '.join(null)} is null or missing.")
-        known = {*self._fields, *self._beside}
-        if columns and (unknown := [name for name in row if name not in known]):
-            return unknown_column("The row", dict.fromkeys(unknown, ""))
-        needed = [c.name for c in self._shape.columns if c.default is None and c.name in columns]
+        if unknown:
+            return unknown_column("The row", unknown)
+        needed = [c.name for c in self._shape.columns if not c.may_lack and c.name in columns]
         if not self._partial and (missing := [name for name in needed if name not in row]):
-            return RefusedRecordError("MISSING_COLUMN", f"The row has no {', '.join(missing)}; missing is not null.")
+            types = {c.name: c.type for c in self._shape.columns}
+            return missing_column("The row", {name: types[name] for name in missing})
         return None
 
 

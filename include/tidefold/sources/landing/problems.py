@@ -10,7 +10,7 @@ from tidefold.errors import ConflictError, InvalidInputError, TidefoldError
 @dataclass(frozen=True, slots=True)
 class Problem:
     """Why a file was not taken. A `blocking` one holds up its partition until somebody acts; `passing`: until a later
-    run finds it settled.
+    run finds it settled. One that `stops` makes the log's ingest an error, also when other files were taken.
     """
 
     file: str
@@ -19,6 +19,7 @@ class Problem:
     hint: str
     blocking: bool = True
     passing: bool = False
+    stops: bool = False
 
     def __str__(self) -> str:
         return f"[{self.code}] {self.message}"
@@ -91,6 +92,17 @@ def late(name: str, offset: int, next_offset: int) -> Problem:
     return Problem(name, "LANDED_LATE", message, hint)
 
 
-def unfit_schema(name: str, why: str) -> Problem:
-    hint = "Land it with the columns that the log has, each of its type; nothing of it was taken."
-    return Problem(name, "LANDED_SCHEMA", f"`{name}` {why}.", hint)
+def unfit_schema(name: str, why: str, *, stops: bool = False) -> Problem:
+    """A file whose columns are others than those of the log. `stops`: see Problem."""
+    hint = (
+        "Nothing of it was taken. Add the column to `columns` of the log (with `default: null` if other files lack it) "
+        "or to `ignored`; or land the file with the columns that the log has, each of its type."
+    )
+    return Problem(name, "LANDED_SCHEMA", f"`{name}` {why}.", hint, stops=stops)
+
+
+def schema_stop(name: str, line: int, reason: str, detail: str) -> Problem:
+    """A record of another schema than the configured one; everything before it was taken."""
+    message = f"Line {line} of `{name}`: {detail.rstrip('.')}. What comes before it is taken, the rest waits"
+    hint = "Correct `columns` or `ignored` of the log as said, then run ingest again: it continues with this record."
+    return Problem(name, reason, f"{message}.", hint, stops=True)

@@ -80,7 +80,7 @@ class Changes:
         """`rows` has the columns of the table, and those beside; what is not there of them is absent."""
         made = Made(rows)
         deletes = self._deletes(rows, made)
-        absent = [c.name for c in self._shape.columns if c.name not in rows.column_names and c.default is None]
+        absent = [c.name for c in self._shape.columns if c.name not in rows.column_names and not c.may_lack]
         columns = {c.name: self._column(rows, c, deletes, made) for c in self._shape.columns}
         offsets = self._given_offsets(rows, made)
         self._check_late(columns, made)

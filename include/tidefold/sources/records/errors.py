@@ -117,7 +117,7 @@ def refusal_of(head: AnyHead, shape: Shape, why: str, types: Mapping[str, str]) 
         return RefusedRecordError("NOT_A_RECORD", "The value is no object.")
     op = value.get("op")
     if op in UPSERTS:
-        found = _refused_row(value.get("after"), shape, types)
+        found = _refused_row(value.get("after"), op == "u", shape, types)
     elif op in ("d", "t"):
         found = None
     else:
@@ -134,32 +134,59 @@ def refused_op(op: object) -> RefusedRecordError:
     return RefusedRecordError("OP_UNKNOWN", f"op {str(op)[:40]!r} is none of r, c, u, d, t, m.")
 
 
-def _refused_row(row: Any, shape: Shape, types: Mapping[str, str]) -> RefusedRecordError | None:
+def _refused_row(row: Any, updates: bool, shape: Shape, types: Mapping[str, str]) -> RefusedRecordError | None:
     if row is None:
         return RefusedRecordError("AFTER_MISSING", "An insert or update has no `after`.")
     if not isinstance(row, dict):
         return RefusedRecordError("VALUE_INVALID", "`after` is no object.")
-    if names := [name for name, value in row.items() if is_unavailable(value)]:
-        return not_sent(names)
-    if null := [name for name in shape.key if row.get(name) is None]:
-        return RefusedRecordError("KEY_NULL", f"Key column {', '.join(null)} is null or missing.")
-    return _refused_columns(row, shape, types)
+    if refused := _refused_columns(row, shape, types):
+        return refused
+    unavailable = [name for name, value in row.items() if is_unavailable(value)]
+    return not_sent(unavailable) if unavailable and not updates else None
 
 
 def _refused_columns(row: Mapping[str, Any], shape: Shape, types: Mapping[str, str]) -> RefusedRecordError | None:
-    columns = [c.name for c in shape.columns]
-    if unknown := [name for name in row if name not in columns]:
-        return unknown_column("`after`", {name: types.get(name, "") for name in unknown})
-    if missing := [c.name for c in shape.columns if c.name not in row and c.default is None]:
-        return RefusedRecordError("MISSING_COLUMN", f"`after` has no {', '.join(missing)}; missing is not null.")
+    known = {*(c.name for c in shape.columns), *shape.ignored}
+    unknown = {name: types.get(name) or inferred_type(value) for name, value in row.items() if name not in known}
+    null = [name for name in shape.key if row.get(name) is None]
+    if null and not (unknown and any(name not in row for name in null)):
+        return RefusedRecordError("KEY_NULL", f"Key column {', '.join(null)} is null or missing.")
+    if unknown:
+        return unknown_column("`after`", unknown)
+    if missing := [c for c in shape.columns if c.name not in row and not c.may_lack]:
+        return missing_column("`after`", {c.name: c.type for c in missing})
     return None
+
+
+_INFERRED = {bool: "boolean", int: "long", float: "double", str: "string"}
+
+
+def inferred_type(value: Any) -> str:
+    """The type of a column that takes this JSON value as it is; empty: none is certain."""
+    if isinstance(value, list):
+        kinds = {inferred_type(one) for one in value if one is not None}
+        element = kinds.pop() if len(kinds) == 1 else ""
+        return f"array<{element}>" if element and not element.startswith("array") else ""
+    kind = _INFERRED.get(type(value), "")
+    return "" if kind == "long" and not -(2**63) <= value < 2**63 else kind
+
+
+def missing_column(what: str, types: Mapping[str, str]) -> RefusedRecordError:
+    """A column that a record lacks, though nobody said that it may."""
+    names = ", ".join(types)[:200]
+    lines = ", ".join(f"`{name}: {{type: '{type_}', default: null}}`" for name, type_ in list(types.items())[:3])[:200]
+    detail = f"{what} has no {names}; missing is not null. To take it as null set {lines} in `columns`."
+    return RefusedRecordError("MISSING_COLUMN", detail)
 
 
 def unknown_column(what: str, types: Mapping[str, str]) -> RefusedRecordError:
     """A column that nobody configured is never taken up by itself. `types`: of its name, if the source says it."""
     names = ", ".join(types)[:200]
-    lines = ", ".join(f"`{name}: {type_ or 'TYPE'}`" for name, type_ in list(types.items())[:3])[:200]
-    detail = f"{what} has {names}, which is not configured. To take it up add {lines} to `columns`."
+    lines = [f"`{name}: {{type: '{type_ or 'TYPE'}', default: null}}`" for name, type_ in list(types.items())[:3]]
+    detail = (
+        f"{what} has {names}, which is not configured. To take it add {', '.join(lines)[:300]} to `columns`; to leave "
+        f"it out add it to `ignored`."
+    )
     return RefusedRecordError("UNKNOWN_COLUMN", detail)
 
 

@@ -77,12 +77,15 @@ def row_type(shape: Shape, forms: Sequence[Form]) -> type[Any]:
     columns = zip(shape.columns, _types(shape, forms), strict=True)
     fields: list[Any] = []
     for i, (c, type_) in enumerate(columns):
-        if c.default is not None:
+        if c.may_lack:
             # Records that were written before the column lack it.
             fields.append((field(i), type_ | UnsetType | None, msgspec.field(default=UNSET)))
         else:
             fields.append((field(i), type_ if c.name in shape.key else type_ | None))
     names = {field(i): c.name for i, c in enumerate(shape.columns)}
+    # What is ignored is skipped by the decoder.
+    fields += [(f"ignored{i}", Raw, NOTHING) for i in range(len(shape.ignored))]
+    names |= {f"ignored{i}": name for i, name in enumerate(shape.ignored)}
     return msgspec.defstruct("Row", fields, rename=names, forbid_unknown_fields=True, gc=False, kw_only=True)
 
 

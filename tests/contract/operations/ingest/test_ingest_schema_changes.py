@@ -26,7 +26,7 @@ from tidefold.storage import open_store
 TEXT = "{id: int, text: string}"
 
 
-def configured(root: Path, columns: str, schema: str = "evolve", source: str = "") -> Pipeline:
+def configured(root: Path, columns: str, schema: str = "{drop: evolve, retype: evolve}", source: str = "") -> Pipeline:
     (root / "landing" / TOPIC).mkdir(parents=True, exist_ok=True)
     text = CONFIG.format(columns=columns, policy="quarantine").rstrip() + f"\n    schema: {schema}\n"
     if source:
@@ -52,7 +52,10 @@ def test_a_column_added_in_mid_segment_waits_until_it_is_configured(tmp_path: Pa
     land(tmp_path, 0, [with_after(0, 1, text="a"), with_after(1, 2, text="b", more=5), with_after(2, 3, text="c")])
     assert take(pipeline).facts["refused"] == {"UNKNOWN_COLUMN": 1}
     [refused] = quarantined(pipeline)
-    assert "`after` has more, which is not configured. To take it up add `more: TYPE` to `columns`" in refused["detail"]
+    assert (
+        "`after` has more, which is not configured. To take it add `more: {type: 'long', default: null}` to `columns`"
+        in refused["detail"]
+    )
     pipeline = configured(tmp_path, "{id: int, text: string, more: {type: int, default: 0}}")
     assert retry(pipeline, "items").facts["changes"] == 1
     expected = [
@@ -96,7 +99,10 @@ def test_a_source_with_types_says_the_line_to_add(tmp_path: Path) -> None:
     take(pipeline)
     [refused] = quarantined(pipeline)
     assert refused["reason"] == "UNKNOWN_COLUMN"
-    assert "add `day: date`, `price: decimal(10,2)`, `tags: array<string>` to `columns`" in refused["detail"]
+    assert (
+        "`day: {type: 'date', default: null}`, `price: {type: 'decimal(10,2)', default: null}`, " in refused["detail"]
+    )
+    assert "`tags: {type: 'array<string>', default: null}` to `columns`" in refused["detail"]
     pipeline = configured(tmp_path, "{id: int, text: string, day: date, price: 'decimal(10,2)', tags: array<string>}")
     assert retry(pipeline, "items").facts["changes"] == 1
     [row] = rows(pipeline)

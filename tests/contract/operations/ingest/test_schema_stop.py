@@ -1,0 +1,209 @@
+"""A record of another schema stops its partition in order: what comes before it is taken, the rest waits (I31)."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.landing import CONFIG, TOPIC, land, offsets, quarantined, record, state_of, take
+from tidefold.config import load_config
+from tidefold.operations.inspect.read import Wanted, What, read_rows
+from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.retention.drop_log import drop
+from tidefold.storage import open_store
+
+TEXT = "{id: int, text: string}"
+DEFAULT = CONFIG.replace("    on_bad_record: {policy}\n", "{more}")
+
+
+def configured(root: Path, columns: str = TEXT, more: str = "") -> Pipeline:
+    (root / "landing" / TOPIC).mkdir(parents=True, exist_ok=True)
+    path = root / "tidefold.yaml"
+    path.write_text(DEFAULT.format(columns=columns, more=more and f"    {more}\n"))
+    return Pipeline(load_config(path), open_store("store", root))
+
+
+def rows(pipeline: Pipeline) -> list[dict[str, Any]]:
+    _, batches = read_rows(pipeline, "items", Wanted(What.LIVE))
+    return sorted((row for batch in batches for row in batch.to_pylist()), key=lambda row: row["id"])
+
+
+def with_after(offset: int, item: int, **after: Any) -> dict[str, Any]:
+    return record(offset, item, after={"id": item, **after})
+
+
+MIXED = [
+    with_after(0, 1, text="a"),
+    with_after(1, 2, text="b"),
+    with_after(2, 1, text="aa", more=5),
+    with_after(3, 2, text="bb", more=None),
+]
+
+
+@pytest.mark.parametrize("extension", ["jsonl", "jsonl.gz"])
+def test_an_unknown_column_stops_the_partition_in_order(tmp_path: Path, extension: str) -> None:
+    """Fault: the default quarantined such records and took the others: rows missing, rows stale, the gate passed."""
+    pipeline = configured(tmp_path)
+    land(tmp_path, 0, MIXED, extension)
+    land(tmp_path, 4, [with_after(4, 3, text="c")], extension)
+    outcome = take(pipeline)
+    assert (outcome.result, outcome.error, outcome.facts["exit_code"]) == ("stopped", "UNKNOWN_COLUMN", 2)
+    assert "Line 3 of `shop.public.items+0+0000000000." in outcome.message
+    assert "add `more: {type: 'long', default: null}` to `columns`" in outcome.message
+    assert (outcome.facts["changes"], outcome.facts["quarantined"], outcome.facts["refused"]) == (2, 0, {})
+    assert rows(pipeline) == [{"id": 1, "text": "a"}, {"id": 2, "text": "b"}]
+    before = state_of(pipeline)
+    again = take(pipeline)
+    assert (again.result, again.error) == ("stopped", "UNKNOWN_COLUMN")
+    assert state_of(pipeline) == before
+    pipeline = configured(tmp_path, "{id: int, text: string, more: {type: 'long', default: null}}")
+    assert take(pipeline).result == "taken"
+    assert offsets(pipeline) == [0, 1, 2, 3, 4]
+    assert rows(pipeline) == [
+        {"id": 1, "text": "aa", "more": 5},
+        {"id": 2, "text": "bb", "more": None},
+        {"id": 3, "text": "c", "more": None},
+    ]
+    assert [landed.complete for landed in state_of(pipeline).landed] == [False, True, True]
+    assert take(pipeline).result == "nothing"
+
+
+def test_a_stop_at_the_first_record_takes_nothing(tmp_path: Path) -> None:
+    pipeline = configured(tmp_path)
+    land(tmp_path, 0, MIXED[2:])
+    assert take(pipeline).error == "UNKNOWN_COLUMN"
+    assert not pipeline.ledger("items").exists()
+    pipeline = configured(tmp_path, more="ignored: [more]")
+    assert take(pipeline).facts["changes"] == 2
+    assert rows(pipeline) == [{"id": 1, "text": "aa"}, {"id": 2, "text": "bb"}]
+
+
+def test_each_partition_stops_by_itself(tmp_path: Path) -> None:
+    pipeline = configured(tmp_path)
+    land(tmp_path, 0, MIXED)
+    other = [{**with_after(i, 10 + i, text=f"p{i}"), "partition": 1} for i in range(3)]
+    land(tmp_path, 0, other, name="{topic}+1+{start:010d}.{extension}")
+    assert take(pipeline).facts["changes"] == 5
+    assert {p.partition: p.next_offset for p in state_of(pipeline).positions} == {0: 2, 1: 3}
+
+
+def test_a_stopped_file_grows_and_stops_again(tmp_path: Path) -> None:
+    pipeline = configured(tmp_path)
+    land(tmp_path, 0, MIXED)
+    take(pipeline)
+    land(tmp_path, 0, [*MIXED, with_after(4, 3, text="c", other="x")])
+    pipeline = configured(tmp_path, "{id: int, text: string, more: {type: long, default: null}}")
+    outcome = take(pipeline)
+    assert (outcome.error, outcome.facts["changes"]) == ("UNKNOWN_COLUMN", 2)
+    assert "Line 5 of" in outcome.message
+    land(tmp_path, 0, [*MIXED, with_after(4, 3, text="c", other="x"), with_after(5, 4, text="d")])
+    pipeline = configured(tmp_path, "{id: int, text: string, more: {type: long, default: null}}", "ignored: [other]")
+    assert take(pipeline).facts["changes"] == 2
+    assert offsets(pipeline) == [0, 1, 2, 3, 4, 5]
+
+
+def test_the_rest_of_a_stopped_file_must_be_the_file_that_was_taken(tmp_path: Path) -> None:
+    pipeline = configured(tmp_path)
+    path = land(tmp_path, 0, MIXED, "jsonl.gz")
+    take(pipeline)
+    path.write_bytes(gzip.compress(path.read_bytes()))
+    pipeline = configured(tmp_path, "{id: int, text: string, more: {type: long, default: null}}")
+    assert "LANDED_CHANGED" in (take(pipeline).error or "")
+
+
+def test_a_column_that_the_source_dropped_stops_the_log(tmp_path: Path) -> None:
+    """Debezium writes every column into every record: one that is missing is gone, or has another name."""
+    pipeline = configured(tmp_path)
+    land(tmp_path, 0, [with_after(0, 1, text="a"), with_after(1, 1), record(2, 1, "d")])
+    outcome = take(pipeline)
+    assert (outcome.result, outcome.error) == ("stopped", "MISSING_COLUMN")
+    assert "set `text: {type: 'string', default: null}` in `columns`" in outcome.message
+    assert rows(pipeline) == [{"id": 1, "text": "a"}]
+    pipeline = configured(tmp_path, "{id: int, text: {type: string, default: null}}")
+    assert take(pipeline).facts["changes"] == 2
+    assert rows(pipeline) == []
+
+
+def test_a_nullable_column_may_be_configured_before_it_comes(tmp_path: Path) -> None:
+    """Fault: older records were MISSING_COLUMN for ever; `default: null` could not be told from no default."""
+    pipeline = configured(tmp_path, "{id: int, text: string, more: {type: int, default: null}}", "on_bad_record: fail")
+    land(tmp_path, 0, [with_after(0, 1, text="a"), with_after(1, 2, text="b", more=5)])
+    assert take(pipeline).facts["refused"] == {}
+    assert rows(pipeline) == [{"id": 1, "text": "a", "more": None}, {"id": 2, "text": "b", "more": 5}]
+
+
+def test_an_update_with_a_placeholder_and_an_unknown_column_stops(tmp_path: Path) -> None:
+    """Fault: such a record was refused as UNAVAILABLE_VALUE, which an update never is."""
+    pipeline = configured(tmp_path)
+    placeholder = {"id": 1, "text": "__debezium_unavailable_value", "more": 1}
+    land(tmp_path, 0, [with_after(0, 1, text="a"), record(1, 1, "u", after=placeholder)])
+    assert take(pipeline).error == "UNKNOWN_COLUMN"
+
+
+def test_a_renamed_key_stops(tmp_path: Path) -> None:
+    """Fault: a record whose key has another name was put aside as KEY_NULL, one by one."""
+    pipeline = configured(tmp_path)
+    land(tmp_path, 0, [with_after(0, 1, text="a"), record(1, 2, after={"number": 2, "text": "b"}, key={"number": 2})])
+    assert take(pipeline).error == "UNKNOWN_COLUMN"
+
+
+def test_what_the_configuration_says_outright_still_holds(tmp_path: Path) -> None:
+    pipeline = configured(tmp_path, more="on_bad_record: quarantine")
+    land(tmp_path, 0, MIXED)
+    assert take(pipeline).facts["refused"] == {"UNKNOWN_COLUMN": 2}
+    assert [entry["offset"] for entry in quarantined(pipeline)] == [2, 3]
+
+
+def test_a_table_is_built_again_from_its_landed_files_across_add_drop_rename_and_widen(tmp_path: Path) -> None:
+    """Fault: after `drop`, records from before an ADD or with a column that is gone were refused for ever."""
+    landed = [
+        (0, "{id: int, text: string, old: int}",
+         [with_after(0, 1, text="a", old=1), with_after(1, 2, text="b", old=2)]),
+        (2, "{id: int, text: string, old: int, more: {type: int, default: null}}",
+         [with_after(2, 1, text="aa", old=1, more=5)]),
+        (3, "{id: int, text: string, more: {type: int, default: null}}", [with_after(3, 3, text="c", more=6)]),
+        (4, "{id: int, label: {type: string, aliases: [text]}, more: {type: long, default: null}}",
+         [with_after(4, 2, label="bb", more=2**40)]),
+    ]  # fmt: skip
+    for start, columns, records in landed:
+        pipeline = configured(tmp_path, columns, "schema: {drop: evolve}\n    ignored: [old]" if start > 2 else "")
+        land(tmp_path, start, records)
+        assert take(pipeline).result == "taken"
+    before = rows(pipeline)
+    assert before == [
+        {"id": 1, "label": "aa", "more": 5},
+        {"id": 2, "label": "bb", "more": 2**40},
+        {"id": 3, "label": "c", "more": 6},
+    ]
+    drop(pipeline, "items", plan=False)
+    assert take(pipeline).result == "taken"
+    assert rows(pipeline) == before
+
+
+def test_files_of_rows_with_other_columns_stop_the_log(tmp_path: Path) -> None:
+    pipeline = configured(tmp_path)
+    text = (tmp_path / "tidefold.yaml").read_text()
+    source = f"source: {{format: csv, path: landing/{TOPIC}}}\n    order: [id]"
+    lines = [f"    {source}" if "source:" in line else line for line in text.splitlines()]
+    (tmp_path / "tidefold.yaml").write_text("\n".join(lines) + "\n")
+    pipeline = Pipeline(load_config(tmp_path / "tidefold.yaml"), open_store("store", tmp_path))
+    (tmp_path / "landing" / TOPIC / "a.csv").write_text("id,text\n1,a\n")
+    (tmp_path / "landing" / TOPIC / "b.csv").write_text("id,text,more\n2,b,5\n")
+    outcome = take(pipeline)
+    assert (outcome.result, outcome.error, outcome.facts["changes"]) == ("stopped", "LANDED_SCHEMA", 1)
+    (tmp_path / "tidefold.yaml").write_text("\n".join([*lines, "    ignored: [more]"]) + "\n")
+    pipeline = Pipeline(load_config(tmp_path / "tidefold.yaml"), open_store("store", tmp_path))
+    assert take(pipeline).facts["changes"] == 1
+    assert [(row["id"], row["text"]) for row in rows(pipeline)] == [(1, "a"), (2, "b")]
+
+
+def test_a_record_that_is_sent_again_without_the_new_column_does_not_stop(tmp_path: Path) -> None:
+    """It was taken before, by its order, also where a file of the same run has what came before it."""
+    pipeline = configured(tmp_path, "{id: int, text: string, more: int}")
+    land(tmp_path, 0, [with_after(i, i, text="a", more=i) for i in range(3)])
+    land(tmp_path, 3, [record(3, 1, order=1001, after={"id": 1, "text": "a"}), with_after(4, 4, text="b", more=4)])
+    outcome = take(pipeline)
+    assert (outcome.result, outcome.facts["changes"], outcome.facts["repeated"]) == ("taken", 4, 1)
