@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from pathlib import Path
 
 from tidefold.config import load_config
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.storage import open_store
+from tidefold.storage.identity import IdentityGuard
 from tidefold.storage.local_copies.copies import open_roots
 
 __all__ = ["Pipeline", "now", "open_pipeline"]
 
+_log = logging.getLogger(__name__)
 
-def open_pipeline(config_path: Path) -> Pipeline:
-    """Reads the configuration and opens its store. Raises InvalidInputError."""
+
+def open_pipeline(config_path: Path, announce: Callable[[str], None] = _log.warning) -> Pipeline:
+    """Reads the configuration and opens its store.
+
+    announce: gets a sentence when this process gives the store its id.
+    Raises InvalidInputError; RefusedError when `store_id` names another store.
+    """
     config = load_config(config_path)
     base = config.path.parent
     store = open_store(config.store, base)
+    guard = IdentityGuard(store, config.store_id, announce)
     folders = [base / folder for folder in config.local.folders]
-    return Pipeline(config, store, open_roots(folders, store.uri("")) if folders else None)
+    roots = open_roots(folders, store.uri("")) if folders else None
+    return Pipeline(config, store, roots, before_write=guard.before_write)

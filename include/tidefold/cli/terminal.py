@@ -52,7 +52,7 @@ class Terminal:
         """The configured pipeline. Raises InvalidInputError, NotFoundError."""
         from tidefold.wiring import open_pipeline
 
-        return open_pipeline(self.config_path)
+        return open_pipeline(self.config_path, self.note)
 
     def result(self, data: Mapping[str, Any], *parts: Any) -> None:
         """Prints a result: `data` as one JSON object, or the parts (text or rich tables) for people."""

@@ -102,6 +102,7 @@ class Config(_Resolved):
 
     path: Path
     store: str
+    store_id: str | None = None
     spark: SparkConfig
     local: LocalConfig
     retention: RetentionConfig
@@ -123,6 +124,7 @@ def load_config(path: Path) -> Config:
     return Config(
         path=path.absolute(),
         store=head.store,
+        store_id=head.store_id,
         spark=head.spark,
         local=head.local,
         retention=head.retention,

@@ -129,6 +129,9 @@ def _pattern_mismatch(name: str) -> tuple[str, str, str]:
     if name == "master":
         hint = "Set `local[*]` (all cores), `local[4]` as an example, or the address of a standalone cluster."
         return "NOT_IN_THIS_VERSION", "must be local, local[N], local[*] or spark://host:port.", hint
+    if name == "store_id":
+        hint = "Copy it from `id` in the store's `store.json`, or remove the line: the next run prints it."
+        return "CONFIG_WRONG_TYPE", "must be 32 hexadecimal digits.", hint
     return "CONFIG_WRONG_TYPE", "must be a whole number followed by m or g.", "As an example `2g`."
 
 

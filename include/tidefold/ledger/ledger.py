@@ -36,11 +36,18 @@ KEPT_VERSIONS = 1_000
 class Ledger:
     """Reads and commits the state of one log. `read` raises NotFoundError until `begin` wrote version 1.
 
-    `pages` are those of this store that others have read (`Pages`).
+    `pages` are those of this store that others have read (`Pages`); `before_write` is called before each version.
     """
 
-    def __init__(self, store: Store, log: str, pages: dict[str, Chunk] | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        log: str,
+        pages: dict[str, Chunk] | None = None,
+        before_write: Callable[[], None] = lambda: None,
+    ) -> None:
         self._store = store
+        self._before_write = before_write
         self._paths = LogPaths(log)
         self._log = log
         self._pages = Pages(store, log, {} if pages is None else pages)
@@ -137,6 +144,7 @@ class Ledger:
         check_state(state)
         writer = uuid.uuid4().hex
         path = self._paths.ledger_version(state.version)
+        self._before_write()
         data = self._encode(state, writer)
         try:
             self._store.put_if_absent(path, data)

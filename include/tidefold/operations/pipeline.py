@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -16,16 +17,17 @@ from tidefold.storage.local_copies.roots import LocalRoots
 class Pipeline:
     """A configuration, the store it names, and where this machine keeps local copies, if it does.
 
-    `pages` are what its ledgers have read.
+    `pages` are what its ledgers have read. `before_write` is called before a ledger is changed.
     """
 
     config: Config
     store: Store
     local: LocalRoots | None = None
     pages: dict[str, Chunk] = field(default_factory=dict, compare=False, repr=False)
+    before_write: Callable[[], None] = field(default=lambda: None, compare=False, repr=False)
 
     def ledger(self, log: str) -> Ledger:
-        return Ledger(self.store, log, self.pages)
+        return Ledger(self.store, log, self.pages, self.before_write)
 
     def log(self, log: str) -> LogConfig:
         """The configuration of a log, or NotFoundError."""

@@ -57,6 +57,9 @@ def without_spark(
     answered = {outcome.log: outcome for outcome in each_log(logs, act)}
     answered |= {o.log: o for o in _here(pipeline, step, _small(pipeline, step, pending), tell)}
     spark = tuple(log for log in pending if answered[log].result == "pending")
+    if spark:
+        # The job would do it too, but nobody reads what it says while it runs.
+        pipeline.before_write()
     return Sorted(spark, tuple(answered[log] for log in logs if log not in spark))
 
 

@@ -413,7 +413,7 @@ def test_a_missing_file_is_not_found_and_a_folder_is_no_file(tmp_path: Path) -> 
 
 def test_the_json_schema_names_every_key_and_refuses_others() -> None:
     schema = json_schema()
-    assert set(schema["properties"]) == {"version", "store", "spark", "local", "retention", "snapshots", "logs"}
+    assert set(schema["properties"]) == {"version", "store", "store_id", "spark", "local", "retention", "snapshots", "logs"}
     assert schema["additionalProperties"] is False
     assert json.loads(json.dumps(schema)) == schema
 

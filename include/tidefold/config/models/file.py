@@ -195,6 +195,10 @@ class FileEntry(Entry):
 
     version: Annotated[Literal[1], BeforeValidator(_not_boolean)]
     store: Text = Field(description="path relative to this file, file:///absolute/path, or s3://bucket/folder")
+    store_id: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")] | None = Field(
+        default=None,
+        description="id of the store, as the first run prints it; an empty or another store is refused then",
+    )
     spark: SparkConfig = SparkConfig()
     local: LocalConfig = LocalConfig()
     retention: RetentionConfig = RetentionConfig()
