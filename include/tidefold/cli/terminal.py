@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-import os
+import shutil
 import sys
 import traceback
 from base64 import b64encode
@@ -116,8 +116,8 @@ def mask_control_characters(text: str) -> str:
 def _console() -> Any:
     from rich.console import Console
 
-    # Piped output keeps the width that the tables were made for, not the 80 columns of no terminal.
-    width = min(_WIDTH, os.get_terminal_size().columns) if sys.stdout.isatty() else _WIDTH
+    # COLUMNS, or the width of the terminal; piped output keeps the width that the tables were made for.
+    width = shutil.get_terminal_size((_WIDTH, 0)).columns
     return Console(file=sys.stdout, width=width, highlight=False, emoji=False, markup=False)
 
 

@@ -147,4 +147,4 @@ def _type_hint(kind: str, given: Any) -> str:
 
 def _purpose(place: Place, model: type[Entry]) -> str:
     known = model.model_fields.get(str(place[-1]))
-    return f"It is the {known.description}." if known and known.description else "docs/config.md shows an example."
+    return f"It means: {known.description}." if known and known.description else "docs/config.md shows an example."

@@ -106,6 +106,7 @@ def _state(entry: LogEntry, source: StateJsonEntry) -> Iterator[Mistake]:
 
 
 _STORE_SCHEMES = ("", "file", "s3")
+_CONTAINER_SCHEMES = ("abfs", "abfss", "wasb", "wasbs")
 
 
 def check_log(log: str, entry: LogEntry, document: Document, base: Path) -> Iterator[Problem]:
@@ -171,10 +172,12 @@ def _paths(entry: LogEntry) -> Iterator[_Found]:
 
 def _path_mistake(address: str, schemes: tuple[str, ...]) -> tuple[str, str, str] | None:
     """What is wrong with an address, in words that never repeat it: it may hold a secret."""
-    if re.search(r"://[^/]*@", address):
+    scheme = urlsplit(address).scheme if "://" in address else ""
+    # `abfss://container@account...` names a container before the `@`, and no user.
+    secret = r"://[^/]*:[^/]*@" if scheme in _CONTAINER_SCHEMES else r"://[^/]*@"
+    if re.search(secret, address):
         hint = "Remove it; change the password, since it stood in a file."
         return "CONFIG_SECRET", "holds a user name or password.", hint
-    scheme = urlsplit(address).scheme if "://" in address else ""
     if scheme not in schemes:
         allowed = "a path" if schemes == ("",) else "a path, file:///absolute/path or s3://bucket/folder"
         return "NOT_IN_THIS_VERSION", f"cannot be a `{scheme}:` address in this version.", f"Use {allowed}."

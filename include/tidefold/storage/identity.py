@@ -43,7 +43,7 @@ def read_identity(store: Store) -> str | None:
             )
         return msgspec.convert(document, StoreIdentity).id
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        hint = f"Put `{IDENTITY}` back from a backup. It is one line: `{{\"format\": 1, \"id\": \"STORE_ID\"}}`."
+        hint = f'Put `{IDENTITY}` back from a backup. It is one line: `{{"format": 1, "id": "STORE_ID"}}`.'
         raise CorruptError("STORE_IDENTITY", f"`{IDENTITY}` cannot be read: {error}.", hint=hint) from error
 
 

@@ -241,7 +241,8 @@ def _typed(path: str) -> Iterator[None]:
     except StorageError:
         raise
     except OSError as error:
-        hint = "Check the disk and the rights of the store's folder, then call again."
+        folder = os.path.dirname(str(error.filename)) if error.filename else "the folder"
+        hint = f"Check the disk and the permissions of {folder}, then call again."
         raise StorageError("STORAGE", f"`{path}`: {error.strerror or error}.", hint=hint) from error
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import uuid
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -46,13 +45,13 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("TIDEFOLD_CONFIG", raising=False)
     (tmp_path / "landing").mkdir()
     (tmp_path / "landing/a.csv").write_text("id,at\n1,2026-01-01T00:00:00Z\n")
     configure(tmp_path)
-    yield tmp_path
+    return tmp_path
 
 
 def configure(folder: Path, line: str = "", store: str = "var/store") -> None:
@@ -78,7 +77,7 @@ def test_the_first_to_ask_gives_a_store_its_id_and_all_find_the_same(store: Stor
 
 def test_an_empty_and_another_store_are_refused_by_name(store: Store) -> None:
     said: list[str] = []
-    with pytest.raises(RefusedError, match="no `store.json`") as absent:
+    with pytest.raises(RefusedError, match=r"no `store\.json`") as absent:
         IdentityGuard(store, "a" * 32, said.append)
     assert (absent.value.code, absent.value.exit_code, store.list("")) == ("STORE_UNKNOWN", 3, [])
     assert "store_id" in absent.value.hint

@@ -221,6 +221,8 @@ BAD = [
     Bad("no address of S3", "var/store", "s3://Bucket_1/a", "CONFIG_PATH", 2, "store"),
     Bad("a version in the address", "var/store", "s3://bucket/a?versionId=hunter2", "CONFIG_PATH", 2, "store"),
     Bad("upwards in a bucket", "var/store", "s3://bucket/../a", "CONFIG_PATH", 2, "store"),
+    Bad("a container of Azure", "var/store", "abfss://box@account.dfs.core.windows.net/s", LATER, 2, "store"),
+    Bad("a password beside a container", "var/store", "abfss://me:hunter2@account/s", "CONFIG_SECRET", 2, "store"),
     Bad("a key with a slash in the store", "var/store", "s3://me:hun/ter2@bucket/b", "CONFIG_SECRET", 2, "store"),
     Bad("a landing folder of later", "landing/accounts", "s3://b/a", LATER, 11, f"{A}.source.path"),
     Bad("missing key", "    key: [tid]\n", "", "LOG_WITHOUT_KEY", 23, f"{T}.key"),
@@ -342,6 +344,7 @@ def test_all_mistakes_are_listed_at_once_in_the_order_of_the_file(tmp_path: Path
         ("connector: postgresql\n", "connector: postgres\n", "Did you mean `postgresql`?"),
         ("key: [tid]", "key: tid", "Write it as a list: `[tid]`."),
         ("[aid, bid]", "[aid, no]", "Put it in quotes."),
+        ("local[2]", "yarn", "Set `local[*]` (all cores), `local[4]`, or the address of a Spark standalone master."),
     ],
 )
 def test_a_mistake_comes_with_what_to_do(old: str, new: str, hint: str, tmp_path: Path) -> None:
@@ -413,7 +416,16 @@ def test_a_missing_file_is_not_found_and_a_folder_is_no_file(tmp_path: Path) -> 
 
 def test_the_json_schema_names_every_key_and_refuses_others() -> None:
     schema = json_schema()
-    assert set(schema["properties"]) == {"version", "store", "store_id", "spark", "local", "retention", "snapshots", "logs"}
+    assert set(schema["properties"]) == {
+        "version",
+        "store",
+        "store_id",
+        "spark",
+        "local",
+        "retention",
+        "snapshots",
+        "logs",
+    }
     assert schema["additionalProperties"] is False
     assert json.loads(json.dumps(schema)) == schema
 

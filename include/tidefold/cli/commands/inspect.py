@@ -51,11 +51,16 @@ def validate(
 
 
 def _asked_store(terminal: Terminal) -> tuple[dict[str, Any], list[str]]:
+    from tidefold.storage.identity import read_identity
     from tidefold.storage.store_check import probe
 
-    store = terminal.pipeline().store
-    asked = {"store": store.uri(""), "done": probe(store)}
-    return asked, [f"The store {asked['store']} does what it must: {', '.join(asked['done'])}."]
+    pipeline = terminal.pipeline()
+    store = pipeline.store
+    asked = {"store": store.uri(""), "done": probe(store), "store_id": read_identity(store)}
+    said = [f"The store {asked['store']} does what it must: {', '.join(asked['done'])}."]
+    if asked["store_id"] and not pipeline.config.store_id:
+        said.append(f"Add this line, so that an empty or another store is refused: `store_id: {asked['store_id']}`")
+    return asked, said
 
 
 def status(terminal: Terminal, logs: Logs = None) -> int:

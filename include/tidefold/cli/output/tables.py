@@ -1,4 +1,4 @@
-"""Results as tables for people: at most 100 columns wide, no colour needed to read them."""
+"""Results as tables for people: as wide as the terminal, no colour needed to read them."""
 
 from __future__ import annotations
 

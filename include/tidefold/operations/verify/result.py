@@ -76,9 +76,15 @@ def _hint(state: LogState, damage: Damage, lost: set[int]) -> str:
     if state.attempt and state.attempt.id in damage.snapshots:
         return f"`tidefold abort {state.log}`; the next run folds the same changes again."
     whole = [s for s in state.snapshots if s.counts and s.state is State.COMPLETED and s.id not in lost]
+    wanted = max(damage.snapshots)
+    if not whole and damage.part is Part.DATA and not state.truncated_to:
+        return (
+            f"No good copy is left, but the log still has every change: `tidefold restore {state.log} {wanted} --mode "
+            f"replay` makes the bucket again from it. `tidefold drill {state.log} {wanted}` tries that first."
+        )
     if not whole:
         return "No snapshot is whole without it: bring the file back from a backup."
-    newest, wanted = whole[-1], max(damage.snapshots)
+    newest = whole[-1]
     mode = "replay" if newest.to_sqn >= state.truncated_to else "skip"
     return (
         f"No good copy is left. `tidefold drill {state.log} {wanted}` tries whether an older snapshot and the log make "

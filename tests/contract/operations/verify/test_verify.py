@@ -25,7 +25,11 @@ from support.s3_server import S3Bucket
 from tidefold.changelog.segment import read_change_set, write_segment
 from tidefold.compute.runners import in_process
 from tidefold.delta.table_state import COMMIT
+from tidefold.domain.log_state import LogState
 from tidefold.domain.paths import LogPaths
+from tidefold.domain.snapshot.claim import Mode, Restore
+from tidefold.domain.table.table_spec import Column, Shape
+from tidefold.domain.verify.expected_files import Damage, Harm, Part, Place
 from tidefold.errors import NotFoundError, StorageError
 from tidefold.ledger import read_manifest
 from tidefold.operations.local_copies.retain import retain_local
@@ -37,11 +41,13 @@ from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.snapshot.request import Asking
 from tidefold.operations.snapshot.tail import take_tail
 from tidefold.operations.verify import verify as verification
+from tidefold.operations.verify.result import _hint
 from tidefold.operations.verify.verify import Asked, verify
 from tidefold.storage.local_copies.roots import LocalRoots
 from tidefold.storage.local_store import LocalStore
 
 PATHS = LogPaths("accounts")
+SHAPE = Shape(("id",), (Column("id", "long"),), "position", 4, 2)
 HARMS = ("missing", "cut", "altered")
 
 
@@ -183,9 +189,26 @@ def test_a_file_that_table_and_snapshots_share_by_hard_link_is_one_copy(
     [damage] = outcome.facts["damage"]
     assert brief([damage]) == [("data file", how, [1, 2], names, [])]
     assert (outcome.error, outcome.facts["exit_code"], damage["repaired"]) == ("DAMAGED", 5, "")
-    assert damage["hint"] == "No snapshot is whole without it: bring the file back from a backup."
+    assert "`tidefold restore accounts 2 --mode replay`" in damage["hint"]
     assert damage["why"] == ("no copy of it is proved to be good" if repair else "")
     assert contents(full(pipeline, "")) == before
+
+
+def test_a_bucket_of_no_whole_snapshot_is_made_again_from_the_log_as_it_is_advised(pipeline: Pipeline) -> None:
+    before = table_rows(pipeline)
+    harm(full(pipeline, own(1, file_of(pipeline, 2, shared=True))), "altered")
+    [damage] = found(pipeline)
+    assert "`tidefold restore accounts 2 --mode replay` makes the bucket again" in damage["hint"]
+    materialize(pipeline, ["accounts"], Asking("again", restore=Restore(2, Mode.REPLAY)), in_process)
+    judge_all(pipeline)
+    confirm(pipeline, "accounts")
+    assert table_rows(pipeline) == before
+
+
+def test_where_the_log_was_cut_a_file_without_a_good_copy_comes_from_a_backup_alone() -> None:
+    damage = Damage(Part.DATA, Harm.CUT, (Place("x"),), (2,))
+    assert "backup" in _hint(replace(LogState("accounts", SHAPE), truncated_to=3), damage, {1, 2})
+    assert "restore" in _hint(LogState("accounts", SHAPE), damage, {1, 2})
 
 
 def test_where_no_good_copy_is_left_the_newest_whole_snapshot_is_named(pipeline: Pipeline) -> None:
