@@ -344,7 +344,11 @@ def test_all_mistakes_are_listed_at_once_in_the_order_of_the_file(tmp_path: Path
         ("connector: postgresql\n", "connector: postgres\n", "Did you mean `postgresql`?"),
         ("key: [tid]", "key: tid", "Write it as a list: `[tid]`."),
         ("[aid, bid]", "[aid, no]", "Put it in quotes."),
-        ("local[2]", "yarn", "Set `local[*]` (all cores), `local[4]`, or the address of a Spark standalone master."),
+        (
+            "local[2]",
+            "yarn",
+            "Set `local[*]` (all cores), `local[4]` as an example, or the address of a standalone cluster.",
+        ),
     ],
 )
 def test_a_mistake_comes_with_what_to_do(old: str, new: str, hint: str, tmp_path: Path) -> None:

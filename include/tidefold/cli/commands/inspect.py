@@ -56,11 +56,11 @@ def _asked_store(terminal: Terminal) -> tuple[dict[str, Any], list[str]]:
 
     pipeline = terminal.pipeline()
     store = pipeline.store
-    asked = {"store": store.uri(""), "done": probe(store), "store_id": read_identity(store)}
-    said = [f"The store {asked['store']} does what it must: {', '.join(asked['done'])}."]
-    if asked["store_id"] and not pipeline.config.store_id:
-        said.append(f"Add this line, so that an empty or another store is refused: `store_id: {asked['store_id']}`")
-    return asked, said
+    done, store_id = probe(store), read_identity(store)
+    said = [f"The store {store.uri('')} does what it must: {', '.join(done)}."]
+    if store_id and not pipeline.config.store_id:
+        said.append(f"Add this line, so that an empty or another store is refused: `store_id: {store_id}`")
+    return {"store": store.uri(""), "done": done, "store_id": store_id}, said
 
 
 def status(terminal: Terminal, logs: Logs = None) -> int:
