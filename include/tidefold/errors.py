@@ -59,7 +59,7 @@ def unforeseen(error: Exception) -> TidefoldError:
     return TidefoldError(
         "UNFORESEEN",
         f"{type(error).__name__}: {error}",
-        hint="The job's output has the traceback. If it comes again, it is a bug worth reporting.",
+        hint="The job's output has the traceback. If it repeats, please report it.",
     )
 
 

@@ -121,7 +121,7 @@ def _died(terminal: Terminal, step: Step, logs: Sequence[str], code: int, output
     how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
     error = TidefoldError(
         "JOB_DIED",
-        f"The Spark job of {step.name} {how} before it could say what it did.",
+        f"The Spark job of {step.name} {how} before it reported a result.",
         hint=f"Read {output}. `tidefold status` names an open attempt; the same command with its --run goes on.",
     )
     return [Outcome.of_error(log, error) for log in logs]

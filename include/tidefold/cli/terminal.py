@@ -88,7 +88,7 @@ class Terminal:
             self._fail(error.code, error.message, error.hint)
             raise typer.Exit(error.exit_code) from error
         except KeyboardInterrupt:
-            self._fail("INTERRUPTED", "Stopped by you.", "`tidefold status` shows where each log stands.")
+            self._fail("INTERRUPTED", "You interrupted the command.", "`tidefold status` shows the state of each log.")
             raise typer.Exit(_INTERRUPTED) from None
         except (typer.Exit, typer.Abort, BrokenPipeError):
             raise

@@ -111,7 +111,7 @@ def _unknown_key(place: Place, model: type[Entry]) -> tuple[str, str, str]:
     allowed = [field.alias or name for name, field in model.model_fields.items()]
     near = get_close_matches(str(place[-1]).lower(), allowed, n=1)
     hint = f"Did you mean `{near[0]}`?" if near else "Remove it; docs/config.md explains every key."
-    return "CONFIG_UNKNOWN_KEY", f"is no known key. Allowed here: {', '.join(allowed)}.", hint
+    return "CONFIG_UNKNOWN_KEY", f"is not a known key. Allowed here: {', '.join(allowed)}.", hint
 
 
 def _unknown_value(name: str, given: Any, expected: str) -> tuple[str, str, str]:

@@ -200,7 +200,7 @@ def _s3_mistake(address: str) -> tuple[str, str, str] | None:
     except InvalidInputError as error:
         if error.code == "STORE_SECRET":
             return "CONFIG_SECRET", "holds credentials.", error.hint
-        return "CONFIG_PATH", "is no address of S3: `s3://bucket/folder`.", error.hint
+        return "CONFIG_PATH", "is not an S3 address: `s3://bucket/folder`.", error.hint
     return None
 
 
@@ -254,4 +254,4 @@ def _copies_somewhere(document: Document) -> Iterator[Problem]:
     if len(given) > 1:
         hint = "Move that folder into the list, and remove `path`."
         line = document.line(("local", "paths"))
-        yield Problem("LOCAL_PATHS", line, "local.paths", "cannot stand beside `local.path`.", hint)
+        yield Problem("LOCAL_PATHS", line, "local.paths", "excludes `local.path`.", hint)

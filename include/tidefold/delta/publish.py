@@ -125,7 +125,7 @@ def _link_all(store: Store, manifest: Manifest, files: Iterable[DataFile], copy:
         except NotFoundError as error:
             raise CorruptError(
                 "DATA_FILE_MISSING",
-                f"`{source}` is gone, and snapshot {manifest.snapshot} of `{manifest.log}` needs it.",
+                f"`{source}` is missing, and snapshot {manifest.snapshot} of `{manifest.log}` needs it.",
                 hint="Restore the file from a copy.",
             ) from error
 
@@ -168,7 +168,7 @@ def _try_publish(
         if previous is not None:
             raise CorruptError(
                 "TABLE_MISSING",
-                f"The table of `{manifest.log}` is gone, though snapshot {previous.manifest.snapshot} was published.",
+                f"The table of `{manifest.log}` is missing, but snapshot {previous.manifest.snapshot} was published.",
                 hint=f"Every snapshot is a table of its own under `snapshots/{manifest.log}/`.",
             ) from None
         return _create_published(store, path, manifest, digest)

@@ -24,7 +24,7 @@ class KeyGroups:
 
     def __post_init__(self) -> None:
         if not 0 <= self.first <= self.last:
-            raise InvalidInputError("KEY_GROUPS_INVALID", f"{self.first}-{self.last} is no range of key groups.")
+            raise InvalidInputError("KEY_GROUPS_INVALID", f"{self.first}-{self.last} is not a range of key groups.")
 
     def meets(self, other: KeyGroups) -> bool:
         return self.first <= other.last and other.first <= self.last
@@ -75,7 +75,9 @@ class Share:
         """`2/8`: the second of eight. Raises InvalidInputError."""
         found = _SHARE.fullmatch(text)
         if not found or int(found[1]) > int(found[2]):
-            raise InvalidInputError("SHARE_INVALID", f"`{text[:40]}` is no share.", hint="Write 2/8: the second of 8.")
+            raise InvalidInputError(
+                "SHARE_INVALID", f"`{text[:40]}` is not a share.", hint="Write 2/8: the second of eight."
+            )
         return cls(int(found[1]), int(found[2]), handout)
 
     def key_groups(self, count: int) -> KeyGroups | None:

@@ -24,7 +24,9 @@ def check_manifest(manifest: Manifest, snapshot: Snapshot) -> Manifest:
     """The manifest of this snapshot, or CorruptError."""
     what = (manifest.snapshot, manifest.epoch, manifest.from_sqn, manifest.to_sqn)
     if what != (snapshot.id, snapshot.epoch, snapshot.from_sqn, snapshot.to_sqn):
-        raise _corrupt("MANIFEST_OF_ANOTHER", manifest.log, f"the manifest of snapshot {snapshot.id} is of another one")
+        raise _corrupt(
+            "MANIFEST_OF_ANOTHER", manifest.log, f"the manifest of snapshot {snapshot.id} is another snapshot's"
+        )
     names = [DataFileName.parse(file.name) for file in manifest.files]
     if len(set(names)) < len(names) or any(file.bytes < 0 or file.rows < 0 for file in manifest.files):
         raise _corrupt("MANIFEST_INVALID", manifest.log, f"the manifest of snapshot {snapshot.id} cannot be")

@@ -58,7 +58,7 @@ def _make(task: FoldTask, inputs: Inputs) -> FoldResult:
             failed.append(f"from {'the log alone' if recipe.snapshot is None else recipe.snapshot}: {error.message}")
     raise CorruptError(
         "NO_GOOD_COPY",
-        f"Key groups {task.bucket.first} to {task.bucket.last} of `{task.log}` cannot be made: {' '.join(failed)}",
+        f"Key groups {task.bucket.first} to {task.bucket.last} of `{task.log}` cannot be rebuilt: {' '.join(failed)}",
         hint="Put one of these files back from a backup; `tidefold verify` lists what is damaged.",
     )
 

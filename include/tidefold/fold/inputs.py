@@ -93,7 +93,7 @@ class Inputs:
         if digest != file.sha256:
             raise CorruptError(
                 "DATA_FILE_CORRUPT",
-                f"`{address.path}` is not the file that was confirmed.",
+                f"`{address.path}` differs from the file that was confirmed.",
                 hint="Bring it from another copy of the savepoint."
                 if address.where is Where.EXTERNAL
                 else "`tidefold verify --repair` mends it from another copy, if there is one.",

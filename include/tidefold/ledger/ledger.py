@@ -67,7 +67,7 @@ class Ledger:
         state = self._newest()
         if state is None:
             raise NotFoundError(
-                "LOG_UNKNOWN", f"The store has no log `{self._log}`.", hint=f"`tidefold ingest {self._log}` begins it."
+                "LOG_UNKNOWN", f"The store has no log `{self._log}`.", hint=f"`tidefold ingest {self._log}` starts it."
             )
         return state
 
@@ -138,7 +138,7 @@ class Ledger:
                 return self._put(replace(moved, version=state.version + 1))
             except AlreadyExistsError:
                 continue
-        raise ConflictError("LEDGER_BUSY", f"Other writers of log `{self._log}` were faster {_TRIES} times.")
+        raise ConflictError("LEDGER_BUSY", f"Other writers of log `{self._log}` committed first, {_TRIES} times.")
 
     def _put(self, state: LogState) -> LogState:
         check_state(state)
@@ -241,7 +241,7 @@ class Ledger:
         except ValueError as error:
             raise CorruptError(
                 "LEDGER_FOREIGN_FILE",
-                f"`{self._paths.ledger}` holds a file that is no ledger version: {error}.",
+                f"`{self._paths.ledger}` contains a file that is not a ledger version: {error}.",
                 hint="Move it away; nothing was changed.",
             ) from error
 
@@ -264,6 +264,6 @@ def _not_dropped(state: LogState) -> LogState:
         raise RefusedError(
             "LOG_DROPPED",
             f"Log `{state.log}` is being dropped.",
-            hint=f"`tidefold drop {state.log} --yes` finishes it; then the log can begin anew.",
+            hint=f"`tidefold drop {state.log} --yes` finishes it; then the log can start again.",
         )
     return state

@@ -61,7 +61,9 @@ def read_named(store: Store, path: str) -> bytes:
     try:
         return store.read(path)
     except NotFoundError as error:
-        raise CorruptError("FILE_MISSING", f"`{path}` is gone, and the ledger needs it.", hint="Restore it.") from error
+        raise CorruptError(
+            "FILE_MISSING", f"`{path}` is missing, and the ledger needs it.", hint="Restore it."
+        ) from error
 
 
 def digest_of(data: bytes) -> str:
@@ -71,7 +73,7 @@ def digest_of(data: bytes) -> str:
 def checked(path: str, data: bytes, digest: str) -> bytes:
     """The bytes, or CorruptError when their sha256 is another."""
     if digest_of(data) != digest:
-        raise CorruptError("CHECKSUM", f"`{path}` does not hold what was written to it.", hint="Restore the file.")
+        raise CorruptError("CHECKSUM", f"`{path}` does not match its recorded checksum.", hint="Restore the file.")
     return data
 
 
@@ -113,7 +115,7 @@ def read_description(store: Store) -> tuple[Savepoint, str]:
     if given != _checksum(document):
         raise CorruptError(
             "SAVEPOINT_EDITED",
-            f"`{DESCRIPTION}` does not hold what was written to it: its checksum is another.",
+            f"`{DESCRIPTION}` does not match its recorded checksum.",
             hint="Nothing was changed. Put the original description back.",
         )
     return check_savepoint(decode(DESCRIPTION, data, Savepoint)), digest_of(data)
@@ -124,7 +126,7 @@ def _check_format(document: dict[str, Any]) -> None:
     if document.get("format") != _SAVEPOINT_FORMAT or type(version) is not int:
         raise CorruptError(
             "SAVEPOINT_FORMAT",
-            f"`{DESCRIPTION}` is no description of a savepoint of tidefold.",
+            f"`{DESCRIPTION}` is not a description of a tidefold savepoint.",
             hint="Nothing was changed. Give the address of a savepoint.",
         )
     if version > VERSION:

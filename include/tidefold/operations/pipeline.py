@@ -36,7 +36,7 @@ class Pipeline:
             raise NotFoundError(
                 "LOG_NOT_CONFIGURED",
                 f"`{self.config.path}` has no log `{log}`.",
-                hint=f"Configured are: {', '.join(self.config.logs)}.",
+                hint=f"Configured logs: {', '.join(self.config.logs)}.",
             )
         return found
 

@@ -97,7 +97,7 @@ def _explained(store: Store, plan: ReadPlan, task: ReadTask, error: CorruptError
         return RefusedError(
             "READ_OUTDATED",
             f"What this read of `{plan.log}` was planned from was removed meanwhile ({error.message}).",
-            hint="Read again: that plans anew, from what is there now.",
+            hint="Read again: this plans again with the current files.",
         )
     if isinstance(error, NotFoundError):
         return CorruptError("FILE_MISSING", f"{error.message} The ledger needs it.", hint="Restore it from a copy.")

@@ -66,7 +66,9 @@ class LocalStore:
             _sync(os.path.dirname(final))
         except OSError as error:
             # The name is visible and may not survive a power cut: neither done nor not done.
-            raise UnknownOutcomeError("NOT_SYNCED", f"`{path}` was written, its folder not synced.") from error
+            raise UnknownOutcomeError(
+                "NOT_SYNCED", f"`{path}` was written, but its folder could not be synced."
+            ) from error
 
     def _begin(self, part: str) -> BinaryIO:
         return self._in_folder(part, lambda: open(part, "xb"))

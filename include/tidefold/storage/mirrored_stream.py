@@ -140,6 +140,6 @@ def _check_position(path: str, stream: BinaryIO, expected: int) -> None:
     if position != expected:
         raise StorageError(
             "POSITIONS_DIFFER",
-            f"`{path}` stands at byte {position}, not at {expected}.",
-            hint="Write it again; if it comes again, the disk or the store loses bytes.",
+            f"`{path}` is at byte {position}, expected {expected}.",
+            hint="Write it again. If this repeats, the disk or the store loses bytes.",
         )

@@ -32,7 +32,7 @@ def table_asset(log: str, config: str | None = None) -> Asset:
         raise NotFoundError(
             "LOG_NOT_CONFIGURED",
             f"`{found.path}` has no log `{log}`.",
-            hint=f"Configured are: {', '.join(found.logs)}.",
+            hint=f"Configured logs: {', '.join(found.logs)}.",
         )
     return asset_in(found, log)
 

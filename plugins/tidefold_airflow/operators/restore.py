@@ -69,7 +69,7 @@ class TidefoldRestoreOperator(TidefoldSparkOperator):
         from tidefold.operations.snapshot.request import Asking
 
         if len(scope.logs) != 1:
-            raise InvalidInputError("ONE_LOG", "A restore is of one log.", hint="Name it.")
+            raise InvalidInputError("ONE_LOG", "A restore works on exactly one log.", hint="Name it.")
         if isinstance(self.snapshot, bool) or not isinstance(self.snapshot, int) or self.snapshot < 1:
             message = f"`{self.snapshot}` is no id of a snapshot."
             raise InvalidInputError("SNAPSHOT_INVALID", message, hint="`tidefold history LOG` lists them.")

@@ -49,7 +49,7 @@ def open_scope(config: str | None, logs: Logs, context: Context) -> Scope:
     if logs is None:
         raise InvalidInputError(
             "LOGS_NOT_CHOSEN",
-            "The task that names the logs has named none.",
+            "The upstream task returned no logs.",
             hint="Clear it, so that it runs; without it this task would work on logs that nobody chose.",
         )
     if isinstance(logs, str):

@@ -45,7 +45,7 @@ def state_asked(pipeline: Pipeline, log: str) -> LogState:
     state = pipeline.ledger(log).find()
     if state is None:
         hint = f"`tidefold ingest {log}` takes its landed files in."
-        raise NotFoundError("LOG_UNKNOWN", f"Log `{log}` was not begun yet.", hint=hint)
+        raise NotFoundError("LOG_UNKNOWN", f"Log `{log}` does not exist yet.", hint=hint)
     return state
 
 

@@ -83,5 +83,5 @@ def test_the_shares_cover_all_key_groups_once(key_groups: int, workers: int) -> 
 
 @pytest.mark.parametrize("text", ["", "0/3", "4/3", "1", "1/0", "a/b", "-1/2", "1/2/3", "1 / 2"])
 def test_what_is_no_share_is_refused(text: str) -> None:
-    with pytest.raises(InvalidInputError, match="is no share"):
+    with pytest.raises(InvalidInputError, match="is not a share"):
         Share.parse(text)

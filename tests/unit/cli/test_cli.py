@@ -120,13 +120,13 @@ def test_errors_have_code_sentence_and_hint_on_stderr(pipeline: Pipeline) -> Non
     assert failed.exit_code == 4
     assert failed.stdout == ""
     assert failed.stderr.startswith("error [LOG_NOT_CONFIGURED] ")
-    assert "\nnext: Configured are: accounts, tellers." in failed.stderr
+    assert "\nnext: Configured logs: accounts, tellers." in failed.stderr
 
 
 def test_errors_are_one_json_object_too(pipeline: Pipeline) -> None:
     said = call_json("history", "tellers")
     assert said["error"]["code"] == "LOG_UNKNOWN"
-    assert said["error"]["hint"] == "`tidefold ingest tellers` begins it."
+    assert said["error"]["hint"] == "`tidefold ingest tellers` starts it."
 
 
 def test_only_debug_shows_a_traceback(pipeline: Pipeline) -> None:

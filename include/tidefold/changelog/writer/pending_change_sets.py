@@ -204,4 +204,4 @@ def truncated(log: str, sqn: int, lowest: int) -> InvalidInputError:
 
 def _unknown(log: str, wanted: object, upper: int) -> InvalidInputError:
     message = f"The writer of log `{log}` has no {wanted}; its next change set is {upper}."
-    return InvalidInputError("SQN_UNKNOWN", message, hint="Use what `append` and `next_sqn` answered.")
+    return InvalidInputError("SQN_UNKNOWN", message, hint="Use what `append` and `next_sqn` returned.")

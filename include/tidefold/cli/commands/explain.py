@@ -56,7 +56,7 @@ def key_text(words: list[str], shape: Shape) -> str:
     for word in words:
         name, equals, text = word.partition("=")
         if not equals or name in values:
-            raise InvalidInputError("READ_KEY", f"`{word}` is no part of a key.", hint=hint)
+            raise InvalidInputError("READ_KEY", f"`{word}` is not part of a key.", hint=hint)
         values[name] = _value(text, types.get(name, "string"))
     return json.dumps(values)
 

@@ -159,7 +159,7 @@ def run_id(given: str | None) -> str:
     if not _RUN.fullmatch(given):
         raise InvalidInputError(
             "RUN_INVALID",
-            "The run id is not usable.",
+            "The run id is not valid.",
             hint="Use up to 200 letters, digits and the characters _ . / : + -.",
         )
     return given

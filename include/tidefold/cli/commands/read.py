@@ -67,7 +67,7 @@ def read(
 
     wanted = _wanted(live, snapshot, changes, since)
     if handout is not None and share is None:
-        raise InvalidInputError("READ_OPTIONS", "--handout goes with --share.", hint="Add --share, as 2/8.")
+        raise InvalidInputError("READ_OPTIONS", "--handout needs --share.", hint="Add --share, as 2/8.")
     wanted = wanted if share is None else replace(wanted, share=Share.parse(share, handout or Handout.SPLIT))
     schema, batches = read_rows(terminal.pipeline(), log, wanted)
     with closing(batches):  # Else what is still open at the end of the process complains.
@@ -89,7 +89,7 @@ def _wanted(live: bool, snapshot: int | None, changes: bool, since: int | None) 
         message = f"{' and '.join(several)} exclude each other."
         raise InvalidInputError("READ_OPTIONS", message, hint="Give one of them.")
     if since is not None and not changes:
-        raise InvalidInputError("READ_OPTIONS", "--since goes with --changes.", hint="Add --changes.")
+        raise InvalidInputError("READ_OPTIONS", "--since needs --changes.", hint="Add --changes.")
     return Wanted(What.LIVE if live else What.LOG if changes else What.TABLE, snapshot, since)
 
 

@@ -164,7 +164,7 @@ def _groups(given: str | None) -> KeyGroups | None:
         return None
     found = re.fullmatch(r"(\d{1,5})-(\d{1,5})", given)
     if not found or int(found[1]) > int(found[2]):
-        raise InvalidInputError("KEY_GROUPS_INVALID", "That is no range of key groups.", hint="As an example `0-31`.")
+        raise InvalidInputError("KEY_GROUPS_INVALID", "This is not a range of key groups.", hint="Write `0-31`.")
     return KeyGroups(int(found[1]), int(found[2]))
 
 

@@ -52,6 +52,6 @@ class StoppedSavepoint:
             raise RefusedError(
                 "NOT_FOLDED",
                 f"`{self.log}` has changes that are in no confirmed snapshot, or was resumed meanwhile.",
-                hint="Call again: it goes on where it stands.",
+                hint="Call again: it continues.",
             )
         return take_savepoint(self.pipeline, self.log, wanted, self.terminal.note)

@@ -65,7 +65,7 @@ def append(
             raise ConflictError(
                 "OFFSETS_TAKEN",
                 f"Another run took records of {stand.topic} partition {stand.partition} meanwhile.",
-                hint="Nothing was appended; run ingest again, it continues where the log stands.",
+                hint="Nothing was appended; run ingest again, it continues at the log's positions.",
             )
     for arrival in arrivals:
         state = _append_one(state, arrival)
@@ -77,8 +77,8 @@ def require_open(state: LogState) -> None:
     if state.stopped:
         raise RefusedError(
             "LOG_STOPPED",
-            f"Log `{state.log}` was stopped by {state.stopped.by} ({state.stopped.why}); it takes nothing.",
-            hint=f"`tidefold resume {state.log}` lifts that; nothing that landed is lost meanwhile.",
+            f"Log `{state.log}` was stopped by {state.stopped.by} ({state.stopped.why}); it accepts no changes.",
+            hint=f"`tidefold resume {state.log}` lets it continue; files that land meanwhile are not lost.",
         )
     if state.attempt and state.attempt.external and never_took(state):
         raise RefusedError(
@@ -99,7 +99,7 @@ def require_fence(state: LogState, fence: int) -> None:
         raise SupersededError(
             "INTAKE_FENCED",
             f"Change sets for `{state.log}` came too late: they were given up, so that their segments can be removed.",
-            hint="Nothing was appended; call again, it continues where the log stands.",
+            hint="Nothing was appended; call again, it continues at the log's positions.",
         )
 
 
@@ -142,7 +142,7 @@ def _append_one(state: LogState, arrival: Arrival) -> LogState:
             "OFFSETS_TAKEN",
             f"{position.topic} partition {position.partition}: offsets below {before.next_offset} are taken, "
             f"{landed.name} brings {landed.first_offset}.",
-            hint="Another ingest was faster; run ingest again, it continues where the log stands.",
+            hint="Another ingest was faster; run ingest again, it continues at the log's positions.",
         )
     sqn = None
     if arrival.change_set:

@@ -70,7 +70,7 @@ def retake(state: LogState, retaken: Retaken) -> LogState:
         raise ConflictError(
             "RETRY_OVERTAKEN",
             f"Another retry, an ingest or a restore of `{state.log}` was faster.",
-            hint="Nothing was changed; call again, it looks at what is refused now.",
+            hint="Nothing was changed; call again, it uses the current state.",
         )
     settled = {one.number: one for one in retaken.settled}
     landed = tuple(_corrected(e, retaken, settled) if e.number in named else e for e in state.landed)

@@ -211,7 +211,7 @@ def squash(state: LogState, squashed: ChangeSet) -> LogState:
         raise ConflictError(
             "RUN_GONE",
             f"The change sets {squashed.begin} to {squashed.sqn} of `{state.log}` cannot be squashed any more.",
-            hint="Nothing was changed; call again, it looks at what is there now.",
+            hint="Nothing was changed; call again, it uses the current state.",
         )
     before = tuple(c for c in state.change_sets if c.sqn < squashed.begin)
     kept = (*before, squashed, *(c for c in state.change_sets if c.begin > squashed.sqn))
@@ -269,17 +269,17 @@ def register(state: LogState, reader: Reader) -> LogState:
     if not state.truncated_to <= reader.sqn <= state.last_sqn:
         raise RefusedError(
             "READER_OUTSIDE_LOG",
-            f"Reader `{reader.name}` cannot stand at {reader.sqn}: "
+            f"Reader `{reader.name}` cannot be at {reader.sqn}: "
             f"`{state.log}` has the change sets after {state.truncated_to} up to {state.last_sqn}.",
-            hint="Begin from a snapshot, and read the log from where that ends.",
+            hint="Read a snapshot first, then the log from its end.",
         )
     inside = next((c for c in state.change_sets if c.begin <= reader.sqn < c.sqn), None)
     if inside:
         raise RefusedError(
             "READER_INSIDE_RUN",
-            f"Reader `{reader.name}` cannot stand at {reader.sqn}: "
+            f"Reader `{reader.name}` cannot be at {reader.sqn}: "
             f"the change sets {inside.begin} to {inside.sqn} of `{state.log}` were squashed into one.",
-            hint=f"Stand at {inside.begin - 1} or at {inside.sqn}.",
+            hint=f"Use {inside.begin - 1} or {inside.sqn}.",
         )
     others = tuple(r for r in state.readers if r.name != reader.name)
     return state if reader in state.readers else replace(state, readers=(*others, reader))

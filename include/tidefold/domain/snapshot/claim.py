@@ -155,7 +155,7 @@ def blocked(state: LogState, attempt: Snapshot) -> RefusedError:
     return RefusedError(
         "ATTEMPT_OPEN",
         f"Snapshot {attempt.id} of `{state.log}` is {attempt.state} under run `{attempt.run}`.",
-        hint=f"Let it end, or `tidefold abort {state.log}{which}`, or call again with --takeover.",
+        hint=f"Wait until it ends, or run `tidefold abort {state.log}{which}`, or call again with --takeover.",
     )
 
 
@@ -237,14 +237,14 @@ def _restoring(state: LogState, begun: Snapshot, asked: Restore) -> Snapshot:
             "AS_OF_NO_REPLAY",
             f"Snapshot {wanted.id} of `{state.log}` has the changes from before {wanted.as_of}, wherever they lie in "
             "the log: there is no place in it from which the others could be replayed.",
-            hint="`--mode skip` restores it and leaves out what came after.",
+            hint="`--mode skip` restores it and leaves out the later changes.",
         )
     if wanted.to_sqn < state.truncated_to:
         raise RefusedError(
             "LOG_CUT",
             f"The changes after snapshot {wanted.id} of `{state.log}` cannot be replayed: "
             f"the log was cut up to change set {state.truncated_to}, the snapshot ends with {wanted.to_sqn}.",
-            hint="`--mode skip` restores it and leaves out what came after.",
+            hint="`--mode skip` restores it and leaves out the later changes.",
         )
     return replace(begun, to_sqn=wanted.to_sqn)
 

@@ -54,7 +54,7 @@ def change_sets_of(state: LogState, snapshot: Snapshot) -> tuple[ChangeSet, ...]
         if (one.snapshot.id if one.snapshot else None) == snapshot.base:
             return _before(state.log, one.change_sets, snapshot.as_of.at)
     raise CorruptError(
-        "BASE_MISSING", f"Snapshot {snapshot.id} of `{state.log}` stands on {snapshot.base}, which is not kept."
+        "BASE_MISSING", f"Snapshot {snapshot.id} of `{state.log}` is based on {snapshot.base}, which is not kept."
     )
 
 
@@ -186,7 +186,7 @@ def _squashed(log: str, one: ChangeSet, at: int) -> RefusedError:
         "AS_OF_SQUASHED",
         f"The change sets {one.begin} to {one.sqn} of `{log}` were squashed into one: of changes from before and after "
         f"{told(at)} only the last ones are left.",
-        hint="An instant before or after all of them is possible.",
+        hint="Choose an instant before or after all of them.",
     )
 
 

@@ -54,7 +54,7 @@ def _check_binding(state: LogState, snapshot: Snapshot, verdict: Verdict) -> Non
     if verdict.manifest != snapshot.manifest:
         raise RefusedError(
             "VERDICT_FOR_OTHER_FILES",
-            f"The verdict judged other files than those of snapshot {snapshot.id} of `{state.log}`.",
+            f"The verdict is for other files than those of snapshot {snapshot.id} of `{state.log}`.",
             hint=f"`tidefold quality {state.log}` judges the staged files.",
         )
 

@@ -207,7 +207,7 @@ def _require_same_log(state: LogState, after: Schema, shape: Shape) -> None:
     changed = differences(state.shape, shape, "before", "now")
     raise RefusedError(
         "SHAPE_CHANGED",
-        f"The configuration describes another table than log `{state.log}` was begun with ({'; '.join(changed)}).",
+        f"The configuration describes another table than log `{state.log}` has ({'; '.join(changed)}).",
         hint="Put the old value back: key, order, merge and key_groups of a log that has data never change.",
     )
 

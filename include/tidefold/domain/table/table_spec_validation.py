@@ -55,9 +55,9 @@ def key_mistakes(key: Sequence[str], types: dict[str, str]) -> Iterator[Mistake]
             yield "KEY_COLUMN_TWICE", at, f"names `{name}` a second time.", "Keep one of them."
         if name not in types:
             hint = f"Columns are: {', '.join(types)}."
-            yield "KEY_COLUMN_UNKNOWN", at, f"names `{name}`, which is no column of the log.", hint
+            yield "KEY_COLUMN_UNKNOWN", at, f"names `{name}`, which is not a column of this log.", hint
         elif not _can_be_key(types[name]):
-            message = f"names `{name}` of type {types[name]}, by which rows cannot be told apart."
+            message = f"names `{name}` of type {types[name]}, by which rows cannot be selected by key."
             yield "KEY_TYPE", at, message, "Use a key of whole numbers, decimals, text, dates or timestamps."
 
 
@@ -163,7 +163,7 @@ def _order(shape: Shape, types: Mapping[str, str]) -> Iterator[Mistake]:
     for i, name in enumerate(shape.order_by):
         if name not in types:
             hint = f"Columns are: {', '.join(types)}."
-            yield "ORDER_COLUMN", ("order", i), f"names `{name}`, which is no column of the log.", hint
+            yield "ORDER_COLUMN", ("order", i), f"names `{name}`, which is not a column of this log.", hint
         elif types[name] not in ORDER_TYPES:
             hint = f"Use columns of type {', '.join(ORDER_TYPES)}."
             yield "ORDER_COLUMN", ("order", i), f"names `{name}` of type {types[name]}.", hint
@@ -184,7 +184,7 @@ def _groups(shape: Shape, types: Mapping[str, str]) -> Iterator[Mistake]:
         at = ("merge", "groups", i)
         for name in (*group.columns, *group.order):
             if name not in types:
-                yield "MERGE_COLUMN", at, f"names `{name}`, which is no column.", f"Columns are: {', '.join(types)}."
+                yield "MERGE_COLUMN", at, f"names `{name}`, which is not a column.", f"Columns are: {', '.join(types)}."
         for name in group.columns:
             if name in shape.key or name in seen:
                 why = "part of the key" if name in shape.key else "in another group"
@@ -203,7 +203,7 @@ def _aggregates(shape: Shape, types: Mapping[str, str]) -> Iterator[Mistake]:
         at = ("merge", "aggregates", name)
         if name not in types or name in shape.key:
             others = [one for one in types if one not in shape.key]
-            yield "MERGE_COLUMN", at, "is no column that can be added up.", f"Columns are: {', '.join(others)}."
+            yield "MERGE_COLUMN", at, "is not a column that can be aggregated.", f"Columns are: {', '.join(others)}."
         elif function not in FUNCTIONS:
             yield "AGGREGATE_UNKNOWN", at, f"cannot be `{function}`.", f"Functions are: {', '.join(FUNCTIONS)}."
         else:

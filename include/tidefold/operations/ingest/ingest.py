@@ -147,7 +147,7 @@ def _bad_records(pipeline: Pipeline, intake: Intake) -> TidefoldError | None:
         kind, reason = frozen
         raise RefusedError(
             "SCHEMA_FROZEN",
-            f"Log `{intake.log}` has `schema.{kind}: freeze`, and there are records that bring another schema: "
+            f"Log `{intake.log}` has `schema.{kind}: freeze`, and records with another schema landed: "
             f"{_first_refused(pipeline, intake, [reason])}. Nothing was taken.",
             hint=f"Correct the source or the configured columns, or set `schema: {{{kind}: quarantine}}` to put such "
             "records aside.",
@@ -156,7 +156,7 @@ def _bad_records(pipeline: Pipeline, intake: Intake) -> TidefoldError | None:
         return None
     return InvalidInputError(
         "BAD_RECORDS",
-        f"Log `{intake.log}` must have no refused record, and there are: {_counted(intake)}; "
+        f"Log `{intake.log}` has `on_bad_record: fail`, and these records were refused: {_counted(intake)}; "
         f"{_first_refused(pipeline, intake, list(reasons))}. Nothing was taken.",
         hint="Land a corrected file, or set `on_bad_record: quarantine`.",
     )

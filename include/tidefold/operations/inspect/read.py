@@ -56,7 +56,7 @@ class Wanted:
 
 
 def _excluded(name: str, what: What, allowed: What) -> InvalidInputError:
-    return InvalidInputError("READ_OPTIONS", f"`{name}` goes with `{allowed}`, not with `{what}`.", hint="Drop one.")
+    return InvalidInputError("READ_OPTIONS", f"`{name}` works with `{allowed}`, not with `{what}`.", hint="Drop one.")
 
 
 def read_rows(
@@ -80,7 +80,7 @@ def found_state(pipeline: Pipeline, log: str) -> LogState:
     """The newest state of a configured log, or NotFoundError."""
     state = pipeline.ledger(pipeline.log(log).id).find()
     if state is None:  # Never begun, or dropped.
-        hint = f"`tidefold ingest {log}` begins it."
+        hint = f"`tidefold ingest {log}` starts it."
         raise NotFoundError("LOG_UNKNOWN", f"The store has no log `{log}`.", hint=hint)
     return state
 
@@ -155,14 +155,15 @@ def _since(state: LogState, since: int | None) -> tuple[ChangeSet, ...]:
     if since > state.last_sqn:
         raise RefusedError(
             "SINCE_AHEAD",
-            f"`{state.log}` ends at change set {state.last_sqn}; {since} was not taken in yet.",
-            hint="Was the log dropped and begun anew? Then read it from its start.",
+            f"`{state.log}` ends at change set {state.last_sqn}; {since} does not exist yet.",
+            hint="If the log was dropped and started again, read it from its start.",
         )
     found = state.between(since, state.last_sqn)
     if found and found[0].begin <= since:
         raise RefusedError(
             "LOG_SQUASHED",
-            f"Change sets {found[0].begin} to {found[0].sqn} of `{state.log}` are one now: not {since + 1} alone.",
+            f"Change sets {found[0].begin} to {found[0].sqn} of `{state.log}` were squashed into one: "
+            f"{since + 1} cannot be read alone.",
             hint=f"Read since {found[0].begin - 1}, or since {found[0].sqn}.",
         )
     return found
@@ -196,9 +197,11 @@ def one_key(shape: Shape, text: str) -> OneKey:
     try:
         given = msgspec.json.decode(text, type=dict[str, str | int | bool])
     except msgspec.DecodeError as error:
-        raise InvalidInputError("READ_KEY", f"`{text}` is no key: {error}.", hint=hint) from error
+        raise InvalidInputError("READ_KEY", f"`{text}` is not a key: {error}.", hint=hint) from error
     if not shape.key:
-        raise InvalidInputError("KEYLESS", "The table has no key: rows cannot be told apart.", hint="Read all of it.")
+        raise InvalidInputError(
+            "KEYLESS", "The table has no key: rows cannot be selected by key.", hint="Read all of it."
+        )
     if set(given) != set(shape.key):
         raise InvalidInputError("READ_KEY", f"`{text}` does not name exactly the columns of the key.", hint=hint)
     types = table_schema(shape)

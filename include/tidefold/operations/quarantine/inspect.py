@@ -92,7 +92,7 @@ def _all(pipeline: Pipeline, state: LogState) -> Iterator[Refused]:
             now = pipeline.ledger(state.log).find()
             if now is None or path not in refused_in(now):
                 continue  # A retry has put others in its place since; what is left is told by the next look.
-            message = f"`{path}` is gone, and the ledger needs it."
+            message = f"`{path}` is missing, and the ledger needs it."
             raise CorruptError("FILE_MISSING", message, hint="Restore it from a copy.") from error
 
 

@@ -97,7 +97,7 @@ def wanted_rows(state: LogState, snapshot: Snapshot) -> Wanted:
 def _wanted(state: LogState, source: int | None, tail: Snapshot, expire: Expire | None) -> Wanted:
     below = None if source is None else state.snapshot(source)
     if below is None:
-        raise CorruptError("BASE_MISSING", f"Snapshot {tail.id} of `{state.log}` stands on none that is known.")
+        raise CorruptError("BASE_MISSING", f"Snapshot {tail.id} of `{state.log}` has no known base.")
     change_sets = state.between(tail.from_sqn, tail.folds_to)
     require_joined(state.log, tail, change_sets)
     return Wanted(state, below, change_sets, tail.schema, expire)

@@ -84,7 +84,7 @@ def _require_still_empty(store: Store) -> None:
 def _taken(path: str = _MARKER) -> RefusedError:
     return RefusedError(
         "PLACE_TAKEN",
-        f"The place to restore to is not empty: `{path}` is there.",
+        f"The target of the restore is not empty: it contains `{path}`.",
         hint=f"Name another one. A restore that was killed leaves `{_MARKER}` and data files: remove them.",
     )
 

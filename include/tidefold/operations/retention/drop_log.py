@@ -78,8 +78,8 @@ def _delete(pipeline: Pipeline, state: LogState, paths: Sequence[str]) -> None:
         if ledger.read().version != state.version:
             raise ConflictError(
                 "DROPPED_MEANWHILE",
-                f"Another command has dropped `{state.log}`, or begun it anew, in this moment.",
-                hint=f"`tidefold status {state.log}` says what is there now.",
+                f"Another command has dropped `{state.log}`, or started it again, at the same time.",
+                hint=f"`tidefold status {state.log}` shows the current state.",
             )
         pipeline.store.delete(paths[begin : begin + _AT_ONCE])
 
@@ -110,7 +110,7 @@ def _gone(state: LogState) -> LogState:
     if state.dropped is Drop.NO:
         raise ConflictError(
             "DROPPED_MEANWHILE",
-            f"Another command has dropped `{state.log}`, and it was begun anew.",
+            f"Another command has dropped `{state.log}`, and it was started again.",
             hint="Nothing of the new log was touched.",
         )
     last = max((s.id for s in state.snapshots), default=state.last_snapshot)
@@ -124,7 +124,7 @@ def _require_closed(state: LogState) -> None:
         raise RefusedError(
             "ATTEMPT_OPEN",
             f"Snapshot {attempt.id} of `{state.log}` is {attempt.state} under run `{attempt.run}`.",
-            hint=f"Let it end, or `tidefold abort {state.log} --snapshot {attempt.id}`.",
+            hint=f"Wait until it ends, or run `tidefold abort {state.log} --snapshot {attempt.id}`.",
         )
 
 

@@ -116,8 +116,8 @@ def _check_shape(savepoint: Savepoint, configured: Shape) -> None:
     if changed:
         raise RefusedError(
             "SHAPE_DIFFERS",
-            f"The snapshot is of another table than the configured one ({'; '.join(changed)}).",
-            hint="Configure the log as it is there; rows are never converted.",
+            f"The snapshot has another table definition than the configured log ({'; '.join(changed)}).",
+            hint="Configure the log with the same definition; rows are never converted.",
         )
 
 

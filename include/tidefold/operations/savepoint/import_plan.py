@@ -31,7 +31,7 @@ def plan_import(
     if original.digest != external.description:
         raise CorruptError(
             "ORIGINAL_CHANGED",
-            f"The snapshot at {external.address} is another one than when the import began.",
+            f"The snapshot at {external.address} changed since the import began.",
             hint="Import again.",
         )
     native = external.layout is Layout.NATIVE

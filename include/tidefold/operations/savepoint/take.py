@@ -63,7 +63,7 @@ def take_savepoint(pipeline: Pipeline, log: str, wanted: Wanted, note: Note = _l
     """
     state = pipeline.ledger(log).find()
     if state is None:
-        raise NotFoundError("LOG_UNKNOWN", f"The store has no log `{log}`.", hint=f"`tidefold ingest {log}` begins it.")
+        raise NotFoundError("LOG_UNKNOWN", f"The store has no log `{log}`.", hint=f"`tidefold ingest {log}` starts it.")
     snapshot = _chosen(state, wanted.snapshot)
     store = open_place(pipeline, wanted.address)
     there = places.savepoint_there(store)
@@ -94,7 +94,7 @@ def _chosen(state: LogState, wanted: int | None) -> Snapshot:
     if found.state is not State.COMPLETED:
         raise RefusedError(
             "WRONG_STATE",
-            f"Snapshot {found.id} of `{state.log}` is {found.state}; what was not confirmed is never given out.",
+            f"Snapshot {found.id} of `{state.log}` is {found.state}; only completed snapshots can be exported.",
             hint=f"`tidefold confirm {state.log}` completes it.",
         )
     return found

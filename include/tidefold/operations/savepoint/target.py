@@ -55,7 +55,7 @@ def begin(store: Store, begun: Begun, overwrite: bool) -> None:
             raise RefusedError(
                 "SAVEPOINT_UNFINISHED",
                 f"Half a savepoint is at {store.uri('')}: it was begun and not ended, or is being written now.",
-                hint="If nobody writes it any more, call again with --overwrite-unfinished.",
+                hint="If no process is writing it, call again with --overwrite-unfinished.",
             )
         remove(store)
     store.put_if_absent(BEGUN, msgspec.json.encode(begun))
@@ -74,7 +74,7 @@ def require_mine(store: Store, begun: Begun) -> None:
         raise RefusedError(
             "SAVEPOINT_OVERTAKEN",
             f"Another call has begun a savepoint at {store.uri('')} meanwhile.",
-            hint="Let that one end.",
+            hint="Wait until that call ends.",
         )
 
 

@@ -32,13 +32,13 @@ def instant_of(text: str) -> int:
     if at >= NEVER or at <= 0:
         raise InvalidInputError(
             "AS_OF_INVALID",
-            f"`{text[:60]}` is no instant from 1970 on with its time zone.",
+            f"`{text[:60]}` is not an instant with a time zone, from 1970 on.",
             hint="Write it as 2026-11-05T00:00:00Z.",
         )
     if at > (now := int(datetime.now(UTC).timestamp() * 1_000_000)):
         raise InvalidInputError(
             "AS_OF_FUTURE",
-            f"{told(at)} lies in the future: now is {told(now)[:19]}Z.",
+            f"{told(at)} is in the future; now is {told(now)[:19]}Z.",
             hint="Give an instant that has passed.",
         )
     return at

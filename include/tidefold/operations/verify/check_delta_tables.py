@@ -58,8 +58,8 @@ def repair_own_log(stores: Stores, manifest: Manifest, damage: Damage) -> Place:
     if others:
         raise RefusedError(
             "FOREIGN_COMMIT",
-            f"others committed to it: {', '.join(path.rpartition('/')[2] for path in others)}",
-            hint=f"Remove what is beside `{COMMIT}` in `{folder}`, then call again.",
+            f"other programs committed to it: {', '.join(path.rpartition('/')[2] for path in others)}",
+            hint=f"Remove everything except `{COMMIT}` in `{folder}`, then call again.",
         )
     with store.replace([place.path]) as stream:
         stream.write(made_from(manifest)[1])

@@ -109,6 +109,6 @@ class StreamOrder:
         if time is not None and self.time is not None and time > self.time:
             raise RefusedRecordError(
                 "ORDER_RESTART",
-                f"The record's position {order} lies below {self.high}, but it was committed later than all before: "
-                "the source counts its positions anew.",
+                f"The record's position {order} is below {self.high}, but it was committed later than all before: "
+                "the source restarted its positions.",
             )

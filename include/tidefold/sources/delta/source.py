@@ -148,7 +148,7 @@ class DeltaFeed:
             raise InvalidInputError(
                 "DELTA_SOURCE_FEED",
                 f"`{self._address}` recorded no changes in version {file.start}.",
-                hint="Set `delta.enableChangeDataFeed = true`, then `tidefold drop` the log to begin it anew.",
+                hint="Set `delta.enableChangeDataFeed = true`, then `tidefold drop` the log to start it again.",
             )
         if is_mapped(configuration):
             raise InvalidInputError(
@@ -170,7 +170,7 @@ class DeltaFeed:
         return RefusedError(
             "DELTA_SOURCE_REPLACED",
             f"`{self._address}` {why}; version {known.next_offset} of the table that was there comes next.",
-            hint="Put the table back, or begin the log anew with `tidefold drop` and `tidefold ingest`.",
+            hint="Put the table back, or start the log again with `tidefold drop` and `tidefold ingest`.",
         )
 
     def _gone(self, version: int, there: tuple[int, ...]) -> TidefoldError:

@@ -82,7 +82,7 @@ def late_change(first: int | None, horizon: int | None) -> RefusedRecordError | 
     """Why a change with this first order number is too late, if it is."""
     if first is None or horizon is None or first >= horizon:
         return None
-    return RefusedRecordError("LATE", f"Its order {first} lies below {horizon}: what was deleted then is forgotten.")
+    return RefusedRecordError("LATE", f"Its order {first} is below the horizon {horizon}: older deletes are forgotten.")
 
 
 @dataclass(slots=True)
@@ -180,7 +180,7 @@ class Accounting:
     def takes_delete(self, shape: Shape) -> bool:
         """Whether a delete counts in this log; one that does not is counted as ignored. Raises RefusedRecordError."""
         if shape.merge.engine is Engine.APPEND:
-            raise RefusedRecordError("KEYLESS_CHANGE", "A log without a key only takes new rows.")
+            raise RefusedRecordError("KEYLESS_CHANGE", "A log without a key accepts only new rows.")
         if shape.merge.deletes is Deletes.QUARANTINE:
             raise RefusedRecordError("DELETE_REFUSED", "This log takes no deletes.")
         self.account.ignored += shape.merge.deletes is Deletes.IGNORE

@@ -65,7 +65,7 @@ class _Ops:
         said = str(found.op)
         if said not in op.upsert and said not in op.delete:
             known = ", ".join((*op.upsert, *op.delete))
-            raise RefusedRecordError("OP_UNKNOWN", f"`{op.column}` is {said[:40]!r}, none of {known}.")
+            raise RefusedRecordError("OP_UNKNOWN", f"`{op.column}` is {said[:40]!r}, not one of {known}.")
         return said in op.delete, found.row if op.row else value
 
 

@@ -194,6 +194,6 @@ def of_topic(
         return (), (Problem(str(folder), "TOPIC_UNCLEAR", message, "Give each topic a folder of its own."),)
     own = named[0] if named else (topics[0] if topics else "")
     strange = tuple(
-        foreign(f.name, f"`{f.name}` is of topic {f.topic}, this log takes {own}.") for f in files if f.topic != own
+        foreign(f.name, f"`{f.name}` is of topic {f.topic}, this log reads {own}.") for f in files if f.topic != own
     )
     return tuple(f for f in files if f.topic == own), strange

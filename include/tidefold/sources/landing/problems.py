@@ -37,7 +37,7 @@ def foreign(name: str, why: str) -> Problem:
 
 def gone(name: str) -> Problem:
     return Problem(
-        name, "LANDED_GONE", f"`{name}` was removed while it was taken.", "Land it again; nothing of it was taken."
+        name, "LANDED_GONE", f"`{name}` was removed during the ingest.", "Land it again; nothing of it was ingested."
     )
 
 
@@ -46,7 +46,7 @@ def unreadable(name: str, why: str) -> Problem:
 
 
 def wrong_content(name: str) -> Problem:
-    message = f"`{name}` does not hold what its extension says."
+    message = f"`{name}` has another content than its extension says."
     return Problem(
         name, "LANDED_FORMAT", message, "gzip files end in `.gz`, plain ones do not; land it under the right name."
     )
@@ -59,24 +59,24 @@ def damaged(name: str, why: str) -> Problem:
 def truncated(name: str) -> Problem:
     message = f"`{name}` is cut off, and newer files of its partition are there."
     return Problem(
-        name, "LANDED_TRUNCATED", message, "Land a complete copy under the same name; what follows waits for it."
+        name, "LANDED_TRUNCATED", message, "Land a complete copy under the same name; newer files wait for it."
     )
 
 
 def empty(name: str) -> Problem:
     message = f"`{name}` is empty, and newer files of its partition are there."
-    return Problem(name, "LANDED_EMPTY", message, "Land it again or remove it; what follows waits for it.")
+    return Problem(name, "LANDED_EMPTY", message, "Land it again or remove it; newer files wait for it.")
 
 
 def changed(name: str, why: str) -> Problem:
     return Problem(
-        name, "LANDED_CHANGED", f"`{name}` {why}.", "Put back the file that was there; nothing of it was taken."
+        name, "LANDED_CHANGED", f"`{name}` {why}.", "Put back the former file; nothing of this one was ingested."
     )
 
 
 def growing(name: str) -> Problem:
     message = f"`{name}` is still being written, and newer files of its partition are there."
-    hint = "Run ingest again once it is complete; nothing more of it was taken, and what follows waits for it."
+    hint = "Run ingest again once it is complete; nothing more of it was ingested, and newer files wait for it."
     return Problem(name, "LANDED_GROWING", message, hint, passing=True)
 
 

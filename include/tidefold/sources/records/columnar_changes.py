@@ -101,7 +101,7 @@ class Changes:
             value = said[row].as_py()
             known = ", ".join((*op.upsert, *op.delete))
             text = "null" if value is None else repr(value[:40])
-            made.refused[row] = RefusedRecordError("OP_UNKNOWN", f"`{op.column}` is {text}, none of {known}.")
+            made.refused[row] = RefusedRecordError("OP_UNKNOWN", f"`{op.column}` is {text}, not one of {known}.")
         return pc.is_in(said, pa.array(op.delete, pa.string()))
 
     def _column(self, rows: pa.Table, column: Column, deletes: pa.Array, made: Made) -> pa.Array:
@@ -131,7 +131,9 @@ class Changes:
             return None
         values, _ = self._cast(_joined(rows, name), Column(name, "long"))
         for row in _where(pc.invert(pc.fill_null(pc.greater_equal(values, 0), fill_value=False))):
-            made.refused.setdefault(row, RefusedRecordError("OFFSET_MISSING", f"`{name}` is no whole number from 0."))
+            made.refused.setdefault(
+                row, RefusedRecordError("OFFSET_MISSING", f"`{name}` is not a whole number from 0.")
+            )
         return values
 
     def _check_late(self, columns: dict[str, pa.Array], made: Made) -> None:
@@ -151,7 +153,7 @@ class Changes:
             for row in _where(deletes):
                 left_out.add(row)
                 if merge.engine is Engine.APPEND:
-                    refusal = RefusedRecordError("KEYLESS_CHANGE", "A log without a key only takes new rows.")
+                    refusal = RefusedRecordError("KEYLESS_CHANGE", "A log without a key accepts only new rows.")
                     made.refused.setdefault(row, refusal)
                 elif merge.deletes is Deletes.QUARANTINE:
                     made.refused.setdefault(row, RefusedRecordError("DELETE_REFUSED", "This log takes no deletes."))

@@ -131,7 +131,7 @@ def refused_op(op: object) -> RefusedRecordError:
     """An op of which nothing is known (case matters)."""
     if op is None:
         return RefusedRecordError("OP_UNKNOWN", "The value has no op: envelopes need op and source.")
-    return RefusedRecordError("OP_UNKNOWN", f"op {str(op)[:40]!r} is none of r, c, u, d, t, m.")
+    return RefusedRecordError("OP_UNKNOWN", f"op {str(op)[:40]!r} is not one of r, c, u, d, t, m.")
 
 
 def _refused_row(row: Any, updates: bool, shape: Shape, types: Mapping[str, str]) -> RefusedRecordError | None:

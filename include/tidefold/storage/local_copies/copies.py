@@ -182,7 +182,7 @@ def _copy_file(primary: Store, local: LocalRoots, source: str, target: str) -> t
 def _altered(path: str) -> CorruptError:
     return CorruptError(
         "STAGED_FILE_CHANGED",
-        f"`{path}` is not what was staged: it is gone, cut or altered.",
+        f"`{path}` differs from what was staged: it is missing, cut or altered.",
         hint="Check the disk; the next run folds the same changes again.",
     )
 
@@ -190,7 +190,7 @@ def _altered(path: str) -> CorruptError:
 def _require_complete(local: LocalRoots, name: CopyName, digest: str) -> None:
     # Somebody may have removed files of it while it was being written.
     if gaps(local, name, digest) != ():
-        raise StorageError("LOCAL_COPY_INCOMPLETE", f"Files of the local copy `{name}` went while it was made.")
+        raise StorageError("LOCAL_COPY_INCOMPLETE", f"Files of the local copy `{name}` disappeared while it was made.")
 
 
 def is_offered(local: LocalRoots, log: str, snapshot: Snapshot) -> bool:

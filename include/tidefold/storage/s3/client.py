@@ -105,7 +105,7 @@ class Bucket:
             return NotFoundError("NOT_FOUND", f"`{path}` does not exist.")
         return StorageError(
             "S3_BUCKET_MISSING",
-            f"The bucket `{self.name}` does not exist, or is not shown to these credentials.",
+            f"The bucket `{self.name}` does not exist, or these credentials may not see it.",
             hint="Create it, or correct `store`, AWS_REGION and AWS_ENDPOINT_URL.",
         )
 

@@ -103,8 +103,8 @@ class S3Store:
         if taken:
             raise RefusedError(
                 "S3_NO_REPLACE",
-                f"`{taken[0]}` is there, and an object in S3 is not replaced.",
-                hint=f"Remove what is damaged (`aws s3 rm {self.uri(taken[0])}`) and call again: it is put back.",
+                f"`{taken[0]}` exists, and tidefold never replaces an object in S3.",
+                hint=f"Remove the object (`aws s3 rm {self.uri(taken[0])}`) and call again: repair writes it back.",
             )
         with self.create(paths[0]) as stream:
             yield stream

@@ -27,6 +27,6 @@ class QuarantineView:
 def view_quarantine(pipeline: Pipeline, log: str, reason: str | None) -> QuarantineView:
     """What was refused. Raises InvalidInputError for what cannot be a reason."""
     if reason is not None and not _REASON.fullmatch(reason):
-        raise InvalidInputError("REASON_INVALID", "That is no reason.", hint="Take one of the list.")
+        raise InvalidInputError("REASON_INVALID", "This is not a reason code.", hint="Choose one from the list.")
     records, more = show_refused(pipeline, log, reason, LISTED)
     return QuarantineView(count_refused(pipeline, log), reason, records, more)

@@ -109,7 +109,7 @@ def test_the_same_places_serve(made: Bench, tmp_path: Path, local: str, primary:
     before = everything(pipeline)
     to = tmp_path / "to"
     if (local, primary, older) == ("corrupt", "missing", "corrupt"):
-        with pytest.raises(TidefoldError, match="cannot be made") as raised:
+        with pytest.raises(TidefoldError, match="cannot be rebuilt") as raised:
             restore_to(pipeline, LOG, 2, str(to))
         assert raised.value.exit_code == 5
         assert not to.exists()

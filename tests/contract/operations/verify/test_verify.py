@@ -476,7 +476,7 @@ def test_what_others_committed_is_named_and_not_repaired(pipeline: Pipeline) -> 
     outcome = verify(pipeline, "accounts", Asked(repair=True))
     own_log, table = outcome.facts["damage"]
     assert brief([own_log])[0][:3] == ("delta log", "foreign", [1])
-    assert own_log["why"] == "others committed to it: 00000000000000000001.json"
+    assert own_log["why"] == "other programs committed to it: 00000000000000000001.json"
     assert brief([table]) == [("published table", "foreign", [2], ["tables/accounts/_delta_log"], [])]
     assert "RESTORE to version 1" in table["hint"]
     assert outcome.error == "DAMAGED"
