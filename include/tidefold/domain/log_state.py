@@ -173,8 +173,9 @@ class Snapshot:
     `instant` is information for people (ISO 8601): no clock decides (I24). `because`: why it is of this kind. `expire`:
     which rows it drops for their age, frozen when it began. `external`: where its rows were imported
     from. `buckets`: how many its files lie in, once it is staged. `horizon`: what was deleted before it, by the first
-    number of the order, is forgotten, frozen when it began. `ties`: see `Manifest`. `schema`: the id of that
-    which its rows have, the newest when it began. `until`: the last commit time of a change in it (None: not known).
+    number of the order, is forgotten, frozen when it began. `ties`, `unresolved` and `unresolved_keys`: see `Manifest`.
+    `schema`: the id of that which its rows have, the newest when it began. `until`: the last commit time of a change in
+    it (None: not known).
 
     One `as_of` an instant stands outside of all that: nothing is built on it and it is never published; it folds those
     changes up to `to_sqn` into its base that were committed before the instant, and its tag keeps it.
@@ -210,6 +211,8 @@ class Snapshot:
     buckets: int | None = None
     horizon: int | None = None
     ties: int = 0
+    unresolved: int = 0
+    unresolved_keys: tuple[str, ...] = ()
     schema: int = FIRST
     as_of: AsOf | None = None
     until: int | None = None

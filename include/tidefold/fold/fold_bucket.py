@@ -183,18 +183,20 @@ def _merged(
         beside = _written_beside(task, store, done.hidden)
         stays = marked(large, done.keys, inputs) if large and done.keys is not None else None
     files = tuple(one for one in (stays, file, beside) if one)
+    upserts = done.upserts - done.unresolved.count
     out = sum(one.rows for one in files if not one.hidden) + expired.rows
     return FoldResult(
         task.bucket,
         touched=True,
         files=files,
-        upserts=done.upserts,
+        upserts=upserts,
         deletes=done.deletes,
-        replaced=max(0, sum(i.file.rows for i in recipe.base if not i.file.hidden) + done.upserts - out),
+        replaced=max(0, sum(i.file.rows for i in recipe.base if not i.file.hidden) + upserts - out),
         changes=changes.num_rows,
         expired=expired.rows,
         cleared=done.cleared,
         ties=done.ties,
+        unresolved=done.unresolved,
         stays=stays.name if stays else "",
     )
 

@@ -12,6 +12,7 @@ from tidefold.domain.snapshot.manifest import DataFile
 from tidefold.domain.table.schema import FIRST, Schema
 from tidefold.domain.verify.expected_files import Where
 from tidefold.fold.merge.ties import Tied
+from tidefold.fold.merge.unresolved import Unresolved
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +140,7 @@ class FoldResult:
     added: bool = False
     stays: str = ""
     ties: Tied = field(default=Tied())
+    unresolved: Unresolved = field(default_factory=Unresolved)
     reads: tuple[Read, ...] = field(default=())
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tidefold.changelog.schema import DELETE, MERGE, UPSERT, change_schema, table_schema
 from tidefold.domain.table.table_spec import Column, Engine, Merge, Shape
-from tidefold.errors import InvalidInputError, RefusedError
+from tidefold.errors import InvalidInputError
 from tidefold.fold.merge.merge import Before, Merged, merged
 
 COLUMNS = (Column("id", "int"), Column("at", "long"), Column("text", "string"), Column("n", "int"))
@@ -50,13 +50,13 @@ def test_an_unavailable_value_takes_the_former_one() -> None:
 
 
 @pytest.mark.parametrize("earlier", [[], [change(1, 0, _op=DELETE)]])
-def test_an_unavailable_value_without_a_former_one_is_no_null(earlier: list[dict[str, Any]]) -> None:
-    """Bad input 55."""
-    with pytest.raises(RefusedError) as refused:
-        fold(shape_of(Engine.LAST), [*earlier, change(2, 1, n=2, _absent=["text"])])
-    assert refused.value.code == "UNAVAILABLE_VALUE"
-    assert "text for id=1" in refused.value.message
-    assert fold(shape_of(Engine.LAST), [change(1, 0, text="a")])[0], "the connection is as good as new"
+def test_an_unavailable_value_without_a_former_one_leaves_its_key_out(earlier: list[dict[str, Any]]) -> None:
+    """Bad input 55: it is no null, and the other keys of the table are folded (I31)."""
+    others = [change(1, 5, id=2, text="b"), change(3, 6, id=2, _absent=["text"])]
+    rows, done = fold(shape_of(Engine.LAST), [*earlier, change(2, 1, n=2, _absent=["text"]), *others])
+    assert [row["id"] for row in rows] == [2]
+    assert done.unresolved.count == 1
+    assert [json.loads(one) for one in done.unresolved.listed] == [{"columns": ["text"], "key": {"id": 1}}]
 
 
 def test_a_sum_that_does_not_fit_is_refused() -> None:

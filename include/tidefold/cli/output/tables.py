@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tidefold.cli.terminal import mask_control_characters
+from tidefold.domain.snapshot.snapshot_signal import incremental_snapshot_signal
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -91,8 +93,25 @@ def remarks(found: Sequence[LogStatus]) -> list[str]:
             lines.append(f"{status.log}: the next snapshot takes up {status.schema_waits}.")
         if status.report:
             lines.append(f"{status.log}: `tidefold report {status.log}` names the page with the details.")
+        lines += [f"{status.log}: {remark}" for remark in _left_out(status)]
         lines += [f"{status.log}: {remark}." for remark in _kept_of_the_log(status)]
     return lines
+
+
+def _left_out(status: LogStatus) -> Iterable[str]:
+    """The keys that the newest snapshot cannot have, and the statement that brings them in."""
+    latest = status.latest
+    if not latest or not latest.unresolved:
+        return
+    keys = [json.loads(one)["key"] for one in latest.unresolved_keys]
+    shown = ", ".join(json.dumps(key) for key in keys[:3])
+    more = ", ..." if latest.unresolved > 3 else ""
+    yield (
+        f"snapshot {latest.id} leaves out keys (UNAVAILABLE_VALUE, {latest.unresolved:,} in all): {shown}{more}. "
+        f"`tidefold quarantine list {status.log}` shows refused records of them, if there are any."
+    )
+    if status.positions:
+        yield f"or let Debezium send them again: {incremental_snapshot_signal(status.positions[0].topic, keys)}"
 
 
 def _as_of_attempts(status: LogStatus) -> Iterable[str]:

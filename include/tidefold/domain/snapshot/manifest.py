@@ -56,7 +56,9 @@ class Manifest:
     `bytes_copied`: of the files taken over, those whose bytes were copied, as object stores do, and not linked.
     `expired`: how many rows went for their age. `cleared`: the order of the highest clear that was ever folded.
     `ties`: how many keys had changes of one order that say different things; `tied` are some of them, as JSON.
-    `schema`: the id of that of the log which `shape` has; a file may lack columns that were added without a value.
+    `unresolved`: how many keys are left out, as a value was not sent and no former row has it; `unresolved_keys` are
+    some of them, as JSON. `schema`: the id of that of the log which `shape` has; a file may lack columns that were
+    added without a value.
     """
 
     log: str
@@ -74,6 +76,8 @@ class Manifest:
     ties: int = 0
     tied: tuple[str, ...] = ()
     schema: int = FIRST
+    unresolved: int = 0
+    unresolved_keys: tuple[str, ...] = ()
 
     @property
     def home(self) -> str:

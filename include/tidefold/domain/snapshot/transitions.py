@@ -31,6 +31,8 @@ def stage(state: LogState, manifest: Manifest, digest: str, read: ReadFrom | Non
         rows=manifest.rows,
         files=len(manifest.files),
         ties=manifest.ties,
+        unresolved=manifest.unresolved,
+        unresolved_keys=manifest.unresolved_keys,
         bytes_full=manifest.bytes_full,
         bytes_written=manifest.bytes_written,
         read=read,

@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import duckdb
 import pyarrow as pa
@@ -21,12 +21,12 @@ import pyarrow.compute as pc
 from tidefold.changelog.key_group_hash import quoted
 from tidefold.changelog.schema import CLEAR, has_absent, hidden_schema, order_columns, table_schema
 from tidefold.domain.table.table_spec import Engine, Shape
-from tidefold.errors import InvalidInputError, RefusedError, TidefoldError
+from tidefold.errors import InvalidInputError, TidefoldError
 from tidefold.fold.merge.arrow_merge import find, replaced
 from tidefold.fold.merge.engines import Statements, statements
-from tidefold.fold.merge.engines.partial import UNAVAILABLE
-from tidefold.fold.merge.engines.statements import key_list, order
+from tidefold.fold.merge.engines.statements import UNRESOLVED, key_list, order
 from tidefold.fold.merge.ties import TIED, Tied, tied
+from tidefold.fold.merge.unresolved import Unresolved, without_unresolved
 
 # Each thread's connection that no merge uses now: a new one costs as much as merging 100,000 rows (decision 0014).
 _idle = threading.local()
@@ -48,7 +48,8 @@ class Before:
 class Merged:
     """`rows` are sorted by key, to be read once within the context. `upserts` of them come from changes; `deletes` are
     keys that changes remove. `ties`: keys whose newest changes are of one order and say different things. `keys`: those
-    that changes say anything about, where asked for.
+    that changes say anything about, where asked for. `unresolved`: keys that are left out, complete when all rows were
+    read.
     """
 
     upserts: int
@@ -58,6 +59,7 @@ class Merged:
     cleared: tuple[int, ...]
     ties: Tied
     keys: pa.Table | None = None
+    unresolved: Unresolved = field(default_factory=Unresolved)
 
 
 @contextmanager
@@ -74,7 +76,7 @@ def merged(
 ) -> Iterator[Merged]:
     """The rows of a bucket after its changes. `base` is consumed once, batch by batch, unless all of it was cleared.
     Above `memory` (bytes) it spills into `scratch`. `is_sorted`: the base comes in the order of its key, or nobody
-    needs it so. Raises RefusedError or InvalidInputError for a value that cannot be.
+    needs it so. Raises InvalidInputError for a value that cannot be.
     """
     before = before or Before()
     clears = has_clears(changes)
@@ -98,8 +100,11 @@ def merged(
         hidden, ties = _hidden(connection, asked, shape), tied(connection, shape)
         keys = connection.sql(f"SELECT {key_list(shape)} FROM touched").to_arrow_table() if with_keys else None
         # Last: while it is open the connection can do nothing else.
-        stream = connection.sql(asked.rows).to_arrow_reader(65_536)
-        yield Merged(upserts, deletes, stream, hidden, cleared, ties, keys)
+        stream, unresolved = connection.sql(asked.rows).to_arrow_reader(65_536), Unresolved()
+        if asked.marks:
+            schema = stream.schema.remove(stream.schema.get_field_index(UNRESOLVED))
+            stream = pa.RecordBatchReader.from_batches(schema, without_unresolved(stream, shape, unresolved))
+        yield Merged(upserts, deletes, stream, hidden, cleared, ties, keys, unresolved)
 
 
 @contextmanager
@@ -111,12 +116,6 @@ def _values_explained() -> Iterator[None]:
         raise
     except Exception as error:
         said = str(error).splitlines()[0] if str(error) else ""
-        if UNAVAILABLE in said:
-            raise RefusedError(
-                "UNAVAILABLE_VALUE",
-                f"A change leaves a value out that is nowhere to be found:{said.partition(UNAVAILABLE)[2]}.",
-                hint="The log began after the row was made. Take a new snapshot of the table in Debezium.",
-            ) from error
         if any(kind in said for kind in _UNFIT):
             raise InvalidInputError(
                 "VALUE_OUT_OF_RANGE", f"A value does not fit its column: {said}.", hint="Use a wider type."

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -66,6 +67,8 @@ def stage(pipeline: Pipeline, attempt: Attempt, results: Sequence[FoldResult]) -
         ties=sum(r.ties.count for r in results),
         tied=tuple(islice((one for r in results for one in r.ties.listed), LISTED)),
         schema=snapshot.schema,
+        unresolved=sum(r.unresolved.count for r in results),
+        unresolved_keys=tuple(islice((one for r in results for one in r.unresolved.listed), LISTED)),
     )
     if manifest.kind is Kind.FULL:
         create_snapshot_table(store, manifest)
@@ -114,6 +117,8 @@ def _staged(attempt: Attempt, manifest: Manifest, results: Sequence[FoldResult])
         "deletes": deletes,
         "replaced": sum(r.replaced for r in results),
         "expired": manifest.expired,
+        "unresolved": manifest.unresolved,
+        "unresolved_keys": [json.loads(one) for one in manifest.unresolved_keys],
         "files": len(manifest.files),
         "files_carried": sum(f.carried for f in manifest.files),
         "bytes_full": manifest.bytes_full,
@@ -130,7 +135,20 @@ def _staged(attempt: Attempt, manifest: Manifest, results: Sequence[FoldResult])
     carried = f"{facts['files_carried']} of {facts['files']} files taken over unchanged"
     expired = f"; {facts['expired']:,} rows expired" if facts["expired"] else ""
     message = f"snapshot {manifest.snapshot}{_which(snapshot)}: {manifest.rows:,} rows{changes}{expired}; {carried}"
-    return Outcome(manifest.log, "staged", f"{message}{_after(restored)}", manifest.snapshot, facts=facts)
+    message = f"{message}{_after(restored)}{_left_out(manifest)}"
+    return Outcome(manifest.log, "staged", message, manifest.snapshot, facts=facts)
+
+
+def _left_out(manifest: Manifest) -> str:
+    """Which keys are not in the snapshot, and what brings them in."""
+    if not manifest.unresolved:
+        return ""
+    first = json.loads(manifest.unresolved_keys[0])
+    return (
+        f"; keys left out: {manifest.unresolved:,} (UNAVAILABLE_VALUE), the first: {json.dumps(first['key'])}, whose "
+        f"{', '.join(first['columns'])} was not sent and is in no former row: an incremental snapshot of these keys, "
+        "or a retry of their refused records, brings them in"
+    )
 
 
 def _which(snapshot: Snapshot) -> str:

@@ -27,11 +27,13 @@ import pytest
 from support.landing import TOPIC, make_landing, quarantined, record, state_of, take, text_of, tombstone
 from support.landing import land as land_lines
 from support.pipelines import contents, judge_all
+from tidefold.cli.output.tables import remarks
 from tidefold.compute.runners import Answer, Work, in_process
 from tidefold.errors import CorruptError
 from tidefold.ledger import read_manifest
 from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.inspect.read import read_rows
+from tidefold.operations.inspect.status import status
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.quarantine.retry import retry
@@ -606,7 +608,7 @@ def test_53_a_truncate_removes_what_came_before_it(tmp_path: Path) -> None:
     assert rows(pipeline) == [(3, "t1013")]
 
 
-def test_55_a_placeholder_takes_the_row_s_value_or_stops_the_fold(tmp_path: Path) -> None:
+def test_55_a_placeholder_takes_the_row_s_value_or_leaves_its_key_out(tmp_path: Path) -> None:
     pipeline = begun(tmp_path)
     land_lines(tmp_path, 10, [record(10, 7, "u", after={"id": 7, "text": "__debezium_unavailable_value"})])
     take(pipeline)
@@ -614,9 +616,13 @@ def test_55_a_placeholder_takes_the_row_s_value_or_stops_the_fold(tmp_path: Path
     assert rows(pipeline) == [(7, "t1000")]
     land_lines(tmp_path, 20, [record(20, 8, "u", after={"id": 8, "text": "__debezium_unavailable_value"})])
     assert take(pipeline).facts["changes"] == 1
-    outcome = publish(pipeline, "run-2")
-    assert (outcome.result, outcome.error) == ("error", "UNAVAILABLE_VALUE")
+    publish(pipeline, "run-2")
     assert rows(pipeline) == [(7, "t1000")]
+    latest = state_of(pipeline).latest
+    assert latest
+    assert latest.unresolved == 1
+    [told] = [one for one in remarks(status(pipeline, ["items"])) if "UNAVAILABLE_VALUE" in one]
+    assert 'leaves out keys (UNAVAILABLE_VALUE, 1 in all): {"id": 8}' in told
 
 
 def test_58_a_column_that_was_added_to_the_configuration_is_no_error(tmp_path: Path) -> None:

@@ -12,15 +12,13 @@ from tidefold.changelog.schema import DELETE
 from tidefold.domain.table.table_spec import Column, Group, Shape
 from tidefold.fold.merge.engines.statements import LOWEST, Statements, joined, key_list, literal, place, said, values
 
-# Begins the message of the error when a value is nowhere to be found.
-UNAVAILABLE = "tidefold: no former value"
 # In the hidden table beside names of columns: the row's deletion, and its being there.
 _GONE, _THERE = "", "+"
 
 
 def partial(shape: Shape, *, required: bool = False) -> Statements:
     """In a log's own order every change is newer than the row that is there. `required`: an absent value must have a
-    former one (a source that did not repeat it says that there is one); else it is null.
+    former one (a source that did not repeat it says that there is one), or its row is marked; else it is null.
     """
     key, here = key_list(shape), place(shape)
     counted = f"_op <> {DELETE} AND (_deleted IS NULL OR {here} > _deleted)"
@@ -34,25 +32,26 @@ def partial(shape: Shape, *, required: bool = False) -> Statements:
         f"FROM (SELECT *, {deleted} AS _deleted FROM live) GROUP BY {key}"
     )
     there = f"base.{quoted(shape.key[0])} IS NOT NULL"
-    chosen = [_chosen(shape, i, column, there, required) for i, column in enumerate(values(shape))]
+    chosen = [_chosen(i, column, there) for i, column in enumerate(values(shape))]
+    missing = [
+        f"CASE WHEN touched._given > 0 AND touched._v{i} IS NULL AND (touched._gone OR NOT {there}) "
+        f"THEN {literal(column.name)} END"
+        for i, column in enumerate(values(shape))
+    ]
+    unresolved = f"nullif(concat_ws(', ', {', '.join(missing)}), '')" if required and missing else None
     alive = f"touched._given IS NULL OR touched._given > 0 OR (NOT touched._gone AND {there})"
     counts = "SELECT count(*) FILTER (_given > 0), count(*) FILTER (_given = 0) FROM touched"
-    return Statements((("touched", touched),), counts, joined(shape, chosen, alive))
+    rows = joined(shape, chosen, alive, unresolved)
+    return Statements((("touched", touched),), counts, rows, marks=unresolved is not None)
 
 
-def _chosen(shape: Shape, index: int, column: Column, there: str, required: bool) -> str:
-    told = f"{literal(f'{UNAVAILABLE} of {column.name} for ')} || {_shown_key(shape)}"
+def _chosen(index: int, column: Column, there: str) -> str:
     return (
         f"CASE WHEN touched._given IS NULL THEN base.{quoted(column.name)} "
         f"WHEN touched._v{index} IS NOT NULL THEN touched._v{index}.v "
         f"WHEN NOT touched._gone AND {there} THEN base.{quoted(column.name)} "
-        f"ELSE {f'error({told})' if required else 'NULL'} END"
+        "ELSE NULL END"
     )
-
-
-def _shown_key(shape: Shape) -> str:
-    texts = [f"{literal(name + '=')} || touched.{quoted(name)}::VARCHAR" for name in shape.key]
-    return " || ', ' || ".join(texts)
 
 
 def partial_by_columns(shape: Shape, horizon: int | None) -> Statements:

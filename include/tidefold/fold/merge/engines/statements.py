@@ -14,6 +14,8 @@ _TYPES = {
     "boolean": "BOOLEAN", "int": "INTEGER", "long": "BIGINT", "float": "FLOAT", "double": "DOUBLE",
     "string": "VARCHAR", "date": "DATE", "timestamp": "TIMESTAMPTZ", "binary": "BLOB",
 }  # fmt: skip
+# Beside a row: names of columns whose value was not sent and that no former row has; null: there are none.
+UNRESOLVED = "_unresolved"
 # Where a row has no place yet: below all others.
 LOWEST = "[]::BIGINT[]"
 
@@ -22,12 +24,14 @@ LOWEST = "[]::BIGINT[]"
 class Statements:
     """`tables` are made first, in this order (name, query); `counts` answers (rows that changes bring, keys that they
     delete); `rows` are the table's, in the order of its key; `hidden`: what is to be kept beside them, if anything.
+    `marks`: the rows have the column UNRESOLVED after those of the table.
     """
 
     tables: tuple[tuple[str, str], ...]
     counts: str
     rows: str
     hidden: str | None = None
+    marks: bool = False
 
 
 def duck_type(type_: str) -> str:
@@ -72,14 +76,17 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def joined(shape: Shape, expressions: Iterable[str], where: str) -> str:
+def joined(shape: Shape, expressions: Iterable[str], where: str, unresolved: str | None = None) -> str:
     """One pass over the base: every row of it, every key of `touched`. `expressions` come after the key, one for each
-    other column of the table.
+    other column of the table; `unresolved` after all columns.
     """
     key = [f"coalesce(base.{quoted(n)}, touched.{quoted(n)}) AS {quoted(n)}" for n in shape.key]
     names = [c.name for c in shape.table_columns if c.name not in shape.key]
     rest = [f"{one} AS {quoted(name)}" for name, one in zip(names, expressions, strict=True)]
     ordered = ", ".join(quoted(column.name) for column in shape.table_columns)
+    if unresolved:
+        rest.append(f"{unresolved} AS {UNRESOLVED}")
+        ordered = f"{ordered}, {UNRESOLVED}"
     found = f"SELECT {', '.join((*key, *rest))} FROM base FULL JOIN touched ON {same_key(shape)} WHERE {where}"
     return f"SELECT {ordered} FROM ({found}) ORDER BY {key_list(shape)}"
 

@@ -1,0 +1,32 @@
+"""The statement by which Debezium snapshots the rows of some keys again: it sends them whole. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+# So many keys are put into one statement.
+_MOST = 100
+
+
+def incremental_snapshot_signal(topic: str, keys: Sequence[Mapping[str, Any]]) -> str:
+    """SQL for the signalling table of the connector (`debezium_signal`, unless it is called otherwise).
+
+    The topic says which table it is: `<prefix>.<schema or database>.<table>`.
+    """
+    table = ".".join(topic.split(".")[-2:])
+    names = list(keys[0])
+    rows = [", ".join(_literal(key[name]) for name in names) for key in keys[:_MOST]]
+    listed = ", ".join(rows if len(names) == 1 else (f"({row})" for row in rows))
+    which = names[0] if len(names) == 1 else f"({', '.join(names)})"
+    conditions = [{"data-collection": table, "filter": f"{which} IN ({listed})"}]
+    data = {"type": "incremental", "data-collections": [table], "additional-conditions": conditions}
+    text = _literal(json.dumps(data))
+    return f"INSERT INTO debezium_signal (id, type, data) VALUES ('tidefold', 'execute-snapshot', {text});"
+
+
+def _literal(value: object) -> str:
+    if isinstance(value, bool) or value is None:
+        return str(value).upper() if value is not None else "NULL"
+    return str(value) if isinstance(value, int) else "'" + str(value).replace("'", "''") + "'"
