@@ -1,13 +1,16 @@
 """What writers are about to write, said before they write it.
 
-A run announces its segments, with the logs that will name them. When everything is written and before the first log
-is told, it says what it brings each of them. A run that dies leaves both behind: whoever comes next rolls every log
-forward, or gives up for good what was never said. So a segment that no log needs is told from one that is on its way.
+A run announces its segments, with the logs that will name them, or the folders in which its tasks choose names: the
+engine may run a task twice, and only the names that it returns to the driver count. When everything is written and
+before the first log is told, the run says what it brings each of them. A run that dies leaves both behind: whoever
+comes next rolls every log forward, or gives up for good what was never said. So a segment that no log needs is told
+from one that is on its way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -20,6 +23,8 @@ from tidefold.errors import CorruptError, NotFoundError
 from tidefold.storage import Store
 
 _ARRIVALS = "arrivals.json"
+# A writer that was killed leaves its half under a longer name.
+_HALF = re.compile(r"\.[^/.]+\.part$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +38,19 @@ class IntentLog:
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """Files that are about to be written. `instant` (ISO 8601) may delay what is done with it, and decides nothing."""
+    """Files that are about to be written.
+
+    instant: ISO 8601; it may delay what is done with the run, and decides nothing.
+    files: paths that are known before they are written.
+    folders: folders of this run alone, in which its tasks write files under names of their own.
+    """
 
     run: str
     number: int
     instant: str
     logs: tuple[IntentLog, ...]
-    files: tuple[str, ...]
+    files: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +79,24 @@ class Announced:
     @property
     def files(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(file for intent in self.intents for file in intent.files))
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(folder for intent in self.intents for folder in intent.folders))
+
+
+class ExpectedFiles:
+    """Which stored files belong to runs that have announced them and have not ended."""
+
+    def __init__(self, runs: Iterable[Announced]) -> None:
+        found = list(runs)
+        self._files = {file for run in found for file in run.files}
+        self._folders = {folder for run in found for folder in run.folders}
+
+    def __contains__(self, path: str) -> bool:
+        """Whether a file is one of them, or the half of one."""
+        whole = _HALF.sub("", path)
+        return whole in self._files or whole.rpartition("/")[0] in self._folders
 
 
 def begin(store: Store, intent: Intent) -> None:

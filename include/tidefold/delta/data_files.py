@@ -17,17 +17,20 @@ from tidefold.delta.file_statistics import Statistics
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.paths import DataFileName, data_path
 from tidefold.domain.snapshot.manifest import DataFile
+from tidefold.errors import AlreadyExistsError
 from tidefold.storage import Store
 
 _ROW_GROUP_ROWS = 262_144
 _SAMPLE_ROWS = 8_192
+_CHUNK = 1 << 20
 
 
 class _Tally:
     """A writable stream that hashes and counts what goes through it."""
 
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream = stream
+    stream: BinaryIO
+
+    def __init__(self) -> None:
         self.sha256 = hashlib.sha256()
         self.bytes = 0
         self.closed = False
@@ -36,13 +39,13 @@ class _Tally:
         view = memoryview(data)
         self.sha256.update(view)
         self.bytes += view.nbytes
-        return self._stream.write(view)
+        return self.stream.write(view)
 
     def tell(self) -> int:
         return self.bytes
 
     def flush(self) -> None:
-        self._stream.flush()
+        self.stream.flush()
 
     def writable(self) -> bool:
         return True
@@ -78,6 +81,17 @@ def write_part(
     return _write_file(store, path, bucket, batches, partial(_writer, schema, "snappy", store_schema=False))
 
 
+def require_same(store: Store, path: str, sha256: str) -> None:
+    """Raises AlreadyExistsError unless a file holds these bytes: then another try of the same task wrote it (I35)."""
+    found = hashlib.sha256()
+    with store.open(path) as stream:
+        while chunk := stream.read(_CHUNK):
+            found.update(chunk)
+    if found.hexdigest() == sha256:
+        return
+    raise AlreadyExistsError("NAME_TAKEN", f"`{path}` exists already, with other bytes.")
+
+
 def _writer(schema: pa.Schema, compression: str, sink: BinaryIO, first: pa.RecordBatch, **how: Any) -> pq.ParquetWriter:
     # Arrow leaves NaN out of a footer's bounds and Spark would skip its row group by them (decision 0006).
     bounded = [field.name for field in schema if not pa.types.is_floating(field.type)]
@@ -105,10 +119,12 @@ def _write_file(
     if first is None:
         return None
     statistics = Statistics(first.schema)
-    with store.create(path) as stream:
-        tally = _Tally(stream)
-        with begin(cast(BinaryIO, tally), first) as writer:
+    tally, rows = _Tally(), 0
+    try:
+        with store.create(path) as tally.stream, begin(cast(BinaryIO, tally), first) as writer:
             rows = _write(writer, chain([first], filled), statistics)
+    except AlreadyExistsError:
+        require_same(store, path, tally.sha256.hexdigest())
     name = path.rsplit("/", 1)[1]
     return DataFile(name, tally.bytes, rows, tally.sha256.hexdigest(), bucket, statistics.document())
 

@@ -61,7 +61,9 @@ class Gathered:
     def _add(self, change_sets: Sequence[ChangeSet], read: Callable[[ChangeSet], pa.Table]) -> None:
         found: dict[tuple[int, pa.Schema], list[pa.Table]] = {}
         numbers: dict[tuple[int, pa.Schema], list[int]] = {}
-        for change_set, table in zip(change_sets, _read(change_sets, read), strict=True):
+        # All of them first: a change set that has a number counts as read, also for the next try after an error.
+        tables = list(_read(change_sets, read))
+        for change_set, table in zip(change_sets, tables, strict=True):
             number = self._numbers[_place(change_set)] = len(self._numbers)
             kind = change_set.schema, table.schema
             found.setdefault(kind, []).append(table)

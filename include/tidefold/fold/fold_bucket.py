@@ -15,14 +15,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidefold.changelog.schema import change_schema, table_schema
-from tidefold.delta.data_files import write_data_file, write_part
+from tidefold.delta.data_files import require_same, write_data_file, write_part
 from tidefold.domain.log_state import Expire
 from tidefold.domain.paths import DataFileName, data_path
 from tidefold.domain.snapshot.manifest import DataFile
 from tidefold.domain.snapshot.point_in_time import without_times
 from tidefold.domain.table.table_spec import Engine
 from tidefold.domain.verify.expected_files import Where
-from tidefold.errors import CorruptError, NotFoundError
+from tidefold.errors import AlreadyExistsError, CorruptError, NotFoundError
 from tidefold.fold.base_rows import Based, is_within, open_base, read_hidden, with_schema
 from tidefold.fold.change_cache import MANY
 from tidefold.fold.inputs import Inputs
@@ -150,8 +150,12 @@ def _brought(
         if shared:
             root, below, above = shared
             return inputs.store(replace(source, root=root)).link(f"{below}{source.path}", f"{above}{path}")
-    with opened as old, inputs.store(task.target).create(path) as new:
-        _copy(old, new, file.sha256, source)
+    store = inputs.store(task.target)
+    try:
+        with opened as old, store.create(path) as new:
+            _copy(old, new, file.sha256, source)
+    except AlreadyExistsError:
+        require_same(store, path, file.sha256)
     return ""
 
 

@@ -127,7 +127,8 @@ def _told(pipeline: Pipeline, intake: Intake) -> tuple[Outcome, bool]:
 
 def _clean_up(pipeline: Pipeline, this: IngestRun, told: Sequence[str]) -> None:
     try:
-        recovery.end_run(pipeline.store, this.id, told, this.files)
+        written = (entry.path for folder in sorted(this.folders) for entry in pipeline.store.list(folder))
+        recovery.end_run(pipeline.store, this.id, told, list(written))
     except TidefoldError as error:
         _log.warning("left for the next ingest: %s", error)
 

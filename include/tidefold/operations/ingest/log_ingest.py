@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -99,17 +98,14 @@ def begin_intake(pipeline: Pipeline, log: str) -> Intake:
     return Intake(log, feed, state, listing.files, endings, problems, state, plan, horizon=horizon, stops=config.stops)
 
 
-def files_to_parse(intake: Intake) -> list[LogFiles]:
-    """What the intake's plan takes and no earlier round read, in parts for one task each."""
+def files_to_parse(intake: Intake, run: str) -> list[LogFiles]:
+    """What the intake's plan takes and no earlier round of the run read, in parts for one task each."""
     if intake.error or intake.feed is None:
         return []
-    quarantine = LogPaths(intake.log).quarantine
+    quarantine = f"{LogPaths(intake.log).quarantine}/{run}"
     horizon, stops = intake.horizon, intake.stops
     new = [replace(t, horizon=horizon, stops=stops) for t in intake.plan.take if t.file.name not in intake.found]
-    return [
-        LogFiles(intake.log, intake.feed, intake.begun.shape, f"{quarantine}/{uuid.uuid4().hex}.jsonl", files)
-        for files in bins(new, TASK_BYTES)
-    ]
+    return [LogFiles(intake.log, intake.feed, intake.begun.shape, quarantine, files) for files in bins(new, TASK_BYTES)]
 
 
 def with_results(intake: Intake, store: Store, results: Sequence[LogResult | TidefoldError]) -> Intake:

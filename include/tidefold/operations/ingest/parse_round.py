@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -25,11 +24,16 @@ _SMALL = 8 << 20
 
 @dataclass
 class IngestRun:
-    """One call of ingest: its name, under which it announces what it writes."""
+    """One call of ingest.
+
+    id: the name under which it announces what it writes, and that its folders have.
+    rounds: how many it has announced.
+    folders: where its tasks have written segments, or refused records.
+    """
 
     id: str
     rounds: int = 0
-    files: tuple[str, ...] = ()
+    folders: set[str] = field(default_factory=set)
 
 
 def parse_round(pipeline: Pipeline, run: IngestRun, intakes: Sequence[Intake], runner: Runner) -> list[Intake]:
@@ -37,7 +41,7 @@ def parse_round(pipeline: Pipeline, run: IngestRun, intakes: Sequence[Intake], r
 
     Raises StorageError when the segments cannot be announced; then nothing was written.
     """
-    tasks = _tasks(pipeline, [part for intake in intakes for part in files_to_parse(intake)])
+    tasks = _tasks(pipeline, run, [part for intake in intakes for part in files_to_parse(intake, run.id)])
     _announce(pipeline, run, intakes, tasks)
     _log.info("parsing %d files in %d tasks", sum(len(p.files) for t in tasks for p in t.logs), len(tasks))
     answers = runner(parse, [msgspec.json.encode(task).decode() for task in tasks])
@@ -46,11 +50,14 @@ def parse_round(pipeline: Pipeline, run: IngestRun, intakes: Sequence[Intake], r
         failed = answer if isinstance(answer, TidefoldError) else None
         parsed = [] if isinstance(answer, TidefoldError) else msgspec.json.decode(answer, type=list[LogResult])
         for part in task.logs:
-            results.setdefault(part.log, []).append(failed or next(r for r in parsed if r.log == part.log))
+            result = failed or next(r for r in parsed if r.log == part.log)
+            results.setdefault(part.log, []).append(result)
+            if isinstance(result, TidefoldError) or result.error or result.quarantine:
+                run.folders.add(part.quarantine)
     return [_after(pipeline, intake, results.get(intake.log, [])) for intake in intakes]
 
 
-def _tasks(pipeline: Pipeline, parts: Sequence[LogFiles]) -> list[ParseTask]:
+def _tasks(pipeline: Pipeline, run: IngestRun, parts: Sequence[LogFiles]) -> list[ParseTask]:
     """Large parts alone, small ones of different logs together; the largest task first."""
     groups: list[list[LogFiles]] = [[part] for part in parts if part.weight >= _SMALL]
     weight = TASK_BYTES
@@ -61,23 +68,21 @@ def _tasks(pipeline: Pipeline, parts: Sequence[LogFiles]) -> list[ParseTask]:
             weight = 0
         groups[-1].append(part)
         weight += part.weight
-    day = now()[:10]
+    segments = f"{CHANGELOG}/{now()[:10]}/{run.id}"
     no_copy = without_room(pipeline) if groups else ""
-
-    def task(group: list[LogFiles]) -> ParseTask:
-        segment = f"{CHANGELOG}/{day}/{uuid.uuid4().hex}.seg"
-        local = pipeline.local.root_of(segment) if pipeline.local and not no_copy else None
-        return ParseTask(pipeline.store.uri(""), segment, tuple(group), local, no_copy)
-
-    return sorted(map(task, groups), key=lambda task: -task.weight)
+    local = pipeline.local.root_of(segments) if pipeline.local and not no_copy else None
+    tasks = [ParseTask(pipeline.store.uri(""), segments, tuple(group), local, no_copy) for group in groups]
+    return sorted(tasks, key=lambda task: -task.weight)
 
 
 def _announce(pipeline: Pipeline, run: IngestRun, intakes: Sequence[Intake], tasks: Sequence[ParseTask]) -> None:
-    files = tuple(path for task in tasks for path in (task.segment, *(part.quarantine for part in task.logs)))
+    segments = {task.segments for task in tasks}
+    quarantines = {part.quarantine for task in tasks for part in task.logs}
     of = {part.log for task in tasks for part in task.logs}
-    begin(pipeline.store, Intent(run.id, run.rounds, now(), tuple(i.intent for i in intakes if i.log in of), files))
+    logs = tuple(i.intent for i in intakes if i.log in of)
+    begin(pipeline.store, Intent(run.id, run.rounds, now(), logs, folders=(*segments, *sorted(quarantines))))
     run.rounds += 1
-    run.files = (*run.files, *files)
+    run.folders |= segments
 
 
 def _after(pipeline: Pipeline, intake: Intake, results: Sequence[LogResult | TidefoldError]) -> Intake:

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from tidefold.changelog import write_intents
-from tidefold.changelog.write_intents import Announced, IntentLog, Taking
+from tidefold.changelog.write_intents import Announced, ExpectedFiles, IntentLog, Taking
 from tidefold.domain.ingest.append import append, check_shape, give_up, names, reshaped
 from tidefold.domain.log_state import Drop, LogState
 from tidefold.errors import ConflictError, RefusedError, TidefoldError
@@ -65,11 +65,11 @@ def settle(store: Store, run: Announced) -> None:
     failed = [
         error
         for log, announced in waiting.items()
-        if (error := _settled(Ledger(store, log), announced, brought.get(log), run.files))
+        if (error := _settled(Ledger(store, log), announced, brought.get(log), ExpectedFiles([run])))
     ]
     if failed:
         raise failed[0]  # The others were told; the run is ended when this one can be.
-    end_run(store, run.run, waiting, run.files)
+    end_run(store, run.run, waiting, files_of(store, run))
     _log.info("ended run %s, which died", run.run)
 
 
@@ -79,9 +79,13 @@ def end_run(store: Store, run: str, logs: Iterable[str], files: Collection[str])
     write_intents.end(store, run)
 
 
-def _settled(
-    ledger: Ledger, announced: IntentLog, taking: Taking | None, files: Collection[str]
-) -> TidefoldError | None:
+def files_of(store: Store, run: Announced) -> tuple[str, ...]:
+    """The files that a run announced by name, and those, whole or half, that its tasks named themselves."""
+    below = (entry.path for folder in run.folders for entry in store.list(folder, unfinished=True))
+    return tuple(sorted({*run.files, *below}))
+
+
+def _settled(ledger: Ledger, announced: IntentLog, taking: Taking | None, files: ExpectedFiles) -> TidefoldError | None:
     try:
         _settle_log(ledger, announced, taking, files)
     except TidefoldError as error:
@@ -89,7 +93,7 @@ def _settled(
     return None
 
 
-def _settle_log(ledger: Ledger, announced: IntentLog, taking: Taking | None, files: Collection[str]) -> None:
+def _settle_log(ledger: Ledger, announced: IntentLog, taking: Taking | None, files: ExpectedFiles) -> None:
     state = ledger.peek(announced.shape)
     if state.fence > announced.fence or state.dropped is not Drop.NO:
         return  # Taken before, or refused for good; a log that was dropped stays so.
@@ -99,7 +103,7 @@ def _settle_log(ledger: Ledger, announced: IntentLog, taking: Taking | None, fil
             return
         except (RefusedError, ConflictError) as error:
             _log.info("%s refuses what a run brought: %s", announced.log, error)
-        if names(ledger.peek(announced.shape)) & set(files):
+        if any(name in files for name in names(ledger.peek(announced.shape))):
             return
     # Also when the log names the files: a writer who has told it of some change sets may come back with the others.
     ledger.begin(announced.shape)

@@ -14,7 +14,7 @@ from tidefold.errors import TidefoldError
 from tidefold.operations.ingest import recovery
 from tidefold.operations.outcome import Outcome, each_log
 from tidefold.operations.pipeline import Pipeline, now
-from tidefold.operations.retention.file_gc import plan_forgotten, plan_halves, plan_sweep
+from tidefold.operations.retention.file_gc import plan_forgotten, plan_halves, plan_sweep, plan_unnamed
 from tidefold.operations.retention.segment_gc import plan_unclaimed
 from tidefold.operations.snapshot.heartbeat import INTERVAL
 
@@ -38,6 +38,7 @@ def clean(pipeline: Pipeline, logs: Sequence[str], plan: bool = False) -> list[O
 def _end_runs(pipeline: Pipeline, plan: bool) -> Outcome:
     runs = recovery.abandoned(pipeline.store, now())
     failed: list[TidefoldError] = []
+    announced_files = {run.run: recovery.files_of(pipeline.store, run) for run in runs}
     for run in () if plan else runs:
         try:
             recovery.settle(pipeline.store, run)
@@ -48,8 +49,12 @@ def _end_runs(pipeline: Pipeline, plan: bool) -> Outcome:
     unclaimed = plan_unclaimed(pipeline.store, list(pipeline.config.logs))
     if not plan:
         pipeline.store.delete(unclaimed)
-    files = sorted({*unclaimed, *(path for run in runs for path in run.files)})
-    facts = {"runs": [_described(run) for run in runs], "files": len(files), "paths": files}
+    files = sorted({*unclaimed, *(path for found in announced_files.values() for path in found)})
+    facts = {
+        "runs": [_described(run, announced_files[run.run]) for run in runs],
+        "files": len(files),
+        "paths": files,
+    }
     if not files and not runs:
         return Outcome(STORE, "nothing", "no run was left unfinished", facts=facts)
     counted = f"{len(runs):,} unfinished {'run' if len(runs) == 1 else 'runs'}, {len(files):,} files announced"
@@ -58,9 +63,9 @@ def _end_runs(pipeline: Pipeline, plan: bool) -> Outcome:
     return Outcome(STORE, "cleaned", f"ended {counted}; those that no log needs are gone", facts=facts)
 
 
-def _described(run: Announced) -> dict[str, Any]:
+def _described(run: Announced, files: Sequence[str]) -> dict[str, Any]:
     logs = dict.fromkeys([*run.logs, *(taking.log for taking in run.takings or ())])
-    return {"run": run.run, "logs": list(logs), "written": run.takings is not None, "files": list(run.files)}
+    return {"run": run.run, "logs": list(logs), "written": run.takings is not None, "files": list(files)}
 
 
 def _clean_log(pipeline: Pipeline, log: str, plan: bool) -> Outcome:
@@ -71,7 +76,7 @@ def _clean_log(pipeline: Pipeline, log: str, plan: bool) -> Outcome:
     given_up = point_in_time.given_up(state, now(), INTERVAL, _PATIENCE)
     # What it would be afterwards: a plan writes nothing.
     state = _without(state, given_up) if plan or not given_up else ledger.commit(partial(_without, seen=given_up))
-    plans = (plan_sweep, plan_forgotten, plan_halves)
+    plans = (plan_sweep, plan_forgotten, plan_unnamed, plan_halves)
     going = tuple(path for plan_of in plans for path in plan_of(pipeline.store, state))
     if not plan:
         pipeline.store.delete(going)

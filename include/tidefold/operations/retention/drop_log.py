@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from tidefold.changelog.write_intents import announced
+from tidefold.changelog.write_intents import ExpectedFiles, announced
 from tidefold.domain.external_snapshot import External
 from tidefold.domain.log_state import Drop, LogState, State
 from tidefold.domain.paths import LogPaths
@@ -88,7 +88,7 @@ def _leftovers(pipeline: Pipeline, gone: LogState, plan: bool) -> Outcome:
     """Deletes what is left of a log that is gone, but for the head that says so, and what is on its way to the next."""
     last = LogPaths(gone.log).ledger_version(gone.version)
     files = [file.path for part in files_of_log(pipeline.store, gone) for file in part if file.path != last]
-    coming = {path for run in announced(pipeline.store) for path in run.files}
+    coming = ExpectedFiles(announced(pipeline.store))
     files = [path for path in files if path not in coming]
     if not files:
         return Outcome(gone.log, "nothing", "the store has no such log")

@@ -6,7 +6,7 @@ only asleep may still write after its files were removed once.
 
 from __future__ import annotations
 
-from tidefold.domain.log_state import LogState, State
+from tidefold.domain.log_state import Kind, LogState, Snapshot, State
 from tidefold.domain.paths import DataFileName, LogPaths, data_path
 from tidefold.domain.retention.retention import with_files
 from tidefold.errors import CorruptError
@@ -15,6 +15,8 @@ from tidefold.storage import Store
 
 # The states in which a snapshot's files stay.
 _KEPT = (State.COMPLETED, State.STAGED, State.SUBSUMED)
+# Those for which nobody writes any more, or only whoever does not know it yet.
+_DECIDED = (State.COMPLETED, State.SUBSUMED, State.DELETED)
 
 
 def sweep(store: Store, ledger: Ledger) -> int:
@@ -28,7 +30,7 @@ def plan_forgotten(store: Store, state: LogState) -> tuple[str, ...]:
     """Files beside the table's that no snapshot names: put there by a publisher that slept until its snapshot's files
     were gone, or by the second try of a task of an incremental one.
     """
-    decided = {s.id for s in state.snapshots if s.state in (State.COMPLETED, State.SUBSUMED, State.DELETED)}
+    decided = {s.id for s in state.snapshots if s.state in _DECIDED}
     beside = [e.path for e in store.list(f"{LogPaths(state.log).table}/_data") if _writer(e.path) in decided]
     if not beside:
         return ()
@@ -40,6 +42,29 @@ def plan_forgotten(store: Store, state: LogState) -> tuple[str, ...]:
     needed = {data_path(LogPaths(state.log).table, name) for name in named}
     # An attempt under way may carry files that only its own manifest will name.
     return () if state.attempt else tuple(path for path in beside if path not in needed)
+
+
+def plan_unnamed(store: Store, state: LogState) -> tuple[str, ...]:
+    """Data files in folders of full snapshots that their manifests do not name: the engine ran a task twice (I35)."""
+    paths = LogPaths(state.log)
+    # Decided ones only: a staged one may be begun again by a later epoch in this moment.
+    full = {s.id: s for s in state.snapshots if s.kind is Kind.FULL and s.state in _DECIDED}
+    stored: dict[int, list[str]] = {}
+    for path in (entry.path for entry in store.list(paths.snapshots, unfinished=True)):
+        folder = _folder(paths, path)
+        if folder in full and path.startswith(f"{data_path(paths.snapshot(folder), '')}") and _writer(path) == folder:
+            stored.setdefault(folder, []).append(path)
+    try:
+        named = {i: _named(store, state.log, full[i]) for i in stored}
+    except CorruptError:
+        return ()  # Nobody knows what it names; `verify` tells of it.
+    return tuple(path for i, found in stored.items() for path in found if path.rsplit("/", 1)[1] not in named[i])
+
+
+def _named(store: Store, log: str, snapshot: Snapshot) -> set[str]:
+    if snapshot.state is State.DELETED:
+        return set()
+    return {f.name for f in read_manifest(store, log, snapshot).files}
 
 
 def plan_sweep(store: Store, state: LogState) -> tuple[str, ...]:

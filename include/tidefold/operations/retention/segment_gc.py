@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from tidefold.changelog.segment import read_index
-from tidefold.changelog.write_intents import announced
+from tidefold.changelog.write_intents import ExpectedFiles, announced
 from tidefold.domain.log_state import ChangeSet, Drop, LogState
 from tidefold.domain.paths import CHANGELOG, INTENTS, LogPaths
 from tidefold.errors import CorruptError, NotFoundError
@@ -42,7 +42,7 @@ def plan_release(store: Store, state: LogState) -> Released:
     if not state.garbage:
         return Released((), ())
     sizes = {entry.path: entry for entry in store.list(CHANGELOG)}
-    on_their_way = {path for run in announced(store) for path in run.files}
+    on_their_way = ExpectedFiles(announced(store))
     waiting = [path for path in state.garbage if path in sizes and path not in on_their_way]
     with ThreadPoolExecutor(_READERS) as pool:
         found = list(zip(waiting, pool.map(lambda path: _logs_of(store, path), waiting), strict=True))
@@ -86,9 +86,9 @@ def plan_unclaimed(store: Store, logs: Sequence[str]) -> tuple[str, ...]:
     folders = [CHANGELOG, *(LogPaths(log).quarantine for log in logs)]
     found_there = (entry.path for folder in folders for entry in store.list(folder, unfinished=True))
     stored = [path for path in found_there if _OWN.fullmatch(path)]
-    # A writer that was killed leaves its half under a longer name.
-    announced_files = tuple(path for run in announced(store) for path in run.files)
-    alone = [p for p in stored if not p.startswith((f"{INTENTS}/", *announced_files))]
+    # Read after the files were listed: a run that has ended meanwhile has told its logs, which are read last.
+    on_their_way = ExpectedFiles(announced(store))
+    alone = [p for p in stored if not p.startswith(f"{INTENTS}/") and p not in on_their_way]
     known = needed(store, logs)
     unknown = [path for path in alone if path not in known]
     rest = {path: _logs_of(store, path) if path.endswith(".seg") else frozenset() for path in unknown}

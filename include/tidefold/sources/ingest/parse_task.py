@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+import uuid
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -31,7 +32,10 @@ from tidefold.storage.mirrored_stream import create_duplicating
 
 @dataclass(frozen=True, slots=True)
 class LogFiles:
-    """Files of one log, in offset order within each partition. `quarantine` is a free path for what is refused."""
+    """Files of one log, in offset order within each partition.
+
+    quarantine: folder in which the task writes what is refused, under a name of its own.
+    """
 
     log: str
     feed: Feed
@@ -46,13 +50,16 @@ class LogFiles:
 
 @dataclass(frozen=True, slots=True)
 class ParseTask:
-    """What one task takes. `store` is the store's address, `segment` a free path in it; `logs` are sorted by name.
+    """What one task takes; the engine may run it twice, so it writes under names of its own (I35).
 
-    `local`: folder for a local copy of the segment, if there is to be one; `no_copy` says why there is to be none.
+    store: the store's address.
+    segments: folder in it, in which the task writes its segment.
+    logs: sorted by name.
+    local: folder for a local copy of the segment, if there is to be one; no_copy: why there is to be none.
     """
 
     store: str
-    segment: str
+    segments: str
     logs: tuple[LogFiles, ...]
     local: str | None = None
     no_copy: str = ""
@@ -149,7 +156,7 @@ class _Parsing:
     def result(self, store: Store, segment: str, written: list[WrittenChangeSet], no_copy: str) -> LogResult:
         """Stores what was refused, and joins each file with its change set."""
         mine = [one for one in written if one.log == self.given.log]
-        path = self.given.quarantine
+        path = f"{self.given.quarantine}/{uuid.uuid4().hex}.jsonl"
         try:
             refused = self.error is None and self.quarantine.store(store, path)
         except StorageError as error:
@@ -170,15 +177,18 @@ def parse(text: str) -> str:
         connection = opened.enter_context(connect())
         tables = chain.from_iterable(parsing.tables(connection) for parsing in parsings)
         first = next(tables, None)
-        written, no_copy = _write(store, task, chain([first], tables)) if first else ([], "")
-        results = [parsing.result(store, task.segment, written, no_copy) for parsing in parsings]
+        segment = f"{task.segments}/{uuid.uuid4().hex}.seg"
+        written, no_copy = _write(store, task, segment, chain([first], tables)) if first else ([], "")
+        results = [parsing.result(store, segment, written, no_copy) for parsing in parsings]
     return msgspec.json.encode(results).decode()
 
 
-def _write(store: Store, task: ParseTask, parts: Iterable[tuple[str, pa.Table]]) -> tuple[list[WrittenChangeSet], str]:
+def _write(
+    store: Store, task: ParseTask, segment: str, parts: Iterable[tuple[str, pa.Table]]
+) -> tuple[list[WrittenChangeSet], str]:
     """Writes the segment, and beside it the local copy that was asked for; answers why there is none, if so."""
     local = LocalStore(Path(task.local)) if task.local else None
-    with create_duplicating(store, local, task.segment) as stream:
+    with create_duplicating(store, local, segment) as stream:
         written = write_parts(stream, parts)
     return written, f"{unforeseen(stream.local_error)}" if stream.local_error else task.no_copy
 
