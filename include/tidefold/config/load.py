@@ -50,6 +50,7 @@ class QualityConfig(_Resolved):
 
     suite: Path | None = None
     max_row_drop: float = 0.5
+    max_refused: float = 0.01
 
 
 class TtlConfig(_Resolved):
@@ -192,7 +193,11 @@ def _resolve(log: str, entry: LogEntry, base: Path) -> LogConfig:
         ignored=shape.ignored,
         stops=stops_of(entry),
         on_bad_record=entry.on_bad_record,
-        quality=QualityConfig(suite=base / quality.suite if quality.suite else None, max_row_drop=quality.max_row_drop),
+        quality=QualityConfig(
+            suite=base / quality.suite if quality.suite else None,
+            max_row_drop=quality.max_row_drop,
+            max_refused=quality.max_refused,
+        ),
         ttl=TtlConfig(column=entry.ttl.column, type=entry.columns[entry.ttl.column].type, days=entry.ttl.days)
         if entry.ttl
         else None,

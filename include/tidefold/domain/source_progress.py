@@ -15,6 +15,8 @@ class Landed:
 
     The counts add up: records = changes + tombstones + repeated + quarantined + ignored.
 
+    `truncates`: how often the source emptied the whole table.
+
     Not `complete`: a record after the last counted one stopped the log. It and what follows in these bytes wait.
     """
 
@@ -42,6 +44,7 @@ class Landed:
     again: int | None = None
     time: int | None = None
     complete: bool = True
+    truncates: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ class WholeRun:
     def go(self, logs: list[str]) -> int:
         """Works, prints, and answers the exit code."""
         self._guarded(self._work, logs)
+        self.tell_next()
         return self.told("run")
 
     def fold(self, logs: list[str]) -> int:
@@ -51,6 +52,15 @@ class WholeRun:
         said = {} if saved is None else {"outcomes": [o.to_dict() for o in saved]}
         self.terminal.json({"command": command, "run": self.run, "exit_code": code, "steps": steps, **said})
         return code
+
+    def tell_next(self) -> None:
+        """Says what can be done about each log that the gate held; an error says it itself."""
+        for log in (o.log for o in self.steps.get("quality", ()) if o.result == "failed"):
+            self.terminal.note(
+                f"next: `tidefold report {log}` shows why {log} was not published. Correct its source or its suite, "
+                f"then `tidefold run {log}`. To publish it as it is: `tidefold materialize {log}`, "
+                f"`tidefold quality {log}`, then `tidefold confirm {log} --override-by NAME --why REASON`."
+            )
 
     def _guarded(self, act: Callable[[list[str]], None], logs: list[str]) -> None:
         try:

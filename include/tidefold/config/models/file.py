@@ -149,6 +149,9 @@ class QualityEntry(Entry):
     max_row_drop: float = Field(
         default=0.5, ge=0, le=1, description="largest allowed loss of rows against the last snapshot"
     )
+    max_refused: float = Field(
+        default=0.01, ge=0, le=1, description="largest allowed share of refused records among those that landed"
+    )
 
 
 class LogEntry(Entry):

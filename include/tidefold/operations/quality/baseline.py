@@ -6,6 +6,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tidefold.domain.landed_range import landed_range
 from tidefold.domain.log_state import LogState, Snapshot, State
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.domain.table.schema import shape_at
@@ -39,14 +40,16 @@ def suite_of(pipeline: Pipeline, state: LogState, snapshot: Snapshot) -> Suite:
     """The suite of a log as it is configured now. Raises InvalidInputError."""
     quality = pipeline.log(state.log).quality
     columns = {log.id: {c.name: c.type for c in log.columns} for log in pipeline.config.logs.values()}
-    return load_suite(quality.suite, shape_at(state, snapshot.schema), quality.max_row_drop, columns)
+    shape = shape_at(state, snapshot.schema)
+    return load_suite(quality.suite, shape, quality.max_row_drop, columns, quality.max_refused)
 
 
 def find(pipeline: Pipeline, case: Case, manifest: Manifest, spark: Session) -> Findings:
     """Runs all checks over the rows of the snapshot. Raises TidefoldError when one could not be computed."""
     check_files(pipeline.store, manifest)
     base = _base(pipeline, case, manifest, spark)
-    checks = case.suite.checks(manifest.rows, base.rows if base else None)
+    landed = landed_range(case.state, case.snapshot)
+    checks = case.suite.checks(manifest.rows, base.rows if base else None, landed)
     beside = Beside(case.as_of, base, _targets(pipeline, case, checks, spark))
     rows = read_rows(spark, pipeline.store, manifest)
     found = run_checks(rows, manifest.shape, checks, beside)

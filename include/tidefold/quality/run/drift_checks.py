@@ -46,6 +46,14 @@ def judge_numbers(check: Check, numbers: Numbers) -> CheckResult:
     return _change(check, of(now), of(before), numbers.base_name)
 
 
+def judge_refused(check: Check) -> CheckResult:
+    """The result of the check that tells of records in quarantine: it knows its numbers, and never passes."""
+    refused, records, allowed = (check.kwargs[name] for name in ("refused", "records", "max_refused"))
+    share = f"{refused:,} of {records:,} that landed since the last snapshot ({refused / records:.1%})"
+    detail = f"{share}, allowed {allowed:.1%}: their rows are missing or stale; see `tidefold quarantine list`"
+    return result(check, False, observed=share, detail=detail)
+
+
 def _change(check: Check, now: float | Fraction | None, before: float | Fraction | None, compared: str) -> CheckResult:
     if now is None or before is None:
         which = "this snapshot" if now is None else compared

@@ -12,7 +12,7 @@ from tidefold.domain.log_state import Shape
 from tidefold.errors import TidefoldError
 from tidefold.quality.report.result import CheckResult, Findings
 from tidefold.quality.run.cost import Meter
-from tidefold.quality.run.drift_checks import Numbers, judge_numbers
+from tidefold.quality.run.drift_checks import Numbers, judge_numbers, judge_refused
 from tidefold.quality.run.expectations import evaluate, not_computed
 from tidefold.quality.run.references import Target, judge_references
 from tidefold.quality.run.statistics import ColumnStatistics, Statistics, collect, wanted_by
@@ -55,6 +55,7 @@ def run_checks(rows: DataFrame, shape: Shape, checks: Sequence[Check], beside: B
     meter, begun = Meter(rows.sparkSession.sparkContext), time.perf_counter()
     expectations = [c for c in checks if not c.own]
     results = dict(zip(map(id, expectations), evaluate(rows, expectations, shape.table_key, meter), strict=True))
+    results |= {id(check): judge_refused(check) for check in checks if check.type == catalogue.REFUSED_RECORDS}
     numbers, references = _own(checks, False), _own(checks, True)
     statistics: tuple[ColumnStatistics, ...] = ()
     if numbers:
@@ -70,7 +71,8 @@ def run_checks(rows: DataFrame, shape: Shape, checks: Sequence[Check], beside: B
 
 
 def _own(checks: Sequence[Check], references: bool) -> list[Check]:
-    return [c for c in checks if c.own and (c.type == catalogue.REFERENCES) is references]
+    of_rows = [c for c in checks if c.own and c.type != catalogue.REFUSED_RECORDS]
+    return [c for c in of_rows if (c.type == catalogue.REFERENCES) is references]
 
 
 def _numbers(

@@ -183,6 +183,7 @@ MEAN_DRIFT = f"{OWN}mean_drift"
 FRESHNESS = f"{OWN}freshness"
 DISTRIBUTION = f"{OWN}distribution"
 REFERENCES = f"{OWN}references"
+REFUSED_RECORDS = f"{OWN}refused_records"
 _SHARED = ("name", "severity")
 
 

@@ -13,47 +13,74 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from tidefold.domain.landed_range import LandedRange
 from tidefold.domain.log_state import Shape
 from tidefold.errors import InvalidInputError
-from tidefold.quality.suite.catalogue import Types, compile_checks
+from tidefold.quality.suite.catalogue import REFUSED_RECORDS, Types, compile_checks
 from tidefold.quality.suite.check import Check, Severity, canonical
 from tidefold.quality.suite.suite_file import Entry, read_document, read_expectations
 
 # Part of the hash: raised when a built-in check comes to mean something else.
-_BUILT_IN = 1
+_BUILT_IN = 2
 _LONGEST_NAME = 80
+# Refused records are rows that lack or are stale: one in a hundred is more than a few bad ones.
+MAX_REFUSED = 0.01
 
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """The checks of a log. `max_row_drop`: the share of rows (0 to 1) that a snapshot may have less than its base."""
+    """The checks of a log.
+
+    max_row_drop: the share of rows (0 to 1) that a snapshot may have less than its base.
+    max_refused: the share of records (0 to 1) that may be in quarantine of those that landed for it.
+    """
 
     key: tuple[str, ...]
     max_row_drop: float
     own: tuple[Check, ...] = ()
+    max_refused: float = MAX_REFUSED
 
     @property
     def sha256(self) -> str:
         """Over the content in canonical form, the built-in checks with their parameters included."""
         content = {
-            "built_in": {"version": _BUILT_IN, "key": self.key, "max_row_drop": self.max_row_drop},
+            "built_in": {
+                "version": _BUILT_IN,
+                "key": self.key,
+                "max_row_drop": self.max_row_drop,
+                "max_refused": self.max_refused,
+            },
             "expectations": [[c.name, c.type, c.kwargs, c.severity] for c in self.own],
         }
         return hashlib.sha256(canonical(content).encode()).hexdigest()
 
-    def checks(self, rows: int, base_rows: int | None) -> tuple[Check, ...]:
-        """All checks of a snapshot whose manifest counts `rows` and whose base (None: it has none) had `base_rows`."""
+    def checks(self, rows: int, base_rows: int | None, landed: LandedRange | None = None) -> tuple[Check, ...]:
+        """All checks of a snapshot whose manifest counts `rows` and whose base (None: it has none) had `base_rows`.
+        `landed`: what landed for it.
+        """
+        landed = landed or LandedRange()
         # A table without a key may hold equal rows.
         checks = [_unique(self.key), *(_not_null(column) for column in self.key)] if self.key else []
         checks.append(_built_in("row count of manifest", "expect_table_row_count_to_equal", value=rows))
-        if base_rows is not None:
+        if base_rows is not None and landed.truncated_in:
+            named = f"row count: any, as the source truncated the table in {landed.truncated_in[-1]}"
+            checks.append(_built_in(named, "expect_table_row_count_to_be_between", min_value=0))
+        elif base_rows is not None:
             # As a fraction: 1000 rows less 70 % are 300, not the 300.00000000000006 of floating point.
             least = math.ceil(base_rows * (1 - Fraction(str(self.max_row_drop))))
             checks.append(_built_in("row count", "expect_table_row_count_to_be_between", min_value=least))
+        if landed.refused:
+            checks.append(_refused(landed, self.max_refused))
         return (*checks, *self.own)
 
 
-def load_suite(path: Path | None, shape: Shape, max_row_drop: float, logs: Mapping[str, Types] | None = None) -> Suite:
+def load_suite(
+    path: Path | None,
+    shape: Shape,
+    max_row_drop: float,
+    logs: Mapping[str, Types] | None = None,
+    max_refused: float = MAX_REFUSED,
+) -> Suite:
     """The suite of a log with this shape; without a file it has only the built-in checks. `logs`: the columns (name:
     type) of the logs that it may refer to.
 
@@ -65,13 +92,13 @@ def load_suite(path: Path | None, shape: Shape, max_row_drop: float, logs: Mappi
             "MAX_ROW_DROP", f"max_row_drop is {max_row_drop}.", hint="Give a share from 0 (no drop) to 1 (any drop)."
         )
     if path is None:
-        return Suite(shape.table_key, max_row_drop)
+        return Suite(shape.table_key, max_row_drop, max_refused=max_refused)
     document = read_document(path)
     columns = {c.name: c.type for c in shape.table_columns}
     checks, problems = compile_checks(document.checks, columns, logs or {})
     entries, wrong = read_expectations(document.expectations, list(columns))
     document.refuse([*problems, *wrong])
-    return Suite(shape.table_key, max_row_drop, (*checks, *(_own(entry) for entry in entries)))
+    return Suite(shape.table_key, max_row_drop, (*checks, *(_own(entry) for entry in entries)), max_refused)
 
 
 def _own(entry: Entry) -> Check:
@@ -101,6 +128,14 @@ def _unique(key: tuple[str, ...]) -> Check:
 
 def _not_null(column: str) -> Check:
     return _built_in(f"{column} not null", "expect_column_values_to_not_be_null", column=column)
+
+
+def _refused(landed: LandedRange, allowed: float) -> Check:
+    """Never passes: it warns, and fails when too many of the records are not in the table."""
+    share = Fraction(landed.refused, landed.records)
+    severity = Severity.FAIL if share > Fraction(str(allowed)) else Severity.WARN
+    kwargs = {"refused": landed.refused, "records": landed.records, "max_refused": allowed}
+    return Check("refused records", REFUSED_RECORDS, kwargs, severity, built_in=True)
 
 
 def _built_in(name: str, kind: str, **kwargs: Any) -> Check:

@@ -224,6 +224,7 @@ class RecordReader(Accounting):
             account.low = order
         if op == CLEAR:
             account.cleared = max(order, account.cleared)
+        account.truncates += op == CLEAR
         account.changes += 1
         self.batch.add(op, order, self._known_offset, source.committed, row, absent)
 

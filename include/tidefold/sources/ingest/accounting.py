@@ -110,6 +110,8 @@ class Account:
     count: int = 0
     again: int | None = None
     time: int | None = None
+    # How often the source emptied the whole table; a new initial snapshot is none of these.
+    truncates: int = 0
 
 
 class Accounting:

@@ -161,6 +161,7 @@ def _landed(task: FileTask, found: Found, account: Account, kept: Kept) -> Lande
         quarantine=found.quarantine if quarantined else None,
         changed=task.file.stamp.changed,
         complete=found.result.problem is None,
+        truncates=account.truncates if kept.changes else 0,
     )
 
 

@@ -115,6 +115,7 @@ class StateReader(Accounting):
         self.account.changes += bool(changes)
         self.account.ignored += not changes
         for op, row in changes:
+            self.account.truncates += op == CLEAR and operation.key is None
             self.batch.add(op, (), record.offset, record.time, row)
 
     def _of_kind(self, kind: str) -> dict[str, Callable[[_Operation], Iterable[tuple[int, Any]]]]:

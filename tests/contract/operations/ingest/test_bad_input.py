@@ -393,7 +393,7 @@ CASES = [
                 record(16, 2, key={"ID": 2}, after={"ID": 2, "text": ""}),
             )
         ],
-        {"UNKNOWN_COLUMN": 5, "KEY_NULL": 1},
+        {"UNKNOWN_COLUMN": 6},
         {"changes": 1},
         ONE,
     ),

@@ -27,6 +27,7 @@ logs:
     columns: {columns}
     key_groups: 16
     buckets: 4
+    on_bad_record: quarantine
 """
 
 

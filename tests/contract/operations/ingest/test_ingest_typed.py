@@ -353,7 +353,8 @@ def test_columns_that_are_not_configured_wait_with_the_lines_to_add(kind: Format
     land_bytes(tmp_path, 0, kind.data(VALUES[:2]), kind.extension)
     assert take(pipeline).facts["refused"] == {"UNKNOWN_COLUMN": 2}
     detail = quarantined(pipeline)[0]["detail"]
-    assert "add `amount: decimal(10,2)`, `day: date`, `tags: array<string>` to `columns`" in detail
+    assert "add `amount: {type: 'decimal(10,2)', default: null}`, `day: {type: 'date', default: null}`, " in detail
+    assert "`tags: {type: 'array<string>', default: null}` to `columns`" in detail
     added = [
         f"{n}: {{type: '{t}', default: '2026-01-31'}}" if n == "day" else f"{n}: '{t}'" for n, t in COLUMNS.items()
     ]
@@ -365,6 +366,23 @@ def test_columns_that_are_not_configured_wait_with_the_lines_to_add(kind: Format
     names = ["id", *COLUMNS]
     found, expected = ([{n: r[n] for n in names} for r in changes_of(one)] for one in (pipeline, whole))
     assert found == expected
+
+
+def test_a_column_that_is_not_configured_stops_the_log(kind: Format, tmp_path: Path) -> None:
+    less = "{" + ", ".join(f"{n}: '{t}'" for n, t in COLUMNS.items() if n != "tags") + "}"
+
+    def configured(text: str) -> Pipeline:
+        pipeline = begun(tmp_path, kind.name, columns=text)
+        path = tmp_path / "tidefold.yaml"
+        path.write_text(path.read_text().replace("    on_bad_record: quarantine\n", ""))
+        return Pipeline(load_config(path), pipeline.store)
+
+    pipeline = configured(less)
+    land_bytes(tmp_path, 0, kind.data(VALUES[:2]), kind.extension)
+    outcome = take(pipeline)
+    assert (outcome.result, outcome.error) == ("stopped", "UNKNOWN_COLUMN")
+    assert "add `tags: {type: 'array<string>', default: null}` to `columns`" in outcome.message
+    assert take(configured(YAML)).facts["changes"] == 2
 
 
 def test_former_names_in_typed_files(kind: Format, tmp_path: Path) -> None:

@@ -1,0 +1,46 @@
+"""What landed in the range of change sets that a snapshot folds: how much was refused, and where the source emptied the
+table. Pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidefold.domain.log_state import LogState, Snapshot
+from tidefold.domain.source_progress import Landed
+
+
+@dataclass(frozen=True, slots=True)
+class LandedRange:
+    """Counts over the landed files of one range.
+
+    records: records of these files.
+    refused: those that still are in quarantine.
+    truncated_in: the files that hold a truncate of the whole table.
+    """
+
+    records: int = 0
+    refused: int = 0
+    truncated_in: tuple[str, ...] = ()
+
+
+def landed_range(state: LogState, snapshot: Snapshot) -> LandedRange:
+    """What landed in the range of a snapshot. Of one that brings back older rows, or that is as of an instant, nothing:
+    its rows are not those of the range.
+    """
+    if snapshot.origin is not None or snapshot.external or snapshot.as_of is not None:
+        return LandedRange()
+    entries = _between(state.landed, snapshot.from_sqn, snapshot.folds_to)
+    return LandedRange(
+        max(sum(entry.records for entry in entries), 1),
+        sum(entry.quarantined for entry in entries),
+        tuple(entry.name for entry in entries if entry.truncates),
+    )
+
+
+def _between(landed: tuple[Landed, ...], after: int, to: int) -> tuple[Landed, ...]:
+    """The files after the last one of the former range. One without changes belongs to the range that it lies in."""
+    numbers = [entry.sqn or 0 for entry in landed]
+    first = max((i + 1 for i, sqn in enumerate(numbers) if 0 < sqn <= after), default=0)
+    end = next((i for i, sqn in enumerate(numbers) if sqn > to), len(landed))
+    return landed[first:end]
