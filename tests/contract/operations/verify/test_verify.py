@@ -570,7 +570,7 @@ def test_in_s3_what_is_altered_is_named_and_not_replaced_until_it_is_removed(in_
     in_s3.store.put_if_absent(own(1, name), right[:-1] + b"?")
     [damage] = found(in_s3, repair=True)
     assert brief([damage]) == [("data file", "altered", [1], [own(1, name)], [in_table(name)])]
-    assert "is not replaced" in damage["why"]
+    assert "never replaces an object in S3" in damage["why"]
     assert f"aws s3 rm {in_s3.store.uri(own(1, name))}" in damage["hint"]
     in_s3.store.delete([own(1, name)])
     assert verify(in_s3, "accounts", Asked(repair=True)).result == "repaired"
