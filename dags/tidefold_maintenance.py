@@ -7,8 +7,9 @@ from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG
 
 from tidefold_airflow import operators
-from tidefold_airflow.dags.factory import GOES_ON, dag_settings, hours_from
+from tidefold_airflow.dags.factory import GOES_ON, hours_from
 from tidefold_airflow.dags.params import dry_run_param, logs_param
+from tidefold_airflow.dags.settings import dag_settings
 
 DOC = """
 ### What is not kept is removed

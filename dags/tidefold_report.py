@@ -6,8 +6,8 @@ from typing import Any
 from airflow.sdk import DAG
 
 from tidefold_airflow import operators
-from tidefold_airflow.dags.factory import dag_settings
 from tidefold_airflow.dags.params import logs_param
+from tidefold_airflow.dags.settings import dag_settings
 
 DOC = """
 ### A report on what readers see

@@ -5,8 +5,8 @@ from typing import Any
 from airflow.sdk import DAG
 
 from tidefold_airflow import operators
-from tidefold_airflow.dags.factory import dag_settings
 from tidefold_airflow.dags.params import dry_run_param, log_param, mode_param, snapshot_param
+from tidefold_airflow.dags.settings import dag_settings
 from tidefold_airflow.operators.restore import TidefoldRestoreOperator
 
 DOC = """

@@ -17,7 +17,12 @@ class TidefoldPlugin(AirflowPlugin):
     fastapi_apps = [{"app": LazyPage(), "url_prefix": PREFIX, "name": "tidefold"}]  # noqa: RUF012
     external_views = [  # noqa: RUF012
         {"name": "tidefold", "href": address("/"), "destination": "nav", "url_route": "tidefold", "icon": ICON},
-        {"name": "tidefold", "href": address("/"), "destination": "dag", "url_route": "tidefold-logs"},
+        {
+            "name": "tidefold",
+            "href": address("/dags/{DAG_ID}"),
+            "destination": "dag",
+            "url_route": "tidefold-logs",
+        },
         {
             "name": "tidefold",
             "href": address("/runs/{DAG_ID}/{RUN_ID}"),

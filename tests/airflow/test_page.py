@@ -19,6 +19,7 @@ from demo.watch import DAG, Run
 from support.airflow_stack import Scene
 from support.browser import Browser, frame_of, logged_in
 from tidefold_airflow.ui.app import build_app
+from tidefold_airflow.ui.sight import Sight
 
 NOBODY = (None, "Bearer broken", "Bearer eyJhbGciOiJub25lIn0.eyJzdWIiOiJhZG1pbiJ9.", "Basic YWRtaW46YWRtaW4=")
 ABSENT = ("/docs", "/redoc", "/openapi.json", "/docs/oauth2-redirect", "/style.css", "/logs/..%2F..%2Fx")
@@ -29,7 +30,7 @@ def paths() -> list[str]:
     """An address of every route of the app, whatever routes it has."""
     filled = {"log": "accounts", "snapshot": "1", "dag_id": DAG, "run_id": "manual__1", "other": "anything/else"}
     found = []
-    for route in build_app((), ()).routes:
+    for route in build_app((), (), lambda request: Sight()).routes:
         assert isinstance(route, APIRoute)
         path = route.path.replace(":path", "")
         assert set(route.param_convertors) <= set(filled), "a new parameter needs a value here"

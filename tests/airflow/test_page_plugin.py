@@ -16,7 +16,7 @@ from fastapi.routing import APIRoute
 from local_airflow.settings import PROJECT
 from tidefold_airflow.observability import links
 from tidefold_airflow.observability.links import ReportLink, SnapshotLink, made_by
-from tidefold_airflow.ui.access import GUARDS, RUN_GUARDS
+from tidefold_airflow.ui.access import GUARDS, RUN_GUARDS, find_sight
 from tidefold_airflow.ui.app import build_app
 from tidefold_airflow.ui.mount import address, run_path, snapshot_path
 
@@ -71,7 +71,7 @@ def test_the_page_is_in_the_navigation_and_on_dags_and_runs_below_airflows_own_p
     below = "/below/airflow/tidefold"
     assert [one for one in loaded["views"] if "tidefold" in one[1]] == [
         ["nav", f"{below}/"],
-        ["dag", f"{below}/"],
+        ["dag", f"{below}/dags/{{DAG_ID}}"],
         ["dag_run", f"{below}/runs/{{DAG_ID}}/{{RUN_ID}}"],
     ]
 
@@ -89,7 +89,7 @@ def test_the_package_beside_it_is_imported_and_never_executed_by_airflow(loaded:
 
 
 def test_every_route_has_every_guard() -> None:
-    app = build_app(GUARDS, RUN_GUARDS)
+    app = build_app(GUARDS, RUN_GUARDS, find_sight)
     assert len(app.routes) >= 9
     for route in app.routes:
         # No documentation, no mount, no static folder: these would not be guarded.

@@ -27,6 +27,7 @@ from tidefold.operations.pipeline import Pipeline
 
 LOGS = ("items", "notes")
 MATERIALIZE = "tidefold_materialize"
+_OPEN = ("queued", "running")
 LINEAGE = "lineage.jsonl"
 _CONFIG = """\
 version: 1
@@ -108,6 +109,11 @@ class Shop:
 
     def trigger(self, dag: str = MATERIALIZE, **conf: Any) -> Ran:
         return Ran(self, dag, self.airflow.api.trigger(dag, conf))
+
+    def questions(self) -> list[Ran]:
+        """The approval runs that have not ended."""
+        dag = f"{MATERIALIZE}_approval"
+        return [Ran(self, dag, r["dag_run_id"]) for r in self.airflow.api.runs(dag) if r["state"] in _OPEN]
 
     def jobs(self, step: str) -> list[psutil.Process]:
         """The processes of a step's Spark job."""

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from starlette.requests import Request
 from starlette.testclient import TestClient
 
 from support.landing import record
@@ -32,6 +33,7 @@ from tidefold.quality.report.result import CheckResult, Circumstances, Findings,
 from tidefold.quality.report.verdict_store import store_judgement, store_report, verdict_of
 from tidefold.wiring import open_pipeline
 from tidefold_airflow.ui.app import build_app
+from tidefold_airflow.ui.sight import Sight, Work
 
 # When the database committed the first change, in microseconds: 2026-11-21 00:00 UTC; each later one an hour.
 _COMMITTED = 1_795_219_200_000_000
@@ -199,9 +201,15 @@ def spoil(pipeline: Pipeline, log: str, root: Path) -> None:
     newest.write_bytes(b"{")
 
 
+def everything(request: Request) -> Sight:
+    """A reader who may see all DAGs of the pipeline."""
+    return Sight({DAG: (Work(""),)})
+
+
 def client(pipeline: Pipeline, seconds: float = 30) -> TestClient:
     """The page without Airflow: nobody is asked who he is."""
-    return TestClient(build_app((), (), lambda: pipeline, seconds), base_url="http://testserver")
+    app = build_app((), (), everything, opened=lambda config: pipeline, seconds=seconds)
+    return TestClient(app, base_url="http://testserver")
 
 
 def addresses(pipeline: Pipeline) -> list[str]:

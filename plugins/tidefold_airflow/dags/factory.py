@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from airflow.providers.standard.operators.empty import EmptyOperator
-from airflow.sdk import DAG, CronDataIntervalTimetable, TaskGroup
+from airflow.sdk import DAG, TaskGroup
 
 from tidefold_airflow import operators
+from tidefold_airflow.dags.approval import tidefold_approval_dag
 from tidefold_airflow.dags.params import AS_CONFIGURED, kind_param, logs_param
+from tidefold_airflow.dags.settings import dag_settings
+from tidefold_airflow.operators.approve import LOOK_EVERY
 from tidefold_airflow.operators.run_context import Logs
 
 # One that failed for some logs does not stop the others: the next step runs. Where nothing went well before it, nothing
@@ -43,26 +46,18 @@ Any task may be cleared and run again at any time: what is done is found done.
 
 @dataclass(frozen=True)
 class Options:
-    """What all tasks share. `approval`: how long a person may take to decide about a failed gate (None: nobody is
-    asked); `takeover_after`: see TidefoldSparkOperator.
+    """What all tasks share.
+
+    `approval`: how long a person may take to decide about a failed gate; None: nobody is asked.
+    `look_every`: how often an open question is compared with the ledger.
+    `takeover_after`: see TidefoldSparkOperator.
     """
 
     config: str | None = None
     approval: timedelta | None = None
     takeover_after: float | None = None
     conn_id: str = "spark_default"
-
-
-def dag_settings(schedule: str | None) -> dict[str, Any]:
-    """What all our DAGs have in common. `schedule`: cron in UTC; none: only by hand."""
-    return {
-        "schedule": CronDataIntervalTimetable(schedule, timezone="UTC") if schedule else None,
-        "start_date": datetime(2025, 1, 1, tzinfo=UTC),
-        "catchup": False,
-        "max_active_runs": 1,
-        "render_template_as_native_obj": True,
-        "tags": ["tidefold"],
-    }
+    look_every: timedelta = LOOK_EVERY
 
 
 def hours_from(variable: str) -> timedelta | None:
@@ -80,15 +75,20 @@ def tidefold_dag(
     approval: timedelta | None = None,
     takeover_after: float | None = None,
     conn_id: str = "spark_default",
+    look_every: timedelta = LOOK_EVERY,
     **dag: Any,
 ) -> DAG:
     """The whole DAG for the logs of a `tidefold.yaml`: ingest, fold, judge, publish, then what is kept.
 
+    With `approval` it makes a second DAG, `<dag_id>_approval`, which asks the person; Airflow finds it by itself.
+
     :param schedule: cron in UTC; None: only by hand.
     :param logs: only these; none: all that are configured.
-    :param config, approval, takeover_after, conn_id: see Options.
+    :param config, approval, look_every, takeover_after, conn_id: see Options.
     :param dag: more of Airflow's own arguments of a DAG.
     """
+    options = Options(config, approval, takeover_after, conn_id, look_every)
+    asks = _approval_dag(dag_id, logs, options)
     settings = {
         **dag_settings(schedule),
         "description": "Ingest >> materialize >> quality >> confirm, then what is kept; abort on failure",
@@ -101,7 +101,9 @@ def tidefold_dag(
         _tasks(
             named,
             f"{{{{ '' if params.kind == {AS_CONFIGURED!r} else params.kind }}}}",
-            Options(config, approval, takeover_after, conn_id),
+            options,
+            asks,
+            logs,
         )
     return made
 
@@ -111,34 +113,48 @@ def tidefold_group(
 ) -> TaskGroup:
     """The same tasks as a group inside another DAG: `before >> tidefold_group(logs=["orders"]) >> after`.
 
-    What comes after it runs only if all went well.
+    What comes after it runs only if all went well. With `options.approval` it makes a second DAG beside that of the
+    group, `<dag_id>.<group_id>_approval`, which asks the person.
     """
+    options = options or Options()
     with TaskGroup(group_id, **group) as made:
-        _tasks(logs, None, options or Options())
+        asks = _approval_dag(f"{made.dag.dag_id}.{made.group_id}", logs, options)
+        _tasks(logs, None, options, asks, logs)
     return made
 
 
-def _tasks(logs: Logs | str, kind: str | None, options: Options) -> None:
+def _approval_dag(owner: str, logs: Sequence[str], options: Options) -> str | None:
+    """The name of the DAG that asks about what this one may not publish; None where nobody is asked."""
+    if options.approval is None:
+        return None
+    return tidefold_approval_dag(
+        f"{owner}_approval",
+        config=options.config, logs=logs, patience=options.approval, look_every=options.look_every,
+    ).dag_id  # fmt: skip
+
+
+def _tasks(logs: Logs | str, kind: str | None, options: Options, asks: str | None, only: Sequence[str]) -> None:
     config = {"config": options.config}
-    choose = operators.TidefoldChooseOperator(task_id="choose", logs=logs, retries=1, **config)
+    choose = operators.TidefoldChooseOperator(task_id="choose", logs=logs, only=only, retries=1, **config)
     each: dict[str, Any] = {"logs": choose.output, **config, **GOES_ON}
     spark = {**each, "conn_id": options.conn_id}
     ingest = operators.TidefoldSparkOperator(task_id="ingest", step="ingest", retries=2, **spark)
+    asking: dict[str, Any] = {"approval_dag": asks}
     materialize = operators.TidefoldSparkOperator(
-        task_id="materialize", step="materialize", kind=kind, takeover_after=options.takeover_after, retries=2, **spark
-    )
+        task_id="materialize", step="materialize", kind=kind, takeover_after=options.takeover_after, retries=2,
+        **asking, **spark,
+    )  # fmt: skip
     # A suite that fails fails again; what may pass the second time is left to the next run.
-    quality = operators.TidefoldSparkOperator(task_id="quality", step="quality", retries=0, **spark)
-    # One a log: an event of a table is sent when its task ends well, and none waits for another's approval.
+    quality = operators.TidefoldSparkOperator(task_id="quality", step="quality", retries=0, **asking, **spark)
+    # One a log: an event of a table is sent when its task ends well.
     confirm = operators.TidefoldConfirmOperator.partial(
-        task_id="confirm", approval=options.approval, retries=1, map_index_template="{{ task.logs[0] }}", **config,
-        **GOES_ON,
+        task_id="confirm", retries=1, map_index_template="{{ task.logs[0] }}", **asking, **config, **GOES_ON,
     ).expand(logs=choose.output.map(_alone))  # fmt: skip
     subsume = operators.TidefoldSubsumeOperator(task_id="subsume", retries=1, **each)
     truncate = operators.TidefoldTruncateOperator(task_id="truncate", retries=1, **each)
     local_retention = operators.TidefoldLocalRetentionOperator(task_id="local_retention", retries=1, **each)
     clean = operators.TidefoldCleanOperator(task_id="clean", retries=1, **each)
-    abort = operators.TidefoldAbortOperator(task_id="abort", retries=2, **each).as_teardown()
+    abort = operators.TidefoldAbortOperator(task_id="abort", retries=2, **asking, **each).as_teardown()
     done = EmptyOperator(task_id="done", trigger_rule="all_success")
     # Not with on_failure_fail_dagrun: a task before such a teardown no longer counts for the run's colour (measured).
     ingest >> materialize >> quality >> confirm >> subsume >> truncate >> local_retention >> clean >> abort

@@ -37,9 +37,9 @@ def logs_param(config: str | None = None, logs: Sequence[str] = ()) -> Param:
     )
 
 
-def log_param(config: str | None = None) -> Param:
-    """One log, which must be named."""
-    offered = configured_logs(config)
+def log_param(config: str | None = None, logs: Sequence[str] = ()) -> Param:
+    """One log, which must be named: of those given, or of all."""
+    offered = list(logs) or configured_logs(config)
     choice = {"enum": offered} if offered else {"minLength": 1}
     return Param(type="string", title="Log", description="Its table.", **choice)
 

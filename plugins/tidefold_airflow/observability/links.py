@@ -24,7 +24,7 @@ class SnapshotLink(BaseOperatorLink):
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
         """The address, below Airflow's own; that of the run where the task says nothing of a snapshot."""
-        return _link(ti_key, snapshot_path)
+        return _link(ti_key, lambda log, snapshot: snapshot_path(log, snapshot, _config(operator)))
 
 
 class ReportLink(BaseOperatorLink):
@@ -34,7 +34,8 @@ class ReportLink(BaseOperatorLink):
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
         """The address, below Airflow's own; that of the run where the task says nothing of a snapshot."""
-        return _link(ti_key, lambda log, snapshot: f"{snapshot_path(log, snapshot)}/report")
+        config = _config(operator)
+        return _link(ti_key, lambda log, snapshot: f"{snapshot_path(log, snapshot, config)}/report")
 
 
 def _link(ti_key: TaskInstanceKey, path: Callable[[str, int], str]) -> str:
@@ -43,6 +44,11 @@ def _link(ti_key: TaskInstanceKey, path: Callable[[str, int], str]) -> str:
         [(log, snapshot)] = made.items()
         return address(path(log, snapshot))
     return address(run_path(ti_key.dag_id, ti_key.run_id))
+
+
+def _config(operator: BaseOperator) -> str | None:
+    config = getattr(operator, "config", None)
+    return config if isinstance(config, str) else None
 
 
 def made_by(returned: Any) -> Made:

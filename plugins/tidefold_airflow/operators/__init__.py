@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tidefold_airflow.operators.approve import TidefoldApprovalOperator, TidefoldUnansweredOperator
 from tidefold_airflow.operators.base import (
     TidefoldAbortOperator,
     TidefoldChooseOperator,
@@ -22,6 +23,7 @@ from tidefold_airflow.operators.spark import TidefoldAsOfOperator, TidefoldSpark
 
 __all__ = [
     "TidefoldAbortOperator",
+    "TidefoldApprovalOperator",
     "TidefoldAsOfOperator",
     "TidefoldChooseOperator",
     "TidefoldCleanOperator",
@@ -34,5 +36,6 @@ __all__ = [
     "TidefoldSubsumeOperator",
     "TidefoldTailOperator",
     "TidefoldTruncateOperator",
+    "TidefoldUnansweredOperator",
     "TidefoldVerifyOperator",
 ]

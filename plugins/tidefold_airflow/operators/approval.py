@@ -30,11 +30,12 @@ class Question:
 
 @dataclass(frozen=True)
 class Answer:
-    """Whether somebody approved, who, and the reason given. Nobody answered in time: `by` is empty."""
+    """Whether somebody approved, who, and the reason given. `given`: false where nobody answered in time."""
 
     approved: bool
     by: str
     why: str
+    given: bool = True
 
 
 def ask(question: Question, context: Context, **kept: Any) -> NoReturn:
@@ -52,7 +53,8 @@ def ask(question: Question, context: Context, **kept: Any) -> NoReturn:
 def answer_of(event: Mapping[str, Any]) -> Answer:
     """What `execute_complete` was given; an error (nobody answered in time) is a rejection."""
     if "error" in event:
-        return Answer(approved=False, by="", why=f"nobody answered in time ({event.get('error_type', 'timeout')})")
+        why = f"nobody answered in time ({event.get('error_type', 'timeout')})"
+        return Answer(approved=False, by="", why=why, given=False)
     user = event.get("responded_by_user") or {}
     why = str((event.get("params_input") or {}).get("why") or "")
     return Answer(event["chosen_options"] == [_APPROVE], str(user.get("name") or user.get("id") or ""), why)

@@ -10,6 +10,7 @@ from airflow.sdk import BaseOperator
 
 from tidefold_airflow.observability.links import ReportLink, SnapshotLink
 from tidefold_airflow.observability.metrics import of_status, send
+from tidefold_airflow.operators.approval_run import waits
 from tidefold_airflow.operators.results import Summary, report
 from tidefold_airflow.operators.run_context import Logs, Scope, airflow_errors, open_scope
 
@@ -22,21 +23,22 @@ if TYPE_CHECKING:
 class TidefoldLogOperator(BaseOperator):
     """Base of the operators that do one thing to each log.
 
-    :param logs, config: as for TidefoldSparkOperator.
+    :param logs, only, config: as for TidefoldSparkOperator.
     """
 
-    template_fields: Sequence[str] = ("logs", "config")
+    template_fields: Sequence[str] = ("logs", "config", "only")
     operator_extra_links = (SnapshotLink(), ReportLink())
 
-    def __init__(self, *, logs: Logs = (), config: str | None = None, **kwargs: Any) -> None:
+    def __init__(self, *, logs: Logs = (), config: str | None = None, only: Sequence[str] = (), **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.logs = logs
         self.config = config
+        self.only = list(only)
 
     def execute(self, context: Context) -> Summary:
         """Does it to every log, whatever happens to the others, then fails if it failed for some."""
         with airflow_errors():
-            scope = open_scope(self.config, self.logs, context)
+            scope = open_scope(self.config, self.logs, context, self.only)
         return report(self.act_on_all(scope), context)
 
     def act_on_all(self, scope: Scope) -> list[Outcome]:
@@ -56,7 +58,7 @@ class TidefoldChooseOperator(TidefoldLogOperator):
     def execute(self, context: Context) -> list[str]:  # type: ignore[override]
         """The configured order, which is also that of the task instances."""
         with airflow_errors():
-            scope = open_scope(self.config, self.logs, context)
+            scope = open_scope(self.config, self.logs, context, self.only)
         from tidefold.operations.inspect.status import status
 
         send(of_status(status(scope.pipeline, scope.logs), datetime.now(UTC)))
@@ -65,11 +67,22 @@ class TidefoldChooseOperator(TidefoldLogOperator):
 
 
 class TidefoldAbortOperator(TidefoldLogOperator):
-    """Aborts what this run began and did not confirm; nothing is open after a good run. Meant as a teardown."""
+    """Aborts what this run began and did not confirm; nothing is open after a good run. Meant as a teardown.
+
+    :param approval_dag: the DAG that asks people about snapshots which the gate refused: one that waits for an answer
+        stays.
+    :param logs, config: as for TidefoldSparkOperator.
+    """
+
+    def __init__(self, *, approval_dag: str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.approval_dag = approval_dag
 
     def act(self, scope: Scope, log: str) -> Outcome:
         from tidefold.operations.snapshot.abort import abort
 
+        if self.approval_dag and (waiting := waits(scope, log, self.approval_dag)):
+            return waiting
         return abort(scope.pipeline, log, f"run {scope.run} did not confirm it", run_id=scope.run)
 
 

@@ -1,17 +1,15 @@
-"""The operator that makes a snapshot count: it confirms, asks where the gate said no, tells who listens."""
+"""The operator that makes a snapshot count: it confirms, has a person asked where the gate said no, tells listeners."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from tidefold_airflow.observability.assets import TABLES, announce, asset_in
 from tidefold_airflow.observability.lineage import lineage_of
-from tidefold_airflow.operators.approval import Answer, Question, answer_of, ask
+from tidefold_airflow.operators.approval_run import ask_about, still_waits
 from tidefold_airflow.operators.base import TidefoldLogOperator
 from tidefold_airflow.operators.results import Summary, report
-from tidefold_airflow.operators.run_context import Scope, airflow_errors, open_scope, require_ran
+from tidefold_airflow.operators.run_context import Scope, airflow_errors, open_scope, require_ran, waiting_logs
 from tidefold_airflow.ui.mount import address, snapshot_path
 
 if TYPE_CHECKING:
@@ -27,49 +25,44 @@ class TidefoldConfirmOperator(TidefoldLogOperator):
 
     Sends an asset event for each table that shows a new snapshot (`tidefold_airflow.observability.assets.table_asset`).
 
-    :param approval: where the gate said no, ask a person, who may take so long to answer; None: nobody is asked.
-        Approved: the snapshot is published, and name and reason stay with it. Rejected, or no answer: it is aborted.
-    :param logs, config: as for TidefoldSparkOperator. Mapped over single logs, none waits for another's answer.
+    :param approval_dag: the DAG that asks a person where the gate said no (`tidefold_approval_dag`); the snapshot then
+        stays STAGED, and the run goes on without it. None: nobody is asked, and the log fails.
+    :param logs, config: as for TidefoldSparkOperator.
     """
 
-    def __init__(self, *, approval: timedelta | None = None, **kwargs: Any) -> None:
+    def __init__(self, *, approval_dag: str | None = None, **kwargs: Any) -> None:
         super().__init__(outlets=[*kwargs.pop("outlets", ()), TABLES], **kwargs)
-        self.approval = approval
+        self.approval_dag = approval_dag
+        self._waiting: frozenset[str] = frozenset()
         self._lineage: OperatorLineage[Any, Any] | None = None
 
     def execute(self, context: Context) -> Summary:
-        """Confirms, or asks first."""
+        """Confirms what may be confirmed, and starts the approvals of what may not."""
         with airflow_errors():
-            scope = open_scope(self.config, self.logs, context)
+            scope = open_scope(self.config, self.logs, context, self.only)
             require_ran(context)
-            failed = _failed(scope) if self.approval else []
-        if failed and self.approval:
-            # Those that passed do not wait for an answer about those that did not.
-            passed = [log for log in scope.logs if log not in {log for log, _ in failed}]
-            self._confirm(scope, passed, None)
-            ask(_question(failed, self.approval), context, failed=[log for log, _ in failed])
-        return self._report(scope, self._confirm(scope, scope.logs, None), context)
+        self._waiting = waiting_logs(context)
+        return self._report(scope, self.act_on_all(scope), context)
 
-    def execute_complete(self, context: Context, event: dict[str, Any], failed: list[str]) -> Summary:
-        """Goes on after the answer."""
-        answer = answer_of(event)
-        with airflow_errors():
-            scope = open_scope(self.config, self.logs, context)
-        self.log.info("%s by %s. %s", "Approved" if answer.approved else "Rejected", answer.by or "nobody", answer.why)
-        passed = [log for log in scope.logs if log not in failed]
-        outcomes = self._confirm(scope, passed, None) + self._confirm(scope, failed, answer)
-        return self._report(scope, outcomes, context)
+    def act(self, scope: Scope, log: str) -> Outcome:
+        from tidefold.errors import GateFailedError
+        from tidefold.operations.snapshot.confirm import confirm
 
-    def _confirm(self, scope: Scope, logs: Sequence[str], answer: Answer | None) -> list[Outcome]:
-        from tidefold.operations.outcome import each_log
-
-        return each_log(logs, lambda log: _confirmed(scope, log, answer))
+        if log in self._waiting and self.approval_dag:
+            return still_waits(scope, log, self.approval_dag)
+        try:
+            return confirm(scope.pipeline, log, run_id=scope.run)
+        except GateFailedError:
+            staged = scope.pipeline.ledger(log).read().open_of(scope.run)
+            if self.approval_dag is None or staged is None:
+                raise
+            return ask_about(self.approval_dag, log, staged)
 
     def _report(self, scope: Scope, outcomes: list[Outcome], context: Context) -> Summary:
         shown = {o.log: o.snapshot for o in outcomes if not o.error and o.snapshot is not None}
         published = _published(scope, shown)
         for log, snapshot in published.items():
-            announce(context, asset_in(scope.pipeline.config, log), _told(log, snapshot))
+            announce(context, asset_in(scope.pipeline.config, log), _told(log, snapshot, self.config))
         self._lineage = lineage_of(scope.pipeline, published)
         return report(outcomes, context)
 
@@ -78,51 +71,9 @@ class TidefoldConfirmOperator(TidefoldLogOperator):
         return self._lineage
 
 
-def _confirmed(scope: Scope, log: str, answer: Answer | None) -> Outcome:
-    from tidefold.errors import GateFailedError
-    from tidefold.operations.snapshot.abort import abort
-    from tidefold.operations.snapshot.confirm import confirm
-
-    if answer is None:
-        return confirm(scope.pipeline, log, run_id=scope.run)
-    if answer.approved:
-        # An override without a name or a reason is refused there, as it is on the command line.
-        return confirm(scope.pipeline, log, run_id=scope.run, override_by=answer.by or " ", why=answer.why or " ")
-    who = f"rejected by {answer.by}" if answer.by else "rejected"
-    abort(scope.pipeline, log, f"{who}: {answer.why or 'no reason given'}", run_id=scope.run)
-    raise GateFailedError(
-        "GATE_FAILED", f"The snapshot of `{log}` failed its quality gate and was {who}.", hint="It is aborted."
-    )
-
-
-def _failed(scope: Scope) -> list[tuple[str, Snapshot]]:
-    """The logs whose snapshot of this run the gate refused and nobody let through."""
-    from tidefold.domain.snapshot import claim
-
-    found = []
-    for log in scope.logs:
-        state = scope.pipeline.ledger(log).find()
-        mine = claim.of_run(state, scope.run) if state else None
-        if mine and mine.open and mine.verdict and not mine.verdict.allows:
-            found.append((log, mine))
-    return found
-
-
-def _question(failed: Sequence[tuple[str, Snapshot]], patience: timedelta) -> Question:
-    names = ", ".join(log for log, _ in failed)
-    lines = [f"- **{log}**, snapshot {s.id}: {_said(s)} ([report]({_page(log, s.id)}))" for log, s in failed]
-    end = "Approve: publish it all the same, under your name. Reject: it is aborted, the table stays as it is."
-    body = "\n".join(["The quality gate said no:", "", *lines, "", end])
-    return Question(f"Publish {names} though the quality gate failed?", body, patience)
-
-
-def _said(snapshot: Snapshot) -> str:
-    """A summary may quote what was found in the data: as code, so that nothing of it is Markdown."""
-    return f"`{(snapshot.verdict.summary if snapshot.verdict else 'not judged').replace('`', chr(39))}`"
-
-
-def _page(log: str, snapshot: int) -> str:
-    return address(f"{snapshot_path(log, snapshot)}/report")
+def report_page(log: str, snapshot: int, config: str | None) -> str:
+    """The address of a stored report."""
+    return address(f"{snapshot_path(log, snapshot, config)}/report")
 
 
 def _published(scope: Scope, shown: dict[str, int]) -> dict[str, Snapshot]:
@@ -130,7 +81,7 @@ def _published(scope: Scope, shown: dict[str, int]) -> dict[str, Snapshot]:
     return {log: snapshot for log, snapshot in found.items() if snapshot and snapshot.published}
 
 
-def _told(log: str, snapshot: Snapshot) -> dict[str, Any]:
+def _told(log: str, snapshot: Snapshot, config: str | None) -> dict[str, Any]:
     """What an asset event says: small, and JSON."""
     verdict = snapshot.verdict
     return {
@@ -140,5 +91,5 @@ def _told(log: str, snapshot: Snapshot) -> dict[str, Any]:
         "rows": snapshot.rows,
         "verdict": verdict.summary if verdict else "",
         "override_by": verdict.override_by if verdict else None,
-        "report": _page(log, snapshot.id),
+        "report": report_page(log, snapshot.id, config),
     }

@@ -38,7 +38,7 @@ class TidefoldRestoreOperator(TidefoldSparkOperator):
     def execute(self, context: Context) -> Summary:  # type: ignore[override]
         """Refuses what cannot be before anything is claimed."""
         with airflow_errors():
-            scope = open_scope(self.config, self.logs, context)
+            scope = open_scope(self.config, self.logs, context, self.only)
             planned = self._planned(scope)
             plan = truth("plan", self.plan)
         if plan:

@@ -42,7 +42,7 @@ class TidefoldKeepingOperator(TidefoldLogOperator):
     def execute(self, context: Context) -> Summary:
         """Plans and, unless that is all that is wanted, applies."""
         with airflow_errors():
-            scope = open_scope(self.config, self.logs, context)
+            scope = open_scope(self.config, self.logs, context, self.only)
             require_ran(context)
             plan = truth("plan", self.plan)
         if plan:
@@ -61,7 +61,7 @@ class TidefoldKeepingOperator(TidefoldLogOperator):
             who = f"{answer.by} said no" if answer.by else "nobody said yes"
             raise AirflowSkipException(f"Nothing was removed: {who}. {answer.why}")
         with airflow_errors():
-            scope = open_scope(self.config, self.logs, context)
+            scope = open_scope(self.config, self.logs, context, self.only)
             if _digest(self.remove(scope, plan=True)) != shown:
                 raise RefusedError(
                     "PLAN_CHANGED",

@@ -6,29 +6,25 @@ Notices that somebody marked the step before as success though it never ran: wha
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from tidefold import PROJECT
-from tidefold.errors import InvalidInputError, TidefoldError
+from tidefold.errors import InvalidInputError, RefusedError, TidefoldError
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from tidefold.wiring import Pipeline
-from typing import TYPE_CHECKING, Any
-
-from tidefold.errors import RefusedError
-
-if TYPE_CHECKING:
-    from airflow.sdk import Context
 
 
+# What a step says of a log that it leaves out, as a person has to decide about its snapshot.
+WAITS = "waits"
 # Names of logs; none: all. None is what a template or another task gives that has nothing to give.
 Logs = Sequence[str] | None
 
@@ -42,8 +38,11 @@ class Scope:
     run: str
 
 
-def open_scope(config: str | None, logs: Logs, context: Context) -> Scope:
-    """Opens the pipeline. No logs named: all that it configures. Raises InvalidInputError, NotFoundError."""
+def open_scope(config: str | None, logs: Logs, context: Context, only: Sequence[str] = ()) -> Scope:
+    """Opens the pipeline. No logs named: those in `only`, or all that it configures.
+
+    Raises InvalidInputError, NotFoundError, and RefusedError for a log outside of `only`.
+    """
     from tidefold.wiring import open_pipeline
 
     if logs is None:
@@ -59,11 +58,20 @@ def open_scope(config: str | None, logs: Logs, context: Context) -> Scope:
             hint="Give a list; for a template set render_template_as_native_obj=True on the DAG.",
         )
     pipeline = open_pipeline(config_path(config))
-    chosen = list(logs or pipeline.config.logs)
+    chosen = list(logs or only or pipeline.config.logs)
+    for log in chosen:
+        _require_among(log, only)
     for log in chosen:
         pipeline.log(log)
     dag_run = context["dag_run"]
     return Scope(pipeline, chosen, f"{dag_run.dag_id}/{dag_run.run_id}")
+
+
+def _require_among(log: str, only: Sequence[str]) -> None:
+    if only and log not in only:
+        raise RefusedError(
+            "LOG_NOT_OF_THIS_DAG", f"This DAG does not work on `{log}`.", hint=f"It works on {', '.join(only)}."
+        )
 
 
 def config_path(config: str | None) -> Path:
@@ -108,6 +116,17 @@ def require_ran(context: Context) -> None:
                 f"Task `{step}` was marked as success and did not run.",
                 hint=f"Clear `{step}`, so that it runs, then this task.",
             )
+
+
+def waiting_logs(context: Context) -> frozenset[str]:
+    """The logs that the step before this one left out, as their snapshot waits for a person."""
+    ti = context["ti"]
+    found: set[str] = set()
+    for step in (task.task_id for task in ti.task.upstream_list if _is_step(task)):
+        summary = ti.xcom_pull(task_ids=step, map_indexes=-1)
+        if isinstance(summary, Mapping):
+            found |= {log for log, what in summary.items() if isinstance(what, Mapping) and what.get("result") == WAITS}
+    return frozenset(found)
 
 
 def _is_step(task: Any) -> bool:

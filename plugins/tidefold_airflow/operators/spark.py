@@ -14,8 +14,9 @@ from airflow.sdk.exceptions import AirflowException
 
 from tidefold.spark.result_file import read_outcomes
 from tidefold_airflow.observability.links import ReportLink, SnapshotLink
+from tidefold_airflow.operators.approval_run import still_waits, waits
 from tidefold_airflow.operators.results import Summary, report, result_path
-from tidefold_airflow.operators.run_context import Logs, Scope, airflow_errors, open_scope, require_ran
+from tidefold_airflow.operators.run_context import Logs, Scope, airflow_errors, open_scope, require_ran, waiting_logs
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -31,10 +32,14 @@ class TidefoldSparkOperator(SparkSubmitOperator):
 
     :param step: `ingest`, `materialize`, `quality` or `audit`, which fails where a check did.
     :param logs: the logs to work on (templated); none: all that the configuration names.
+    :param only: the DAG works on these logs alone: any other is refused, and whoever may see the DAG sees these on the
+        page; none: on all.
     :param config: path of `tidefold.yaml` (templated); default: TIDEFOLD_CONFIG.
     :param kind: `full` or `incremental` (templated): what `materialize` makes, if not as configured.
     :param takeover_after: seconds (60 or more; templated) after which `materialize` supersedes an attempt of another
         run that shows no progress; None: never. It waits for so long only where such an attempt is open.
+    :param approval_dag: the DAG that asks people about snapshots which the gate refused: a log that waits for an answer
+        is left out, by name, and does not fail.
     :param as_of: instant with its time zone (templated): `materialize` makes a snapshot of what was committed before
         it, which is kept by a tag and never published, instead of the next one. See `tidefold_airflow.operators.spark`.
 
@@ -44,7 +49,7 @@ class TidefoldSparkOperator(SparkSubmitOperator):
 
     template_fields: Sequence[str] = (
         *SparkSubmitOperator.template_fields,
-        *("logs", "config", "kind", "takeover_after", "as_of"),
+        *("logs", "only", "config", "kind", "takeover_after", "as_of"),
     )
     operator_extra_links = (SnapshotLink(), ReportLink())
 
@@ -54,9 +59,11 @@ class TidefoldSparkOperator(SparkSubmitOperator):
         step: Literal["ingest", "materialize", "quality", "audit"],
         logs: Logs = (),
         config: str | None = None,
+        only: Sequence[str] = (),
         kind: str | None = None,
         takeover_after: float | str | None = None,
         as_of: Any = None,
+        approval_dag: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(name=f"tidefold-{step}", **kwargs)
@@ -69,21 +76,40 @@ class TidefoldSparkOperator(SparkSubmitOperator):
         self.takeover_after = takeover_after
         self.logs = logs
         self.config = config
+        self.only = list(only)
+        self.approval_dag = approval_dag
 
     def execute(self, context: Context) -> Summary:  # type: ignore[override]
         """Does without a JVM what can be done so, submits for the rest, reports what became of each log."""
         from tidefold.spark.dispatch import Step, without_spark
 
         with airflow_errors():
-            scope = open_scope(self.config, self.logs, context)
+            scope = open_scope(self.config, self.logs, context, self.only)
+            waiting: list[Outcome] = []
             if self.step == "quality":
                 require_ran(context)
+                scope, waiting = self._without_waiting(scope, context)
             asking = self._asking(scope)
             found = without_spark(scope.pipeline, Step(self.step, asking), scope.logs)
             if not found.spark:
                 self.log.info("Nothing in %s is for Spark: no Spark job started.", ", ".join(scope.logs))
             submitted = self._submit(scope, asking, found.spark, context) if found.spark else []
-        return report([_coloured(self.step, one) for one in (*found.done, *submitted)], context)
+            done = [self._unless_waiting(scope, one) for one in (*found.done, *submitted)]
+        return report([*(_coloured(self.step, one) for one in done), *waiting], context)
+
+    def _without_waiting(self, scope: Scope, context: Context) -> tuple[Scope, list[Outcome]]:
+        """The logs that `materialize` did not leave out, and what is to be said of the others."""
+        if self.approval_dag is None:
+            return scope, []
+        waiting, dag = waiting_logs(context), self.approval_dag
+        said = [still_waits(scope, log, dag) for log in scope.logs if log in waiting]
+        return replace(scope, logs=[log for log in scope.logs if log not in waiting]), said
+
+    def _unless_waiting(self, scope: Scope, outcome: Outcome) -> Outcome:
+        """Looks into Airflow only where another attempt is in the way."""
+        if self.approval_dag is None or outcome.error != "ATTEMPT_OPEN":
+            return outcome
+        return waits(scope, outcome.log, self.approval_dag) or outcome
 
     def _asking(self, scope: Scope) -> Asking:
         from tidefold.domain.snapshot.kind_selection import Rule

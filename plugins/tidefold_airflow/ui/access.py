@@ -5,15 +5,55 @@ What moved there makes this import fail, and then there is no page at all.
 
 from __future__ import annotations
 
-from airflow.api_fastapi.auth.managers.models.resource_details import AccessView, DagAccessEntity
-from airflow.api_fastapi.core_api.security import get_user, requires_access_dag, requires_access_view
-from fastapi import Depends
+from datetime import datetime
+from typing import Any
 
-# For every route: somebody who is logged in (else 401), who may see plugins and DAGs (else 403). A viewer may.
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.models.resource_details import AccessView, DagAccessEntity
+from airflow.api_fastapi.core_api.security import GetUserDep, get_user, requires_access_dag, requires_access_view
+from airflow.models.dag import DagModel
+from airflow.models.serialized_dag import SerializedDagModel
+from airflow.utils.session import create_session
+from fastapi import Depends, Request
+from sqlalchemy import func, select
+
+from tidefold_airflow.ui.sight import Sight, Work, works_of
+
+
+async def remember_user(request: Request, user: GetUserDep) -> None:
+    """Keeps who asks, for `find_sight`."""
+    request.state.tidefold_user = user
+
+
+# For every route: somebody who is logged in (else 401), who may see plugins (else 403). A viewer may.
+# What of the logs is shown is for `find_sight` to say.
 GUARDS = (
     Depends(get_user),
     Depends(requires_access_view(AccessView.PLUGINS)),
-    Depends(requires_access_dag("GET")),
+    Depends(remember_user),
 )
-# For what a run did: also the runs of exactly that DAG.
+# For what a DAG or a run of it did: also exactly that DAG.
+DAG_GUARDS = (Depends(requires_access_dag("GET")),)
 RUN_GUARDS = (Depends(requires_access_dag("GET", DagAccessEntity.RUN)),)
+# What each DAG works on, as it was last stored: a DAG is read again when it has changed.
+_known: dict[str, tuple[datetime, tuple[Work, ...]]] = {}
+
+
+def find_sight(request: Request) -> Sight:
+    """What the reader may see: Airflow's auth manager is asked for the DAGs that he may read, each time."""
+    with create_session() as session:
+        allowed = get_auth_manager().get_authorized_dag_ids(user=request.state.tidefold_user, session=session)
+        stored = select(SerializedDagModel.dag_id, func.max(SerializedDagModel.last_updated)).join(
+            DagModel, DagModel.dag_id == SerializedDagModel.dag_id
+        )
+        rows = session.execute(stored.where(~DagModel.is_stale).group_by(SerializedDagModel.dag_id)).all()
+        newest = {dag: changed for dag, changed in rows if dag in allowed}
+        _read_changed(newest, session)
+    works = {dag: _known[dag][1] for dag in newest if dag in _known}
+    return Sight({dag: found for dag, found in works.items() if found})
+
+
+def _read_changed(newest: dict[str, datetime], session: Any) -> None:
+    dags = [dag for dag, changed in newest.items() if dag not in _known or _known[dag][0] != changed]
+    for one in SerializedDagModel.get_latest_serialized_dags(dag_ids=dags, session=session) if dags else ():
+        _known[one.dag_id] = (newest[one.dag_id], works_of(one.data or {}))

@@ -1,4 +1,7 @@
-"""The app: which address shows what. Every route is guarded, and none of them writes."""
+"""The app: which address shows what. Every route is guarded, and none of them writes.
+
+Each address of a log exists twice: as it is for the pipeline of TIDEFOLD_CONFIG, and below `/p/NAME` for any other.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +18,15 @@ from tidefold.domain.log_state import LogState
 from tidefold.operations.pipeline import Pipeline
 from tidefold.wiring import open_pipeline
 from tidefold_airflow.ui import responses
+from tidefold_airflow.ui.desk import Desk, Opened
 from tidefold_airflow.ui.request import log_asked, run_asked, snapshot_asked, state_asked, text_asked
+from tidefold_airflow.ui.sight import Sight
 from tidefold_airflow.ui.views.explain import view_explanation
 from tidefold_airflow.ui.views.log import view_log
-from tidefold_airflow.ui.views.overview import overview, totals
+from tidefold_airflow.ui.views.overview import LogLine, overview, totals
 from tidefold_airflow.ui.views.quarantine import view_quarantine
 from tidefold_airflow.ui.views.retention import view_retention
-from tidefold_airflow.ui.views.run import view_run
+from tidefold_airflow.ui.views.run import LogOfRun, view_run
 from tidefold_airflow.ui.views.snapshot import stored_report, view_snapshot
 
 T = TypeVar("T")
@@ -31,24 +36,30 @@ _OTHER = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 def build_app(
     guards: Sequence[Depends],
     run_guards: Sequence[Depends],
-    opened: Callable[[], Pipeline] | None = None,
+    find_sight: Callable[[Request], Sight],
+    opened: Callable[[str], Pipeline] | None = None,
     seconds: float = responses.SECONDS,
 ) -> FastAPI:
-    """The page's app. `opened` opens the pipeline for each request, so that an edited configuration counts at once."""
+    """The page's app.
+
+    :param guards, run_guards: of all routes; of those that show what a DAG or a run did.
+    :param find_sight: what the reader may see.
+    :param opened: opens the pipeline of a configuration for each request, so that an edited one counts at once.
+    """
     app = FastAPI(
         title="tidefold", docs_url=None, redoc_url=None, openapi_url=None, dependencies=list(guards),
         redirect_slashes=False, default_response_class=HTMLResponse,
     )  # fmt: skip
-    pages = _Pages(opened or _configured, responses.Worker(seconds))
+    pages = _Pages(Desk(find_sight, opened or _configured), responses.Worker(seconds))
     app.include_router(_router(pages, run_guards))
     app.add_exception_handler(HTTPException, _refused)
     return app
 
 
-def _configured() -> Pipeline:
+def _configured(config: str) -> Pipeline:
     from tidefold_airflow.operators.run_context import config_path
 
-    return open_pipeline(config_path(None))
+    return open_pipeline(config_path(config or None))
 
 
 async def _refused(request: Request, error: Exception) -> Response:
@@ -75,13 +86,25 @@ class _Route(APIRoute):
 class _Pages:
     """The handlers: each takes what it shows from the store in one piece of work."""
 
-    def __init__(self, opened: Callable[[], Pipeline], worker: responses.Worker) -> None:
-        self._opened = opened
+    def __init__(self, desk: Desk, worker: responses.Worker) -> None:
+        self._desk = desk
         self._worker = worker
 
     async def logs(self, request: Request) -> Response:
-        lines = await self._worker.run(lambda: overview(self._opened()))
-        return responses.page(request, "logs.html.j2", {"lines": lines, "totals": totals(lines)})
+        def work() -> list[LogLine]:
+            opened = self._desk.open(request)
+            return overview(opened.pipeline) if opened else []
+
+        lines = await self._worker.run(work)
+        return responses.page(request, "logs.html.j2", {"lines": lines, "totals": totals(lines), "dag": None})
+
+    async def dag(self, request: Request) -> Response:
+        def work() -> list[LogLine]:
+            found = self._desk.open_dag(request)
+            return overview(found[0].pipeline) if found else []
+
+        lines, dag = await self._worker.run(work), request.path_params["dag_id"]
+        return responses.page(request, "logs.html.j2", {"lines": lines, "totals": totals(lines), "dag": dag})
 
     async def log(self, request: Request) -> Response:
         found = await self._of_log(request, view_log)
@@ -111,15 +134,19 @@ class _Pages:
 
     async def run(self, request: Request) -> Response:
         run = run_asked(request)
-        found = await self._worker.run(lambda: view_run(self._opened(), run))
-        return responses.page(request, "run.html.j2", {"run": run, "logs": found})
+
+        def work() -> list[tuple[Opened, list[LogOfRun]]]:
+            return [(opened, view_run(opened.pipeline, run)) for opened in self._desk.open_dag(request)]
+
+        found = await self._worker.run(work)
+        return responses.page(request, "run.html.j2", {"run": run, "pipelines": found})
 
     async def other(self, request: Request) -> Response:
         raise HTTPException(404 if request.method in ("GET", "HEAD") else 405)
 
     async def _of_log(self, request: Request, view: Callable[[Pipeline, LogState], T]) -> T:
         def work() -> T:
-            pipeline = self._opened()
+            pipeline = self._desk.open_log(request)
             return view(pipeline, state_asked(pipeline, log_asked(request, pipeline)))
 
         return await self._worker.run(work)
@@ -138,7 +165,9 @@ def _router(pages: _Pages, run_guards: Sequence[Depends]) -> APIRouter:
         f"{one}/explain": pages.explain,
     }
     for path, handler in routes.items():
-        router.add_api_route(path, handler, methods=["GET", "HEAD"])
+        for prefix in ("", "/p/{pipeline}"):
+            router.add_api_route(f"{prefix}{path}", handler, methods=["GET", "HEAD"])
+    router.add_api_route("/dags/{dag_id}", pages.dag, methods=["GET", "HEAD"], dependencies=run_guards)
     router.add_api_route("/runs/{dag_id}/{run_id:path}", pages.run, methods=["GET", "HEAD"], dependencies=run_guards)
     # Also what does not exist is answered to those alone who may ask.
     router.add_api_route("/{other:path}", pages.other, methods=_OTHER)

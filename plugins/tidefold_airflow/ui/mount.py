@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Awaitable, Callable, MutableMapping
+from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -30,10 +33,10 @@ class LazyPage:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._app is None:
-            from tidefold_airflow.ui.access import GUARDS, RUN_GUARDS
+            from tidefold_airflow.ui.access import GUARDS, RUN_GUARDS, find_sight
             from tidefold_airflow.ui.app import build_app
 
-            self._app = build_app(GUARDS, RUN_GUARDS)
+            self._app = build_app(GUARDS, RUN_GUARDS, find_sight)
         await self._app(scope, receive, send)
 
 
@@ -45,9 +48,35 @@ def address(path: str) -> str:
     return f"{below}{PREFIX}{path}"
 
 
-def snapshot_path(log: str, snapshot: int) -> str:
+def pipeline_name(config: str | None) -> str:
+    """The pipeline of a configuration as addresses name it, without its path; empty: that of TIDEFOLD_CONFIG."""
+    if not config or config == _default_config():
+        return ""
+    digest = hashlib.sha256(config.encode()).hexdigest()
+    return f"{re.sub('[^A-Za-z0-9_-]+', '-', pipeline_label(config))[:40]}-{digest[:8]}"
+
+
+def pipeline_label(config: str | None) -> str:
+    """The pipeline of a configuration as people read it: the folder that it lies in, without the way there."""
+    path = PurePosixPath(config or _default_config())
+    return path.parent.name if path.stem == "tidefold" and path.parent.name else path.stem
+
+
+def _default_config() -> str:
+    from tidefold_airflow.operators.run_context import config_path
+
+    return str(config_path(None))
+
+
+def pipeline_path(config: str | None) -> str:
+    """Where the pages of a pipeline are: empty for that of TIDEFOLD_CONFIG."""
+    name = pipeline_name(config)
+    return f"/p/{name}" if name else ""
+
+
+def snapshot_path(log: str, snapshot: int, config: str | None = None) -> str:
     """The page of one snapshot."""
-    return f"/logs/{quote(log, safe='')}/snapshots/{snapshot}"
+    return f"{pipeline_path(config)}/logs/{quote(log, safe='')}/snapshots/{snapshot}"
 
 
 def run_path(dag_id: str, run_id: str) -> str:

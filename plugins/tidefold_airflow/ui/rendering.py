@@ -26,9 +26,13 @@ _LONG_AGO = 90 * 86_400
 _SPANS = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 
-def render(template: str, up: str, values: Mapping[str, Any]) -> str:
-    """One page. `up` leads from its address to the first page, so that no link knows where Airflow is mounted."""
-    return environment().get_template(template).render(up=up, css=Markup(style()), **values)
+def render(template: str, values: Mapping[str, Any]) -> str:
+    """One page.
+
+    `top` leads from its address to the app's own and `up` to the first page of its pipeline, so that no link knows
+    where Airflow is mounted.
+    """
+    return environment().get_template(template).render(css=Markup(style()), **values)
 
 
 @cache

@@ -67,7 +67,15 @@ class Worker:
 def page(request: Request, template: str, values: Mapping[str, Any], status: int = 200) -> HTMLResponse:
     """An HTML page with the headers of all our pages."""
     now = datetime.now(UTC)
-    text = render(template, up_from(request), {"now": now, **values})
+    here, known = getattr(request.state, "tidefold_place", (None, []))
+    top = up_from(request)
+    place: dict[str, Any] = {
+        "top": top,
+        "here": here,
+        "known": known,
+        "up": f"{top}p/{here.name}/" if here and here.name else top,
+    }
+    text = render(template, {"now": now, **place, **values})
     return HTMLResponse(text, status, headers=headers())
 
 
@@ -116,6 +124,6 @@ def _error_page(request: Request, status: int, error: TidefoldError) -> HTMLResp
 
 
 def up_from(request: Request) -> str:
-    """The way from a page's address to the first page: relative, whatever stands before us in front of Airflow."""
+    """The way from a page's address to the app's own: relative, whatever stands before us in front of Airflow."""
     path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
     return "../" * (path.count("/") - 1) or "./"

@@ -20,7 +20,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from support.html_tags import Tags
-from support.page_store import DAG, HOSTILE, Story, addresses, client, run_id, spoil, tell
+from support.page_store import DAG, HOSTILE, Story, addresses, client, everything, run_id, spoil, tell
 from support.pipelines import contents
 from tidefold.cli.output.tables import in_units
 from tidefold.domain.log_state import Kind, State
@@ -163,7 +163,8 @@ def test_a_run_links_to_what_it_did(ask: TestClient, pipeline: Pipeline) -> None
     [made] = [s for s in pipeline.ledger("accounts").read().snapshots if s.run == run_id(4)]
     assert f"accounts {made.id} COMPLETED override" in text
     assert "tellers no snapshot of this run" in text
-    assert "began no snapshot" in shown(ask, "/runs/other/manual__1/with/slashes")
+    assert "began no snapshot" in shown(ask, f"/runs/{DAG}/manual__1/with/slashes")
+    assert "other has no task of tidefold" in shown(ask, "/runs/other/manual__1/with/slashes")
 
 
 def test_everything_of_a_snapshot(ask: TestClient, pipeline: Pipeline) -> None:
@@ -225,7 +226,7 @@ def test_a_report_is_read_from_nowhere_but_the_logs_own_folder(story: Story, pip
                 found = state.with_snapshot(changed)
                 return type("Ledger", (), {"find": lambda self: found})()
 
-        app = build_app((), (), lambda: Lying())  # type: ignore[arg-type,return-value]
+        app = build_app((), (), everything, opened=lambda config: Lying())  # type: ignore[arg-type,return-value]
         answer = TestClient(app).get(f"/logs/branches/snapshots/{judged.id}/report")
         assert answer.status_code == 404, path
 
@@ -344,7 +345,7 @@ def test_a_key_of_a_megabyte(pipeline: Pipeline) -> None:
     async def receive() -> dict[str, Any]:
         return {"type": "http.request"}
 
-    asyncio.run(build_app((), (), lambda: pipeline)(scope, receive, send))
+    asyncio.run(build_app((), (), everything, opened=lambda config: pipeline)(scope, receive, send))
     assert sent[0]["status"] == 400
     assert b"TOO_LONG" in sent[1]["body"]
     assert len(sent[1]["body"]) < 40_000
@@ -495,7 +496,7 @@ def test_one_log_that_fails_as_nobody_foresaw_hides_no_other(pipeline: Pipeline)
                 raise OSError("secret of /etc/passwd")
             return pipeline.ledger(log)
 
-    ask = TestClient(build_app((), (), lambda: Breaking()))  # type: ignore[arg-type,return-value]
+    ask = TestClient(build_app((), (), everything, opened=lambda config: Breaking()))  # type: ignore[arg-type,return-value]
     for address in ("/", f"/runs/{run_id(1)}"):
         text = shown(ask, address)
         assert "[UNFORESEEN] Reading the log failed." in text
@@ -504,10 +505,10 @@ def test_one_log_that_fails_as_nobody_foresaw_hides_no_other(pipeline: Pipeline)
 
 
 def test_what_nobody_foresaw_is_told_to_the_servers_log_alone(caplog: pytest.LogCaptureFixture) -> None:
-    def broken() -> Pipeline:
+    def broken(config: str) -> Pipeline:
         raise RuntimeError("secret of /etc/passwd")
 
-    answer = TestClient(build_app((), (), broken)).get("/")
+    answer = TestClient(build_app((), (), everything, opened=broken)).get("/")
     assert answer.status_code == 500
     assert "UNFORESEEN" in answer.text
     assert "secret" not in answer.text

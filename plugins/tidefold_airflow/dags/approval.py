@@ -1,0 +1,81 @@
+"""The DAG that asks a person about snapshots which the gate refused: one run a log and snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from airflow.sdk import DAG, Param
+
+from tidefold_airflow import operators
+from tidefold_airflow.dags.params import log_param, snapshot_param
+from tidefold_airflow.dags.settings import dag_settings
+from tidefold_airflow.operators.approve import LOOK_EVERY
+
+DOC = """
+### A person decides about a snapshot that the quality gate refused
+
+| task | does |
+|---|---|
+| ask | asks among Airflow's *required actions*, then publishes the snapshot under the person's name, or aborts it |
+| unanswered | aborts the snapshot where the question ended without an answer |
+
+`confirm` starts a run of this DAG for each snapshot that the gate refused, and nobody waits for it: other logs run on
+schedule, and the log itself takes in what lands. It makes no new snapshot until the answer. The answer is compared with
+the ledger: a snapshot that was aborted or published meanwhile is left alone, and the question ends by itself.
+
+**Red run?** The snapshot was rejected, or nobody answered in time. It is aborted, and the table is untouched.
+"""
+# Each is one parked task, which holds no worker.
+_MANY = 1000
+
+
+def tidefold_approval_dag(
+    dag_id: str,
+    *,
+    patience: timedelta,
+    config: str | None = None,
+    logs: Sequence[str] = (),
+    look_every: timedelta = LOOK_EVERY,
+    **dag: Any,
+) -> DAG:
+    """The DAG that asks: its id is the operators' `approval_dag`. `tidefold_dag` and `tidefold_group` make their own.
+
+    :param patience: how long a person may take.
+    :param logs: only these; none: all that are configured.
+    :param look_every: how often an open question is compared with the ledger.
+    :param config: as for `tidefold_dag`.
+    :param dag: more of Airflow's own arguments of a DAG.
+    """
+    settings = {
+        **dag_settings(None),
+        "max_active_runs": _MANY,
+        "is_paused_upon_creation": False,
+        "description": "Asks a person about a snapshot that the quality gate refused",
+        "doc_md": DOC,
+        "params": {"log": log_param(config, logs), "snapshot": snapshot_param(), "manifest": _manifest_param()},
+        **dag,
+    }
+    with DAG(dag_id, **settings) as made:
+        of: dict[str, Any] = {
+            "log": "{{ params.log }}",
+            "snapshot": "{{ params.snapshot }}",
+            "manifest": "{{ params.manifest }}",
+            "config": config,
+            "only": logs,
+            # Within a group of another DAG, too, they are tasks of this one.
+            "task_group": made.task_group,
+        }
+        # An answer that comes in the very second in which the task parks makes Airflow try it again: it asks once more.
+        ask = operators.TidefoldApprovalOperator(
+            task_id="ask", patience=patience, look_every=look_every, retries=3, retry_delay=timedelta(seconds=5), **of
+        )
+        unanswered = operators.TidefoldUnansweredOperator(task_id="unanswered", retries=2, **of)
+        ask >> unanswered.as_teardown()
+    return made
+
+
+def _manifest_param() -> Param:
+    described = "Checksum of the staged files that the question is about; empty: those that are staged now."
+    return Param("", type="string", maxLength=64, title="Manifest", description=described)

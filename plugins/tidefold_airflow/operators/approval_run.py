@@ -1,0 +1,134 @@
+"""The run that asks a person about one snapshot: its name, its start, and how it stands. One run a log and snapshot.
+
+Asks Airflow through the task's supervisor, which is no public API of its own: only this module does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tidefold.errors import InvalidInputError, RefusedError
+from tidefold.operations.outcome import Outcome
+from tidefold_airflow.operators.run_context import WAITS, Scope
+
+if TYPE_CHECKING:
+    from tidefold.domain.log_state import Snapshot
+
+_OPEN = ("queued", "running")
+
+
+@dataclass(frozen=True)
+class ApprovalRun:
+    """`state` is that of the DAG run; `since`: when it was asked for, to the minute, in UTC."""
+
+    state: str
+    since: str
+
+    @property
+    def open(self) -> bool:
+        return self.state in _OPEN
+
+
+def needs_answer(snapshot: Snapshot | None) -> bool:
+    """Whether a person may still decide about it: it is staged, the gate refused it, and nobody let it through."""
+    from tidefold.domain.log_state import State
+
+    if snapshot is None or snapshot.state is not State.STAGED or snapshot.verdict is None:
+        return False
+    return not snapshot.verdict.allows
+
+
+def run_id_of(log: str, snapshot: Snapshot) -> str:
+    """The same for the same staged files, so that asking twice asks once; another for an id that is given again."""
+    made = hashlib.sha256(f"{snapshot.run} {snapshot.instant} {snapshot.manifest}".encode()).hexdigest()
+    return f"{log}__snapshot_{snapshot.id}__{made[:12]}"
+
+
+def find_approval(dag: str, log: str, snapshot: Snapshot) -> ApprovalRun | None:
+    """The run that asks about it, open or ended; None: nobody was asked."""
+    from airflow.sdk.exceptions import AirflowRuntimeError
+    from airflow.sdk.execution_time.comms import GetDagRun
+
+    try:
+        found: Any = _send(GetDagRun(dag_id=dag, run_id=run_id_of(log, snapshot)))
+    except AirflowRuntimeError as error:
+        if (error.error.detail or {}).get("status_code") == 404:
+            return None
+        raise
+    return ApprovalRun(str(getattr(found.state, "value", found.state)), f"{found.run_after:%Y-%m-%d %H:%M} UTC")
+
+
+def ask_about(dag: str, log: str, snapshot: Snapshot) -> Outcome:
+    """Starts the run that asks, or finds it started. Raises RefusedError where it has ended without an effect,
+    InvalidInputError where the DAG is not there.
+    """
+    from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
+    from airflow.sdk.execution_time.comms import ErrorResponse, TriggerDagRun
+
+    run_id = run_id_of(log, snapshot)
+    asked = {"log": log, "snapshot": snapshot.id, "manifest": snapshot.manifest}
+    try:
+        said = _send(TriggerDagRun(dag_id=dag, run_id=run_id, conf=asked))
+    except AirflowRuntimeError as error:
+        if (error.error.detail or {}).get("status_code") != 404:
+            raise
+        raise InvalidInputError(
+            "APPROVAL_DAG_MISSING",
+            f"Snapshot {snapshot.id} of `{log}` needs an approval, and there is no DAG `{dag}` to ask for it.",
+            hint="Make it with `tidefold_approval_dag` in a DAG file; `tidefold_dag` does so with `approval`.",
+        ) from error
+    if isinstance(said, ErrorResponse) and said.error == ErrorType.DAGRUN_ALREADY_EXISTS:
+        found = find_approval(dag, log, snapshot)
+        if found and not found.open:
+            raise RefusedError(
+                "APPROVAL_ENDED",
+                f"Run `{run_id}` of `{dag}` asked about snapshot {snapshot.id} of `{log}` and has ended.",
+                hint=f"Clear that run, so that it asks again, or `tidefold abort {log}`.",
+            )
+    summary = snapshot.verdict.summary if snapshot.verdict else ""
+    message = f"snapshot {snapshot.id} failed its quality gate ({summary}); a person decides: run {run_id} of {dag}"
+    return Outcome(log, "asked", message, snapshot.id)
+
+
+def waits(scope: Scope, log: str, dag: str) -> Outcome | None:
+    """The outcome of a step for a log whose open snapshot waits for a person; None where it does not.
+
+    A snapshot whose approval has ended without an effect is aborted: silence is no consent, and the log goes on.
+    """
+    state = scope.pipeline.ledger(log).find()
+    attempt = state.attempt if state else None
+    if attempt is None or not needs_answer(attempt):
+        return None
+    found = find_approval(dag, log, attempt)
+    if found is None:
+        return None
+    if found.open:
+        since = f"waits for an approval since {found.since} (required actions of {dag})"
+        message = f"skipped: snapshot {attempt.id} {since}"
+        return Outcome(log, WAITS, message, attempt.id)
+    return _give_up(scope, log, attempt)
+
+
+def still_waits(scope: Scope, log: str, dag: str) -> Outcome:
+    """The same in a step after one that found the log waiting: it stays out of the run, also when it was answered."""
+    message = "skipped: it waited for an approval when this run began; the next run goes on"
+    return waits(scope, log, dag) or Outcome(log, "nothing", message)
+
+
+def _give_up(scope: Scope, log: str, attempt: Snapshot) -> Outcome | None:
+    from tidefold.operations.snapshot.abort import abort
+
+    # The answer may have taken effect between the two looks.
+    state = scope.pipeline.ledger(log).read()
+    if state.attempt != attempt:
+        return Outcome(log, WAITS, f"skipped: snapshot {attempt.id} was just decided about", attempt.id)
+    done = abort(scope.pipeline, log, "its approval ended without an answer", snapshot=attempt.id)
+    return Outcome(log, "aborted", f"{done.message}; the next run folds its changes again", attempt.id)
+
+
+def _send(message: Any) -> Any:
+    from airflow.sdk.execution_time.task_runner import SUPERVISOR_COMMS
+
+    return SUPERVISOR_COMMS.send(message)

@@ -1,0 +1,155 @@
+"""The operators of the DAG that asks a person: one asks and does as the person says, one ends what is left open."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from tidefold.errors import GateFailedError
+from tidefold.operations.outcome import Outcome, each_log
+from tidefold_airflow.operators.approval import Answer, Question, answer_of, ask
+from tidefold_airflow.operators.approval_run import needs_answer
+from tidefold_airflow.operators.base import TidefoldLogOperator
+from tidefold_airflow.operators.confirm import TidefoldConfirmOperator, report_page
+from tidefold_airflow.operators.results import Summary, report
+from tidefold_airflow.operators.run_context import Scope, airflow_errors, open_scope
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from tidefold.domain.log_state import LogState, Snapshot
+
+# How often a question that nobody has answered is compared with the ledger.
+LOOK_EVERY = timedelta(minutes=5)
+
+
+class TidefoldApprovalOperator(TidefoldConfirmOperator):
+    """Asks a person about one snapshot that the gate refused, and does as the person says.
+
+    Approved: the snapshot is published, and name and reason stay with it. Rejected, or no answer in time: it is
+    aborted, and the task fails. A snapshot that is no longer staged is left alone, and the question ends by itself.
+
+    :param log, snapshot, manifest: the snapshot, and the sha256 of its manifest (templated; empty: whatever is staged).
+    :param patience: how long the person may take.
+    :param look_every: how often the question is compared with the ledger meanwhile.
+    :param config: as for TidefoldSparkOperator.
+    """
+
+    template_fields: Sequence[str] = (*TidefoldConfirmOperator.template_fields, "snapshot", "manifest")
+
+    def __init__(
+        self,
+        *,
+        log: str,
+        snapshot: int | str,
+        patience: timedelta,
+        manifest: str = "",
+        look_every: timedelta = LOOK_EVERY,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(logs=[log], **kwargs)
+        self.snapshot = snapshot
+        self.manifest = manifest
+        self.patience = patience
+        self.look_every = look_every
+
+    def execute(self, context: Context) -> Summary:
+        """Asks, unless there is nothing to decide."""
+        until = datetime.now(UTC) + self.patience
+        return self._go_on(context, None, until)
+
+    def execute_complete(self, context: Context, event: dict[str, Any], until: str) -> Summary:
+        """Goes on after the answer, or looks whether the question still makes sense."""
+        return self._go_on(context, answer_of(event), datetime.fromisoformat(until))
+
+    def _go_on(self, context: Context, answer: Answer | None, until: datetime) -> Summary:
+        with airflow_errors():
+            scope = open_scope(self.config, self.logs, context, self.only)
+            state = scope.pipeline.ledger(scope.logs[0]).read()
+        staged = find_staged(state, self.snapshot, self.manifest)
+        if staged is None:
+            return report([_pointless(state, self.snapshot)], context)
+        left = until - datetime.now(UTC)
+        if (answer is None or not answer.given) and left > timedelta():
+            ask(
+                _question(state.log, staged, self.config, until, min(left, self.look_every)),
+                context,
+                until=until.isoformat(),
+            )
+        self.log.info("Answer: %s", answer)
+        given = answer or Answer(approved=False, by="", why="nobody was asked in time")
+        return self._report(scope, each_log([state.log], lambda log: _decide(scope, log, staged, given)), context)
+
+
+class TidefoldUnansweredOperator(TidefoldLogOperator):
+    """Aborts a snapshot that still waits when the run that asked about it ends. Meant as the teardown of that run.
+
+    One that somebody let through, published or aborted is left alone.
+
+    :param log, snapshot, manifest, config: as for TidefoldApprovalOperator.
+    """
+
+    template_fields: Sequence[str] = (*TidefoldLogOperator.template_fields, "snapshot", "manifest")
+
+    def __init__(self, *, log: str, snapshot: int | str, manifest: str = "", **kwargs: Any) -> None:
+        super().__init__(logs=[log], **kwargs)
+        self.snapshot = snapshot
+        self.manifest = manifest
+
+    def act(self, scope: Scope, log: str) -> Outcome:
+        from tidefold.operations.snapshot.abort import abort
+
+        staged = find_staged(scope.pipeline.ledger(log).read(), self.snapshot, self.manifest)
+        if staged is None:
+            return Outcome(log, "nothing", f"snapshot {self.snapshot} waits for nobody")
+        return abort(scope.pipeline, log, "its approval ended without an answer", snapshot=staged.id)
+
+
+def find_staged(state: LogState, snapshot: int | str, manifest: str | None) -> Snapshot | None:
+    """The snapshot, if a person may still decide about just these files."""
+    found = state.snapshot(int(snapshot))
+    same = found is not None and manifest in ("", None, found.manifest)
+    return found if same and needs_answer(found) else None
+
+
+def _pointless(state: LogState, snapshot: int | str) -> Outcome:
+    found = state.snapshot(int(snapshot))
+    if found is None:
+        said = "is not known any more"
+    elif needs_answer(found):
+        said = "is another one than the one that was judged"
+    elif found.verdict and found.verdict.allows and found.open:
+        said = "was let through"
+    else:
+        said = f"is {found.state}{f' ({found.reason})' if found.reason else ''}"
+    return Outcome(state.log, "pointless", f"snapshot {snapshot} {said}: there is nothing to decide", int(snapshot))
+
+
+def _decide(scope: Scope, log: str, staged: Snapshot, answer: Answer) -> Outcome:
+    from tidefold.operations.snapshot.abort import abort
+    from tidefold.operations.snapshot.confirm import confirm
+
+    if answer.approved:
+        # An override without a name or a reason is refused there, as it is on the command line.
+        return confirm(scope.pipeline, log, staged.id, override_by=answer.by or " ", why=answer.why or " ")
+    who = f"rejected by {answer.by}" if answer.by else "rejected"
+    abort(scope.pipeline, log, f"{who}: {answer.why or 'no reason given'}", snapshot=staged.id)
+    raise GateFailedError(
+        "GATE_FAILED",
+        f"Snapshot {staged.id} of `{log}` failed its quality gate and was {who}.",
+        hint="It is aborted; the next run folds its changes again.",
+    )
+
+
+def _question(log: str, staged: Snapshot, config: str | None, until: datetime, patience: timedelta) -> Question:
+    said = staged.verdict.summary if staged.verdict else "not judged"
+    # A summary may quote what was found in the data: as code, so that nothing of it is Markdown.
+    lines = (
+        f"The quality gate refused snapshot {staged.id} of **{log}**: `{said.replace('`', chr(39))}`",
+        f"[Quality report]({report_page(log, staged.id, config)})",
+        "**Approve**: publish it all the same, under your name. **Reject**: abort it; the table stays as it is.",
+        f"Other logs go on meanwhile. Without an answer until {until:%Y-%m-%d %H:%M} UTC it is aborted.",
+    )
+    subject = f"Publish {log} snapshot {staged.id} though the quality gate failed?"
+    return Question(subject, "\n\n".join(lines), patience)

@@ -1,0 +1,82 @@
+"""Opens the pipeline that a request is about, with those logs only that its reader may see."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from starlette.exceptions import HTTPException
+
+from tidefold.operations.pipeline import Pipeline
+from tidefold_airflow.ui.sight import KnownPipeline, Names, Sight
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A pipeline that holds what the reader may see of it, and how addresses name it."""
+
+    known: KnownPipeline
+    pipeline: Pipeline
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """`find_sight` says what a reader may see, `opened` opens the pipeline of a configuration.
+
+    What is opened is noted in the request, for the links of its page.
+    """
+
+    find_sight: Callable[[Request], Sight]
+    opened: Callable[[str], Pipeline]
+
+    def open(self, request: Request) -> Opened | None:
+        """The pipeline in the address; without one that of TIDEFOLD_CONFIG, or the first that the reader may see.
+
+        None: there is nothing that he may see. Raises HTTPException 403.
+        """
+        sight = self.find_sight(request)
+        known = sight.pipelines()
+        name = request.path_params.get("pipeline")
+        chosen = next(iter(known), None) if name is None else sight.find(name)
+        if name is not None and chosen is None:
+            raise HTTPException(403)
+        note_place(request, chosen, known)
+        return self._open(chosen, sight.logs(chosen.name)) if chosen else None
+
+    def open_log(self, request: Request) -> Pipeline:
+        """The pipeline of a log in the address. Raises HTTPException 403 where the reader may not see the log."""
+        sight = self.find_sight(request)
+        chosen = sight.find(request.path_params.get("pipeline", ""))
+        if chosen is None:
+            raise HTTPException(403)
+        note_place(request, chosen, sight.pipelines())
+        opened = self._open(chosen, sight.logs(chosen.name))
+        if not opened.whole and request.path_params["log"] not in opened.pipeline.config.logs:
+            # Also of one that is not there: who may see some logs is not told which others there are.
+            raise HTTPException(403)
+        return opened.pipeline
+
+    def open_dag(self, request: Request) -> list[Opened]:
+        """The pipelines that the DAG in the address works on; none where it has no task of ours."""
+        sight = self.find_sight(request)
+        found = sight.of_dag(request.path_params["dag_id"])
+        note_place(request, found[0][0] if found else None, [known for known, _ in found])
+        return [self._open(known, logs) for known, logs in found]
+
+    def _open(self, known: KnownPipeline, logs: Names) -> Opened:
+        pipeline = self.opened(known.config)
+        if logs is None:
+            return Opened(known, pipeline, whole=True)
+        seen = {name: log for name, log in pipeline.config.logs.items() if name in logs}
+        config = pipeline.config.model_copy(update={"logs": seen})
+        return Opened(known, replace(pipeline, config=config), whole=False)
+
+
+def note_place(request: Request, here: KnownPipeline | None, known: list[KnownPipeline]) -> None:
+    """What the frame of the page shows: the pipeline that it is about, and those to choose from."""
+    request.state.tidefold_place = (here, known)

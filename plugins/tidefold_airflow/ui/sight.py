@@ -1,0 +1,97 @@
+"""What a reader of the page may see: the DAGs that Airflow shows him say which pipelines, and which logs of them.
+
+A DAG works on the configuration and the logs that its own tasks name. Nobody sees a log of which he sees no DAG.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidefold_airflow.ui.mount import pipeline_label, pipeline_name
+
+Names = frozenset[str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a DAG works on: a configuration (empty: the one that TIDEFOLD_CONFIG names) and its logs (None: all)."""
+
+    config: str
+    logs: Names = None
+
+
+@dataclass(frozen=True, slots=True)
+class KnownPipeline:
+    """A pipeline of this Airflow as addresses name it (empty: that of TIDEFOLD_CONFIG), with the DAGs that show it."""
+
+    name: str
+    config: str
+    label: str
+    dags: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Sight:
+    """The DAGs that a reader may see, and what each works on; one that has no task of ours works on nothing."""
+
+    dags: Mapping[str, Sequence[Work]] = field(default_factory=dict)
+
+    def pipelines(self) -> list[KnownPipeline]:
+        """All that he may see something of: that of TIDEFOLD_CONFIG first, then by name."""
+        found: dict[str, tuple[str, list[str]]] = {}
+        for dag, works in sorted(self.dags.items()):
+            for work in works:
+                _, dags = found.setdefault(pipeline_name(work.config), (work.config, []))
+                dags.extend([] if dag in dags else [dag])
+        return [
+            KnownPipeline(name, config, pipeline_label(config), tuple(dags))
+            for name, (config, dags) in sorted(found.items())
+        ]
+
+    def find(self, name: str) -> KnownPipeline | None:
+        """The pipeline of that name, if he may see something of it."""
+        return next((one for one in self.pipelines() if one.name == name), None)
+
+    def logs(self, name: str) -> Names:
+        """The logs of a pipeline that he may see; None: all."""
+        return _union(w.logs for works in self.dags.values() for w in works if pipeline_name(w.config) == name)
+
+    def of_dag(self, dag: str) -> list[tuple[KnownPipeline, Names]]:
+        """The pipelines that one DAG works on, and the logs of each."""
+        works = self.dags.get(dag, ())
+        alone = Sight({dag: works}).pipelines()
+        return [(one, _union(w.logs for w in works if pipeline_name(w.config) == one.name)) for one in alone]
+
+
+def _union(parts: Iterable[Names]) -> Names:
+    found: frozenset[str] = frozenset()
+    for part in parts:
+        if part is None:
+            return None
+        found |= part
+    return found
+
+
+def works_of(serialized: Mapping[str, Any]) -> tuple[Work, ...]:
+    """What a DAG works on, from the form in which Airflow stores it. A configuration made by a template is none."""
+    tasks = [task.get("__var", {}) for task in serialized.get("dag", {}).get("tasks", ())]
+    ours = [task for task in tasks if str(task.get("_task_module", "")).startswith("tidefold_airflow.")]
+    found: dict[str, list[Names]] = {}
+    for task in ours:
+        config = task.get("config") or task.get("partial_kwargs", {}).get("config") or ""
+        if isinstance(config, str) and "{{" not in config:
+            found.setdefault(config, []).extend(_logs_of(task))
+    return tuple(Work(config, _union(logs)) for config, logs in found.items() if logs)
+
+
+def _logs_of(task: Mapping[str, Any]) -> Iterator[Names]:
+    """Nothing of a task whose logs another task chooses: that one says which."""
+    logs, only = task.get("logs"), task.get("only")
+    if only:
+        yield frozenset(map(str, only))
+    elif isinstance(logs, list) and logs and not any("{{" in str(log) for log in logs):
+        yield frozenset(map(str, logs))
+    elif not (isinstance(logs, str) and "xcom_pull(" in logs) and "expand_input" not in task:
+        yield None

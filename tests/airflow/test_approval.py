@@ -1,0 +1,192 @@
+"""One pending approval holds its own log, and nothing else: two pipelines, three DAGs, the real scheduler.
+
+Issue 18, point 5; decision 0025.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from local_airflow.settings import Request
+from local_airflow.stack import LocalAirflow, down, up
+from support import airflow_shop as small
+from support.airflow_shop import FAILS, PASSES, Ran, Shop, wait_for
+from support.airflow_stack import SELDOM
+from tidefold.domain.log_state import State
+from tidefold.operations.snapshot.abort import abort
+from tidefold.wiring import open_pipeline
+
+_EVERY = '"* * * * *"'
+_WHOLE = """\
+from datetime import timedelta
+from tidefold_airflow.dags.factory import tidefold_dag
+
+dag = tidefold_dag("{dag}", schedule={every}, config="{config}", logs={logs}, approval=timedelta(hours=1),
+                   look_every=timedelta(seconds=10))
+"""
+_GROUP = """\
+from datetime import UTC, datetime, timedelta
+from airflow.sdk import DAG, CronDataIntervalTimetable
+from tidefold_airflow.dags.factory import Options, tidefold_group
+
+options = Options("{config}", approval=timedelta(hours=1), look_every=timedelta(seconds=10))
+with DAG("{dag}", schedule=CronDataIntervalTimetable({every}, timezone="UTC"), catchup=False, max_active_runs=1,
+         start_date=datetime(2025, 1, 1, tzinfo=UTC)):
+    tidefold_group(logs={logs}, options=options)
+"""
+ROUNDS = 4
+
+
+@dataclass
+class Town:
+    """Two pipelines with logs of the same names. `alpha` has one DAG for both logs, `beta` one for each."""
+
+    airflow: LocalAirflow
+    alpha: Shop
+    beta: Shop
+
+    def change(self, number: int) -> None:
+        for shop in (self.alpha, self.beta):
+            for log in small.LOGS:
+                shop.change(log, {number: f"text {number}"})
+
+    def others_show_all(self) -> bool:
+        """All tables but that of the log that may wait."""
+        shown = [(self.alpha, "notes"), (self.beta, "items"), (self.beta, "notes")]
+        return all(_shows_all(shop, log) for shop, log in shown)
+
+    def runs(self, dag: str) -> list[dict[str, Any]]:
+        return self.airflow.api.runs(dag)
+
+    def question(self) -> Ran:
+        """The approval run that waits for a person."""
+        dag = "alpha_approval"
+        wait_for(lambda: any(r["state"] == "running" for r in self.runs(dag)), lambda: json.dumps(self.runs("alpha")))
+        run = next(r for r in self.runs(dag) if r["state"] == "running")
+        return Ran(self.alpha, dag, run["dag_run_id"]).reached("ask", "awaiting_input")
+
+
+def _shows_all(shop: Shop, log: str) -> bool:
+    state = shop.pipeline.ledger(log).find()
+    latest = state.latest if state else None
+    return latest is not None and latest.published and shop.shown(log) == shop.held[log]
+
+
+@pytest.fixture(scope="module")
+def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
+    root = tmp_path_factory.mktemp("town")
+    configs = [small.prepare(root / name) for name in ("alpha", "beta")]
+    dags = root / "dags"
+    dags.mkdir()
+    made = (
+        {"dag": "alpha", "config": configs[0], "logs": "()"},
+        {"dag": "beta", "config": configs[1], "logs": ["items"]},
+    )
+    for values in made:
+        (dags / f"{values['dag']}.py").write_text(_WHOLE.format(every=_EVERY, **values))
+    (dags / "gamma.py").write_text(_GROUP.format(every=_EVERY, dag="gamma", config=configs[1], logs=["notes"]))
+    airflow = up(
+        Request(root / "airflow", configs[0], "", dags=dags, quick_spark=True, more=SELDOM, paused=True), print
+    )
+    nobody = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    try:
+        alpha, beta = (Shop(airflow, open_pipeline(config), nobody) for config in configs)
+        yield Town(airflow, alpha, beta)
+    finally:
+        down(root / "airflow", print)
+
+
+def test_two_groups_and_dags_bring_their_own_approvals_which_are_never_paused(town: Town) -> None:
+    found = {dag["dag_id"]: dag["is_paused"] for dag in town.airflow.api.dags()}
+    assert found == {
+        "alpha": True, "beta": True, "gamma": True,
+        "alpha_approval": False, "beta_approval": False, "gamma.tidefold_approval": False,
+    }  # fmt: skip
+    assert town.airflow.api.import_errors() == []
+
+
+def test_one_pending_approval_stops_nothing_else(town: Town) -> None:
+    """Four scheduled runs of three DAGs over two pipelines go on while one log waits; then it is published."""
+    town.change(0)
+    for dag in ("alpha", "beta", "gamma"):
+        town.airflow.api.set_paused(dag, False)
+    wait_for(lambda: town.others_show_all() and _shows_all(town.alpha, "items"), lambda: _states(town))
+    town.alpha.suite("items", FAILS)
+    town.change(1)
+    question = town.question()
+    asked = town.alpha.state().attempt
+    assert asked
+    since = time.time()
+    for number in range(2, 2 + ROUNDS):
+        before = {dag: _green(town, dag) for dag in ("alpha", "beta", "gamma")}
+        town.change(number)
+        wait_for(town.others_show_all, lambda: _states(town))
+        wait_for(lambda: all(_green(town, dag) > known for dag, known in before.items()), lambda: _states(town))  # noqa: B023
+    print(f"{ROUNDS} rounds of all other logs took {time.time() - since:.0f} s")
+    assert not any(run["state"] == "failed" for dag in ("alpha", "beta", "gamma") for run in town.runs(dag))
+    # Its own log took in what landed, made no new snapshot, and each step said so.
+    state = town.alpha.state()
+    assert state.attempt == asked
+    assert len(state.unfolded) > ROUNDS
+    last = next(Ran(town.alpha, "alpha", r["dag_run_id"]) for r in town.runs("alpha") if r["state"] == "success")
+    for step in ("materialize", "quality", "confirm#0"):
+        assert last.result(step)["items"] == {"result": "waits", "snapshot": asked.id, "error": None}, step
+        assert f"snapshot {asked.id} waits for an approval since 20" in last.log(step)
+    assert [run["state"] for run in town.runs("alpha_approval")] == ["running"]
+    town.alpha.suite("items", PASSES)
+    question.answer({"ask": ("Approve", "the source is right")}).green()
+    kept = town.alpha.state().snapshot(asked.id)
+    assert kept
+    assert kept.verdict
+    assert (kept.state, kept.verdict.override_by, kept.verdict.override_why) == (
+        State.COMPLETED, "admin", "the source is right",
+    )  # fmt: skip
+    wait_for(lambda: _shows_all(town.alpha, "items"), lambda: _states(town))
+
+
+def test_a_question_that_became_pointless_ends_by_itself(town: Town) -> None:
+    """Somebody aborts the snapshot by hand: nobody is asked any more, and the next run goes on."""
+    town.alpha.suite("items", FAILS)
+    town.change(50)
+    question = town.question()
+    attempt = town.alpha.state().attempt
+    assert attempt
+    town.alpha.suite("items", PASSES)
+    abort(town.alpha.pipeline, "items", "by hand", snapshot=attempt.id)
+    question.green()
+    assert question.result("ask")["items"]["result"] == "pointless"
+    assert "is ABORTED (by hand): there is nothing to decide" in question.log("ask")
+    wait_for(lambda: _shows_all(town.alpha, "items"), lambda: _states(town))
+
+
+def test_who_rejects_aborts_it_and_its_changes_are_folded_again(town: Town) -> None:
+    town.alpha.suite("items", FAILS)
+    town.change(60)
+    question = town.question()
+    attempt = town.alpha.state().attempt
+    assert attempt
+    town.alpha.suite("items", PASSES)
+    question.answer({"ask": ("Reject", "not now")}).red()
+    known = town.alpha.state().snapshot(attempt.id)
+    assert known
+    assert (known.state, known.reason) == (State.ABORTED, "rejected by admin: not now")
+    wait_for(lambda: _shows_all(town.alpha, "items"), lambda: _states(town))
+
+
+def _green(town: Town, dag: str) -> int:
+    return sum(run["state"] == "success" for run in town.runs(dag))
+
+
+def _states(town: Town) -> str:
+    found: dict[str, Callable[[], Any] | Any] = {}
+    for dag in ("alpha", "beta", "gamma", "alpha_approval"):
+        newest = town.runs(dag)[:2]
+        found[dag] = [(r["dag_run_id"], r["state"], Ran(town.alpha, dag, r["dag_run_id"]).tasks) for r in newest]
+    return json.dumps(found, indent=1)

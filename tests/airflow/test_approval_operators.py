@@ -1,0 +1,299 @@
+"""Approvals by themselves: a fake Airflow that remembers runs, and the real ledger that decides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG
+from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, ErrorType, TaskAwaitingInput
+from airflow.sdk.execution_time.comms import ErrorResponse, GetDagRun, TriggerDagRun
+
+from support.pipelines import judge_all, make_pipeline, put, table_rows
+from tidefold.compute.runners import in_process
+from tidefold.domain.log_state import LogState, Snapshot, State
+from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.snapshot.abort import abort
+from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.materialize import materialize
+from tidefold.operations.snapshot.request import Asking
+from tidefold_airflow import operators
+from tidefold_airflow.dags.factory import Options, tidefold_dag, tidefold_group
+from tidefold_airflow.observability import assets
+from tidefold_airflow.operators import approval, approval_run
+from tidefold_airflow.operators.run_context import waiting_logs
+
+ASKS = "dag_approval"
+NOW = datetime(2026, 11, 22, 9, 30, 59, tzinfo=UTC)
+
+
+@dataclass
+class FakeAirflow:
+    """The runs of one DAG, by id; `missing`: it has no such DAG."""
+
+    runs: dict[str, str] = field(default_factory=dict)
+    asked: list[dict[str, Any]] = field(default_factory=list)
+    missing: bool = False
+
+    def send(self, message: Any) -> Any:
+        assert message.dag_id == ASKS
+        if isinstance(message, TriggerDagRun):
+            if self.missing:
+                raise _not_found()
+            if message.run_id in self.runs:
+                return ErrorResponse(error=ErrorType.DAGRUN_ALREADY_EXISTS)
+            self.asked.append(dict(message.conf or {}))
+            self.runs[message.run_id] = "queued"
+            return None
+        assert isinstance(message, GetDagRun)
+        if message.run_id not in self.runs:
+            raise _not_found()
+        return SimpleNamespace(state=self.runs[message.run_id], run_after=NOW)
+
+
+def _not_found() -> AirflowRuntimeError:
+    return AirflowRuntimeError(ErrorResponse(error=ErrorType.API_SERVER_ERROR, detail={"status_code": 404}))
+
+
+@pytest.fixture
+def airflow(monkeypatch: pytest.MonkeyPatch) -> FakeAirflow:
+    fake = FakeAirflow()
+    monkeypatch.setattr(approval_run, "_send", fake.send)
+    monkeypatch.setattr(approval, "upsert_hitl_detail", lambda **_: None)
+    monkeypatch.setattr(assets, "_newest", lambda context, asset: None)
+    return fake
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Pipeline:
+    """Run 1 staged snapshot 1 of `accounts`, which the gate refused."""
+    made = make_pipeline(tmp_path)
+    config = made.config.path
+    config.write_text(config.read_text().replace("store: store", "store: store\nspark: {above: 1MB}"))
+    put(made, [{"id": i, "text": "a"} for i in range(5)])
+    materialize(made, ["accounts"], Asking("dag/run-1"), in_process)
+    judge_all(made, passed=False)
+    return made
+
+
+def execute(kind: type[Any], pipeline: Pipeline, run: str, upstream: Any = None, **given: Any) -> Any:
+    """What a task of that operator returns; `upstream`: what the step before it returned."""
+    task = kind(task_id="task", config=str(pipeline.config.path), **given)
+    before = [SimpleNamespace(task_id="before", task_type="TidefoldSparkOperator")] if upstream is not None else []
+    instance = SimpleNamespace(
+        id="id",
+        task_id="task",
+        xcom_push=lambda key, value: None,
+        xcom_pull=lambda task_ids, map_indexes: upstream,
+        get_task_states=lambda dag_id, task_ids, run_ids: {},
+        dag_id="dag",
+        run_id=run,
+        task=SimpleNamespace(upstream_list=before),
+    )
+    events: Any = SimpleNamespace(add=lambda asset, extra: None)
+    context = {
+        "dag_run": SimpleNamespace(dag_id="dag", run_id=run),
+        "ti": instance,
+        "outlet_events": {assets.TABLES: events},
+    }
+    return kind.execute.__wrapped__(task, context), task, context
+
+
+def state_of(pipeline: Pipeline) -> LogState:
+    return pipeline.ledger("accounts").read()
+
+
+def staged(pipeline: Pipeline) -> Snapshot:
+    attempt = state_of(pipeline).attempt
+    assert attempt
+    return attempt
+
+
+def confirmed(pipeline: Pipeline, run: str = "run-1") -> Any:
+    found, _, _ = execute(operators.TidefoldConfirmOperator, pipeline, run, logs=["accounts"], approval_dag=ASKS)
+    return found["accounts"]
+
+
+def answered(pipeline: Pipeline, event: dict[str, Any], until: datetime | None = None, **of: Any) -> Any:
+    """What the task that asks does when it goes on."""
+    given = {"log": "accounts", "snapshot": 1, "patience": timedelta(hours=1), **of}
+    task = operators.TidefoldApprovalOperator(task_id="ask", config=str(pipeline.config.path), **given)
+    context = {
+        "dag_run": SimpleNamespace(dag_id=ASKS, run_id="x"),
+        "ti": SimpleNamespace(id="id", task_id="ask", xcom_push=lambda key, value: None),
+        "outlet_events": {assets.TABLES: SimpleNamespace(add=lambda asset, extra: None)},
+    }
+    when = until or datetime.now(UTC) + timedelta(hours=1)
+    return task.execute_complete(context, event, until=when.isoformat())["accounts"]  # type: ignore[arg-type]
+
+
+APPROVED = {"chosen_options": ["Approve"], "params_input": {"why": "is right"}, "responded_by_user": {"name": "ann"}}
+REJECTED = {"chosen_options": ["Reject"], "params_input": {}, "responded_by_user": {"name": "ann"}}
+TIMED_OUT = {"error": "no answer", "error_type": "timeout"}
+
+
+def test_a_failed_gate_starts_one_run_that_asks_and_holds_nobody(pipeline: Pipeline, airflow: FakeAirflow) -> None:
+    """Decision 0025. Asking twice asks once."""
+    assert confirmed(pipeline) == {"result": "asked", "snapshot": 1, "error": None}
+    assert confirmed(pipeline) == {"result": "asked", "snapshot": 1, "error": None}
+    assert airflow.asked == [{"log": "accounts", "snapshot": 1, "manifest": staged(pipeline).manifest}]
+    [name] = airflow.runs
+    assert name.startswith("accounts__snapshot_1__")
+    assert staged(pipeline).state is State.STAGED
+
+
+def test_the_teardown_of_its_run_leaves_it_while_somebody_is_asked(pipeline: Pipeline, airflow: FakeAirflow) -> None:
+    confirmed(pipeline)
+    for run in ("run-1", "run-2"):
+        done, _, _ = execute(
+            operators.TidefoldAbortOperator, pipeline, run, logs=["accounts"], approval_dag=ASKS
+        )  # fmt: skip
+        assert done["accounts"]["result"] == "waits"
+    assert staged(pipeline).state is State.STAGED
+
+
+def test_without_a_question_the_teardown_aborts_it(pipeline: Pipeline, airflow: FakeAirflow) -> None:
+    done, _, _ = execute(operators.TidefoldAbortOperator, pipeline, "run-1", logs=["accounts"], approval_dag=ASKS)
+    assert done["accounts"]["result"] == "aborted"
+
+
+def test_later_runs_leave_the_log_out_by_name_and_do_the_others(
+    pipeline: Pipeline, airflow: FakeAirflow, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    confirmed(pipeline)
+    put(pipeline, [{"id": 9, "text": "new"}])
+    put(pipeline, [{"id": 1, "text": "b"}], log="tellers")
+    made, _, _ = execute(
+        operators.TidefoldSparkOperator, pipeline, "run-2", step="materialize", approval_dag=ASKS
+    )  # fmt: skip
+    assert {log: what["result"] for log, what in made.items()} == {"accounts": "waits", "tellers": "staged"}
+    assert "accounts: skipped: snapshot 1 waits for an approval since 2026-11-22 09:30 UTC" in caplog.text
+    only = {"accounts": made["accounts"]}
+    for kind, given in (
+        (operators.TidefoldSparkOperator, {"step": "quality"}),
+        (operators.TidefoldConfirmOperator, {}),
+    ):
+        found, _, _ = execute(kind, pipeline, "run-2", only, logs=["accounts"], approval_dag=ASKS, **given)
+        assert found == {"accounts": {"result": "waits", "snapshot": 1, "error": None}}
+    assert len(state_of(pipeline).unfolded) == 2
+
+
+def test_another_run_in_the_way_that_nobody_is_asked_about_is_refused_as_ever(
+    pipeline: Pipeline, airflow: FakeAirflow
+) -> None:
+    with pytest.raises(AirflowFailException, match="ATTEMPT_OPEN"):
+        execute(
+            operators.TidefoldSparkOperator, pipeline, "run-2", step="materialize", logs=["accounts"], approval_dag=ASKS
+        )
+
+
+def test_a_question_that_ended_without_an_effect_holds_nothing(pipeline: Pipeline, airflow: FakeAirflow) -> None:
+    """As when somebody marks the run as failed: the next run aborts the snapshot, and the one after it goes on."""
+    confirmed(pipeline)
+    airflow.runs = dict.fromkeys(airflow.runs, "failed")
+    given: dict[str, Any] = {"step": "materialize", "logs": ["accounts"], "approval_dag": ASKS}
+    found, _, _ = execute(operators.TidefoldSparkOperator, pipeline, "run-2", **given)
+    assert found["accounts"]["result"] == "aborted"
+    found, _, _ = execute(operators.TidefoldSparkOperator, pipeline, "run-3", **given)
+    assert found["accounts"]["result"] == "staged"
+
+
+def test_a_dag_that_is_not_there_fails_the_log_by_name(pipeline: Pipeline, airflow: FakeAirflow) -> None:
+    airflow.missing = True
+    with pytest.raises(AirflowFailException, match=r"APPROVAL_DAG_MISSING.*no DAG `dag_approval`"):
+        confirmed(pipeline)
+
+
+def test_it_asks_then_publishes_under_the_persons_name(pipeline: Pipeline, airflow: FakeAirflow) -> None:
+    with pytest.raises(TaskAwaitingInput) as parked:
+        execute(
+            operators.TidefoldApprovalOperator, pipeline, "x", log="accounts", snapshot=1, patience=timedelta(hours=1)
+        )
+    assert parked.value.timeout == timedelta(minutes=5)
+    assert answered(pipeline, APPROVED)["result"] == "published"
+    assert table_rows(pipeline) == dict.fromkeys(range(5), "a")
+    known = state_of(pipeline).snapshot(1)
+    assert known
+    assert known.verdict
+    assert (known.verdict.override_by, known.verdict.override_why) == ("ann", "is right")
+
+
+def test_nobody_answered_yet_asks_on_until_the_time_is_over(pipeline: Pipeline, airflow: FakeAirflow) -> None:
+    until = datetime.now(UTC) + timedelta(minutes=3)
+    with pytest.raises(TaskAwaitingInput) as parked:
+        answered(pipeline, TIMED_OUT, until)
+    assert parked.value.kwargs == {"until": until.isoformat()}
+    assert parked.value.timeout <= timedelta(minutes=3)
+    with pytest.raises(AirflowFailException, match=r"GATE_FAILED.*was rejected"):
+        answered(pipeline, TIMED_OUT, datetime.now(UTC) - timedelta(seconds=1))
+    known = state_of(pipeline).snapshot(1)
+    assert known
+    assert known.reason == "rejected: nobody answered in time (timeout)"
+
+
+def test_rejected_is_aborted_and_red(pipeline: Pipeline, airflow: FakeAirflow) -> None:
+    with pytest.raises(AirflowFailException, match=r"GATE_FAILED.*was rejected by ann"):
+        answered(pipeline, REJECTED)
+    assert state_of(pipeline).attempt is None
+
+
+@pytest.mark.parametrize("event", [APPROVED, REJECTED, TIMED_OUT], ids=["approved", "rejected", "silent"])
+@pytest.mark.parametrize("how", ["aborted", "let through", "another"])
+def test_the_answer_is_compared_with_the_ledger(
+    pipeline: Pipeline, airflow: FakeAirflow, caplog: pytest.LogCaptureFixture, event: dict[str, Any], how: str
+) -> None:
+    caplog.set_level("INFO")
+    of = {}
+    if how == "aborted":
+        abort(pipeline, "accounts", "by hand", snapshot=1)
+    elif how == "let through":
+        confirm(pipeline, "accounts", 1, override_by="bob", why="fine")
+    else:
+        of = {"manifest": "ab" * 32}
+    before = state_of(pipeline)
+    assert answered(pipeline, event, **of) == {"result": "pointless", "snapshot": 1, "error": None}
+    assert "there is nothing to decide" in caplog.text
+    assert state_of(pipeline) == before
+
+
+@pytest.mark.parametrize("how", ["waits", "published", "aborted"])
+def test_what_is_left_open_is_aborted_when_its_run_ends(pipeline: Pipeline, airflow: FakeAirflow, how: str) -> None:
+    if how == "published":
+        confirm(pipeline, "accounts", 1, override_by="bob", why="fine")
+    elif how == "aborted":
+        abort(pipeline, "accounts", "by hand", snapshot=1)
+    found, _, _ = execute(operators.TidefoldUnansweredOperator, pipeline, "x", log="accounts", snapshot=1)
+    assert found["accounts"]["result"] == ("aborted" if how == "waits" else "nothing")
+
+
+def test_a_mapped_or_foreign_step_before_says_nothing_of_waiting() -> None:
+    ti = SimpleNamespace(
+        task=SimpleNamespace(upstream_list=[SimpleNamespace(task_id="t", task_type="EmptyOperator")]),
+        xcom_pull=lambda **_: {"a": {"result": "waits"}},
+    )
+    assert waiting_logs({"ti": ti}) == frozenset()  # type: ignore[typeddict-item]
+
+
+def asks_of(dag: DAG) -> set[str | None]:
+    """The DAG that its tasks name which leave out a log that waits, or keep its snapshot."""
+    found = {t.task_id.rpartition(".")[2]: getattr(t, "approval_dag", None) for t in dag.tasks}
+    return {found[task] for task in ("materialize", "quality", "abort")}
+
+
+def test_each_dag_and_group_brings_the_dag_that_asks_beside_it() -> None:
+    """Several pipelines in one Airflow do not meet."""
+    config = "/nowhere/tidefold.yaml"
+    assert asks_of(tidefold_dag("orders", schedule=None, config=config, approval=timedelta(hours=1))) == {
+        "orders_approval"
+    }
+    assert asks_of(tidefold_dag("quiet", schedule=None, config=config)) == {None}
+    with DAG("mine") as mine:
+        tidefold_group("shop", options=Options(config, approval=timedelta(hours=1)))
+    assert asks_of(mine) == {"mine.shop_approval"}
+    # The question is no task of the DAG that it is about.
+    assert not [t for t in mine.tasks if t.task_id.rpartition(".")[2] in ("ask", "unanswered")]
