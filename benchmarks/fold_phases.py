@@ -6,6 +6,7 @@ import copy
 import shutil
 import tempfile
 import time
+import uuid
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from tidefold.changelog.schema import change_schema, table_schema
 from tidefold.compute.runners import Answer, Work, in_process, on_spark
 from tidefold.delta.data_files import write_data_file
 from tidefold.delta.file_statistics import Statistics
+from tidefold.domain.paths import DataFileName
 from tidefold.domain.snapshot.kind_selection import Rule
 from tidefold.fold.base_rows import Based, open_base
 from tidefold.fold.fold_bucket import MERGE_MEMORY
@@ -99,4 +101,5 @@ def _by_hand(task: FoldTask, root: Path, phases: Phases) -> None:
         for start in range(0, rows.num_rows, 262_144):
             Statistics(schema).add(rows.slice(start, 262_144))
     with phases.phase("encode, sha256, statistics, fsync"):
-        write_data_file(store, f"bench/{_SCRATCH}", task.bucket, 1, 1, rows.to_batches(), schema)
+        name = DataFileName(task.bucket, 1, 1, uuid.uuid4().hex)
+        write_data_file(store, f"bench/{_SCRATCH}", name, rows.to_batches(), schema)

@@ -165,6 +165,7 @@ def materialize(world: World, log: str, asked: claim.Claim, at: int | None = Non
     if world.read(log) is None:
         return
     world.asked[log].append(asked)
+    asked = replace(asked, token=f"{world.number():08x}")
     move = partial(claim.claim, asked=asked) if at is None else partial(point_in_time.claim, asked=asked, at=at)
     state = world.commit(log, move, repeat=False)
     mine = claim.of_run(state, asked.run)
@@ -179,9 +180,9 @@ def materialize(world: World, log: str, asked: claim.Claim, at: int | None = Non
         world.require_superseded(log, mine.id)
         return
     yield
-    manifest = Manifest(
-        log, mine.id, mine.epoch, Kind.FULL, mine.base, mine.from_sqn, mine.to_sqn, SHAPE, (file,) if file else ()
-    )
+    files = (file,) if file else ()
+    what = (log, mine.id, mine.epoch, Kind.FULL, mine.base, mine.from_sqn, mine.to_sqn, SHAPE, files)
+    manifest = Manifest(*what, token=mine.token)
     try:
         if at is None:
             provide_new_files(world.store, manifest)
@@ -217,7 +218,7 @@ def _fold(world: World, log: str, mine: Snapshot, tasks: Sequence[FoldTask], bas
         return None
     data = msgspec.json.encode(kept)
     span = KeyGroups(0, 0)
-    name = str(DataFileName(span, mine.id, mine.epoch, f"{world.number():032x}"))
+    name = str(DataFileName(span, mine.id, mine.epoch, f"{world.number():032x}", mine.token))
     world.store.put_if_absent(data_path(folder, name), data)
     return DataFile(name, len(data), len(kept), "00", span, "{}")
 

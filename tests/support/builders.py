@@ -45,10 +45,14 @@ def appended(state: LogState, changes: int = 10) -> LogState:
     return append(state, [arrival(state, changes)])
 
 
+def _name(snapshot: Snapshot, bucket: KeyGroups, number: int) -> DataFileName:
+    return DataFileName(bucket, snapshot.id, snapshot.epoch, f"{number:032x}", snapshot.token)
+
+
 def manifest_of(state: LogState, snapshot: Snapshot, rows: int = 10) -> Manifest:
     """A manifest of an attempt, with one file a bucket."""
     files = tuple(
-        DataFile(str(DataFileName(bucket, snapshot.id, snapshot.epoch, f"{i:032x}")), 100, rows, "00", bucket, "{}")
+        DataFile(str(_name(snapshot, bucket, i)), 100, rows, "00", bucket, "{}")
         for i, bucket in enumerate(bucket_ranges(state.shape.key_groups, state.shape.buckets))
     )
     return Manifest(
@@ -61,6 +65,7 @@ def manifest_of(state: LogState, snapshot: Snapshot, rows: int = 10) -> Manifest
         snapshot.to_sqn,
         state.shape,
         files,
+        token=snapshot.token,
     )
 
 

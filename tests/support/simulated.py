@@ -33,6 +33,7 @@ from tidefold.errors import (
 )
 from tidefold.fold.fold_bucket import fold_bucket
 from tidefold.fold.task import Address, FoldResult, FoldTask, Input, Recipe, Untouched
+from tidefold.ledger.evidence import ATTEMPT_FACT, EPOCH_FACT, MANIFEST_FACT, SNAPSHOT_FACT
 from tidefold.operations.snapshot import confirm, stage
 from tidefold.sources.ingest import parse_task as parse_module
 from tidefold.storage import Entry, Store
@@ -125,6 +126,8 @@ class Commit(msgspec.Struct, frozen=True):
     manifest: str
     adds: list[str]
     removes: list[str]
+    # As Delta has it.
+    commitInfo: dict[str, str] = {}
 
 
 def commits_of(store: Store, path: str) -> list[Commit]:
@@ -139,6 +142,12 @@ def active(commits: Sequence[Commit]) -> set[str]:
     return files
 
 
+def _facts(manifest: Manifest, digest: str) -> dict[str, str]:
+    """As `delta.publish` tells of a commit."""
+    given = {SNAPSHOT_FACT: str(manifest.snapshot), EPOCH_FACT: str(manifest.epoch), MANIFEST_FACT: digest}
+    return {**given, ATTEMPT_FACT: manifest.token}
+
+
 def _commit(store: Store, path: str, version: int, commit: Commit) -> None:
     store.put_if_absent(f"{path}/_delta_log/{version:020d}.json", msgspec.json.encode(commit))
 
@@ -148,7 +157,7 @@ def create_snapshot_table(store: Store, manifest: Manifest) -> None:
     path = LogPaths(manifest.log).snapshot(manifest.snapshot)
     if store.list(f"{path}/_delta_log"):
         raise AlreadyExistsError("NAME_TAKEN", f"`{path}` is a table already.")
-    _commit(store, path, 0, Commit("", [f.name for f in manifest.files], []))
+    _commit(store, path, 0, Commit("", [f.name for f in manifest.files], [], _facts(manifest, "")))
     store.sync(f"{path}/_delta_log")
 
 
@@ -156,6 +165,7 @@ def publish(store: Store, manifest: Manifest, digest: str, previous: Published |
     """As `fold.publish.publish`, which provides the files here too."""
     real._provide_files(store, manifest)
     path, after = LogPaths(manifest.log).table, {f.name for f in manifest.files}
+    facts = _facts(manifest, digest)
     for _ in range(5):
         commits = commits_of(store, path)
         found = next((number for number, one in enumerate(commits) if one.manifest == digest), None)
@@ -167,7 +177,7 @@ def publish(store: Store, manifest: Manifest, digest: str, previous: Published |
         if before != {f.name for f in previous.manifest.files} if previous else bool(commits):
             raise RefusedError("FOREIGN_COMMIT", f"Other files in the table of `{manifest.log}`.")
         try:
-            _commit(store, path, len(commits), Commit(digest, sorted(after - before), sorted(before - after)))
+            _commit(store, path, len(commits), Commit(digest, sorted(after - before), sorted(before - after), facts))
         except AlreadyExistsError:
             continue
         store.sync(f"{path}/_delta_log")
@@ -229,7 +239,7 @@ def _stored(store: Store, one: Input) -> Address:
 
 
 def _write(store: Store, task: FoldTask, rows: Rows) -> DataFile:
-    name = str(DataFileName(task.bucket, task.snapshot, task.epoch, uuid.uuid4().hex))
+    name = str(DataFileName(task.bucket, task.snapshot, task.epoch, uuid.uuid4().hex, task.token))
     data = msgspec.json.encode(rows)
     with store.create(data_path(LogPaths(task.log).snapshot(task.snapshot), name)) as stream:
         stream.write(data)

@@ -68,9 +68,8 @@ def stage(
     snapshot = ledger.commit(lambda state: claims.claim(state, claim)).attempt
     assert snapshot
     files = tuple(alter(f) for f in write_file(pipeline, log, shape, snapshot, rows))
-    manifest = Manifest(
-        log, snapshot.id, snapshot.epoch, Kind.FULL, snapshot.base, snapshot.from_sqn, snapshot.to_sqn, shape, files
-    )
+    what = (log, snapshot.id, snapshot.epoch, Kind.FULL, snapshot.base, snapshot.from_sqn, snapshot.to_sqn, shape)
+    manifest = Manifest(*what, files, token=snapshot.token)
     create_snapshot_table(pipeline.store, manifest)
     digest = write_manifest(pipeline.store, manifest)
     staged = ledger.commit(lambda state: transitions.stage(state, manifest, digest)).attempt
@@ -88,7 +87,7 @@ def write_file(pipeline: Pipeline, log: str, shape: Shape, snapshot: Snapshot, r
         schema=schema,
     )
     span = KeyGroups(0, shape.key_groups - 1)
-    name = str(DataFileName(span, snapshot.id, snapshot.epoch, "0" * 32))
+    name = str(DataFileName(span, snapshot.id, snapshot.epoch, "0" * 32, snapshot.token))
     path = data_path(LogPaths(log).snapshot(snapshot.id), name)
     with pipeline.store.create(path) as stream:
         pq.write_table(table, stream)

@@ -45,7 +45,7 @@ class Active:
 @dataclass(frozen=True, slots=True)
 class Commit:
     """What a commit does. `removes`: by path; `schema`: a new one; `upgrade`: to the protocol with deletion vectors;
-    `facts`: for people, and to be known by again.
+    `facts`: for people, and to be known by again; `transactions`: versions by application id, kept in the table.
     """
 
     facts: Mapping[str, str]
@@ -53,6 +53,7 @@ class Commit:
     removes: Mapping[str, Active] = field(default_factory=dict)
     schema: Schema | None = None
     upgrade: bool = False
+    transactions: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def has_vectors(self) -> bool:
@@ -71,7 +72,11 @@ def write_commit(store: Store, path: str, table: DeltaTable, commit: Commit) -> 
     Raises AlreadyExistsError when another commit was faster. What becomes of a lost answer the caller finds out by
     reading the table again.
     """
-    lines = [_info("WRITE", commit.facts), *([{"protocol": _PROTOCOL}] if commit.upgrade else [])]
+    lines = [
+        _info("WRITE", commit.facts),
+        *_transactions(commit),
+        *([{"protocol": _PROTOCOL}] if commit.upgrade else []),
+    ]
     if commit.schema is not None:
         now = table.metadata()
         known = {"id": str(now.id), "name": now.name, "description": now.description, "createdTime": now.created_time}
@@ -87,7 +92,7 @@ def write_first(store: Store, path: str, name: str, properties: Mapping[str, str
     assert commit.schema is not None
     known = {"id": str(uuid.uuid4()), "name": name, "description": None, "createdTime": _millis()}
     made = [{"protocol": _PROTOCOL}, _metadata(known, commit.schema, properties), *map(_add, commit.adds)]
-    _put(store, path, 0, [_info("CREATE TABLE", commit.facts), *made])
+    _put(store, path, 0, [_info("CREATE TABLE", commit.facts), *_transactions(commit), *made])
 
 
 def _put(store: Store, path: str, version: int, lines: Iterable[Mapping[str, object]]) -> None:
@@ -101,6 +106,11 @@ def _info(operation: str, facts: Mapping[str, str]) -> Mapping[str, object]:
     # As deltalake writes it.
     said = {"timestamp": _millis(), "operation": operation, "operationParameters": {"mode": "Append"}}
     return {"commitInfo": {**said, "engineInfo": "tidefold", **facts}}
+
+
+def _transactions(commit: Commit) -> list[Mapping[str, object]]:
+    millis = _millis()
+    return [{"txn": {"appId": a, "version": v, "lastUpdated": millis}} for a, v in commit.transactions.items()]
 
 
 def _metadata(known: Mapping[str, object], schema: Schema, properties: Mapping[str, str]) -> Mapping[str, object]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import uuid
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import chain
@@ -61,17 +60,10 @@ class _Tally:
 
 
 def write_data_file(
-    store: Store,
-    table: str,
-    bucket: KeyGroups,
-    snapshot: int,
-    epoch: int,
-    batches: Iterable[pa.RecordBatch],
-    schema: pa.Schema,
+    store: Store, table: str, name: DataFileName, batches: Iterable[pa.RecordBatch], schema: pa.Schema
 ) -> DataFile | None:
     """Writes the rows into a new file under `<table>/_data/`; None (and no file) when there is no row."""
-    name = str(DataFileName(bucket, snapshot, epoch, uuid.uuid4().hex))
-    return _write_file(store, data_path(table, name), bucket, batches, partial(_writer, schema, "zstd"))
+    return _write_file(store, data_path(table, str(name)), name.key_groups, batches, partial(_writer, schema, "zstd"))
 
 
 def write_part(

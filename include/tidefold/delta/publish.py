@@ -10,13 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
-from deltalake import CommitProperties, DeltaTable
+from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
 from tidefold.delta.commit import VECTORS_READER, Active, Commit, delta_schema, write_commit, write_first
 from tidefold.delta.published_table import (
-    MANIFEST,
     PROPERTIES,
     Published,
     active_files,
@@ -27,6 +26,7 @@ from tidefold.delta.published_table import (
 from tidefold.domain.paths import LogPaths, data_path
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
 from tidefold.errors import AlreadyExistsError, ConflictError, CorruptError, NotFoundError, StorageError, TidefoldError
+from tidefold.ledger.evidence import ATTEMPT_FACT, EPOCH_FACT, MANIFEST_FACT, SNAPSHOT_FACT, transactions_of
 from tidefold.storage import Store
 
 _log = logging.getLogger(__name__)
@@ -35,8 +35,6 @@ _TRIES = 5
 _CHECKPOINT = 10
 _LINKERS = 8
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-# Commit metadata for people: the snapshot that a table version shows. What decides is MANIFEST.
-_SNAPSHOT = "tidefold.snapshot"
 
 
 def create_snapshot_table(store: Store, manifest: Manifest) -> None:
@@ -194,7 +192,8 @@ def _is_table(store: Store, path: str) -> bool:
 
 
 def _create(store: Store, path: str, manifest: Manifest, digest: str) -> None:
-    commit = Commit(_facts(manifest, digest), manifest.shown, schema=delta_schema(manifest))
+    kept = _transactions(manifest, digest)
+    commit = Commit(_facts(manifest, digest), manifest.shown, schema=delta_schema(manifest), transactions=kept)
     if commit.has_vectors:
         write_first(store, path, manifest.log, PROPERTIES, commit)
         return
@@ -243,6 +242,7 @@ def _difference(table: DeltaTable, manifest: Manifest, digest: str, previous: Pu
         {path: active for path, active in before.items() if path not in same},
         None if table.schema().to_json() == schema.to_json() else schema,
         upgrade=any(f.deletions for f in after.values()) and table.protocol().min_reader_version < VECTORS_READER,
+        transactions=_transactions(manifest, digest),
     )
 
 
@@ -261,14 +261,21 @@ def _millis() -> int:
 
 def _facts(manifest: Manifest, digest: str) -> dict[str, str]:
     return {
-        _SNAPSHOT: str(manifest.snapshot),
-        MANIFEST: digest,
-        "tidefold.epoch": str(manifest.epoch),
+        SNAPSHOT_FACT: str(manifest.snapshot),
+        MANIFEST_FACT: digest,
+        EPOCH_FACT: str(manifest.epoch),
         "tidefold.sqn": str(manifest.to_sqn),
+        **({ATTEMPT_FACT: manifest.token} if manifest.token else {}),
     }
+
+
+def _transactions(manifest: Manifest, digest: str) -> dict[str, int]:
+    """Kept in the table for good. A snapshot's own table, which is no published one, has none."""
+    return transactions_of(manifest.log, manifest.snapshot, manifest.epoch, digest) if digest else {}
 
 
 def _properties(manifest: Manifest, digest: str) -> CommitProperties:
     facts: dict[str, Any] = {**_facts(manifest, digest)}
+    kept = [Transaction(app, version) for app, version in _transactions(manifest, digest).items()]
     # Never retried by the library: a conflict means that ledger and table are read again first.
-    return CommitProperties(custom_metadata=facts, max_commit_retries=0)
+    return CommitProperties(custom_metadata=facts, max_commit_retries=0, app_transactions=kept)

@@ -16,11 +16,9 @@ from tidefold.delta.deletion_vectors import deletions
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.manifest import Deletions, Manifest
 from tidefold.errors import NotFoundError, RefusedError
+from tidefold.ledger.evidence import MANIFEST_FACT
 from tidefold.storage import Store
 
-# Commit metadata: the sha256 of the manifest of the snapshot that a table version shows. Ids begin anew with a log; a
-# manifest names files with random names, so no other one has its digest.
-MANIFEST = "tidefold.manifest"
 # Files that plain readers of older versions use are tidefold's to remove, never a clock's.
 PROPERTIES = {
     "delta.deletedFileRetentionDuration": "interval 3650 days",
@@ -39,7 +37,7 @@ class Published:
 
 def version_of(table: DeltaTable, digest: str, previous: Published | None) -> int | None:
     """The table version, after the previous snapshot's, whose commit says that it shows the manifest."""
-    found = (c for c in _commits_since(table, previous) if c.get(MANIFEST) == digest)
+    found = (c for c in _commits_since(table, previous) if c.get(MANIFEST_FACT) == digest)
     return next((int(c["version"]) for c in found), None)
 
 
@@ -133,5 +131,5 @@ def _commits_since(table: DeltaTable, previous: Published | None) -> list[dict[s
 
 
 def _foreign(table: DeltaTable, previous: Published | None) -> str:
-    others = [c for c in _commits_since(table, previous) if MANIFEST not in c]
+    others = [c for c in _commits_since(table, previous) if MANIFEST_FACT not in c]
     return ", ".join(f"version {c['version']} {c.get('operation')}" for c in others) or "files differ"

@@ -177,6 +177,8 @@ class Snapshot:
     `schema`: the id of that which its rows have, the newest when it began. `until`: the last commit time of a change in
     it (None: not known).
 
+    `token` is a part of the names of its files: no other attempt, of whatever ledger, has the same one.
+
     One `as_of` an instant stands outside of all that: nothing is built on it and it is never published; it folds those
     changes up to `to_sqn` into its base that were committed before the instant, and its tag keeps it.
     """
@@ -216,6 +218,7 @@ class Snapshot:
     schema: int = FIRST
     as_of: AsOf | None = None
     until: int | None = None
+    token: str = ""
 
     @property
     def folds_to(self) -> int:
@@ -257,8 +260,9 @@ class LogState:
     `fence` rises when change sets that somebody wrote and never appended are given up: he is refused from then on.
     `dropped`: the log is being deleted (no move is possible) or gone; the next one of that name begins with the epoch
     and above the snapshot ids of the last (`last_snapshot`), so that none of them ever comes back; `life` counts them.
-    `stopped`: it takes nothing more until it is resumed. `schemas`: the columns that it had, oldest first; none: they
-    never changed. Those of `shape` are the newest.
+    `incarnation` is random, new each time the ledger begins: tokens of attempts begin with it. `former`: those of lives
+    that were dropped. `stopped`: it takes nothing more until it is resumed. `schemas`: the columns that it had, oldest
+    first; none: they never changed. Those of `shape` are the newest.
     """
 
     log: str
@@ -280,6 +284,8 @@ class LogState:
     life: int = 0
     stopped: Stopped | None = None
     schemas: tuple[Schema, ...] = ()
+    incarnation: str = ""
+    former: tuple[str, ...] = ()
 
     @property
     def schema(self) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.errors import CorruptError, InvalidInputError
 
-_DATA_FILE = re.compile(r"k(\d{5})-(\d{5})\.s(\d{10})\.e(\d{10})\.([0-9a-f]{32})\.parquet")
+_DATA_FILE = re.compile(r"k(\d{5})-(\d{5})\.s(\d{10})\.e(\d{10})\.(?:t([0-9a-f]{16})\.)?([0-9a-f]{32})\.parquet")
 _LOG_ID = re.compile(r"[a-z][a-z0-9_]{0,62}")
 
 
@@ -16,17 +16,21 @@ _LOG_ID = re.compile(r"[a-z][a-z0-9_]{0,62}")
 class DataFileName:
     """Name of one Parquet file: key groups, the snapshot and epoch that wrote it, and the writing task's own part.
 
-    The random part makes a second try of a task write a second file, never over the first.
+    The random part makes a second try of a task write a second file, never over the first. `token` names the attempt: a
+    ledger that went back issues the same snapshot and epoch again, and never the same token. Older programs wrote names
+    without one.
     """
 
     key_groups: KeyGroups
     snapshot: int
     epoch: int
     unique: str
+    token: str = ""
 
     def __str__(self) -> str:
         span = f"k{self.key_groups.first:05d}-{self.key_groups.last:05d}"
-        return f"{span}.s{self.snapshot:010d}.e{self.epoch:010d}.{self.unique}.parquet"
+        token = f"t{self.token}." if self.token else ""
+        return f"{span}.s{self.snapshot:010d}.e{self.epoch:010d}.{token}{self.unique}.parquet"
 
     @classmethod
     def parse(cls, name: str) -> DataFileName:
@@ -38,8 +42,8 @@ class DataFileName:
                 f"`{name}` is not a data file name of tidefold.",
                 hint="Nothing was changed. Restore what names it from a backup.",
             )
-        first, last, snapshot, epoch, unique = found.groups()
-        return cls(KeyGroups(int(first), int(last)), int(snapshot), int(epoch), unique)
+        first, last, snapshot, epoch, token, unique = found.groups()
+        return cls(KeyGroups(int(first), int(last)), int(snapshot), int(epoch), unique, token or "")
 
 
 # Segments of all logs, and what is known of those that are being written.
@@ -82,8 +86,16 @@ class LogPaths:
     def snapshot(self, snapshot: int) -> str:
         return f"{self.snapshots}/{snapshot:010d}"
 
+    @property
+    def manifests(self) -> str:
+        return f"{self.folder}/snapshots"
+
     def manifest(self, snapshot: int) -> str:
-        return f"{self.folder}/snapshots/{snapshot:010d}/manifest"
+        return f"{self.manifests}/{snapshot:010d}/manifest"
+
+    def completion(self, snapshot: int) -> str:
+        """Says that the ledger had the snapshot as completed: of those that no table shows."""
+        return f"{self.manifests}/{snapshot:010d}/completed"
 
     def quality(self, snapshot: int) -> str:
         return f"{self.folder}/quality/{snapshot:010d}"

@@ -22,8 +22,8 @@ def check_state(state: LogState) -> LogState:
 
 def check_manifest(manifest: Manifest, snapshot: Snapshot) -> Manifest:
     """The manifest of this snapshot, or CorruptError."""
-    what = (manifest.snapshot, manifest.epoch, manifest.from_sqn, manifest.to_sqn)
-    if what != (snapshot.id, snapshot.epoch, snapshot.from_sqn, snapshot.to_sqn):
+    what = (manifest.snapshot, manifest.epoch, manifest.token, manifest.from_sqn, manifest.to_sqn)
+    if what != (snapshot.id, snapshot.epoch, snapshot.token, snapshot.from_sqn, snapshot.to_sqn):
         raise _corrupt(
             "MANIFEST_OF_ANOTHER", manifest.log, f"the manifest of snapshot {snapshot.id} is another snapshot's"
         )

@@ -124,7 +124,7 @@ def _taken(
     shown = task.table is None or (source.root, source.path) == (target.root, data_path(task.table, file.name))
     if not shown:
         unique = uuid.uuid4().hex
-        file = replace(file, name=str(DataFileName(file.key_groups, task.snapshot, task.epoch, unique)))
+        file = replace(file, name=str(DataFileName(file.key_groups, task.snapshot, task.epoch, unique, task.token)))
     file = replace(file, carried=shown and task.table is not None)
     path = data_path(target.path, file.name)
     if source.root != target.root:
@@ -209,16 +209,19 @@ def _written(task: FoldTask, store: Store, rows: Iterable[pa.RecordBatch]) -> Da
     schema, folder = table_schema(task.shape), task.target.path
     if task.part:
         return write_part(store, f"{folder}/{task.part}", task.bucket, with_schema(rows, schema), schema)
-    return write_data_file(store, folder, task.bucket, task.snapshot, task.epoch, rows, schema)
+    return write_data_file(store, folder, _new_name(task), rows, schema)
 
 
 def _written_beside(task: FoldTask, store: Store, hidden: pa.Table | None) -> DataFile | None:
     """What is kept beside the rows; a canonical savepoint has the rows alone."""
     if hidden is None or task.part:
         return None
-    batches, schema = hidden.to_batches(), hidden.schema
-    file = write_data_file(store, task.target.path, task.bucket, task.snapshot, task.epoch, batches, schema)
+    file = write_data_file(store, task.target.path, _new_name(task), hidden.to_batches(), hidden.schema)
     return replace(file, hidden=True) if file else None
+
+
+def _new_name(task: FoldTask) -> DataFileName:
+    return DataFileName(task.bucket, task.snapshot, task.epoch, uuid.uuid4().hex, task.token)
 
 
 class _Count:

@@ -112,6 +112,7 @@ def _tasks(
                     gathers=True,
                     schema=snapshot.schema,
                     schemas=state.schemas,
+                    token=snapshot.token,
                 )
             )
     return tuple(sorted(tasks, key=lambda task: -task.weight))

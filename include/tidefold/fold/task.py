@@ -69,6 +69,7 @@ class FoldTask:
     was deleted before it, in the log's order, need not be remembered. `before`: what was committed later than that,
     or then, is left out. `marks`: rows of a large file may be marked as deleted. `gathers`: there are tasks for all
     buckets, which read the same change sets. `shape` has the schema of this id; `schemas`: see `Aligner`.
+    `token`: that of the attempt, for the names of its files.
     """
 
     log: str
@@ -90,6 +91,7 @@ class FoldTask:
     gathers: bool = False
     schema: int = FIRST
     schemas: tuple[Schema, ...] = ()
+    token: str = ""
 
     @property
     def aligner(self) -> Aligner:

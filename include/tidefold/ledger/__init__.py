@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from tidefold.ledger.ledger import Ledger
+from tidefold.ledger.ledger import Compared, Ledger
 from tidefold.ledger.pages import Chunk
 from tidefold.ledger.serialization import (
+    decode_manifest,
+    digest_of,
     read_description,
     read_manifest,
     read_manifest_at,
@@ -14,7 +16,10 @@ from tidefold.ledger.serialization import (
 
 __all__ = [
     "Chunk",
+    "Compared",
     "Ledger",
+    "decode_manifest",
+    "digest_of",
     "read_description",
     "read_manifest",
     "read_manifest_at",

@@ -13,6 +13,7 @@ from dataclasses import replace
 import msgspec
 
 from tidefold.domain.ingest.append import require_fence, reshaped
+from tidefold.domain.ledger_evidence import Evidence, require_known
 from tidefold.domain.log_state import Drop, LogState, Shape
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.state_validation import check_state
@@ -24,19 +25,25 @@ from tidefold.errors import (
     RefusedError,
     UnknownOutcomeError,
 )
+from tidefold.ledger.evidence import find_evidence
 from tidefold.ledger.pages import Chunk, Pages
 from tidefold.ledger.serialization import FORMAT, Head, decode, decode_head, digest_of
 from tidefold.storage import Store
 
 _TRIES = 50
+_INCARNATION = 8
+_NO_SHAPE = Shape((), (), "", 1, 1)
 # Versions that pruning leaves: whoever sleeps through fewer commits finds everything as it was.
 KEPT_VERSIONS = 1_000
+# By log: the version of its ledger that was compared with the store, and what was found there.
+Compared = dict[str, tuple[int, Evidence]]
 
 
 class Ledger:
     """Reads and commits the state of one log. `read` raises NotFoundError until `begin` wrote version 1.
 
     `pages` are those of this store that others have read (`Pages`); `before_write` is called before each version.
+    `compared`: what others have compared with the store.
     """
 
     def __init__(
@@ -45,12 +52,14 @@ class Ledger:
         log: str,
         pages: dict[str, Chunk] | None = None,
         before_write: Callable[[], None] = lambda: None,
+        compared: Compared | None = None,
     ) -> None:
         self._store = store
         self._before_write = before_write
         self._paths = LogPaths(log)
         self._log = log
         self._pages = Pages(store, log, {} if pages is None else pages)
+        self._compared: Compared = {} if compared is None else compared
         self._digests: dict[int, str] = {}
 
     def find(self) -> LogState | None:
@@ -112,8 +121,9 @@ class Ledger:
             first = self._first(shape)
             if fence is not None:
                 require_fence(first, fence)
+            self.require_current(first)
             with suppress(AlreadyExistsError):
-                self._put(first)
+                self._put(_identified(first))
         _not_dropped(state)
         return self.commit(lambda empty: reshaped(empty, shape)) if reshaped(state, shape) != state else state
 
@@ -121,7 +131,33 @@ class Ledger:
         before = self._newest() or LogState(self._log, shape)
         first = LogState(self._log, shape, before.version + 1, before.epoch, last_snapshot=before.last_snapshot)
         # What was announced to the log of that name before is refused, as is everything that it numbered.
-        return replace(first, fence=before.fence, life=before.life)
+        return replace(first, fence=before.fence, life=before.life, former=before.former)
+
+    def require_current(self, state: LogState) -> Evidence:
+        """Compares the ledger with the published table and the snapshots, once in a process (I29); `state` is the one
+        that is to be changed. Whoever changes or deletes anything of a log asks this first; `commit` and `begin` do.
+
+        Raises CorruptError when the store shows what the ledger does not know: LEDGER_BEHIND, LEDGER_LOST.
+        """
+        version, evidence = self._compared.get(self._log, (0, Evidence()))
+        if version and version <= state.version:
+            return evidence
+        evidence = find_evidence(self._store, state)
+        try:
+            require_known(state, evidence)
+        except CorruptError:
+            # Others may have gone on since the state was read: what they did was in the ledger before it was seen.
+            require_known(self._newest() or state, evidence)
+        self._compared[self._log] = (state.version, evidence)
+        return evidence
+
+    def is_current(self) -> bool:
+        """Whether the ledger knows all that the store shows of the log: one that was lost, or is damaged, does not."""
+        try:
+            self.require_current(self._newest() or LogState(self._log, _NO_SHAPE, 1))
+        except CorruptError:
+            return False
+        return True
 
     def commit(self, move: Callable[[LogState], LogState], *, of_dropped: bool = False) -> LogState:
         """Applies a move to the newest state and writes the result; on a lost race reads again and moves again.
@@ -131,9 +167,11 @@ class Ledger:
         """
         for _ in range(_TRIES):
             state = self.read() if of_dropped else _not_dropped(self.read())
-            moved = move(state)
-            if moved == state:
+            known = _identified(state)
+            moved = move(known)
+            if moved == known:
                 return state
+            self.require_current(state)
             try:
                 return self._put(replace(moved, version=state.version + 1))
             except AlreadyExistsError:
@@ -253,6 +291,11 @@ class Ledger:
             FORMAT, state.log, state.version, writer, digest_of(body), pages, msgspec.Raw(body), previous, state.life
         )
         return msgspec.json.encode(head)
+
+
+def _identified(state: LogState) -> LogState:
+    """The state with its incarnation, which a ledger of an older program gets with its next version."""
+    return state if state.incarnation else replace(state, incarnation=uuid.uuid4().hex[:_INCARNATION])
 
 
 def _pages_of(head: Head) -> frozenset[str]:

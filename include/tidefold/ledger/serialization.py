@@ -21,7 +21,8 @@ from tidefold.errors import CorruptError, NotFoundError
 from tidefold.storage import Store
 
 # 2: kinds of snapshots and facts about them that a program of format 1 would lose when it writes the next version.
-FORMAT = 2
+# 3: tokens of attempts, which a program of format 2 would lose: it removes files by the id of a snapshot alone.
+FORMAT = 3
 T = TypeVar("T")
 
 
@@ -152,6 +153,11 @@ def read_manifest_at(store: Store, path: str, snapshot: Snapshot) -> Manifest:
     return check_manifest(
         decode(path, checked(path, read_named(store, path), snapshot.manifest or ""), Manifest), snapshot
     )
+
+
+def decode_manifest(path: str, data: bytes) -> Manifest:
+    """A manifest as it is stored, whosesoever it is. Raises CorruptError."""
+    return decode(path, data, Manifest)
 
 
 def write_manifest(store: Store, manifest: Manifest) -> str:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from tidefold.config import Config, LogConfig
 from tidefold.errors import NotFoundError
-from tidefold.ledger import Chunk, Ledger
+from tidefold.ledger import Chunk, Compared, Ledger
 from tidefold.storage import Store
 from tidefold.storage.local_copies.roots import LocalRoots
 
@@ -17,7 +17,8 @@ from tidefold.storage.local_copies.roots import LocalRoots
 class Pipeline:
     """A configuration, the store it names, and where this machine keeps local copies, if it does.
 
-    `pages` are what its ledgers have read. `before_write` is called before a ledger is changed.
+    `pages` are what its ledgers have read. `before_write` is called before a ledger is changed. `compared` says which
+    ledgers were compared with the store.
     """
 
     config: Config
@@ -25,9 +26,10 @@ class Pipeline:
     local: LocalRoots | None = None
     pages: dict[str, Chunk] = field(default_factory=dict, compare=False, repr=False)
     before_write: Callable[[], None] = field(default=lambda: None, compare=False, repr=False)
+    compared: Compared = field(default_factory=dict, compare=False, repr=False)
 
     def ledger(self, log: str) -> Ledger:
-        return Ledger(self.store, log, self.pages, self.before_write)
+        return Ledger(self.store, log, self.pages, self.before_write, self.compared)
 
     def log(self, log: str) -> LogConfig:
         """The configuration of a log, or NotFoundError."""

@@ -49,8 +49,6 @@ class LocalStore:
     def create(self, path: str) -> Iterator[BinaryIO]:
         final = self._full(path)
         part = f"{final}.{uuid.uuid4().hex}{_UNFINISHED}"
-        with _typed(path), _possible():
-            self._make_folder(os.path.dirname(final))
         try:
             with _typed(path), self._begin(part) as stream:
                 yield stream
@@ -71,16 +69,25 @@ class LocalStore:
             ) from error
 
     def _begin(self, part: str) -> BinaryIO:
-        return self._in_folder(part, lambda: open(part, "xb"))
+        with _possible():
+            return self._in_folder(part, lambda: open(part, "xb"))
 
     def _in_folder(self, path: str, act: Callable[[], T]) -> T:
-        """Acts in the folder of a path, which is made. Whoever deletes may remove it again while it is empty."""
+        """Acts in the folder of a path, which is made. Whoever deletes may remove it again while it is empty: nothing
+        slow lies between making it and filling it.
+        """
         for _ in range(_TRIES):
             with suppress(FileNotFoundError):
-                self._make_folder(os.path.dirname(path))
-                return act()
-        self._make_folder(os.path.dirname(path))
-        return act()
+                return self._act(path, act)
+        return self._act(path, act)
+
+    def _act(self, path: str, act: Callable[[], T]) -> T:
+        made = self._make_folder(os.path.dirname(path))
+        done = act()
+        for folder in made:
+            # Else a crash could lose the folder with what is in it.
+            _sync(os.path.dirname(folder))
+        return done
 
     @property
     def links(self) -> bool:
@@ -148,10 +155,9 @@ class LocalStore:
     def _rename_link(self, part: str, final: str) -> None:
         """Gives a finished file one more name, in the place of what has that name now."""
         beside = f"{final}.{uuid.uuid4().hex}{_UNFINISHED}"
-        self._make_folder(os.path.dirname(final))
         try:
             try:
-                os.link(part, beside)
+                self._in_folder(beside, lambda: os.link(part, beside))
             except OSError as error:
                 if error.errno not in (errno.EXDEV, errno.EMLINK, errno.EPERM):
                     raise
@@ -220,15 +226,15 @@ class LocalStore:
             raise InvalidInputError("PATH_OUTSIDE_ROOT", f"`{path}` lies outside the store.")
         return full
 
-    def _make_folder(self, folder: str) -> None:
-        """Makes a folder and syncs each new one into its parent, else a crash could lose it with what is in it."""
-        missing = []
+    def _make_folder(self, folder: str) -> tuple[str, ...]:
+        """Makes a folder; returns the folders that were not there, the outermost first."""
+        missing: tuple[str, ...] = ()
         while not os.path.isdir(folder):
-            missing.append(folder)
+            missing = (folder, *missing)
             folder = os.path.dirname(folder)
-        for new in reversed(missing):
+        for new in missing:
             os.makedirs(new, exist_ok=True)
-            _sync(os.path.dirname(new))
+        return missing
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from datetime import UTC, date, datetime
 from decimal import Context, Decimal
 from pathlib import Path
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 
 from tidefold.delta.data_files import write_data_file
 from tidefold.domain.key_groups import KeyGroups
+from tidefold.domain.paths import DataFileName
 from tidefold.storage.local_store import LocalStore
 
 FIRST, LAST = datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999999)
@@ -46,7 +48,7 @@ def table_of(folder: Path, kind: pa.DataType, files: list[list[Any]]) -> str:
     actions = []
     for number, values in enumerate(files):
         batch = pa.record_batch({"v": pa.array(values, kind)}, schema=schema)
-        file = write_data_file(store, "t", KeyGroups(0, 0), number, 1, [batch], schema)
+        file = write_data_file(store, "t", DataFileName(KeyGroups(0, 0), number, 1, uuid.uuid4().hex), [batch], schema)
         if file:
             actions.append(AddAction(f"_data/{file.name}", file.bytes, {}, 0, True, file.stats))
     create_table_with_add_actions(store.uri("t"), Schema.from_arrow(schema), actions)
@@ -86,7 +88,8 @@ def test_a_dictionary_is_made_only_of_a_column_whose_values_repeat(tmp_path: Pat
         schema=schema,
     )
     batches = rows.to_batches(max_chunksize=10_000)
-    file = write_data_file(LocalStore(tmp_path), "t", KeyGroups(0, 0), 1, 1, batches, schema)
+    name = DataFileName(KeyGroups(0, 0), 1, 1, uuid.uuid4().hex)
+    file = write_data_file(LocalStore(tmp_path), "t", name, batches, schema)
     assert file
     written = pq.ParquetFile(tmp_path / "t" / "_data" / file.name)
     columns = [written.metadata.row_group(0).column(i) for i in range(3)]

@@ -79,6 +79,7 @@ UNRELEASED = {
     "DataFile.hidden",
     "Group.columns",
     "Group.order",
+    "Intent.folders",
     "Kind.incremental",
     "Landed.again",
     "Landed.complete",
@@ -87,6 +88,9 @@ UNRELEASED = {
     "Landed.instant",
     "Landed.run",
     "Landed.time",
+    "Landed.truncates",
+    "LogState.former",
+    "LogState.incarnation",
     "LogState.schemas",
     "LogState.stopped",
     "Manifest.bytes_copied",
@@ -95,6 +99,7 @@ UNRELEASED = {
     "Manifest.schema",
     "Manifest.tied",
     "Manifest.ties",
+    "Manifest.token",
     "Manifest.unresolved",
     "Manifest.unresolved_keys",
     "Merge.aggregates",
@@ -123,6 +128,7 @@ UNRELEASED = {
     "Snapshot.read",
     "Snapshot.schema",
     "Snapshot.ties",
+    "Snapshot.token",
     "Snapshot.unresolved",
     "Snapshot.unresolved_keys",
     "Snapshot.until",
@@ -366,4 +372,5 @@ def test_every_stored_field_and_kind_is_in_a_golden_store(tmp_path: Path) -> Non
     assert needed - there <= UNRELEASED
     assert not UNRELEASED & there, "an archive has it now: take its name out"
     formats = {golden.truth["format"] for golden in stores}
-    assert formats | ({FORMAT} if UNRELEASED else set()) == set(range(1, FORMAT + 1))
+    unreleased = set(range(max(formats) + 1, FORMAT + 1)) if UNRELEASED else set()
+    assert formats | unreleased == set(range(1, FORMAT + 1))

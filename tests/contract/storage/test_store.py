@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import uuid
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from support.dict_store import DictStore
 from tidefold.errors import AlreadyExistsError, InvalidInputError, NotFoundError, RefusedError
 from tidefold.storage import Store, open_store
+from tidefold.storage.local_store import LocalStore
 
 
 @pytest.fixture(params=["local", "memory", "dict", "s3"])
@@ -204,3 +206,48 @@ def test_other_schemes_are_refused_by_name(tmp_path: Path, address: str) -> None
     with pytest.raises(InvalidInputError) as refused:
         open_store(address, tmp_path)
     assert refused.value.code == "STORE_SCHEME"
+
+
+@pytest.mark.parametrize("verb", ["put", "link", "replace"])
+def test_a_folder_that_is_pruned_while_it_is_made_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    """Another process deletes the last file beside it after mkdir, several times."""
+    store = LocalStore(tmp_path)
+    store.put_if_absent("source", b"bytes")
+    left, real = [3], os.makedirs
+
+    def pruned(path: str, exist_ok: bool) -> None:
+        real(path, exist_ok=exist_ok)
+        if left[0] and path.endswith("b"):
+            left[0] -= 1
+            store._prune(path)
+
+    monkeypatch.setattr(os, "makedirs", pruned)
+    if verb == "put":
+        store.put_if_absent("a/b/c", b"bytes")
+    elif verb == "link":
+        store.link("source", "a/b/c")
+    else:
+        with store.replace(["a/b/c", "a/b/d"]) as stream:
+            stream.write(b"bytes")
+    assert store.read("a/b/c") == b"bytes"
+    assert left == [0]
+
+
+def test_of_a_writer_and_one_who_deletes_beside_it_neither_fails(tmp_path: Path) -> None:
+    store, ended = LocalStore(tmp_path), threading.Event()
+
+    def delete() -> None:
+        while not ended.is_set():
+            store.delete(["a/b/c/gone"])
+
+    other = threading.Thread(target=delete)
+    other.start()
+    try:
+        for number in range(60):
+            store.put_if_absent(f"a/b/c/{number}", b"")
+            store.delete([f"a/b/c/{number}"])
+    finally:
+        ended.set()
+        other.join()

@@ -37,7 +37,8 @@ class Claim:
     so if the attempt is still just as it was seen to be, without any progress. `because`: why it is of this kind;
     `expire`: rows that it drops for their age; `renew`: make it though nothing was taken in since the last one.
     `external`: its rows are those of a snapshot that lies outside of the store. `lateness`: how far below the highest
-    order a delete is still remembered, in the unit of the first column that orders the log.
+    order a delete is still remembered, in the unit of the first column that orders the log. `token`: the random part of
+    the attempt's own.
     """
 
     run: str
@@ -52,6 +53,7 @@ class Claim:
     renew: bool = False
     external: External | None = None
     lateness: int | None = None
+    token: str = ""
 
 
 def claim(state: LogState, asked: Claim) -> LogState:
@@ -184,12 +186,20 @@ def _begin(state: LogState, asked: Claim) -> LogState:
         expire=asked.expire,
         horizon=_horizon(state, asked),
         schema=state.schema,
+        token=token_of(state, asked),
     )
     if asked.restore:
         begun = _restoring(state, begun, asked.restore)
     if asked.external:
         begun = _importing(state, begun, asked.external)
     return replace(state, epoch=begun.epoch).with_snapshot(replace(begun, until=_until(state, begun)))
+
+
+def token_of(state: LogState, asked: Claim) -> str:
+    """What the names of the attempt's files have: no other attempt has it, though a ledger that went back may give its
+    id and epoch again.
+    """
+    return f"{state.incarnation}{asked.token}" if asked.token else ""
 
 
 def _until(state: LogState, begun: Snapshot) -> int | None:

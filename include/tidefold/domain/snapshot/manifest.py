@@ -57,8 +57,8 @@ class Manifest:
     `expired`: how many rows went for their age. `cleared`: the order of the highest clear that was ever folded.
     `ties`: how many keys had changes of one order that say different things; `tied` are some of them, as JSON.
     `unresolved`: how many keys are left out, as a value was not sent and no former row has it; `unresolved_keys` are
-    some of them, as JSON. `schema`: the id of that of the log which `shape` has; a file may lack columns that were
-    added without a value.
+    some of them, as JSON. `token`: that of the attempt that wrote it. `schema`: the id of that of the log which
+    `shape` has; a file may lack columns that were added without a value.
     """
 
     log: str
@@ -78,6 +78,7 @@ class Manifest:
     schema: int = FIRST
     unresolved: int = 0
     unresolved_keys: tuple[str, ...] = ()
+    token: str = ""
 
     @property
     def home(self) -> str:

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from tidefold.domain.commit_times import NEVER, AsOf, micros, next_second, tag_of, told
 from tidefold.domain.log_state import ChangeSet, Expire, Kind, LogState, Snapshot, State
 from tidefold.domain.retention.tag_names import require_free
-from tidefold.domain.snapshot.claim import Claim, blocked, next_id, same_request, supersede
+from tidefold.domain.snapshot.claim import Claim, blocked, next_id, same_request, supersede, token_of
 from tidefold.domain.snapshot.lineage import Older, older
 from tidefold.errors import CorruptError, RefusedError
 
@@ -142,6 +142,7 @@ def _begin(state: LogState, asked: Claim, at: int, planned: Plan) -> LogState:
         schema=state.schema,
         as_of=AsOf(at, head.id if head else None),
         until=at - 1,
+        token=token_of(state, asked),
     )
     return replace(state, epoch=begun.epoch).with_snapshot(begun)
 

@@ -20,6 +20,12 @@ def stage(state: LogState, manifest: Manifest, digest: str, read: ReadFrom | Non
     stored manifest.
     """
     snapshot = held(state, manifest.snapshot)
+    if (manifest.epoch, manifest.token) != (snapshot.epoch, snapshot.token):
+        raise SupersededError(
+            "SUPERSEDED",
+            f"Snapshot {snapshot.id} of `{state.log}` is that of another attempt (epoch {snapshot.epoch}).",
+            hint=f"No change is lost: `tidefold materialize {state.log}` folds them again.",
+        )
     if snapshot.state is not State.ONGOING:
         if snapshot.manifest == digest:
             return state

@@ -85,7 +85,8 @@ class Intake:
 def begin_intake(pipeline: Pipeline, log: str) -> Intake:
     """Looks at the landing folder and the ledger, and plans. Raises TidefoldError."""
     config = pipeline.log(log)
-    state = evolved(pipeline, pipeline.ledger(log).peek(config.shape))
+    ledger = pipeline.ledger(log)
+    state = evolved(pipeline, ledger.peek(config.shape))
     require_open(state)
     source = source_of(config.source.feed) if config.source else None
     listing = source.listing(state) if source else Listing(())
@@ -93,6 +94,8 @@ def begin_intake(pipeline: Pipeline, log: str) -> Intake:
     endings = {file.name: source.ending(file, taken) for file, taken in newest} if source else {}
     problems = (*listing.problems, *rewritten(listing.files, state))
     plan = plan_files(listing.files, endings, state)
+    if plan.take:
+        ledger.require_current(state)  # Before anything is written that the log could not be told.
     horizon = horizon_of(pipeline, state)
     feed = config.source.feed if config.source else None
     return Intake(log, feed, state, listing.files, endings, problems, state, plan, horizon=horizon, stops=config.stops)

@@ -60,7 +60,7 @@ class Wanted:
 @dataclass(frozen=True, slots=True)
 class Into:
     """What the tasks write: the address of a folder, as which snapshot and attempt. `table`: the folder of the table
-    that will show what is taken over, if one will; `copy`: that gets bytes of its own.
+    that will show what is taken over, if one will; `copy`: that gets bytes of its own; `token`: that of the attempt.
     """
 
     target: Address
@@ -68,6 +68,7 @@ class Into:
     epoch: int
     table: str | None = None
     copy: bool = False
+    token: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +137,7 @@ def _task(
         copy=into.copy,
         schema=wanted.schema,
         schemas=wanted.state.schemas,
+        token=into.token,
     )
 
 

@@ -14,7 +14,14 @@ from tidefold.errors import TidefoldError
 from tidefold.operations.ingest import recovery
 from tidefold.operations.outcome import Outcome, each_log
 from tidefold.operations.pipeline import Pipeline, now
-from tidefold.operations.retention.file_gc import plan_forgotten, plan_halves, plan_sweep, plan_unnamed
+from tidefold.operations.retention.file_gc import (
+    delete_hidden,
+    plan_forgotten,
+    plan_halves,
+    plan_manifests,
+    plan_sweep,
+    plan_unnamed,
+)
 from tidefold.operations.retention.segment_gc import plan_unclaimed
 from tidefold.operations.snapshot.heartbeat import INTERVAL
 
@@ -76,10 +83,10 @@ def _clean_log(pipeline: Pipeline, log: str, plan: bool) -> Outcome:
     given_up = point_in_time.given_up(state, now(), INTERVAL, _PATIENCE)
     # What it would be afterwards: a plan writes nothing.
     state = _without(state, given_up) if plan or not given_up else ledger.commit(partial(_without, seen=given_up))
-    plans = (plan_sweep, plan_forgotten, plan_unnamed, plan_halves)
+    plans = (plan_sweep, plan_forgotten, plan_unnamed, plan_halves, plan_manifests)
     going = tuple(path for plan_of in plans for path in plan_of(pipeline.store, state))
     if not plan:
-        pipeline.store.delete(going)
+        going = delete_hidden(pipeline.store, ledger, state, going)
     facts = {"files": len(going), "paths": list(going), "aborted": [s.id for s in given_up]}
     if not going and not given_up:
         return Outcome(log, "nothing", "nothing was left behind", facts=facts)

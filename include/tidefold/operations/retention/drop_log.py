@@ -33,6 +33,7 @@ def drop(pipeline: Pipeline, log: str, plan: bool = True) -> Outcome:
         state = ledger.read()
     except NotFoundError:
         return Outcome(log, "nothing", "the store has no such log")
+    ledger.require_current(state)
     if state.dropped is Drop.GONE:
         return _leftovers(pipeline, state, plan)
     if plan:
@@ -116,7 +117,8 @@ def _gone(state: LogState) -> LogState:
     last = max((s.id for s in state.snapshots), default=state.last_snapshot)
     # Whatever is still on its way to this log is refused by the next one of that name.
     gone = LogState(state.log, state.shape, state.version, state.epoch, dropped=Drop.GONE, last_snapshot=last)
-    return replace(gone, fence=state.fence + 1, life=state.life + 1)
+    former = (*state.former, *filter(None, [state.incarnation]))
+    return replace(gone, fence=state.fence + 1, life=state.life + 1, former=former)
 
 
 def _require_closed(state: LogState) -> None:

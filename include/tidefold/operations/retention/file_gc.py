@@ -1,47 +1,88 @@
-"""Removes what aborted attempts left: only files that bear the name of such an attempt (I11, I13).
+"""Removes what aborted attempts left: only files that bear the token of such an attempt (I11, I13, I29).
 
-ABORTED is for ever and an id never comes back, so the state alone says what may go, each time anew: an attempt that was
-only asleep may still write after its files were removed once.
+ABORTED is for ever, so the state alone says what may go, each time again: an attempt that was only asleep may still
+write after its files were removed once. An id may come back, when a ledger went back; a token never does.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
+from deltalake import DeltaTable
+
+from tidefold.delta.publish import delta_errors
+from tidefold.delta.published_table import active_files
 from tidefold.domain.log_state import Kind, LogState, Snapshot, State
 from tidefold.domain.paths import DataFileName, LogPaths, data_path
 from tidefold.domain.retention.retention import with_files
-from tidefold.errors import CorruptError
-from tidefold.ledger import Ledger, read_manifest
-from tidefold.storage import Store
+from tidefold.errors import CorruptError, NotFoundError
+from tidefold.ledger import Ledger, decode_manifest, digest_of, read_manifest
+from tidefold.ledger.evidence import ATTEMPT_FACT, EPOCH_FACT, list_manifests, read_commit_facts
+from tidefold.storage import Entry, Store
 
 # The states in which a snapshot's files stay.
 _KEPT = (State.COMPLETED, State.STAGED, State.SUBSUMED)
 # Those for which nobody writes any more, or only whoever does not know it yet.
 _DECIDED = (State.COMPLETED, State.SUBSUMED, State.DELETED)
+_FIRST_COMMIT = f"_delta_log/{0:020d}.json"
 
 
 def sweep(store: Store, ledger: Ledger) -> int:
-    """Deletes the files of all aborted attempts; answers how many files went."""
-    files = plan_sweep(store, ledger.read())
-    store.delete(files)
-    return len(files)
+    """Deletes the files of all aborted attempts, and manifests that nothing needs; returns how many files went.
+
+    Raises CorruptError when the ledger does not know all that the store shows; then nothing is deleted.
+    """
+    state = ledger.read()
+    evidence = ledger.require_current(state)
+    files = (*plan_sweep(store, state), *plan_manifests(store, state, evidence.manifests))
+    return len(delete_hidden(store, ledger, state, files))
+
+
+def delete_hidden(store: Store, ledger: Ledger, state: LogState, paths: Sequence[str]) -> tuple[str, ...]:
+    """Deletes these files of a log, but for those that the published table shows; returns what went.
+
+    Raises CorruptError when the ledger does not know all that the store shows; then nothing is deleted.
+    """
+    if not paths:
+        return ()
+    evidence = ledger.require_current(state)
+    shown = frozenset() if evidence.is_as_known else _shown_files(store, state.log)
+    going = tuple(path for path in paths if path not in shown)
+    store.delete(going)
+    return going
+
+
+def _shown_files(store: Store, log: str) -> frozenset[str]:
+    """What readers of the table see now, such as after a RESTORE of somebody else."""
+    table = LogPaths(log).table
+    with delta_errors(table):
+        found = active_files(DeltaTable(store.uri(table), storage_options=store.options()))
+    return frozenset(f"{table}/{name}" for name in found)
 
 
 def plan_forgotten(store: Store, state: LogState) -> tuple[str, ...]:
     """Files beside the table's that no snapshot names: put there by a publisher that slept until its snapshot's files
     were gone, or by the second try of a task of an incremental one.
     """
-    decided = {s.id for s in state.snapshots if s.state in _DECIDED}
-    beside = [e.path for e in store.list(f"{LogPaths(state.log).table}/_data") if _writer(e.path) in decided]
-    if not beside:
+    decided = {_attempt(s) for s in state.snapshots if s.state in _DECIDED}
+    stored = store.list(f"{LogPaths(state.log).table}/_data")
+    beside = [e.path for e in stored if (name := _name_of(e.path)) and _writer(name) in decided]
+    # An attempt under way may carry files that only its own manifest will name.
+    if not beside or state.attempt:
         return ()
+    needed = _named_by_kept(store, state)
+    # Nobody knows what a damaged manifest names; `verify` tells of it.
+    return () if needed is None else tuple(path for path in beside if path not in needed)
+
+
+def _named_by_kept(store: Store, state: LogState) -> frozenset[str] | None:
+    """The files beside the table's that kept snapshots name; None: that cannot be told."""
     kept = with_files(s for s in state.snapshots if s.manifest and s.state in _KEPT and not s.as_of)
     try:
         named = {f.name for s in kept for f in read_manifest(store, state.log, s).files}
     except CorruptError:
-        return ()  # Nobody knows what it names; `verify` tells of it.
-    needed = {data_path(LogPaths(state.log).table, name) for name in named}
-    # An attempt under way may carry files that only its own manifest will name.
-    return () if state.attempt else tuple(path for path in beside if path not in needed)
+        return None
+    return frozenset(data_path(LogPaths(state.log).table, name) for name in named)
 
 
 def plan_unnamed(store: Store, state: LogState) -> tuple[str, ...]:
@@ -51,8 +92,8 @@ def plan_unnamed(store: Store, state: LogState) -> tuple[str, ...]:
     full = {s.id: s for s in state.snapshots if s.kind is Kind.FULL and s.state in _DECIDED}
     stored: dict[int, list[str]] = {}
     for path in (entry.path for entry in store.list(paths.snapshots, unfinished=True)):
-        folder = _folder(paths, path)
-        if folder in full and path.startswith(f"{data_path(paths.snapshot(folder), '')}") and _writer(path) == folder:
+        name, folder = _name_of(path), _folder(paths, path)
+        if name and folder in full and _writer(name) == _attempt(full[folder]):
             stored.setdefault(folder, []).append(path)
     try:
         named = {i: _named(store, state.log, full[i]) for i in stored}
@@ -69,27 +110,102 @@ def _named(store: Store, log: str, snapshot: Snapshot) -> set[str]:
 
 def plan_sweep(store: Store, state: LogState) -> tuple[str, ...]:
     """The files of aborted attempts: their snapshot folders, and their links beside the table's files. Those of a log
-    of that name that was dropped (ids up to `last_snapshot`) are aborted for good too.
+    of that name that was dropped are aborted for good too.
 
-    Manifests and verdicts stay: they are the history of what was refused and why.
+    Verdicts stay: they are the history of what was refused and why.
     """
-    aborted = {s.id for s in state.snapshots if s.state is State.ABORTED}
+    aborted = {s.id: s for s in state.snapshots if s.state is State.ABORTED}
     if not aborted and not state.last_snapshot:
         return ()
-
-    def is_aborted(snapshot: int | None) -> bool:
-        return snapshot is not None and (snapshot in aborted or snapshot <= state.last_snapshot)
-
     paths = LogPaths(state.log)
-    own = [e.path for e in store.list(paths.snapshots, unfinished=True) if is_aborted(_folder(paths, e.path))]
-    beside = [e.path for e in store.list(f"{paths.table}/_data", unfinished=True) if is_aborted(_writer(e.path))]
-    return (*own, *beside)
+    folders = store.list(paths.snapshots, unfinished=True)
+    beside = store.list(f"{paths.table}/_data", unfinished=True)
+    going = [e.path for e in (*folders, *beside) if (n := _name_of(e.path)) and _is_left(state, aborted, n)]
+    going = _without_named(store, state, going)
+    return tuple(dict.fromkeys((*_plan_folders(store, state, aborted, folders), *going)))
+
+
+def _is_left(state: LogState, aborted: dict[int, Snapshot], name: DataFileName) -> bool:
+    """Whether a data file was written by an attempt that is aborted for good."""
+    attempt = aborted.get(name.snapshot)
+    if attempt is not None:
+        return _writer(name) == _attempt(attempt)
+    return name.snapshot <= state.last_snapshot and _is_of_former(state, name.token)
+
+
+def _is_of_former(state: LogState, token: str) -> bool:
+    """Whether a token was given in a life of the log that was dropped."""
+    return any(token.startswith(incarnation) for incarnation in state.former)
+
+
+def _without_named(store: Store, state: LogState, paths: Sequence[str]) -> list[str]:
+    """Names of older programs have no token: such a file stays where a manifest of a kept snapshot names it."""
+    if all((name := _name_of(path)) and name.token for path in paths):
+        return [*paths]
+    named = _named_by_kept(store, state)
+    return [path for path in paths if (n := _name_of(path)) and (n.token or (named is not None and path not in named))]
+
+
+def _plan_folders(
+    store: Store, state: LogState, aborted: dict[int, Snapshot], entries: Iterable[Entry]
+) -> Iterable[str]:
+    """Whole folders of aborted full snapshots, with what was taken over into them and the Delta log."""
+    paths = LogPaths(state.log)
+    folders: dict[int, list[str]] = {}
+    for entry in entries:
+        folder = _folder(paths, entry.path)
+        if folder is not None and (folder in aborted or folder <= state.last_snapshot):
+            folders.setdefault(folder, []).append(entry.path)
+    for snapshot, files in folders.items():
+        if _is_folder_left(store, state, aborted.get(snapshot), paths.snapshot(snapshot), files):
+            yield from files
 
 
 def _folder(paths: LogPaths, path: str) -> int | None:
     """The snapshot in whose folder a file lies."""
     name = path.removeprefix(f"{paths.snapshots}/").partition("/")[0]
     return int(name) if name.isdecimal() else None
+
+
+def _is_folder_left(store: Store, state: LogState, attempt: Snapshot | None, folder: str, files: list[str]) -> bool:
+    """Whether what lies in a folder is an aborted attempt's: its table says so, or there is none to be read yet."""
+    if f"{folder}/{_FIRST_COMMIT}" not in files:
+        return True
+    facts = read_commit_facts(store, folder, 0)
+    token = str(facts.get(ATTEMPT_FACT, ""))
+    if attempt is None:
+        return _is_of_former(state, token)
+    return (str(facts.get(EPOCH_FACT, attempt.epoch)), token) == (str(attempt.epoch), attempt.token)
+
+
+def plan_manifests(store: Store, state: LogState, there: Iterable[int] | None = None) -> tuple[str, ...]:
+    """The manifests whose snapshots have no files any more: aborted and deleted ones. `there`: ids of those that are
+    stored, if they are known.
+    """
+    paths = LogPaths(state.log)
+    there = list_manifests(store, state.log) if there is None else there
+    gone = {s.id: s for s in state.snapshots if s.state in (State.ABORTED, State.DELETED)}
+    own = [gone[i] for i in sorted(there) if i in gone and _is_manifest_of(store, paths.manifest(i), gone[i])]
+    return tuple(path for s in own for path in manifest_files(state.log, s))
+
+
+def manifest_files(log: str, snapshot: Snapshot) -> tuple[str, ...]:
+    """What a snapshot has beside its manifest, with that."""
+    paths = LogPaths(log)
+    completion = (paths.completion(snapshot.id),) if snapshot.as_of else ()
+    return (*completion, paths.manifest(snapshot.id))
+
+
+def _is_manifest_of(store: Store, path: str, snapshot: Snapshot) -> bool:
+    """Whether a manifest is that of this attempt: another ledger may have given the same id."""
+    try:
+        data = store.read(path)
+        manifest = decode_manifest(path, data)
+    except (NotFoundError, CorruptError):
+        return False
+    if snapshot.manifest and snapshot.manifest != digest_of(data):
+        return False
+    return (manifest.epoch, manifest.token) == (snapshot.epoch, snapshot.token)
 
 
 def plan_halves(store: Store, state: LogState) -> tuple[str, ...]:
@@ -111,10 +227,19 @@ def _number(path: str) -> int:
     return int(name) if name.isdigit() else 0
 
 
-def _writer(path: str) -> int | None:
-    """The snapshot that a data file, whole or half, was written for; None for a file that is not ours."""
+def _attempt(snapshot: Snapshot) -> tuple[int, int, str]:
+    return snapshot.id, snapshot.epoch, snapshot.token
+
+
+def _writer(name: DataFileName) -> tuple[int, int, str]:
+    """The attempt that a data file was written for."""
+    return name.snapshot, name.epoch, name.token
+
+
+def _name_of(path: str) -> DataFileName | None:
+    """The name of a data file, whole or half; None for a file that is not ours."""
     name, dot, _ = path.rsplit("/", 1)[1].partition(".parquet")
     try:
-        return DataFileName.parse(name + dot).snapshot
+        return DataFileName.parse(name + dot)
     except CorruptError:
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -48,9 +48,18 @@ def plan_release(store: Store, state: LogState) -> Released:
         found = list(zip(waiting, pool.map(lambda path: _logs_of(store, path), waiting), strict=True))
     sharing = {path: logs for path, logs in found if logs is not None}
     needed = _needed(store, state, sharing)
+    unneeded = {path: logs - {state.log} for path, logs in sharing.items() if path not in needed}
+    unsure = _find_unsure(store, unneeded.values())
+    staying = {path for path, logs in unneeded.items() if logs & unsure}
     gone = [path for path in state.garbage if path not in sizes]
-    unneeded = tuple(sizes[path] for path in sharing if path not in needed)
-    return Released(unneeded, (*gone, *sharing), tuple(path for path, logs in found if logs is None))
+    going = tuple(sizes[path] for path in unneeded if path not in staying)
+    settled = (*gone, *(path for path in sharing if path not in staying))
+    return Released(going, settled, tuple(path for path, logs in found if logs is None))
+
+
+def _find_unsure(store: Store, sharing: Iterable[frozenset[str]]) -> frozenset[str]:
+    """The logs, of these, of which nobody knows what they need: their ledger is lost, damaged, or went back (I29)."""
+    return frozenset(log for log in frozenset[str]().union(*sharing) if not Ledger(store, log).is_current())
 
 
 def _logs_of(store: Store, segment: str) -> frozenset[str] | None:
@@ -91,7 +100,16 @@ def plan_unclaimed(store: Store, logs: Sequence[str]) -> tuple[str, ...]:
     alone = [p for p in stored if not p.startswith(f"{INTENTS}/") and p not in on_their_way]
     known = needed(store, logs)
     unknown = [path for path in alone if path not in known]
-    rest = {path: _logs_of(store, path) if path.endswith(".seg") else frozenset() for path in unknown}
-    others = frozenset[str]().union(*(found for found in rest.values() if found))
+    rest = {path: found for path in unknown if (found := _logs_of_file(store, path)) is not None}
+    others = frozenset[str]().union(*rest.values())
     needed_files = needed(store, others - set(logs))
-    return tuple(sorted(path for path, found in rest.items() if found is not None and path not in needed_files))
+    unneeded = {path: found for path, found in rest.items() if path not in needed_files}
+    unsure = _find_unsure(store, unneeded.values())
+    return tuple(sorted(path for path, found in unneeded.items() if not found & unsure))
+
+
+def _logs_of_file(store: Store, path: str) -> frozenset[str] | None:
+    """The logs that a segment, a quarantine file, or the half of one is for; None when it is damaged."""
+    if path.startswith(f"{CHANGELOG}/"):
+        return _logs_of(store, path) if path.endswith(".seg") else frozenset()
+    return frozenset({path.split("/")[1]})

@@ -10,6 +10,7 @@ from tidefold.domain.retention import retention
 from tidefold.ledger import read_manifest
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline, now
+from tidefold.operations.retention.file_gc import delete_hidden
 from tidefold.operations.savepoint.external import claimed, delete_originals
 from tidefold.storage import Entry, Store
 
@@ -30,9 +31,11 @@ def subsume(pipeline: Pipeline, log: str, plan: bool = False) -> Outcome:
         wanted = keep
         state = retention.subsume(state, wanted) if plan else ledger.commit(lambda now: retention.subsume(now, wanted))
     retired = retention.deletable(state, pipeline.config.retention.grace, now())
+    if retired:
+        ledger.require_current(state)
     files = files_to_delete(pipeline.store, state, retired)
     if retired and not plan:
-        pipeline.store.delete([file.path for file in files])
+        delete_hidden(pipeline.store, ledger, state, [file.path for file in files])
     originals = delete_originals(claimed(retired), plan)
     if retired and not plan:
         ledger.commit(lambda now: retention.deleted(now, [s.id for s in retired]))

@@ -23,6 +23,8 @@ def truncate(pipeline: Pipeline, log: str, plan: bool = False) -> Outcome:
     keep = pipeline.config.retention.keep
     state = retention.truncate(before, keep) if plan else ledger.commit(lambda now: retention.truncate(now, keep))
     released = plan_release(pipeline.store, state)
+    if not plan and released.unneeded:
+        ledger.require_current(state)
     if not plan:
         pipeline.store.delete([entry.path for entry in released.unneeded])
         ledger.commit(lambda now: retention.collected(now, released.settled))

@@ -45,6 +45,7 @@ def plan_import(
         table=LogPaths(log).table,
         expire=snapshot.expire,
         copy=copy or external.ownership is Ownership.NO_CLAIM,
+        token=snapshot.token,
     )
     cleared = original.savepoint.cleared
     found = [(bucket, _inputs(original, bucket, shape)) for bucket in bucket_ranges(shape.key_groups, shape.buckets)]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 
 from tidefold.delta.publish import publish, shorten_log
 from tidefold.delta.published_table import Published
 from tidefold.domain.log_state import Kind, LogState, Snapshot, State
+from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot import claim, transitions
+from tidefold.errors import AlreadyExistsError
 from tidefold.ledger import read_manifest
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline, now
@@ -61,12 +64,20 @@ def _kept(pipeline: Pipeline, log: str, snapshot: Snapshot, override_by: str | N
     if not before:
         _let_through(pipeline, log, snapshot.id, override_by, why)
         snapshot = transitions.known(ledger.commit(lambda state: transitions.confirm(state, snapshot.id)), snapshot.id)
+    if snapshot.state is State.COMPLETED:
+        _note_completion(pipeline, log, snapshot.id)
     facts = {"rows": snapshot.rows, "as_of": str(snapshot.as_of), "bytes": snapshot.bytes_full}
     tag = snapshot.as_of.tag if snapshot.as_of else ""
     message = f"snapshot {snapshot.id} with {snapshot.rows:,} rows as of {snapshot.as_of} is kept by its tag `{tag}`"
     if snapshot.state is not State.COMPLETED:
         message = f"snapshot {snapshot.id}, as of {snapshot.as_of}, is {snapshot.state} since"
     return Outcome(log, "already" if before else "completed", message, snapshot.id, facts=facts)
+
+
+def _note_completion(pipeline: Pipeline, log: str, snapshot: int) -> None:
+    """Says beside the manifest that the ledger has it as completed: no table shows that, if the ledger goes back."""
+    with suppress(AlreadyExistsError):
+        pipeline.store.put_if_absent(LogPaths(log).completion(snapshot), b"{}")
 
 
 def roll_forward(pipeline: Pipeline, log: str, reconcile: bool = False) -> int | None:
@@ -79,6 +90,7 @@ def roll_forward(pipeline: Pipeline, log: str, reconcile: bool = False) -> int |
     latest = state.latest
     if latest is None or latest.published:
         return None
+    ledger.require_current(state)
     manifest = read_manifest(pipeline.store, log, latest)
     version = publish(pipeline.store, manifest, latest.manifest or "", _shown(pipeline, state), reconcile)
     ledger.commit(lambda state: transitions.published(state, latest.id, version, now()))

@@ -200,7 +200,7 @@ def _planned_restore(
 ) -> Attempt:
     paths = LogPaths(state.log)
     target = Address(Where.STORE, places.store, home(state.log, snapshot.kind, snapshot.id))
-    into = Into(target, snapshot.id, snapshot.epoch, paths.table, pipeline.config.snapshots.copies)
+    into = Into(target, snapshot.id, snapshot.epoch, paths.table, pipeline.config.snapshots.copies, snapshot.token)
     wanted = wanted_by(state, snapshot)
     planned = plan_restore(pipeline, wanted, places, into)
     facts = {**_restoring(state, snapshot, restore), "recorded": wanted.rows, "manifests": failures(planned.failed)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -53,7 +54,11 @@ def as_of_claim(pipeline: Pipeline, state: LogState, asking: Asking) -> claim.Cl
     ttl, run = pipeline.log(state.log).ttl, _run_of(asking)
     request = request_of({"as_of": asking.as_of})
     expire = ttl.expire(told(asking.as_of)) if ttl else None
-    return claim.Claim(run, request, Kind.FULL, now(), asking.takeover, expire=expire)
+    return claim.Claim(run, request, Kind.FULL, now(), asking.takeover, expire=expire, token=_new_token())
+
+
+def _new_token() -> str:
+    return uuid.uuid4().hex[:8]
 
 
 def _run_of(asking: Asking) -> str:
@@ -85,6 +90,7 @@ def claim_of(pipeline: Pipeline, state: LogState, asking: Asking, external: Exte
         renew=asking.kind is Rule.FULL and _would_differ(pipeline, state, expire),
         external=external,
         lateness=config.lateness,
+        token=_new_token(),
     )
 
 

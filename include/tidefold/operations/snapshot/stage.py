@@ -69,6 +69,7 @@ def stage(pipeline: Pipeline, attempt: Attempt, results: Sequence[FoldResult]) -
         schema=snapshot.schema,
         unresolved=sum(r.unresolved.count for r in results),
         unresolved_keys=tuple(islice((one for r in results for one in r.unresolved.listed), LISTED)),
+        token=snapshot.token,
     )
     if manifest.kind is Kind.FULL:
         create_snapshot_table(store, manifest)

@@ -47,10 +47,12 @@ def _staged(store: Store, ledger: Ledger, mine: Snapshot) -> None:
         assert one.sqn not in rows
         rows[one.sqn] = f"folded by snapshot {mine.id}"
     data, span = msgspec.json.encode(rows), KeyGroups(0, 15)
-    name = str(DataFileName(span, mine.id, mine.epoch, f"{mine.epoch:032x}"))
+    name = str(DataFileName(span, mine.id, mine.epoch, f"{mine.epoch:032x}", mine.token))
     store.put_if_absent(data_path(LogPaths(LOG).snapshot(mine.id), name), data)
     files = (DataFile(name, len(data), len(rows), "00", span, "{}"),)
-    manifest = Manifest(LOG, mine.id, mine.epoch, Kind.FULL, mine.base, mine.from_sqn, mine.to_sqn, SHAPE, files)
+    manifest = Manifest(
+        LOG, mine.id, mine.epoch, Kind.FULL, mine.base, mine.from_sqn, mine.to_sqn, SHAPE, files, token=mine.token
+    )
     create_snapshot_table(store, manifest)
     provide_new_files(store, manifest)
     ledger.commit(partial(transitions.stage, manifest=manifest, digest=write_manifest(store, manifest)))

@@ -276,17 +276,22 @@ def test_what_an_attempt_of_a_dropped_log_writes_late_is_cleaned_up(pipeline: Pi
     cycle(pipeline, "run-1", ROWS)
     take(pipeline, {1: "b"})
 
+    lates: list[str] = []
+
     def run(work: Work, tasks: Sequence[str]) -> list[Answer]:
+        attempt = pipeline.ledger(LOG).read().attempt
+        assert attempt
+        name = DataFileName(KeyGroups(0, 3), attempt.id, attempt.epoch, uuid.uuid4().hex, attempt.token)
+        folder = LogPaths(LOG).snapshot(2) if kind is Rule.FULL else LogPaths(LOG).table
+        lates.append(data_path(folder, str(name)))
         abort(pipeline, LOG, "not wanted")
         drop(pipeline, LOG, plan=False)
         cycle(pipeline, "run-1", dict.fromkeys(range(40), "new"))
-        pipeline.store.put_if_absent(late, b"late")
+        pipeline.store.put_if_absent(lates[0], b"late")
         return [StorageError("STORAGE", "late") for _ in tasks]
 
-    name = DataFileName(KeyGroups(0, 3), 2, 2, uuid.uuid4().hex)
-    folder = LogPaths(LOG).snapshot(2) if kind is Rule.FULL else LogPaths(LOG).table
-    late = data_path(folder, str(name))
     assert materialize(pipeline, [LOG], Asking("run-2", kind=kind), run)[0].error
+    [late] = lates
     assert late in {e.path for e in pipeline.store.list("")}
     before = {e.path for e in pipeline.store.list("tables")} | {e.path for e in pipeline.store.list("snapshots")}
     clean(pipeline, [LOG])

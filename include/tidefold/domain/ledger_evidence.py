@@ -1,0 +1,109 @@
+"""What a store shows of a log beside its ledger, and whether the ledger knows all of it (I29).
+
+A ledger that was put back from a backup, or lost, would number snapshots again that exist.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tidefold.domain.log_state import LogState, Snapshot, State
+from tidefold.errors import CorruptError
+
+_PUBLISHABLE = (State.COMPLETED, State.SUBSUMED, State.DELETED)
+
+
+@dataclass(frozen=True, slots=True)
+class ShownSnapshot:
+    """The snapshot that the published table says it shows.
+
+    `snapshot`: its id.
+    `manifest`: the sha256 of its manifest, or the beginning of that.
+    `version`: of the table, whose commit says so; None: an earlier commit said so.
+    """
+
+    snapshot: int
+    manifest: str
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What was found in the store.
+
+    `table_version`: the newest version of the published table; None: there is no table.
+    `shown`: what the table shows, if it is newer than the ledger says and a commit of tidefold made it so.
+    `manifests`: ids of the snapshots that have a manifest.
+    `completed`: ids of the snapshots that the ledger had as completed, of those that no table shows.
+    `folders`: ids of the snapshots that have a folder, looked at for a log without any snapshot.
+    `is_as_known`: the table shows what the ledger published last, or is about to.
+    """
+
+    table_version: int | None = None
+    shown: ShownSnapshot | None = None
+    manifests: frozenset[int] = field(default=frozenset())
+    completed: frozenset[int] = field(default=frozenset())
+    folders: frozenset[int] = field(default=frozenset())
+    is_as_known: bool = True
+
+
+def newest_id(state: LogState) -> int:
+    """The highest id of a snapshot that the ledger ever gave; 0: it gave none."""
+    return max((s.id for s in state.snapshots), default=state.last_snapshot)
+
+
+def published_version(state: LogState) -> int:
+    """The newest version of the table that the ledger knows; -1: none."""
+    return max((s.table_version for s in state.snapshots if s.table_version is not None), default=-1)
+
+
+def require_known(state: LogState, evidence: Evidence) -> None:
+    """Raises CorruptError when the store shows something that the ledger does not know: LEDGER_LOST where the ledger
+    has just begun, else LEDGER_BEHIND.
+    """
+    found = _find_unknown(state, evidence)
+    if found is None:
+        return
+    newest = newest_id(state)
+    known = f"the newest that its ledger knows is {newest}" if newest else "its ledger knows none"
+    what = f"Log `{state.log}`: {found}, and {known}."
+    if state.version <= 1:
+        raise CorruptError("LEDGER_LOST", f"{what} The ledger was lost; nothing was changed.", hint=_hint(state))
+    raise CorruptError(
+        "LEDGER_BEHIND", f"{what} The ledger is older than that; nothing was changed.", hint=_hint(state)
+    )
+
+
+def _hint(state: LogState) -> str:
+    return (
+        f"Put the newest `logs/{state.log}` back. Until then no command changes this log; "
+        "the published table and the snapshots stay as they are."
+    )
+
+
+def _find_unknown(state: LogState, evidence: Evidence) -> str | None:
+    newest = newest_id(state)
+    for ids, what in ((evidence.manifests, "a manifest"), (evidence.folders, "a folder")):
+        if max(ids, default=0) > newest:
+            return f"snapshot {max(ids)} has {what}"
+    shown = evidence.shown
+    if shown and shown.snapshot > state.last_snapshot and not _is_published(state.snapshot(shown.snapshot), shown):
+        return f"the published table shows snapshot {shown.snapshot}{_as_known(state.snapshot(shown.snapshot))}"
+    for one in state.snapshots:
+        if one.id in evidence.completed and (one.open or one.state is State.ABORTED):
+            return f"snapshot {one.id} was completed{_as_known(one)}"
+    return None
+
+
+def _is_published(snapshot: Snapshot | None, shown: ShownSnapshot) -> bool:
+    if snapshot is None or snapshot.state not in _PUBLISHABLE:
+        return False
+    return (snapshot.manifest or "").startswith(shown.manifest)
+
+
+def _as_known(snapshot: Snapshot | None) -> str:
+    if snapshot is None:
+        return ""
+    if snapshot.state in _PUBLISHABLE:
+        return " with other files than the ledger says"
+    return f", which the ledger says is {snapshot.state}"

@@ -1,0 +1,119 @@
+"""Finds what a store shows of a log beside its ledger: the published table, manifests and folders of snapshots."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from tidefold.domain.ledger_evidence import Evidence, ShownSnapshot, newest_id, published_version
+from tidefold.domain.log_state import LogState
+from tidefold.domain.paths import LogPaths
+from tidefold.errors import NotFoundError
+from tidefold.ledger.serialization import decode
+from tidefold.storage import Entry, Store
+
+# Facts in a commit of a Delta table, for people and to be known by again.
+SNAPSHOT_FACT = "tidefold.snapshot"
+# The sha256 of the manifest of the snapshot that a table version shows. Ids begin again with a log; a manifest names
+# files with random names, so no other one has its digest.
+MANIFEST_FACT = "tidefold.manifest"
+EPOCH_FACT = "tidefold.epoch"
+ATTEMPT_FACT = "tidefold.attempt"
+# So many commits of others are read one by one; of more, or where some are gone, deltalake is asked.
+_READ_AT_MOST = 8
+# A transaction's version is a signed number of 64 bits: so many hexadecimal digits of a sha256 fit.
+_DIGITS = 15
+
+
+def transactions_of(log: str, snapshot: int, epoch: int, manifest: str) -> dict[str, int]:
+    """Delta's `txn` actions of a commit: neither commits of others nor a clean-up of the Delta log hide them."""
+    digest = int(manifest[:_DIGITS], 16) if manifest else 0
+    return {app_of(log): snapshot, f"{app_of(log)}/epoch": epoch, f"{app_of(log)}/manifest": digest}
+
+
+def app_of(log: str) -> str:
+    """The application id under which a log's table keeps the id of the snapshot that it shows."""
+    return f"tidefold/{log}"
+
+
+def find_evidence(store: Store, state: LogState) -> Evidence:
+    """Looks at a log's table and snapshots: two requests, one more for a log without any snapshot."""
+    paths = LogPaths(state.log)
+    version = max(_versions(store.list(f"{paths.table}/_delta_log")), default=None)
+    below = store.list(paths.manifests)
+    known = published_version(state)
+    shown = None if version is None or version <= known else find_shown(store, state.log, known, version)
+    return Evidence(
+        table_version=version,
+        shown=shown,
+        manifests=_ids(below, "manifest"),
+        completed=_ids(below, "completed"),
+        folders=frozenset() if newest_id(state) else _folders(store, paths),
+        is_as_known=version is None or version == known or (shown is not None and shown.version == version),
+    )
+
+
+def _versions(entries: Iterable[Entry]) -> list[int]:
+    """Versions of a Delta log: of its commits and of its checkpoints."""
+    numbers = (entry.path.rsplit("/", 1)[1].partition(".")[0] for entry in entries)
+    return [int(number) for number in numbers if number.isdecimal()]
+
+
+def list_manifests(store: Store, log: str) -> frozenset[int]:
+    """Ids of the snapshots that have a manifest."""
+    return _ids(store.list(LogPaths(log).manifests), "manifest")
+
+
+def _ids(entries: Iterable[Entry], name: str) -> frozenset[int]:
+    """Ids of the snapshots that have a file of this name beside their manifest."""
+    found = (entry.path.rsplit("/", 2)[1:] for entry in entries)
+    return frozenset(int(snapshot) for snapshot, file in found if file == name and snapshot.isdecimal())
+
+
+def _folders(store: Store, paths: LogPaths) -> frozenset[int]:
+    names = (e.path.removeprefix(f"{paths.snapshots}/").partition("/")[0] for e in store.list(paths.snapshots))
+    return frozenset(int(name) for name in names if name.isdecimal())
+
+
+def find_shown(store: Store, log: str, after: int, newest: int) -> ShownSnapshot | None:
+    """What the newest commit of tidefold after a version shows; None when all of them are others'."""
+    if newest - after > _READ_AT_MOST:
+        return _ask_table(store, log)
+    try:
+        found = (_read_commit(store, log, version) for version in range(newest, after, -1))
+        return next((shown for shown in found if shown), None)
+    except NotFoundError:
+        return _ask_table(store, log)
+
+
+def _read_commit(store: Store, log: str, version: int) -> ShownSnapshot | None:
+    facts = read_commit_facts(store, LogPaths(log).table, version)
+    if MANIFEST_FACT not in facts:
+        return None
+    return ShownSnapshot(int(facts.get(SNAPSHOT_FACT, 0)), str(facts[MANIFEST_FACT]), version)
+
+
+def read_commit_facts(store: Store, table: str, version: int) -> dict[str, Any]:
+    """What a version of a Delta table says of its commit. Raises NotFoundError, CorruptError."""
+    path = f"{table}/_delta_log/{version:020d}.json"
+    for line in store.read(path).splitlines():
+        action = decode(path, line, dict[str, msgspec.Raw])
+        if "commitInfo" in action:
+            return decode(path, bytes(action["commitInfo"]), dict[str, Any])
+    return {}
+
+
+def _ask_table(store: Store, log: str) -> ShownSnapshot | None:
+    # Only who needs it loads deltalake: nearly nobody does.
+    from deltalake import DeltaTable
+
+    table = DeltaTable(store.uri(LogPaths(log).table), storage_options=store.options())
+    snapshot = table.transaction_version(app_of(log))
+    if snapshot is not None:
+        digest = table.transaction_version(f"{app_of(log)}/manifest")
+        return ShownSnapshot(snapshot, f"{digest or 0:0{_DIGITS}x}" if digest else "")
+    # A table of an older program.
+    ours = next((c for c in table.history() if c.get(MANIFEST_FACT)), None)
+    return ShownSnapshot(int(ours.get(SNAPSHOT_FACT, 0)), ours[MANIFEST_FACT]) if ours else None

@@ -1,0 +1,382 @@
+"""A ledger that went back, or is lost: refused by name, and nothing that a reader sees is touched. Promise I29."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.landing import record
+from support.pipelines import contents, judge_all, rows_of, table_rows
+from tidefold.compute.runners import in_process
+from tidefold.domain.log_state import LogState, Snapshot, State
+from tidefold.domain.paths import DataFileName, LogPaths
+from tidefold.domain.retention import retention
+from tidefold.errors import CorruptError, TidefoldError
+from tidefold.operations.ingest.ingest import ingest
+from tidefold.operations.outcome import Outcome
+from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.retention.clean import clean
+from tidefold.operations.retention.drop_log import drop
+from tidefold.operations.retention.subsume import subsume
+from tidefold.operations.retention.truncate import truncate
+from tidefold.operations.snapshot.abort import abort
+from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.materialize import materialize
+from tidefold.operations.snapshot.request import Asking
+from tidefold.wiring import open_pipeline
+
+LOG = "accounts"
+PATHS = LogPaths(LOG)
+CONFIG = """
+version: 1
+store: store
+snapshots: {{kind: {kind}}}
+retention: {{snapshots: 2}}
+logs:
+  accounts:
+    source: {{format: debezium-json, connector: postgresql, path: landing/accounts}}
+    key: [id]
+    columns: {{id: int, text: string}}
+    key_groups: 16
+    buckets: 2
+"""
+Rows = dict[int, str | None]
+REFUSED = ("LEDGER_BEHIND", "LEDGER_LOST")
+
+
+def opened(root: Path) -> Pipeline:
+    return open_pipeline(root / "tidefold.yaml")
+
+
+def land(root: Path, first: int, count: int = 3) -> None:
+    lines = [record(first + i, item=(first + i) % 7, topic=LOG) for i in range(count)]
+    path = root / "landing" / LOG / f"{LOG}+0+{first:010d}.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def take(root: Path) -> Outcome:
+    return ingest(opened(root), [LOG], in_process)[0]
+
+
+def fold(root: Path, run: str, **asking: Any) -> Outcome:
+    return materialize(opened(root), [LOG], Asking(run, **asking), in_process)[0]
+
+
+def publish(root: Path, run: str) -> None:
+    judge_all(opened(root))
+    assert confirm(opened(root), LOG, run_id=run).result == "published"
+
+
+def live(root: Path, kind: str) -> None:
+    """A whole life: three snapshots published, one aborted, one retired, the log cut; then one is staged and judged."""
+    (root / "landing" / LOG).mkdir(parents=True)
+    (root / "tidefold.yaml").write_text(CONFIG.format(kind=kind))
+    for number in range(3):
+        land(root, number * 3)
+        take(root)
+        fold(root, f"run-{number}")
+        publish(root, f"run-{number}")
+        subsume(opened(root), LOG)
+    truncate(opened(root), LOG)
+    land(root, 9)
+    take(root)
+    fold(root, "refused")
+    abort(opened(root), LOG, "refused")
+    opened(root).ledger(LOG).commit(lambda state: retention.tag(state, "kept", 3))
+    fold(root, "run-3")
+    judge_all(opened(root))
+
+
+@pytest.fixture(scope="module", params=["full", "incremental"])
+def life(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("life") / "root"
+    root.mkdir()
+    live(root, request.param)
+    return root
+
+
+def copied(root: Path, target: Path) -> Path:
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(root, target)
+    return target
+
+
+def versions(root: Path) -> list[Path]:
+    return sorted((root / "store" / PATHS.ledger).iterdir())
+
+
+def go_back(root: Path, count: int) -> None:
+    """The newest `count` versions of the ledger are gone, as after a restore of an older backup."""
+    for path in versions(root)[-count:]:
+        path.unlink()
+
+
+def run_all(root: Path) -> Outcome:
+    """What a scheduled run does, each step in a process of its own."""
+    for step in (lambda: take(root), lambda: fold(root, "next")):
+        outcome = step()
+        if outcome.error:
+            return outcome
+    if (state := opened(root).ledger(LOG).find()) and state.attempt:
+        judge_all(opened(root))
+    for act in (lambda p: confirm(p, LOG), lambda p: subsume(p, LOG), lambda p: truncate(p, LOG)):
+        outcome = act(opened(root))
+    return outcome
+
+
+COMMANDS: dict[str, Callable[[Path], Outcome]] = {
+    "ingest": take,
+    "materialize": lambda root: fold(root, "next"),
+    "takeover": lambda root: fold(root, "next", takeover=True),
+    "abort": lambda root: abort(opened(root), LOG, "by hand"),
+    "subsume": lambda root: subsume(opened(root), LOG),
+    "truncate": lambda root: truncate(opened(root), LOG),
+    "clean": lambda root: clean(opened(root), [LOG])[-1],
+    "confirm": lambda root: confirm(opened(root), LOG),
+    "run": run_all,
+    "drop": lambda root: drop(opened(root), LOG, plan=False),
+}
+
+
+def call(command: str, root: Path) -> str:
+    """The error's code, or empty."""
+    try:
+        return COMMANDS[command](root).error or ""
+    except TidefoldError as error:
+        return error.code
+
+
+def published(root: Path) -> Rows:
+    return table_rows(opened(root), LOG)
+
+
+def snapshots(root: Path, of: LogState) -> dict[int, Rows]:
+    """The rows of the full snapshots that count by a ledger: what a reader may rely on."""
+    store = opened(root).store
+    there = {i: s for s in of.snapshots if (i := s.id) and s.state is State.COMPLETED}
+    return {i: rows_of(store.uri(PATHS.snapshot(i))) for i in there if store.list(f"{PATHS.snapshot(i)}/_delta_log")}
+
+
+def test_what_a_reader_sees_outlives_every_older_ledger(life: Path, tmp_path: Path) -> None:
+    """Each number of lost versions, each command: refused by name, or harmless."""
+    truth = opened(life).ledger(LOG).read()
+    before, kept = published(life), snapshots(life, truth)
+    known = {"", *REFUSED, "ATTEMPT_OPEN", "NOT_JUDGED", "WRONG_STATE", "ABORTED"}
+    refused = 0
+    for count in range(1, len(versions(life)) + 1):
+        root = copied(life, tmp_path / "copy")
+        go_back(root, count)
+        untouched = contents(root)
+        for command in COMMANDS:
+            code = call(command, root)
+            assert code in known, (count, command, code)
+            refused += code in REFUSED
+            if code in REFUSED:
+                assert contents(root) == untouched, (count, command)
+                continue
+            if command == "drop":
+                continue_with = opened(root).ledger(LOG).find()
+                assert continue_with is None or code
+            else:
+                after = published(root)
+                assert after == before or command in ("confirm", "run"), (count, command)
+                assert snapshots(root, truth).items() >= kept.items(), (count, command)
+            root = copied(life, tmp_path / "copy")
+            go_back(root, count)
+    assert refused > len(versions(life)) * len(COMMANDS) / 2
+
+
+def begin(root: Path, kind: str = "full") -> Path:
+    """The first snapshot is published, the second is too, and something waits."""
+    (root / "landing" / LOG).mkdir(parents=True)
+    (root / "tidefold.yaml").write_text(CONFIG.format(kind=kind))
+    for number in range(2):
+        land(root, number * 3)
+        take(root)
+        fold(root, f"run-{number}")
+        publish(root, f"run-{number}")
+    land(root, 6)
+    return root
+
+
+@pytest.mark.parametrize("kind", ["full", "incremental"])
+@pytest.mark.parametrize(
+    ("count", "commands"),
+    [(6, ["ingest", "materialize"]), (3, ["abort"]), (4, ["takeover"]), (1_000, ["ingest", "materialize"] * 2)],
+    ids=["claimed again", "reads staged", "reads ongoing", "lost"],
+)
+def test_ids_that_are_given_again_destroy_nothing(tmp_path: Path, kind: str, count: int, commands: list[str]) -> None:
+    """The three ways in which a published table and its snapshots were lost."""
+    root = begin(tmp_path, kind)
+    before, kept = published(root), snapshots(root, opened(root).ledger(LOG).read())
+    go_back(root, count)
+    codes = [call(command, root) for command in commands]
+    # What could not be taken in is nothing to fold.
+    assert codes[0] in REFUSED
+    assert set(codes) <= {"", *REFUSED}
+    assert published(root) == before
+    for snapshot, rows in kept.items():
+        assert rows_of(opened(root).store.uri(PATHS.snapshot(snapshot))) == rows
+
+
+def test_the_error_names_what_the_ledger_does_not_know(tmp_path: Path) -> None:
+    root = begin(tmp_path)
+    go_back(root, 6)
+    with pytest.raises(CorruptError) as behind:
+        abort(opened(root), LOG, "by hand")
+    assert behind.value.code == "LEDGER_BEHIND"
+    assert behind.value.message == (
+        "Log `accounts`: snapshot 2 has a manifest, and the newest that its ledger knows is 1. "
+        "The ledger is older than that; nothing was changed."
+    )
+    assert "`logs/accounts`" in behind.value.hint
+
+
+def test_putting_the_newer_ledger_back_is_the_way_out(tmp_path: Path) -> None:
+    root = begin(tmp_path / "root")
+    shutil.copytree(root / "store" / PATHS.folder, tmp_path / "backup")
+    go_back(root, 6)
+    assert take(root).error == "LEDGER_BEHIND"
+    shutil.copytree(tmp_path / "backup", root / "store" / PATHS.folder, dirs_exist_ok=True)
+    assert take(root).result == "taken"
+    assert fold(root, "run-2").result == "staged"
+    publish(root, "run-2")
+    assert len(published(root)) == 7
+
+
+@pytest.mark.parametrize("left", ["tables", "snapshots", "manifests"])
+def test_any_trace_of_a_snapshot_shows_that_a_ledger_was_lost(tmp_path: Path, left: str) -> None:
+    root = begin(tmp_path)
+    store = root / "store"
+    traces = {"tables": PATHS.table, "snapshots": PATHS.snapshots, "manifests": PATHS.manifests}
+    shutil.rmtree(store / PATHS.ledger)
+    for name, folder in traces.items():
+        if name != left:
+            shutil.rmtree(store / folder)
+    before = contents(store)
+    assert take(root).error == "LEDGER_LOST"
+    assert contents(store) == before
+
+
+def test_segments_of_a_lost_log_are_left_alone(tmp_path: Path) -> None:
+    root = begin(tmp_path)
+    shutil.rmtree(root / "store" / PATHS.ledger)
+    before = contents(root / "store" / "changelog")
+    clean(opened(root), [LOG])
+    assert contents(root / "store" / "changelog") == before
+
+
+def foreign_commit(root: Path) -> None:
+    from deltalake import DeltaTable
+
+    DeltaTable(opened(root).store.uri(PATHS.table)).alter.set_table_properties({"delta.appendOnly": "false"})
+
+
+def test_neither_commits_of_others_nor_a_clean_up_of_the_log_hide_it(tmp_path: Path) -> None:
+    """Manifests are gone as well: the table alone shows it."""
+    root = begin(tmp_path)
+    before = published(root)
+    go_back(root, 6)
+    shutil.rmtree(root / "store" / PATHS.manifest(2)[: -len("/manifest")])
+    for _ in range(3):
+        foreign_commit(root)
+        assert take(root).error == "LEDGER_BEHIND"
+    from deltalake import DeltaTable
+
+    table = DeltaTable(opened(root).store.uri(PATHS.table))
+    table.create_checkpoint()
+    for commit in sorted((root / "store" / PATHS.table / "_delta_log").glob("*.json"))[:-1]:
+        commit.unlink()
+    assert take(root).error == "LEDGER_BEHIND"
+    assert published(root) == before
+
+
+def test_foreign_commits_alone_are_no_sign_of_an_old_ledger(tmp_path: Path) -> None:
+    root = begin(tmp_path)
+    foreign_commit(root)
+    assert take(root).result == "taken"
+
+
+def test_another_ledger_s_attempt_of_the_same_id_and_epoch_is_left_alone(tmp_path: Path) -> None:
+    """Nothing in the store shows the lost attempt yet: it only wrote files. What it wrote stays, by its token."""
+    root = begin(tmp_path, "incremental")
+    take(root)
+    first = fold(root, "lost")
+    lost = _attempt(root, first)
+    go_back(root, 2)
+    (root / "store" / PATHS.manifest(lost.id)).unlink()
+    shutil.rmtree(root / "store" / PATHS.manifest(lost.id)[: -len("/manifest")], ignore_errors=True)
+    again = _attempt(root, fold(root, "again"))
+    assert (again.id, again.epoch) == (lost.id, lost.epoch)
+    assert again.token != lost.token
+    abort(opened(root), LOG, "by hand")
+    tokens = {DataFileName.parse(p.name).token for p in (root / "store" / PATHS.table / "_data").glob("*.parquet")}
+    assert lost.token in tokens
+    assert again.token not in tokens
+
+
+def _attempt(root: Path, outcome: Outcome) -> Snapshot:
+    found = opened(root).ledger(LOG).read().snapshot(outcome.snapshot or 0)
+    assert found
+    return found
+
+
+def test_a_snapshot_as_of_an_instant_outlives_an_older_ledger(tmp_path: Path) -> None:
+    root = begin(tmp_path)
+    at = record(4)["value"]["source"]["ts_us"]
+    number = fold(root, "backfill", as_of=at).snapshot or 0
+    _judge(root, number)
+    confirm(opened(root), LOG, run_id="backfill")
+    rows = rows_of(opened(root).store.uri(PATHS.snapshot(number)))
+    for count in (1, 2):
+        other = copied(root, tmp_path.parent / f"{tmp_path.name}-{count}")
+        go_back(other, count)
+        with pytest.raises(CorruptError, match="was completed"):
+            abort(opened(other), LOG, "by hand", snapshot=number)
+        assert rows_of(opened(other).store.uri(PATHS.snapshot(number))) == rows
+
+
+def _judge(root: Path, snapshot: int) -> None:
+    from support.builders import verdict_for
+    from tidefold.domain.snapshot import transitions
+
+    def judged(state: LogState) -> LogState:
+        found = state.snapshot(snapshot)
+        assert found
+        return transitions.judge(state, snapshot, verdict_for(found))
+
+    opened(root).ledger(LOG).commit(judged)
+
+
+def test_manifests_of_aborted_and_deleted_snapshots_go(life: Path, tmp_path: Path) -> None:
+    root = copied(life, tmp_path / "copy")
+    clean(opened(root), [LOG])
+    state = opened(root).ledger(LOG).read()
+    kept = {s.id for s in state.snapshots if s.state in (State.COMPLETED, State.STAGED, State.SUBSUMED)}
+    there = {int(path.parent.name) for path in (root / "store" / PATHS.manifests).glob("*/manifest")}
+    assert there == kept
+
+
+def test_who_was_fenced_by_an_older_ledger_cannot_stage(tmp_path: Path) -> None:
+    """Its id and epoch were given again: what it made is not what was claimed."""
+    from support.builders import manifest_of
+    from tidefold.domain.snapshot import transitions
+    from tidefold.errors import SupersededError
+
+    root = begin(tmp_path)
+    take(root)
+    ledger = opened(root).ledger(LOG)
+    mine = _attempt(root, fold(root, "run-2"))
+    state = ledger.read()
+    other = manifest_of(state, Snapshot(**{**_fields(mine), "token": "0" * 16}))
+    with pytest.raises(SupersededError):
+        transitions.stage(state, other, "00")
+
+
+def _fields(snapshot: Snapshot) -> dict[str, Any]:
+    return {name: getattr(snapshot, name) for name in Snapshot.__dataclass_fields__}
