@@ -91,3 +91,8 @@ def test_every_error_code_is_described_and_nothing_else_is() -> None:
 
 def test_the_reference_of_error_codes_is_current() -> None:
     assert error_reference.PAGE.read_text() == error_reference.page(), "run `make errors`"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_no_merge_was_left_unfinished(page: Path) -> None:
+    assert re.findall(r"^(?:<{7}|>{7}) .*$", page.read_text(), re.MULTILINE) == []
