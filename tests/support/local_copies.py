@@ -174,7 +174,7 @@ class _Full:
 
 def on(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, local: LocalStore) -> Pipeline:
     """The pipeline with its local copies on that disk, in the tasks of an ingest too."""
-    monkeypatch.setattr(parse_task, "LocalStore", lambda root: local)
+    monkeypatch.setattr(parse_task, "LocalStore", lambda root, private: local)
     return replace(pipeline, local=LocalRoots([local]))
 
 

@@ -24,6 +24,7 @@ from tidefold.operations.pipeline import Pipeline
 from tidefold.spark.dispatch import Step, without_spark
 from tidefold.spark.result_file import read_outcomes
 from tidefold.spark.submit import Request, submit_command
+from tidefold.storage.safe_files import make_private_folder
 
 _OLDEST = 17
 _HOW = "Install Java 17 or 21 (Debian, Ubuntu: `apt install openjdk-17-jre-headless`) or set JAVA_HOME to one."
@@ -73,7 +74,7 @@ def _submit(terminal: Terminal, pipeline: Pipeline, step: Step, logs: Sequence[s
 
 
 def _fresh_file(folder: Path, step: Step, ending: str) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
+    make_private_folder(folder)
     run = re.sub(r"[^\w.-]", "_", step.asking.run or "any")[:80]
     return folder / f"{run}-{step.name}-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}{ending}"
 

@@ -108,6 +108,7 @@ class Config(_Resolved):
     local: LocalConfig
     retention: RetentionConfig
     snapshots: SnapshotsConfig = SnapshotsConfig()
+    targets: tuple[str, ...] = ()
     logs: dict[str, LogConfig]
 
 
@@ -130,6 +131,7 @@ def load_config(path: Path) -> Config:
         local=head.local,
         retention=head.retention,
         snapshots=head.snapshots,
+        targets=tuple(head.targets),
         logs={log: _resolve(log, entry, base) for log, entry in logs.items()},
     )
 

@@ -22,8 +22,15 @@ from tidefold.errors import CorruptError, NotFoundError, TidefoldError
 from tidefold.fold.change_cache import changes_for
 from tidefold.fold.task import Address, Input, Read
 from tidefold.storage import Store, is_lost_by_disk, open_store
+from tidefold.storage.local_store import LocalStore
 
 T = TypeVar("T")
+
+
+def _open_store(address: Address) -> Store:
+    if address.where is Where.LOCAL:
+        return LocalStore(Path(address.root), private=True)
+    return open_store(address.root, Path("/"))
 
 
 class Inputs:
@@ -36,7 +43,7 @@ class Inputs:
 
     def store(self, address: Address) -> Store:
         if address.root not in self._stores:
-            self._stores[address.root] = open_store(address.root, Path("/"))
+            self._stores[address.root] = _open_store(address)
         return self._stores[address.root]
 
     def open(self, wanted: Input) -> tuple[Address, AbstractContextManager[BinaryIO]]:

@@ -17,8 +17,11 @@ from tidefold.storage.local_copies.roots import LocalRoots
 class Pipeline:
     """A configuration, the store it names, and where this machine keeps local copies, if it does.
 
-    `pages` are what its ledgers have read. `before_write` is called before a ledger is changed. `compared` says which
-    ledgers were compared with the store.
+    pages: what its ledgers have read.
+    before_write: called before a ledger is changed.
+    compared: which ledgers were compared with the store.
+    any_target: whether any address may be written to and imported from, as for a person at the command line; else only
+      those below the configured `targets`.
     """
 
     config: Config
@@ -27,6 +30,7 @@ class Pipeline:
     pages: dict[str, Chunk] = field(default_factory=dict, compare=False, repr=False)
     before_write: Callable[[], None] = field(default=lambda: None, compare=False, repr=False)
     compared: Compared = field(default_factory=dict, compare=False, repr=False)
+    any_target: bool = True
 
     def ledger(self, log: str) -> Ledger:
         return Ledger(self.store, log, self.pages, self.before_write, self.compared)

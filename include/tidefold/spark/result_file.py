@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tidefold.operations.outcome import Outcome
+from tidefold.storage.safe_files import make_private_folder
 
 
 def write_outcomes(path: Path, outcomes: Sequence[Outcome]) -> None:
     """Whoever reads the file sees all of it or none."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_private_folder(path.parent)
     part = path.with_name(f"{path.name}.part")
     part.write_text(json.dumps({"outcomes": [outcome.to_dict() for outcome in outcomes]}))
     os.replace(part, path)

@@ -14,6 +14,7 @@ from tidefold import PROJECT
 from tidefold.config import Config
 from tidefold.errors import InvalidInputError, NotFoundError
 from tidefold.operations.snapshot.request import Asking
+from tidefold.storage.safe_files import make_private_folder
 
 STEPS = ("ingest", "materialize", "quality", "audit")
 _JARS = ("delta-spark_4.2_2.13-4.4.0.jar", "delta-storage-4.4.0.jar")
@@ -110,7 +111,7 @@ def _driver() -> dict[str, str]:
 def job_env(config: Config) -> dict[str, str]:
     """Environment of the job's driver and of its Python workers."""
     scratch = config.path.parent / "var" / "spark"
-    scratch.mkdir(parents=True, exist_ok=True)
+    make_private_folder(scratch)
     return {
         "PYTHONPATH": str(PROJECT / "include"),
         "PYSPARK_PYTHON": sys.executable,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tidefold.errors import InvalidInputError
+from collections.abc import Iterable
+
+from tidefold.errors import InvalidInputError, RefusedError
 
 _S3 = "s3://"
 
@@ -29,6 +31,16 @@ def overlap(one: str, other: str) -> bool:
     """Whether one address lies within the other, or they are the same."""
     first, second = f"{one.rstrip('/')}/", f"{other.rstrip('/')}/"
     return first.startswith(second) or second.startswith(first)
+
+
+def require_within(address: str, allowed: Iterable[str]) -> None:
+    """Raises RefusedError unless an address lies within one of these. Takes addresses as `Store.uri("")` gives them."""
+    if not any(f"{address.rstrip('/')}/".startswith(f"{one.rstrip('/')}/") for one in allowed):
+        raise RefusedError(
+            "TARGET_NOT_ALLOWED",
+            f"`{address}` does not lie below any of the configured `targets`.",
+            hint="Add its folder to `targets` in tidefold.yaml, or call the command line.",
+        )
 
 
 def require_apart(address: str, others: dict[str, str]) -> None:

@@ -15,29 +15,45 @@ from typing import BinaryIO, TypeVar, cast
 from fsspec.implementations.local import LocalFileSystem
 
 from tidefold.errors import AlreadyExistsError, InvalidInputError, NotFoundError, StorageError, UnknownOutcomeError
+from tidefold.storage.safe_files import open_regular
 from tidefold.storage.store import Entry
 
 T = TypeVar("T")
 _UNFINISHED, _TRIES, _CHUNK = ".part", 20, 1 << 20
 
 
-class LocalStore:
-    """Files below `root`. A file appears under its name only when it is complete and on disk."""
+# Folders of a store that hold rows of every log, and that only who runs tidefold reads. Readers of tables and snapshots
+# may be other users: for these the umask decides.
+_PRIVATE = ("logs", "changelog")
 
-    def __init__(self, root: Path) -> None:
+
+class LocalStore:
+    """Files below `root`. A file appears under its name only when it is complete and on disk.
+
+    private: nobody else reads anything in it, and no symbolic link in it is followed.
+    """
+
+    def __init__(self, root: Path, private: bool = False) -> None:
         self.root = root.resolve()
         self._root = str(self.root)
+        self._private = private
         self._fs = LocalFileSystem()
 
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
         end = None if length is None else start + length
+        if self._private:
+            with self.open(path) as stream:
+                stream.seek(start)
+                return stream.read(-1 if length is None else length)
         with _typed(path):
             return cast(bytes, self._fs.cat_file(self._full(path), start=start, end=end))
 
     @contextmanager
     def open(self, path: str) -> Iterator[BinaryIO]:
         with _typed(path):
-            stream = open(self._full(path), "rb")  # noqa: SIM115 (closed below)
+            full = self._full(path)
+            below = os.path.relpath(full, self._root)
+            stream = open_regular(self._root, below) if self._private else open(full, "rb")  # noqa: SIM115 (closed below)
         with stream:
             yield stream
 
@@ -69,8 +85,17 @@ class LocalStore:
             ) from error
 
     def _begin(self, part: str) -> BinaryIO:
+        mode = 0o600 if self._is_private(part) else 0o666
         with _possible():
-            return self._in_folder(part, lambda: open(part, "xb"))
+            return self._in_folder(
+                part, lambda: open(part, "xb", opener=lambda path, flags: os.open(path, flags, mode))
+            )
+
+    def _is_private(self, full: str) -> bool:
+        """Whether a file or a folder is for nobody else. What lies above the root is not."""
+        if not f"{full}{os.sep}".startswith(f"{self._root.rstrip(os.sep)}{os.sep}"):
+            return False
+        return self._private or os.path.relpath(full, self._root).split(os.sep)[0] in _PRIVATE
 
     def _in_folder(self, path: str, act: Callable[[], T]) -> T:
         """Acts in the folder of a path, which is made. Whoever deletes may remove it again while it is empty: nothing
@@ -161,7 +186,7 @@ class LocalStore:
             except OSError as error:
                 if error.errno not in (errno.EXDEV, errno.EMLINK, errno.EPERM):
                     raise
-                shutil.copyfile(part, beside)
+                shutil.copy(part, beside)
                 _sync(beside)
             os.replace(beside, final)
         finally:
@@ -189,7 +214,7 @@ class LocalStore:
         # Not fsspec's find: it leaves out folders that cannot be read, as if they were empty (I23).
         with _typed(folder):
             begin = len(str(self.root).rstrip(os.sep)) + 1
-            found = [Entry(name[begin:], size) for name, size in _walk(self._full(folder))]
+            found = [Entry(name[begin:], size) for name, size in _walk(self._full(folder), not self._private)]
         kept = (entry for entry in found if unfinished or not entry.path.endswith(_UNFINISHED))
         return sorted(kept, key=lambda entry: entry.path)
 
@@ -233,7 +258,7 @@ class LocalStore:
             missing = (folder, *missing)
             folder = os.path.dirname(folder)
         for new in missing:
-            os.makedirs(new, exist_ok=True)
+            os.makedirs(new, 0o700 if self._is_private(new) else 0o777, exist_ok=True)
         return missing
 
 
@@ -263,7 +288,7 @@ def _possible() -> Iterator[None]:
         raise OSError(errno.EIO, f"the folder {error.filename} cannot be made", error.filename) from error
 
 
-def _walk(folder: str) -> Iterator[tuple[str, int]]:
+def _walk(folder: str, follow: bool) -> Iterator[tuple[str, int]]:
     """Files and their sizes, at any depth. What is gone by the time it is looked at is not there; all else raises."""
     try:
         listed = list(os.scandir(folder))
@@ -271,10 +296,10 @@ def _walk(folder: str) -> Iterator[tuple[str, int]]:
         return
     for entry in listed:
         if entry.is_dir(follow_symlinks=False):
-            yield from _walk(entry.path)
+            yield from _walk(entry.path, follow)
             continue
         with suppress(FileNotFoundError):
-            yield entry.path, entry.stat().st_size
+            yield entry.path, entry.stat(follow_symlinks=follow).st_size
 
 
 def _publish(part: str, final: str) -> None:

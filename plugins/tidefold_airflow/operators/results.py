@@ -12,6 +12,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from tidefold.errors import ConflictError, StorageError
 from tidefold.operations.outcome import Outcome
+from tidefold.storage.safe_files import make_private_folder
 from tidefold_airflow.observability.metrics import of_outcomes, send
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def result_path(scope: Scope, step: str, attempt: int) -> Path:
     """Where the job leaves its outcomes: one name a run, step and try, so that no older result can be read for it."""
     name = re.sub(r"[^A-Za-z0-9_.-]", "_", f"{scope.run}-{step}-{attempt}")
     path = scope.pipeline.config.path.parent / "var" / "results" / f"{name}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_private_folder(path.parent)
     path.unlink(missing_ok=True)
     return path
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,7 +57,8 @@ def open_scope(config: str | None, logs: Logs, context: Context, only: Sequence[
             f"`logs` is the text `{logs}`.",
             hint="Give a list; for a template set render_template_as_native_obj=True on the DAG.",
         )
-    pipeline = open_pipeline(config_path(config))
+    # Whoever may set a parameter of a run is not whoever may write anywhere on the worker.
+    pipeline = replace(open_pipeline(config_path(config)), any_target=False)
     chosen = list(logs or only or pipeline.config.logs)
     for log in chosen:
         _require_among(log, only)

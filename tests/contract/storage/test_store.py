@@ -217,8 +217,8 @@ def test_a_folder_that_is_pruned_while_it_is_made_is_made_again(
     store.put_if_absent("source", b"bytes")
     left, real = [3], os.makedirs
 
-    def pruned(path: str, exist_ok: bool) -> None:
-        real(path, exist_ok=exist_ok)
+    def pruned(path: str, mode: int, exist_ok: bool) -> None:
+        real(path, mode, exist_ok=exist_ok)
         if left[0] and path.endswith("b"):
             left[0] -= 1
             store._prune(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidefold.errors import InvalidInputError, NotFoundError, StorageError
-from tidefold.sources.landing.listing import LandedName, Stamp, list_landed, of_topic, stamp_of
+from tidefold.sources.landing.listing import LandedName, Stamp, list_any, list_landed, of_topic, open_landed, stamp_of
 
 
 @given(
@@ -86,12 +87,17 @@ def test_a_path_that_is_no_folder_is_an_error_too(tmp_path: Path) -> None:
         list_landed(tmp_path / "file")
 
 
+def path_of(given: Any) -> str:
+    """The path that a call is given, or that of the open folder."""
+    return os.readlink(f"/proc/self/fd/{given}") if isinstance(given, int) else os.fspath(given)
+
+
 def failing(real: Callable[..., Any], end: str, number: int) -> Callable[..., Any]:
     """The same call, which fails for one path."""
 
     def call(path: Any = ".", **options: Any) -> Any:
-        if os.fspath(path).endswith(end):
-            raise OSError(number, os.strerror(number), os.fspath(path))
+        if path_of(path).endswith(end):
+            raise OSError(number, os.strerror(number), path_of(path))
         return real(path, **options)
 
     return call
@@ -132,8 +138,8 @@ def test_files_are_looked_at_only_after_all_names_are_known(tmp_path: Path, monk
     first.write_text("one")
     real = os.scandir
 
-    def scandir(folder: str) -> Iterator[os.DirEntry[str]]:
-        if folder.endswith("h11"):
+    def scandir(folder: int) -> Iterator[os.DirEntry[str]]:
+        if path_of(folder).endswith("h11"):
             first.write_text("one two")
             (tmp_path / "h11" / "t+0+0000000002.jsonl").write_text("three")
         return real(folder)
@@ -142,17 +148,56 @@ def test_files_are_looked_at_only_after_all_names_are_known(tmp_path: Path, monk
     assert [(f.start, f.size) for f in list_landed(tmp_path)[0]] == [(0, 7), (2, 5)]
 
 
-def test_a_linked_file_is_the_file_that_it_leads_to_and_a_linked_folder_is_foreign(tmp_path: Path) -> None:
+def test_a_link_is_refused_by_name_and_what_comes_after_it_waits(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
-    target = tmp_path / "elsewhere" / "some.jsonl"
-    target.write_text("one")
+    (tmp_path / "elsewhere" / "t+1+0000000000.jsonl").write_text("one")
     landing = tmp_path / "landing"
-    landing.mkdir()
-    (landing / "t+0+0000000000.jsonl").symlink_to(target)
-    (landing / "hour").symlink_to(tmp_path / "elsewhere")
-    [file], [problem] = list_landed(landing)
-    assert file.stamp == stamp_of(file.path) == stamp_of(str(target))
-    assert (problem.file, problem.code) == ("hour", "FOREIGN_FILE")
+    (landing / "hour").mkdir(parents=True)
+    for name in ("t+0+0000000000", "t+0+0000000009", "t+1+0000000000", "hour/t+2+0000000000"):
+        (landing / f"{name}.jsonl").write_text("x")
+    (landing / "t+0+0000000005.jsonl").symlink_to("/etc/passwd")
+    (landing / "hour" / "t+2+0000000001.jsonl").symlink_to("t+2+0000000000.jsonl")
+    (landing / "notes").symlink_to("/etc/passwd")
+    (landing / "folder").symlink_to(tmp_path / "elsewhere")
+    (landing / "broken+0+0000000000.jsonl").symlink_to(tmp_path / "nowhere")
+    files, problems = list_landed(landing)
+    assert [f.name for f in files] == ["t+0+0000000000.jsonl", "t+1+0000000000.jsonl", "hour/t+2+0000000000.jsonl"]
+    assert [(p.file, p.code, p.blocking) for p in problems] == [
+        ("broken+0+0000000000.jsonl", "LANDED_LINK", True),
+        ("folder", "LANDED_LINK", False),
+        ("hour/t+2+0000000001.jsonl", "LANDED_LINK", True),
+        ("notes", "LANDED_LINK", False),
+        ("t+0+0000000005.jsonl", "LANDED_LINK", True),
+    ]
+    found, others = list_any(landing, (".jsonl",))
+    assert len(found) == 4
+    assert {p.code for p in others} == {"LANDED_LINK"}
+    assert len(others) == 5
+
+
+def test_the_landing_folder_itself_may_be_a_link(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "disk" / "t+0+0000000000.jsonl").write_text("x")
+    (tmp_path / "landing").symlink_to("disk")
+    [file], problems = list_landed(tmp_path / "landing")
+    with open_landed(file) as stream:
+        assert (stream.read(), problems) == (b"x", ())
+
+
+def test_what_is_no_regular_file_is_refused_by_name(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "t+0+0000000000.jsonl")
+    with socket.socket(socket.AF_UNIX) as listening:
+        folder = os.getcwd()
+        os.chdir(tmp_path)  # A path of a socket is short.
+        try:
+            listening.bind("t+1+0000000000.jsonl")
+        finally:
+            os.chdir(folder)
+        files, problems = list_landed(tmp_path)
+    assert files == ()
+    assert [p.code for p in problems] == ["LANDED_SPECIAL", "LANDED_SPECIAL"]
+    assert "a named pipe" in problems[0].message
+    assert "a socket" in problems[1].message
 
 
 def _topics(tmp_path: Path, *topics: str) -> Path:
@@ -189,12 +234,12 @@ def test_several_topics_and_no_hint_which_is_meant_holds_everything_up(tmp_path:
 def test_a_stamp_holds_while_the_file_is_the_same_or_grew(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("one")
-    before = stamp_of(str(path))
+    before = stamp_of(str(tmp_path), path.name)
     assert before.holds(before)
     with path.open("a") as stream:
         stream.write(" two")
-    assert before.holds(stamp_of(str(path)))
+    assert before.holds(stamp_of(str(tmp_path), path.name))
     assert not before.holds(Stamp(before.inode, before.size, before.changed + 1))
     (tmp_path / "new").write_text("one two three")
     (tmp_path / "new").replace(path)
-    assert not before.holds(stamp_of(str(path)))
+    assert not before.holds(stamp_of(str(tmp_path), path.name))

@@ -206,6 +206,10 @@ class FileEntry(Entry):
     local: LocalConfig = LocalConfig()
     retention: RetentionConfig = RetentionConfig()
     snapshots: SnapshotsConfig = SnapshotsConfig()
+    targets: list[Text] = Field(
+        default=[],
+        description="folders, here or in S3, below which operators of Airflow may restore to, save to and import from",
+    )
     logs: dict[str, LogEntry] = Field(min_length=1)
 
 

@@ -157,8 +157,8 @@ def _texts(pipeline: Pipeline, log: str, records: Sequence[Refused]) -> Iterator
         else:
             missing.setdefault((one.landed.number, one.landed.name), []).append(one)
     folder = (source.folder if source else None) or Path()
-    for (_, name), lacking in missing.items():
-        lines = landed_lines(folder / name, lacking[0].landed, {one.entry.line for one in lacking})
+    for lacking in missing.values():
+        lines = landed_lines(folder, lacking[0].landed, {one.entry.line for one in lacking})
         yield from ((id(one), lines[one.entry.line]) for one in lacking if one.entry.line in lines)
 
 

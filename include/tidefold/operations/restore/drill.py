@@ -32,6 +32,7 @@ from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.restore.export import Elsewhere, Restored, restore_rows
 from tidefold.operations.restore.target_location import clear, open_place
 from tidefold.storage import Store
+from tidefold.storage.safe_files import make_private_folder
 
 _log = logging.getLogger(__name__)
 _LOCK = ".lock"
@@ -43,7 +44,7 @@ def scratch_name(parent: Path, name: str) -> Iterator[Path]:
 
     The system frees a lock when its owner ends, however that comes: a lock that can be had tells of a dead one.
     """
-    parent.mkdir(parents=True, exist_ok=True)
+    make_private_folder(parent)
     _remove_abandoned(parent)
     lock = parent / f"{name}{_LOCK}"
     with lock.open("xb") as held:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tidefold.errors import AlreadyExistsError, InvalidInputError, RefusedError, TidefoldError
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.savepoint.external import open_address
+from tidefold.operations.savepoint.external import open_address, require_target
 from tidefold.storage import Store
 from tidefold.storage.addresses import require_apart
 
@@ -23,9 +23,10 @@ _MARKER = "_tidefold-restoring"
 
 def open_place(pipeline: Pipeline, address: str) -> Store:
     """The folder that something is to be written to, where nothing of this pipeline is, and nothing that lands. Raises
-    InvalidInputError.
+    InvalidInputError, RefusedError.
     """
     store = open_address(address)
+    require_target(pipeline, store)
     place = store.uri("")
     if "://" not in place and Path(place).exists() and not Path(place).is_dir():
         raise InvalidInputError("ADDRESS_IS_FILE", f"`{place}` is a file.", hint="Name a folder.")

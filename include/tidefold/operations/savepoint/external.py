@@ -21,7 +21,7 @@ from tidefold.ledger import Ledger, read_description, read_manifest
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.request import Import
 from tidefold.storage import Store, open_store
-from tidefold.storage.addresses import require_apart
+from tidefold.storage.addresses import require_apart, require_within
 
 _OF_STORE = re.compile(r"(?P<root>.+)/snapshots/(?P<log>[a-z][a-z0-9_]{0,62})/(?P<snapshot>\d{10})")
 
@@ -46,6 +46,14 @@ class Original:
 
     def place(self, file: SavedFile) -> Address:
         return Address(Where.EXTERNAL, self.address, file.path)
+
+
+def require_target(pipeline: Pipeline, store: Store) -> None:
+    """Raises RefusedError when the pipeline may only use configured targets, and the address is none of them."""
+    if not pipeline.any_target:
+        base = pipeline.config.path.parent
+        allowed = [*pipeline.config.targets, str(base / "var" / "drill")]
+        require_within(store.uri(""), [open_store(target, base).uri("") for target in allowed])
 
 
 def open_address(address: str) -> Store:
@@ -100,6 +108,7 @@ def checked_original(pipeline: Pipeline, log: str, wanted: Import) -> Original:
     TidefoldError.
     """
     original = original_at(wanted.address)
+    require_target(pipeline, original.store)
     require_apart(original.address, {"store": pipeline.store.uri("")})
     _check_shape(original.savepoint, pipeline.log(log).shape)
     _check_files(original)

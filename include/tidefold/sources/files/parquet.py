@@ -82,9 +82,9 @@ def _ending(stream: BinaryIO, file: LandedFile, taken: int) -> Ending:
     return Ending(file.size)
 
 
-def plain_schema(path: str) -> pa.Schema:
+def plain_schema(stream: BinaryIO) -> pa.Schema:
     """The columns of a file. Raises pa.ArrowException or OSError when it cannot be read."""
-    with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as file:
+    with stream, pq.ParquetFile(stream, coerce_int96_timestamp_unit="us") as file:
         return _schema(file)
 
 

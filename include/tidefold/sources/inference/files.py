@@ -14,13 +14,20 @@ from tidefold.domain.table.types import PLAIN
 from tidefold.sources.files.csv import Csv
 from tidefold.sources.files.parquet import Parquet, plain_schema
 from tidefold.sources.inference.proposal import ProposedColumn, ProposedLog, log_ids
-from tidefold.sources.landing.listing import LandedFile, list_any
+from tidefold.sources.landing.listing import LandedFile, list_any, open_landed
 
 _ORDER = "nothing says which of two rows is the newer one: name the columns in `order`, or `offset` under `source`"
 _KEY = "nothing says which columns tell rows apart: name them in `key`"
+
+
+def _csv_schema(file: LandedFile) -> pa.Schema:
+    with open_landed(file) as stream, csv.open_csv(stream) as reader:
+        return reader.schema
+
+
 _SCHEMAS: dict[str, tuple[tuple[str, ...], Callable[[LandedFile], pa.Schema]]] = {
-    "csv": (Csv.endings, lambda file: csv.open_csv(file.path).schema),
-    "parquet": (Parquet.endings, lambda file: plain_schema(file.path)),
+    "csv": (Csv.endings, lambda file: _csv_schema(file)),
+    "parquet": (Parquet.endings, lambda file: plain_schema(open_landed(file))),
 }
 
 

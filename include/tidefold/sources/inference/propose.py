@@ -12,7 +12,7 @@ from tidefold.domain.table.table_spec import MARIADB, MYSQL, POSITION, POSTGRESQ
 from tidefold.sources.inference.files import propose_files
 from tidefold.sources.inference.proposal import ProposedColumn, ProposedLog, log_ids
 from tidefold.sources.inference.schema import columns_of
-from tidefold.sources.landing.listing import LandedFile, list_landed
+from tidefold.sources.landing.listing import LandedFile, list_landed, open_landed
 from tidefold.sources.landing.streams import (
     CutShortError,
     DamagedError,
@@ -89,7 +89,7 @@ def _sample(files: Sequence[LandedFile]) -> list[dict[str, Any]]:
 
 
 def _records(file: LandedFile) -> Iterator[dict[str, Any]]:
-    with open(file.path, "rb") as stream:
+    with open_landed(file) as stream:
         blocks: Iterable[bytes] = Fingerprint(stream, file.size).blocks()
         try:
             for chunk in chunks(unzipped(blocks) if file.gzip else blocks):

@@ -5,6 +5,7 @@ Parses a landed file of lines, or the part of it that is new, record by record.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
@@ -13,15 +14,14 @@ from tidefold.sources.api import ParsedFile, Reader, SchemaStopError, UnfitFileE
 from tidefold.sources.ingest.accounting import LateOffsetError
 from tidefold.sources.ingest.change_batches import TableBuilder
 from tidefold.sources.ingest.plan import FileTask
-from tidefold.sources.landing.listing import stamp_of
+from tidefold.sources.landing.listing import Stamp, open_landed, stamp_from, stamp_of
 from tidefold.sources.landing.problems import (
     changed,
     damaged,
-    gone,
     growing,
     late,
     truncated,
-    unreadable,
+    unopened,
     wrong_content,
 )
 from tidefold.sources.landing.streams import (
@@ -44,14 +44,12 @@ def parse_file(task: FileTask, parse: Callable[[BinaryIO], ParsedFile]) -> Parse
     """What `parse` makes of the file. Raises UnfitFileError when it cannot be taken as a whole."""
     file = task.file
     try:
-        _check_stamp(task)
-        with open(file.path, "rb") as stream:
+        with open_landed(file) as stream:
+            _check_stamp(task, stamp_from(os.fstat(stream.fileno())))
             parsed = parse(stream)
-        _check_stamp(task)
-    except FileNotFoundError as error:
-        raise UnfitFileError(gone(file.name)) from error
+        _check_stamp(task, stamp_of(file.root, file.name))
     except OSError as error:
-        raise UnfitFileError(unreadable(file.name, str(error.strerror or error))) from error
+        raise UnfitFileError(unopened(file.name, error)) from error
     except ShrunkError as error:
         raise UnfitFileError(changed(file.name, "became shorter while it was taken")) from error
     except CutShortError as error:
@@ -63,8 +61,8 @@ def parse_file(task: FileTask, parse: Callable[[BinaryIO], ParsedFile]) -> Parse
     return parsed
 
 
-def _check_stamp(task: FileTask) -> None:
-    planned, now = task.file.stamp, stamp_of(task.file.path)
+def _check_stamp(task: FileTask, now: Stamp) -> None:
+    planned = task.file.stamp
     if not planned.holds(now):
         raise UnfitFileError(changed(task.file.name, "was replaced while it was taken"))
     if planned != now and not task.newest:

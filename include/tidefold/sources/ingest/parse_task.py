@@ -187,7 +187,7 @@ def _write(
     store: Store, task: ParseTask, segment: str, parts: Iterable[tuple[str, pa.Table]]
 ) -> tuple[list[WrittenChangeSet], str]:
     """Writes the segment, and beside it the local copy that was asked for; answers why there is none, if so."""
-    local = LocalStore(Path(task.local)) if task.local else None
+    local = LocalStore(Path(task.local), private=True) if task.local else None
     with create_duplicating(store, local, segment) as stream:
         written = write_parts(stream, parts)
     return written, f"{unforeseen(stream.local_error)}" if stream.local_error else task.no_copy

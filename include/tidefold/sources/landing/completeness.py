@@ -12,8 +12,8 @@ from typing import BinaryIO
 
 import msgspec
 
-from tidefold.sources.landing.listing import LandedFile
-from tidefold.sources.landing.problems import Problem, damaged, gone, unreadable, wrong_content
+from tidefold.sources.landing.listing import LandedFile, open_landed
+from tidefold.sources.landing.problems import Problem, damaged, unopened, wrong_content
 from tidefold.sources.landing.streams import BLOCK, GZIP_MAGIC, MAX_LINE, CutShortError, DamagedError, unzipped
 
 _FEW = 64
@@ -41,12 +41,10 @@ def ending_of(file: LandedFile, taken: int = 0) -> Ending:
 def looked_at(file: LandedFile, look: Callable[[BinaryIO], Ending]) -> Ending:
     """What `look` finds in the open file; a problem when it is gone or cannot be read."""
     try:
-        with open(file.path, "rb") as stream:
+        with open_landed(file) as stream:
             return look(stream)
-    except FileNotFoundError:
-        return Ending(0, problem=gone(file.name))
     except OSError as error:
-        return Ending(0, problem=unreadable(file.name, str(error.strerror or error)))
+        return Ending(0, problem=unopened(file.name, error))
 
 
 def _plain_ending(stream: BinaryIO, size: int, taken: int) -> Ending:

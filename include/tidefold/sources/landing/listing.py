@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
-from typing import TypeAlias
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import BinaryIO, TypeAlias
 
 from tidefold.errors import InvalidInputError, NotFoundError, StorageError, TidefoldError
-from tidefold.sources.landing.problems import Problem, foreign
+from tidefold.sources.landing.problems import Problem, foreign, unsafe
+from tidefold.storage.safe_files import UnsafeFileError, list_below, open_regular, stat_regular
 
 _TAIL = r"\.(?P<extension>[a-z]+(?:\.[a-z]+)?)"
 LINES = ("jsonl", "json", "jsonl.gz", "json.gz")
@@ -87,10 +88,23 @@ class LandedFile:
     def size(self) -> int:
         return self.stamp.size
 
+    @property
+    def root(self) -> str:
+        """The log's folder."""
+        return self.path.removesuffix(f"/{self.name}")
 
-def stamp_of(path: str) -> Stamp:
-    """The stamp of a file as it is now, links followed. Raises OSError."""
-    found = os.stat(path)
+
+def open_landed(file: LandedFile) -> BinaryIO:
+    """Opens a file without following a link below the log's folder. Raises UnsafeFileError, OSError."""
+    return open_regular(file.root, file.name)
+
+
+def stamp_of(root: str, name: str) -> Stamp:
+    """The stamp of a file of a folder as it is now. Raises UnsafeFileError, OSError."""
+    return stamp_from(stat_regular(root, name))
+
+
+def stamp_from(found: os.stat_result) -> Stamp:
     return Stamp(found.st_ino, found.st_size, found.st_mtime)
 
 
@@ -110,8 +124,8 @@ def list_landed(
     try:
         # All names first: a sink ends a file before it begins the next, so a file that is looked at after its
         # successor was seen is seen complete.
-        paths = sorted(_paths(root))
-        found, problems = _looked_at(root, paths, extensions)
+        names = _names(root)
+        found, problems = _looked_at(root, names, extensions)
     except OSError as error:
         raise _unlisted(root, error) from error
     return tuple(sorted(found, key=lambda f: (f.partition, f.start, f.name))), tuple(problems)
@@ -126,11 +140,15 @@ def list_any(folder: Path, endings: Sequence[str]) -> Listed:
     found: list[LandedFile] = []
     problems: list[Problem] = []
     try:
-        for path in sorted(_paths(root)):
-            name = str(PurePosixPath(path).relative_to(root))
+        for name in _names(root):
+            try:
+                stamp = stamp_of(root, name)
+            except UnsafeFileError as error:
+                problems.append(unsafe(name, error.kind))
+                continue
             if name.endswith(tuple(endings)):
                 gzip = name.endswith(".gz")
-                found.append(LandedFile(name, path, stamp_of(path), folder.name, 0, 0, gzip, alone=True))
+                found.append(LandedFile(name, f"{root}/{name}", stamp, folder.name, 0, 0, gzip, alone=True))
             else:
                 problems.append(foreign(name, f"The name of `{name}` does not end in {' or '.join(endings)}."))
     except OSError as error:
@@ -138,32 +156,43 @@ def list_any(folder: Path, endings: Sequence[str]) -> Listed:
     return tuple(found), tuple(problems)
 
 
-def _paths(folder: str) -> Iterator[str]:
-    """What lies below a folder and is neither folder nor hidden nor temporary; links to folders are not followed."""
-    with os.scandir(folder) as listing:
-        entries = list(listing)
-    for entry in entries:
-        if entry.name.startswith((".", "_")):
-            continue
-        if entry.is_dir(follow_symlinks=False):
-            yield from _paths(entry.path)
-        elif not entry.name.endswith(_TEMPORARY):
-            yield entry.path
+def _names(root: str) -> list[str]:
+    """What lies below a folder and is neither folder nor hidden nor temporary; no link is followed."""
+    names = list_below(root, skip=lambda name: name.startswith((".", "_")))
+    return sorted(name for name in names if not name.endswith(_TEMPORARY))
 
 
-def _looked_at(root: str, paths: Sequence[str], extensions: Collection[str]) -> tuple[list[LandedFile], list[Problem]]:
+def _looked_at(root: str, names: Sequence[str], extensions: Collection[str]) -> tuple[list[LandedFile], list[Problem]]:
     found: list[LandedFile] = []
     problems: list[Problem] = []
-    for path in paths:
-        name = PurePosixPath(path).relative_to(root)
+    refused: list[LandedName] = []
+    for name in names:
+        landed = None
         try:
-            landed = LandedName.parse(name.name, extensions)
+            landed = LandedName.parse(name.rpartition("/")[2], extensions)
+            stamp = stamp_of(root, name)
         except InvalidInputError as error:
-            problems.append(foreign(str(name), error.message))
-            continue
-        stamp = stamp_of(path)
-        found.append(LandedFile(str(name), path, stamp, landed.topic, landed.partition, landed.start, landed.gzip))
-    return found, problems
+            problems.append(_foreign(root, name, error.message))
+        except UnsafeFileError as error:
+            problems.append(unsafe(name, error.kind))
+            refused += [landed] if landed else []
+        else:
+            place = (landed.topic, landed.partition, landed.start, landed.gzip)
+            found.append(LandedFile(name, f"{root}/{name}", stamp, *place))
+    return [file for file in found if not any(_waits(file, one) for one in refused)], problems
+
+
+def _foreign(root: str, name: str, why: str) -> Problem:
+    try:
+        stat_regular(root, name)
+    except UnsafeFileError as error:
+        return replace(unsafe(name, error.kind), blocking=False)
+    return foreign(name, why)
+
+
+def _waits(file: LandedFile, refused: LandedName) -> bool:
+    """Whether a file comes after one that is refused: it is taken only when that one is there."""
+    return (file.topic, file.partition) == (refused.topic, refused.partition) and file.start >= refused.start
 
 
 def _unlisted(root: str, error: OSError) -> TidefoldError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidefold.errors import ConflictError, InvalidInputError, TidefoldError
+from tidefold.storage.safe_files import UnsafeFileError
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,23 @@ def gone(name: str) -> Problem:
 
 def unreadable(name: str, why: str) -> Problem:
     return Problem(name, "LANDED_UNREADABLE", f"`{name}` cannot be read: {why}.", "Check its permissions and its disk.")
+
+
+def unsafe(name: str, kind: str) -> Problem:
+    """Something that is no regular file: whoever may land could make tidefold read any file of this machine."""
+    code = "LANDED_LINK" if "link" in kind else "LANDED_SPECIAL"
+    message = f"`{name}` is refused: it is, or lies behind, {kind}. Only regular files are read."
+    hint = "Land a copy of the file under this name, or remove it. What follows in its partition waits for it."
+    return Problem(name, code, message, hint)
+
+
+def unopened(name: str, error: OSError) -> Problem:
+    """Why a file that was listed cannot be opened."""
+    if isinstance(error, FileNotFoundError):
+        return gone(name)
+    if isinstance(error, UnsafeFileError):
+        return unsafe(name, error.kind)
+    return unreadable(name, str(error.strerror or error))
 
 
 def wrong_content(name: str) -> Problem:

@@ -7,11 +7,13 @@ every run, which costs time and nothing else.
 from __future__ import annotations
 
 import hashlib
+import io
 from collections.abc import Sequence
+from typing import cast
 
 from tidefold.domain.log_state import LogState
-from tidefold.sources.landing.listing import LandedFile
-from tidefold.sources.landing.problems import Problem, changed, gone, unreadable
+from tidefold.sources.landing.listing import LandedFile, open_landed
+from tidefold.sources.landing.problems import Problem, changed, unopened
 
 
 def rewritten(files: Sequence[LandedFile], state: LogState) -> tuple[Problem, ...]:
@@ -29,10 +31,8 @@ def rewritten(files: Sequence[LandedFile], state: LogState) -> tuple[Problem, ..
 
 def _look(file: LandedFile, checksum: str) -> Problem | None:
     try:
-        with open(file.path, "rb") as stream:
-            same = hashlib.file_digest(stream, "sha256").hexdigest() == checksum
-    except FileNotFoundError:
-        return gone(file.name)
+        with open_landed(file) as stream:
+            same = hashlib.file_digest(cast(io.BufferedReader, stream), "sha256").hexdigest() == checksum
     except OSError as error:
-        return unreadable(file.name, str(error.strerror or error))
+        return unopened(file.name, error)
     return None if same else changed(file.name, "holds other bytes than were taken from it")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -28,6 +29,7 @@ from tidefold.sources.landing.streams import (
 from tidefold.sources.quarantine.writer import KEPT_TEXT, Quarantined
 from tidefold.sources.records.errors import RefusedRecordError
 from tidefold.storage import Store
+from tidefold.storage.safe_files import open_regular
 
 # Refused for their place in the file, which is the same today.
 OF_THEIR_PLACE = frozenset(("OFFSET_ORDER", "OFFSET_TWICE", "TORN_LINE", "LINE_TOO_LONG"))
@@ -144,13 +146,13 @@ def kept_text(entry: Quarantined) -> bytes | None:
     return None if len(text) >= KEPT_TEXT or b"\\x" in text else text
 
 
-def landed_lines(path: Path, landed: Landed, lines: Collection[int]) -> Mapping[int, bytes]:
-    """These lines of a landed file; none when it is not the file any more that was taken."""
+def landed_lines(folder: Path, landed: Landed, lines: Collection[int]) -> Mapping[int, bytes]:
+    """These lines of a file of a landing folder; none when it is not the file any more that was taken."""
     found: dict[int, bytes] = {}
     try:
-        with open(path, "rb") as stream:
+        with open_regular(os.path.abspath(folder), landed.name) as stream:
             content = Fingerprint(stream, landed.length)
-            blocks = unzipped(content.blocks()) if path.name.endswith(".gz") else content.blocks()
+            blocks = unzipped(content.blocks()) if landed.name.endswith(".gz") else content.blocks()
             number = 0
             for chunk in chunks(blocks):
                 for line in (chunk if number else without_bom(chunk)).lines:

@@ -35,7 +35,7 @@ _COMMIT = f"_delta_log/{0:020d}.json"
 
 def open_local(folder: Path, address: str) -> LocalStore:
     """Where the pipeline whose store has this address keeps its copies: two pipelines never share a folder."""
-    return LocalStore(folder / _pipeline(address))
+    return LocalStore(folder / _pipeline(address), private=True)
 
 
 def open_roots(folders: Sequence[Path], address: str) -> LocalRoots:

@@ -33,8 +33,10 @@ from tidefold.errors import StorageError
 from tidefold.operations.ingest.ingest import ingest, pending
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.retention.drop_log import drop
+from tidefold.sources.debezium import json_source
 from tidefold.sources.debezium.json_source import DebeziumJson
 from tidefold.sources.ingest.plan import FileTask
+from tidefold.sources.landing import listing
 
 
 @pytest.fixture
@@ -86,12 +88,80 @@ def test_a_line_that_was_written_twice_is_no_bad_record(tmp_path: Path) -> None:
     assert offsets(pipeline) == [0, 1, 2, 3]
 
 
-def test_a_linked_file_is_taken(pipeline: Pipeline, tmp_path: Path) -> None:
-    (tmp_path / "elsewhere").write_bytes(text_of([record(0)]))
-    (tmp_path / "landing" / TOPIC / f"{TOPIC}+0+0000000000.jsonl").symlink_to(tmp_path / "elsewhere")
-    land(tmp_path, 1, [record(1)])
-    assert take(pipeline).facts["files"] == 2
-    assert take(pipeline).result == "nothing"
+@pytest.mark.parametrize("kind", ["file", "folder", "pipe", "linked folder"])
+def test_what_is_no_regular_file_is_refused_and_holds_up_its_partition(
+    pipeline: Pipeline, tmp_path: Path, kind: str
+) -> None:
+    """Whoever may land a file reads no other file of the machine."""
+    secret = tmp_path / "secret"
+    secret.mkdir()
+    (secret / f"{TOPIC}+0+0000000005.jsonl").write_bytes(text_of([record(5)]) + b"root:x:0:0\n")
+    land(tmp_path, 0, [record(0)])
+    land(tmp_path, 9, [record(9)])
+    place = tmp_path / "landing" / TOPIC / f"{TOPIC}+0+0000000005.jsonl"
+    if kind == "file":
+        place.symlink_to(secret / place.name)
+    elif kind == "pipe":
+        os.mkfifo(place)
+    elif kind == "folder":
+        place.mkdir()
+        (place / "x").symlink_to(secret / place.name)
+    else:
+        place = tmp_path / "landing" / TOPIC / "hour"
+        place.symlink_to(secret)
+    outcome = take(pipeline)
+    [problem] = outcome.facts["problems"]
+    assert problem["code"] == ("LANDED_SPECIAL" if kind == "pipe" else "LANDED_LINK")
+    assert offsets(pipeline) == ([0] if kind in ("file", "pipe") else [0, 9])
+    assert not any(b"root:x" in path.read_bytes() for path in store_files(tmp_path))
+    assert f"[{problem['code']}]" in outcome.message
+    if kind in ("file", "pipe"):
+        assert take(pipeline).error == problem["code"]
+        place.unlink()
+        land(tmp_path, 5, [record(5)])
+        take(pipeline)
+        assert offsets(pipeline) == [0, 5, 9]
+
+
+@pytest.mark.parametrize("when", ["listed", "ended"])
+@pytest.mark.parametrize("what", ["file", "folder"])
+def test_a_link_that_takes_the_place_of_a_listed_file_is_refused_when_it_is_opened(
+    pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str, what: str
+) -> None:
+    secret = tmp_path / "secret"
+    secret.mkdir()
+    name = f"{TOPIC}+0+0000000000.jsonl"
+    (secret / name).write_bytes(b"root:x:0:0\n")
+    file = land(tmp_path, 0, [record(0)], name="hour/{topic}+0+{start:010d}.{extension}")
+
+    def swapped() -> None:
+        if file.parent.is_symlink() or file.is_symlink():
+            return
+        file.unlink()
+        if what == "file":
+            file.symlink_to(secret / name)
+        else:
+            file.parent.rmdir()
+            file.parent.symlink_to(secret)
+
+    def run(work: Work, tasks: Sequence[str]) -> list[Answer]:
+        swapped()
+        return in_process(work, tasks)
+
+    if when == "listed":
+        real = listing.list_landed
+        monkeypatch.setattr(json_source, "list_landed", lambda *given: (real(*given), swapped())[0])
+    [outcome] = ingest(pipeline, ["items"], run)
+    assert outcome.error == "LANDED_LINK"
+    assert store_files(tmp_path) == []
+
+
+def test_a_file_that_became_a_link_after_it_was_taken_is_not_followed(pipeline: Pipeline, tmp_path: Path) -> None:
+    file = land(tmp_path, 0, [record(0)])
+    take(pipeline)
+    file.rename(tmp_path / "archived")
+    file.symlink_to(tmp_path / "archived")
+    assert take(pipeline).error == "LANDED_LINK"
 
 
 def test_a_torn_end_of_the_newest_file_is_left_and_taken_once_it_is_complete(

@@ -115,10 +115,10 @@ def test_a_folder_that_cannot_be_read_for_a_moment_loses_nothing(
         land(tmp_path, start, [record(start)], name=f"h{start}/{{topic}}+0+{{start:010d}}.{{extension}}")
     real = os.scandir
 
-    def scandir(path: str) -> Any:
-        if str(path).endswith("h0"):
-            raise OSError(errno.EIO, "Input/output error", path)
-        return real(path)
+    def scandir(folder: int) -> Any:
+        if os.readlink(f"/proc/self/fd/{folder}").endswith("h0"):
+            raise OSError(errno.EIO, "Input/output error")
+        return real(folder)
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "scandir", scandir)

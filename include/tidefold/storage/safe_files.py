@@ -1,0 +1,140 @@
+"""Opens files below a folder without following a link there: what is opened decides, not what was listed.
+
+The folder itself may be reached through links, since its owner configures it. Below it each folder is opened relative
+to the one above, no symbolic link is followed, and only regular files are opened.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_DEEPEST = 32
+_KINDS = {
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def make_private_folder(folder: Path) -> None:
+    """Makes a folder that only its owner reads, where there is none. What lies above it is made by the umask."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
+
+
+class UnsafeFileError(OSError):
+    """Something else stands where a regular file should, or a link where a folder should.
+
+    name: its path below the root.
+    kind: what it is.
+    """
+
+    def __init__(self, name: str, kind: str) -> None:
+        super().__init__(errno.ELOOP, f"it is {kind}, not a regular file", name)
+        self.name = name
+        self.kind = kind
+
+
+def open_regular(root: str, name: str) -> BinaryIO:
+    """Opens a regular file below a root to be read. Raises UnsafeFileError, OSError."""
+    with _folder_of(root, name) as (folder, last):
+        # Looked at first: to open a device may do something.
+        _require_regular(os.stat(last, dir_fd=folder, follow_symlinks=False), name)
+        # A pipe that took its place in this moment must not hold the process up.
+        handle = _opened(last, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, folder, name)
+    try:
+        _require_regular(os.fstat(handle), name)
+        return os.fdopen(handle, "rb")
+    except BaseException:
+        os.close(handle)
+        raise
+
+
+def stat_regular(root: str, name: str) -> os.stat_result:
+    """Looks at a regular file below a root. Raises UnsafeFileError, OSError."""
+    with _folder_of(root, name) as (folder, last):
+        found = os.stat(last, dir_fd=folder, follow_symlinks=False)
+    _require_regular(found, name)
+    return found
+
+
+def list_below(root: str, skip: Callable[[str], bool]) -> Iterator[str]:
+    """Paths, relative to a root, of all that is below it and no folder; `skip` leaves out names, of folders too.
+
+    A link is listed and not followed. Raises OSError, which names the folder that cannot be listed.
+    """
+    handle = os.open(root, _FOLDER)
+    try:
+        yield from _list_folder(handle, root, "", skip)
+    finally:
+        os.close(handle)
+
+
+def _list_folder(handle: int, root: str, above: str, skip: Callable[[str], bool]) -> Iterator[str]:
+    try:
+        with os.scandir(handle) as listing:
+            entries = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in listing if not skip(entry.name)]
+    except OSError as error:
+        raise type(error)(error.errno, error.strerror, f"{root}/{above}".rstrip("/")) from error
+    for name, is_folder in entries:
+        path = f"{above}{name}"
+        if not is_folder or path.count("/") >= _DEEPEST:
+            yield path
+            continue
+        try:
+            below = _opened(name, _FOLDER | os.O_NOFOLLOW, handle, path)
+        except UnsafeFileError:
+            yield path  # It was a folder a moment ago.
+            continue
+        try:
+            yield from _list_folder(below, root, f"{path}/", skip)
+        finally:
+            os.close(below)
+
+
+@contextmanager
+def _folder_of(root: str, name: str) -> Iterator[tuple[int, str]]:
+    """The open folder that a file lies in, and its name there."""
+    *folders, last = name.split("/")
+    if {"", ".", ".."} & {*folders, last}:
+        raise UnsafeFileError(name, "a path that may lead out of its folder")
+    handle = os.open(root, _FOLDER)
+    try:
+        for count, folder in enumerate(folders, 1):
+            below = _opened(folder, _FOLDER | os.O_NOFOLLOW, handle, "/".join(folders[:count]))
+            os.close(handle)
+            handle = below
+        yield handle, last
+    finally:
+        os.close(handle)
+
+
+def _opened(last: str, flags: int, folder: int, name: str) -> int:
+    try:
+        return os.open(last, flags, dir_fd=folder)
+    except OSError as error:
+        # To open a link as a folder is one error or the other, by the system.
+        if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.ENXIO):
+            kind = os.stat(last, dir_fd=folder, follow_symlinks=False).st_mode
+            if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
+                raise UnsafeFileError(name, _kind_of(kind)) from error
+        raise type(error)(error.errno, error.strerror, name) from error
+
+
+def _require_regular(found: os.stat_result, name: str) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise UnsafeFileError(name, _kind_of(found.st_mode))
+
+
+def _kind_of(mode: int) -> str:
+    return _KINDS.get(stat.S_IFMT(mode), "no file of a known kind")
