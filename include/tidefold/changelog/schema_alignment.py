@@ -84,7 +84,7 @@ def _unfit(values: pa.ChunkedArray, name: str, before: str, after: str) -> Refus
     return RefusedError(
         "VALUE_UNFIT",
         f"Column `{name}` has values of type {before} that are none of {after}{shown}. Nothing was changed.",
-        hint=f"Put the type {before} of `{name}` back in the configuration; the next run goes on with it.",
+        hint=f"Set the type of `{name}` back to {before} in the configuration; the next run continues.",
     )
 
 

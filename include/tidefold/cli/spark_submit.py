@@ -123,6 +123,6 @@ def _died(terminal: Terminal, step: Step, logs: Sequence[str], code: int, output
     error = TidefoldError(
         "JOB_DIED",
         f"The Spark job of {step.name} {how} before it reported a result.",
-        hint=f"Read {output}. `tidefold status` names an open attempt; the same command with its --run goes on.",
+        hint=f"Read {output}. `tidefold status` names an open attempt; the same command with its --run continues it.",
     )
     return [Outcome.of_error(log, error) for log in logs]

@@ -51,7 +51,7 @@ def source_mistakes(entry: LogEntry) -> Iterator[Mistake]:
         yield from _encodings(entry, f"with format {source.format}")
         if shape_of(entry).merge.engine is Engine.AGGREGATE:
             hint = "The table itself can be added up by whoever reads it."
-            yield "SOURCE_ENGINE", ("merge",), "cannot be `aggregate`: an update brings the whole row once more.", hint
+            yield "SOURCE_ENGINE", ("merge",), "cannot be `aggregate`: an update repeats the whole row.", hint
     if isinstance(source, ParquetEntry | JsonEntry) and source.op:
         for i, said in enumerate(source.op.delete):
             if said in source.op.upsert:

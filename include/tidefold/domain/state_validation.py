@@ -70,7 +70,7 @@ def _check_snapshots(state: LogState) -> None:
 
 def _check_path(log: str, path: str) -> None:
     if path[:1] == "/" or (".." in path and ".." in path.split("/")):
-        raise _corrupt("PATH_OUTSIDE_ROOT", log, f"`{path}` lies outside the store")
+        raise _corrupt("PATH_OUTSIDE_ROOT", log, f"`{path}` is outside the store")
 
 
 def _corrupt(code: str, log: str, what: str) -> CorruptError:

@@ -217,8 +217,8 @@ class Ledger:
             raise AlreadyExistsError("LEDGER_PRUNED", f"Version {version} of `{self._log}` was pruned before.")
         raise UnknownOutcomeError(
             "LEDGER_UNKNOWN",
-            f"Whether version {version} of `{self._log}` counted cannot be told: it was pruned meanwhile.",
-            hint="Call again: what was done before is not done twice.",
+            f"It is unknown whether version {version} of `{self._log}` counted, because it was pruned meanwhile.",
+            hint="Call again: nothing is done twice.",
         )
 
     def _is_there(self, version: int) -> bool:

@@ -49,7 +49,9 @@ class Command:
 def job_path(step: str) -> Path:
     """The spark-submit entry of a step."""
     if step not in STEPS:
-        raise InvalidInputError("STEP_UNKNOWN", f"There is no Spark step `{step}`.", hint=f"One of {', '.join(STEPS)}.")
+        raise InvalidInputError(
+            "STEP_UNKNOWN", f"There is no Spark step `{step}`.", hint=f"Use one of {', '.join(STEPS)}."
+        )
     return PROJECT / "jobs" / f"{step}.py"
 
 

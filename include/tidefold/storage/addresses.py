@@ -49,6 +49,6 @@ def require_apart(address: str, others: dict[str, str]) -> None:
         if overlap(address, other):
             raise InvalidInputError(
                 "ADDRESS_TAKEN",
-                f"`{address}` lies within the {what}, or around it.",
-                hint="Give a folder, or a folder in a bucket, that is nobody else's.",
+                f"`{address}` is inside the {what}, or contains it.",
+                hint="Give a folder, or a folder in a bucket, that is used for nothing else.",
             )

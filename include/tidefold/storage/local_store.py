@@ -248,7 +248,7 @@ class LocalStore:
         """The absolute path, or InvalidInputError when it would lie outside the root (I26)."""
         full = os.path.normpath(os.path.join(self._root, path))
         if os.path.isabs(path) or not f"{full}{os.sep}".startswith(f"{self._root.rstrip(os.sep)}{os.sep}"):
-            raise InvalidInputError("PATH_OUTSIDE_ROOT", f"`{path}` lies outside the store.")
+            raise InvalidInputError("PATH_OUTSIDE_ROOT", f"`{path}` is outside the store.")
         return full
 
     def _make_folder(self, folder: str) -> tuple[str, ...]:

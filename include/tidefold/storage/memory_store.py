@@ -94,5 +94,5 @@ class MemoryStore:
 
     def _full(self, path: str) -> str:
         if path.startswith("/") or ".." in path.split("/"):
-            raise InvalidInputError("PATH_OUTSIDE_ROOT", f"`{path}` lies outside the store.")
+            raise InvalidInputError("PATH_OUTSIDE_ROOT", f"`{path}` is outside the store.")
         return f"{self._root}/{path}".rstrip("/")

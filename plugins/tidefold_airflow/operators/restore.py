@@ -74,5 +74,5 @@ class TidefoldRestoreOperator(TidefoldSparkOperator):
             message = f"`{self.snapshot}` is no id of a snapshot."
             raise InvalidInputError("SNAPSHOT_INVALID", message, hint="`tidefold history LOG` lists them.")
         if self.mode not in (*Mode,):
-            raise InvalidInputError("MODE_UNKNOWN", f"There is no mode `{self.mode}`.", hint="`replay` or `skip`.")
+            raise InvalidInputError("MODE_UNKNOWN", f"`{self.mode}` is not a mode.", hint="Use `replay` or `skip`.")
         return Asking(scope.run, restore=Restore(self.snapshot, Mode(self.mode)))

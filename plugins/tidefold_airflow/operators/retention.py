@@ -65,7 +65,7 @@ class TidefoldKeepingOperator(TidefoldLogOperator):
             if _digest(self.remove(scope, plan=True)) != shown:
                 raise RefusedError(
                     "PLAN_CHANGED",
-                    f"What {answer.by} approved is not what would be removed now.",
+                    f"The plan changed after {answer.by} approved it.",
                     hint="Nothing was removed. Clear the task: it asks again.",
                 )
         self.log.info("Approved by %s. %s", answer.by, answer.why)

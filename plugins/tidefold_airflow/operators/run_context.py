@@ -49,7 +49,7 @@ def open_scope(config: str | None, logs: Logs, context: Context, only: Sequence[
         raise InvalidInputError(
             "LOGS_NOT_CHOSEN",
             "The upstream task returned no logs.",
-            hint="Clear it, so that it runs; without it this task would work on logs that nobody chose.",
+            hint="Clear that task, so that it runs; without it this task would work on logs that were not chosen.",
         )
     if isinstance(logs, str):
         raise InvalidInputError(

@@ -157,14 +157,14 @@ class LogWriter:
         return SupersededError(
             "CHANGE_SETS_GIVEN_UP",
             f"Change sets {first} to {end - 1} of log `{self.log}` came too late: a recovery has given them up.",
-            hint=f"Append every change from offset {self._offset} on again; the writer goes on from there.",
+            hint=f"Append every change again from offset {self._offset} on; the writer continues from there.",
         )
 
     def reset(self, from_sqn: int, to_sqn: int, snapshot: int) -> None:
         """The snapshot was aborted: its local copies go. The change sets stay, and can be persisted and confirmed."""
         with self._lock:
             if from_sqn > to_sqn:
-                raise InvalidInputError("SQN_UNKNOWN", f"{from_sqn} to {to_sqn} is no range of change sets.")
+                raise InvalidInputError("SQN_UNKNOWN", f"{from_sqn} to {to_sqn} is not a range of change sets.")
             self._pending.without_local(self._means.custody.pruned(self.log, snapshot))
 
     def subsume(self, snapshot: int) -> None:

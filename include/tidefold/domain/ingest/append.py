@@ -133,7 +133,7 @@ def _append_one(state: LogState, arrival: Arrival) -> LogState:
         raise RefusedError(
             "KEY_GROUPS_BEYOND",
             f"A change set for `{state.log}` was made for more than its {state.shape.key_groups} key groups.",
-            hint="Nothing was appended; whoever brings it must take the log's own shape.",
+            hint="Nothing was appended. Write with the log's own table definition.",
         )
     known = {(p.topic, p.partition): p for p in state.positions}
     before = known.get((position.topic, position.partition))
@@ -177,8 +177,8 @@ def check_shape(state: LogState, shape: Shape) -> None:
     changed = differences(state.shape, shape, "before", "now")
     raise RefusedError(
         "SHAPE_CHANGED",
-        f"What is brought is of another table than log `{state.log}` is ({'; '.join(changed)}).",
-        hint="Bring it with the log's own columns; the configuration of the log changes them.",
+        f"The change sets do not match the table definition of log `{state.log}` ({'; '.join(changed)}).",
+        hint="Write with the log's own columns; only the configuration of the log changes them.",
     )
 
 

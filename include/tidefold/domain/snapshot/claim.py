@@ -245,8 +245,8 @@ def _restoring(state: LogState, begun: Snapshot, asked: Restore) -> Snapshot:
     if wanted.as_of:
         raise RefusedError(
             "AS_OF_NO_REPLAY",
-            f"Snapshot {wanted.id} of `{state.log}` has the changes from before {wanted.as_of}, wherever they lie in "
-            "the log: there is no place in it from which the others could be replayed.",
+            f"Snapshot {wanted.id} of `{state.log}` contains the changes committed before {wanted.as_of}, "
+            "which are spread over the log: there is no position from which the others could be replayed.",
             hint="`--mode skip` restores it and leaves out the later changes.",
         )
     if wanted.to_sqn < state.truncated_to:
@@ -289,7 +289,7 @@ def already_claimed(log: str, snapshot: int) -> RefusedError:
     return RefusedError(
         "ORIGINAL_CLAIMED",
         f"Snapshot {snapshot} of `{log}` has claimed this original and deletes it when it is retired.",
-        hint=f"`tidefold restore {log} {snapshot}` brings its rows back.",
+        hint=f"`tidefold restore {log} {snapshot}` restores its rows.",
     )
 
 

@@ -178,7 +178,7 @@ def without_times(log: str, count: int) -> RefusedError:
     return RefusedError(
         "AS_OF_NO_TIMES",
         f"{count:,} changes of `{log}` do not say when they were committed: nobody knows which were before an instant.",
-        hint="Only a source that gives each change its commit time can be looked at as of an instant.",
+        hint="Use a source that records a commit time for each change.",
     )
 
 
@@ -200,7 +200,8 @@ def _too_old(state: LogState, at: int, offered: Sequence[Older]) -> RefusedError
         "AS_OF_TOO_OLD",
         f"The rows of `{state.log}` as of {told(at)} cannot be made any more: what that needs was cut off the log, or "
         f"dropped for its age. The oldest possible instant is {told(next_second(oldest))}.",
-        hint=f"`tidefold history {state.log}` lists the snapshots that are kept; `retention` says for how long.",
+        hint=f"`tidefold history {state.log}` lists the kept snapshots; `retention` in the configuration "
+        "decides how long.",
     )
 
 

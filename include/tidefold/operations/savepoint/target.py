@@ -73,7 +73,7 @@ def require_mine(store: Store, begun: Begun) -> None:
     if _begun(store) != begun:
         raise RefusedError(
             "SAVEPOINT_OVERTAKEN",
-            f"Another call has begun a savepoint at {store.uri('')} meanwhile.",
+            f"Another call started a savepoint at {store.uri('')} meanwhile.",
             hint="Wait until that call ends.",
         )
 

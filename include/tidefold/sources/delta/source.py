@@ -178,8 +178,8 @@ class DeltaFeed:
             "DELTA_SOURCE_GONE",
             f"Version {version} of `{self._address}` comes next, and was cleaned up; the first that can still be read "
             f"is {first_readable(self._store, there)}.",
-            hint="Nothing is skipped. Begin the log anew with `tidefold drop` and `tidefold ingest`, from the rows "
-            "that the table has; and keep more of the table's history.",
+            hint="No version is skipped. Start the log again with `tidefold drop` and `tidefold ingest`, "
+            "from the current rows of the table, and keep more of the table's history.",
         )
 
     def _unreadable(self, error: Exception) -> TidefoldError:

@@ -184,7 +184,7 @@ class Accounting:
         if shape.merge.engine is Engine.APPEND:
             raise RefusedRecordError("KEYLESS_CHANGE", "A log without a key accepts only new rows.")
         if shape.merge.deletes is Deletes.QUARANTINE:
-            raise RefusedRecordError("DELETE_REFUSED", "This log takes no deletes.")
+            raise RefusedRecordError("DELETE_REFUSED", "This log accepts no deletes.")
         self.account.ignored += shape.merge.deletes is Deletes.IGNORE
         return shape.merge.deletes is Deletes.APPLY
 

@@ -106,7 +106,7 @@ class PlainRows:
     def _refusal(self, data: msgspec.Raw, why: str, columns: Sequence[str]) -> RefusedRecordError:
         row = plain(data)
         if not isinstance(row, dict):
-            return RefusedRecordError("NOT_A_RECORD", "The row is no object.")
+            return RefusedRecordError("NOT_A_RECORD", "The row is not an object.")
         return self._missing(row, columns) or RefusedRecordError("VALUE_INVALID", f"{why}.")
 
     def _missing(self, row: Mapping[str, Any], columns: Sequence[str]) -> RefusedRecordError | None:

@@ -204,8 +204,8 @@ def _unlisted(root: str, error: OSError) -> TidefoldError:
         )
     return StorageError(
         "LANDING_UNREADABLE",
-        f"`{error.filename or root}` cannot be looked at: {error.strerror or error}.",
-        hint="Nothing was taken, since it may hold what comes first. Check its permissions and its disk; run again.",
+        f"`{error.filename or root}` cannot be read: {error.strerror or error}.",
+        hint="Nothing was ingested, because it may contain earlier files. Check permissions and disk, then run again.",
     )
 
 

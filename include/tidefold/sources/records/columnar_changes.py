@@ -156,7 +156,7 @@ class Changes:
                     refusal = RefusedRecordError("KEYLESS_CHANGE", "A log without a key accepts only new rows.")
                     made.refused.setdefault(row, refusal)
                 elif merge.deletes is Deletes.QUARANTINE:
-                    made.refused.setdefault(row, RefusedRecordError("DELETE_REFUSED", "This log takes no deletes."))
+                    made.refused.setdefault(row, RefusedRecordError("DELETE_REFUSED", "This log accepts no deletes."))
             made.ignored = len(left_out) - len(made.refused)
         if not left_out:
             return pa.repeat(pa.scalar(value=True), count)

@@ -114,7 +114,7 @@ def refusal_of(head: AnyHead, shape: Shape, why: str, types: Mapping[str, str]) 
     """
     value = _value(head)
     if not isinstance(value, dict):
-        return RefusedRecordError("NOT_A_RECORD", "The value is no object.")
+        return RefusedRecordError("NOT_A_RECORD", "The value is not an object.")
     op = value.get("op")
     if op in UPSERTS:
         found = _refused_row(value.get("after"), op == "u", shape, types)
@@ -138,7 +138,7 @@ def _refused_row(row: Any, updates: bool, shape: Shape, types: Mapping[str, str]
     if row is None:
         return RefusedRecordError("AFTER_MISSING", "An insert or update has no `after`.")
     if not isinstance(row, dict):
-        return RefusedRecordError("VALUE_INVALID", "`after` is no object.")
+        return RefusedRecordError("VALUE_INVALID", "`after` is not an object.")
     if refused := _refused_columns(row, shape, types):
         return refused
     unavailable = [name for name, value in row.items() if is_unavailable(value)]
@@ -194,9 +194,9 @@ def not_sent(names: Sequence[str], headers: bytes = b"") -> RefusedRecordError:
     """Values that the connector did not send where there is no former row that has them."""
     said = f"{', '.join(names)[:200]} was not sent"
     if b'"__debezium.oldkey"' in headers:
-        reason, why = "UNAVAILABLE_AFTER_KEY_CHANGE", "its value is in the row under the old key, which is gone"
+        reason, why = "UNAVAILABLE_AFTER_KEY_CHANGE", "its value is in the deleted row of the old key"
     else:
-        reason, why = "UNAVAILABLE_VALUE", "there is no former row that has it"
+        reason, why = "UNAVAILABLE_VALUE", "no earlier row has it"
     return RefusedRecordError(reason, f"{said}: {why}.")
 
 

@@ -42,7 +42,7 @@ class Rows:
         for field, _ in self._keys:
             given = getattr(key, field)
             if given is not None and given is not msgspec.UNSET and given != getattr(row, field):
-                raise RefusedRecordError("KEY_MISMATCH", "The key beside the row differs from the key in `after`.")
+                raise RefusedRecordError("KEY_MISMATCH", "The key of the record differs from the key in `after`.")
 
     def converted(self, row: Any) -> Any:
         """The row with values of its columns' types."""

@@ -216,7 +216,7 @@ class S3Store:
         """The object's key, or InvalidInputError when it would lie outside the root (I26)."""
         parts = path.split("/")
         if path.startswith("/") or ".." in parts:
-            raise InvalidInputError("PATH_OUTSIDE_ROOT", f"`{path}` lies outside the store.")
+            raise InvalidInputError("PATH_OUTSIDE_ROOT", f"`{path}` is outside the store.")
         if "?" in path:
             raise InvalidInputError("PATH_INVALID", f"`{path}`: `?` would begin a version's name in S3.")
         below = [part for part in parts if part not in ("", ".")]
