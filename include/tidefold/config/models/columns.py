@@ -57,8 +57,7 @@ class ColumnEntry(Entry):
     aliases: list[Text] = Field(default=[], description="former names, under which records may still bring the column")
     default: DefaultValue | None = Field(
         default=None,
-        description="its value in rows that were there before the column, and in records that lack it; null: such "
-        "records are taken as null",
+        description="value in rows from before the column, and in records that lack it; null: such records have null",
     )
 
     @property

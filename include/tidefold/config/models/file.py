@@ -37,11 +37,11 @@ class SparkConfig(Entry):
         description="local, local[N], local[*] or spark://host:port (whose workers see the same paths)",
     )
     driver_memory: str = Field(
-        default="2g", pattern=r"^[1-9]\d*[mg]$", description="memory of the Spark process, as 512m or 2g"
+        default="2g", pattern=r"^[1-9]\d*[mg]$", description="memory of the Spark driver, such as 512m or 2g"
     )
     above: _Size = Field(
         default=None,
-        description="logs that together read no more bytes than this are taken and folded without Spark, as 64MB",
+        description="a step that reads no more bytes than this runs without Spark; such as 64MB",
     )
 
     @property
@@ -56,10 +56,10 @@ class LocalConfig(Entry):
     mode: Literal["disabled", "files"] = "disabled"
     path: Text | None = Field(default=None, description="folder of local copies, relative to this file or absolute")
     paths: list[Text] | None = Field(
-        default=None, min_length=1, description="several folders of local copies instead of one, which take turns"
+        default=None, min_length=1, description="several folders of local copies instead of one; copies take turns"
     )
     quota: _Size = Field(
-        default=None, description="bytes that all local copies of the pipeline may take, as 500MB, 20GB or 20GiB"
+        default=None, description="maximum bytes of all local copies of the pipeline, such as 500MB, 20GB or 20GiB"
     )
 
     @property
@@ -91,15 +91,15 @@ class RetentionConfig(Entry):
         Any,
         BeforeValidator(_retained),
         WithJsonSchema({"anyOf": [{"const": "all"}, {"type": "integer", "minimum": _LEAST_RETAINED}]}),
-    ] = Field(default="all", description="`all`, or how many of the newest are kept")
+    ] = Field(default="all", description="`all`, or how many of the newest snapshots are kept")
 
     reader_publishes: int = Field(
         default=_LEAST_RETAINED,
         ge=1,
-        description="how many snapshots must be published after one before its files may go from the table",
+        description="how many later snapshots must be published before replaced files are deleted from the table",
     )
     reader_minutes: int = Field(
-        default=0, ge=0, description="how many minutes after it was replaced, at least; it can only keep files longer"
+        default=0, ge=0, description="minimum minutes to keep replaced files; it can only delay deletion"
     )
 
     @property
@@ -122,10 +122,10 @@ class SnapshotsConfig(Entry):
         description="full (files of its own), incremental (shares files of confirmed ones), or auto (chosen by cost)",
     )
     copy_files: Literal["auto", "always"] = Field(
-        default="auto", alias="copy", description="always: as bytes of their own also where a hard link would do"
+        default="auto", alias="copy", description="always: copy unchanged files even where a hard link is possible"
     )
     full_every: int = Field(
-        default=10, ge=1, description="with auto: after how many incremental snapshots comes a full one"
+        default=10, ge=1, description="with auto: number of incremental snapshots before a full one"
     )
 
     @property
@@ -136,8 +136,8 @@ class SnapshotsConfig(Entry):
 class TtlEntry(Entry):
     """How long rows are kept by their age; those that are older go when a full snapshot is made."""
 
-    column: Text = Field(description="column of type date or timestamp that tells a row's age")
-    days: int = Field(ge=1, le=36_500, description="rows older than so many days are dropped")
+    column: Text = Field(description="date or timestamp column that defines a row's age")
+    days: int = Field(ge=1, le=36_500, description="rows older than this many days are dropped")
 
 
 class QualityEntry(Entry):
@@ -147,10 +147,10 @@ class QualityEntry(Entry):
         default=None, description="file of checks and expectations, relative to this file or absolute"
     )
     max_row_drop: float = Field(
-        default=0.5, ge=0, le=1, description="largest allowed loss of rows against the last snapshot"
+        default=0.5, ge=0, le=1, description="largest share of rows that may be lost since the last snapshot"
     )
     max_refused: float = Field(
-        default=0.01, ge=0, le=1, description="largest allowed share of refused records among those that landed"
+        default=0.01, ge=0, le=1, description="largest share of landed records that may be refused"
     )
 
 
@@ -158,30 +158,34 @@ class LogEntry(Entry):
     """One log of keyed changes; it becomes one table."""
 
     source: SourceEntry | None = Field(
-        default=None, description="folder of landed files that it is fed from; without one a program writes it"
+        default=None, description="where changes come from; without it a program writes the log"
     )
-    key: list[Text] = Field(default=[], description="columns that tell rows apart; a table of `merge: append` has none")
+    key: list[Text] = Field(default=[], description="columns that identify a row; with `merge: append` there is none")
     columns: dict[str, ColumnValue] = Field(
         min_length=1, description="every column of the table with its type, or with type and encoding"
     )
     ignored: list[Text] = Field(
-        default=[], description="what records may bring beside the columns, and the table leaves out"
+        default=[], description="names that records may have besides the columns; the table leaves them out"
     )
     order: OrderValue | None = Field(
         default=None,
-        description="how changes are ordered: columns, or an order by name; default: as the source says",
+        description="order of changes: columns, or an order by name; default: the order of the source",
     )
-    merge: MergeValue = Field(default=MergeEntry(), description="what becomes of several changes of one key")
-    late: LateEntry | None = Field(default=None, description="what becomes of changes that come late")
+    merge: MergeValue = Field(
+        default=MergeEntry(), description="merge engine: how several changes to one key become a row"
+    )
+    late: LateEntry | None = Field(default=None, description="how late changes are handled")
     schema_changes: SchemaValue = Field(
         default=SchemaEntry(), alias="schema", description="what may change in the columns once the log has data"
     )
-    key_groups: int = Field(default=128, ge=1, le=32768, description="fixed for the life of the log")
-    buckets: int = Field(default=8, ge=1, le=32768, description="data files of a table, at most key_groups")
+    key_groups: int = Field(
+        default=128, ge=1, le=32768, description="number of key groups; fixed for the life of the log"
+    )
+    buckets: int = Field(default=8, ge=1, le=32768, description="number of data files of the table, at most key_groups")
     deletion_vectors: bool = Field(
         default=False,
-        description="incremental snapshots mark replaced rows as deleted, where few are, instead of writing the file "
-        "anew; readers of the table must know Delta's deletion vectors",
+        description="incremental snapshots mark a few replaced rows as deleted instead of rewriting the "
+        "file; readers of the table must support Delta's deletion vectors",
     )
     on_bad_record: Literal["quarantine", "fail"] = "quarantine"
     quality: QualityEntry = QualityEntry()
@@ -200,7 +204,7 @@ class FileEntry(Entry):
     store: Text = Field(description="path relative to this file, file:///absolute/path, or s3://bucket/folder")
     store_id: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")] | None = Field(
         default=None,
-        description="id of the store, as the first run prints it; an empty or another store is refused then",
+        description="id of the store, as the first run prints it; with it, an empty or different store is refused",
     )
     spark: SparkConfig = SparkConfig()
     local: LocalConfig = LocalConfig()

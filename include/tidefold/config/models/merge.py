@@ -21,7 +21,9 @@ class GroupEntry(Entry):
     """Columns that a partial update brings together."""
 
     columns: list[Text] = Field(min_length=1, description="columns that are updated together")
-    order: list[Text] = Field(default=[], description="columns by which they are newer or older than what is there")
+    order: list[Text] = Field(
+        default=[], description="columns that decide whether they are newer than the stored values"
+    )
 
 
 def _engine(value: Any) -> Any:
@@ -35,10 +37,10 @@ class MergeEntry(Entry):
         default=Engine.LAST, strict=False, description="last, first, partial, aggregate, history or append"
     )
     deletes: Deletes | None = Field(
-        default=None, strict=False, description="apply, ignore or quarantine; default: apply where that can be exact"
+        default=None, strict=False, description="apply, ignore or quarantine; default: apply where that is exact"
     )
-    groups: list[GroupEntry] = Field(default=[], description="of partial updates: columns with an order of their own")
-    aggregates: dict[str, Text] = Field(default={}, description="column: function that adds its values up")
+    groups: list[GroupEntry] = Field(default=[], description="partial updates: columns with an order of their own")
+    aggregates: dict[str, Text] = Field(default={}, description="column: function that merges its values")
 
     def merge(self, own_order: bool) -> Merge:
         """As the life cycle has it."""
@@ -64,9 +66,9 @@ class LateEntry(Entry):
         Any,
         BeforeValidator(_horizon),
         WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, {"pattern": f"^{_SPAN.pattern}$"}]}),
-    ] = Field(description="how far below the newest order a change is still exact: 36h, 7d, or a whole number")
+    ] = Field(description="how far below the highest order deletes are remembered: 36h, 7d, or a whole number")
     policy: Literal["accept", "quarantine"] = Field(
-        default="quarantine", description="what becomes of an older change: it is put aside, or folded all the same"
+        default="quarantine", description="how an older change is handled: quarantined, or accepted and folded"
     )
 
     def lateness(self, type_: str) -> int | None:

@@ -24,10 +24,12 @@ class SchemaEntry(Entry):
     """The policy of each kind of change."""
 
     add: _Added = Field(default="stop", description="a new column; and a record with a column that is not configured")
-    widen: _Configured = Field(default="evolve", description="a type that every value still fits")
-    rename: _Configured = Field(default="evolve", description="a new name for a column, the old one among its aliases")
-    narrow: _Configured = Field(default="freeze", description="a type that values fit if they are small enough")
-    drop: _Configured = Field(default="freeze", description="a column less")
+    widen: _Configured = Field(default="evolve", description="a type that fits every value")
+    rename: _Configured = Field(
+        default="evolve", description="a new name for a column, with the old name among its aliases"
+    )
+    narrow: _Configured = Field(default="freeze", description="a type that fits only some values")
+    drop: _Configured = Field(default="freeze", description="a column is removed")
     retype: _Brought = Field(
         default="quarantine", description="another type; and a record with a value of another type"
     )

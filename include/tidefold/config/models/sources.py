@@ -45,15 +45,15 @@ class DebeziumEntry(LandedEntry):
 class OpEntry(Entry):
     """The column that says what a record does. What it says is compared as text, case counts."""
 
-    column: Text = Field(description="column or field that says what a record does")
-    upsert: list[Text] = Field(default=_UPSERTS, min_length=1, description="what it says of a row that is to be there")
-    delete: list[Text] = Field(default=_DELETES, description="what it says of a row that is to be removed")
+    column: Text = Field(description="column or field with the operation")
+    upsert: list[Text] = Field(default=_UPSERTS, min_length=1, description="values of the operation that mean upsert")
+    delete: list[Text] = Field(default=_DELETES, description="values of the operation that mean delete")
 
 
 class JsonOpEntry(OpEntry):
     """The field that says what a JSON record does."""
 
-    row: Text | None = Field(default=None, description="field that has the row; without it the row lies beside the op")
+    row: Text | None = Field(default=None, description="field with the row; without it the row is beside the operation")
 
 
 class JsonEntry(LandedEntry):
@@ -65,7 +65,9 @@ class JsonEntry(LandedEntry):
     record: Literal["kafka", "value"] = Field(
         default="kafka", description="kafka: a line has topic, partition, offset, key, value; value: it is the value"
     )
-    op: JsonOpEntry | None = Field(default=None, description="where a record says what it does; default: it is a row")
+    op: JsonOpEntry | None = Field(
+        default=None, description="where a record has its operation; default: every record is an upsert"
+    )
 
 
 class StateJsonEntry(LandedEntry):
@@ -75,14 +77,15 @@ class StateJsonEntry(LandedEntry):
     orders: ClassVar[tuple[str, ...]] = (POSITION,)
 
     format: Literal["state-json"]
-    kind: Literal["value", "reducing", "list", "map", "queue"] = Field(description="what kind of state it is")
-    state_key: list[Text] = Field(description="the columns of the key that the state itself is kept by, the first ones")
-    state: Text | None = Field(default=None, description="name of the state, as its metadata says it")
+    kind: Literal["value", "reducing", "list", "map", "queue"] = Field(description="kind of state")
+    state_key: list[Text] = Field(description="columns of the state's own key: the first columns of `key`")
+    state: Text | None = Field(default=None, description="name of the state, as in its metadata")
     record: Literal["kafka", "value"] = Field(
         default="kafka", description="kafka: a line has topic, partition, offset, key, value; value: it is the value"
     )
     partitions: Literal["one", "many"] = Field(
-        default="one", description="many: operations come in several partitions, and the state is never cleared at once"
+        default="one",
+        description="many: operations come in several partitions, and the state is never cleared as a whole",
     )
 
 
@@ -90,8 +93,10 @@ class ParquetEntry(LandedEntry):
     """Parquet files of changes."""
 
     format: Literal["parquet"]
-    op: OpEntry | None = Field(default=None, description="where a row says what it does; default: it is to be there")
-    offset: Text | None = Field(default=None, description="column of whole numbers, another one in each row")
+    op: OpEntry | None = Field(
+        default=None, description="where a row has its operation; default: every row is an upsert"
+    )
+    offset: Text | None = Field(default=None, description="column of whole numbers that numbers the rows")
 
     @property
     def orders(self) -> tuple[str, ...]:
@@ -103,8 +108,10 @@ class CsvEntry(ParquetEntry):
     """CSV files of changes."""
 
     format: Literal["csv"]  # type: ignore[assignment]
-    delimiter: Annotated[str, Field(min_length=1, max_length=1)] = Field(default=",", description="between two values")
-    null: list[str] = Field(default=[""], description="texts that are no value, unless they stand in quotes")
+    delimiter: Annotated[str, Field(min_length=1, max_length=1)] = Field(
+        default=",", description="character between two values"
+    )
+    null: list[str] = Field(default=[""], description="unquoted texts that mean null")
 
 
 class DeltaFeedEntry(Entry):
@@ -118,7 +125,9 @@ class DeltaFeedEntry(Entry):
     format: Literal["delta-cdf"]
     table: Text = Field(description="Delta table: a path, file:///absolute/path or s3://bucket/folder")
     from_version: int | None = Field(
-        default=None, ge=0, description="first version whose changes are taken; default: the table's rows, then changes"
+        default=None,
+        ge=0,
+        description="first version whose changes are ingested; default: the table's rows, then changes",
     )
 
     @property

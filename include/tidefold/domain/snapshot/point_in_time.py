@@ -177,7 +177,7 @@ def without_times(log: str, count: int) -> RefusedError:
     """Of changes without a commit time."""
     return RefusedError(
         "AS_OF_NO_TIMES",
-        f"{count:,} changes of `{log}` do not say when they were committed: nobody knows which were before an instant.",
+        f"{count:,} changes of `{log}` have no commit time: tidefold cannot tell which were before an instant.",
         hint="Use a source that records a commit time for each change.",
     )
 
