@@ -17,17 +17,17 @@ DOC = """
 | task | does | Spark |
 |---|---|---|
 | as_of | folds what was committed at the source before the END of the date, STAGED | one job, if needed |
-| quality | judges every row of it, as of any snapshot | one job, if needed |
-| confirm | keeps it, by its tag: that of 2026-11-04 is `as-of-2026-11-05`, as midnight is its instant | none |
-| abort, done | undo what was staged and not confirmed; make the run red when a task is | none |
+| quality | judges every row, as for any snapshot | one job, if needed |
+| confirm | keeps it by a tag: for 2026-11-04 it is `as-of-2026-11-05`, because midnight is its instant | none |
+| abort, done | abort what was staged and not confirmed; make the run red if a task is | none |
 
 `airflow backfill create --dag-id tidefold_backfill --from-date 2026-11-01 --to-date 2026-11-05 --max-active-runs 2`:
-in any order (`--run-backwards`), beside the scheduled runs. The table, the log and its positions stay as they are.
-A date that was made is left as it is, whoever asks again; one whose log was cut fails and names the oldest instant.
-A log of which nothing was committed before gets none. `tidefold untag LOG as-of-...` lets a snapshot go.
+in any order (`--run-backwards`), while scheduled runs continue. The table, the log and its positions are unchanged.
+An existing snapshot of a date is kept. If the log was truncated, the run fails and names the oldest possible instant.
+A log without changes before the instant gets no snapshot. After `tidefold untag LOG as-of-...`, subsume deletes one.
 
-**Unpause it first**: Airflow starts no run of a paused DAG, also none of a backfill. From then on it makes the snapshot
-of each day that ends, too. Environment: `TIDEFOLD_BACKFILL_SCHEDULE` (cron, default `@daily`), `TIDEFOLD_CONFIG`.
+**Unpause it first**: Airflow starts no run of a paused DAG, not even of a backfill. Unpaused, it also makes the
+snapshot of each day that ends. Environment: `TIDEFOLD_BACKFILL_SCHEDULE` (cron, default `@daily`), `TIDEFOLD_CONFIG`.
 Parameters: `logs` (only these), `as_of` (of a run by hand: the instant, with its zone). Connection `spark_default`.
 """
 SCHEDULE = os.environ.get("TIDEFOLD_BACKFILL_SCHEDULE", "@daily")

@@ -13,12 +13,12 @@ DOC = """
 
 | task | does |
 |---|---|
-| tell | says which table shows which snapshot, and what it holds |
+| tell | logs which table shows which snapshot, with its facts |
 
-An event comes with each confirmed snapshot and with nothing else: not for one that was staged, aborted or taken as a
-tail. It says `log`, `snapshot`, `version` (of the Delta table), `rows`, `verdict`, `override_by` and `report`. Several
-snapshots between two runs of this DAG come together, the newest last; read the table as of `version` to see just that.
-Of your own: `schedule=[table_asset("accounts")]`, with `from tidefold_airflow.observability.assets import table_asset`.
+Only a confirmed snapshot sends an event, not a staged, aborted or tail-only one. The event has `log`, `snapshot`,
+`version` (of the Delta table), `rows`, `verdict`, `override_by` and `report`. Several snapshots between two runs of
+this DAG come together, the newest last; to see one of them, read the table at `version`. In your own DAG:
+`schedule=[table_asset("accounts")]`, with `from tidefold_airflow.observability.assets import table_asset`.
 """
 TABLES = [table_asset(log) for log in configured_logs()]
 

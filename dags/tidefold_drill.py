@@ -13,13 +13,13 @@ DOC = """
 
 | task | does | Spark |
 |---|---|---|
-| choose | names the logs of this run | none |
-| drill | restores the newest snapshot of each log into a scratch place, checks every file, records how it went | none |
+| choose | returns the logs of this run | none |
+| drill | restores the newest snapshot of each log into a scratch folder, checks every file, records the result | none |
 
-Red: that snapshot cannot be restored as it was; `./tidefold verify LOG --repair` names the damage and mends what it
-can. Result and time stand on the log's page and in `./tidefold status`; the scratch place is removed. It reads every
-byte of the tables once, and writes it once. Environment:
-`TIDEFOLD_DRILL_SCHEDULE` (cron in UTC, as `@weekly`; empty: only by hand), `TIDEFOLD_CONFIG`.
+Red: the snapshot cannot be restored exactly. `./tidefold verify LOG --repair` names the damage and repairs what it
+can. Result and time are on the log's page and in `./tidefold status`; the scratch folder is deleted. The drill reads
+and writes every byte of the tables once. Environment:
+`TIDEFOLD_DRILL_SCHEDULE` (cron in UTC, such as `@weekly`; empty: only by hand), `TIDEFOLD_CONFIG`.
 """
 SCHEDULE = os.environ.get("TIDEFOLD_DRILL_SCHEDULE")
 

@@ -14,19 +14,19 @@ from tidefold_airflow.dags.settings import dag_settings
 DOC = """
 ### What is not kept is removed
 
-| task | removes | what holds |
+| task | deletes | what is protected by |
 |---|---|---|
-| choose | nothing: it names the logs of this run | |
+| choose | nothing: it returns the logs of this run | |
 | subsume | snapshots beyond `retention.snapshots`, files that only they need | tags, holds, open attempts |
 | truncate | the log behind the kept snapshots, segments that nothing needs | replay, readers, holds, tails |
-| local_retention | local copies but that of the newest snapshot | what is being judged |
-| clean | what died runs and aborted attempts left | runs that still announce themselves |
-| done | nothing: it is red when a task above is | |
+| local_retention | local copies except that of the newest snapshot | the gate: a snapshot being judged |
+| clean | remains of dead runs and aborted attempts | intents of runs that may be alive |
+| done | nothing: it is red if a task above is | |
 
-Switched to **dry run** (what it is when started by hand) nothing is removed: each task lists the files that would go.
-`tidefold_materialize` does the same after each of its runs, so this DAG is for tables that rest. Environment:
-`TIDEFOLD_MAINTENANCE_SCHEDULE` (cron in UTC; empty: only by hand), `TIDEFOLD_MAINTENANCE_APPROVAL_HOURS` (a person is
-asked before each removal and waited for so long; a rejection, or no answer, skips it and what comes after it),
+In a **dry run** (the default when started by hand) nothing is deleted: each task lists the files it would delete.
+`tidefold_materialize` does the same after each of its runs, so this DAG is for tables without new changes. Environment:
+`TIDEFOLD_MAINTENANCE_SCHEDULE` (cron in UTC; empty: only by hand), `TIDEFOLD_MAINTENANCE_APPROVAL_HOURS` (hours that
+a person has to approve each deletion; a rejection, or no answer, skips it and the tasks after it),
 `TIDEFOLD_CONFIG`.
 """
 SCHEDULE = os.environ.get("TIDEFOLD_MAINTENANCE_SCHEDULE")

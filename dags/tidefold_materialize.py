@@ -6,8 +6,8 @@ from tidefold_airflow.dags.factory import DOC, hours_from, tidefold_dag
 
 ENVIRONMENT = """
 Parameters: `logs`, `kind`. Environment: `TIDEFOLD_CONFIG` (path of tidefold.yaml), `TIDEFOLD_SCHEDULE` (cron in UTC,
-default `@hourly`; empty: only by hand), `TIDEFOLD_APPROVAL_HOURS` (a person may let a snapshot through that the gate
-refused, and is waited for so long; default: nobody is asked), `TIDEFOLD_TAKEOVER_AFTER` (seconds after which an
+default `@hourly`; empty: only by hand), `TIDEFOLD_APPROVAL_HOURS` (hours that a person has to approve a snapshot that
+failed its gate; default: nobody is asked), `TIDEFOLD_TAKEOVER_AFTER` (seconds after which an
 attempt of a dead run is superseded; default: never). Connection `spark_default`: where Spark runs.
 """
 TAKEOVER = os.environ.get("TIDEFOLD_TAKEOVER_AFTER")

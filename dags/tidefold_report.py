@@ -14,12 +14,12 @@ DOC = """
 
 | task | does | Spark |
 |---|---|---|
-| choose | names the logs of this run | none |
+| choose | returns the logs of this run | none |
 | audit | judges every row of each log's newest snapshot with today's suite, stores a report | one job |
 
 Red: a check failed; the task's log and the page of the log name the report. The table and the snapshot's own verdict
-stay as they are: an older snapshot comes back with `tidefold_restore`. Environment: `TIDEFOLD_REPORT_SCHEDULE` (cron in
-UTC, as `0 6 * * *`; empty: only by hand), `TIDEFOLD_CONFIG`. Connection `spark_default`: where Spark runs.
+are unchanged. To restore an older snapshot, use `tidefold_restore`. Environment: `TIDEFOLD_REPORT_SCHEDULE` (cron in
+UTC, such as `0 6 * * *`; empty: only by hand), `TIDEFOLD_CONFIG`. Connection `spark_default`: where Spark runs.
 """
 SCHEDULE = os.environ.get("TIDEFOLD_REPORT_SCHEDULE")
 

@@ -14,14 +14,14 @@ DOC = """
 
 | task | does | Spark |
 |---|---|---|
-| restore | stages its rows under a new id, each file from the nearest good copy | if rows must be made anew |
+| restore | stages its rows under a new id, each file from the nearest good copy | if rows must be rebuilt |
 | quality | judges them with today's suite | one job, if needed |
 | confirm | publishes them as the next version of the table | none |
-| abort | undoes what was staged and not confirmed | none |
+| abort | aborts what was staged and not confirmed | none |
 
-Undoing it is one more restore. `replay`: the next run folds what came after the snapshot again (refused where the log
-is cut). `skip`: what came after it is left out for good, and the history says so. A **dry run** (the default) lists
-for each file every place where it may be read, and changes nothing; the other tasks are then skipped.
+To undo a restore, restore again. `replay`: the next run folds the later changes again (refused if the log is
+truncated). `skip`: the later changes are left out for good, and the history records it. A **dry run** (the default)
+lists every source of each file and changes nothing; the other tasks are then skipped.
 `tidefold restore LOG ID` does the same on the command line, and restores to other places.
 """
 

@@ -15,17 +15,17 @@ DOC = """
 
 | task | does | Spark |
 |---|---|---|
-| ingest | takes what is new in the landing folders into segments | one job, if needed |
+| ingest | reads new landed files and writes their changes to segments | one job, if needed |
 | tail | snapshots each log as its newest materialization and the change sets after it: one small file | none |
-| done | is red when a task above is, and makes the run so | none |
+| done | is red if a task above is, and makes the run red | none |
 
-A tail-only snapshot is complete at once and is never published: readers go on seeing what `tidefold_materialize`
-published. `./tidefold read LOG --snapshot ID` shows its rows; `./tidefold restore LOG ID --mode replay` stages them.
-It goes when the snapshot that it is built on goes. A log that was never materialized has none, and fails here by name.
-This DAG may run beside `tidefold_materialize`: of two ingests at once one is refused and tries again.
+A tail-only snapshot is complete at once and is never published: readers still see what `tidefold_materialize`
+published. `./tidefold read LOG --snapshot ID` shows its rows; `./tidefold restore LOG ID --mode replay` stages
+them. It is retired with its base. A log that was never materialized has no tail, and fails here by name. This DAG
+may run together with `tidefold_materialize`: of two ingests at once one is refused and tries again.
 
-Off by default. Environment: `TIDEFOLD_TAIL_SCHEDULE` (cron, as `*/5 * * * *`; empty: only by hand), `TIDEFOLD_CONFIG`.
-Parameter `logs`: work on these logs only. Connection `spark_default`: where Spark runs.
+Off by default. Environment: `TIDEFOLD_TAIL_SCHEDULE` (cron, such as `*/5 * * * *`; empty: only by hand),
+`TIDEFOLD_CONFIG`. Parameter `logs`: work only on these logs. Connection `spark_default`: where Spark runs.
 """
 SCHEDULE = os.environ.get("TIDEFOLD_TAIL_SCHEDULE")
 

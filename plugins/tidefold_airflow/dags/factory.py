@@ -27,20 +27,20 @@ DOC = """
 
 | task | does | Spark |
 |---|---|---|
-| choose | names the logs of this run | none |
-| ingest | takes what is new in the landing folders into segments | one job, if needed |
-| materialize | folds it into a new snapshot of each log, STAGED: no reader sees it | one job, if needed |
+| choose | returns the logs of this run | none |
+| ingest | reads new landed files and writes their changes to segments | one job, if needed |
+| materialize | folds new changes into a snapshot of each log, STAGED: no reader sees it | one job, if needed |
 | quality | judges every row of the staged files and stores the verdict | one job, if needed |
 | confirm (one a log) | completes and publishes a log that passed, and sends its asset event | none |
-| subsume, truncate, local_retention, clean | remove old snapshots, log, local copies; what died runs left | none |
-| abort, done | undo what this run staged and did not confirm; make the run red when a task is | none |
+| subsume, truncate, local_retention, clean | delete old snapshots, old log, local copies, remains of dead runs | none |
+| abort, done | abort what this run staged and did not confirm; make the run red if a task is | none |
 
-A log that fails a step does not hold up the others: each task does what it can, then names the logs that failed.
-A run takes everything landed so far (its data interval is a name, not a filter), so a missed run loses nothing and
-there is nothing to catch up. **Red run?** The tables of the failed logs are untouched. Read the failed task's last
-line, or the page **tidefold** in the menu; correct what it names; the next run folds the same changes again.
+A log that fails a step does not hold up the others: each task finishes the other logs, then names the failed ones.
+A run ingests everything that has landed (its data interval is a name, not a filter). So a missed run loses nothing, and
+there is nothing to catch up. **Red run?** The tables of the failed logs are unchanged. Read the last line of the failed
+task, or the page **tidefold** in the menu, and correct what it names. The next run folds the same changes again.
 
-Any task may be cleared and run again at any time: what is done is found done.
+Any task may be cleared and run again at any time: finished work is recognised and not repeated.
 """
 
 
