@@ -22,7 +22,7 @@ from tidefold.sources.debezium.connect_schema import forms_of
 from tidefold.sources.debezium.envelope import RecordReader
 from tidefold.sources.ingest.accounting import Place
 from tidefold.sources.ingest.change_batches import TableBuilder
-from tidefold.sources.records.encodings import Form, conversion, fit_decimal, form_of, json_type
+from tidefold.sources.records.encodings import Form, conversion, fit_decimal, form_of, json_type, or_null
 from tidefold.sources.records.errors import RefusedRecordError
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -33,7 +33,7 @@ def read(type_: str, encoding: str, value: Any, scale: int | None = None) -> Any
     parsed = parse_type(type_)
     form = Form(encoding, scale) if encoding else form_of(parsed, "")
     text = value if isinstance(value, bytes) else json.dumps(value).encode()
-    decoded = msgspec.json.decode(text, type=json_type(parsed, form) | None)  # its refusal is a ValueError too
+    decoded = msgspec.json.decode(text, type=or_null(json_type(parsed, form)))  # its refusal is a ValueError too
     convert = conversion(parsed, form)
     ready = convert(decoded) if convert and decoded is not None else decoded
     return pa.array([ready], arrow_type(type_))[0].as_py()
@@ -167,12 +167,19 @@ def test_bytes_come_back_in_every_encoding(data: bytes) -> None:
 
 CONNECT, TIME = "org.apache.kafka.connect.data", "io.debezium.time"
 NAMED = [
-    ("int32", f"{TIME}.Date", {"date": "days", "int": "", "long": ""}),
-    ("int32", f"{CONNECT}.Date", {"date": "days", "int": "", "long": ""}),
-    ("int64", f"{TIME}.Timestamp", {"timestamp": "millis", "long": ""}),
-    ("int64", f"{TIME}.MicroTimestamp", {"timestamp": "micros", "long": ""}),
-    ("int64", f"{TIME}.NanoTimestamp", {"timestamp": "nanos", "long": ""}),
-    ("int64", f"{CONNECT}.Timestamp", {"timestamp": "millis", "long": ""}),
+    *(
+        ("int32", f"{of}.Date", {"date": "days", "int": "", "long": "", "string": "days", "timestamp": "days"})
+        for of in (TIME, CONNECT)
+    ),
+    *(
+        ("int64", name, {"timestamp": how, "long": "", "string": how})
+        for name, how in (
+            (f"{TIME}.Timestamp", "millis"),
+            (f"{TIME}.MicroTimestamp", "micros"),
+            (f"{TIME}.NanoTimestamp", "nanos"),
+            (f"{CONNECT}.Timestamp", "millis"),
+        )
+    ),
     ("string", f"{TIME}.ZonedTimestamp", {"timestamp": "iso", "string": ""}),
     ("string", f"{TIME}.IsoTimestamp", {"timestamp": "iso", "string": ""}),
     ("string", f"{TIME}.IsoDate", {"date": "iso", "string": ""}),
@@ -184,12 +191,12 @@ NAMED = [
         for name in ("Json", "Xml", "Enum", "EnumSet", "Uuid", "Ltree")
     ),
     ("bytes", "io.debezium.data.Bits", {"binary": "base64", "string": ""}),
-    ("struct", "io.debezium.data.VariableScaleDecimal", {"decimal": "base64"}),
-    ("struct", "io.debezium.data.geometry.Geometry", {}),
-    ("map", None, {}),
+    ("struct", "io.debezium.data.VariableScaleDecimal", {"decimal": "base64", "string": "base64"}),
+    ("struct", "io.debezium.data.geometry.Geometry", {"string": "json"}),
+    ("map", None, {"string": "json"}),
     ("boolean", None, {"boolean": "boolean"}),
-    ("int16", None, {"int": "", "long": "", "boolean": "number"}),
-    ("int64", None, {"int": "", "long": "", "timestamp": "micros"}),
+    ("int16", None, {"int": "", "long": "", "boolean": "number", "decimal": "number"}),
+    ("int64", None, {"int": "", "long": "", "timestamp": "micros", "decimal": "number"}),
     ("float", None, {"float": "", "double": ""}),
     ("double", None, {"float": "", "double": "", "decimal": "number"}),
     ("bytes", None, {"binary": "base64", "string": ""}),
@@ -256,3 +263,76 @@ def test_all_types_make_the_columns_of_a_change_set() -> None:
     kept, gone = table.to_pylist()
     assert all(kept[column.name] not in (None, []) for column in columns)
     assert [gone[column.name] for column in columns] == [Decimal("7.50")] + [None] * (len(columns) - 1)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "value", "text"),
+    [
+        ("json", b'"a"', "a"),
+        ("json", b"1.50", "1.50"),
+        ("json", b"123456789012345678901234567890.10", "123456789012345678901234567890.10"),
+        ("json", b"true", "true"),
+        ("json", b'{"wkb": "AQE=", "srid": null}', '{"wkb": "AQE=", "srid": null}'),
+        ("json", b"[[1, 2], [3]]", "[[1, 2], [3]]"),
+        ("json", b"null", None),
+        ("decimal", b'{"scale": 3, "value": "BdI="}', "1.490"),
+        ("decimal", b'{"scale": -2, "value": "AQ=="}', "100"),
+        ("decimal", b'{"scale": 20, "value": "/w=="}', "-0.00000000000000000001"),
+        ("decimal", b'"1.500"', "1.500"),
+        ("decimal", b'"NAN"', "NaN"),
+        ("decimal", b'"POSITIVE_INFINITY"', "Infinity"),
+        ("decimal", b"12.50", "12.50"),
+        ("days", 0, "1970-01-01"),
+        ("days", -719_162, "0001-01-01"),
+        ("days", -719_163, "0000-12-31"),
+        ("days", -735525, "-0044-03-15"),
+        ("days", 2_932_897, "+10000-01-01"),
+        ("days", "2026-01-31", "2026-01-31"),
+        ("micros", 1_500_000, "1970-01-01T00:00:01.500000Z"),
+        ("micros", 9223372036825200000, "infinity"),
+        ("micros", -9223372036832400000, "-infinity"),
+        ("micros", -1, "1969-12-31T23:59:59.999999Z"),
+        ("millis", -1500, "1969-12-31T23:59:58.500000Z"),
+        ("nanos", 1, "1970-01-01T00:00:00.000000001Z"),
+    ],
+)
+def test_a_text_keeps_every_value_of_the_source(encoding: str, value: Any, text: str | None) -> None:
+    """Fault: what had no exact type was refused, or had to be configured as what it is not."""
+    assert read("string", encoding, value) == text
+
+
+@pytest.mark.parametrize("value", [b'"abc"', b"true", b'{"a": 1}', b'{"scale": 1, "value": ""}'])
+def test_what_is_no_decimal_is_refused_as_text_too(value: bytes) -> None:
+    with pytest.raises(ValueError, match="is "):
+        read("string", "decimal", value)
+
+
+@given(st.integers(-(10**60), 10**60), st.integers(0, 80))
+def test_a_decimal_of_any_precision_and_scale_keeps_its_digits(unscaled: int, scale: int) -> None:
+    text = read("string", "decimal", {"scale": scale, "value": base64_of(unscaled)})
+    assert text == format(Decimal(f"{unscaled}e-{scale}"), "f")
+
+
+@given(st.datetimes(datetime(1, 1, 1), datetime(9999, 12, 31)))
+def test_instants_as_text_are_those_of_the_calendar(instant: datetime) -> None:
+    micros = (instant.replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
+    assert read("string", "micros", micros) == instant.isoformat(timespec="microseconds") + "Z"
+
+
+@pytest.mark.parametrize(
+    ("value", "type_", "encoding"),
+    [
+        ("__debezium_unavailable_value", "string", "json"),
+        ({"__debezium_unavailable_value": "__debezium_unavailable_value"}, "string", "json"),
+        (["__debezium_unavailable_value"], "array<string>", "json"),
+        ({"scale": 0, "value": base64.b64encode(b"__debezium_unavailable_value").decode()}, "string", "decimal"),
+    ],
+)
+def test_a_placeholder_is_known_in_every_encoding(value: Any, type_: str, encoding: str) -> None:
+    shape = Shape(("id",), (Column("id", "int"), Column("c", type_, encoding)), "postgresql", 1, 1)
+    reader = RecordReader(shape, Place("shop.public.items", 0, 0, 0, (), ()))
+    reader.begin()
+    line = json.dumps(record(0, 1, "u", after={"id": 1, "c": value})).encode()
+    reader.near(line)
+    reader.take(line)
+    assert reader.batch.absent == [["c"]]

@@ -58,6 +58,7 @@ def canonical(text: str) -> str:
 _ENCODINGS = {
     "boolean": ("boolean", "number"),
     "decimal": ("base64", "string", "number"),
+    "string": ("text", "json", "decimal", "days", "micros", "millis", "nanos"),
     "date": ("days", "iso"),
     "timestamp": ("micros", "millis", "nanos", "iso"),
     "binary": ("base64", "base64url", "hex"),

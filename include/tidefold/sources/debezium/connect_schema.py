@@ -13,18 +13,20 @@ from tidefold.sources.records.encodings import Form, form_of
 from tidefold.sources.records.errors import RefusedRecordError
 
 _CONNECT, _TIME = "org.apache.kafka.connect.data.", "io.debezium.time."
+_VARIABLE = "io.debezium.data.VariableScaleDecimal"
 # How many digits a decimal has, if the schema says it; beside it `scale`.
 PRECISION = "connect.decimal.precision"
 # Which types a column may have, each with the encoding of its values then: by the name of a schema,
 _NAMED: dict[str, dict[str, str]] = {
-    f"{_CONNECT}Decimal": {"decimal": "base64"},
-    "io.debezium.data.VariableScaleDecimal": {"decimal": "base64"},
-    f"{_CONNECT}Date": {"date": "days", "int": "", "long": ""},
-    f"{_TIME}Date": {"date": "days", "int": "", "long": ""},
-    f"{_CONNECT}Timestamp": {"timestamp": "millis", "long": ""},
-    f"{_TIME}Timestamp": {"timestamp": "millis", "long": ""},
-    f"{_TIME}MicroTimestamp": {"timestamp": "micros", "long": ""},
-    f"{_TIME}NanoTimestamp": {"timestamp": "nanos", "long": ""},
+    f"{_CONNECT}Decimal": {"decimal": "base64", "string": "base64"},
+    # Its scale changes from value to value: only a text holds all of them.
+    _VARIABLE: {"string": "base64", "decimal": "base64"},
+    f"{_CONNECT}Date": {"date": "days", "int": "", "long": "", "string": "days", "timestamp": "days"},
+    f"{_TIME}Date": {"date": "days", "int": "", "long": "", "string": "days", "timestamp": "days"},
+    f"{_CONNECT}Timestamp": {"timestamp": "millis", "long": "", "string": "millis"},
+    f"{_TIME}Timestamp": {"timestamp": "millis", "long": "", "string": "millis"},
+    f"{_TIME}MicroTimestamp": {"timestamp": "micros", "long": "", "string": "micros"},
+    f"{_TIME}NanoTimestamp": {"timestamp": "nanos", "long": "", "string": "nanos"},
     f"{_TIME}ZonedTimestamp": {"timestamp": "iso", "string": ""},
     f"{_TIME}IsoTimestamp": {"timestamp": "iso", "string": ""},
     f"{_TIME}IsoDate": {"date": "iso", "string": ""},
@@ -40,13 +42,17 @@ _TYPED: dict[str, dict[str, str]] = {
     "double": {"double": "", "float": "", "decimal": "number"},
     "string": {"string": "", "decimal": "string"},
     "bytes": {"binary": "base64", "string": ""},
+    # Geometry, hstore, arrays of arrays.
+    "struct": {"string": "json"},
+    "map": {"string": "json"},
+    "array": {"string": "json"},
 }
 # and by its type where it has no name: then the configuration may say what it means.
 _UNNAMED: dict[str, dict[str, tuple[str, ...]]] = {
-    "int8": {"boolean": ("number",)},
-    "int16": {"boolean": ("number",)},
-    "int32": {"boolean": ("number",), "date": ("days",)},
-    "int64": {"timestamp": ("micros", "millis", "nanos")},
+    "int8": {"boolean": ("number",), "decimal": ("number",)},
+    "int16": {"boolean": ("number",), "decimal": ("number",)},
+    "int32": {"boolean": ("number",), "date": ("days",), "decimal": ("number",)},
+    "int64": {"timestamp": ("micros", "millis", "nanos"), "decimal": ("number",)},
     "string": {"binary": ("base64", "base64url", "hex"), "date": ("iso",), "timestamp": ("iso",)},
 }
 
@@ -84,12 +90,13 @@ def _after(schema: Any) -> Mapping[str, Mapping[str, Any]]:
 def _type_told(schema: Mapping[str, Any]) -> str:
     if schema.get("type") == "array" and isinstance(schema.get("items"), dict):
         element = _type_told(schema["items"])
-        return f"array<{element}>" if element else ""
+        return "string" if element.startswith("array") else f"array<{element}>" if element else ""
     kind = next(iter(_NAMED.get(str(schema.get("name"))) or _TYPED.get(str(schema.get("type")), {})), "")
     parameters, scale = schema.get("parameters"), _scale(schema)
     precision = parameters.get(PRECISION) if isinstance(parameters, dict) else None
     if scale is not None and (kind == "decimal" or precision is not None):
-        return f"decimal({precision or MAX_PRECISION},{scale})"
+        fits = 0 <= scale <= int(precision or MAX_PRECISION) <= MAX_PRECISION
+        return f"decimal({precision or MAX_PRECISION},{scale})" if fits else "string"
     return "" if kind == "decimal" else kind
 
 
@@ -106,6 +113,8 @@ def _form(schema: Mapping[str, Any] | None, column: Column, type_: Type) -> Form
         return _form(schema["items"], column, type_.element)
     kind, name = str(schema.get("type")), schema.get("name")
     known = _NAMED.get(str(name)) or _TYPED.get(kind, {})
+    if type_.name == "string" and column.encoding == "json" and "string" not in known:
+        return Form("json")
     if type_.name in known:
         return Form(known[type_.name], _scale(schema))
     allowed = () if name else _UNNAMED.get(kind, {}).get(type_.name, ())

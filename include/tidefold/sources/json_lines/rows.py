@@ -15,7 +15,7 @@ from tidefold.domain.log_state import Column, Shape
 from tidefold.domain.table.table_spec import COLUMNS, Engine
 from tidefold.domain.table.types import parse_type
 from tidefold.sources.ingest.accounting import Accounting, Order, Place
-from tidefold.sources.records.encodings import Form, form_of, json_type
+from tidefold.sources.records.encodings import Form, form_of, json_type, or_null, or_unset
 from tidefold.sources.records.errors import (
     RefusedRecordError,
     head_of,
@@ -93,9 +93,9 @@ class PlainRows:
             if column.name in self._needed:
                 fields.append((attribute, type_))
             elif self._partial or column.may_lack:
-                fields.append((attribute, type_ | None | msgspec.UnsetType, msgspec.UNSET))
+                fields.append((attribute, or_unset(type_), msgspec.UNSET))
             else:
-                fields.append((attribute, type_ | None))
+                fields.append((attribute, or_null(type_)))
         names = {self._fields[column.name]: column.name for column in columns}
         # What stands beside the columns is known, and read elsewhere.
         fields += [(f"beside{i}", msgspec.Raw, msgspec.Raw(b"")) for i in range(len(self._beside))]

@@ -12,12 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal
+from functools import partial
 from typing import Annotated, Any, Literal
 
-import msgspec
-from msgspec import Meta
+from msgspec import Meta, Raw, UnsetType
 
 from tidefold.domain.table.types import Type, encodings_of
+from tidefold.sources.records import value_texts
+from tidefold.sources.records.value_texts import VariableScale
 
 INT64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 # Debezium writes what JSON has no number for as a text.
@@ -51,13 +53,6 @@ _HEX = re.compile(r"([0-9a-fA-F]{2})*")
 _BASE64URL = re.compile(r"[\w-]*={0,2}", re.ASCII)
 
 
-class VariableScale(msgspec.Struct, gc=False):
-    """A decimal that brings its scale: io.debezium.data.VariableScaleDecimal."""
-
-    scale: int
-    value: bytes
-
-
 @dataclass(frozen=True, slots=True)
 class Form:
     """How values of a column are written. `scale` is that of decimals as base64; None: as the column has it."""
@@ -82,14 +77,33 @@ _JSON_TYPES: dict[tuple[str, str], Any] = {
     ("timestamp", "nanos"): INT64,
     ("binary", "base64url"): str,
     ("binary", "hex"): str,
+    # Any JSON value, which the decoder leaves as it is: not even null is told apart.
+    ("string", "json"): Raw,
+    ("string", "decimal"): Raw,
+    ("string", "base64"): bytes | VariableScale,
+    ("string", "days"): INT64 | str,
+    ("string", "micros"): INT64 | str,
+    ("string", "millis"): INT64 | str,
+    ("string", "nanos"): INT64 | str,
+    ("timestamp", "days"): Annotated[int, Meta(ge=_FIRST_DAY, le=_LAST_DAY)],
 }
 
 
 def json_type(type_: Type, form: Form) -> Any:
     """What the decoder takes for a value that is not null."""
     if type_.element:
-        return list[json_type(type_.element, form) | None]  # type: ignore[misc]
+        return list[or_null(json_type(type_.element, form))]  # type: ignore[misc]
     return _JSON_TYPES.get((type_.name, form.encoding)) or COLUMN_TYPES[type_.name]
+
+
+def or_null(kind: Any) -> Any:
+    """The same, or null."""
+    return kind if kind is Raw else kind | None
+
+
+def or_unset(kind: Any) -> Any:
+    """The same, or null, or nothing at all."""
+    return kind if kind is Raw else kind | UnsetType | None
 
 
 def conversion(type_: Type, form: Form) -> Conversion | None:
@@ -98,6 +112,8 @@ def conversion(type_: Type, form: Form) -> Conversion | None:
         return _of_elements(float if type_.element.name in ("float", "double") else conversion(type_.element, form))
     if type_.name == "decimal":
         return _decimal(type_, form)
+    if type_.name == "string" and form.encoding == "base64":
+        return lambda value: value_texts.unscaled_text(value, form.scale)
     return _CONVERSIONS.get((type_.name, form.encoding))
 
 
@@ -197,4 +213,11 @@ _CONVERSIONS: dict[tuple[str, str], Conversion] = {
     ("timestamp", "nanos"): _whole_micros,
     ("binary", "base64url"): _from_base64url,
     ("binary", "hex"): _from_hex,
+    ("string", "json"): value_texts.json_text,
+    ("string", "decimal"): value_texts.decimal_text,
+    ("string", "days"): value_texts.date_text,
+    ("string", "micros"): partial(value_texts.instant_text, digits=6),
+    ("string", "millis"): partial(value_texts.instant_text, digits=3),
+    ("string", "nanos"): partial(value_texts.instant_text, digits=9),
+    ("timestamp", "days"): lambda days: days * 86_400_000_000,
 }

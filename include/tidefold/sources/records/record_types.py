@@ -14,7 +14,7 @@ from msgspec import UNSET, Meta, Raw, UnsetType
 from tidefold.domain.log_state import Shape
 from tidefold.domain.table.types import parse_type
 from tidefold.sources.records.encodings import COLUMN_TYPES as COLUMN_TYPES
-from tidefold.sources.records.encodings import INT64, Form, form_of, json_type
+from tidefold.sources.records.encodings import INT64, Form, form_of, json_type, or_null, or_unset
 
 NOTHING = Raw(b"")
 _OFFSET = Annotated[int, Meta(ge=0, le=2**63 - 2)]
@@ -79,9 +79,9 @@ def row_type(shape: Shape, forms: Sequence[Form]) -> type[Any]:
     for i, (c, type_) in enumerate(columns):
         if c.may_lack:
             # Records that were written before the column lack it.
-            fields.append((field(i), type_ | UnsetType | None, msgspec.field(default=UNSET)))
+            fields.append((field(i), or_unset(type_), msgspec.field(default=UNSET)))
         else:
-            fields.append((field(i), type_ if c.name in shape.key else type_ | None))
+            fields.append((field(i), type_ if c.name in shape.key else or_null(type_)))
     names = {field(i): c.name for i, c in enumerate(shape.columns)}
     # What is ignored is skipped by the decoder.
     fields += [(f"ignored{i}", Raw, NOTHING) for i in range(len(shape.ignored))]
@@ -93,7 +93,7 @@ def key_type(shape: Shape, forms: Sequence[Form]) -> type[Any]:
     """The configured key columns, as far as a record's key (or its `before`) has them, or a schema beside them."""
     columns = [(i, c, t) for i, (c, t) in enumerate(zip(shape.columns, _types(shape, forms), strict=True))]
     keys = [(i, c, t) for i, c, t in columns if c.name in shape.key]
-    fields = [(field(i), t | UnsetType | None, msgspec.field(default=UNSET)) for i, _, t in keys]
+    fields = [(field(i), or_unset(t), msgspec.field(default=UNSET)) for i, _, t in keys]
     names = {field(i): c.name for i, c, _ in keys}
     wrapper: list[Any] = []
     if "payload" not in names.values():
