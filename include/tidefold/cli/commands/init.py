@@ -55,6 +55,9 @@ def init(
         raise _nothing(directory, left_out)
     _create(path, render(proposed, paths, base))
     _tell(terminal, load_config(path), left_out)
+    for log in proposed:
+        if log.refused:
+            terminal.note(f"look at {log.id}: {log.refused}")
 
 
 def _tell(terminal: Terminal, config: Config, left_out: Mapping[str, Sequence[str]]) -> None:
@@ -148,7 +151,8 @@ def render(logs: Sequence[ProposedLog], paths: Sequence[str], base: Path) -> str
         if notes:
             lines = [*(f"  # Left out, {_comment(note)}" for note in notes), *(f"  # {line[2:]}" for line in lines)]
         sampled = log.sampled or f"Topic {log.topic}, {log.records:,} records sampled."
-        parts.append("\n".join([f"  # {_comment(sampled)}", *lines]))
+        trial = [f"  # {_comment(log.refused)}"] if log.refused else []
+        parts.append("\n".join([f"  # {_comment(sampled)}", *trial, *lines]))
     return "\n\n".join(parts) + "\n"
 
 
@@ -163,7 +167,7 @@ def _entry(log: ProposedLog, path: str) -> dict[str, object]:
     return {
         "source": {"format": log.format, **connector, "path": path, **dict(log.options)},
         "key": list(log.key),
-        "columns": {c.name: c.type for c in log.columns},
+        "columns": {c.name: {"type": c.type, "encoding": c.encoding} if c.encoding else c.type for c in log.columns},
         "order": log.order,
     }
 
@@ -181,7 +185,8 @@ def _log_lines(log: ProposedLog, path: str) -> Iterator[str]:
     yield "    columns: # every column of the table; a record with another one, or of another type, is refused"
     for column in log.columns:
         note = f" # {_comment(column.note)}" if column.note else ""
-        yield f"      {_word(column.name)}: {column.type or '?'}{note}"
+        written = f"{{type: {column.type}, encoding: {column.encoding}}}" if column.encoding else column.type or "?"
+        yield f"      {_word(column.name)}: {written}{note}"
     order = _word(log.order) if log.order else "[?]"
     yield f"    order: {order} # what decides which of two changes is the later one"
     yield "    # on_bad_record: quarantine # the default; or fail: nothing is taken with a bad record"

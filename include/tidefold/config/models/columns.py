@@ -10,7 +10,10 @@ from pydantic_core import PydanticCustomError
 from tidefold.config.models.base import Entry, Text
 from tidefold.domain.table.types import PLAIN, canonical, parse_type
 
-_ENCODINGS = ("base64", "string", "number", "boolean", "days", "iso", "micros", "millis", "nanos", "base64url", "hex")
+_ENCODINGS = (
+    *("base64", "string", "number", "boolean", "days", "iso", "micros", "millis", "nanos", "base64url", "hex"),
+    *("text", "json", "decimal"),
+)
 _TYPE = {
     "anyOf": [
         {"enum": list(PLAIN)},

@@ -60,6 +60,10 @@ def change_mistakes(shape: Shape) -> Iterator[Mistake]:
             if other != column.name or alias in (column.name, *column.aliases[:i]):
                 hint = "A former name belongs to one column."
                 yield "COLUMN_ALIAS", ("columns", column.name, "aliases", i), f"is a name of `{other}` already.", hint
+    for column in shape.columns:
+        if column.name in shape.key and column.encoding in ("json", "decimal") and column.type == "string":
+            hint = "Leave `encoding` out: keys are texts."
+            yield "COLUMN_ENCODING", ("columns", column.name, "encoding"), "is not for a column of the key.", hint
     for i, name in enumerate(shape.ignored):
         if name.casefold() in taken:
             hint = "Take it out of `ignored`, or out of `columns`."

@@ -9,11 +9,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ProposedColumn:
-    """A column as the sample shows it; `type` is None when no type of this version fits. `note` says what was seen."""
+    """A column as the sample shows it; `type` is None when no type of this version fits. `note` says what was seen,
+    `encoding` how its values are written, where that is not the usual way.
+    """
 
     name: str
     type: str | None
     note: str = ""
+    encoding: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +24,8 @@ class ProposedLog:
     """A log as the sample shows it. `path` is relative to the sampled folder.
 
     `usable` is False when something must be decided by a person first: `notes` say what. `options` are what its source
-    has beside format, connector and path; `sampled` says what was looked at, where that were no records.
+    has beside format, connector and path; `sampled` says what was looked at, where that were no records; `refused` what
+    the proposal would refuse of the sample.
     """
 
     id: str
@@ -37,6 +41,7 @@ class ProposedLog:
     format: str = "debezium-json"
     options: tuple[tuple[str, str], ...] = ()
     sampled: str = ""
+    refused: str = ""
 
 
 def log_ids(topics: Sequence[str], taken: Sequence[str] = ()) -> list[str]:

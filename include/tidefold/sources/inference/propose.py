@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from tidefold.domain.table.table_spec import MARIADB, MYSQL, POSITION, POSTGRESQL
+from tidefold.sources.inference.envelopes import find_refused, infer_column
 from tidefold.sources.inference.files import propose_files
 from tidefold.sources.inference.proposal import ProposedColumn, ProposedLog, log_ids
 from tidefold.sources.inference.schema import columns_of
@@ -124,7 +125,9 @@ def _propose_log(
     rows = [v["after"] for v in values if isinstance(v.get("after"), dict)]
     declared = {name: type_ for r in sample for name, type_ in columns_of(r.get("value schema")).items()}
     columns = tuple(
-        _declared(name, declared[name]) if name in declared else _column(name, [r[name] for r in rows if name in r])
+        _declared(name, declared[name])
+        if name in declared
+        else infer_column(name, [row[name] for row in rows if name in row], _column)
         for name in _names(rows)
     )
     key = _key(sample)
@@ -141,6 +144,7 @@ def _propose_log(
         records=len(sample),
         usable=not notes,
         notes=tuple(notes),
+        refused="" if notes else find_refused(key, columns, connector, sample),
     )
 
 

@@ -21,6 +21,9 @@ _TYPED = {
     **{name: name for name in ("boolean", "float", "double", "string")},
     "int64": "long",
     "bytes": "binary",
+    # As JSON: geometry, hstore, decimals with a scale of their own.
+    "struct": "string",
+    "map": "string",
 }
 
 
@@ -42,15 +45,16 @@ def _type(field: Any) -> str | None:
         return _decimal(field.get("parameters"))
     if field.get("type") == "array":
         element = _type(field.get("items"))
-        return f"array<{element}>" if element and not element.startswith("array") else None
+        return "string" if element and element.startswith("array") else f"array<{element}>" if element else None
     return _NAMED.get(str(field.get("name"))) or _TYPED.get(str(field.get("type")))
 
 
-def _decimal(parameters: Any) -> str | None:
+def _decimal(parameters: Any) -> str:
+    """A text where no decimal has room for every digit."""
     given = parameters if isinstance(parameters, dict) else {}
     text = f"decimal({given.get('connect.decimal.precision', 38)},{given.get('scale', 0)})"
     try:
         parse_type(text)
     except ValueError:
-        return None
+        return "string"
     return text
