@@ -18,7 +18,8 @@ FIRST = 1
 @dataclass(frozen=True, slots=True)
 class Schema:
     """The columns of a log from some time on. `ids` number them, one each, for life: a column that is renamed keeps its
-    number, one that is dropped and added again gets a new one. `instant` and `run` say since when, for people.
+    number, one that is dropped and added again gets a new one. `instant` and `run` say since when, for people. `found`
+    numbers the columns that the source brought and no configuration names.
     """
 
     id: int
@@ -26,6 +27,7 @@ class Schema:
     ids: tuple[int, ...]
     instant: str = ""
     run: str = ""
+    found: tuple[int, ...] = ()
 
     @property
     def named(self) -> dict[str, int]:

@@ -86,9 +86,9 @@ def evolve(state: LogState, shape: Shape, policies: Policies, instant: str, run:
     What was announced under the former schema and is not appended is given up, so that every change set has the schema
     that the log has when it is appended. Raises RefusedError for what a policy holds, or what nothing can allow.
     """
-    if is_empty(state):
+    if is_empty(state) and not schemas_of(state)[-1].found:
         return replace(reshaped(state, shape), schemas=())
-    shape = replace(shape, buckets=state.shape.buckets)
+    shape = with_found(state, replace(shape, buckets=state.shape.buckets))
     if shape == state.shape:
         return state
     before = _taken_back(state, shape)
@@ -99,6 +99,28 @@ def evolve(state: LogState, shape: Shape, policies: Policies, instant: str, run:
     schemas = (*before, after) if found else before
     schemas = schemas if schemas[1:] else ()
     return replace(state, shape=shape, schemas=schemas, fence=state.fence + (schemas != state.schemas))
+
+
+def with_found(state: LogState, shape: Shape) -> Shape:
+    """The configured shape with the columns that the source brought. A name in the configuration decides itself."""
+    newest = schemas_of(state)[-1]
+    named = {*shape.ignored, *(name for column in shape.columns for name in (column.name, *column.aliases))}
+    brought = [c for c, number in zip(newest.columns, newest.ids, strict=True) if number in newest.found]
+    found = tuple(replace(column, optional=True) for column in brought if column.name not in named)
+    return replace(shape, columns=(*shape.columns, *found))
+
+
+def add_found(state: LogState, types: Mapping[str, str], instant: str, run: str = "") -> LogState:
+    """Adds columns that records brought, by name and type. They are null in rows and records that lack them."""
+    known = {column.name for column in state.shape.columns}
+    new = tuple(Column(name, type_, optional=True) for name, type_ in types.items() if name not in known)
+    if not new:
+        return state
+    shape = replace(state.shape, columns=(*state.shape.columns, *new))
+    before = schemas_of(state)
+    after = _next_schema(state, before[-1], shape, instant, run)
+    after = replace(after, found=(*after.found, *(after.named[column.name] for column in new)))
+    return replace(state, shape=shape, schemas=(*before, after), fence=state.fence + 1)
 
 
 def changes_of(schemas: tuple[Schema, ...]) -> tuple[tuple[Schema, tuple[Change, ...]], ...]:
@@ -178,7 +200,8 @@ def _next_schema(state: LogState, before: Schema, shape: Shape, instant: str, ru
     for number in _matched(before, shape.columns):
         highest += number is None
         ids.append(highest if number is None else number)
-    return Schema(before.id + 1, tuple(map(bare, shape.columns)), tuple(ids), instant, run)
+    found = tuple(number for number in before.found if number in ids)
+    return Schema(before.id + 1, tuple(map(bare, shape.columns)), tuple(ids), instant, run, found)
 
 
 def _matched(before: Schema, columns: tuple[Column, ...]) -> Iterator[int | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,10 +14,12 @@ import msgspec
 from tidefold.changelog import write_intents
 from tidefold.compute.runners import Runner
 from tidefold.domain.table.schema_evolution import ChangeKind, Policies, Policy
+from tidefold.domain.table.table_spec_validation import column_mistakes
 from tidefold.errors import InvalidInputError, RefusedError, StorageError, TidefoldError
 from tidefold.operations.ingest import recovery
 from tidefold.operations.ingest.log_ingest import Intake, begin_intake
 from tidefold.operations.ingest.parse_round import IngestRun, parse_round
+from tidefold.operations.ingest.schema_update import add_brought
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline, now
 
@@ -60,7 +62,25 @@ def ingest(pipeline: Pipeline, logs: Sequence[str], run: Runner) -> list[Outcome
     this = IngestRun(uuid.uuid4().hex)
     intakes = _parsed(pipeline, this, [i for i in begun if isinstance(i, Intake)], run)
     ended = {intake.log: outcome for intake, outcome in zip(intakes, _tell_all(pipeline, this, intakes), strict=True)}
+    brought = {intake.log: found for intake in intakes if (found := _brought(pipeline, intake, ended[intake.log]))}
+    if brought:
+        for log, types in brought.items():
+            add_brought(pipeline, log, types, this.id)
+        # Every round adds a column at least, and landed records have so many.
+        further = {outcome.log: outcome for outcome in ingest(pipeline, list(brought), run)}
+        ended |= {log: _joined(ended[log], further[log], brought[log]) for log in brought}
     return [one if isinstance(one, Outcome) else ended[one.log] for one in begun]
+
+
+def _brought(pipeline: Pipeline, intake: Intake, outcome: Outcome) -> dict[str, str]:
+    """The columns to add before the log is ingested further, with their types; none where the policy adds none, where
+    a type is not known, or where a name cannot be one of a column.
+    """
+    if outcome.result != "stopped" or pipeline.log(intake.log).policies.add is not Policy.EVOLVE:
+        return {}
+    types = dict(one for problem in intake.all_problems for one in problem.brings)
+    known = [column.name for column in intake.state.shape.columns]
+    return {} if next(column_mistakes([*known, *types]), None) else types
 
 
 def _begun(pipeline: Pipeline, log: str) -> Intake | Outcome:
@@ -193,6 +213,18 @@ def _taken(intake: Intake) -> Outcome:
     message = f"took {files:,} {'file' if files == 1 else 'files'}: {', '.join(parts)}"
     outcome = Outcome(intake.log, "taken", "; ".join([message, *_remarks(intake)]), facts=facts)
     return _stopped(outcome, intake)
+
+
+def _joined(first: Outcome, further: Outcome, types: Mapping[str, str]) -> Outcome:
+    """One outcome of two ingests, between which these columns were added."""
+    counts = {name: first.facts.get(name, 0) + further.facts.get(name, 0) for name in (*_COUNTS, "files")}
+    reasons = Counter(first.facts.get("refused", {})) + Counter(further.facts.get("refused", {}))
+    stored = sorted({*first.facts.get("quarantine", ()), *further.facts.get("quarantine", ())})
+    added = {**types, **further.facts.get("added", {})}
+    facts = {**further.facts, **counts, "refused": dict(reasons), "quarantine": stored, "added": added}
+    said = ", ".join(f"`{name}` {type_}" for name, type_ in types.items())
+    before = f"took {first.facts.get('changes', 0):,} changes, added {said} as the source brought it"
+    return replace(further, message=f"{before}; {further.message}", facts=facts)
 
 
 def _stopped(outcome: Outcome, intake: Intake) -> Outcome:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
 from tidefold.changelog.schema_alignment import Aligner
 from tidefold.domain.log_state import LogState
-from tidefold.domain.table.schema_evolution import evolve
+from tidefold.domain.table.schema_evolution import add_found, evolve
 from tidefold.operations.pipeline import Pipeline, now
 
 
@@ -21,6 +22,14 @@ def evolved(pipeline: Pipeline, state: LogState, run: str = "") -> LogState:
         return state
     ledger = pipeline.ledger(state.log)
     return ledger.commit(move) if ledger.exists() else move(state)
+
+
+def add_brought(pipeline: Pipeline, log: str, types: Mapping[str, str], run: str) -> None:
+    """Adds columns that records brought to the log, in its ledger."""
+    ledger = pipeline.ledger(log)
+    if not ledger.exists():
+        ledger.begin(pipeline.log(log).shape)
+    ledger.commit(lambda state: add_found(state, types, now(), run))
 
 
 def as_configured(pipeline: Pipeline, state: LogState) -> LogState:

@@ -147,7 +147,9 @@ class _Parsing:
             return None, unfit.problem
         except SchemaStopError as stop:
             self.quarantine.drop_after(mark)
-            problem = schema_stop(task.file.name, stop.line, stop.refused.reason, stop.refused.detail)
+            problem = schema_stop(
+                task.file.name, stop.line, stop.refused.reason, stop.refused.detail, stop.refused.brings
+            )
             if not stop.records:
                 return None, problem
             parsed, unfit_ = self._parse(source, replace(task, stops=(), most=stop.records))

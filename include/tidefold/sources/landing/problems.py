@@ -11,7 +11,8 @@ from tidefold.storage.safe_files import UnsafeFileError
 @dataclass(frozen=True, slots=True)
 class Problem:
     """Why a file was not taken. A `blocking` one holds up its partition until somebody acts; `passing`: until a later
-    run finds it settled. One that `stops` makes the log's ingest an error, also when other files were taken.
+    run finds it settled. One that `stops` makes the log's ingest an error, also when other files were taken; `brings`:
+    the columns that its record brought, with their types.
     """
 
     file: str
@@ -21,6 +22,7 @@ class Problem:
     blocking: bool = True
     passing: bool = False
     stops: bool = False
+    brings: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
         return f"[{self.code}] {self.message}"
@@ -119,8 +121,8 @@ def unfit_schema(name: str, why: str, *, stops: bool = False) -> Problem:
     return Problem(name, "LANDED_SCHEMA", f"`{name}` {why}.", hint, stops=stops)
 
 
-def schema_stop(name: str, line: int, reason: str, detail: str) -> Problem:
+def schema_stop(name: str, line: int, reason: str, detail: str, brings: tuple[tuple[str, str], ...] = ()) -> Problem:
     """A record of another schema than the configured one; everything before it was taken."""
     message = f"Line {line} of `{name}`: {detail.rstrip('.')}. What comes before it is taken, the rest waits"
     hint = "Correct `columns` or `ignored` of the log as said, then run ingest again: it continues with this record."
-    return Problem(name, reason, f"{message}.", hint, stops=True)
+    return Problem(name, reason, f"{message}.", hint, stops=True, brings=brings)

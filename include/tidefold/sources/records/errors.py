@@ -28,6 +28,8 @@ class RefusedRecordError(Exception):
         self.reason = reason
         self.detail = detail
         self.order: tuple[int, ...] | None = None
+        # Columns that nobody configured, with their types, where all are known.
+        self.brings: tuple[tuple[str, str], ...] = ()
 
 
 def head_of(line: bytes) -> Head:
@@ -187,7 +189,9 @@ def unknown_column(what: str, types: Mapping[str, str]) -> RefusedRecordError:
         f"{what} has {names}, which is not configured. To take it add {', '.join(lines)[:300]} to `columns`; to leave "
         f"it out add it to `ignored`."
     )
-    return RefusedRecordError("UNKNOWN_COLUMN", detail)
+    refused = RefusedRecordError("UNKNOWN_COLUMN", detail)
+    refused.brings = tuple(types.items()) if all(types.values()) else ()
+    return refused
 
 
 def not_sent(names: Sequence[str], headers: bytes = b"") -> RefusedRecordError:

@@ -7,12 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from support.landing import CONFIG, TOPIC, land, offsets, quarantined, record, state_of, take
+from support.pipelines import judge_all
+from tidefold.compute.runners import in_process
 from tidefold.config import load_config
 from tidefold.operations.inspect.read import Wanted, What, read_rows
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.retention.drop_log import drop
+from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.materialize import materialize
+from tidefold.operations.snapshot.request import Asking
 from tidefold.storage import open_store
 
 TEXT = "{id: int, text: string}"
@@ -207,3 +213,73 @@ def test_a_record_that_is_sent_again_without_the_new_column_does_not_stop(tmp_pa
     land(tmp_path, 3, [record(3, 1, order=1001, after={"id": 1, "text": "a"}), with_after(4, 4, text="b", more=4)])
     outcome = take(pipeline)
     assert (outcome.result, outcome.facts["changes"], outcome.facts["repeated"]) == ("taken", 4, 1)
+
+
+EVOLVE = "schema: {add: evolve, drop: evolve}"
+
+
+def test_with_evolve_the_column_is_added_in_the_middle_of_the_stream(tmp_path: Path) -> None:
+    pipeline = configured(tmp_path, more=EVOLVE)
+    land(tmp_path, 0, [*MIXED, with_after(4, 3, text="c", more=6, other=["x"]), with_after(5, 4, text="d")])
+    outcome = take(pipeline)
+    assert (outcome.result, outcome.error, outcome.facts["changes"]) == ("taken", None, 6)
+    assert outcome.facts["added"] == {"more": "long", "other": "array<string>"}
+    expected = [
+        {"id": 1, "text": "aa", "more": 5, "other": None},
+        {"id": 2, "text": "bb", "more": None, "other": None},
+        {"id": 3, "text": "c", "more": 6, "other": ["x"]},
+        {"id": 4, "text": "d", "more": None, "other": None},
+    ]
+    assert rows(pipeline) == expected
+    assert take(pipeline).result == "nothing"
+    assert [s.found for s in state_of(pipeline).schemas] == [(), (3,), (3, 4)]
+    pipeline = configured(tmp_path, "{id: int, text: string, other: array<string>}", EVOLVE)
+    land(tmp_path, 6, [with_after(6, 5, text="e", more=7, other=None)])
+    assert take(pipeline).facts["changes"] == 1
+    assert {c.name for c in state_of(pipeline).shape.columns} == {"id", "text", "more", "other"}
+    pipeline = configured(tmp_path, "{id: int, text: string, other: array<string>}", f"{EVOLVE}\n    ignored: [more]")
+    land(tmp_path, 7, [with_after(7, 6, text="f", more=8, other=None)])
+    assert take(pipeline).facts["changes"] == 1
+    assert [row["id"] for row in rows(pipeline)] == [1, 2, 3, 4, 5, 6]
+    assert "more" not in rows(pipeline)[0]
+
+
+def test_with_evolve_the_first_record_of_a_log_may_bring_a_column(tmp_path: Path) -> None:
+    pipeline = configured(tmp_path, more=EVOLVE)
+    land(tmp_path, 0, [with_after(0, 1, text="a", more=True)])
+    assert take(pipeline).facts["changes"] == 1
+    assert rows(pipeline) == [{"id": 1, "text": "a", "more": True}]
+
+
+def test_with_evolve_a_column_without_a_certain_type_stops_the_log(tmp_path: Path) -> None:
+    pipeline = configured(tmp_path, more=EVOLVE)
+    land(tmp_path, 0, [with_after(0, 1, text="a"), with_after(1, 2, text="b", more=None)])
+    outcome = take(pipeline)
+    assert (outcome.result, outcome.error, outcome.facts["changes"]) == ("stopped", "UNKNOWN_COLUMN", 1)
+    assert "add `more: {type: 'TYPE', default: null}`" in outcome.message
+
+
+def test_a_column_that_was_added_is_in_the_table_and_in_a_table_built_again(tmp_path: Path) -> None:
+    pipeline = configured(tmp_path, more=EVOLVE)
+    for run, records in enumerate((MIXED[:2], MIXED[2:])):
+        land(tmp_path, 2 * run, records)
+        assert take(pipeline).result == "taken"
+        [outcome] = materialize(pipeline, ["items"], Asking(f"r{run}", False), in_process)
+        assert outcome.result == "staged", outcome.message
+        judge_all(pipeline, "items")
+        confirm(pipeline, "items", run_id=f"r{run}")
+    table = DeltaTable(pipeline.store.uri("tables/items")).to_pyarrow_table().sort_by("id").to_pylist()
+    assert table == [{"id": 1, "text": "aa", "more": 5}, {"id": 2, "text": "bb", "more": None}]
+    drop(pipeline, "items", plan=False)
+    take(pipeline)
+    assert rows(pipeline) == table
+
+
+def test_what_was_taken_before_a_stop_is_folded_and_confirmed(tmp_path: Path) -> None:
+    pipeline = configured(tmp_path)
+    land(tmp_path, 0, MIXED)
+    assert take(pipeline).result == "stopped"
+    [outcome] = materialize(pipeline, ["items"], Asking("r1", False), in_process)
+    assert outcome.result == "staged"
+    judge_all(pipeline, "items")
+    assert confirm(pipeline, "items", run_id="r1").error is None
