@@ -13,6 +13,7 @@ import pytest
 from deltalake import DeltaTable
 
 from support.staging import ROWS, Row, complete, give_suite, judge_one, make_pipeline, stage
+from tidefold.domain.log_state import LogState
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot import transitions
 from tidefold.operations.outcome import Outcome
@@ -304,3 +305,26 @@ def test_counting_first_judges_as_asking_for_samples_at_once_does(
     )
     at_once = [expectations._result(check, answers[n]) for n, check in enumerate(checks)]
     assert [(r.passed, r.unexpected) for r in results] == [(r.passed, r.unexpected) for r in at_once]
+
+
+@pytest.mark.parametrize(
+    ("refused", "result", "said"),
+    [
+        (1, "passed", "snapshot 1 passed: 3 checks passed; 1 warning: refused records 1 of 1,000 that landed since"),
+        (30, "failed", "snapshot 1 failed: 1 of 4 checks failed: refused records 30 of 1,000 that landed since"),
+    ],
+)
+def test_refused_records_are_told_and_too_many_fail(
+    refused: int, result: str, said: str, pipeline: Pipeline, spark: SparkSession
+) -> None:
+    stage(pipeline, ROWS)
+
+    def refuse(state: LogState) -> LogState:
+        [landed] = state.landed
+        return replace(state, landed=(replace(landed, records=1000, quarantined=refused, changes=1000 - refused),))
+
+    pipeline.ledger("accounts").commit(refuse)
+    outcome = judge_one(pipeline, spark)
+    assert outcome.result == result
+    assert outcome.message.startswith(said)
+    assert "refused records" in Path(outcome.facts["report"]).read_text()
