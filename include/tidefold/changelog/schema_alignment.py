@@ -80,10 +80,10 @@ def _text(values: pa.ChunkedArray, type_: str) -> pa.ChunkedArray:
 
 def _unfit(values: pa.ChunkedArray, name: str, before: str, after: str) -> RefusedError:
     bad = next((v for v in values.drop_null() if not _fits(v, before, after)), None)
-    shown = "" if bad is None else f", as {str(bad.as_py())[:_SHOWN]}"
+    shown = "" if bad is None else f", such as {str(bad.as_py())[:_SHOWN]}"
     return RefusedError(
         "VALUE_UNFIT",
-        f"Column `{name}` has values of type {before} that are none of {after}{shown}. Nothing was changed.",
+        f"Column `{name}` has values of type {before} that do not fit {after}{shown}. Nothing was changed.",
         hint=f"Set the type of `{name}` back to {before} in the configuration; the next run continues.",
     )
 

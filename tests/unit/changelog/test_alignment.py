@@ -80,7 +80,7 @@ def test_a_value_that_does_not_fit_is_an_error_and_never_null(
         through(values, *types)
     assert refused.value.code == "VALUE_UNFIT"
     assert bad in refused.value.message
-    assert f"type {types[0]} of `n` back" in refused.value.hint
+    assert f"type of `n` back to {types[0]}" in refused.value.hint
 
 
 def test_nan_stays_nan() -> None:

@@ -18,7 +18,7 @@ DOCS = ROOT / "docs"
 ARCHITECTURE = (DOCS / "architecture.md").read_text()
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
 CODE = ("include", "plugins", "jobs", "dags", "scripts", "benchmarks", "tests")
-_CITED = re.compile(r"(?<![\w.\"'`/-])(?:I|C|L|N|S|A|M)[1-9]\d?(?![\w.'/-]*[\w/])")
+_CITED = re.compile(r"(?<![\w.\"'`/])(?:I|C|L|N|S|A|M)[1-9]\d?(?!\w|[.'/]\w)")
 _LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)", re.DOTALL)
 _FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 
@@ -70,6 +70,9 @@ def test_every_cited_promise_and_requirement_is_defined() -> None:
         for text in comments_and_docstrings(path):
             if unknown := set(_CITED.findall(text)) - defined:
                 undefined.setdefault(str(path.relative_to(ROOT)), set()).update(unknown)
+    for page in PAGES:
+        if unknown := set(_CITED.findall(_FENCE.sub("", page.read_text()))) - defined:
+            undefined[page_id(page)] = unknown
     assert undefined == {}
 
 
