@@ -16,6 +16,7 @@ class Landed:
     The counts add up: records = changes + tombstones + repeated + quarantined + ignored.
 
     `truncates`: how often the source emptied the whole table.
+    `key_changes` of the quarantined ones wait for values of the row under their old key.
 
     Not `complete`: a record after the last counted one stopped the log. It and what follows in these bytes wait.
     """
@@ -45,6 +46,7 @@ class Landed:
     time: int | None = None
     complete: bool = True
     truncates: int = 0
+    key_changes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,6 +86,7 @@ UNRELEASED = {
     "Landed.count",
     "Landed.high",
     "Landed.instant",
+    "Landed.key_changes",
     "Landed.run",
     "Landed.time",
     "Landed.truncates",

@@ -17,13 +17,16 @@ from tidefold.errors import ConflictError
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """How many records of one account (`number`) are refused no more, by what they are now."""
+    """How many records of one account (`number`) are refused no more, by what they are now; `key_changes` of them
+    waited for values of the row under their old key.
+    """
 
     number: int
     changes: int = 0
     tombstones: int = 0
     repeated: int = 0
     ignored: int = 0
+    key_changes: int = 0
 
     @property
     def total(self) -> int:
@@ -92,6 +95,7 @@ def _corrected(entry: Landed, retaken: Retaken, settled: dict[int, Settled]) -> 
         repeated=entry.repeated + one.repeated,
         ignored=entry.ignored + one.ignored,
         quarantined=left,
+        key_changes=entry.key_changes - one.key_changes,
         quarantine=retaken.kept if left else None,
     )
 

@@ -22,7 +22,11 @@ from tidefold.operations.ingest.parse_round import IngestRun, parse_round
 from tidefold.operations.ingest.schema_update import add_brought
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline, now
+from tidefold.operations.quarantine.key_changes import REASON as KEY_CHANGE
+from tidefold.operations.quarantine.retry import retry
 
+# So many files are taken before a change of a key that waits is left to `quarantine retry`.
+_LOOKS = 64
 _log = logging.getLogger(__name__)
 # Refused records that say something of the table as a whole, and what to do about each.
 _OF_THE_WHOLE_TABLE = {
@@ -61,7 +65,8 @@ def ingest(pipeline: Pipeline, logs: Sequence[str], run: Runner) -> list[Outcome
     begun = [_begun(pipeline, log) for log in logs]
     this = IngestRun(uuid.uuid4().hex)
     intakes = _parsed(pipeline, this, [i for i in begun if isinstance(i, Intake)], run)
-    ended = {intake.log: outcome for intake, outcome in zip(intakes, _tell_all(pipeline, this, intakes), strict=True)}
+    told = zip(intakes, _tell_all(pipeline, this, intakes), strict=True)
+    ended = {intake.log: _with_key_changes(pipeline, intake, outcome) for intake, outcome in told}
     brought = {intake.log: found for intake in intakes if (found := _brought(pipeline, intake, ended[intake.log]))}
     if brought:
         for log, types in brought.items():
@@ -145,6 +150,26 @@ def _told(pipeline: Pipeline, intake: Intake) -> tuple[Outcome, bool]:
     return _taken(intake), True
 
 
+def _with_key_changes(pipeline: Pipeline, intake: Intake, outcome: Outcome) -> Outcome:
+    """Completes rows whose key was changed and that lack values: those that came now, and those that waited.
+
+    Costs nothing where there are none. What waits is looked at while fewer than so many files came after it.
+    """
+    came = dict(intake.refused).get(KEY_CHANGE, 0)
+    waiting = any(entry.key_changes for entry in intake.begun.landed[-_LOOKS:])
+    if not intake.arrivals or intake.error or not (came or waiting):
+        return outcome
+    try:
+        facts = retry(pipeline, intake.log, KEY_CHANGE).facts
+    except TidefoldError as error:
+        _log.warning("%s: changes of a key wait for the next ingest: %s", intake.log, error)
+        return outcome
+    completed = facts["changes"] + facts["repeated"]
+    refused = {**dict(intake.refused), KEY_CHANGE: max(0, came - completed)}
+    left = tuple((reason, number) for reason, number in refused.items() if number)
+    return _taken(replace(intake, refused=left, completed=completed)) if completed else outcome
+
+
 def _clean_up(pipeline: Pipeline, this: IngestRun, told: Sequence[str]) -> None:
     try:
         written = (entry.path for folder in sorted(this.folders) for entry in pipeline.store.list(folder))
@@ -210,6 +235,7 @@ def _taken(intake: Intake) -> Outcome:
     files = len(intake.arrivals)
     parts = [f"{facts[name]:,} {name}" for name in _COUNTS[1:5]]
     parts += [f"{facts['ignored']:,} ignored"] if facts["ignored"] else []
+    parts += [f"{intake.completed:,} changes of a key completed"] if intake.completed else []
     message = f"took {files:,} {'file' if files == 1 else 'files'}: {', '.join(parts)}"
     outcome = Outcome(intake.log, "taken", "; ".join([message, *_remarks(intake)]), facts=facts)
     return _stopped(outcome, intake)
@@ -264,11 +290,14 @@ def _facts(intake: Intake) -> dict[str, Any]:
     counts: Counter[str] = Counter()
     for arrival in intake.arrivals:
         counts.update({name: getattr(arrival.landed, name) for name in _COUNTS})
+    here = counts["quarantined"] - sum(number for _, number in intake.refused) if intake.completed else 0
+    counts.update({"quarantined": -here, "changes": here})
     return {
         "files": len(intake.arrivals),
         **{name: counts[name] for name in _COUNTS},
         "run": next((a.landed.run for a in intake.arrivals), None),
         "refused": dict(intake.refused),
+        "key_changes": intake.completed,
         "quarantine": sorted({a.landed.quarantine for a in intake.arrivals if a.landed.quarantine}),
         "still_writing": list(intake.plan.left),
         "no_local_copy": list(intake.no_copies),

@@ -38,7 +38,8 @@ class Intake:
 
     `refused` are the reasons of refused records and their number; `found` is what earlier rounds found in files that
     are still to be taken; `no_copies` says why segments have no local copy, if they should have one. Changes below the
-    `horizon` come too late. `stops`: for which reasons a refused record ends its partition.
+    `horizon` come too late. `stops`: for which reasons a refused record ends its partition. `completed`: how many
+    changes of a key got their values after all.
     """
 
     log: str
@@ -57,6 +58,7 @@ class Intake:
     no_copies: tuple[str, ...] = ()
     horizon: int | None = None
     stops: tuple[str, ...] = ()
+    completed: int = 0
 
     @property
     def all_problems(self) -> tuple[Problem, ...]:

@@ -8,6 +8,7 @@ that the fold, which takes what comes later for newer, ends with the rows of a l
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,6 +41,20 @@ class Decision:
     again: tuple[int, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """Changes of a key that wait for values of the row under the old key: by `orders`, which the delete of the old
+    key has too, and by the texts of the old `keys`.
+    """
+
+    orders: frozenset[tuple[int, ...]] = frozenset()
+    keys: frozenset[tuple[str, ...]] = frozenset()
+
+    def has(self, key: Key, deleted: Iterable[Place]) -> bool:
+        """Whether one waits for this key, which was deleted at these places."""
+        return tuple(map(str, key)) in self.keys or any(place[:-2] in self.orders for place in deleted)
+
+
 @dataclass(slots=True)
 class NewerChanges:
     """`changes`: those of the keys in question, `by_key` their numbers. `cleared`: the place before which the whole
@@ -52,8 +67,8 @@ class NewerChanges:
     cleared: Place = ()
     left_out: dict[Key | None, Place] = field(default_factory=dict)
 
-    def decide(self, row: Row) -> Decision:
-        """What is done with a record, given as a change."""
+    def decide(self, row: Row, awaited: Awaited) -> Decision:
+        """What is done with a record, given as a change. One that is `awaited` comes in also where it is superseded."""
         shape, place = self.shape, place_of_row(row, self.shape)
         key = key_of_row(row, shape)
         waits = max(self.left_out.get(key, ()), self.left_out.get(None, ())) >= place
@@ -63,7 +78,9 @@ class NewerChanges:
         if not _counts_the_last(shape):
             return Decision("newer")
         silent = frozenset(row["_absent"] or ())
-        if self.cleared >= place or row["_op"] == DELETE or any(gone or left <= silent for _, _, gone, left in later):
+        is_awaited = awaited.has(key, (one[0] for one in later if one[2]))
+        gone = self.cleared >= place or row["_op"] == DELETE or any(one[0] == place for one in later)
+        if gone or (not is_awaited and any(deleted or left <= silent for _, _, deleted, left in later)):
             return Decision("repeated")
         return Decision("left_out") if waits else Decision("changes", tuple(number for _, number, _, _ in later))
 

@@ -42,7 +42,8 @@ from tidefold.operations.ingest.schema_update import evolved
 from tidefold.operations.inspect.read import found_state
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline, now
-from tidefold.operations.quarantine.newer_changes import Decision, find_newer
+from tidefold.operations.quarantine.key_changes import REASON, RefusedKey, complete_key_changes, refused_keys
+from tidefold.operations.quarantine.newer_changes import Awaited, Decision, find_newer
 from tidefold.operations.quarantine.resent import ResentProof
 from tidefold.operations.snapshot.request import horizon_of
 from tidefold.sources.quarantine.reparse import (
@@ -53,15 +54,18 @@ from tidefold.sources.quarantine.reparse import (
     look_again,
     refused_records,
 )
+from tidefold.sources.quarantine.writer import Quarantined
 from tidefold.sources.registry import source_of
 
 _log = logging.getLogger(__name__)
 _TRIES = 3
+_PASSES = 3
 _STAYS = {
     "refused": "still cannot be read",
     "log_cut": "the log was cut since they landed, so whether something newer was folded cannot be told",
     "left_out": "a restore or an import left out what landed then",
     "newer": "newer changes of their keys were taken, which must come after them",
+    "key_change": "lack values of the row under the old key, which are not known (yet)",
     "unproved": "may have been sent again: an older version did not note their place in the order",
 }
 _BECAME = {
@@ -79,6 +83,8 @@ class _Sorted:
     tables: list[tuple[SecondLook, pa.Table]] = field(default_factory=list)
     settled: list[tuple[Refused, str]] = field(default_factory=list)
     staying: list[tuple[Refused, str]] = field(default_factory=list)
+    # Entries with another reason than before, by file and line.
+    renewed: dict[tuple[str, int], Quarantined] = field(default_factory=dict)
 
 
 def retry(pipeline: Pipeline, log: str, reason: str | None = None) -> Outcome:
@@ -89,16 +95,21 @@ def retry(pipeline: Pipeline, log: str, reason: str | None = None) -> Outcome:
     somebody was faster.
     """
     recovery.roll_forward(pipeline.store, [log])
-    state = evolved(pipeline, found_state(pipeline, log))
-    require_open(state)
+    require_open(evolved(pipeline, found_state(pipeline, log)))
     became: Counter[str] = Counter()
     stay: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
-    for path in refused_in(state):
-        found = _retried(pipeline, log, path, reason)
-        became.update(count for _, count in found.settled)
-        stay.update(why for _, why in found.staying)
-        reasons.update(one.entry.reason for one, _ in found.staying)
+    for _ in range(_PASSES):
+        stay, reasons = Counter(), Counter()
+        before = became.total()
+        for path in refused_in(found_state(pipeline, log)):
+            found = _retried(pipeline, log, path, reason)
+            became.update(count for _, count in found.settled)
+            stay.update(why for _, why in found.staying)
+            reasons.update(one.entry.reason for one, _ in found.staying)
+        # What came in may be what a change of a key waits for.
+        if became.total() == before or not stay["key_change"]:
+            break
     return _outcome(log, became, stay, reasons)
 
 
@@ -118,7 +129,7 @@ def _retry_file(pipeline: Pipeline, log: str, path: str, reason: str | None) -> 
         return _Sorted()  # Another retry was here.
     records = list(refused_records(pipeline.store, state, path))
     found = _sorted(pipeline, state, [one for one in records if reason in (None, one.entry.reason)])
-    if found.settled:
+    if found.settled or found.renewed:
         gone = {id(one) for one, _ in found.settled}
         _commit(pipeline, state, path, found, [one for one in records if id(one) not in gone])
     return found
@@ -138,12 +149,31 @@ def _sorted(pipeline: Pipeline, state: LogState, records: Sequence[Refused]) -> 
     source = source_of(config.feed) if config else None
     within, horizon = partial(room, state), horizon_of(pipeline, state)
     looks = look_again(source, state.shape, possible, lambda one: texts.get(id(one)), within, horizon)
+    former = {(one.entry.file, one.entry.line): one.entry for one in records}
+    refused = _refused_keys(pipeline, state) if any(look.moved or state.shape.key for look in looks) else []
+    moved = [one for one in refused if one.is_moved]
+    orders = frozenset(one.order for one in moved if one.order is not None)
+    awaited = Awaited(orders, frozenset(one.old_key for one in moved if one.old_key))
     for look in looks:
         found.staying += [(one, "refused") for one in look.refused]
+        entries = {(one.entry.file, one.entry.line): one.entry for one in look.refused}
+        found.renewed |= {at: entry for at, entry in entries.items() if entry != former[at]}
         found.settled += look.others
+        if look.moved:
+            completed = complete_key_changes(pipeline, state, look, refused)
+            found.staying += [(one, "key_change") for one, _ in completed.staying]
+            tables = [table for table in (look.table, completed.table) if table is not None]
+            look.table, look.changes = pa.concat_tables(tables) if tables else None, [*look.changes, *completed.records]
         if look.table is not None:
-            _add_changes(pipeline, state, found, look, with_key_groups(look.table, state.shape))
+            table = with_key_groups(look.table, state.shape)
+            _add_changes(pipeline, state, found, look, table, awaited)
     return found
+
+
+def _refused_keys(pipeline: Pipeline, state: LogState) -> list[RefusedKey]:
+    """The keys of all refused records, as far as they can be read."""
+    records = (one for path in refused_in(state) for one in refused_records(pipeline.store, state, path))
+    return refused_keys(records, state.shape.key)
 
 
 def _texts(pipeline: Pipeline, log: str, records: Sequence[Refused]) -> Iterator[tuple[int, bytes]]:
@@ -162,13 +192,20 @@ def _texts(pipeline: Pipeline, log: str, records: Sequence[Refused]) -> Iterator
         yield from ((id(one), lines[one.entry.line]) for one in lacking if one.entry.line in lines)
 
 
-def _add_changes(pipeline: Pipeline, state: LogState, found: _Sorted, look: SecondLook, table: pa.Table) -> None:
+def _add_changes(
+    pipeline: Pipeline,
+    state: LogState,
+    found: _Sorted,
+    look: SecondLook,
+    table: pa.Table,
+    awaited: Awaited,
+) -> None:
     """Takes in what is newer than all that the log has of its key, or gives what no newer change gives."""
     newer, proof = find_newer(pipeline.store, state, look, table), ResentProof(pipeline.store, state)
     decisions = []
     for row, one in zip(table.to_pylist(), look.changes, strict=True):
         resent = proof.judge(row, one)
-        decision = Decision(resent) if resent else newer.decide(row)
+        decision = Decision(resent) if resent else newer.decide(row, awaited)
         decisions.append(decision)
         settled = decision.what in _BECAME
         (found.settled if settled else found.staying).append((one, decision.what))
@@ -186,7 +223,8 @@ def _commit(pipeline: Pipeline, state: LogState, path: str, found: _Sorted, left
     write_intents.begin(store, Intent(run, 0, now(), (IntentLog(state.log, state.shape, state.fence),), files))
     if kept:
         with store.create(kept) as stream:
-            stream.writelines(msgspec.json.encode(one.entry) + b"\n" for one in left)
+            entries = (found.renewed.get((one.entry.file, one.entry.line), one.entry) for one in left)
+            stream.writelines(msgspec.json.encode(entry) + b"\n" for entry in entries)
     parts = write_segment(store, segment, [(state.log, t) for _, t in found.tables]) if found.tables else []
     brought = tuple(
         Brought(look.topic, look.partition, part.change_set(segment, ()))
@@ -206,7 +244,8 @@ def _settled(found: _Sorted) -> tuple[Settled, ...]:
     for one, count in found.settled:
         number = one.landed.number
         before = settled.get(number, Settled(number))
-        settled[number] = replace(before, **{count: getattr(before, count) + 1})
+        moved = before.key_changes + (one.entry.reason == REASON)
+        settled[number] = replace(before, **{count: getattr(before, count) + 1}, key_changes=moved)
     return tuple(settled.values())
 
 

@@ -16,6 +16,7 @@ from tidefold.changelog.schema import CLEAR, DELETE, MERGE, UPSERT
 from tidefold.domain.log_state import Shape
 from tidefold.domain.table.table_spec import Engine
 from tidefold.sources.debezium.connect_schema import forms_of, named_by, schema_beside, types_by
+from tidefold.sources.debezium.moved_keys import former_key
 from tidefold.sources.debezium.ordering import StreamOrder, order_of
 from tidefold.sources.debezium.unavailable_values import marks
 from tidefold.sources.ingest.accounting import COUNTING, Accounting, Order, Place
@@ -68,6 +69,8 @@ class RecordReader(Accounting):
         self._upsert_op = MERGE if engine is Engine.AGGREGATE else UPSERT
         # Whether the offset of the record that is being taken is new.
         self._has_place = False
+        # The order of the delete right before the record that is being taken.
+        self._deleted: Order | None = None
 
     def near(self, data: bytes) -> None:
         """Tells what the next lines are cut from: only then are they searched for an unavailable value."""
@@ -195,16 +198,34 @@ class RecordReader(Accounting):
         row = value.after
         if row is None:
             raise RefusedRecordError("AFTER_MISSING", "An insert or update has no `after`.")
-        absent = None
+        absent = former = None
         if self._searched:
             absent = rows.without_unavailable(row)
             if absent and value.op != "u":
-                raise not_sent(absent, bytes(record.headers))
+                former = self._former_key(rows, record, value, absent)
         rows.check_key(row, key)
         if value.op == "u":
             self._refuse_keyless(value)
             rows.check_key(row, value.before)
-        self._keep(self._upsert_op, value, rows.converted(row), absent)
+        row = rows.converted(row)
+        if former is not None and value.source is not None:
+            self.batch.add(DELETE, self._order_of(value.source), self._known_offset, value.source.committed, former)
+        self._keep(self._upsert_op, value, row, absent)
+
+    def _former_key(self, rows: Rows, record: Any, value: Any, absent: list[str]) -> Any:
+        """Of a record that is judged alone the row under its old key, as far as it names that key: a delete before its
+        change, by which its values are looked up. Raises RefusedRecordError for every other one.
+        """
+        headers = bytes(record.headers)
+        if not (self.is_alone and value.op == "c" and self._shape.merge.engine is Engine.LAST):
+            order = self._order_of(value.source) if value.source else None
+            is_beside = order is not None and order == self._deleted
+            raise not_sent(absent, moved=b'"__debezium.oldkey"' in headers or is_beside)
+        named = former_key(msgspec.json.decode(headers)) if headers else None
+        try:
+            return rows.of_key(rows.key(msgspec.Raw(msgspec.json.encode(named))), None) if named else rows.nothing()
+        except (*_UNDECODABLE, RefusedRecordError):
+            return rows.nothing()
 
     def _refuse_keyless(self, value: Any) -> None:
         if not self._shape.key:
@@ -220,6 +241,7 @@ class RecordReader(Accounting):
         if not (self.is_alone or self._advances(order, source)):
             account.repeated += 1
             return
+        self._deleted = order if op == DELETE else None
         if account.low is None:
             account.low = order
         if op == CLEAR:

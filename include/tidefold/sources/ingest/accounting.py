@@ -5,6 +5,7 @@ Every record ends as exactly one of: change, tombstone, repeated, ignored, or re
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -67,6 +68,13 @@ class Batch:
         self.times.append(time)
         self.absent.append(absent)
         self.rows.append(row)
+
+    def each(self) -> Iterator[Batch]:
+        """Each change alone."""
+        for change in zip(self.ops, self.orders, self.offsets, self.times, self.rows, self.absent, strict=True):
+            one = Batch()
+            one.add(*change)
+            yield one
 
     def extend(self, more: Batch) -> None:
         """Takes the changes of another batch behind its own."""

@@ -162,6 +162,7 @@ def _landed(task: FileTask, found: Found, account: Account, kept: Kept) -> Lande
         changed=task.file.stamp.changed,
         complete=found.result.problem is None,
         truncates=account.truncates if kept.changes else 0,
+        key_changes=account.refused.get("UNAVAILABLE_AFTER_KEY_CHANGE", 0),
     )
 
 

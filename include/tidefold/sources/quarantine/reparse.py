@@ -63,7 +63,9 @@ def refused_records(store: Store, state: LogState, path: str) -> Iterator[Refuse
 @dataclass(slots=True)
 class SecondLook:
     """What was found of records of one partition. `table` has those that are changes now, one row for each of
-    `changes`; `others` are read too, and no changes: by the name of their count. The rest is `refused` as before.
+    `changes`; `others` are read too, and no changes: by the name of their count. The rest is `refused`, for the reason
+    of today. `moved` are rows whose key was changed and that lack values: `moved_table` has them, `former_table` their
+    old keys (null: not known).
     """
 
     topic: str
@@ -72,6 +74,9 @@ class SecondLook:
     changes: list[Refused] = field(default_factory=list)
     others: list[tuple[Refused, str]] = field(default_factory=list)
     refused: list[Refused] = field(default_factory=list)
+    moved: list[Refused] = field(default_factory=list)
+    moved_table: pa.Table | None = None
+    former_table: pa.Table | None = None
 
 
 # The text of a record, None when it is not there as a whole; and between which offsets it must lie.
@@ -107,32 +112,54 @@ def look_again(
 def _look(
     reader: Reader, shape: Shape, look: SecondLook, records: Sequence[Refused], text_of: TextOf, room_of: RoomOf
 ) -> SecondLook:
-    taken = Batch()
+    taken, former, moved = Batch(), Batch(), Batch()
     for one in records:
         text = None if one.entry.reason in OF_THEIR_PLACE else text_of(one)
         count = _count_of(reader, text, one.entry.offset, room_of(one.landed)) if text is not None else None
         batch = reader.taken_batch()
-        if count is None or CLEAR in batch.ops:
+        if isinstance(count, RefusedRecordError):
+            look.refused.append(_renewed(one, count))
+        elif count is None or CLEAR in batch.ops:
             look.refused.append(one)
+        elif count == "changes" and len(batch.ops) > 1:
+            for to, one_change in zip((former, moved), batch.each(), strict=True):
+                to.extend(one_change)
+            look.moved.append(one)
         elif count == "changes":
             taken.extend(batch)
             look.changes.append(one)
         else:
             look.others.append((one, count))
-    builder = TableBuilder(shape, look.partition)
-    builder.add(taken)
-    look.table = builder.table()
+    look.table, look.former_table, look.moved_table = (
+        _table_of(batch, shape, look.partition) for batch in (taken, former, moved)
+    )
     return look
 
 
-def _count_of(reader: Reader, text: bytes, known: int | None, room: tuple[int, int | None]) -> str | None:
-    """Which count the record belongs to now; None when it is still refused."""
+def _table_of(batch: Batch, shape: Shape, partition: int) -> pa.Table | None:
+    builder = TableBuilder(shape, partition)
+    builder.add(batch)
+    return builder.table()
+
+
+def _renewed(one: Refused, refused: RefusedRecordError) -> Refused:
+    """The record with the reason of today; that its value lies under another key is known only to its file."""
+    keeps = one.entry.reason == "UNAVAILABLE_AFTER_KEY_CHANGE" and refused.reason == "UNAVAILABLE_VALUE"
+    if keeps or (one.entry.reason, one.entry.detail) == (refused.reason, refused.detail):
+        return one
+    return Refused(one.landed, msgspec.structs.replace(one.entry, reason=refused.reason, detail=refused.detail))
+
+
+def _count_of(
+    reader: Reader, text: bytes, known: int | None, room: tuple[int, int | None]
+) -> str | RefusedRecordError | None:
+    """Which count the record belongs to now; why it is still refused; None: its place is taken."""
     reader.begin_alone(known)
     reader.near(text)
     try:
         reader.take(text)
-    except RefusedRecordError:
-        return None
+    except RefusedRecordError as refused:
+        return refused
     first, end = room
     offset, account = reader.offset, reader.account
     if offset is not None and (offset < first or (end is not None and offset >= end)):

@@ -194,11 +194,13 @@ def unknown_column(what: str, types: Mapping[str, str]) -> RefusedRecordError:
     return refused
 
 
-def not_sent(names: Sequence[str], headers: bytes = b"") -> RefusedRecordError:
-    """Values that the connector did not send where there is no former row that has them."""
+def not_sent(names: Sequence[str], *, moved: bool = False) -> RefusedRecordError:
+    """Values that the connector did not send where there is no former row that has them. `moved`: the row had another
+    key before.
+    """
     said = f"{', '.join(names)[:200]} was not sent"
-    if b'"__debezium.oldkey"' in headers:
-        reason, why = "UNAVAILABLE_AFTER_KEY_CHANGE", "its value is in the deleted row of the old key"
+    if moved:
+        reason, why = "UNAVAILABLE_AFTER_KEY_CHANGE", "its value is in the row of the old key"
     else:
         reason, why = "UNAVAILABLE_VALUE", "no earlier row has it"
     return RefusedRecordError(reason, f"{said}: {why}.")

@@ -190,6 +190,7 @@ def test_an_unavailable_value_is_absent_which_is_not_null(tmp_path: Path) -> Non
         (["text", "data", "tags"], None, None, None),
         (None, None, b"a", ["a"]),
     ]
+    # The refused record of the old key might hold the value.
     assert [q["reason"] for q in quarantined(pipeline)] == ["UNAVAILABLE_VALUE", "UNAVAILABLE_AFTER_KEY_CHANGE"]
 
 

@@ -471,7 +471,7 @@ def test_the_command_line(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -
     assert done.stdout == (
         "items: taken: looked at 4 refused records again: 3 became changes; 1 stay: still cannot be read\n"
     )
-    assert done.stderr == "next: tidefold materialize items\n"
+    assert done.stderr.endswith("next: tidefold materialize items\n")
     assert call("show", "items", "--reason", "VALUE_INVALID").stdout == "no such record is refused\n"
     assert call("list", "nope").exit_code == 4
     for verb in ("list", "show", "retry"):

@@ -1,0 +1,297 @@
+"""Completes rows whose key was changed, with the values that were not sent: those of the row under the old key.
+
+A connector sends such a change as a delete of the old key and an insert of the new one, with one order. The insert is
+refused where it leaves values out. Here it gets them: from the newest snapshot that lies before the change, and from
+what the log took since, in order; so chains of changes, swaps and changes there and back are exact.
+"""
+
+from __future__ import annotations
+
+import bisect
+import json
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidefold.changelog.key_group_hash import with_key_groups
+from tidefold.changelog.schema import CLEAR, DELETE, change_schema
+from tidefold.changelog.segment import Indexes, read_change_set
+from tidefold.domain.explain.key_history import layers
+from tidefold.domain.ingest.quarantine_retry import left_out
+from tidefold.domain.key_groups import KeyGroups
+from tidefold.domain.log_state import LogState, Shape, Snapshot, State
+from tidefold.domain.source_progress_history import positions_at
+from tidefold.fold.merge.compaction import of_keys
+from tidefold.operations.ingest.schema_update import as_now
+from tidefold.operations.inspect.read import Wanted, plan_from
+from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.quarantine.newer_changes import Key, Place, Row, key_of_row, place_of_row
+from tidefold.operations.quarantine.resent import order_of_row
+from tidefold.read.task import read_task
+from tidefold.sources.debezium.moved_keys import former_key
+from tidefold.sources.quarantine.reparse import Refused, SecondLook
+
+REASON = "UNAVAILABLE_AFTER_KEY_CHANGE"
+_NO_ROW = "the log has no row under the old key at that time"
+_WAITS = "the partition of the old key has not come that far; the next ingest looks again"
+_BEFORE = "no snapshot and no part of the log from before the change is left to look the value up in"
+_REFUSED = "a refused record of the old key may have it: make that one readable, or settle it"
+# The text of a key, as the source writes it: one text for each column.
+KeyText = tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Completed:
+    """`table` has one complete row for each of `records`; `staying` could not be completed, each with the cause."""
+
+    records: list[Refused] = field(default_factory=list)
+    table: pa.Table | None = None
+    staying: list[tuple[Refused, str]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedKey:
+    """What a refused record says of itself: where it stands, its key and its order, as far as they can be read.
+    `is_moved`: it waits for values of the row under its old key.
+    """
+
+    file: str
+    line: int
+    key: KeyText | None
+    old_key: KeyText | None
+    order: tuple[int, ...] | None
+    is_moved: bool
+
+
+@dataclass(slots=True)
+class _Move:
+    """A change of a key: the refused record, its row without the values, and the old key (None: not known)."""
+
+    one: Refused
+    row: Row
+    old: Key | None
+    order: tuple[int, ...]
+    text: KeyText | None
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is known of the old keys: rows of a snapshot, and changes by key in their order."""
+
+    base: dict[Key, Row] = field(default_factory=dict)
+    events: dict[Key | None, list[tuple[Place, Row]]] = field(default_factory=lambda: defaultdict(list))
+
+
+def complete_key_changes(
+    pipeline: Pipeline, state: LogState, look: SecondLook, refused: Collection[RefusedKey]
+) -> Completed:
+    """Completes what can be completed. `refused` are all refused records of the log: one of an old key may hold the
+    value, then the change waits for it (I32).
+    """
+    done, shape = Completed(), state.shape
+    moves = sorted(_moves(pipeline, state, look), key=lambda move: place_of_row(move.row, shape))
+    found = _base_of(state, min(move.order for move in moves))
+    if found is None:
+        done.staying = [(move.one, _BEFORE) for move in moves]
+        return done
+    known = _read(pipeline, state, found[0], {move.old for move in moves if move.old})
+    here = {(move.one.entry.file, move.one.entry.line) for move in moves}
+    others = [one for one in refused if (one.file, one.line) not in here]
+    rows = []
+    for move in moves:
+        cause = _complete(move, known, state, others)
+        if cause:
+            done.staying.append((move.one, cause))
+            continue
+        rows.append(move.row)
+        done.records.append(move.one)
+        bisect.insort(known.events[key_of_row(move.row, shape)], (place_of_row(move.row, shape), move.row), key=_place)
+    done.table = pa.Table.from_pylist(rows, schema=change_schema(shape)) if rows else None
+    return done
+
+
+def _place(event: tuple[Place, Row]) -> Place:
+    return event[0]
+
+
+def _complete(move: _Move, known: _Known, state: LogState, refused: Collection[RefusedKey]) -> str | None:
+    """Fills the row; else why it cannot be filled."""
+    if move.old is None:
+        return _NO_ROW
+    if len(state.positions) > 1 and not _has_passed(move, known, state):
+        return _WAITS
+    row, whole_at = _row_before(move.old, move.order, known, state.shape)
+    for one in refused:
+        is_old = one.key is not None and one.key in (move.text, tuple(map(str, move.old)))
+        if is_old and (one.order is None or (one.order < move.order and (whole_at is None or one.order >= whole_at))):
+            return _REFUSED
+    missing = move.row["_absent"]
+    if row is None or any(name not in row for name in missing):
+        return _NO_ROW
+    move.row.update({name: row[name] for name in missing}, _absent=None)
+    return None
+
+
+def _has_passed(move: _Move, known: _Known, state: LogState) -> bool:
+    """Whether the delete of the old key was taken, or no partition can bring it any more."""
+    events = known.events.get(move.old, ())
+    deleted = any(row["_op"] == DELETE and order_of_row(row, state.shape) == move.order for _, row in events)
+    return deleted or all(position.high > move.order for position in state.positions)
+
+
+def _row_before(key: Key, order: tuple[int, ...], known: _Known, shape: Shape) -> tuple[Row | None, Any]:
+    """The row of a key before an order, and the order of the last change that gave all of it."""
+    row, whole_at = known.base.get(key), None
+    clears = [(place, one) for place, one in known.events.get(None, ()) if one["_op"] == CLEAR]
+    for _, event in sorted([*known.events.get(key, ()), *clears], key=_place):
+        at = order_of_row(event, shape)
+        if at >= order:
+            break
+        if event["_op"] in (CLEAR, DELETE):
+            row, whole_at = None, at
+            continue
+        absent = event["_absent"] or ()
+        given = {c.name: event[c.name] for c in shape.columns if c.name not in absent}
+        row, whole_at = ({**(row or {}), **given}, whole_at) if absent else (given, at)
+    return row, whole_at
+
+
+def _moves(pipeline: Pipeline, state: LogState, look: SecondLook) -> Iterator[_Move]:
+    """The changes of a key in this look. One that does not name its old key follows the delete of its order."""
+    assert look.moved_table is not None
+    assert look.former_table is not None
+    shape = state.shape
+    for one, row, former in zip(look.moved, look.moved_table.to_pylist(), look.former_table.to_pylist(), strict=True):
+        order = order_of_row(row, shape)
+        old: Key | None = key_of_row(former, shape)
+        if old is None or None in old:
+            old = _deleted_beside(pipeline, state, one, row, order)
+        yield _Move(one, row, old, order, old_key_of(one.entry.record, shape.key))
+
+
+def _deleted_beside(pipeline: Pipeline, state: LogState, one: Refused, row: Row, order: tuple[int, ...]) -> Key | None:
+    """The key of the delete that has the order of this insert and stands right before it, with or without a tombstone
+    between them; None: there is not exactly one.
+    """
+    found = set()
+    for change_set in state.change_sets:
+        if change_set.sqn == one.landed.sqn:
+            changes = as_now(state).changes(read_change_set(pipeline.store, change_set), change_set.schema)
+            near = (pc.field("_op") == DELETE) & (pc.field("_partition") == row["_partition"])
+            near &= (pc.field("_offset") < row["_offset"]) & (pc.field("_offset") >= row["_offset"] - 2)
+            for deleted in changes.filter(near).to_pylist():
+                if order_of_row(deleted, state.shape) == order:
+                    found.add(key_of_row(deleted, state.shape))
+    return found.pop() if len(found) == 1 else None
+
+
+def _base_of(state: LogState, order: tuple[int, ...]) -> tuple[Snapshot | None] | None:
+    """The newest snapshot that lies before this order in every partition, or the beginning of the log; None: neither is
+    left.
+    """
+    lineage = layers(state, state.latest)
+    for layer in lineage:
+        snapshot = state.snapshot(layer.snapshot or 0)
+        if snapshot is None or snapshot.state is not State.COMPLETED or not snapshot.counts:
+            continue
+        reached = positions_at(state, snapshot.to_sqn)
+        if all(position.high < order for position in reached) and snapshot.to_sqn >= state.truncated_to:
+            return (snapshot,)
+    return None if state.truncated_to or any(layer.imported for layer in lineage) else (None,)
+
+
+def _read(pipeline: Pipeline, state: LogState, base: Snapshot | None, keys: Collection[Key]) -> _Known:
+    """What the snapshot and the log after it have of some keys; of the snapshot only their buckets are read."""
+    known = _Known()
+    if not keys:
+        return known
+    shape = state.shape
+    wanted = [dict(zip(shape.key, key, strict=True)) for key in keys]
+    table = with_key_groups(pa.Table.from_pylist(wanted, schema=change_schema(shape)), shape)
+    groups = table.column("_kg").to_pylist()
+    if base is not None:
+        known.base = _base_rows(pipeline, state, base, table, keys)
+    span, indexes = KeyGroups(min(groups), max(groups)), Indexes()
+    for change_set in state.change_sets:
+        is_out = any(after < change_set.sqn <= to for after, to in left_out(state))
+        if is_out or change_set.sqn <= (base.to_sqn if base else 0) or not change_set.key_groups.meets(span):
+            continue
+        read = read_change_set(pipeline.store, change_set, span, indexes)
+        changes = as_now(state).changes(read, change_set.schema)
+        for row in of_keys(changes, table, shape).to_pylist():
+            known.events[key_of_row(row, shape)].append((place_of_row(row, shape), row))
+        known.events[None] += [((*place_of_row(r, shape)[:-2], -1, -1), r) for r in _clears(changes, shape)]
+    for events in known.events.values():
+        events.sort(key=_place)
+    return known
+
+
+def _clears(changes: pa.Table, shape: Shape) -> Iterable[Row]:
+    rows = changes.filter(pc.field("_op") == CLEAR).to_pylist()
+    whole = [row for row in rows if all(row[name] is None for name in shape.key)]
+    return {place_of_row(row, shape): row for row in whole}.values()
+
+
+def _base_rows(
+    pipeline: Pipeline, state: LogState, base: Snapshot, table: pa.Table, keys: Collection[Key]
+) -> dict[Key, Row]:
+    plan, shape = plan_from(pipeline, state, Wanted(snapshot=base.id, today=True)), state.shape
+    groups = set(table.column("_kg").to_pylist())
+    first = table.column(shape.key[0])
+    found = {}
+    for task in plan.tasks:
+        if any(task.bucket.first <= group <= task.bucket.last for group in groups):
+            for batch in read_task(pipeline.store, plan, task):
+                near = batch.filter(pc.is_in(batch.column(shape.key[0]), first.combine_chunks()))
+                found.update({key_of_row(row, shape): row for row in near.to_pylist()})
+    return {key: row for key, row in found.items() if key in keys}
+
+
+def refused_keys(records: Iterable[Refused], key: Sequence[str]) -> list[RefusedKey]:
+    """What refused records say of themselves."""
+    return [
+        RefusedKey(
+            one.entry.file,
+            one.entry.line,
+            _key_of(one.entry.record, key),
+            old_key_of(one.entry.record, key) if one.entry.reason == REASON else None,
+            one.entry.order,
+            one.entry.reason == REASON,
+        )
+        for one in records
+    ]
+
+
+def old_key_of(record: str, key: Sequence[str]) -> KeyText | None:
+    """The old key in the header of a record, as the source writes it."""
+    return _texts(former_key(_field(record, "headers")), key)
+
+
+def _key_of(record: str, key: Sequence[str]) -> KeyText | None:
+    """The key of a record, also of one whose text was cut off."""
+    found = _field(record, "key")
+    if isinstance(found, dict) and isinstance(found.get("payload"), dict):
+        found = found["payload"]
+    return _texts(found, key) or _texts(_field(record, "after"), key)
+
+
+def _texts(found: object, key: Sequence[str]) -> KeyText | None:
+    if not isinstance(found, dict) or not all(name in found for name in key):
+        return None
+    return tuple(str(found[name]) for name in key)
+
+
+def _field(record: str, name: str) -> Any:
+    """The value of the first field of this name."""
+    at = record.find(f'"{name}"')
+    at = record.find(":", at) + 1 if at >= 0 else 0
+    if not at:
+        return None
+    try:
+        return json.JSONDecoder().raw_decode(record[at:].lstrip())[0]
+    except ValueError:
+        return None

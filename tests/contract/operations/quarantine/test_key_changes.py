@@ -1,0 +1,178 @@
+"""A changed primary key keeps the large values that were not sent: ingest takes them from the old key's row (I31)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.landing import COUNTS, land, make_landing, record, state_of, take, tombstone
+from support.older import older_program
+from support.pipelines import judge_all
+from tidefold.compute.runners import in_process
+from tidefold.operations.inspect.read import Wanted, What, read_rows
+from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.quarantine.inspect import count_refused
+from tidefold.operations.quarantine.retry import retry
+from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.materialize import materialize
+from tidefold.operations.snapshot.request import Asking
+
+COLUMNS = "{id: long, n: int, text: string}"
+GONE = "__debezium_unavailable_value"
+PARTITIONED = "{topic}+{partition}+{start:010d}.jsonl"
+
+
+def item(offset: int, key: int, n: int = 1, op: str = "c", order: int | None = None, **changes: Any) -> dict[str, Any]:
+    """An older program refuses `n` above 99."""
+    lsn = 1000 + offset if order is None else order
+    after = {"id": key, "n": n, "text": changes.pop("text", f"t{lsn}")}
+    if op == "d":
+        changes |= {"before": {"id": key}, "after": None}
+    return record(offset, key, op, lsn, **{"after": after, **changes})
+
+
+def moved(offset: int, old: int, new: int, n: int = 1, headers: bool = True) -> list[dict[str, Any]]:
+    """A change of the key, as Debezium sends it: three records with one order."""
+    named = [{"key": "__debezium.oldkey", "value": {"id": old}}] if headers else []
+    order = 1000 + offset
+    create = item(offset + 2, new, n, order=order, text=GONE, headers=named)
+    return [item(offset, old, op="d", order=order), tombstone(offset + 1, old), create]
+
+
+def rows(pipeline: Pipeline, what: What = What.LIVE) -> dict[int, tuple[Any, ...]]:
+    _, batches = read_rows(pipeline, "items", Wanted(what))
+    return {row.pop("id"): tuple(row.values()) for batch in batches for row in batch.to_pylist()}
+
+
+def fold(pipeline: Pipeline, run: str) -> int:
+    [outcome] = materialize(pipeline, ["items"], Asking(run), in_process)
+    assert not outcome.error, outcome
+    judge_all(pipeline, "items")
+    assert confirm(pipeline, "items", run_id=run).result == "published"
+    return int(outcome.facts["unresolved"])
+
+
+def check_counts(pipeline: Pipeline) -> None:
+    state = state_of(pipeline)
+    for entry in state.landed:
+        assert entry.records == sum(getattr(entry, name) for name in COUNTS), entry
+    assert sum(e.key_changes for e in state.landed) <= sum(e.quarantined for e in state.landed)
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Pipeline:
+    return make_landing(tmp_path, COLUMNS)
+
+
+@pytest.mark.parametrize("headers", [True, False])
+@pytest.mark.parametrize("folded", [False, True])
+def test_a_changed_key_keeps_the_values_that_were_not_sent(
+    made: Pipeline, tmp_path: Path, folded: bool, headers: bool
+) -> None:
+    land(tmp_path, 0, [item(0, 1, text="large"), item(1, 7)])
+    if folded:
+        take(made)
+        fold(made, "run-1")
+    later = item(5, 2, 3, "u", text=GONE)
+    land(tmp_path, 2, [*moved(2, 1, 2, 2, headers), later])
+    outcome = take(made)
+    assert (outcome.facts["key_changes"], outcome.facts["refused"]) == (1, {})
+    assert rows(made) == {2: (3, "large"), 7: (1, "t1001")}
+    assert fold(made, "run-2") == 0
+    assert rows(made, What.TABLE) == {2: (3, "large"), 7: (1, "t1001")}
+    assert count_refused(made, "items") == []
+    check_counts(made)
+
+
+def test_chains_swaps_and_there_and_back(made: Pipeline, tmp_path: Path) -> None:
+    land(tmp_path, 0, [item(0, 1, text="one"), item(1, 2, text="two"), item(2, 3, text="three")])
+    take(made)
+    fold(made, "run-1")
+    chain = [*moved(10, 1, 11), *moved(13, 11, 12), *moved(16, 12, 13)]
+    swap = [*moved(20, 2, 99), *moved(23, 3, 2), *moved(26, 99, 3)]
+    back = [*moved(30, 13, 14), *moved(33, 14, 13)]
+    for start, records in ((10, chain), (20, swap), (30, back)):
+        land(tmp_path, start, records)
+    assert take(made).facts["key_changes"] == 8
+    expected = {13: (1, "one"), 2: (1, "three"), 3: (1, "two")}
+    assert rows(made) == expected
+    fold(made, "run-2")
+    assert rows(made, What.TABLE) == expected
+
+
+def test_the_delete_was_folded_before_the_insert_landed(made: Pipeline, tmp_path: Path) -> None:
+    """The row under the old key is gone from the newest snapshot; the one before has it."""
+    first, second, third = moved(2, 1, 2)
+    land(tmp_path, 0, [item(0, 1, text="large"), item(1, 7)])
+    take(made)
+    fold(made, "run-1")
+    land(tmp_path, 2, [first, second])
+    take(made)
+    fold(made, "run-2")
+    land(tmp_path, 4, [third, item(5, 2, 3, "u", text=GONE)])
+    assert take(made).facts["key_changes"] == 1
+    assert rows(made)[2] == (3, "large")
+
+
+def test_a_value_that_cannot_be_known_stops_no_other_key(made: Pipeline, tmp_path: Path) -> None:
+    land(tmp_path, 0, [*moved(0, 1, 2), item(5, 2, 3, "u", text=GONE), item(6, 7)])
+    outcome = take(made)
+    assert outcome.facts["refused"] == {"UNAVAILABLE_AFTER_KEY_CHANGE": 1}
+    assert fold(made, "run-1") == 1
+    assert rows(made, What.TABLE) == {7: (1, "t1006")}
+    latest = state_of(made).latest
+    assert latest
+    assert [json.loads(one) for one in latest.unresolved_keys] == [{"columns": ["text"], "key": {"id": 2}}]
+    # An incremental snapshot sends the row whole.
+    land(tmp_path, 10, [item(10, 2, 3, "r", text="large", snapshot="incremental")])
+    take(made)
+    assert fold(made, "run-2") == 0
+    assert rows(made, What.TABLE) == {2: (3, "large"), 7: (1, "t1006")}
+
+
+def test_a_change_of_a_key_waits_for_the_partition_of_the_old_one(made: Pipeline, tmp_path: Path) -> None:
+    def land_in(partition: int, start: int, records: list[dict[str, Any]]) -> None:
+        lines = [{**one, "partition": partition} for one in records]
+        land(tmp_path, start, lines, name=PARTITIONED.replace("{partition}", str(partition)))
+
+    first, second, third = moved(2, 1, 2)
+    land_in(0, 0, [item(0, 1, text="large")])
+    land_in(1, 0, [item(0, 7, order=1001)])
+    take(made)
+    land_in(1, 1, [{**third, "offset": 1}, item(2, 2, 3, "u", order=1004, text=GONE), item(3, 8, order=1005)])
+    assert take(made).facts["refused"] == {"UNAVAILABLE_AFTER_KEY_CHANGE": 1}
+    assert fold(made, "run-1") == 1
+    assert rows(made, What.TABLE) == {1: (1, "large"), 7: (1, "t1001"), 8: (1, "t1005")}
+    land_in(0, 2, [first, second])
+    assert take(made).facts["key_changes"] == 1
+    assert fold(made, "run-2") == 0
+    assert rows(made, What.TABLE) == {2: (3, "large"), 7: (1, "t1001"), 8: (1, "t1005")}
+
+
+def test_a_refused_record_of_the_old_key_is_waited_for(
+    made: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I32: it may hold the value; the row must not get an older one."""
+    land(tmp_path, 0, [item(0, 1, text="old"), item(1, 1, 100, "u", text="new"), *moved(2, 1, 2)])
+    with older_program(monkeypatch):
+        assert take(made).facts["refused"] == {"VALUE_INVALID": 1, "UNAVAILABLE_AFTER_KEY_CHANGE": 1}
+        fold(made, "run-1")
+    outcome = retry(made, "items")
+    assert outcome.facts["staying"] == 0
+    assert rows(made) == {2: (1, "new")}
+    fold(made, "run-2")
+    assert rows(made, What.TABLE) == {2: (1, "new")}
+    check_counts(made)
+
+
+def test_an_ingest_without_a_change_of_a_key_looks_nothing_up(
+    made: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tidefold.operations.ingest import ingest
+
+    monkeypatch.setattr(ingest, "retry", lambda *given: pytest.fail("nothing is to be looked up"))
+    land(tmp_path, 0, [item(0, 1), item(1, 1, op="u", text=GONE), item(2, 2, op="x")])
+    assert take(made).facts["refused"] == {"OP_UNKNOWN": 1}

@@ -1,0 +1,156 @@
+"""Whatever was refused, sent again, left out or moved to another key: the rows are those of a log that could read all.
+
+Random streams of one table (inserts, updates without their large value, deletes, changes of the key), an engine that is
+killed and sends records again, a program that cannot read some records, folds and retries at any moment. Afterwards
+today's program retries, and the rows must be those of the database (I32).
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from support.landing import COUNTS, land, make_landing, record, state_of, take
+from support.older import older_program
+from support.pipelines import judge_all
+from tidefold.compute.runners import in_process
+from tidefold.operations.inspect.read import Wanted, What, read_rows
+from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.quarantine.inspect import count_refused
+from tidefold.operations.quarantine.retry import retry
+from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.materialize import materialize
+from tidefold.operations.snapshot.request import Asking
+
+GONE = "__debezium_unavailable_value"
+KEYS = st.integers(1, 4)
+# Above 99 an older program refuses the record, above 120 also the one after it.
+VALUES = st.sampled_from((1, 2, 3, 110, 130))
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), KEYS, VALUES, st.booleans()),
+        st.tuples(st.just("put"), KEYS, VALUES, st.booleans()),
+        st.tuples(st.just("delete"), KEYS),
+        st.tuples(st.just("move"), KEYS, KEYS, VALUES, st.booleans()),
+        st.tuples(st.just("kill"), st.integers(1, 5)),
+        st.tuples(st.just("land"), st.sampled_from(("", "take", "fold", "retry"))),
+    ),
+    min_size=5,
+    max_size=20,
+)
+
+
+@dataclass
+class Database:
+    """A table, and what a connector sends of it."""
+
+    rows: dict[int, tuple[int, str]] = field(default_factory=dict)
+    sent: list[dict[str, Any]] = field(default_factory=list)
+    waiting: list[dict[str, Any]] = field(default_factory=list)
+    order: int = 1000
+    offset: int = 0
+
+    def send(self, given: dict[str, Any]) -> None:
+        self.waiting.append({**given, "offset": self.offset})
+        self.offset += 1
+
+    def _log(self, *records: dict[str, Any]) -> None:
+        self.order += 1
+        for one in records:
+            self.sent.append(one)
+            self.send(one)
+
+    def _change(self, op: str, key: int, after: dict[str, Any] | None, **headers: Any) -> dict[str, Any]:
+        return record(0, key, op, self.order + 1, after=after, before={"id": key} if op == "d" else None, **headers)
+
+    def put(self, key: int, n: int, whole: bool) -> None:
+        there = key in self.rows
+        text = self.rows[key][1] if there and not whole else f"t{self.order}"
+        self.rows[key] = (n, text)
+        after = {"id": key, "n": n, "text": GONE if there and not whole else text}
+        self._log(self._change("u" if there else "c", key, after))
+
+    def delete(self, key: int) -> None:
+        if self.rows.pop(key, None):
+            self._log(self._change("d", key, None))
+
+    def move(self, key: int, to: int, n: int, named: bool) -> None:
+        if key not in self.rows or to in self.rows:
+            return
+        _, text = self.rows.pop(key)
+        self.rows[to] = (n, text)
+        headers = [{"key": "__debezium.oldkey", "value": {"id": key}}] if named else []
+        create = self._change("c", to, {"id": to, "n": n, "text": GONE}, headers=headers)
+        self._log(self._change("d", key, None), create)
+
+    def kill(self, back: int) -> None:
+        for one in self.sent[-back:]:
+            self.send(one)
+
+    def take_waiting(self) -> list[dict[str, Any]]:
+        waiting, self.waiting = self.waiting, []
+        return waiting
+
+
+def rows(pipeline: Pipeline, what: What) -> dict[int, tuple[int, str]]:
+    _, batches = read_rows(pipeline, "items", Wanted(what))
+    return {row["id"]: (row["n"], row["text"]) for batch in batches for row in batch.to_pylist()}
+
+
+def fold(pipeline: Pipeline, runs: Iterator[int]) -> None:
+    run = f"run-{next(runs)}"
+    [outcome] = materialize(pipeline, ["items"], Asking(run), in_process)
+    assert not outcome.error, outcome
+    if outcome.result == "staged":
+        judge_all(pipeline, "items")
+        assert confirm(pipeline, "items", run_id=run).result == "published"
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@given(steps=STEPS)
+def test_the_rows_are_those_of_a_log_that_could_read_everything(
+    monkeypatch: pytest.MonkeyPatch, steps: list[tuple[Any, ...]]
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        play(Path(folder), monkeypatch, steps)
+
+
+def test_a_refused_insert_of_a_key_that_changed_without_naming_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The property found it."""
+    play(tmp_path, monkeypatch, [("put", 3, 110, True), ("move", 3, 1, 1, False)])
+
+
+def play(root: Path, monkeypatch: pytest.MonkeyPatch, steps: list[tuple[Any, ...]]) -> None:
+    made, database, runs = make_landing(root, "{id: long, n: int, text: string}"), Database(), iter(range(1, 99))
+    for name, *arguments in [*steps, ("land", "take")]:
+        if name != "land":
+            getattr(database, name)(*arguments)
+            continue
+        if waiting := database.take_waiting():
+            land(root, waiting[0]["offset"], waiting)
+        with older_program(monkeypatch, most=99):
+            if arguments[0]:
+                take(made)
+            if arguments[0] == "fold" and made.ledger("items").exists():
+                fold(made, runs)
+        if arguments[0] == "retry" and made.ledger("items").exists():
+            with older_program(monkeypatch, most=120):
+                retry(made, "items")
+    if not database.sent:
+        return
+    retry(made, "items")
+    assert count_refused(made, "items") == []
+    assert rows(made, What.LIVE) == database.rows
+    fold(made, runs)
+    assert rows(made, What.TABLE) == database.rows
+    for entry in state_of(made).landed:
+        assert entry.records == sum(getattr(entry, name) for name in COUNTS), entry
