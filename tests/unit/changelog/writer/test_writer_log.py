@@ -527,7 +527,7 @@ def test_what_was_announced_before_a_recovery_is_refused_after_it() -> None:
 
 
 def test_what_a_recovery_gave_up_is_refused_and_must_be_appended_again(store: BreakingStore, writer: LogWriter) -> None:
-    """Design 3: the fence of the ledger; the writer goes on under the new one."""
+    """The fence of the ledger: the writer continues under the new one."""
     writer.append(rows(1))
     confirmed(writer)
     writer.append(rows(2))
