@@ -357,7 +357,7 @@ def test_an_intent_stays_until_all_of_a_log_in_its_segment_is_settled(store: Bre
 
 
 def test_a_segment_is_announced_before_it_is_written(store: BreakingStore) -> None:
-    """Design 3: and forgotten when writing it failed."""
+    """And forgotten when writing it failed."""
     seen: list[tuple[str, ...]] = []
 
     class Watching(BreakingStore):
@@ -510,7 +510,7 @@ def test_an_unknown_outcome_deletes_nothing_and_can_be_settled(applied: bool, th
 
 
 def test_what_was_announced_before_a_recovery_is_refused_after_it() -> None:
-    """Design 3: each change set stands under the fence it was announced with, whatever the writer learnt since."""
+    """Each change set stands under the fence it was announced with, whatever the writer learnt since."""
     store = Forgetful(below="changelog/")
     writer = make_changelog(store).log("a", SHAPE)
     for number in (1, 2):

@@ -181,7 +181,7 @@ def test_a_held_tail_keeps_the_log_from_where_it_begins() -> None:
 
 
 def test_what_cannot_be_held_is_refused_by_name() -> None:
-    """Design 3: garbage is one-way; nothing that is marked comes back."""
+    """Garbage is one-way; nothing that is marked comes back."""
     cut = retention.truncate(retention.tag(with_snapshots(5), "old", 1), 2)
     for state, snapshot in ((retention.subsume(cut, 2), 2), (cut, 1)):
         with pytest.raises(RefusedError) as refused:
