@@ -24,7 +24,7 @@ version: 1
 store: store
 logs:
   items:
-    source: {{format: debezium-json, connector: postgresql, path: landing/shop.public.items}}
+    source: {{format: debezium-json, connector: postgresql, path: landing/shop.public.items{more}}}
     key: [id]
     columns: {columns}
     key_groups: 16
@@ -33,11 +33,13 @@ logs:
 """
 
 
-def make_landing(root: Path, columns: str = "{id: int, text: string}", policy: str = "quarantine") -> Pipeline:
-    """A pipeline with one log `items` and an empty landing folder."""
+def make_landing(
+    root: Path, columns: str = "{id: int, text: string}", policy: str = "quarantine", more: str = ""
+) -> Pipeline:
+    """A pipeline with one log `items` and an empty landing folder. `more`: keys of its source."""
     (root / "landing" / TOPIC).mkdir(parents=True, exist_ok=True)
     path = root / "tidefold.yaml"
-    path.write_text(CONFIG.format(columns=columns, policy=policy))
+    path.write_text(CONFIG.format(columns=columns, policy=policy, more=more))
     return Pipeline(load_config(path), open_store("store", root))
 
 

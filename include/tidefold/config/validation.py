@@ -18,6 +18,7 @@ from tidefold.config.models.sources import (
     CustomEntry,
     DeltaFeedEntry,
     JsonEntry,
+    OpEntry,
     ParquetEntry,
     StateJsonEntry,
 )
@@ -42,6 +43,8 @@ def source_mistakes(entry: LogEntry) -> Iterator[Mistake]:
     if isinstance(source, ParquetEntry):
         yield from _places(entry, source)
         yield from _types(entry, source)
+    if isinstance(source, JsonEntry):
+        yield from _any_names(entry, source)
     if isinstance(source, CustomEntry) and source.name not in custom_sources():
         hint = f"Install the package that brings it; there are: {', '.join(custom_sources()) or 'none'}."
         yield "SOURCE_UNKNOWN", ("source", "name"), f"names `{source.name}`, which no installed package has.", hint
@@ -53,10 +56,14 @@ def source_mistakes(entry: LogEntry) -> Iterator[Mistake]:
             hint = "The table itself can be added up by whoever reads it."
             yield "SOURCE_ENGINE", ("merge",), "cannot be `aggregate`: an update repeats the whole row.", hint
     if isinstance(source, ParquetEntry | JsonEntry) and source.op:
-        for i, said in enumerate(source.op.delete):
-            if said in source.op.upsert:
-                at = ("source", "op", "delete", i)
-                yield "OP_TWICE", at, f"is `{said}`, which `upsert` has too.", "Say what it means once."
+        yield from _ops(source.op)
+
+
+def _ops(op: OpEntry) -> Iterator[Mistake]:
+    for i, said in enumerate(op.delete):
+        if said in op.upsert:
+            at = ("source", "op", "delete", i)
+            yield "OP_TWICE", at, f"is `{said}`, which `upsert` has too.", "Say what it means once."
 
 
 def _places(entry: LogEntry, source: ParquetEntry) -> Iterator[Mistake]:
@@ -71,6 +78,19 @@ def _places(entry: LogEntry, source: ParquetEntry) -> Iterator[Mistake]:
     elif shape.order == COLUMNS and not shape.order_by:
         hint = "Name the columns that order the rows of a key: `order: [updated_at]`; or `source: {offset: COLUMN}`."
         yield "SOURCE_ORDER", ("order",), "is missing: the files do not say which row is the newer one.", hint
+
+
+def _any_names(entry: LogEntry, source: JsonEntry) -> Iterator[Mistake]:
+    """Files with any names give their rows no place: what tells and orders these is their content."""
+    if source.names != "any":
+        return
+    shape = shape_of(entry)
+    if shape.merge.engine in (Engine.AGGREGATE, Engine.APPEND):
+        message = f"cannot be `{shape.merge.engine}` with `names: any`: equal rows count once."
+        yield "SOURCE_OFFSET", ("merge",), message, "Land the files under Kafka names: `topic+partition+offset`."
+    elif shape.order != COLUMNS or not shape.order_by:
+        hint = "Name the columns that order the rows of a key: `order: [updated_at]`."
+        yield "SOURCE_ORDER", ("order",), "is missing: with `names: any` the files do not say which row is newer.", hint
 
 
 def _encodings(entry: LogEntry, where: str) -> Iterator[Mistake]:

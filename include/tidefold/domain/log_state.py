@@ -14,6 +14,7 @@ from tidefold.domain.commit_times import AsOf, Times
 from tidefold.domain.external_snapshot import External
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.source_progress import Landed as Landed
+from tidefold.domain.source_progress import NameReading
 from tidefold.domain.source_progress import Position as Position
 from tidefold.domain.table.schema import FIRST, Schema
 from tidefold.domain.table.table_spec import Column as Column
@@ -262,7 +263,8 @@ class LogState:
     and above the snapshot ids of the last (`last_snapshot`), so that none of them ever comes back; `life` counts them.
     `incarnation` is random, new each time the ledger begins: tokens of attempts begin with it. `former`: those of lives
     that were dropped. `stopped`: it takes nothing more until it is resumed. `schemas`: the columns that it had, oldest
-    first; none: they never changed. Those of `shape` are the newest.
+    first; none: they never changed. Those of `shape` are the newest. `names`: how it reads the names of its landed files,
+    since the first one; None: there was none, or an older version took it.
     """
 
     log: str
@@ -286,6 +288,7 @@ class LogState:
     schemas: tuple[Schema, ...] = ()
     incarnation: str = ""
     former: tuple[str, ...] = ()
+    names: NameReading | None = None
 
     @property
     def schema(self) -> int:

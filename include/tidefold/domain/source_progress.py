@@ -3,6 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
+
+
+class NameReading(StrEnum):
+    """How a log reads the names of its landed files.
+
+    KAFKA: `topic+partition+offset`, no other name is taken.
+    KAFKA_DASH: also `topic-partition-offset`.
+    ANY: a name says nothing; each file is taken by itself.
+    """
+
+    KAFKA = "kafka"
+    KAFKA_DASH = "kafka-dash"
+    ANY = "any"
 
 
 @dataclass(frozen=True, slots=True)

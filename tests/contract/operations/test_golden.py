@@ -68,6 +68,7 @@ from tidefold.operations.verify.verify import verify
 UNRELEASED = {
     "AsOf.at",
     "AsOf.head",
+    "Arrival.names",
     "ChangeSet.schema",
     "ChangeSet.times",
     "ChangeSet.top",
@@ -92,6 +93,7 @@ UNRELEASED = {
     "Landed.truncates",
     "LogState.former",
     "LogState.incarnation",
+    "LogState.names",
     "LogState.schemas",
     "LogState.stopped",
     "Manifest.bytes_copied",

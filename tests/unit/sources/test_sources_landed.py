@@ -13,8 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidefold.domain.source_progress import NameReading
 from tidefold.errors import InvalidInputError, NotFoundError, StorageError
-from tidefold.sources.landing.listing import LandedName, Stamp, list_any, list_landed, of_topic, open_landed, stamp_of
+from tidefold.sources.landing.listing import Stamp, list_any, list_landed, of_topic, open_landed, stamp_of
+from tidefold.sources.landing.names import LandedName
 
 
 @given(
@@ -38,12 +40,22 @@ def test_a_name_parses_back_to_what_it_was_built_from(topic: str, partition: int
     ],
 )
 def test_both_forms_of_kafka_sinks_are_read(name: str, parsed: LandedName) -> None:
-    assert LandedName.parse(name) == parsed
+    assert LandedName.parse(name, reading=NameReading.KAFKA_DASH) == parsed
 
 
 @pytest.mark.parametrize(
     "name",
-    ["README.txt", "a+0+10.jsonl", "a+0+0000000000.parquet", "a+x+0000000000.jsonl", "+0+0000000000.jsonl", "a+0.json"],
+    [
+        "customers-2026-11-01.jsonl",
+        "a-b-c-12-0000000010.json",
+        "a.b-1-7.json.gz",
+        "README.txt",
+        "a+0+10.jsonl",
+        "a+0+0000000000.parquet",
+        "a+x+0000000000.jsonl",
+        "+0+0000000000.jsonl",
+        "a+0.json",
+    ],
 )
 def test_any_other_name_is_no_landed_file(name: str) -> None:
     with pytest.raises(InvalidInputError) as caught:

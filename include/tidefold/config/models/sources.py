@@ -28,6 +28,12 @@ class LandedEntry(Entry):
         return self.path
 
 
+_KafkaNames = Annotated[
+    Literal["kafka", "kafka-dash"] | None,
+    Field(description="form of file names: kafka (topic+partition+offset, the default) or kafka-dash (also with -)"),
+]
+
+
 class DebeziumEntry(LandedEntry):
     """Debezium records, in files that a Kafka sink named."""
 
@@ -35,6 +41,7 @@ class DebeziumEntry(LandedEntry):
 
     format: Literal["debezium-json", "debezium-avro", "debezium-parquet"]
     connector: Literal["postgresql", "mysql", "mariadb"]
+    names: _KafkaNames = None
 
     @property
     def orders(self) -> tuple[str, ...]:
@@ -57,7 +64,7 @@ class JsonOpEntry(OpEntry):
 
 
 class JsonEntry(LandedEntry):
-    """Plain JSON lines, in files that a Kafka sink named."""
+    """Plain JSON lines, in files that a Kafka sink named or, where columns order the rows, with any names."""
 
     orders: ClassVar[tuple[str, ...]] = (POSITION,)
 
@@ -67,6 +74,11 @@ class JsonEntry(LandedEntry):
     )
     op: JsonOpEntry | None = Field(
         default=None, description="where a record has its operation; default: every record is an upsert"
+    )
+    names: Literal["kafka", "kafka-dash", "any"] | None = Field(
+        default=None,
+        description="form of file names: kafka (topic+partition+offset), kafka-dash (also with -), any (a name says "
+        "nothing); default: kafka if such files are there, else any if columns order the rows",
     )
 
 
@@ -80,6 +92,7 @@ class StateJsonEntry(LandedEntry):
     kind: Literal["value", "reducing", "list", "map", "queue"] = Field(description="kind of state")
     state_key: list[Text] = Field(description="columns of the state's own key: the first columns of `key`")
     state: Text | None = Field(default=None, description="name of the state, as in its metadata")
+    names: _KafkaNames = None
     record: Literal["kafka", "value"] = Field(
         default="kafka", description="kafka: a line has topic, partition, offset, key, value; value: it is the value"
     )

@@ -8,16 +8,24 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tidefold.domain.log_state import ChangeSet, Column, Landed, LogState, Position, Shape
+from tidefold.domain.source_progress import NameReading
 from tidefold.errors import ConflictError, RefusedError, SupersededError
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """What an ingest run brings of one landed file; `change_set` is None when no change was in it."""
+    """What an ingest run brings of one landed file.
+
+    landed: the account of the file.
+    change_set: None when no change was in it.
+    position: how far its partition is taken then.
+    names: how the name of the file was read; None where a log has only one way.
+    """
 
     landed: Landed
     change_set: ChangeSet | None
     position: Position
+    names: NameReading | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +162,8 @@ def _append_one(state: LogState, arrival: Arrival) -> LogState:
     known[position.topic, position.partition] = position
     stands = {name: getattr(position, name) for name in ("high", "count", "again", "time")}
     account = replace(landed, sqn=sqn, number=len(state.landed) + 1, **stands)
-    return replace(state, landed=(*state.landed, account), positions=tuple(known[k] for k in sorted(known)))
+    positions = tuple(known[k] for k in sorted(known))
+    return replace(state, landed=(*state.landed, account), positions=positions, names=arrival.names or state.names)
 
 
 def give_up(state: LogState, fence: int) -> LogState:

@@ -36,6 +36,7 @@ from tidefold.domain.ingest.quarantine_retry import (
 )
 from tidefold.domain.log_state import LogState
 from tidefold.domain.paths import CHANGELOG, LogPaths
+from tidefold.domain.source_progress import NameReading
 from tidefold.errors import ConflictError, RefusedError
 from tidefold.operations.ingest import recovery
 from tidefold.operations.ingest.schema_update import evolved
@@ -146,7 +147,8 @@ def _sorted(pipeline: Pipeline, state: LogState, records: Sequence[Refused]) -> 
             possible.append(one)
     texts = dict(_texts(pipeline, state.log, possible))
     config = pipeline.log(state.log).source
-    source = source_of(config.feed) if config else None
+    # Rows of files with any names have no place of their own: a corrected one lands in a file of its own.
+    source = source_of(config.feed) if config and state.names is not NameReading.ANY else None
     within, horizon = partial(room, state), horizon_of(pipeline, state)
     looks = look_again(source, state.shape, possible, lambda one: texts.get(id(one)), within, horizon)
     former = {(one.entry.file, one.entry.line): one.entry for one in records}

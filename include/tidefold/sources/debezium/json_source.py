@@ -5,32 +5,72 @@ What sources have in common whose files a Kafka sink names, with one record on e
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
 
 from tidefold.domain.log_state import LogState, Shape
+from tidefold.domain.source_progress import NameReading
 from tidefold.sources.api import Feed, Listing, ParsedFile, Reader
 from tidefold.sources.debezium.envelope import RecordReader
-from tidefold.sources.ingest.accounting import Place
+from tidefold.sources.ingest.accounting import COUNTING, Place
 from tidefold.sources.ingest.parse_file import parse_file, parse_lines
 from tidefold.sources.ingest.plan import FileTask
 from tidefold.sources.landing.completeness import Ending, ending_of
-from tidefold.sources.landing.listing import LINES, LandedFile, list_landed, of_topic
+from tidefold.sources.landing.listing import LandedFile, list_any, list_landed, of_topic
+from tidefold.sources.landing.names import LINES, choose_reading, is_dash_name
+from tidefold.sources.landing.problems import Problem
 from tidefold.sources.quarantine.writer import QuarantineWriter
 
 
 class KafkaLines:
-    """Progress is offset intervals; the newest file of a partition may still be written."""
+    """Progress is offset intervals; the newest file of a partition may still be written.
+
+    extensions: of files that a Kafka sink names.
+    endings: of files with any name, where a source takes such files too.
+    """
 
     extensions: tuple[str, ...] = LINES
+    endings: tuple[str, ...] = ()
 
     def __init__(self, feed: Feed) -> None:
         self.feed = feed
 
     def listing(self, state: LogState) -> Listing:
         folder = Path(self.feed.path)
-        files, foreign = list_landed(folder, self.extensions)
+        configured = self.feed.options.get("names")
+        reading = choose_reading(state, NameReading(configured) if configured else None)
+        if reading is NameReading.ANY:
+            return Listing(*list_any(folder, self.endings, NameReading.ANY))
+        files, problems = list_landed(folder, self.extensions, reading or NameReading.KAFKA)
+        if reading is None and not files and self.takes_any_name(state.shape):
+            return Listing(*list_any(folder, self.endings, NameReading.ANY))
         own, strange = of_topic(files, folder, [p.topic for p in state.positions])
-        return Listing(own, (*foreign, *strange))
+        return Listing(own, (*self._with_hints(problems, state), *strange))
+
+    def takes_any_name(self, shape: Shape) -> bool:
+        """Whether the log can take files whose names do not say where their records stand."""
+        return False
+
+    def _with_hints(self, problems: Sequence[Problem], state: LogState) -> list[Problem]:
+        """The problems of a listing; names that are of no use say what to set. Nothing taken yet: they are an error."""
+        hints = {p.file: self._name_hint(p.file, state) for p in problems if p.code == "LANDED_NAME"}
+        first = not state.landed
+        return [replace(p, hint=hints[p.file], blocking=first) if p.file in hints else p for p in problems]
+
+    def _name_hint(self, name: str, state: LogState) -> str:
+        """The line to set so that a file of this name is taken, as far as there is one."""
+        if is_dash_name(PurePosixPath(name).name, self.extensions):
+            hint = "Did a Kafka sink write it as topic-partition-offset? Then set `source: {names: kafka-dash}`. "
+        else:
+            hint = ""
+        if state.landed:
+            return f"{hint}Else give it a name of that form, or a folder and a log of its own."
+        if self.endings:
+            columns = "If a column orders the rows, set `order: [COLUMN]`: then a file may have any name. "
+            engine = state.shape.merge.engine
+            hint += columns if engine not in COUNTING else f"`merge: {engine}` needs such names. "
+        return f"{hint}Else land it as `TOPIC+0+0000000000{''.join(PurePosixPath(name).suffixes[-1:])}`."
 
     def ending(self, file: LandedFile, taken: int) -> Ending:
         return ending_of(file, taken)
@@ -54,7 +94,7 @@ def place_of(task: FileTask) -> Place:
     """Where the task's file stands in its log."""
     file = task.file
     first = (file.topic, file.partition, file.start, task.next_offset, task.taken, task.high, task.records)
-    return Place(*first, task.count, task.again, task.time, task.horizon)
+    return Place(*first, task.count, task.again, task.time, task.horizon, alone=file.alone)
 
 
 class DebeziumJson(KafkaLines):

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby, islice
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from tidefold.domain.source_progress import NameReading
 from tidefold.domain.table.table_spec import MARIADB, MYSQL, POSITION, POSTGRESQL
 from tidefold.sources.inference.envelopes import find_refused, infer_column
 from tidefold.sources.inference.files import propose_files
 from tidefold.sources.inference.proposal import ProposedColumn, ProposedLog, log_ids
 from tidefold.sources.inference.schema import columns_of
 from tidefold.sources.landing.listing import LandedFile, list_landed, open_landed
+from tidefold.sources.landing.names import is_dash_name
 from tidefold.sources.landing.streams import (
     CutShortError,
     DamagedError,
@@ -25,6 +29,8 @@ from tidefold.sources.landing.streams import (
 )
 
 RECORDS, FILES = 2000, 3
+# A name that ends in a date has no offset.
+_DATED = re.compile(r"-\d{4}-\d{1,2}-\d{1,2}\.[a-z.]+$", re.ASCII)
 _CONNECTORS = (POSTGRESQL, MYSQL, MARIADB)
 # Microseconds since 1970 of the years 1980 to 2100: a whole number in there may be a time.
 _TIMES = (315_532_800_000_000, 4_102_444_800_000_000)
@@ -33,7 +39,8 @@ _NAMES = {bool: "boolean", int: "long", float: "double", str: "string"}
 
 def propose(directory: Path) -> list[ProposedLog]:
     """One proposal for each topic that has files below `directory`. Raises NotFoundError when it does not exist."""
-    files = sorted(list_landed(directory)[0], key=lambda f: f.topic)
+    found = list_landed(directory, reading=NameReading.KAFKA_DASH)[0]
+    files = sorted((f for f in found if not _DATED.search(f.name)), key=lambda f: f.topic)
     topics = {topic: list(members) for topic, members in groupby(files, key=lambda f: f.topic)}
     folders = {topic: _folder(members) for topic, members in topics.items()}
     ids = dict(zip(topics, log_ids(list(topics)), strict=True))
@@ -41,7 +48,10 @@ def propose(directory: Path) -> list[ProposedLog]:
     for topic, members in topics.items():
         shared = [t for t, folder in folders.items() if t != topic and folder.is_relative_to(folders[topic])]
         propose_one = _propose_plain if _is_plain(sample := _sample(members)) else _propose_log
-        proposals.append(propose_one(ids[topic], topic, folders[topic], shared, sample))
+        proposed = propose_one(ids[topic], topic, folders[topic], shared, sample)
+        dashes = any(is_dash_name(PurePosixPath(f.name).name) for f in members)
+        names = (("names", str(NameReading.KAFKA_DASH)),) if dashes else ()
+        proposals.append(replace(proposed, options=(*proposed.options, *names)))
     return [*proposals, *propose_files(directory, list(ids.values()))]
 
 

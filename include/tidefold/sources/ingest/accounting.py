@@ -29,7 +29,7 @@ class LateOffsetError(Exception):
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where a file stands in its log: see FileTask for `next_offset`, `taken`, `records` and what follows, and `high`;
-    Position for `count`, `again` and `time`.
+    Position for `count`, `again` and `time`. The records of a file that stands `alone` have no offsets.
     """
 
     topic: str
@@ -43,6 +43,7 @@ class Place:
     again: int | None = None
     time: int | None = None
     horizon: int | None = None
+    alone: bool = False
 
 
 @dataclass(slots=True)
@@ -207,6 +208,9 @@ class Accounting:
         Raises RefusedRecordError, or LateOffsetError (the file is not taken).
         """
         place = self._place
+        if place.alone:
+            self.offset = None
+            return True
         self.offset = offset
         if topic != place.topic or partition != place.partition:
             raise RefusedRecordError(

@@ -136,7 +136,7 @@ def _arrival(task: FileTask, found: Found, account: Account, before: Position, c
     first = stand if account.first is None else account.first
     end = first if account.last is None else account.last + 1
     landed = replace(_landed(task, found, account, kept), first_offset=first, next_offset=end)
-    return Arrival(landed, change_set, replace(after, next_offset=end))
+    return Arrival(landed, change_set, replace(after, next_offset=end), task.file.names)
 
 
 def _landed(task: FileTask, found: Found, account: Account, kept: Kept) -> Landed:

@@ -172,7 +172,7 @@ class Lines:
         try:
             if not self._alone:
                 return self._records.decode(line)
-            self._accounting.offset = self._accounting.counted_offset
+            self._accounting.offset = None if self._place.alone else self._accounting.counted_offset
             value = self._values.decode(line)
         except UNDECODABLE as error:
             head_of(line)

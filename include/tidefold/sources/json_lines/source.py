@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 
+from tidefold.changelog.key_group_hash import connect
 from tidefold.changelog.schema import DELETE, MERGE, UPSERT
 from tidefold.domain.log_state import Shape
-from tidefold.domain.table.table_spec import Engine
-from tidefold.sources.api import Feed, Reader
+from tidefold.domain.table.table_spec import COLUMNS, Engine
+from tidefold.sources.api import Feed, ParsedFile, Reader
 from tidefold.sources.debezium.json_source import KafkaLines
-from tidefold.sources.ingest.accounting import Accounting, Place
+from tidefold.sources.ingest.accounting import COUNTING, Accounting, Place
+from tidefold.sources.ingest.plan import FileTask
 from tidefold.sources.json_lines.rows import NULL, UNDECODABLE, Lines, PlainRows, Record, plain
+from tidefold.sources.quarantine.writer import QuarantineWriter
 from tidefold.sources.records.column_aliases import has_aliases, spelled
+from tidefold.sources.records.columnar_changes import content_places
 from tidefold.sources.records.errors import RefusedRecordError
 
 
@@ -37,12 +43,33 @@ class Options(msgspec.Struct, frozen=True):
 class Json(KafkaLines):
     """`format: json`."""
 
+    endings = (".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjson.gz")
+
     def __init__(self, feed: Feed) -> None:
         super().__init__(feed)
         self._options = msgspec.convert(feed.options, Options)
 
+    def takes_any_name(self, shape: Shape) -> bool:
+        """Where columns order the rows, and equal rows are one: as for CSV and Parquet."""
+        return shape.order == COLUMNS and shape.merge.engine not in COUNTING
+
+    def parse(self, task: FileTask, shape: Shape, quarantine: QuarantineWriter) -> ParsedFile:
+        parsed = super().parse(task, shape, quarantine)
+        if not task.file.alone or parsed.table is None:
+            return parsed
+        return replace(parsed, table=_placed_by_content(parsed.table, shape))
+
     def reader(self, shape: Shape, place: Place) -> Reader:
         return JsonReader(shape, place, self._options)
+
+
+def _placed_by_content(table: pa.Table, shape: Shape) -> pa.Table:
+    """Changes whose place is made of their content alone: it does not depend on the files or on their order."""
+    content = table.select(["_op", "_absent", *(column.name for column in shape.columns)])
+    with connect() as connection:
+        places = content_places(content, (), connection)
+    index = table.schema.get_field_index("_offset")
+    return table.set_column(index, table.schema.field(index), places)
 
 
 class _Ops:

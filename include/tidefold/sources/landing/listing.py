@@ -1,53 +1,23 @@
-"""Landed files: what their names say, which of them there are, and how one is told from another.
+"""Landed files: which of them there are, and how one is told from another.
 
-A Kafka sink writes `<topic>+<partition>+<start offset>.<ext>` (Confluent) or `<topic>-<partition>-<start offset>.<ext>`
-(Aiven). Hidden and temporary files are not looked at; any other name is reported, never silently skipped.
+Hidden and temporary files are not looked at. A file whose name is of no use is reported, never silently skipped.
 """
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
+from tidefold.domain.source_progress import NameReading
 from tidefold.errors import InvalidInputError, NotFoundError, StorageError, TidefoldError
-from tidefold.sources.landing.problems import Problem, foreign, unsafe
+from tidefold.sources.landing.names import LINES, LandedName
+from tidefold.sources.landing.problems import Problem, foreign, unplaced, unsafe
 from tidefold.storage.safe_files import UnsafeFileError, list_below, open_regular, stat_regular
 
-_TAIL = r"\.(?P<extension>[a-z]+(?:\.[a-z]+)?)"
-LINES = ("jsonl", "json", "jsonl.gz", "json.gz")
-# Kafka allows a topic letters, digits and `._-`, so the plus form is never ambiguous.
-_PLUS = re.compile(r"(?P<topic>[\w.-]{1,249})\+(?P<partition>\d{1,9})\+(?P<start>\d{10,18})" + _TAIL, re.ASCII)
-_DASH = re.compile(r"(?P<topic>[\w.-]{1,249})-(?P<partition>\d{1,9})-(?P<start>\d{1,18})" + _TAIL, re.ASCII)
 _TEMPORARY = (".tmp", ".part")
-
-
-@dataclass(frozen=True, slots=True)
-class LandedName:
-    """What a Kafka sink says in a file's name."""
-
-    topic: str
-    partition: int
-    start: int
-    extension: str = "jsonl"
-
-    def __str__(self) -> str:
-        return f"{self.topic}+{self.partition}+{self.start:010d}.{self.extension}"
-
-    @classmethod
-    def parse(cls, name: str, extensions: Collection[str] = LINES) -> LandedName:
-        """Raises InvalidInputError when the name is not one that a Kafka sink gives files of these kinds."""
-        found = _PLUS.fullmatch(name) or _DASH.fullmatch(name)
-        if not found or found["extension"] not in extensions:
-            raise InvalidInputError("FOREIGN_FILE", f"`{name}` is not a file name of a Kafka sink.")
-        return cls(found["topic"], int(found["partition"]), int(found["start"]), found["extension"])
-
-    @property
-    def gzip(self) -> bool:
-        return self.extension.endswith(".gz")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +38,7 @@ class LandedFile:
     """One landed file: `name` is relative to the log's folder, `path` absolute.
 
     One that stands `alone` is taken whatever comes of the others; else those of a partition are taken in order.
+    `names`: how its name was read; None where the format has only one way.
     """
 
     name: str
@@ -78,6 +49,7 @@ class LandedFile:
     start: int
     gzip: bool
     alone: bool = False
+    names: NameReading | None = None
 
     @property
     def queue(self) -> int | str:
@@ -112,9 +84,7 @@ def stamp_from(found: os.stat_result) -> Stamp:
 Listed: TypeAlias = tuple[tuple[LandedFile, ...], tuple[Problem, ...]]
 
 
-def list_landed(
-    folder: Path, extensions: Collection[str] = LINES
-) -> tuple[tuple[LandedFile, ...], tuple[Problem, ...]]:
+def list_landed(folder: Path, extensions: Collection[str] = LINES, reading: NameReading = NameReading.KAFKA) -> Listed:
     """All landed files below a folder, ordered by partition and start, and a problem for every other file.
 
     Raises NotFoundError when there is no such folder, and StorageError when anything in it cannot be looked at: a file
@@ -125,16 +95,16 @@ def list_landed(
         # All names first: a sink ends a file before it begins the next, so a file that is looked at after its
         # successor was seen is seen complete.
         names = _names(root)
-        found, problems = _looked_at(root, names, extensions)
+        found, problems = _looked_at(root, names, extensions, reading)
     except OSError as error:
         raise _unlisted(root, error) from error
     return tuple(sorted(found, key=lambda f: (f.partition, f.start, f.name))), tuple(problems)
 
 
-def list_any(folder: Path, endings: Sequence[str]) -> Listed:
+def list_any(folder: Path, endings: Sequence[str], names: NameReading | None = None) -> Listed:
     """All files below a folder whose names end so, each taken by itself, and a problem for every other one.
 
-    Raises as `list_landed` does.
+    `names`: see LandedFile. Raises as `list_landed` does.
     """
     root = os.path.abspath(folder)
     found: list[LandedFile] = []
@@ -148,7 +118,9 @@ def list_any(folder: Path, endings: Sequence[str]) -> Listed:
                 continue
             if name.endswith(tuple(endings)):
                 gzip = name.endswith(".gz")
-                found.append(LandedFile(name, f"{root}/{name}", stamp, folder.name, 0, 0, gzip, alone=True))
+                found.append(
+                    LandedFile(name, f"{root}/{name}", stamp, folder.name, 0, 0, gzip, alone=True, names=names)
+                )
             else:
                 problems.append(foreign(name, f"The name of `{name}` does not end in {' or '.join(endings)}."))
     except OSError as error:
@@ -162,32 +134,36 @@ def _names(root: str) -> list[str]:
     return sorted(name for name in names if not name.endswith(_TEMPORARY))
 
 
-def _looked_at(root: str, names: Sequence[str], extensions: Collection[str]) -> tuple[list[LandedFile], list[Problem]]:
+def _looked_at(
+    root: str, names: Sequence[str], extensions: Collection[str], reading: NameReading
+) -> tuple[list[LandedFile], list[Problem]]:
     found: list[LandedFile] = []
     problems: list[Problem] = []
     refused: list[LandedName] = []
     for name in names:
         landed = None
         try:
-            landed = LandedName.parse(name.rpartition("/")[2], extensions)
+            landed = LandedName.parse(name.rpartition("/")[2], extensions, reading)
             stamp = stamp_of(root, name)
         except InvalidInputError as error:
-            problems.append(_foreign(root, name, error.message))
+            of_this_kind = name.endswith(tuple(f".{extension}" for extension in extensions))
+            problems.append(_foreign(root, name, "" if of_this_kind else error.message))
         except UnsafeFileError as error:
             problems.append(unsafe(name, error.kind))
             refused += [landed] if landed else []
         else:
             place = (landed.topic, landed.partition, landed.start, landed.gzip)
-            found.append(LandedFile(name, f"{root}/{name}", stamp, *place))
+            found.append(LandedFile(name, f"{root}/{name}", stamp, *place, names=reading))
     return [file for file in found if not any(_waits(file, one) for one in refused)], problems
 
 
 def _foreign(root: str, name: str, why: str) -> Problem:
+    """`why` the file is of another kind; empty: only the form of its name is missing."""
     try:
         stat_regular(root, name)
     except UnsafeFileError as error:
         return replace(unsafe(name, error.kind), blocking=False)
-    return foreign(name, why)
+    return foreign(name, why) if why else unplaced(name)
 
 
 def _waits(file: LandedFile, refused: LandedName) -> bool:

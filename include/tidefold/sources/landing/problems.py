@@ -38,6 +38,12 @@ def foreign(name: str, why: str) -> Problem:
     return Problem(name, "FOREIGN_FILE", why, "Move it out of the landing folder.", blocking=False)
 
 
+def unplaced(name: str) -> Problem:
+    """A file whose name does not say where its records stand, in a log that must know it."""
+    message = f"`{name}` has no name of the form `topic+partition+offset`: it does not say where its records stand."
+    return Problem(name, "LANDED_NAME", message, "Land it under such a name.", blocking=False)
+
+
 def gone(name: str) -> Problem:
     return Problem(
         name, "LANDED_GONE", f"`{name}` was removed during the ingest.", "Land it again; nothing of it was ingested."

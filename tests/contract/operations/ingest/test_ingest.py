@@ -282,7 +282,7 @@ def test_the_same_records_under_another_name_are_counted_and_nothing_is_taken(
     take(pipeline)
     again = [record(0), tombstone(1), record(2), record(3)]
     land(tmp_path, 0, again, "json.gz")
-    land(tmp_path, 2, [record(i, i) for i in range(2, 7)], name="{topic}-0-{start}.{extension}")
+    land(tmp_path, 2, [record(i, i) for i in range(2, 7)], name="again/{topic}+0+{start:010d}.{extension}")
     outcome = take(pipeline)
     assert (outcome.facts["repeated"], outcome.facts["changes"]) == (6, 3)
     assert offsets(pipeline) == list(range(7))

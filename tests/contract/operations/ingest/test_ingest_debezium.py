@@ -138,8 +138,9 @@ def test_values_alone_have_the_offsets_of_their_lines(pipeline: Pipeline, tmp_pa
     assert state_of(pipeline).positions[0].next_offset == 106
 
 
-def test_records_may_leave_topic_and_partition_to_the_name_of_the_file(pipeline: Pipeline, tmp_path: Path) -> None:
+def test_records_may_leave_topic_and_partition_to_the_name_of_the_file(tmp_path: Path) -> None:
     """As Aiven's S3 sink writes them: key, value, offset, timestamp, headers, as far as it is told to."""
+    pipeline = make_landing(tmp_path, more=", names: kafka-dash")
     lines = []
     for i in range(3):
         whole = record(2 * i, i)

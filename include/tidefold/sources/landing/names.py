@@ -1,0 +1,87 @@
+"""What the names of landed files say: where the records of a Kafka sink's file stand, or nothing.
+
+A sink of Confluent's form writes `<topic>+<partition>+<start offset>.<ext>`: no other name looks so. The dash form of
+other sinks, `<topic>-<partition>-<start offset>.<ext>`, looks like a name with a date, as `orders-2026-11-01.jsonl`. It
+is read as theirs only where the configuration says so. A log keeps the reading of its first file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from tidefold.domain.log_state import LogState
+from tidefold.domain.source_progress import NameReading
+from tidefold.errors import InvalidInputError, RefusedError
+
+LINES = ("jsonl", "json", "jsonl.gz", "json.gz")
+_TAIL = r"\.(?P<extension>[a-z]+(?:\.[a-z]+)?)"
+# Kafka allows a topic letters, digits and `._-`, so the plus form is never ambiguous.
+_PLUS = re.compile(r"(?P<topic>[\w.-]{1,249})\+(?P<partition>\d{1,9})\+(?P<start>\d{10,18})" + _TAIL, re.ASCII)
+_DASH = re.compile(r"(?P<topic>[\w.-]{1,249})-(?P<partition>\d{1,9})-(?P<start>\d{1,18})" + _TAIL, re.ASCII)
+# What an import writes in the place of a file name, for each partition.
+_IMPORTED = "+imported"
+
+
+@dataclass(frozen=True, slots=True)
+class LandedName:
+    """What a Kafka sink says in a file's name."""
+
+    topic: str
+    partition: int
+    start: int
+    extension: str = "jsonl"
+
+    def __str__(self) -> str:
+        return f"{self.topic}+{self.partition}+{self.start:010d}.{self.extension}"
+
+    @classmethod
+    def parse(
+        cls, name: str, extensions: Collection[str] = LINES, reading: NameReading = NameReading.KAFKA
+    ) -> LandedName:
+        """Raises InvalidInputError when the name is not one that a Kafka sink gives files of these kinds."""
+        found = _PLUS.fullmatch(name) or (_DASH.fullmatch(name) if reading is NameReading.KAFKA_DASH else None)
+        if not found or found["extension"] not in extensions:
+            raise InvalidInputError("FOREIGN_FILE", f"`{name}` is not a file name of a Kafka sink.")
+        return cls(found["topic"], int(found["partition"]), int(found["start"]), found["extension"])
+
+    @property
+    def gzip(self) -> bool:
+        return self.extension.endswith(".gz")
+
+
+def is_dash_name(name: str, extensions: Collection[str] = LINES) -> bool:
+    """Whether a name has the dash form."""
+    found = _DASH.fullmatch(name)
+    return bool(found) and found["extension"] in extensions if found else False
+
+
+def reading_of(state: LogState) -> NameReading | None:
+    """How a log reads the names of its files; None before its first file.
+
+    A log of an older version read both forms of Kafka's: it keeps the dash form if it took a file of that form.
+    """
+    if state.names is not None or not state.landed:
+        return state.names
+    names = (entry.name.rpartition("/")[2] for entry in state.landed)
+    plus = all(_PLUS.fullmatch(name) or name.endswith(_IMPORTED) for name in names)
+    return NameReading.KAFKA if plus else NameReading.KAFKA_DASH
+
+
+def choose_reading(state: LogState, configured: NameReading | None) -> NameReading | None:
+    """How the names of the files that land now are read; None while neither the log nor the configuration says it.
+
+    Raises RefusedError for a configuration that reads the names of the files taken before in another way.
+    """
+    frozen = reading_of(state)
+    # Both read every name of the plus form alike.
+    widened = (frozen, configured) == (NameReading.KAFKA, NameReading.KAFKA_DASH)
+    if frozen is None or configured is None or frozen is configured or widened:
+        return configured or frozen
+    raise RefusedError(
+        "NAMES_CHANGED",
+        f"Log `{state.log}` reads the names of its files as `{frozen}` since its first file, and `names` is now "
+        f"`{configured}`.",
+        hint=f"Set `names: {frozen}`; or feed the files to a log of its own.",
+    )

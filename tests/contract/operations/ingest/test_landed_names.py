@@ -1,0 +1,201 @@
+"""What the names of landed files may be, and what a log reads in them: no record vanishes behind a name (I30)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from support.landing import TOPIC, land, make_landing, record
+from support.landing_rows import land_text, make_rows_landing
+from tidefold.changelog.segment import read_change_set
+from tidefold.compute.runners import in_process
+from tidefold.domain.source_progress import NameReading
+from tidefold.errors import InvalidInputError
+from tidefold.operations.ingest.ingest import ingest
+from tidefold.operations.outcome import Outcome
+from tidefold.operations.pipeline import Pipeline
+
+ORDERED = "json, record: value"
+
+
+def take(pipeline: Pipeline) -> Outcome:
+    [outcome] = ingest(pipeline, ["items"], in_process)
+    return outcome
+
+
+def rows(first: int, count: int) -> str:
+    return "".join(json.dumps({"id": i, "text": "t", "seq": i}) + "\n" for i in range(first, first + count))
+
+
+def ids(pipeline: Pipeline) -> list[int]:
+    state = pipeline.ledger("items").read()
+    return sorted(i for c in state.change_sets for i in read_change_set(pipeline.store, c).column("id").to_pylist())
+
+
+def names_of(pipeline: Pipeline) -> NameReading | None:
+    return pipeline.ledger("items").read().names
+
+
+def test_daily_files_of_json_lines_are_taken_whole(tmp_path: Path) -> None:
+    """`customers-2026-11-01` was read as topic, partition 11 and offset 1: three files of 5 records gave 7 rows."""
+    pipeline = make_rows_landing(tmp_path, ORDERED)
+    for day in range(3):
+        land_text(tmp_path, f"customers-2026-11-{day + 1:02d}.jsonl", rows(5 * day, 5))
+    outcome = take(pipeline)
+    assert (outcome.result, outcome.facts["changes"], outcome.facts["repeated"]) == ("taken", 15, 0)
+    assert ids(pipeline) == list(range(15))
+    assert names_of(pipeline) is NameReading.ANY
+    assert take(pipeline).message == "nothing new"
+
+
+NAMES = st.one_of(
+    st.from_regex(r"[\w+ -][\w.+ -]{0,20}\.(jsonl|json|ndjson)(\.gz)?", fullmatch=True),
+    st.from_regex(r"[a-z]{1,5}[-+_.]20\d\d-[01]\d-[0-3]\d\.jsonl", fullmatch=True),
+    st.from_regex(r"[a-z]{1,5}-\d{1,3}-\d{1,10}\.jsonl", fullmatch=True),
+)
+
+
+@given(names=st.lists(NAMES, min_size=1, max_size=6, unique_by=str.lower))
+@settings(max_examples=25, deadline=None)
+def test_whatever_files_are_called_each_record_is_in_one_count(
+    names: list[str], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    import gzip
+
+    root = tmp_path_factory.mktemp("names")
+    pipeline = make_rows_landing(root, ORDERED)
+    hidden = [n for n in names if n.startswith((".", "_")) or len(n.encode()) > 200]
+    visible = [n for n in names if n not in hidden]
+    for number, name in enumerate(names):
+        text = rows(10 * number, 3).encode()
+        land_text(root, name, gzip.compress(text) if name.endswith(".gz") else text)
+    outcome = take(pipeline)
+    if not visible:
+        assert outcome.result == "nothing"
+        return
+    problems = {problem["file"] for problem in outcome.facts["problems"]}
+    entries = pipeline.ledger("items").read().landed
+    assert {e.name for e in entries} | problems == set(visible)
+    assert all(e.records == 3 == e.changes for e in entries)
+    expected = [10 * names.index(e.name) + i for e in entries for i in range(3)]
+    assert ids(pipeline) == sorted(expected)
+
+
+def test_a_log_that_needs_positions_names_the_line_to_set(tmp_path: Path) -> None:
+    pipeline = make_rows_landing(tmp_path, ORDERED, more="")
+    land_text(tmp_path, "customers-2026-11-01.jsonl", rows(0, 5))
+    outcome = take(pipeline)
+    assert (outcome.result, outcome.error) == ("error", "LANDED_NAME")
+    assert "order: [COLUMN]" in outcome.message
+    assert "names: kafka-dash" in outcome.message
+    assert not pipeline.ledger("items").exists()
+    # The advice, followed to the letter, mends it.
+    pipeline = make_rows_landing(tmp_path, ORDERED, more="order: [seq]")
+    assert take(pipeline).facts["changes"] == 5
+
+
+def test_a_keyless_log_takes_no_such_names(tmp_path: Path) -> None:
+    pipeline = make_rows_landing(tmp_path, ORDERED, more="merge: append", key="[]")
+    land_text(tmp_path, "clicks.jsonl", rows(0, 2))
+    outcome = take(pipeline)
+    assert outcome.error == "LANDED_NAME"
+    assert "`merge: append` needs such names" in outcome.message
+    assert "TOPIC+0+0000000000.jsonl" in outcome.message
+
+
+@pytest.mark.parametrize(
+    ("more", "key", "code"), [("", "[id]", "SOURCE_ORDER"), ("merge: append", "[]", "SOURCE_OFFSET")]
+)
+def test_any_names_are_refused_in_the_configuration_where_nothing_orders_rows(
+    tmp_path: Path, more: str, key: str, code: str
+) -> None:
+    with pytest.raises(InvalidInputError, match=code):
+        make_rows_landing(tmp_path, f"{ORDERED}, names: any", more=more, key=key)
+
+
+def test_the_dash_form_is_read_only_where_the_configuration_says_so(tmp_path: Path) -> None:
+    pipeline = make_landing(tmp_path)
+    land(tmp_path, 0, [record(0)], name="{topic}-0-0000000000.jsonl")
+    assert take(pipeline).error == "LANDED_NAME"
+    path = tmp_path / "tidefold.yaml"
+    path.write_text(path.read_text().replace("postgresql,", "postgresql, names: kafka-dash,"))
+    from tidefold.wiring import open_pipeline
+
+    pipeline = open_pipeline(path)
+    assert take(pipeline).facts["changes"] == 1
+    assert names_of(pipeline) is NameReading.KAFKA_DASH
+    # What was configured once stays, also when the line is gone.
+    path.write_text(path.read_text().replace(" names: kafka-dash,", ""))
+    pipeline = open_pipeline(path)
+    land(tmp_path, 1, [record(1)], name="{topic}-0-{start}.jsonl")
+    assert take(pipeline).facts["changes"] == 1
+    path.write_text(path.read_text().replace("postgresql,", "postgresql, names: kafka,"))
+    outcome = take(open_pipeline(path))
+    assert outcome.error == "NAMES_CHANGED"
+    assert "Set `names: kafka-dash`" in outcome.message
+
+
+def test_kafka_names_may_become_the_wider_form_and_never_any(tmp_path: Path) -> None:
+    pipeline = make_rows_landing(tmp_path, ORDERED)
+    land_text(tmp_path, "items+0+0000000000.jsonl", rows(0, 2))
+    land_text(tmp_path, "notes-of-today.jsonl", rows(50, 1))
+    outcome = take(pipeline)
+    assert (outcome.facts["changes"], names_of(pipeline)) == (2, NameReading.KAFKA)
+    assert [p["code"] for p in outcome.facts["problems"]] == ["LANDED_NAME"]
+    (tmp_path / "landing/items/notes-of-today.jsonl").unlink()
+    assert take(make_rows_landing(tmp_path, f"{ORDERED}, names: any")).error == "NAMES_CHANGED"
+    land_text(tmp_path, "items-0-2.jsonl", rows(2, 1))
+    pipeline = make_rows_landing(tmp_path, f"{ORDERED}, names: kafka-dash")
+    assert (take(pipeline).facts["changes"], names_of(pipeline)) == (1, NameReading.KAFKA_DASH)
+
+
+def test_a_log_of_an_older_version_keeps_its_reading(tmp_path: Path) -> None:
+    pipeline = make_rows_landing(tmp_path, f"{ORDERED}, names: kafka-dash")
+    land_text(tmp_path, "items-0-0.jsonl", rows(0, 2))
+    take(pipeline)
+    pipeline.ledger("items").commit(lambda state: replace(state, names=None))
+    pipeline = make_rows_landing(tmp_path, ORDERED)
+    land_text(tmp_path, "items-0-2.jsonl", rows(2, 2))
+    land_text(tmp_path, "today.jsonl", rows(70, 1))
+    outcome = take(pipeline)
+    assert (outcome.facts["changes"], ids(pipeline)) == (2, [0, 1, 2, 3])
+    assert [(p["file"], p["code"]) for p in outcome.facts["problems"]] == [("today.jsonl", "LANDED_NAME")]
+
+
+def test_rows_of_any_file_are_placed_by_their_content(tmp_path: Path) -> None:
+    """I25: the same rows in other files, in another order and twice, are the same changes."""
+    seen: list[Any] = []
+    for number, files in enumerate([[rows(0, 4)], [rows(2, 2), rows(0, 2)], [rows(0, 3), rows(1, 3)]]):
+        root = tmp_path / str(number)
+        pipeline = make_rows_landing(root, ORDERED)
+        for i, text in enumerate(files):
+            land_text(root, f"part {i}.json", text)
+        take(pipeline)
+        state = pipeline.ledger("items").read()
+        tables = [read_change_set(pipeline.store, c) for c in state.change_sets]
+        seen.append({(r["id"], r["_offset"], r["_o0"]) for t in tables for r in t.to_pylist()})
+    assert seen[0] == seen[1] == seen[2]
+    assert len(seen[0]) == 4
+
+
+def test_an_ordinary_file_may_grow_and_a_refused_row_says_where_it_stands(tmp_path: Path) -> None:
+    pipeline = make_rows_landing(tmp_path, ORDERED)
+    land_text(tmp_path, "all.jsonl", rows(0, 2) + "{broken\n")
+    assert (take(pipeline).facts["changes"], take(pipeline).result) == (2, "nothing")
+    land_text(tmp_path, "all.jsonl", rows(0, 2) + "{broken\n" + rows(2, 1) + "{torn")
+    outcome = take(pipeline)
+    assert (outcome.facts["records"], outcome.facts["changes"]) == (1, 1)
+    assert ids(pipeline) == [0, 1, 2]
+
+
+def test_two_topics_in_one_folder_are_still_told_apart(tmp_path: Path) -> None:
+    pipeline = make_landing(tmp_path)
+    land(tmp_path, 0, [record(0)])
+    (tmp_path / "landing" / TOPIC / "other+0+0000000000.jsonl").write_text("{}\n")
+    assert [p["code"] for p in take(pipeline).facts["problems"]] == ["FOREIGN_FILE"]
