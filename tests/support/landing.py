@@ -18,7 +18,7 @@ from tidefold.operations.pipeline import Pipeline
 from tidefold.storage import open_store
 
 TOPIC = "shop.public.items"
-COUNTS = ("changes", "tombstones", "repeated", "quarantined", "ignored")
+COUNTS = ("changes", "tombstones", "repeated", "resent", "unproved", "quarantined", "ignored")
 CONFIG = """\
 version: 1
 store: store

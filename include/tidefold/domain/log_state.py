@@ -263,8 +263,8 @@ class LogState:
     and above the snapshot ids of the last (`last_snapshot`), so that none of them ever comes back; `life` counts them.
     `incarnation` is random, new each time the ledger begins: tokens of attempts begin with it. `former`: those of lives
     that were dropped. `stopped`: it takes nothing more until it is resumed. `schemas`: the columns that it had, oldest
-    first; none: they never changed. Those of `shape` are the newest. `names`: how it reads the names of its landed files,
-    since the first one; None: there was none, or an older version took it.
+    first; none: they never changed. Those of `shape` are the newest. `names`: how it reads the names of its landed
+    files, since the first one; None: there was none, or an older version took it.
     """
 
     log: str

@@ -27,7 +27,10 @@ class Landed:
     `high` is the highest order seen in the partition up to its end; empty where that was not kept; `count`, `again` and
     `time` belong to it: see Position. `run` and `instant` (ISO 8601) say for people which ingest took it, and when.
 
-    The counts add up: records = changes + tombstones + repeated + quarantined + ignored.
+    The counts add up: records = changes + tombstones + repeated + resent + unproved + quarantined + ignored.
+    `repeated`: the same bytes came before at the same offset; `resent`: the source's own order says that it sent the
+    record before; `unproved`: the offset was taken, and nothing shows any more what was there. Accounts of older
+    versions have all three in `repeated`.
 
     `truncates`: how often the source emptied the whole table.
     `key_changes` of the quarantined ones wait for values of the row under their old key.
@@ -61,6 +64,8 @@ class Landed:
     complete: bool = True
     truncates: int = 0
     key_changes: int = 0
+    resent: int = 0
+    unproved: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,6 +76,7 @@ class Reader(Protocol):
     account: Account
     batch: Batch
     offset: int | None
+    line: bytes
 
     def begin(self) -> None: ...
 

@@ -93,6 +93,8 @@ UNRELEASED = {
     "Landed.truncates",
     "LogState.former",
     "LogState.incarnation",
+    "Landed.resent",
+    "Landed.unproved",
     "LogState.names",
     "LogState.schemas",
     "LogState.stopped",

@@ -47,7 +47,10 @@ def feed(into: RecordReader, *records: dict[str, Any] | str) -> list[str]:
 
 
 def vars_of(into: RecordReader) -> dict[str, int]:
-    return {name: getattr(into.account, name) for name in ("changes", "tombstones", "repeated", "ignored")}
+    return {
+        name: getattr(into.account, name)
+        for name in ("changes", "tombstones", "repeated", "resent", "unproved", "ignored")
+    }
 
 
 def one(changed: dict[str, Any] | str, shape: Shape = SHAPE) -> str:
@@ -229,16 +232,16 @@ def test_orders_are_compared_as_numbers_and_what_was_sent_again_is_counted() -> 
         record(3, order=10),  # equal to the highest: kept, it is the same row
         record(4, order=10, op="d", sequence='["9","10"]'),
         record(5, sequence='["11","12"]', ts_us=10**7),
-    ) == ["changes", "changes", "repeated", "changes", "repeated", "changes"]
+    ) == ["changes", "changes", "resent", "changes", "resent", "changes"]
     assert (into.account.low, into.account.high) == ((9, 9), (11, 12))
 
 
 def test_what_the_log_took_before_is_the_beginning() -> None:
     into = reader(high=(5, 0), next_offset=10, taken=((0, 10),), start=8)
     assert feed(into, record(8), tombstone(9), record(10, sequence='["4","9"]'), record(11, sequence='["5","0"]')) == [
-        "repeated",
-        "repeated",
-        "repeated",
+        "unproved",
+        "unproved",
+        "resent",
         "changes",
     ]
     assert (into.account.lowest, into.account.first, into.account.last) == (8, 10, 11)
@@ -293,7 +296,7 @@ def test_a_second_initial_snapshot_replaces_what_was_there_and_an_incremental_on
     # Rows of a snapshot that was taken before, or lies below what was: sent again.
     for high, ops in (((40, 50), [CLEAR, UPSERT, UPSERT]), ((90, 90), [UPSERT, UPSERT]), ((91, 0), [])):
         into = reader(high=high)
-        assert feed(into, *second) == ["changes" if ops else "repeated"] * 2
+        assert feed(into, *second) == ["changes" if ops else "resent"] * 2
         assert into.batch.ops == ops
     into = reader(high=(80, 80))
     assert feed(into, record(0, 1, "r", order=90, snapshot="incremental")) == ["changes"]
@@ -312,11 +315,11 @@ def test_a_lower_order_that_was_committed_later_than_all_before_is_no_repeat() -
     """A server that took over counts its positions anew: to leave its records out would lose them in silence."""
     into = reader(high=(500, 500), time=9_000)
     assert feed(into, record(0, order=10, ts_us=9_000), record(1, order=11, ts_us=9_001)) == [
-        "repeated",
+        "resent",
         "ORDER_RESTART",
     ]
     into = reader(high=(500, 500))  # An older ledger does not know the time.
-    assert feed(into, record(0, order=10, ts_us=9_000)) == ["repeated"]
+    assert feed(into, record(0, order=10, ts_us=9_000)) == ["resent"]
 
 
 def test_a_commit_time_in_milliseconds_is_widened_and_a_missing_one_is_null() -> None:

@@ -43,7 +43,7 @@ def row(**changes: Any) -> dict[str, Any]:
 def feed(into: JsonReader, *lines: Any) -> list[str]:
     """Takes lines; answers what became of each: the name of the count that rose, or the reason of the refusal."""
     became = []
-    names = ("changes", "tombstones", "repeated", "ignored")
+    names = ("changes", "tombstones", "repeated", "resent", "unproved", "ignored")
     for line in lines:
         before = [getattr(into.account, name) for name in names]
         into.begin()
@@ -196,6 +196,6 @@ def test_order_columns_are_never_null() -> None:
 def test_offsets_are_taken_once_and_in_order() -> None:
     into = reader(place={"next_offset": 5, "taken": ((0, 5),)})
     lines = [record(row(), 3), record(row(), 3), record(row(), 6), record(row(), 5), record(row(), 7)]
-    assert feed(into, *lines) == ["repeated", "repeated", "changes", "OFFSET_ORDER", "changes"]
+    assert feed(into, *lines) == ["unproved", "repeated", "changes", "OFFSET_ORDER", "changes"]
     with pytest.raises(LateOffsetError):
         feed(reader(place={"next_offset": 5, "taken": ((2, 5),)}), record(row(), 1))

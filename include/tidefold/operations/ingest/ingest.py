@@ -37,7 +37,9 @@ _OF_THE_WHOLE_TABLE = {
 }
 # Why a record is refused that brings a change of the schema.
 _BRINGS = {ChangeKind.ADD: "UNKNOWN_COLUMN", ChangeKind.RETYPE: "VALUE_INVALID"}
-_COUNTS = ("records", "changes", "tombstones", "repeated", "quarantined", "ignored")
+_COUNTS = ("records", "changes", "tombstones", "repeated", "quarantined", "resent", "unproved", "ignored")
+# Those that are said only where there are some, and how.
+_RARE = {"resent": "re-sent", "unproved": "unproved", "ignored": "ignored"}
 
 
 def pending(pipeline: Pipeline, logs: Sequence[str]) -> list[str]:
@@ -234,7 +236,7 @@ def _taken(intake: Intake) -> Outcome:
     facts = _facts(intake)
     files = len(intake.arrivals)
     parts = [f"{facts[name]:,} {name}" for name in _COUNTS[1:5]]
-    parts += [f"{facts['ignored']:,} ignored"] if facts["ignored"] else []
+    parts += [f"{facts[name]:,} {said}" for name, said in _RARE.items() if facts[name]]
     parts += [f"{intake.completed:,} changes of a key completed"] if intake.completed else []
     message = f"took {files:,} {'file' if files == 1 else 'files'}: {', '.join(parts)}"
     outcome = Outcome(intake.log, "taken", "; ".join([message, *_remarks(intake)]), facts=facts)

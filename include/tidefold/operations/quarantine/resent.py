@@ -72,7 +72,9 @@ class ResentProof:
     def _was_resent(self, landed: Landed) -> bool:
         """Whether the source had gone back by the end of this file."""
         place = (landed.topic, landed.partition)
-        return any(e.repeated for e in self._state.landed[: landed.number] if (e.topic, e.partition) == place)
+        return any(
+            e.repeated or e.resent for e in self._state.landed[: landed.number] if (e.topic, e.partition) == place
+        )
 
 
 def order_of_row(row: Row, shape: Shape) -> Order:

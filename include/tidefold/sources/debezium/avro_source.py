@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import BinaryIO
 
 from tidefold.domain.log_state import Shape
@@ -9,9 +10,11 @@ from tidefold.sources.api import ParsedFile
 from tidefold.sources.debezium.avro_file import MAGIC, read_head, records, whole_blocks
 from tidefold.sources.debezium.avro_schema import connect_words
 from tidefold.sources.debezium.json_source import DebeziumJson
-from tidefold.sources.debezium.typed_records import Typed, parse_typed
+from tidefold.sources.debezium.typed_records import Typed, parse_typed, typed_texts
+from tidefold.sources.ingest.accounting import Place
 from tidefold.sources.ingest.parse_file import parse_file, read_whole
 from tidefold.sources.ingest.plan import FileTask
+from tidefold.sources.ingest.taken_records import TakenFile
 from tidefold.sources.landing.completeness import Ending, looked_at
 from tidefold.sources.landing.listing import LandedFile
 from tidefold.sources.landing.problems import damaged, wrong_content
@@ -29,7 +32,11 @@ class DebeziumAvro(DebeziumJson):
         return looked_at(file, lambda stream: _ending(stream, file))
 
     def parse(self, task: FileTask, shape: Shape, quarantine: QuarantineWriter) -> ParsedFile:
-        return parse_file(task, lambda stream: _parse(stream, task, shape, quarantine))
+        return parse_file(task, lambda stream: _parse(stream, task, self.place_of(task), shape, quarantine))
+
+    def texts(self, stream: BinaryIO, file: TakenFile) -> Iterator[bytes]:
+        head = read_head(stream)
+        return typed_texts(Typed(records(stream, head, file.length), connect_words(head.schema), file.checksum))
 
 
 def _ending(stream: BinaryIO, file: LandedFile) -> Ending:
@@ -45,8 +52,8 @@ def _ending(stream: BinaryIO, file: LandedFile) -> Ending:
     return Ending(complete, torn=complete < file.size)
 
 
-def _parse(stream: BinaryIO, task: FileTask, shape: Shape, quarantine: QuarantineWriter) -> ParsedFile:
+def _parse(stream: BinaryIO, task: FileTask, place: Place, shape: Shape, quarantine: QuarantineWriter) -> ParsedFile:
     checksum = read_whole(stream, task, MAGIC)
     head = read_head(stream)
     typed = Typed(records(stream, head, task.until), connect_words(head.schema), checksum)
-    return parse_typed(typed, task, shape, quarantine)
+    return parse_typed(typed, task, place, shape, quarantine)

@@ -87,7 +87,7 @@ class RecordReader(Accounting):
         except RefusedRecordError as refused:
             if not self._is_sent_again(line, refused):
                 raise
-            self.account.repeated += 1
+            self.account.resent += 1
 
     def _is_sent_again(self, line: bytes, refused: RefusedRecordError) -> bool:
         """Whether a refused record was sent before, by its order; one that was not takes its place in the order (I32).
@@ -239,7 +239,7 @@ class RecordReader(Accounting):
             raise RefusedRecordError("ORDER_MISSING", "The record has no source block.")
         account, order = self.account, self._order_of(source)
         if not (self.is_alone or self._advances(order, source)):
-            account.repeated += 1
+            account.resent += 1
             return
         self._deleted = order if op == DELETE else None
         if account.low is None:

@@ -5,22 +5,42 @@ What sources have in common whose files a Kafka sink names, with one record on e
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
+from typing import BinaryIO
+
+import msgspec
 
 from tidefold.domain.log_state import LogState, Shape
 from tidefold.domain.source_progress import NameReading
 from tidefold.sources.api import Feed, Listing, ParsedFile, Reader
 from tidefold.sources.debezium.envelope import RecordReader
 from tidefold.sources.ingest.accounting import COUNTING, Place
-from tidefold.sources.ingest.parse_file import parse_file, parse_lines
+from tidefold.sources.ingest.parse_file import parse_file, parse_lines, read_lines
 from tidefold.sources.ingest.plan import FileTask
+from tidefold.sources.ingest.taken_records import TakenFile, TakenRecords
 from tidefold.sources.landing.completeness import Ending, ending_of
 from tidefold.sources.landing.listing import LandedFile, list_any, list_landed, of_topic
 from tidefold.sources.landing.names import LINES, choose_reading, is_dash_name
 from tidefold.sources.landing.problems import Problem
 from tidefold.sources.quarantine.writer import QuarantineWriter
+from tidefold.storage.safe_files import open_regular
+
+
+class _Offset(msgspec.Struct):
+    offset: int | None = None
+
+
+_offsets = msgspec.json.Decoder(_Offset)
+
+
+def offset_in(text: bytes) -> int | None:
+    """The offset of a record that stands in it, if one does."""
+    try:
+        return _offsets.decode(text).offset
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 class KafkaLines:
@@ -76,8 +96,33 @@ class KafkaLines:
         return ending_of(file, taken)
 
     def parse(self, task: FileTask, shape: Shape, quarantine: QuarantineWriter) -> ParsedFile:
-        reader = self.line_reader(shape, place_of(task))
+        reader = self.line_reader(shape, self.place_of(task))
         return parse_file(task, lambda stream: parse_lines(stream, task, shape, reader, quarantine))
+
+    def place_of(self, task: FileTask) -> Place:
+        """Where the task's file stands in its log."""
+        file = task.file
+        first = (file.topic, file.partition, file.start, task.next_offset, task.taken, task.high, task.records)
+        earlier = TakenRecords(task.earlier, self._taken_records) if task.earlier else None
+        return Place(*first, task.count, task.again, task.time, task.horizon, file.alone, earlier)
+
+    def texts(self, stream: BinaryIO, file: TakenFile) -> Iterator[bytes]:
+        """The text of each record of a file, as its reader is given it, up to the length that was taken."""
+        return read_lines(stream, file.length, gzip=file.gzip)
+
+    def said_offset(self, text: bytes) -> int | None:
+        """The offset that a record says itself; None where it is counted."""
+        return None
+
+    def _taken_records(self, file: TakenFile) -> Iterator[tuple[int, bytes]]:
+        """Offsets as the reader has them: in a file whose records say theirs, one that says none was refused."""
+        says: bool | None = None
+        with open_regular(file.root, file.path) as stream:
+            for number, text in enumerate(self.texts(stream, file)):
+                said = self.said_offset(text)
+                says = said is not None if says is None else says
+                if said is not None or not says:
+                    yield file.start + number if said is None else said, text
 
     def line_reader(self, shape: Shape, place: Place) -> Reader:
         """What takes the lines of one file; usually what also takes refused ones once more."""
@@ -90,15 +135,11 @@ class KafkaLines:
         raise NotImplementedError
 
 
-def place_of(task: FileTask) -> Place:
-    """Where the task's file stands in its log."""
-    file = task.file
-    first = (file.topic, file.partition, file.start, task.next_offset, task.taken, task.high, task.records)
-    return Place(*first, task.count, task.again, task.time, task.horizon, alone=file.alone)
-
-
 class DebeziumJson(KafkaLines):
     """`format: debezium-json`."""
 
     def reader(self, shape: Shape, place: Place) -> Reader:
         return RecordReader(shape, place)
+
+    def said_offset(self, text: bytes) -> int | None:
+        return offset_in(text)

@@ -14,10 +14,12 @@ from tidefold.sources.api import ParsedFile
 from tidefold.sources.debezium.avro_schema import connect_words
 from tidefold.sources.debezium.connect_schema import PRECISION
 from tidefold.sources.debezium.json_source import DebeziumJson
-from tidefold.sources.debezium.typed_records import Typed, parse_typed
+from tidefold.sources.debezium.typed_records import Typed, parse_typed, typed_texts
 from tidefold.sources.files.parquet import MAGIC, parquet_ending
+from tidefold.sources.ingest.accounting import Place
 from tidefold.sources.ingest.parse_file import parse_file, read_whole
 from tidefold.sources.ingest.plan import FileTask
+from tidefold.sources.ingest.taken_records import TakenFile
 from tidefold.sources.landing.completeness import Ending
 from tidefold.sources.landing.listing import LandedFile
 from tidefold.sources.landing.streams import DamagedError
@@ -39,15 +41,19 @@ class DebeziumParquet(DebeziumJson):
         return parquet_ending(file, taken)
 
     def parse(self, task: FileTask, shape: Shape, quarantine: QuarantineWriter) -> ParsedFile:
-        return parse_file(task, lambda stream: _parse(stream, task, shape, quarantine))
+        return parse_file(task, lambda stream: _parse(stream, task, self.place_of(task), shape, quarantine))
+
+    def texts(self, stream: BinaryIO, file: TakenFile) -> Iterator[bytes]:
+        with pq.ParquetFile(stream) as parquet:
+            yield from typed_texts(Typed(_rows(parquet), _words(parquet), file.checksum))
 
 
-def _parse(stream: BinaryIO, task: FileTask, shape: Shape, quarantine: QuarantineWriter) -> ParsedFile:
+def _parse(stream: BinaryIO, task: FileTask, place: Place, shape: Shape, quarantine: QuarantineWriter) -> ParsedFile:
     checksum = read_whole(stream, task, MAGIC)
     try:
         with pq.ParquetFile(stream) as file:
             typed = Typed(_rows(file), _words(file), checksum)
-            return parse_typed(typed, task, shape, quarantine)
+            return parse_typed(typed, task, place, shape, quarantine)
     except (pa.ArrowException, OSError) as error:
         raise DamagedError(str(error).splitlines()[0]) from error
 

@@ -7,7 +7,7 @@ second look needs.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ import msgspec
 from tidefold.domain.log_state import Shape
 from tidefold.sources.api import ParsedFile, SchemaStopError
 from tidefold.sources.debezium.envelope import RecordReader
-from tidefold.sources.debezium.json_source import place_of
+from tidefold.sources.ingest.accounting import Place
 from tidefold.sources.ingest.change_batches import TableBuilder
 from tidefold.sources.ingest.plan import FileTask
 from tidefold.sources.quarantine.writer import QuarantineWriter
@@ -35,9 +35,15 @@ class Typed:
     checksum: str
 
 
-def parse_typed(typed: Typed, task: FileTask, shape: Shape, quarantine: QuarantineWriter) -> ParsedFile:
+def typed_texts(typed: Typed) -> Iterator[bytes]:
+    """The text of every record of a file, as the reader is given it."""
+    floats = _float_columns(_after_of(typed.schema))
+    return (_encode(_with_named_numbers(record, floats)) for record in typed.records)
+
+
+def parse_typed(typed: Typed, task: FileTask, place: Place, shape: Shape, quarantine: QuarantineWriter) -> ParsedFile:
     """Gives every new record of the file to the reader."""
-    taker = _Taker(typed.schema, task, shape, quarantine)
+    taker = _Taker(typed.schema, task, place, shape, quarantine)
     builder = TableBuilder(shape, task.file.partition)
     for number, record in enumerate(typed.records, 1):
         if task.most is not None and number > task.records + task.most:
@@ -53,18 +59,18 @@ def parse_typed(typed: Typed, task: FileTask, shape: Shape, quarantine: Quaranti
 class _Taker:
     """Gives records to the reader and what it refuses to the quarantine."""
 
-    def __init__(self, schema: Mapping[str, Any], task: FileTask, shape: Shape, quarantine: QuarantineWriter) -> None:
-        of_record = {f.get("field"): f for f in schema.get("fields", ())}
-        envelope = of_record.get("value", schema)
-        after: Mapping[str, Any] = next((f for f in envelope.get("fields", ()) if f.get("field") == "after"), {})
+    def __init__(
+        self, schema: Mapping[str, Any], task: FileTask, place: Place, shape: Shape, quarantine: QuarantineWriter
+    ) -> None:
+        after = _after_of(schema)
         self._schema = {"type": "struct", "fields": [_small(after)]}
-        self._floats = [str(f["field"]) for f in after.get("fields", ()) if _holds_floats(f)]
+        self._floats = _float_columns(after)
         self._wrapped = False
         try:
-            self.reader = RecordReader(shape, place_of(task), self._schema)
+            self.reader = RecordReader(shape, place, self._schema)
         except RefusedRecordError:
             # Then each record is refused, and says why: its schema goes with it.
-            self.reader, self._wrapped = RecordReader(shape, place_of(task)), True
+            self.reader, self._wrapped = RecordReader(shape, place), True
         self._file = task.file.name
         self._stops = task.stops
         self._quarantine = quarantine
@@ -86,6 +92,17 @@ class _Taker:
         if "value" in record:
             return {**record, "value": {"schema": self._schema, "payload": record["value"]}}
         return {"schema": self._schema, "payload": record}
+
+
+def _after_of(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The schema of a row, in that of a record or of its value alone."""
+    of_record = {f.get("field"): f for f in schema.get("fields", ())}
+    envelope = of_record.get("value", schema)
+    return next((f for f in envelope.get("fields", ()) if f.get("field") == "after"), {})
+
+
+def _float_columns(after: Mapping[str, Any]) -> list[str]:
+    return [str(f["field"]) for f in after.get("fields", ()) if _holds_floats(f)]
 
 
 def _small(field: Mapping[str, Any]) -> dict[str, Any]:

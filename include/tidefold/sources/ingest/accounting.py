@@ -1,6 +1,6 @@
 """What every reader of landed records keeps: the changes it found, an account of the rest, and which offsets are new.
 
-Every record ends as exactly one of: change, tombstone, repeated, ignored, or refused (quarantine).
+Every record ends as exactly one of: change, tombstone, repeated, re-sent, unproved, ignored, or refused (quarantine).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 
 from tidefold.domain.log_state import Shape
 from tidefold.domain.table.table_spec import Deletes, Engine
+from tidefold.sources.ingest.taken_records import Match, TakenRecords
 from tidefold.sources.records.errors import RefusedRecordError
 
 Order = tuple[int, ...]
@@ -30,6 +31,7 @@ class LateOffsetError(Exception):
 class Place:
     """Where a file stands in its log: see FileTask for `next_offset`, `taken`, `records` and what follows, and `high`;
     Position for `count`, `again` and `time`. The records of a file that stands `alone` have no offsets.
+    `earlier` has what was taken at offsets that the file may bring again.
     """
 
     topic: str
@@ -44,6 +46,7 @@ class Place:
     time: int | None = None
     horizon: int | None = None
     alone: bool = False
+    earlier: TakenRecords | None = None
 
 
 @dataclass(slots=True)
@@ -96,12 +99,14 @@ def late_change(first: int | None, horizon: int | None) -> RefusedRecordError | 
 
 @dataclass(slots=True)
 class Account:
-    """What became of a file's records. The counts add up to `records`."""
+    """What became of a file's records. The counts add up to `records`: see Landed."""
 
     records: int = 0
     changes: int = 0
     tombstones: int = 0
     repeated: int = 0
+    resent: int = 0
+    unproved: int = 0
     ignored: int = 0
     refused: dict[str, int] = field(default_factory=dict)
     # Offsets: the first of the file, the first that is new, and the last.
@@ -203,7 +208,7 @@ class Accounting:
             raise refused
 
     def is_new(self, topic: str, partition: int, offset: int) -> bool:
-        """Checks a record's place; False, and counted as repeated, when its offset was taken before.
+        """Checks a record's place; False, and counted, when its offset was taken before.
 
         Raises RefusedRecordError, or LateOffsetError (the file is not taken).
         """
@@ -232,9 +237,19 @@ class Accounting:
         if offset < place.next_offset:
             if not any(first <= offset < end for first, end in place.taken):
                 raise LateOffsetError(offset)
-            account.repeated += 1
+            self._count_again(offset)
             return False
         if account.first is None:
             account.first = offset
         account.last = offset
         return True
+
+    def _count_again(self, offset: int) -> None:
+        """Counts a record whose offset was taken before; raises RefusedRecordError when that was another one."""
+        earlier = self._place.earlier
+        match, file = earlier.compare(offset, self.line) if earlier else (Match.UNKNOWN, "")
+        if match is Match.OTHER:
+            why = f"Offset {offset} was taken before from `{file}`, which does not have this text there."
+            raise RefusedRecordError("OFFSET_TWICE", why)
+        self.account.repeated += match is Match.SAME
+        self.account.unproved += match is Match.UNKNOWN

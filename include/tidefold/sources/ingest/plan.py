@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from tidefold.domain.log_state import Landed, LogState, Position
+from tidefold.sources.ingest.taken_records import TakenFile
 from tidefold.sources.landing.completeness import Ending
 from tidefold.sources.landing.listing import LandedFile
+from tidefold.sources.landing.names import start_in
 from tidefold.sources.landing.problems import Problem, changed, empty
 
 # What a byte of gzip is worth in bytes to parse: Debezium's JSON shrinks 15 to 45 times.
@@ -26,6 +28,7 @@ class FileTask:
     order number lies below the `horizon` come too late. A file that `resumes` is read again from its beginning, without
     the `records` that were taken: one of them stopped the log. A record that is refused for one of the reasons in
     `stops` ends the partition. `most`: how many records to take, if not all.
+    `earlier` are the files that brought the taken offsets.
     """
 
     file: LandedFile
@@ -44,6 +47,7 @@ class FileTask:
     resumes: bool = False
     stops: tuple[str, ...] = ()
     most: int | None = None
+    earlier: tuple[TakenFile, ...] = ()
 
     @property
     def from_beginning(self) -> bool:
@@ -86,6 +90,7 @@ def newest_files(files: Sequence[LandedFile], state: LogState) -> tuple[tuple[La
 def plan_files(files: Sequence[LandedFile], endings: Mapping[str, Ending], state: LogState) -> Plan:
     """`files` are ordered by partition and start; `endings` has what `newest_files` asked for."""
     known = _known(state.landed)
+    names = {file.name for file in files}
     take: list[FileTask] = []
     left: list[str] = []
     problems: list[Problem] = []
@@ -93,7 +98,8 @@ def plan_files(files: Sequence[LandedFile], endings: Mapping[str, Ending], state
         members = list(group)
         partition = members[0].partition
         position = next((p for p in state.positions if p.partition == partition), None)
-        covered = _intervals(p for p in state.landed if p.partition == partition)
+        landed = [p for p in state.landed if p.partition == partition]
+        covered = _intervals(landed)
         for file in members:
             newest = file is members[-1]
             step = _step(file, known.get(file.name, _Known()), endings.get(file.name), newest)
@@ -103,7 +109,8 @@ def plan_files(files: Sequence[LandedFile], endings: Mapping[str, Ending], state
             until, torn = step
             left += [file.name] if torn else []
             if until is not None:
-                take.append(_task(file, until, known.get(file.name, _Known()), position, covered, newest))
+                task = _task(file, until, known.get(file.name, _Known()), position, covered, newest)
+                take.append(replace(task, earlier=_earlier(file, landed, names)) if task.taken else task)
     return Plan(tuple(take), tuple(left), tuple(problems))
 
 
@@ -143,6 +150,32 @@ def _task(
         again=position.again if position else None,
         time=position.time if position else None,
         resumes=not known.complete,
+    )
+
+
+def _earlier(file: LandedFile, landed: Iterable[Landed], there: Collection[str]) -> tuple[TakenFile, ...]:
+    """The files that brought offsets which this one may bring again; `there`: the files that still are.
+
+    One that was renamed is found by its bytes: under its new name it was taken too.
+    """
+    known = list(landed)
+    copies = {(entry.checksum, entry.length): entry.name for entry in known if entry.name in there}
+    brought: dict[str, list[Landed]] = {}
+    for entry in known:
+        if entry.first_offset < entry.next_offset and entry.next_offset > file.start:
+            brought.setdefault(entry.name, []).append(entry)
+    return tuple(
+        TakenFile(
+            name,
+            file.root,
+            name if name in there else copies.get((entries[-1].checksum, entries[-1].length), ""),
+            name.endswith(".gz"),
+            entries[-1].length,
+            entries[-1].checksum,
+            start_in(name.rpartition("/")[2]),
+            _intervals(entries),
+        )
+        for name, entries in brought.items()
     )
 
 

@@ -14,7 +14,7 @@ from tidefold.changelog.schema import DELETE, MERGE, UPSERT
 from tidefold.domain.log_state import Shape
 from tidefold.domain.table.table_spec import COLUMNS, Engine
 from tidefold.sources.api import Feed, ParsedFile, Reader
-from tidefold.sources.debezium.json_source import KafkaLines
+from tidefold.sources.debezium.json_source import KafkaLines, offset_in
 from tidefold.sources.ingest.accounting import COUNTING, Accounting, Place
 from tidefold.sources.ingest.plan import FileTask
 from tidefold.sources.json_lines.rows import NULL, UNDECODABLE, Lines, PlainRows, Record, plain
@@ -48,6 +48,9 @@ class Json(KafkaLines):
     def __init__(self, feed: Feed) -> None:
         super().__init__(feed)
         self._options = msgspec.convert(feed.options, Options)
+
+    def said_offset(self, text: bytes) -> int | None:
+        return None if self._options.record == "value" else offset_in(text)
 
     def takes_any_name(self, shape: Shape) -> bool:
         """Where columns order the rows, and equal rows are one: as for CSV and Parquet."""

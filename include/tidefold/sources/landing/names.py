@@ -57,6 +57,12 @@ def is_dash_name(name: str, extensions: Collection[str] = LINES) -> bool:
     return bool(found) and found["extension"] in extensions if found else False
 
 
+def start_in(name: str) -> int:
+    """The offset that a name of either form says; -1 for any other name."""
+    found = _PLUS.fullmatch(name) or _DASH.fullmatch(name)
+    return int(found["start"]) if found else -1
+
+
 def reading_of(state: LogState) -> NameReading | None:
     """How a log reads the names of its files; None before its first file.
 

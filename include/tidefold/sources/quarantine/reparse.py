@@ -164,7 +164,7 @@ def _count_of(
     offset, account = reader.offset, reader.account
     if offset is not None and (offset < first or (end is not None and offset >= end)):
         return None  # It would come in at a place that other records have.
-    return next(name for name in ("changes", "tombstones", "ignored", "repeated") if getattr(account, name))
+    return next((name for name in ("changes", "tombstones", "ignored") if getattr(account, name)), "repeated")
 
 
 def kept_text(entry: Quarantined) -> bytes | None:

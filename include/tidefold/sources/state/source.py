@@ -15,7 +15,7 @@ import msgspec
 from tidefold.changelog.schema import CLEAR, DELETE, MERGE, UPSERT
 from tidefold.domain.log_state import LogState, Shape
 from tidefold.sources.api import Feed, Listing, Reader
-from tidefold.sources.debezium.json_source import KafkaLines
+from tidefold.sources.debezium.json_source import KafkaLines, offset_in
 from tidefold.sources.ingest.accounting import Accounting, Place
 from tidefold.sources.json_lines.rows import NULL, UNDECODABLE, Lines, PlainRows
 from tidefold.sources.landing.problems import Problem
@@ -52,6 +52,9 @@ class StateJson(KafkaLines):
         others = [file for file in found.files if file.partition != one]
         problems = [_second_partition(file.name, file.partition, one) for file in others]
         return Listing(tuple(f for f in found.files if f.partition == one), (*found.problems, *problems))
+
+    def said_offset(self, text: bytes) -> int | None:
+        return None if self._options.record == "value" else offset_in(text)
 
     def line_reader(self, shape: Shape, place: Place) -> Reader:
         return StateReader(shape, place, self._options)

@@ -301,7 +301,7 @@ CASES = [
             )
         ],
         {},
-        {"changes": 2, "repeated": 1},
+        {"changes": 2, "resent": 1},
         [*ONE, (2, "t1010")],
     ),
     Case(
@@ -476,7 +476,9 @@ def test_a_bad_input(tmp_path: Path, case: Case) -> None:
         assert contents(tmp_path / "store") == before
         assert codes(outcome) == list(filter(None, [*case.problems, case.error]))
     else:
-        counted = {name: outcome.facts[name] for name in ("changes", "tombstones", "repeated", "ignored")}
+        counted = {
+            name: outcome.facts[name] for name in ("changes", "tombstones", "repeated", "resent", "unproved", "ignored")
+        }
         assert {name: count for name, count in counted.items() if count} == case.counts
         assert (outcome.facts["refused"], outcome.facts["quarantined"]) == (case.refused, sum(case.refused.values()))
         put_aside = quarantined(pipeline)

@@ -49,7 +49,7 @@ def test_files_become_change_sets_and_the_message_says_how_many(pipeline: Pipeli
     land(tmp_path, 4, [record(4, 3), record(5, 4, order=1000), "{oops", record(7, value={"ts_ms": 1})], "json.gz")
     assert pending(pipeline, ["items"]) == ["items"]
     outcome = take(pipeline)
-    counts = "took 2 files: 4 changes, 1 tombstones, 1 repeated, 1 quarantined, 1 ignored"
+    counts = "took 2 files: 4 changes, 1 tombstones, 0 repeated, 1 quarantined, 1 re-sent, 1 ignored"
     [quarantine] = outcome.facts["quarantine"]
     assert outcome.result == "taken"
     assert outcome.message == f"{counts}; refused: 1 BROKEN_JSON, see {quarantine} in the store"
@@ -280,7 +280,7 @@ def test_the_same_records_under_another_name_are_counted_and_nothing_is_taken(
 ) -> None:
     land(tmp_path, 0, [record(i, i) for i in range(4)])
     take(pipeline)
-    again = [record(0), tombstone(1), record(2), record(3)]
+    again = [record(i, i) for i in range(4)]
     land(tmp_path, 0, again, "json.gz")
     land(tmp_path, 2, [record(i, i) for i in range(2, 7)], name="again/{topic}+0+{start:010d}.{extension}")
     outcome = take(pipeline)
@@ -348,11 +348,11 @@ def test_records_sent_again_across_files_and_runs_get_a_floor(pipeline: Pipeline
     land(tmp_path, 10, [record(10 + i, i, order=105 + i) for i in range(8)], "json.gz")
     land(tmp_path, 18, [record(18, 3, order=104), tombstone(19), record(20, 3, order=101)])
     outcome = take(pipeline)
-    assert (outcome.facts["changes"], outcome.facts["repeated"]) == (14, 6)
+    assert (outcome.facts["changes"], outcome.facts["resent"]) == (14, 6)
     assert [(c.floor, c.rows) for c in state_of(pipeline).change_sets] == [(None, 10), ((109, 109), 4)]
     assert offsets(pipeline) == [*range(10), 14, 15, 16, 17]
     land(tmp_path, 30, [record(30, 1, order=111), record(31, 1, order=112)])
-    assert take(pipeline).facts["repeated"] == 1
+    assert take(pipeline).facts["resent"] == 1
     assert state_of(pipeline).positions[0].high == (112, 112)
 
 

@@ -84,7 +84,7 @@ HANDLED: dict[str, tuple[list[Any], dict[str, int]]] = {
     "50 gaps between offsets": ([GOOD, record(50), record(5000)], {"changes": 3}),
     "52 a snapshot row that was sent again after newer changes": (
         [record(0, 1, "r", order=50), record(1, 1, "u", order=60), record(2, 1, "r", order=50)],
-        {"changes": 2, "repeated": 1},
+        {"changes": 2, "resent": 1},
     ),
     "54 message, heartbeat, transaction, schema change": (
         [
@@ -104,7 +104,7 @@ def test_what_is_no_error_is_counted(tmp_path: Path, case: str) -> None:
     pipeline = make_landing(tmp_path)
     land(tmp_path, 0, records)
     outcome = take(pipeline)
-    names = ("changes", "tombstones", "repeated", "quarantined", "ignored")
+    names = ("changes", "tombstones", "repeated", "resent", "unproved", "quarantined", "ignored")
     assert {name: outcome.facts[name] for name in names if outcome.facts[name]} == counts
     assert take(pipeline).result == "nothing"
 

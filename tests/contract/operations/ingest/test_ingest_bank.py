@@ -93,5 +93,5 @@ def test_taken_all_at_once_it_is_the_same_and_the_records_sent_again_are_counted
     outcomes = {o.log: o for o in ingest(pipeline, list(KEYS), in_process)}
     for log in KEYS:
         assert replayed(pipeline, log) == truth(log, 3)
-        assert outcomes[log].facts["repeated"] > 0
+        assert outcomes[log].facts["resent"] > 0
         assert any(c.floor for c in pipeline.ledger(log).read().change_sets)

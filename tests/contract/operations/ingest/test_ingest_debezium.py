@@ -67,7 +67,7 @@ def test_a_truncate_below_the_floor_is_counted_as_one_repeat(pipeline: Pipeline,
     land(tmp_path, 0, first)
     land(tmp_path, 3, [*again, record(6, 3)])
     outcome = take(pipeline)
-    assert (outcome.facts["changes"], outcome.facts["repeated"]) == (5, 2)
+    assert (outcome.facts["changes"], outcome.facts["resent"]) == (5, 2)
     assert rows_after(pipeline) == {2, 3}
 
 
@@ -256,7 +256,7 @@ def test_the_binlog_orders_mysql_and_mariadb(tmp_path: Path, connector: str) -> 
     land(tmp_path, 0, [*first, *stream])
     again = [r | {"offset": r["offset"] + 4} for r in stream]
     land(tmp_path, 6, [*again, binlog(10, 8, 1_000_000, 4), binlog(11, 8, 1_000_000, 5)])
-    assert take(pipeline).facts["repeated"] == 3  # The one with the highest order is kept a second time: the same row.
+    assert take(pipeline).facts["resent"] == 3  # The one with the highest order is kept a second time: the same row.
     assert [(c["_o0"], c["_o1"], c["_o2"], c["id"]) for c in changes_of(pipeline)][:4] == [
         (9, 400, 0, 0),
         (9, 400, 0, 1),
@@ -293,7 +293,7 @@ def test_a_truncate_that_was_sent_again_is_in_nobodys_way(pipeline: Pipeline, tm
     assert take(pipeline).error is None
     land(tmp_path, 2, [record(2, 3, order=40)])
     land(tmp_path, 3, [truncate(3, order=20), record(4, 4, order=50)])
-    assert take(pipeline).facts["repeated"] == 1
+    assert take(pipeline).facts["resent"] == 1
     assert rows_after(pipeline) == {2, 3, 4}
 
 
@@ -327,7 +327,7 @@ def test_values_that_are_added_up_count_once_although_they_came_again(tmp_path: 
     land(tmp_path, 0, [add(0, 10, 1), add(1, 20, 2), add(2, 20, 2)])
     land(tmp_path, 3, [add(3, 10, 1), add(4, 20, 2), add(5, 20, 2), add(6, 20, 2), add(7, 30, 4)])
     outcome = take(pipeline)
-    assert (outcome.facts["changes"], outcome.facts["repeated"]) == (5, 3)
+    assert (outcome.facts["changes"], outcome.facts["resent"]) == (5, 3)
     assert {change["_op"] for change in changes_of(pipeline)} == {MERGE}
     _, batches = read_rows(pipeline, "items", Wanted(What.LIVE))
     assert [row for batch in batches for row in batch.to_pylist()] == [{"id": 1, "n": 1 + 2 + 2 + 2 + 4}]

@@ -85,7 +85,7 @@ def test_the_banks_history_equals_the_truth_after_every_phase(pipeline: Pipeline
             BANK / "landing" / f"phase{phase}" / HISTORY, tmp_path / "landing" / HISTORY, dirs_exist_ok=True
         )
         [outcome] = ingest(pipeline, ["history"], in_process)
-        repeated += outcome.facts["repeated"]
+        repeated += outcome.facts["resent"]
         assert live(pipeline, "history") == truth(phase)
     assert repeated > 300  # The connector was killed once.
 
@@ -118,9 +118,9 @@ def test_equal_rows_of_one_position_stay_and_only_what_came_again_is_left_out(
     # The stream goes back to 10: three rows at 20 were there before, the fourth is new.
     again = [row(4, 10), row(5, 20), row(6, 20)]
     land(tmp_path, 4, again)
-    assert take(pipeline).facts["repeated"] == 3
+    assert take(pipeline).facts["resent"] == 3
     land(tmp_path, 7, [row(7, 20), row(8, 20), row(9, 30)])
-    assert take(pipeline).facts["repeated"] == 1
+    assert take(pipeline).facts["resent"] == 1
     assert [c["_offset"] for c in changes_of(pipeline)] == [0, 1, 2, 3, 8, 9]
     [position] = state_of(pipeline).positions
     assert (position.high, position.count, position.again) == ((30, 30), 1, None)

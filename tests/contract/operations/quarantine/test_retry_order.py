@@ -113,7 +113,7 @@ def test_what_is_sent_again_is_repeated_whether_it_can_be_read_or_not(
     land(tmp_path, 4, [record(4, 100, order=1001), record(5, 101, order=1002), record(6, 2, order=1003)])
     with older_program(monkeypatch):
         outcome = take(made)
-    assert (outcome.facts["quarantined"], outcome.facts["repeated"]) == (2, 2)
+    assert (outcome.facts["quarantined"], outcome.facts["resent"]) == (2, 2)
     assert [one.offset for one in show_refused(made, "items", None, 9)[0]] == [1, 2]
     assert [entry["order"] for entry in quarantined(made)[:2]] == [[1001, 1001], [1002, 1002]]
 
@@ -125,7 +125,7 @@ def test_a_refused_record_advances_the_order(tmp_path: Path, monkeypatch: pytest
         take(made)
         assert state_of(made).positions[0].high == (1001, 1001)
         land(tmp_path, 2, [record(2, 1, order=1000), record(3, 100, order=1001)])
-        assert take(made).facts["repeated"] == 1
+        assert take(made).facts["resent"] == 1
     assert retry(made, "items").facts["staying"] == 0
     assert rows(made) == {1: "t1000", 100: "t1001"}
 
@@ -197,7 +197,7 @@ def test_rows_of_one_position_are_counted_whether_they_can_be_read_or_not(
     land(tmp_path, 4, [row(4, 10, 1), row(5, 20, 2), row(6, 20, 100), row(7, 20, 100), row(8, 20, 100), row(9, 20, 3)])
     with older_program(monkeypatch):
         outcome = take(made)
-    assert (outcome.facts["quarantined"], outcome.facts["repeated"]) == (3, 4)
+    assert (outcome.facts["quarantined"], outcome.facts["resent"]) == (3, 4)
     retry(made, "items")
     assert counted_rows(made) == Counter({(1, "t10"): 1, (2, "t20"): 1, (100, "t20"): 3, (3, "t20"): 1})
 

@@ -74,7 +74,7 @@ def test_a_log_goes_on_elsewhere_from_the_middle_of_its_source(tmp_path: Path, l
     fold(moved, "in", Import(str(tmp_path / "save"), mode))
     assert table_rows(moved, "items") == {1: "t1000", 2: "t1001"}
     taken = take(moved)
-    assert (taken.facts["changes"], taken.facts["repeated"], taken.facts["problems"]) == (3, 5, [])
+    assert (taken.facts["changes"], taken.facts["unproved"], taken.facts["problems"]) == (3, 5, [])
     fold(moved, "run-2")
     assert table_rows(moved, "items") == ALL
     assert state_of(moved).positions == state_of(pipeline).positions
