@@ -17,6 +17,7 @@ from tidefold.cli.commands import (
     point_in_time,
     quarantine,
     read,
+    rebuild,
     restore,
     retention,
     savepoint,
@@ -82,7 +83,7 @@ _GROUPS = {
             retention.tag,
             retention.untag,
         ),
-        *(retention.hold, retention.release, retention.drop),
+        *(retention.hold, retention.release, retention.drop, rebuild.rebuild),
     ),
 }
 for _group, _acts in _GROUPS.items():

@@ -76,8 +76,8 @@ def require_known(state: LogState, evidence: Evidence) -> None:
 
 def _hint(state: LogState) -> str:
     return (
-        f"Put the newest `logs/{state.log}` back. Until then no command changes this log; "
-        "the published table and the snapshots stay as they are."
+        f"Put the newest `logs/{state.log}` back. If there is none, `tidefold rebuild {state.log}` makes the ledger "
+        "again. Readers are not affected."
     )
 
 

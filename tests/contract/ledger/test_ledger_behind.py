@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,65 +10,36 @@ from typing import Any
 import pytest
 
 from support.landing import record
-from support.pipelines import contents, judge_all, rows_of, table_rows
-from tidefold.compute.runners import in_process
+from support.old_ledgers import (
+    CONFIG,
+    LOG,
+    PATHS,
+    begin,
+    copied,
+    fold,
+    go_back,
+    land,
+    opened,
+    publish,
+    published,
+    snapshots,
+    take,
+    versions,
+)
+from support.pipelines import contents, judge_all, rows_of
 from tidefold.domain.log_state import LogState, Snapshot, State
-from tidefold.domain.paths import DataFileName, LogPaths
+from tidefold.domain.paths import DataFileName
 from tidefold.domain.retention import retention
 from tidefold.errors import CorruptError, TidefoldError
-from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.retention.clean import clean
 from tidefold.operations.retention.drop_log import drop
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
-from tidefold.wiring import open_pipeline
 
-LOG = "accounts"
-PATHS = LogPaths(LOG)
-CONFIG = """
-version: 1
-store: store
-snapshots: {{kind: {kind}}}
-retention: {{snapshots: 2}}
-logs:
-  accounts:
-    source: {{format: debezium-json, connector: postgresql, path: landing/accounts}}
-    key: [id]
-    columns: {{id: int, text: string}}
-    key_groups: 16
-    buckets: 2
-"""
-Rows = dict[int, str | None]
 REFUSED = ("LEDGER_BEHIND", "LEDGER_LOST")
-
-
-def opened(root: Path) -> Pipeline:
-    return open_pipeline(root / "tidefold.yaml")
-
-
-def land(root: Path, first: int, count: int = 3) -> None:
-    lines = [record(first + i, item=(first + i) % 7, topic=LOG) for i in range(count)]
-    path = root / "landing" / LOG / f"{LOG}+0+{first:010d}.jsonl"
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-
-
-def take(root: Path) -> Outcome:
-    return ingest(opened(root), [LOG], in_process)[0]
-
-
-def fold(root: Path, run: str, **asking: Any) -> Outcome:
-    return materialize(opened(root), [LOG], Asking(run, **asking), in_process)[0]
-
-
-def publish(root: Path, run: str) -> None:
-    judge_all(opened(root))
-    assert confirm(opened(root), LOG, run_id=run).result == "published"
 
 
 def live(root: Path, kind: str) -> None:
@@ -98,22 +68,6 @@ def life(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     root.mkdir()
     live(root, request.param)
     return root
-
-
-def copied(root: Path, target: Path) -> Path:
-    shutil.rmtree(target, ignore_errors=True)
-    shutil.copytree(root, target)
-    return target
-
-
-def versions(root: Path) -> list[Path]:
-    return sorted((root / "store" / PATHS.ledger).iterdir())
-
-
-def go_back(root: Path, count: int) -> None:
-    """The newest `count` versions of the ledger are gone, as after a restore of an older backup."""
-    for path in versions(root)[-count:]:
-        path.unlink()
 
 
 def run_all(root: Path) -> Outcome:
@@ -151,17 +105,6 @@ def call(command: str, root: Path) -> str:
         return error.code
 
 
-def published(root: Path) -> Rows:
-    return table_rows(opened(root), LOG)
-
-
-def snapshots(root: Path, of: LogState) -> dict[int, Rows]:
-    """The rows of the full snapshots that count by a ledger: what a reader may rely on."""
-    store = opened(root).store
-    there = {i: s for s in of.snapshots if (i := s.id) and s.state is State.COMPLETED}
-    return {i: rows_of(store.uri(PATHS.snapshot(i))) for i in there if store.list(f"{PATHS.snapshot(i)}/_delta_log")}
-
-
 def test_what_a_reader_sees_outlives_every_older_ledger(life: Path, tmp_path: Path) -> None:
     """Each number of lost versions, each command: refused by name, or harmless."""
     truth = opened(life).ledger(LOG).read()
@@ -189,19 +132,6 @@ def test_what_a_reader_sees_outlives_every_older_ledger(life: Path, tmp_path: Pa
             root = copied(life, tmp_path / "copy")
             go_back(root, count)
     assert refused > len(versions(life)) * len(COMMANDS) / 2
-
-
-def begin(root: Path, kind: str = "full") -> Path:
-    """The first snapshot is published, the second is too, and something waits."""
-    (root / "landing" / LOG).mkdir(parents=True)
-    (root / "tidefold.yaml").write_text(CONFIG.format(kind=kind))
-    for number in range(2):
-        land(root, number * 3)
-        take(root)
-        fold(root, f"run-{number}")
-        publish(root, f"run-{number}")
-    land(root, 6)
-    return root
 
 
 @pytest.mark.parametrize("kind", ["full", "incremental"])

@@ -5,7 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tidefold.domain.log_state import LogState, Stopped
+from tidefold.domain.table.table_spec import Engine
 from tidefold.errors import RefusedError
+
+# The run that stops a log whose ledger was rebuilt without knowing how far the source was taken.
+REBUILT = "rebuild"
+# What these make of a change that is folded twice is not what they make of it once.
+_COUNTING = (Engine.AGGREGATE, Engine.APPEND)
 
 
 def stop(state: LogState, stopped: Stopped) -> LogState:
@@ -23,5 +29,11 @@ def stop(state: LogState, stopped: Stopped) -> LogState:
 
 
 def resume(state: LogState) -> LogState:
-    """The log takes changes again."""
+    """The log takes changes again. Refused where a rebuilt ledger would count twice what was folded before."""
+    if state.stopped and state.stopped.run == REBUILT and state.shape.merge.engine in _COUNTING:
+        raise RefusedError(
+            "POSITIONS_UNKNOWN",
+            f"Log `{state.log}` would fold changes a second time: {state.stopped.why}.",
+            hint=f"`tidefold savepoint {state.log} ADDRESS` keeps its rows. Feed later changes to a new log.",
+        )
     return replace(state, stopped=None) if state.stopped else state

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidefold.domain.key_groups import KeyGroups
-from tidefold.domain.log_state import Kind, Shape
+from tidefold.domain.log_state import Kind, Position, Shape, Snapshot
 from tidefold.domain.paths import LogPaths
-from tidefold.domain.table.schema import FIRST
+from tidefold.domain.table.schema import FIRST, Schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,9 @@ class Manifest:
     `unresolved`: how many keys are left out, as a value was not sent and no former row has it; `unresolved_keys` are
     some of them, as JSON. `token`: that of the attempt that wrote it. `schema`: the id of that of the log which
     `shape` has; a file may lack columns that were added without a value.
+
+    A ledger is rebuilt from the rest. `claim` is the snapshot as it was claimed, `schemas` are those of the log then.
+    `positions` say how far the source was taken at the snapshot's last sqn; None: not known.
     """
 
     log: str
@@ -79,6 +82,9 @@ class Manifest:
     unresolved: int = 0
     unresolved_keys: tuple[str, ...] = ()
     token: str = ""
+    claim: Snapshot | None = None
+    schemas: tuple[Schema, ...] = ()
+    positions: tuple[Position, ...] | None = None
 
     @property
     def home(self) -> str:

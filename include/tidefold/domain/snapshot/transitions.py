@@ -30,7 +30,12 @@ def stage(state: LogState, manifest: Manifest, digest: str, read: ReadFrom | Non
         if snapshot.manifest == digest:
             return state
         raise _wrong_state(state, snapshot, "stage", State.ONGOING)
-    staged = replace(
+    return state.with_snapshot(with_manifest(snapshot, manifest, digest, read))
+
+
+def with_manifest(snapshot: Snapshot, manifest: Manifest, digest: str, read: ReadFrom | None = None) -> Snapshot:
+    """The snapshot, staged with what its manifest says; `digest`: sha256 of that."""
+    return replace(
         snapshot,
         state=State.STAGED,
         manifest=digest,
@@ -44,7 +49,6 @@ def stage(state: LogState, manifest: Manifest, digest: str, read: ReadFrom | Non
         read=read,
         buckets=manifest.shape.buckets,
     )
-    return state.with_snapshot(staged)
 
 
 def judge(state: LogState, snapshot_id: int, verdict: Verdict) -> LogState:

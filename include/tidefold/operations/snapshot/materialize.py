@@ -20,6 +20,7 @@ from tidefold.domain.log_state import Kind, LogState, Shape, Snapshot, State
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot import claim, transitions
 from tidefold.domain.snapshot.manifest import Manifest, home
+from tidefold.domain.source_progress_history import positions_at
 from tidefold.domain.table.schema import lost, must_rewrite, shape_at
 from tidefold.domain.verify.expected_files import Where
 from tidefold.errors import SupersededError, TidefoldError, unforeseen
@@ -192,7 +193,7 @@ def _plan(pipeline: Pipeline, state: LogState, snapshot: Snapshot, restore: clai
     config = pipeline.log(state.log)
     shape = _shape_of(state, snapshot, base, config.shape)
     tasks = plan_fold(state, snapshot, base, shape, places, config.deletion_vectors)
-    return Attempt(state.log, snapshot, base, shape, tasks, {})
+    return Attempt(state.log, snapshot, base, shape, tasks, {}, state.schemas, positions_at(state, snapshot.to_sqn))
 
 
 def _planned_restore(
@@ -204,7 +205,8 @@ def _planned_restore(
     wanted = wanted_by(state, snapshot)
     planned = plan_restore(pipeline, wanted, places, into)
     facts = {**_restoring(state, snapshot, restore), "recorded": wanted.rows, "manifests": failures(planned.failed)}
-    return Attempt(state.log, snapshot, planned.base, planned.shape, planned.tasks, facts)
+    known = (state.schemas, positions_at(state, snapshot.to_sqn))
+    return Attempt(state.log, snapshot, planned.base, planned.shape, planned.tasks, facts, *known)
 
 
 def _imported(pipeline: Pipeline, log: str, snapshot: Snapshot) -> Attempt:

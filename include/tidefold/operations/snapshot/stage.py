@@ -14,10 +14,11 @@ from itertools import islice
 from typing import Any, cast
 
 from tidefold.delta.publish import create_snapshot_table, provide_new_files
-from tidefold.domain.log_state import Kind, Shape, Snapshot
+from tidefold.domain.log_state import Kind, Position, Shape, Snapshot
 from tidefold.domain.paths import data_path
 from tidefold.domain.snapshot import transitions
 from tidefold.domain.snapshot.manifest import DataFile, Manifest, home
+from tidefold.domain.table.schema import Schema
 from tidefold.fold.merge.ties import LISTED
 from tidefold.fold.plan import carried_files
 from tidefold.fold.task import FoldResult, FoldTask
@@ -34,7 +35,7 @@ _LINKERS = 8
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """A claimed snapshot, the manifest that it begins with, the shape it is to have, and its tasks; `facts` tell of a
-    restore or an import.
+    restore or an import. `schemas` and `positions`: of the log as of the snapshot's last sqn.
     """
 
     log: str
@@ -43,6 +44,8 @@ class Attempt:
     shape: Shape
     tasks: tuple[FoldTask, ...]
     facts: Mapping[str, Any]
+    schemas: tuple[Schema, ...] = ()
+    positions: tuple[Position, ...] | None = None
 
 
 def stage(pipeline: Pipeline, attempt: Attempt, results: Sequence[FoldResult]) -> Outcome:
@@ -70,6 +73,9 @@ def stage(pipeline: Pipeline, attempt: Attempt, results: Sequence[FoldResult]) -
         unresolved=sum(r.unresolved.count for r in results),
         unresolved_keys=tuple(islice((one for r in results for one in r.unresolved.listed), LISTED)),
         token=snapshot.token,
+        claim=snapshot,
+        schemas=attempt.schemas,
+        positions=attempt.positions,
     )
     if manifest.kind is Kind.FULL:
         create_snapshot_table(store, manifest)

@@ -1,0 +1,33 @@
+"""The command that makes a ledger again: rebuild. It starts no JVM."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tidefold.cli.options import Log
+from tidefold.cli.output.outcomes import print_outcomes
+from tidefold.cli.terminal import Terminal
+
+Yes = Annotated[bool, typer.Option("--yes", help="Write the ledger. Without it, only the plan is printed.")]
+
+
+def rebuild(terminal: Terminal, log: Log, yes: Yes = False) -> int:
+    """Rebuild the ledger of a log that was lost or is older than the table.
+
+    Only if no newer copy of logs/LOG exists. The manifests and the commits of the table say which snapshots there
+    are, and from where on the source is read again. Verdicts, tags, holds and counts of refused records are lost.
+    Snapshots that the table never showed are aborted. Starts no Spark.
+
+    Example: tidefold rebuild accounts --yes
+
+    Next: tidefold verify LOG proves the snapshots; tidefold ingest LOG takes again what landed since
+    """
+    from tidefold.operations.restore.rebuild import rebuild as act
+
+    outcome = act(terminal.pipeline(), log, plan=not yes)
+    code = print_outcomes(terminal, "rebuild", [outcome])
+    for unknown in outcome.facts.get("unknown", ()):
+        terminal.line(f"  {outcome.log}: not known any more: {unknown}")
+    return code

@@ -1,0 +1,160 @@
+"""Makes the state of a log again from what its snapshots prove, where the ledger went back or is lost. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tidefold.domain.ingest.stop_resume import REBUILT
+from tidefold.domain.log_state import Drop, LogState, Snapshot, State, Stopped, Tag
+from tidefold.domain.snapshot.manifest import Manifest
+from tidefold.domain.snapshot.transitions import with_manifest
+from tidefold.domain.source_progress_history import accounts_of
+
+UNDECIDED = "the ledger was rebuilt: the table never showed this snapshot, and its verdict is not known"
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """A snapshot that the store still shows.
+
+    `manifest`: as it is stored.
+    `digest`: the sha256 of that.
+    `table_version`: of the published table, whose commit shows it; None: no commit does.
+    `is_completed`: the ledger had it as completed, though no table shows it.
+    """
+
+    manifest: Manifest
+    digest: str
+    table_version: int | None = None
+    is_completed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """The state that can be proved, and what nobody knows any more, for people."""
+
+    state: LogState
+    unknown: tuple[str, ...]
+
+
+def rebuild(base: LogState, proofs: Sequence[Proof], incarnation: str, instant: str) -> Rebuilt:
+    """The log as `base`, the newest state that is left of it (empty: none is), goes on with what is proved.
+
+    Every claim of the old ledger is fenced off. The log is stopped where nobody knows how far its source was taken.
+    """
+    proved = {proof.manifest.snapshot: proof for proof in proofs}
+    recorded = _record_all(base, proved)
+    newest = max((s for s in recorded if s.table_version is not None), key=lambda s: s.id, default=None)
+    manifest = proved[newest.id].manifest if newest and newest.id in proved else None
+    state = replace(
+        base,
+        snapshots=recorded,
+        tags=_tags(base, recorded),
+        holds=tuple(h for h in base.holds if _is_completed(recorded, h.snapshot)),
+        epoch=max([base.epoch, *(p.manifest.epoch for p in proofs)]),
+        shape=manifest.shape if manifest else base.shape,
+        schemas=max(base.schemas, manifest.schemas if manifest else (), key=len),
+        fence=base.fence + 1,
+        incarnation=incarnation,
+        dropped=Drop.NO,
+    )
+    unknown = ["holds and tags that were given since", *_unknown_verdicts(base, proofs)]
+    if newest is None or base.last_sqn >= newest.to_sqn:
+        # The log itself is older than nothing that was folded: what was taken in since is taken in again.
+        return Rebuilt(state, tuple(unknown))
+    unknown.append("what was quarantined, and which files were taken: counts begin again")
+    return Rebuilt(_cut(state, newest, manifest, instant), tuple(unknown))
+
+
+def _record_all(base: LogState, proved: Mapping[int, Proof]) -> tuple[Snapshot, ...]:
+    ids = sorted({s.id for s in base.snapshots} | set(proved))
+    found = (_record(base.snapshot(i), proved.get(i)) for i in ids)
+    # What a snapshot was built on may be known to nobody any more.
+    known = set(ids)
+    return tuple(
+        replace(
+            s,
+            base=s.base if s.base in known else None,
+            origin=s.origin if s.origin in known else None,
+            as_of=replace(s.as_of, head=s.as_of.head if s.as_of.head in known else None) if s.as_of else None,
+        )
+        for s in found
+        if s
+    )
+
+
+def _record(known: Snapshot | None, proof: Proof | None) -> Snapshot | None:
+    """A snapshot as far as it is proved."""
+    if proof is None:
+        return known and _without_files(known)
+    if known and known.manifest == proof.digest and not known.open:
+        return known if proof.table_version is None else replace(known, table_version=proof.table_version)
+    manifest = proof.manifest
+    claim = manifest.claim or _claim_of(manifest)
+    is_counted = proof.table_version is not None or proof.is_completed
+    return replace(
+        with_manifest(claim, manifest, proof.digest),
+        state=State.COMPLETED if is_counted else State.ABORTED,
+        reason="" if is_counted else UNDECIDED,
+        table_version=proof.table_version,
+        verdict=known.verdict if known and known.manifest == proof.digest else None,
+    )
+
+
+def _without_files(known: Snapshot) -> Snapshot:
+    """One whose manifest is gone: it was retired since, or never staged."""
+    if known.open:
+        return replace(known, state=State.ABORTED, reason=UNDECIDED)
+    if known.state in (State.COMPLETED, State.SUBSUMED):
+        return replace(known, state=State.DELETED)
+    return known
+
+
+def _claim_of(manifest: Manifest) -> Snapshot:
+    """What a manifest of an older program tells of the claim."""
+    begun = (manifest.snapshot, manifest.epoch, REBUILT, "", manifest.kind, State.ONGOING, manifest.base)
+    return Snapshot(*begun, manifest.from_sqn, manifest.to_sqn, "", schema=manifest.schema, token=manifest.token)
+
+
+def _tags(base: LogState, recorded: Sequence[Snapshot]) -> tuple[Tag, ...]:
+    """The tags of snapshots that are kept; one as of an instant has its own."""
+    kept = tuple(tag for tag in base.tags if _is_completed(recorded, tag.snapshot))
+    named = {tag.name for tag in kept}
+    as_of = (Tag(s.as_of.tag, s.id) for s in recorded if s.as_of and s.state is State.COMPLETED)
+    return (*kept, *(tag for tag in as_of if tag.name not in named))
+
+
+def _is_completed(recorded: Sequence[Snapshot], snapshot: int) -> bool:
+    return any(s.id == snapshot and s.state is State.COMPLETED for s in recorded)
+
+
+def _unknown_verdicts(base: LogState, proofs: Sequence[Proof]) -> list[str]:
+    known = {s.id for s in base.snapshots if s.verdict}
+    without = sorted(p.manifest.snapshot for p in proofs if p.manifest.snapshot not in known)
+    return [f"the verdicts of snapshots {', '.join(map(str, without))}"] if without else []
+
+
+def _cut(state: LogState, newest: Snapshot, manifest: Manifest | None, instant: str) -> LogState:
+    """The log behind the newest snapshot: it goes on from where that ends, if its manifest says where that is."""
+    positions = manifest.positions if manifest else None
+    stopped = state.stopped
+    if positions is None:
+        why = f"nobody knows how far the source was taken when snapshot {newest.id} was made"
+        stopped = Stopped(REBUILT, "tidefold rebuild", why, "", instant)
+    return replace(
+        state,
+        change_sets=(),
+        truncated_to=newest.to_sqn,
+        positions=positions or (),
+        landed=accounts_of(positions or ()),
+        # Tails consist of change sets that nobody knows any more.
+        snapshots=tuple(_without_tail(s) for s in state.snapshots),
+        readers=(),
+        stopped=stopped,
+    )
+
+
+def _without_tail(snapshot: Snapshot) -> Snapshot:
+    is_tail = snapshot.kind == "tail" and snapshot.state is State.COMPLETED
+    return replace(snapshot, state=State.DELETED) if is_tail else snapshot

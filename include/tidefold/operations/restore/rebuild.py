@@ -1,0 +1,109 @@
+"""Makes the ledger of a log again from manifests and table commits, after it was lost or went back; starts no JVM."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+from tidefold.domain import ledger_rebuild
+from tidefold.domain.ledger_evidence import require_known
+from tidefold.domain.ledger_rebuild import Proof, Rebuilt
+from tidefold.domain.log_state import LogState, Shape, State
+from tidefold.domain.paths import LogPaths
+from tidefold.domain.snapshot.manifest import Manifest
+from tidefold.errors import CorruptError
+from tidefold.ledger import decode_manifest, digest_of
+from tidefold.ledger.evidence import MANIFEST_FACT, find_evidence, find_shown, read_commit_facts
+from tidefold.operations.outcome import Outcome
+from tidefold.operations.pipeline import Pipeline, now
+from tidefold.storage import Store
+
+
+def rebuild(pipeline: Pipeline, log: str, plan: bool = True) -> Outcome:
+    """Rebuilds the ledger as far as the store proves it; with `plan` nothing is written.
+
+    Raises CorruptError when a manifest or the newest ledger version cannot be read.
+    """
+    ledger, shape = pipeline.ledger(log), pipeline.log(log).shape
+    if ledger.is_current():
+        return Outcome(log, "nothing", "the ledger knows everything that the store shows")
+    proofs = find_proofs(pipeline.store, log, shape)
+    made: list[Rebuilt] = []
+
+    def make(base: LogState) -> LogState:
+        made.append(ledger_rebuild.rebuild(base, proofs, uuid.uuid4().hex[:8], now()))
+        _require_proved(pipeline.store, made[-1].state)
+        return made[-1].state
+
+    if plan:
+        make(ledger.peek(shape))
+    else:
+        ledger.replace(shape, make)
+    return _outcome(made[-1], plan)
+
+
+def _require_proved(store: Store, state: LogState) -> None:
+    """Raises CorruptError when the table shows a snapshot whose manifest is gone."""
+    try:
+        require_known(state, find_evidence(store, state))
+    except CorruptError as error:
+        raise CorruptError(
+            "MANIFEST_LOST",
+            f"The ledger of `{state.log}` cannot be rebuilt. {error.message}",
+            hint=f"Put `logs/{state.log}/snapshots` back.",
+        ) from error
+
+
+def find_proofs(store: Store, log: str, shape: Shape) -> tuple[Proof, ...]:
+    """What manifests and the published table prove of a log's snapshots."""
+    evidence = find_evidence(store, LogState(log, shape))
+    stored = [_read(store, LogPaths(log).manifest(snapshot)) for snapshot in sorted(evidence.manifests)]
+    shown = _find_versions(store, log, [digest for _, digest in stored], evidence.table_version)
+    newest = max((m.snapshot for m, digest in stored if digest in shown), default=0)
+    # Of a table whose first commits were cleaned up nobody knows which version showed an older snapshot.
+    is_whole = 0 in shown.values() or not shown
+    return tuple(
+        Proof(m, digest, shown.get(digest), m.snapshot in evidence.completed or (not is_whole and m.snapshot < newest))
+        for m, digest in stored
+    )
+
+
+def _read(store: Store, path: str) -> tuple[Manifest, str]:
+    data = store.read(path)
+    return decode_manifest(path, data), digest_of(data)
+
+
+def _find_versions(store: Store, log: str, digests: Sequence[str], newest: int | None) -> dict[str, int]:
+    """Which version of the table showed a manifest first."""
+    table, found = LogPaths(log).table, dict[str, int]()
+    for entry in store.list(f"{table}/_delta_log"):
+        name = entry.path.rsplit("/", 1)[1]
+        if name.endswith(".json") and (number := name.removesuffix(".json")).isdecimal():
+            digest = str(read_commit_facts(store, table, int(number)).get(MANIFEST_FACT, ""))
+            found.setdefault(digest, int(number))
+    shown = None if newest is None else find_shown(store, log, -1, newest)
+    for digest in digests:
+        if shown and newest is not None and digest not in found and digest.startswith(shown.manifest):
+            found[digest] = newest
+    return found
+
+
+def _outcome(made: Rebuilt, plan: bool) -> Outcome:
+    state = made.state
+    kept = [s.id for s in state.snapshots if s.state is State.COMPLETED]
+    shown = max((s.id for s in state.snapshots if s.table_version is not None), default=None)
+    facts: dict[str, Any] = {
+        "snapshots": kept,
+        "published": shown,
+        "aborted": [s.id for s in state.snapshots if s.reason == ledger_rebuild.UNDECIDED],
+        "goes_on_after": state.last_sqn,
+        "unknown": list(made.unknown),
+        "stopped": state.stopped.why if state.stopped else None,
+    }
+    verb = "would rebuild" if plan else "rebuilt"
+    message = f"{verb} the ledger with {len(kept)} snapshots; the table shows snapshot {shown}"
+    message += f"; the log continues after change set {state.last_sqn}"
+    if state.stopped:
+        message += f"; it is stopped: {state.stopped.why}"
+    return Outcome(state.log, "planned" if plan else "rebuilt", message, shown, facts=facts)

@@ -1,0 +1,199 @@
+"""A ledger is made again from manifests and table commits, and the log goes on. Promise I29."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from support.builders import verdict_for
+from support.landing import record
+from support.old_ledgers import (
+    LOG,
+    PATHS,
+    Rows,
+    begin,
+    fold,
+    go_back,
+    land,
+    opened,
+    publish,
+    published,
+    snapshots,
+    take,
+)
+from support.pipelines import contents, rows_of
+from tidefold.cli.app import app
+from tidefold.domain.ingest.append import require_open
+from tidefold.domain.ingest.stop_resume import resume
+from tidefold.domain.ledger_rebuild import Proof
+from tidefold.domain.ledger_rebuild import rebuild as rebuild_state
+from tidefold.domain.log_state import LogState, State, Stopped
+from tidefold.domain.snapshot import transitions
+from tidefold.domain.table.table_spec import Engine, Merge
+from tidefold.errors import CorruptError, RefusedError
+from tidefold.ledger import read_manifest
+from tidefold.operations.restore.rebuild import rebuild
+from tidefold.operations.retention.clean import clean
+from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.verify.verify import verify
+
+# The whole ledger, all from the second fold on, and all from its publication on.
+LOST = [1_000, 6, 2]
+
+
+def truth(landed: int) -> Rows:
+    return {offset % 7: f"t{1000 + offset}" for offset in range(landed)}
+
+
+@pytest.mark.parametrize("kind", ["full", "incremental"])
+@pytest.mark.parametrize("count", LOST)
+def test_the_log_goes_on_from_what_the_table_shows(tmp_path: Path, kind: str, count: int) -> None:
+    root = begin(tmp_path, kind)
+    before, kept = published(root), snapshots(root, opened(root).ledger(LOG).read())
+    epoch = opened(root).ledger(LOG).read().epoch
+    go_back(root, count)
+    untouched = contents(root)
+    planned = rebuild(opened(root), LOG)
+    assert (planned.result, planned.facts["published"], planned.facts["goes_on_after"]) == ("planned", 2, 2)
+    assert contents(root) == untouched
+    done = rebuild(opened(root), LOG, plan=False)
+    assert (done.result, done.facts["stopped"]) == ("rebuilt", None)
+    assert published(root) == before
+    assert verify(opened(root), LOG).result == "whole"
+    assert rebuild(opened(root), LOG).result == "nothing"
+    # What landed since the snapshot is taken, and nothing from before it.
+    assert take(root).facts["changes"] == 3
+    assert fold(root, "after").snapshot == 3
+    assert opened(root).ledger(LOG).read().epoch > epoch
+    publish(root, "after")
+    clean(opened(root), [LOG])
+    assert published(root) == truth(9)
+    for snapshot, rows in kept.items():
+        assert rows_of(opened(root).store.uri(PATHS.snapshot(snapshot))) == rows
+    assert verify(opened(root), LOG).result == "whole"
+
+
+def test_what_the_table_never_showed_is_aborted(tmp_path: Path) -> None:
+    root = begin(tmp_path)
+    take(root)
+    fold(root, "staged")
+    go_back(root, 1_000)
+    done = rebuild(opened(root), LOG, plan=False)
+    assert done.facts["aborted"] == [3]
+    assert "the verdicts of snapshots 1, 2, 3" in done.facts["unknown"]
+    before = published(root)
+    clean(opened(root), [LOG])
+    assert published(root) == before
+    assert not opened(root).store.list(PATHS.snapshot(3))
+    # Its changes are folded by the next one.
+    take(root)
+    assert fold(root, "after").snapshot == 4
+    publish(root, "after")
+    assert published(root) == truth(9)
+
+
+def test_a_snapshot_as_of_an_instant_is_kept_by_its_tag(tmp_path: Path) -> None:
+    root = begin(tmp_path)
+    number = fold(root, "backfill", as_of=record(4)["value"]["source"]["ts_us"]).snapshot or 0
+
+    def judged(state: LogState) -> LogState:
+        found = state.snapshot(number)
+        assert found
+        return transitions.judge(state, number, verdict_for(found))
+
+    opened(root).ledger(LOG).commit(judged)
+    confirm(opened(root), LOG, run_id="backfill")
+    before = opened(root).ledger(LOG).read()
+    go_back(root, 1_000)
+    rebuild(opened(root), LOG, plan=False)
+    after = opened(root).ledger(LOG).read()
+    assert after.tags == before.tags
+    kept = after.snapshot(number)
+    assert kept
+    assert (kept.state, kept.as_of) == (State.COMPLETED, before.snapshots[-1].as_of)
+
+
+def test_a_log_whose_place_in_the_source_nobody_knows_is_stopped(tmp_path: Path) -> None:
+    """Manifests of older programs do not say how far the source was taken."""
+    root = begin(tmp_path)
+    pipeline = opened(root)
+    state = pipeline.ledger(LOG).read()
+    latest = state.latest
+    assert latest
+    manifest = read_manifest(pipeline.store, LOG, latest)
+    older = [Proof(_without_source(manifest), latest.manifest or "", latest.table_version)]
+    made = rebuild_state(LogState(LOG, state.shape), older, "0" * 8, "2026-11-22T00:00:00+00:00").state
+    assert made.stopped
+    assert (made.stopped.run, made.truncated_to, made.positions) == ("rebuild", latest.to_sqn, ())
+    with pytest.raises(RefusedError) as refused:
+        require_open(made)
+    assert refused.value.code == "LOG_STOPPED"
+
+
+def _without_source(manifest):  # type: ignore[no-untyped-def]
+    return replace(manifest, claim=None, positions=None, schemas=())
+
+
+def test_the_command_plans_first(tmp_path: Path) -> None:
+    root = begin(tmp_path)
+    land(root, 9)
+    go_back(root, 1_000)
+    config = ["--config", str(root / "tidefold.yaml")]
+    said = CliRunner().invoke(app, ["rebuild", LOG, *config])
+    assert said.exit_code == 0, said.output
+    assert "would rebuild" in said.output
+    assert opened(root).ledger(LOG).find() is None
+    said = CliRunner().invoke(app, ["rebuild", LOG, "--yes", *config])
+    assert said.exit_code == 0, said.output
+    assert "not known any more" in said.output
+    assert take(root).result == "taken"
+
+
+def test_a_copy_with_an_older_ledger_is_refused_and_rebuilt(tmp_path: Path) -> None:
+    """The documented order: the ledger first, the rest while a run goes on."""
+    root = begin(tmp_path / "root")
+    backup = tmp_path / "backup"
+    for part in ("ledger", "pages"):
+        if (root / "store" / PATHS.folder / part).exists():
+            shutil.copytree(root / "store" / PATHS.folder / part, backup / "store" / PATHS.folder / part)
+    take(root)
+    fold(root, "meanwhile")
+    publish(root, "meanwhile")
+    for name in ("tables", "snapshots", "changelog", PATHS.manifests):
+        shutil.copytree(root / "store" / name, backup / "store" / name)
+    shutil.copytree(root / "landing", backup / "landing")
+    shutil.copy(root / "tidefold.yaml", backup)
+    land(backup, 9)
+    assert take(backup).error == "LEDGER_BEHIND"
+    assert published(backup) == truth(9)
+    assert rebuild(opened(backup), LOG, plan=False).result == "rebuilt"
+    assert take(backup).facts["changes"] == 3
+    fold(backup, "after")
+    publish(backup, "after")
+    assert published(backup) == truth(12)
+
+
+def test_without_the_manifest_of_what_the_table_shows_nothing_is_rebuilt(tmp_path: Path) -> None:
+    root = begin(tmp_path)
+    go_back(root, 1_000)
+    opened(root).store.delete([PATHS.manifest(2)])
+    before = contents(root)
+    for plan in (True, False):
+        with pytest.raises(CorruptError) as lost:
+            rebuild(opened(root), LOG, plan=plan)
+        assert lost.value.code == "MANIFEST_LOST"
+    assert contents(root) == before
+
+
+@pytest.mark.parametrize("engine", ["aggregate", "append"])
+def test_what_would_count_twice_is_not_resumed(tmp_path: Path, engine: str) -> None:
+    shape = opened(begin(tmp_path)).ledger(LOG).read().shape
+    shape = replace(shape, merge=Merge(engine=Engine(engine)))
+    state = LogState(LOG, shape, stopped=Stopped("rebuild", "tidefold rebuild", "nobody knows", "", ""))
+    with pytest.raises(RefusedError) as refused:
+        resume(state)
+    assert refused.value.code == "POSITIONS_UNKNOWN"
