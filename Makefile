@@ -1,7 +1,7 @@
 # Every command a contributor needs. The same ones run in .ci/run.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help install lock lint test errors test-unit test-model test-contract test-spark test-airflow bench bench-counts bench-ingest bench-log bench-long bench-quality bench-snapshot soak demo up down clean
+.PHONY: help install lock lint test errors wrap test-unit test-model test-contract test-spark test-airflow bench bench-counts bench-ingest bench-log bench-long bench-quality bench-snapshot soak demo up down clean
 
 # Set in some shells; with it every start would compile all its imports again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -30,6 +30,9 @@ lint: install ## ruff, mypy --strict, import contracts
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 	PYTHONPATH=include:plugins .venv/bin/lint-imports
+
+wrap: ## Wrap the text of README, CONTRIBUTING, CHANGELOG and docs/*.md at 100 columns
+	$(RUN) scripts/wrap_text.py
 
 errors: install ## Write docs/errors.md from the program and docs/error-codes.toml
 	$(RUN) scripts/error_reference.py
