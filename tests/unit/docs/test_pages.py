@@ -10,8 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import typer
 
 import error_reference
+from tidefold.cli.app import app
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
@@ -50,6 +52,16 @@ def test_every_page_is_in_the_index() -> None:
     linked = {link.partition("#")[0] for link in _LINK.findall((DOCS / "README.md").read_text())}
     pages = {page.name for page in DOCS.glob("*.md")} - {"README.md"}
     assert pages - linked == set()
+
+
+def test_every_verb_and_option_of_the_command_line_is_explained() -> None:
+    page = (DOCS / "cli.md").read_text()
+    command = typer.main.get_command(app)
+    verbs = dict(getattr(command, "commands", {}))
+    verbs |= {f"quarantine {name}": verb for name, verb in verbs.pop("quarantine").commands.items()}
+    assert [name for name in verbs if f"`{name} " not in page and f"`{name}`" not in page] == []
+    options = {option for verb in verbs.values() for one in verb.params for option in one.opts if option[:2] == "--"}
+    assert sorted(option for option in options if option not in page) == []
 
 
 def comments_and_docstrings(path: Path) -> Iterator[str]:
