@@ -90,12 +90,15 @@ class LogPaths:
     def manifests(self) -> str:
         return f"{self.folder}/snapshots"
 
+    def about(self, snapshot: int) -> str:
+        return f"{self.manifests}/{snapshot:010d}"
+
     def manifest(self, snapshot: int) -> str:
-        return f"{self.manifests}/{snapshot:010d}/manifest"
+        return f"{self.about(snapshot)}/manifest"
 
     def completion(self, snapshot: int) -> str:
         """Says that the ledger had the snapshot as completed: of those that no table shows."""
-        return f"{self.manifests}/{snapshot:010d}/completed"
+        return f"{self.about(snapshot)}/completed"
 
     def quality(self, snapshot: int) -> str:
         return f"{self.folder}/quality/{snapshot:010d}"

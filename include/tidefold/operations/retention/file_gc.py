@@ -217,7 +217,7 @@ def plan_halves(store: Store, state: LogState) -> tuple[str, ...]:
     halves = [e.path for e in store.list(paths.folder, unfinished=True) if e.path not in whole]
     decided = (*(paths.ledger_version(v) for v in {_number(h) for h in halves} if v <= state.version),)
     closed = [s.id for s in state.snapshots if not s.open]
-    decided += (*(paths.manifest(i) for i in closed), *(f"{paths.quality(i)}/" for i in closed))
+    decided += tuple(f"{path}/" for i in closed for path in (paths.about(i), paths.quality(i)))
     return tuple(half for half in halves if half.startswith(decided))
 
 
