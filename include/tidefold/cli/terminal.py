@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import math
 import shutil
 import sys
 import traceback
@@ -40,6 +41,17 @@ def plain(value: Any) -> str:
     return b64encode(value).decode() if isinstance(value, bytes) else str(value)
 
 
+def _finite(data: Any) -> Any:
+    """The same with names for the numbers that JSON does not have: NaN and the infinities."""
+    if isinstance(data, Mapping):
+        return {name: _finite(value) for name, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_finite(value) for value in data]
+    if isinstance(data, float) and not math.isfinite(data):
+        return "NaN" if math.isnan(data) else "Infinity" if data > 0 else "-Infinity"
+    return data
+
+
 @dataclass(frozen=True, slots=True)
 class Terminal:
     """One call of the command line. Results go to stdout, everything else to stderr."""
@@ -66,7 +78,7 @@ class Terminal:
     def json(self, data: Mapping[str, Any]) -> None:
         """Prints the one JSON object of a call, when that is the format."""
         if self.format is Format.JSON:
-            sys.stdout.write(json.dumps(data, indent=2, default=plain) + "\n")
+            sys.stdout.write(json.dumps(_finite(data), indent=2, default=plain, allow_nan=False) + "\n")
 
     def line(self, text: str) -> None:
         """Prints a line of the result for people."""

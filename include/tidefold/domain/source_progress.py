@@ -33,7 +33,8 @@ class Landed:
     versions have all three in `repeated`.
 
     `truncates`: how often the source emptied the whole table.
-    `key_changes` of the quarantined ones wait for values of the row under their old key.
+    `key_changes` of the quarantined ones wait for values of the row under their old key. `settled`: how many records
+    somebody settled by hand, who and why; they count as ignored.
 
     Not `complete`: a record after the last counted one stopped the log. It and what follows in these bytes wait.
     """
@@ -66,6 +67,7 @@ class Landed:
     key_changes: int = 0
     resent: int = 0
     unproved: int = 0
+    settled: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

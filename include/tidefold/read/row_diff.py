@@ -38,6 +38,8 @@ class Compared:
 def compare(before: Iterable[pa.RecordBatch], after: Iterable[pa.RecordBatch], shape: Shape, limit: int) -> Compared:
     """Compares rows with the columns of `shape`, whose keys are unique on each side; at most `limit` rows come out.
 
+    Rows of a table without a key are only added or removed: equal ones are counted against each other.
+
     What raises an error in the iterables raises it here. Spills to disk above the memory of a merge.
     """
     with tempfile.TemporaryDirectory(prefix="tidefold-") as scratch, duckdb.connect() as connection:
@@ -53,7 +55,7 @@ def compare(before: Iterable[pa.RecordBatch], after: Iterable[pa.RecordBatch], s
             connection.execute("CREATE TEMP TABLE before AS FROM after LIMIT 0")
         if there == [True, False]:
             connection.execute("CREATE TEMP TABLE after AS FROM before LIMIT 0")
-        connection.execute(_differences(shape))
+        connection.execute(_differences(shape) if shape.key else _differences_of_all(len(shape.columns)))
         counted = dict(connection.execute("SELECT change, count(*) FROM differences GROUP BY ALL").fetchall())
         found = connection.sql(f"FROM differences ORDER BY ALL LIMIT {int(limit)}").to_arrow_table().to_pylist()
         rows = (_difference(tuple(row.values()), shape) for row in found)
@@ -87,6 +89,16 @@ def _differences(shape: Shape) -> str:
         f"CREATE TEMP TABLE differences AS SELECT {keys}, {change} AS change, {sides} "
         f"FROM before b FULL JOIN after a ON {same_key} WHERE {other}"
     )
+
+
+def _differences_of_all(width: int) -> str:
+    columns = [f"c{i}" for i in range(width)]
+    parts = []
+    for change, one, other in ((ADDED, "after", "before"), (REMOVED, "before", "after")):
+        sides = (f"{c if side == one else 'NULL'} AS {side[0]}_{c}" for side in ("before", "after") for c in columns)
+        found = f"(FROM {one} EXCEPT ALL FROM {other})"
+        parts.append(f"SELECT '{change}' AS change, {', '.join(sides)} FROM {found}")
+    return f"CREATE TEMP TABLE differences AS {' UNION ALL '.join(parts)}"
 
 
 def _difference(row: tuple[Any, ...], shape: Shape) -> Difference:

@@ -88,6 +88,7 @@ UNRELEASED = {
     "Landed.high",
     "Landed.instant",
     "Landed.key_changes",
+    "Landed.settled",
     "Landed.run",
     "Landed.time",
     "Landed.truncates",

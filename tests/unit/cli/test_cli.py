@@ -19,6 +19,7 @@ from support.lives import PUBLISHED, abort, claim, judge, live, make_pipeline, s
 from tidefold.cli import spark_submit
 from tidefold.cli.app import app
 from tidefold.cli.spark_submit import check_java
+from tidefold.cli.terminal import Format, Terminal
 from tidefold.domain.log_state import Snapshot
 from tidefold.errors import InvalidInputError, NotFoundError
 from tidefold.operations.pipeline import Pipeline
@@ -77,6 +78,14 @@ def test_validate_lists_the_logs_and_warns_of_missing_folders(pipeline: Pipeline
     assert "landing/accounts does not exist yet" in done.stderr
     said = call_json("validate")
     assert (said["valid"], said["logs"], len(said["warnings"])) == (True, ["accounts", "tellers"], 2)
+
+
+def test_numbers_that_json_does_not_have_are_texts(capsys: pytest.CaptureFixture[str]) -> None:
+    terminal = Terminal(Path("tidefold.yaml"), Format.JSON, debug=False)
+    terminal.json({"rows": [{"a": float("nan"), "b": [float("inf"), -float("inf"), 1.5]}]})
+    assert json.loads(capsys.readouterr().out, parse_constant=pytest.fail) == {
+        "rows": [{"a": "NaN", "b": ["Infinity", "-Infinity", 1.5]}]
+    }
 
 
 def test_validate_prints_the_json_schema_without_a_configuration(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`tidefold quarantine list|show|retry`: refused records, in one place. They start no JVM."""
+"""`tidefold quarantine list|show|retry|settle`: refused records, in one place. They start no JVM."""
 
 from __future__ import annotations
 
@@ -101,6 +101,35 @@ def retry(terminal: Terminal, log: Log, reason: Reason = None) -> int:
     return print_outcomes(terminal, "quarantine retry", outcomes, after=f"tidefold materialize {log}")
 
 
+def settle(
+    terminal: Terminal,
+    log: Log,
+    why: Annotated[str, typer.Option("--why", help="Why these records are not needed; kept in the ledger.")],
+    by: Annotated[str | None, typer.Option("--by", help="Who decides; usually the user.", show_default=False)] = None,
+    reason: Reason = None,
+    file: Annotated[
+        str | None, typer.Option("--file", help="Only those of this landed file.", show_default=False)
+    ] = None,
+) -> int:
+    """Settle refused records by hand: they leave the quarantine and count as ignored.
+
+    The ledger keeps who settled how many records of which file, and why. The records are not ingested, and no retry
+    reads them again. Starts no Spark.
+
+    Example: tidefold quarantine settle accounts --reason BROKEN_JSON --why "test data of the vendor"
+
+    Next: tidefold status LOG
+    """
+    import getpass
+
+    from tidefold.operations.outcome import each_log
+    from tidefold.operations.quarantine.retry import settle as act
+
+    pipeline, who = terminal.pipeline(), by or getpass.getuser()
+    outcomes = each_log(chosen_logs(pipeline, [log]), lambda one: act(pipeline, one, who, why, reason, file))
+    return print_outcomes(terminal, "quarantine settle", outcomes, after=f"tidefold status {log}")
+
+
 def _counted(one: ReasonCount) -> tuple[str, ...]:
     from tidefold.cli.output.tables import minute
 
@@ -120,5 +149,5 @@ def _escaped(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-for _name, _act in (("list", list_reasons), ("show", show), ("retry", retry)):
+for _name, _act in (("list", list_reasons), ("show", show), ("retry", retry), ("settle", settle)):
     app.command(_name)(command(_act))

@@ -46,6 +46,8 @@ class Brought:
 class Retaken:
     """What a retry makes of one quarantine file: `kept` takes the place of `path`, None when no record is left in it.
 
+    `note`: who settled records by hand, and why.
+
     It was found out under the `fence`, when the log ended at `last_sqn`, with the ranges `left_out` by restores.
     """
 
@@ -56,6 +58,7 @@ class Retaken:
     fence: int
     last_sqn: int
     left_out: tuple[tuple[int, int], ...]
+    note: str = ""
 
 
 def retake(state: LogState, retaken: Retaken) -> LogState:
@@ -96,6 +99,7 @@ def _corrected(entry: Landed, retaken: Retaken, settled: dict[int, Settled]) -> 
         ignored=entry.ignored + one.ignored,
         quarantined=left,
         key_changes=entry.key_changes - one.key_changes,
+        settled=(*entry.settled, f"{one.total} {retaken.note}") if retaken.note and one.total else entry.settled,
         quarantine=retaken.kept if left else None,
     )
 

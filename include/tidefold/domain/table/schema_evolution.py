@@ -231,8 +231,16 @@ def _require_same_log(state: LogState, after: Schema, shape: Shape) -> None:
     raise RefusedError(
         "SHAPE_CHANGED",
         f"The configuration describes another table than log `{state.log}` has ({'; '.join(changed)}).",
-        hint="Put the old value back: key, order, merge and key_groups of a log that has data never change.",
+        hint=_hint(state)
+        or "Put the old value back: key, order, merge and key_groups of a log with data never change.",
     )
+
+
+def _hint(state: LogState) -> str:
+    """What to do with a log that holds no change yet."""
+    if state.last_sqn or state.snapshots:
+        return ""
+    return f"The log holds no change: `tidefold drop {state.log}`, then `tidefold ingest {state.log}` begins it anew."
 
 
 def _names(before: Schema, after: Schema) -> Mapping[str, str]:

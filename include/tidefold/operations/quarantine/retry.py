@@ -216,7 +216,38 @@ def _add_changes(
         found.tables.append((look, kept))
 
 
-def _commit(pipeline: Pipeline, state: LogState, path: str, found: _Sorted, left: Sequence[Refused]) -> None:
+def settle(
+    pipeline: Pipeline, log: str, by: str, why: str, reason: str | None = None, file: str | None = None
+) -> Outcome:
+    """Takes refused records out of the quarantine by hand, all or those of a `reason` or a landed `file`.
+
+    They count as ignored, and the account of their file keeps who did it and why.
+
+    Raises NotFoundError for a log that was never begun, RefusedError when it is stopped, ConflictError when somebody
+    was faster.
+    """
+    recovery.roll_forward(pipeline.store, [log])
+    require_open(found_state(pipeline, log))
+    count = 0
+    for path in refused_in(found_state(pipeline, log)):
+        state = found_state(pipeline, log)
+        records = list(refused_records(pipeline.store, state, path))
+        gone = [one for one in records if reason in (None, one.entry.reason) and file in (None, one.entry.file)]
+        if gone:
+            found = _Sorted(settled=[(one, "ignored") for one in gone])
+            settled = {id(one) for one in gone}
+            left = [one for one in records if id(one) not in settled]
+            _commit(pipeline, state, path, found, left, f"by {by}: {why}")
+            count += len(gone)
+    facts = {"records": count, "by": by, "why": why}
+    if not count:
+        return Outcome(log, "nothing", "no such record is refused", facts=facts)
+    return Outcome(log, "settled", f"{count:,} refused records settled by {by}: {why}", facts=facts)
+
+
+def _commit(
+    pipeline: Pipeline, state: LogState, path: str, found: _Sorted, left: Sequence[Refused], note: str = ""
+) -> None:
     """Announces, writes, commits, and removes what the log then needs no more: as a squash does."""
     store, run = pipeline.store, uuid.uuid4().hex
     segment = f"{CHANGELOG}/{now()[:10]}/{uuid.uuid4().hex}.seg"
@@ -232,7 +263,7 @@ def _commit(pipeline: Pipeline, state: LogState, path: str, found: _Sorted, left
         Brought(look.topic, look.partition, part.change_set(segment, ()))
         for (look, _), part in zip(found.tables, parts, strict=True)
     )
-    retaken = Retaken(path, kept, _settled(found), brought, state.fence, state.last_sqn, left_out(state))
+    retaken = Retaken(path, kept, _settled(found), brought, state.fence, state.last_sqn, left_out(state), note)
     try:
         pipeline.ledger(state.log).commit(lambda current: retake(current, retaken))
     except (RefusedError, ConflictError):

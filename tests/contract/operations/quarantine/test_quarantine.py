@@ -474,7 +474,7 @@ def test_the_command_line(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -
     assert done.stderr.endswith("next: tidefold materialize items\n")
     assert call("show", "items", "--reason", "VALUE_INVALID").stdout == "no such record is refused\n"
     assert call("list", "nope").exit_code == 4
-    for verb in ("list", "show", "retry"):
+    for verb in ("list", "show", "retry", "settle"):
         page = call(verb, "--help").stdout
         assert f"Example: tidefold quarantine {verb}" in page
         assert "Next: tidefold " in page
@@ -495,3 +495,27 @@ def test_refused_text_cannot_command_the_terminal(tmp_path: Path, monkeypatch: p
     assert " ..." in said
     assert "\x1b" not in call("show", "items", "--format", "json").stdout
     assert all(c.isprintable() or c == "\n" for c in call("list").stdout)
+
+
+def test_records_are_settled_by_hand(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(pipeline.config.path.parent)
+    done = call("settle", "items", "--reason", "BROKEN_JSON", "--why", "no record", "--by", "ada")
+    assert done.stdout == "items: settled: 1 refused records settled by ada: no record\n"
+    assert [one.reason for one in count_refused(pipeline, "items")] == ["VALUE_INVALID"]
+    assert state_of(pipeline).landed[0].settled == ("1 by ada: no record",)
+    check_counts(pipeline)
+    assert retry(pipeline, "items").facts["changes"] == 3
+    assert call("settle", "items", "--why", "nothing").stdout.startswith("items: nothing: no such record")
+    assert call("settle", "items").exit_code == 2
+
+
+def test_a_retry_notes_the_reason_of_today(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = pipeline.config.path
+    path.write_text(path.read_text().replace("text: string", "text: string, more: string"))
+    wider = replace(pipeline, config=make_config(path))
+    assert retry(wider, "items").result == "nothing"
+    assert {one.reason for one in count_refused(wider, "items")} == {"MISSING_COLUMN", "BROKEN_JSON"}
+    before = state_of(wider)
+    retry(wider, "items")
+    assert state_of(wider) == before
+    check_counts(wider)

@@ -14,6 +14,7 @@ from support.older import older_program
 from support.pipelines import judge_all
 from tidefold.compute.runners import in_process
 from tidefold.config import load_config
+from tidefold.operations.inspect.diff import diff
 from tidefold.operations.inspect.read import Wanted, What, read_rows
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.quarantine.inspect import count_refused, show_refused
@@ -23,6 +24,7 @@ from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.snapshot.request import Asking
 from tidefold.sources.debezium.envelope import RecordReader
 from tidefold.storage import open_store
+from tidefold.wiring import open_pipeline
 
 KEYLESS = f"""\
 version: 1
@@ -274,3 +276,32 @@ def test_a_partial_record_brings_what_it_alone_gives(tmp_path: Path, monkeypatch
     fold(made, "run-2")
     assert retry(made, "items").facts["changes"] == 1
     assert whole_rows(made) == {1: (3, "c", "d")}
+
+
+def test_snapshots_of_a_table_without_a_key_are_compared_row_by_row(tmp_path: Path) -> None:
+    def row(offset: int, item_: int) -> dict[str, Any]:
+        return record(offset, item_, order=offset, key=None, after={"id": item_, "text": "a"})
+
+    made = begin_keyless(tmp_path)
+    land(tmp_path, 0, [row(0, 1), row(1, 1), row(2, 2)])
+    take(made)
+    fold(made, "run-1")
+    land(tmp_path, 3, [row(3, 1), row(4, 3)])
+    take(made)
+    fold(made, "run-2")
+    found = diff(made, "items", 1, 2)
+    assert found.counts == {"added": 2, "changed": 0, "removed": 0}
+    assert [one.after for one in found.rows] == [{"id": 1, "text": "a"}, {"id": 3, "text": "a"}]
+    assert diff(made, "items", 2, 1).counts == {"added": 0, "changed": 0, "removed": 2}
+
+
+def test_a_log_that_took_nothing_may_be_begun_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = make_landing(tmp_path, COLUMNS)
+    land(tmp_path, 0, [item(0, 1, 100)])
+    with older_program(monkeypatch):
+        take(made)
+    path = tmp_path / "tidefold.yaml"
+    path.write_text(path.read_text().replace("key: [id]", "key: [id, n]"))
+    outcome = take(open_pipeline(path))
+    assert outcome.error == "SHAPE_CHANGED"
+    assert "tidefold drop items" in outcome.message
