@@ -27,6 +27,16 @@ SCHEDULE = "* * * * * */20"
 _STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
+_NEXT = """
+What to do next, with the tables of this demo:
+  ./tidefold status --config var/demo/tidefold.yaml           where each log stands
+  ./tidefold history accounts --config var/demo/tidefold.yaml   every snapshot
+and with your own:
+  ./tidefold init FOLDER   writes a tidefold.yaml from the files that land there
+  make up                  Airflow with the DAGs and the page, until `make down`; it prints its address and password
+README.md goes on from here, docs/airflow.md says what each DAG does."""
+
+
 def main() -> int:
     """Runs the demonstration; 0 when every table equalled the truth after every phase."""
     for number in _STOPS:
@@ -44,6 +54,7 @@ def main() -> int:
         down(ROOT, _say)
     show(ROOT / "tidefold.yaml")
     print(f"\nAll tables equalled the database's own dump after each phase. {time.monotonic() - begun:.0f} s in all.")
+    print(_NEXT)
     return 0
 
 

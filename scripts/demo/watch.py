@@ -76,6 +76,8 @@ def _tell(airflow: LocalAirflow, run: str, said: set[tuple[str, str]], say: Call
         said.add((run, "began"))
     for name in TASKS:
         state = tasks[name]["state"] if name in tasks else None
+        if state in _ENDED and not tasks[name]["all_ended"]:
+            continue
         if state in (*_ENDED, "running", "up_for_retry") and (name, state) not in said:
             said.add((name, state))
             if state != "running":
@@ -86,9 +88,10 @@ def _tell(airflow: LocalAirflow, run: str, said: set[tuple[str, str]], say: Call
 def by_name(instances: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     """The instances of a run by task; of those that are mapped over logs one, the worst off, with the longest time."""
     found: dict[str, dict[str, Any]] = {}
+    going = {one["task_id"] for one in instances if one["state"] not in _ENDED}
     for one in sorted(instances, key=lambda each: _WORST.get(each["state"], 0)):
         longest = max(found.get(one["task_id"], one)["duration"] or 0, one["duration"] or 0)
-        found[one["task_id"]] = {**one, "duration": longest}
+        found[one["task_id"]] = {**one, "duration": longest, "all_ended": one["task_id"] not in going}
     return found
 
 
@@ -97,9 +100,13 @@ def _seconds(task: dict[str, Any]) -> str:
 
 
 def _results(airflow: LocalAirflow, run: str, task: str, state: str) -> str:
-    if state not in ("success", "failed"):
-        return ""
-    summary = _summary(airflow, run, task)
+    return described(_summary(airflow, run, task)) if state in ("success", "failed") else ""
+
+
+def described(summary: Mapping[str, Mapping[str, Any]]) -> str:
+    """What a task did to each log, in a few words; one word where there was nothing to do for any."""
+    if summary and all(what["result"] == "nothing" and not what["error"] for what in summary.values()):
+        return "nothing to do"
     return ", ".join(f"{log} {what['error'] or what['result']}" for log, what in sorted(summary.items()))
 
 

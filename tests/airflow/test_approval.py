@@ -10,6 +10,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -29,19 +30,22 @@ from datetime import timedelta
 from tidefold_airflow.dags.factory import tidefold_dag
 
 dag = tidefold_dag("{dag}", schedule={every}, config="{config}", logs={logs}, approval=timedelta(hours=1),
-                   look_every=timedelta(seconds=10))
+                   look_every=timedelta(seconds=60))
 """
 _GROUP = """\
 from datetime import UTC, datetime, timedelta
 from airflow.sdk import DAG, CronDataIntervalTimetable
 from tidefold_airflow.dags.factory import Options, tidefold_group
 
-options = Options("{config}", approval=timedelta(hours=1), look_every=timedelta(seconds=10))
+options = Options("{config}", approval=timedelta(hours=1), look_every=timedelta(seconds=60))
 with DAG("{dag}", schedule=CronDataIntervalTimetable({every}, timezone="UTC"), catchup=False, max_active_runs=1,
          start_date=datetime(2025, 1, 1, tzinfo=UTC)):
     tidefold_group(logs={logs}, options=options)
 """
 ROUNDS = 4
+# Three DAGs and a question that is looked at again and again; each round may take minutes on a busy machine.
+_MORE = {**SELDOM, "AIRFLOW__CORE__PARALLELISM": "4"}
+_SECONDS = 1800
 
 
 @dataclass
@@ -92,9 +96,7 @@ def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
     for values in made:
         (dags / f"{values['dag']}.py").write_text(_WHOLE.format(every=_EVERY, **values))
     (dags / "gamma.py").write_text(_GROUP.format(every=_EVERY, dag="gamma", config=configs[1], logs=["notes"]))
-    airflow = up(
-        Request(root / "airflow", configs[0], "", dags=dags, quick_spark=True, more=SELDOM, paused=True), print
-    )
+    airflow = up(Request(root / "airflow", configs[0], "", dags=dags, quick_spark=True, more=_MORE, paused=True), print)
     nobody = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
         alpha, beta = (Shop(airflow, open_pipeline(config), nobody) for config in configs)
@@ -117,7 +119,7 @@ def test_one_pending_approval_stops_nothing_else(town: Town) -> None:
     town.change(0)
     for dag in ("alpha", "beta", "gamma"):
         town.airflow.api.set_paused(dag, False)
-    wait_for(lambda: town.others_show_all() and _shows_all(town.alpha, "items"), lambda: _states(town))
+    wait_for(lambda: town.others_show_all() and _shows_all(town.alpha, "items"), lambda: _states(town), _SECONDS)
     town.alpha.suite("items", FAILS)
     town.change(1)
     question = town.question()
@@ -127,8 +129,8 @@ def test_one_pending_approval_stops_nothing_else(town: Town) -> None:
     for number in range(2, 2 + ROUNDS):
         before = {dag: _green(town, dag) for dag in ("alpha", "beta", "gamma")}
         town.change(number)
-        wait_for(town.others_show_all, lambda: _states(town))
-        wait_for(lambda: all(_green(town, dag) > known for dag, known in before.items()), lambda: _states(town))  # noqa: B023
+        wait_for(town.others_show_all, lambda: _states(town), _SECONDS)
+        wait_for(partial(_ran_since, town, before), lambda: _states(town), _SECONDS)
     print(f"{ROUNDS} rounds of all other logs took {time.time() - since:.0f} s")
     assert not any(run["state"] == "failed" for dag in ("alpha", "beta", "gamma") for run in town.runs(dag))
     # Its own log took in what landed, made no new snapshot, and each step said so.
@@ -148,7 +150,7 @@ def test_one_pending_approval_stops_nothing_else(town: Town) -> None:
     assert (kept.state, kept.verdict.override_by, kept.verdict.override_why) == (
         State.COMPLETED, "admin", "the source is right",
     )  # fmt: skip
-    wait_for(lambda: _shows_all(town.alpha, "items"), lambda: _states(town))
+    wait_for(lambda: _shows_all(town.alpha, "items"), lambda: _states(town), _SECONDS)
 
 
 def test_a_question_that_became_pointless_ends_by_itself(town: Town) -> None:
@@ -163,7 +165,7 @@ def test_a_question_that_became_pointless_ends_by_itself(town: Town) -> None:
     question.green()
     assert question.result("ask")["items"]["result"] == "pointless"
     assert "is ABORTED (by hand): there is nothing to decide" in question.log("ask")
-    wait_for(lambda: _shows_all(town.alpha, "items"), lambda: _states(town))
+    wait_for(lambda: _shows_all(town.alpha, "items"), lambda: _states(town), _SECONDS)
 
 
 def test_who_rejects_aborts_it_and_its_changes_are_folded_again(town: Town) -> None:
@@ -177,7 +179,12 @@ def test_who_rejects_aborts_it_and_its_changes_are_folded_again(town: Town) -> N
     known = town.alpha.state().snapshot(attempt.id)
     assert known
     assert (known.state, known.reason) == (State.ABORTED, "rejected by admin: not now")
-    wait_for(lambda: _shows_all(town.alpha, "items"), lambda: _states(town))
+    wait_for(lambda: _shows_all(town.alpha, "items"), lambda: _states(town), _SECONDS)
+
+
+def _ran_since(town: Town, before: dict[str, int]) -> bool:
+    """Whether each DAG has had a green run since."""
+    return all(_green(town, dag) > known for dag, known in before.items())
 
 
 def _green(town: Town, dag: str) -> int:

@@ -22,6 +22,18 @@ class Word:
 
 
 @dataclass(frozen=True, slots=True)
+class Note:
+    """A sentence for people. `report`: the snapshot whose report tells more; `decide`: a person may decide in Airflow;
+    `run`: the run that it is about, as the ledger names it.
+    """
+
+    text: str
+    report: int | None = None
+    decide: bool = False
+    run: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Lag:
     """What waits to be folded. `source` is the newest commit time that was taken in, `folded` the newest one in the
     table (ISO 8601; None: not known), `behind` the seconds between them.
@@ -92,12 +104,33 @@ def instant_of(microseconds: int | None) -> str | None:
         return None
 
 
-def to_do(status: LogStatus) -> list[str]:
-    """What is wrong or waits, and the next command: as `tidefold status` says it, without what is only kept."""
-    plain = replace(status, tail=None, tags=(), holds=(), readers=(), garbage=0, local=(), local_partial=())
+def to_do(status: LogStatus, state: LogState | None = None) -> list[Note]:
+    """What is wrong or waits, with the pages that tell more and the place in Airflow where a person decides."""
     if status.error:
-        return [status.error.message]
-    return [line.removeprefix(f"{status.log}: ") for line in remarks([replace(plain, drilled=None)])]
+        return [Note(status.error.message)]
+    if not status.begun:
+        return [Note("Not begun: the next run of its DAG ingests what has landed.")]
+    notes = [_note_of_attempt(status.attempt)] if status.attempt else []
+    if status.why:
+        failed = (
+            next((s for s in state.snapshots if s.verdict and s.verdict.path == status.report), None) if state else None
+        )
+        if failed is None or failed != status.attempt:
+            notes.append(Note(f"{status.why[:1].upper()}{status.why[1:]}.", failed.id if failed else None))
+    return notes + [Note(line.removeprefix(f"{status.log}: ")) for line in remarks([_without(status)])]
+
+
+def _without(status: LogStatus) -> LogStatus:
+    """The status without what the page says itself, or shows elsewhere."""
+    plain = replace(status, attempt=None, why="", report=None, tail=None, tags=(), holds=(), readers=(), garbage=0)
+    return replace(plain, local=(), local_partial=(), drilled=None)
+
+
+def _note_of_attempt(attempt: Snapshot) -> Note:
+    if attempt.verdict and not attempt.verdict.allows:
+        said = f"Snapshot {attempt.id} is staged and failed its quality gate: {attempt.verdict.summary}."
+        return Note(said, attempt.id, decide=True)
+    return Note(f"Snapshot {attempt.id} is {attempt.state}.", run=attempt.run)
 
 
 def failed_status(log: str, outcome: Outcome) -> LogStatus:

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from tidefold.errors import InvalidInputError, NotFoundError, RefusedError, StorageError, TidefoldError
-from tidefold_airflow.ui.rendering import render, style_source
+from tidefold_airflow.ui.rendering import render, script, source_of, style
 
 _log = logging.getLogger(__name__)
 
@@ -80,10 +80,10 @@ def page(request: Request, template: str, values: Mapping[str, Any], status: int
 
 
 def headers() -> dict[str, str]:
-    """No script, nothing from elsewhere, shown by nobody but Airflow itself, kept by nobody."""
+    """No script but our own, nothing from elsewhere, shown by nobody but Airflow itself, kept by nobody."""
     policy = (
-        f"default-src 'none'; style-src {style_source()}; img-src data:; frame-src 'self'; form-action 'self'; "
-        "base-uri 'none'; frame-ancestors 'self'"
+        f"default-src 'none'; style-src {source_of(style())}; script-src {source_of(script())}; img-src data:; "
+        "frame-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'self'"
     )
     return {"Content-Security-Policy": policy, **_ALWAYS}
 

@@ -11,7 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from tidefold.quality.report.charts import HEIGHT, WIDTH, plots
 from tidefold.quality.report.result import CheckResult, Judgement, clipped
 
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+_UNITS = ("B", "kB", "MB", "GB", "TB")
 # So that a page stays one that a browser opens at once; verdict.json has them all.
 _SHOWN = 300
 
@@ -41,12 +41,12 @@ def render(judgement: Judgement) -> str:
 
 
 def readable_size(count: int) -> str:
-    """Bytes for people: `1.5 MiB`."""
+    """Bytes for people: `1.5 MB`, in units of 1000 as everywhere."""
     size = float(count)
     for unit in _UNITS:
-        if size < 1024 or unit == _UNITS[-1]:
+        if size < 999.95 or unit == _UNITS[-1]:
             break
-        size /= 1024
+        size /= 1000
     return f"{count} B" if unit == "B" else f"{size:.1f} {unit}"
 
 

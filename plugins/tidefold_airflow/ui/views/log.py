@@ -13,7 +13,17 @@ from tidefold.operations.inspect.status import LogStatus, status_of
 from tidefold.operations.local_copies.inventory import LocalUse, local_use
 from tidefold.operations.local_copies.manage import copies_here
 from tidefold.operations.pipeline import Pipeline
-from tidefold_airflow.ui.health import Lag, Word, instant_of, lag_of, to_do, word_of_gate, word_of_log, word_of_snapshot
+from tidefold_airflow.ui.health import (
+    Lag,
+    Note,
+    Word,
+    instant_of,
+    lag_of,
+    to_do,
+    word_of_gate,
+    word_of_log,
+    word_of_snapshot,
+)
 from tidefold_airflow.ui.request import Run
 from tidefold_airflow.ui.timeline import Bar, bars, seconds_to_publish
 
@@ -32,6 +42,12 @@ class SnapshotLine:
     tags: tuple[str, ...] = ()
     restored: int | None = None
     local: bool = False
+
+    @property
+    def undecided(self) -> bool:
+        """Whether a person may still decide about it."""
+        verdict = self.snapshot.verdict
+        return self.snapshot.open and verdict is not None and not verdict.allows
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +68,7 @@ class LogView:
     status: LogStatus
     word: Word
     lag: Lag
-    to_do: Sequence[str]
+    to_do: Sequence[Note]
     bars: Sequence[Bar]
     snapshots: Sequence[SnapshotLine]
     more: int
@@ -72,7 +88,7 @@ def view_log(pipeline: Pipeline, state: LogState) -> LogView:
         status=status,
         word=word_of_log(status),
         lag=lag_of(state),
-        to_do=to_do(status),
+        to_do=to_do(status, state),
         bars=bars(state.snapshots),
         snapshots=lines(state, listed[:LISTED], here.whole),
         more=max(len(listed) - LISTED, 0),

@@ -9,7 +9,7 @@ from functools import partial
 from tidefold.operations.inspect.status import LogStatus, status_of
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
-from tidefold_airflow.ui.health import Lag, Word, failed_status, lag_of, to_do, word_of_log
+from tidefold_airflow.ui.health import Lag, Note, Word, failed_status, lag_of, to_do, word_of_log
 from tidefold_airflow.ui.responses import told
 
 # On a far store each ledger takes a moment.
@@ -23,7 +23,7 @@ class LogLine:
     status: LogStatus
     word: Word
     lag: Lag
-    to_do: list[str]
+    to_do: list[Note]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +61,11 @@ def totals(lines: list[LogLine]) -> Totals:
 
 
 def _line(pipeline: Pipeline, log: str) -> LogLine:
-    lag = Lag()
+    lag, state = Lag(), None
     try:
         state = pipeline.ledger(log).find()
         status = LogStatus(log, begun=False) if state is None else status_of(state)
         lag = lag_of(state) if state else lag
     except Exception as error:
         status = failed_status(log, Outcome.of_error(log, told(error, "Reading the log")))
-    return LogLine(status, word_of_log(status), lag, to_do(status))
+    return LogLine(status, word_of_log(status), lag, to_do(status, state))

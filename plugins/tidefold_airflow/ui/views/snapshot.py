@@ -15,6 +15,8 @@ from tidefold.ledger import read_manifest
 from tidefold.operations.inspect.history import restored_by
 from tidefold.operations.local_copies.manage import snapshots_here
 from tidefold.operations.pipeline import Pipeline
+from tidefold.quality.report.result import CheckResult
+from tidefold.quality.report.verdict_store import stored_judgement
 from tidefold_airflow.ui.views.log import SnapshotLine, line
 
 LISTED = 100
@@ -45,6 +47,7 @@ class SnapshotView:
     report: bool
     before: int | None
     after: int | None
+    failed: Sequence[CheckResult] = ()
 
 
 def view_snapshot(pipeline: Pipeline, state: LogState, snapshot: Snapshot) -> SnapshotView:
@@ -61,7 +64,21 @@ def view_snapshot(pipeline: Pipeline, state: LogState, snapshot: Snapshot) -> Sn
         report=snapshot.verdict is not None,
         before=ids[place - 1] if place else None,
         after=ids[place + 1] if place + 1 < len(ids) else None,
+        failed=_failed(pipeline, state, snapshot),
     )
+
+
+def _failed(pipeline: Pipeline, state: LogState, snapshot: Snapshot) -> Sequence[CheckResult]:
+    """The checks that did not pass, failures before warnings; none where the verdict file cannot be read."""
+    verdict = snapshot.verdict
+    if verdict is None:
+        return ()
+    try:
+        judged = stored_judgement(pipeline.store, state.log, snapshot.id, verdict.manifest, verdict.suite)
+    except TidefoldError:
+        return ()
+    wrong = [check for check in judged.checks if not check.passed] if judged else []
+    return sorted(wrong, key=lambda check: not check.failed)[:LISTED]
 
 
 def _columns(state: LogState, snapshot: Snapshot) -> Sequence[Column]:
