@@ -38,12 +38,39 @@ _MODELS: dict[str, type[Entry]] = {
 }  # fmt: skip
 
 
+# Mistakes that our own validators find, each with its code and the next step.
+_OWN_KINDS = {
+    "retained": ("CONFIG_OUT_OF_RANGE", "Readers of the version before the newest need one more."),
+    "schema": ("CONFIG_UNKNOWN_VALUE", "As an example `schema: {add: quarantine}`."),
+    "size": ("CONFIG_WRONG_TYPE", "As an example `500MB`, `20GB` (units of 1000) or `20GiB`."),
+    "encoding": (
+        "CONFIG_UNKNOWN_VALUE",
+        "As an example `utf-8`, `latin-1` or `cp1252`; convert files in UTF-16 before they land.",
+    ),
+    "format": (
+        "CONFIG_UNKNOWN_VALUE",
+        'As an example "%d.%m.%Y %H:%M:%S": %Y year, %m month, %d day, %H hour, %M minute, %S second, %f parts.',
+    ),
+}
+
+
 def problems_of(error: ValidationError, place: Place, lines: Any) -> Iterator[Problem]:
     """Our words for what pydantic found below a place. `lines`: place -> line."""
     for detail in error.errors(include_url=False):
         here, model = _place_of(detail, place)
-        code, message, hint = _explain(detail, here, model)
+        code, message, hint = _NO_LOGS if _has_no_logs(detail, here) else _explain(detail, here, model)
         yield Problem(code, lines(here), dotted(here), message, hint)
+
+
+_NO_LOGS = (
+    "CONFIG_EMPTY_VALUE",
+    "names no log.",
+    "If `tidefold init` wrote the file: answer each QUESTION in it, and remove the `# ` before the lines of the log.",
+)
+
+
+def _has_no_logs(detail: ErrorDetails, place: Place) -> bool:
+    return place == ("logs",) and not detail["input"]
 
 
 def _place_of(detail: ErrorDetails, place: Place) -> tuple[Place, type[Entry]]:
@@ -70,12 +97,9 @@ def _explain(detail: ErrorDetails, place: Place, model: type[Entry]) -> tuple[st
         return _unknown_value(name, given, expected)
     if kind in ("greater_than_equal", "less_than_equal", "finite_number"):
         return "CONFIG_OUT_OF_RANGE", f"is out of range: {_sentence(detail['msg'])}", ""
-    if kind == "retained":
-        return "CONFIG_OUT_OF_RANGE", f"{detail['msg']}.", "Readers of the version before the newest need one more."
-    if kind == "schema":
-        return "CONFIG_UNKNOWN_VALUE", f"{detail['msg']}.", "As an example `schema: {add: quarantine}`."
-    if kind == "size":
-        return "CONFIG_WRONG_TYPE", f"{detail['msg']}.", "As an example `500MB`, `20GB` (units of 1000) or `20GiB`."
+    if kind in _OWN_KINDS:
+        code, hint = _OWN_KINDS[kind]
+        return code, f"{detail['msg']}.", hint
     if kind in ("too_short", "string_too_short"):
         return "CONFIG_EMPTY_VALUE", "must not be empty.", ""
     if kind == "string_pattern_mismatch":

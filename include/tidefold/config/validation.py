@@ -41,6 +41,7 @@ def source_mistakes(entry: LogEntry) -> Iterator[Mistake]:
     if source is None:
         yield from _encodings(entry, "for a log that a program writes")
     if isinstance(source, ParquetEntry):
+        yield from _header(entry, source)
         yield from _places(entry, source)
         yield from _types(entry, source)
     if isinstance(source, JsonEntry):
@@ -64,6 +65,18 @@ def _ops(op: OpEntry) -> Iterator[Mistake]:
         if said in op.upsert:
             at = ("source", "op", "delete", i)
             yield "OP_TWICE", at, f"is `{said}`, which `upsert` has too.", "Say what it means once."
+
+
+def _header(entry: LogEntry, source: ParquetEntry) -> Iterator[Mistake]:
+    """Without a header line the place of every column of a CSV file must be known."""
+    if not isinstance(source, CsvEntry) or source.header is True:
+        return
+    beside = [name for name in (source.op.column if source.op else None, source.offset) if name]
+    known = source.header if isinstance(source.header, list) else list(entry.columns)
+    if missing := [name for name in beside if name not in known]:
+        message = f"does not say where `{missing[0]}` stands."
+        hint = f"Name all columns in the order of the files: `header: [{', '.join([*missing, *known])}]`."
+        yield "SOURCE_HEADER", ("source", "header"), message, hint
 
 
 def _places(entry: LogEntry, source: ParquetEntry) -> Iterator[Mistake]:

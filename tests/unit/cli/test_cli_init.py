@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +61,7 @@ def test_an_existing_file_is_left_as_it_is(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "key", "connector", "why"),
     [
-        ({"a": 1}, None, "postgresql", "the records have no key"),
+        ({"a": 1}, None, "postgresql", "which columns tell rows apart?"),
         ({"a": 1}, {"a": 1}, "oracle", "only postgresql, mysql, mariadb are supported"),
         ({"_a": 1}, {"_a": 1}, "postgresql", "begins with `_`"),
         ({"a b": 1}, {"a b": 1}, "postgresql", "cannot name a column"),
@@ -79,22 +81,95 @@ def test_what_cannot_be_used_is_left_out_as_a_comment(
     assert "  # other:" in Path("tidefold.yaml").read_text().splitlines()
 
 
-def test_nothing_usable_writes_nothing(folder: Path) -> None:
+def test_nothing_landed_writes_nothing(folder: Path) -> None:
     (folder / "empty").mkdir()
     nothing = init("empty")
     assert (nothing.exit_code, "[NOTHING_LANDED]" in nothing.stderr) == (2, True)
-    land(folder / "landing", "t", {"a": 1}, None)
-    unusable = init("landing")
-    assert (unusable.exit_code, "[NO_LOG_USABLE]" in unusable.stderr) == (2, True)
-    assert "t: the records have no key" in unusable.stderr
     assert not Path("tidefold.yaml").exists()
+
+
+def test_a_file_of_questions_alone_is_written_too_and_validate_says_what_to_do(folder: Path) -> None:
+    (folder / "landing/t").mkdir(parents=True)
+    (folder / "landing/t/t.csv").write_text("a,b,seen\n1,x,2026-11-01\n2,y,2026-11-01\n")
+    done = init("landing")
+    assert done.exit_code == 0, done.output
+    assert "question: t: key: which columns tell rows apart?" in done.stderr
+    text = Path("tidefold.yaml").read_text()
+    assert "  ## QUESTION key:" in text
+    refused = CliRunner().invoke(app, ["validate"])
+    assert (refused.exit_code, "QUESTION" in refused.stderr) == (2, True)
+    Path("tidefold.yaml").write_text(uncommented(text))
+    assert CliRunner().invoke(app, ["validate"]).exit_code == 0
+
+
+def uncommented(text: str) -> str:
+    """As the file says it: each line of a log without its `# `."""
+    lines = text[text.index("\nlogs:") :].splitlines()
+    plain = [re.sub(r"^  # (?=  |[a-z_0-9]+:$)", "  ", line) for line in lines]
+    return "\n".join([text[: text.index("\nlogs:")], *plain]) + "\n"
 
 
 def test_a_landing_folder_around_the_store_is_left_out(folder: Path) -> None:
     land(folder, "t", {"id": 1}, {"id": 1})
-    refused = init(".")
-    assert "holds the store" in refused.stderr
-    assert not Path("tidefold.yaml").exists()
+    done = init(".")
+    assert "holds the store" in done.stderr
+    assert "  # t:" in Path("tidefold.yaml").read_text().splitlines()
+
+
+def test_the_store_gets_its_id_and_the_file_names_it(folder: Path) -> None:
+    land(folder / "landing", "t", {"id": 1}, {"id": 1})
+    init("landing")
+    made = json.loads((folder / "var/store/store.json").read_text())["id"]
+    assert load_config(Path("tidefold.yaml")).store_id == made
+    assert CliRunner().invoke(app, ["status"]).exit_code == 0
+    shutil.rmtree("var/store")
+    assert CliRunner().invoke(app, ["status"]).exit_code == 3
+
+
+def test_deletes_of_a_csv_feed_are_deletes_without_a_word_of_the_user(folder: Path) -> None:
+    (folder / "landing/orders").mkdir(parents=True)
+    lines = [f"I,{i},2.50,2026-11-01 08:00:{i:02d}" for i in range(9)]
+    lines += [f"D,{i},2.50,2026-11-02 08:00:{i:02d}" for i in range(3)]
+    (folder / "landing/orders/orders.csv").write_text("\n".join(["op,order_id,total,updated_at", *lines, ""]))
+    done = init("landing", "--format", "json")
+    assert [text.split(":")[0] for text in json.loads(done.stdout)["assumed"]["orders"]] == ["op", "key", "order"]
+    orders = load_config(Path("tidefold.yaml")).logs["orders"]
+    assert orders.source.options["op"]["column"] == "op"
+    assert (orders.key, orders.order_by) == (("order_id",), ("updated_at",))
+    types = {"order_id": "long", "total": "decimal(18,2)", "updated_at": "timestamp"}
+    assert {c.name: c.type for c in orders.columns} == types
+
+
+def test_the_path_ends_above_the_folders_of_partitions_and_days(folder: Path) -> None:
+    land(folder / "landing/topics/t/partition=0", "t", {"id": 1}, {"id": 1})
+    (folder / "landing/items/2026/11/01").mkdir(parents=True)
+    (folder / "landing/items/2026/11/01/a.csv").write_text("id,updated_at\n1,2026-11-01\n2,2026-11-02\n")
+    init("landing")
+    logs = load_config(Path("tidefold.yaml")).logs
+    assert {log: str(logs[log].source.folder.relative_to(folder)) for log in logs} == {
+        "t": "landing/topics/t",
+        "items": "landing/items",
+    }
+
+
+def test_interactive_asks_each_question_and_takes_the_first_candidate_for_an_empty_answer(folder: Path) -> None:
+    (folder / "landing/items").mkdir(parents=True)
+    (folder / "landing/items/a.csv").write_text("code,place,seen\n1,x,2026-11-01\n2,y,2026-11-02\n1,y,2026-11-03\n")
+    done = CliRunner().invoke(app, ["init", "landing", "--interactive"], input="code, place\n\n")
+    assert done.exit_code == 0, done.output
+    items = load_config(Path("tidefold.yaml")).logs["items"]
+    assert (items.key, items.order_by) == (("code", "place"), ("seen",))
+    assert "QUESTION" not in Path("tidefold.yaml").read_text().partition("logs:")[2]
+
+
+def test_interactive_names_columns_of_files_without_a_header(folder: Path) -> None:
+    (folder / "landing/items").mkdir(parents=True)
+    (folder / "landing/items/a.csv").write_text("1;x;2026-11-01\n2;y;2026-11-02\n")
+    done = CliRunner().invoke(app, ["init", "landing", "-i"], input="id, text, at\nid\nat\n")
+    assert done.exit_code == 0, done.output
+    items = load_config(Path("tidefold.yaml")).logs["items"]
+    assert items.source.options["header"] == ["id", "text", "at"]
+    assert (items.source.options["delimiter"], items.key, items.order_by) == (";", ("id",), ("at",))
 
 
 def test_landing_folders_elsewhere_are_named_in_full(folder: Path) -> None:

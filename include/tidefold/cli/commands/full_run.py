@@ -98,7 +98,9 @@ class WholeRun:
 
     def _record(self, name: str, outcomes: list[Outcome]) -> list[str]:
         self.steps[name] = outcomes
-        self.terminal.line(f"{name}")
+        # Errors are told elsewhere: no heading stands above nothing.
+        if any(not outcome.error for outcome in outcomes):
+            self.terminal.line(name)
         print_lines(self.terminal, outcomes, indent="  ")
         # A log that stopped has taken everything up to there.
         return [o.log for o in outcomes if o.result == "stopped" or (not o.error and o.result != "failed")]

@@ -1,7 +1,4 @@
-"""The command that begins a project: init.
-
-The text of a first tidefold.yaml, with comments, from logs that were proposed after a look at landed files.
-"""
+"""The command that begins a project: init."""
 
 from __future__ import annotations
 
@@ -16,74 +13,114 @@ from tidefold.cli.terminal import Terminal
 from tidefold.errors import InvalidInputError, RefusedError
 
 if TYPE_CHECKING:
-    from tidefold.config import Config
-import json
-import re
-from collections.abc import Iterator
+    from tidefold.sources.inference.proposal import ProposedLog, Question
 
-import yaml
-
-from tidefold.cli.terminal import mask_control_characters
-from tidefold.config import log_mistakes
-from tidefold.sources.inference.proposal import ProposedLog
+Interactive = Annotated[bool, typer.Option("--interactive", "-i", help="Ask what the files do not say.")]
 
 
 def init(
     terminal: Terminal,
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Folder with landed files, at any depth.")],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Folder that holds landed files, at any depth.")],
+    interactive: Interactive = False,
 ) -> None:
-    """Write a commented tidefold.yaml from landed files.
+    """Write a commented tidefold.yaml from what has landed.
 
-    Samples the files below DIR and proposes one log for each topic: key, columns, order. Read the file and correct
-    what you know better. An existing file is never overwritten.
+    Samples the files below DIR and proposes a log for each feed: its key, its columns, its order, which column says
+    that a row is deleted. ASSUMED in the file marks what the sample makes likely, QUESTION what only you know: such a
+    log is a comment until it is answered. --interactive asks each question. An existing file is never overwritten.
 
     Example: tidefold init landing/ -c tidefold.yaml
 
     Next: tidefold validate
     """
-    from tidefold.config import load_config
+    from tidefold.cli.output.config_file import STORE, assumed, landing_path, render, undecided
     from tidefold.sources.inference.propose import propose
+    from tidefold.storage import open_store
+    from tidefold.storage.identity import ensure_identity
 
     path = terminal.config_path
     if path.exists():
         raise _exists(path)
     base = Path(os.path.abspath(path)).parent
     proposed = propose(directory)
+    if not proposed:
+        raise _nothing(directory)
+    if interactive:
+        # What columns are for is looked at again when they have names.
+        headers = {log.id: names for log in proposed if (names := _ask_header(terminal, log))}
+        proposed = [_ask(terminal, log) for log in (propose(directory, headers) if headers else proposed)]
     paths = [landing_path(directory, log, base) for log in proposed]
     left_out = {log.id: notes for log, at in zip(proposed, paths, strict=True) if (notes := undecided(log, at, base))}
-    if len(left_out) == len(proposed):
-        raise _nothing(directory, left_out)
-    _create(path, render(proposed, paths, base))
-    _tell(terminal, load_config(path), left_out)
+    guesses = {log.id: texts for log in proposed if log.id not in left_out and (texts := assumed(log))}
+    store_id, _ = ensure_identity(open_store(STORE, base))
+    _create(path, render(proposed, paths, base, store_id))
+    _report(terminal, [log.id for log in proposed if log.id not in left_out], left_out, guesses)
     for log in proposed:
         if log.refused:
             terminal.note(f"look at {log.id}: {log.refused}")
 
 
-def _tell(terminal: Terminal, config: Config, left_out: Mapping[str, Sequence[str]]) -> None:
-    data = {"config": str(config.path), "logs": list(config.logs), "left_out": left_out}
-    names = ", ".join(config.logs)
-    terminal.result(data, f"{terminal.config_path} names {_counted(len(config.logs), 'log')}: {names}.")
+def _ask_header(terminal: Terminal, log: ProposedLog) -> list[str]:
+    """The names of columns that no line of the files has."""
+    question = next((question for question in log.questions if question.about == "header"), None)
+    if question is None:
+        return []
+    terminal.note(f"{log.id}: {log.sampled}")
+    return [name.strip() for name in _answer(terminal, question).split(",") if name.strip()]
+
+
+def _ask(terminal: Terminal, log: ProposedLog) -> ProposedLog:
+    """The log with the answers of the person at the terminal; an empty one leaves the question open."""
+    from tidefold.sources.inference.rows import answered
+
+    terminal.note(f"{log.id}: {log.sampled or log.topic}")
+    for note in log.notes:
+        terminal.note(f"  {note}")
+    return answered(
+        log, {question.about: _answer(terminal, question) for question in log.questions if question.about != "header"}
+    )
+
+
+def _answer(terminal: Terminal, question: Question) -> str:
+    found = f" Candidates: {'; '.join(question.candidates)}." if question.candidates else ""
+    none = " `none`: no column does." if question.about == "op" else ""
+    terminal.note(f"  {question.about}: {question.text}{found}{none}")
+    first = question.candidates[0] if question.candidates else ""
+    return str(typer.prompt(f"  {question.about}", default=first, show_default=bool(first), err=True))
+
+
+def _report(
+    terminal: Terminal,
+    active: Sequence[str],
+    left_out: Mapping[str, Sequence[str]],
+    guesses: Mapping[str, Sequence[str]],
+) -> None:
+    path = terminal.config_path
+    data = {"config": str(path.absolute()), "logs": list(active), "left_out": left_out, "assumed": guesses}
+    named = f": {', '.join(active)}" if active else ""
+    waiting = f"; {_counted(len(left_out), 'more log')} as a comment, with questions" if left_out else ""
+    terminal.result(data, f"{path} names {_counted(len(active), 'log')}{named}{waiting}.")
+    for log, texts in guesses.items():
+        terminal.note("\n".join(f"assumed: {log}: {text}" for text in texts))
     for log, notes in left_out.items():
-        terminal.note(f"left out: {log}: {'; '.join(notes)}")
-    terminal.note("next: read the file, then `tidefold validate`")
+        terminal.note("\n".join(f"question: {log}: {note}" for note in notes))
+    if left_out:
+        terminal.note(
+            "next: answer what the file marks with QUESTION and remove the `# ` there, then `tidefold validate`"
+        )
+    else:
+        terminal.note("next: read the file, then `tidefold validate`")
 
 
 def _counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def _nothing(directory: Path, left_out: Mapping[str, Sequence[str]]) -> InvalidInputError:
-    if not left_out:
-        return InvalidInputError(
-            "NOTHING_LANDED",
-            f"Below `{directory}` is no file that is named as a Kafka sink names it, and none of rows.",
-            hint="Names are as `topic+0+0000000000.jsonl`, `.json`, or one of these with `.gz`; or end in `.csv`, "
-            "`.csv.gz` or `.parquet`.",
-        )
-    reasons = "; ".join(f"{log}: {', '.join(notes)}" for log, notes in left_out.items())
+def _nothing(directory: Path) -> InvalidInputError:
     return InvalidInputError(
-        "NO_LOG_USABLE", f"None of what landed below `{directory}` can be used in this version. {reasons}."
+        "NOTHING_LANDED",
+        f"Below `{directory}` is no file that can be a feed.",
+        hint="Files end in `.jsonl`, `.json`, `.csv` (each also with `.gz`) or `.parquet`; or name a Delta table.",
     )
 
 
@@ -106,101 +143,3 @@ def _exists(path: Path) -> RefusedError:
         f"`{path}` exists, and is not overwritten.",
         hint="Name another with --config, or move it away.",
     )
-
-
-STORE = "var/store"
-_PLAIN = re.compile(r"[A-Za-z_][\w./-]*", re.ASCII)
-
-_HEAD = f"""\
-# Written by `tidefold init` from a sample of landed files. Read it, change what you know better, then run
-# `tidefold validate`. docs/config.md explains every key.
-version: 1
-
-# Where changelogs, ledgers, snapshots and tables are kept. Paths are relative to this file, or absolute.
-store: {STORE}
-
-spark:
-  master: "local[*]" # all cores; "local[2]" takes two
-  driver_memory: 2g
-
-retention:
-  snapshots: all # or a number: how many of the newest `tidefold subsume` keeps
-
-# Each log becomes one table. Its id names folders of the store: choose it now, it cannot change later.
-# key, columns and their types cannot change in this version either once the log has data.
-logs:"""
-
-
-def undecided(log: ProposedLog, path: str, base: Path) -> tuple[str, ...]:
-    """What a person must decide before a proposed log can be used; nothing when it can be used as it is."""
-    folder = (base / path).resolve()
-    around = (base / STORE).resolve().is_relative_to(folder)
-    notes = (
-        *log.notes,
-        *([f"its folder {path} holds the store: land files in a folder of their own"] if around else []),
-    )
-    return notes or tuple(log_mistakes(log.id, _entry(log, path), base))
-
-
-def render(logs: Sequence[ProposedLog], paths: Sequence[str], base: Path) -> str:
-    """The file. `paths`: the landing folder of each log as it is to be written; undecided logs become comments."""
-    parts = [_HEAD]
-    for log, path in zip(logs, paths, strict=True):
-        notes = undecided(log, path, base)
-        lines = list(_log_lines(log, path))
-        if notes:
-            lines = [*(f"  # Left out, {_comment(note)}" for note in notes), *(f"  # {line[2:]}" for line in lines)]
-        sampled = log.sampled or f"Topic {log.topic}, {log.records:,} records sampled."
-        trial = [f"  # {_comment(log.refused)}"] if log.refused else []
-        parts.append("\n".join([f"  # {_comment(sampled)}", *trial, *lines]))
-    return "\n\n".join(parts) + "\n"
-
-
-def landing_path(directory: Path, log: ProposedLog, base: Path) -> str:
-    """How a landing folder is written: relative where it lies below the folder of the configuration."""
-    folder = Path(os.path.abspath(directory / log.path))
-    return str(folder.relative_to(base)) if folder.is_relative_to(base) else str(folder)
-
-
-def _entry(log: ProposedLog, path: str) -> dict[str, object]:
-    connector = {"connector": log.connector} if log.connector else {}
-    return {
-        "source": {"format": log.format, **connector, "path": path, **dict(log.options)},
-        "key": list(log.key),
-        "columns": {c.name: {"type": c.type, "encoding": c.encoding} if c.encoding else c.type for c in log.columns},
-        "order": log.order,
-    }
-
-
-def _log_lines(log: ProposedLog, path: str) -> Iterator[str]:
-    yield f"  {log.id}:"
-    yield "    source:"
-    yield f"      format: {log.format}"
-    if log.connector:
-        yield f"      connector: {_word(log.connector)}"
-    yield f"      path: {_word(path)}"
-    yield from (f"      {name}: {_word(value)}" for name, value in log.options)
-    key = ", ".join(_word(name) for name in log.key) or "?"
-    yield f"    key: [{key}] # as the records' own key; these columns tell rows apart"
-    yield "    columns: # every column of the table; a record with another one, or of another type, is refused"
-    for column in log.columns:
-        note = f" # {_comment(column.note)}" if column.note else ""
-        written = f"{{type: {column.type}, encoding: {column.encoding}}}" if column.encoding else column.type or "?"
-        yield f"      {_word(column.name)}: {written}{note}"
-    order = _word(log.order) if log.order else "[?]"
-    yield f"    order: {order} # what decides which of two changes is the later one"
-    yield "    # on_bad_record: quarantine # the default; or fail: nothing is taken with a bad record"
-    yield "    quality:"
-    yield "      max_row_drop: 0.5 # a snapshot with less than half the rows of the last one is not published"
-    yield f"      # suite: quality/{log.id}.yaml # your own expectations, see docs/quality.md"
-
-
-def _word(text: str) -> str:
-    """Text as YAML writes it: in quotes where it would mean something else."""
-    if _PLAIN.fullmatch(text) and isinstance(yaml.safe_load(text), str):
-        return text
-    return json.dumps(text)
-
-
-def _comment(text: str) -> str:
-    return mask_control_characters(text).replace("\n", " ")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import codecs
+from datetime import UTC, datetime
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
-from pydantic import Field
+from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic_core import PydanticCustomError
 
 from tidefold.config.models.base import Entry, Text
 from tidefold.domain.table.table_spec import COLUMNS, POSITION, VERSION
@@ -117,14 +120,52 @@ class ParquetEntry(LandedEntry):
         return (POSITION,) if self.offset else (COLUMNS,)
 
 
+def _delimiter(given: Any) -> Any:
+    """In YAML `'\\t'` is two characters."""
+    return "\t" if given in ("\\t", "tab") else given
+
+
+def _encoding(given: str) -> str:
+    try:
+        name = codecs.lookup(given).name
+        ascii_stays = '\n\r",;\t|'.encode(name) == b'\n\r",;\t|'
+    except (LookupError, UnicodeError):
+        ascii_stays = False
+    if not ascii_stays:
+        raise PydanticCustomError("encoding", "cannot be this one: lines are cut at bytes of ASCII")
+    return name
+
+
+def _format(given: str) -> str:
+    """A format that reads what it writes."""
+    try:
+        datetime.strptime(datetime(2026, 1, 31, 12, tzinfo=UTC).strftime(given), given)
+    except ValueError:
+        raise PydanticCustomError("format", "is no format of a time") from None
+    return given
+
+
 class CsvEntry(ParquetEntry):
     """CSV files of changes."""
 
     format: Literal["csv"]  # type: ignore[assignment]
-    delimiter: Annotated[str, Field(min_length=1, max_length=1)] = Field(
+    delimiter: Annotated[str, BeforeValidator(_delimiter), Field(min_length=1, max_length=1)] = Field(
         default=",", description="character between two values"
     )
     null: list[str] = Field(default=[""], description="unquoted texts that mean null")
+    quote: Annotated[str, Field(max_length=1)] = Field(
+        default='"', description="character around a value that needs it; empty: none"
+    )
+    header: bool | list[Text] = Field(
+        default=True,
+        description="true: the first line has the names; false: the values come as in `columns`; or the names in order",
+    )
+    encoding: Annotated[str, AfterValidator(_encoding)] = Field(
+        default="utf-8", description="how the text is written, as latin-1 or cp1252"
+    )
+    timestamp_formats: list[Annotated[Text, AfterValidator(_format)]] = Field(
+        default=[], description='how times are written that are not ISO 8601, as "%d.%m.%Y %H:%M:%S"'
+    )
 
 
 class DeltaFeedEntry(Entry):

@@ -208,7 +208,8 @@ def one_key(shape: Shape, text: str) -> OneKey:
     try:
         values = {name: _typed(given[name], types.field(name).type) for name in shape.key}
     except (pa.ArrowException, OverflowError) as error:
-        raise InvalidInputError("READ_KEY", f"`{text}` has a value of the wrong type: {error}.", hint=hint) from error
+        wanted = ", ".join(f"`{c.name}` is of type {c.type}" for c in shape.columns if c.name in shape.key)
+        raise InvalidInputError("READ_KEY", f"`{text}` has a value of the wrong type: {wanted}.", hint=hint) from error
     row = pa.Table.from_pylist([values], schema=change_schema(shape))
     [key_group] = with_key_groups(row, shape).column("_kg").to_pylist()
     return OneKey(tuple(values.items()), key_group)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import codecs
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import BinaryIO
 
 import pyarrow as pa
@@ -15,22 +19,34 @@ from tidefold.sources.ingest.parse_file import check_prefix, parse_file
 from tidefold.sources.ingest.plan import FileTask
 from tidefold.sources.landing.completeness import Ending, begins_as_named, csv_ending
 from tidefold.sources.landing.listing import LandedFile
-from tidefold.sources.landing.problems import unfit_schema, wrong_content
+from tidefold.sources.landing.problems import Problem, unfit_schema, wrong_content
 from tidefold.sources.landing.streams import Blocks, DamagedError, Fingerprint, unzipped
 from tidefold.sources.quarantine.writer import QuarantineWriter
 from tidefold.sources.records.column_aliases import own_names
 from tidefold.sources.records.columnar_changes import Rules, of_text
 from tidefold.sources.records.errors import RefusedRecordError
 
+DELIMITERS = (",", ";", "\t", "|")
 # No row is longer than this.
 _BLOCK = 16 << 20
 
 
 class CsvRules(Rules, frozen=True, kw_only=True):
-    """How a CSV file is cut into values. `null`: the texts, not in quotes, that are no value."""
+    """How a CSV file is cut into values.
+
+    null: the texts, not in quotes, that are no value.
+    quote: what a value may stand in; empty: nothing.
+    header: whether the first line has the names of the columns; or these names, where no line has them.
+    encoding: how the text is written.
+    timestamp_formats: how times are written that are not ISO 8601.
+    """
 
     delimiter: str = ","
     null: tuple[str, ...] = ("",)
+    quote: str = '"'
+    header: bool | tuple[str, ...] = True
+    encoding: str = "utf-8"
+    timestamp_formats: tuple[str, ...] = ()
 
 
 class Csv(AnyFiles):
@@ -41,7 +57,7 @@ class Csv(AnyFiles):
     rules: CsvRules
 
     def ending(self, file: LandedFile, taken: int) -> Ending:
-        return csv_ending(file)
+        return csv_ending(file, self.rules.quote.encode())
 
     def parse(self, task: FileTask, shape: Shape, quarantine: QuarantineWriter) -> ParsedFile:
         return parse_file(task, lambda stream: self._parse(stream, task, shape, quarantine))
@@ -53,8 +69,9 @@ class Csv(AnyFiles):
         content = Fingerprint(stream, task.until)
         check_prefix(content, task)
         content.rewind()  # It is read again from its header on.
-        blocks = unzipped(content.blocks()) if file.gzip else content.blocks()
-        taker = RowTaker(file, shape, self.rules, of_text, quarantine, task.records, task.horizon, bool(task.stops))
+        blocks = as_utf8(unzipped(content.blocks()) if file.gzip else content.blocks(), self.rules.encoding)
+        cast = partial(of_text, formats=self.rules.timestamp_formats)
+        taker = RowTaker(file, shape, self.rules, cast, quarantine, task.records, task.horizon, bool(task.stops))
         try:
             self._take(Blocks(blocks), taker)
         except pa.ArrowInvalid as error:
@@ -64,11 +81,10 @@ class Csv(AnyFiles):
     def _take(self, stream: Blocks, taker: RowTaker) -> None:
         uncut = _Uncut()
         # Every column stays bytes until its type is known; which ones there are says the header.
-        head = stream.line(_BLOCK)
-        names = self._names(head)
-        names = own_names(taker.shape, names)
+        found = self._names(stream, taker.shape)
+        names = own_names(taker.shape, found)
         if why := misfit(names, taker.shape, self.rules.beside):
-            raise UnfitFileError(unfit_schema(taker.file.name, why, stops=taker.stops))
+            raise UnfitFileError(self._unfit(taker, why, found))
         convert = csv.ConvertOptions(
             check_utf8=False,
             column_types=dict.fromkeys(names, pa.binary()),
@@ -78,7 +94,10 @@ class Csv(AnyFiles):
         )
         read = csv.ReadOptions(use_threads=False, block_size=_BLOCK, column_names=names)
         parse = csv.ParseOptions(
-            delimiter=self.rules.delimiter, newlines_in_values=True, invalid_row_handler=uncut.take
+            delimiter=self.rules.delimiter,
+            quote_char=self.rules.quote or False,
+            newlines_in_values=bool(self.rules.quote),
+            invalid_row_handler=uncut.take,
         )
         if not stream.has_more:
             return
@@ -90,10 +109,49 @@ class Csv(AnyFiles):
         for at, refused, text in uncut.rows:
             taker.refuse(at, refused, text)
 
-    def _names(self, head: bytes) -> list[str]:
-        """The columns of the header line."""
-        parse = csv.ParseOptions(delimiter=self.rules.delimiter)
+    def _names(self, stream: Blocks, shape: Shape) -> list[str]:
+        """The columns of the header line, or those that the configuration names."""
+        if self.rules.header is not True:
+            return list(self.rules.header or (column.name for column in shape.columns))
+        head = stream.line(_BLOCK)
+        parse = csv.ParseOptions(delimiter=self.rules.delimiter, quote_char=self.rules.quote or False)
         return csv.read_csv(pa.BufferReader(head), parse_options=parse).column_names if head.strip() else []
+
+    def _unfit(self, taker: RowTaker, why: str, found: Sequence[str]) -> Problem:
+        """Other columns than configured: most often the file is cut at another character, or has no header line."""
+        name, shape = taker.file.name, taker.shape
+        problem = unfit_schema(name, why, stops=taker.stops)
+        near = next((c for c in DELIMITERS if c != self.rules.delimiter and len(found) == 1 and c in found[0]), None)
+        if near:
+            message = f"`{name}` has one column, `{found[0][:80]}`: its values are not separated by {self._delimiter}."
+            hint = f"Set `delimiter: {json.dumps(near)}` under `source`; nothing of the file was taken."
+            return replace(problem, message=message, hint=hint)
+        known = {*(column.name for column in shape.columns), *self.rules.beside}
+        if self.rules.header is True and not known & set(found):
+            names = ", ".join([*self.rules.beside, *(c.name for c in shape.columns if c.name not in self.rules.beside)])
+            hint = f"If its first line is a row, set `header: [{names}]` in the order of the file under `source`."
+            return replace(problem, hint=hint)
+        return problem
+
+    @property
+    def _delimiter(self) -> str:
+        return json.dumps(self.rules.delimiter)
+
+
+def as_utf8(blocks: Iterable[bytes], encoding: str) -> Iterable[bytes]:
+    """The same text in UTF-8. Bytes that the encoding does not have stay, so that their row is refused."""
+    if encoding == "utf-8":
+        return blocks
+    return _recoded(blocks, encoding)
+
+
+def _recoded(blocks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
+    decoder = codecs.getincrementaldecoder(encoding)("surrogateescape")
+    for block in blocks:
+        if text := decoder.decode(block):
+            yield text.encode("utf-8", "surrogateescape")
+    if rest := decoder.decode(b"", True):
+        yield rest.encode("utf-8", "surrogateescape")
 
 
 class _Uncut:

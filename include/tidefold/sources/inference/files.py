@@ -1,77 +1,160 @@
-"""Looks at CSV and Parquet files, and proposes a log for each folder of them: its columns, and what is missing."""
+"""Looks at CSV and Parquet files, and proposes a log for each folder of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import groupby
+import zlib
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import pyarrow as pa
-from pyarrow import csv
+import pyarrow.parquet as pq
 
 from tidefold.changelog.schema import arrow_type
 from tidefold.domain.table.types import PLAIN
 from tidefold.sources.files.csv import Csv
 from tidefold.sources.files.parquet import Parquet, plain_schema
-from tidefold.sources.inference.proposal import ProposedColumn, ProposedLog, log_ids
+from tidefold.sources.inference import layout
+from tidefold.sources.inference.dialect import dialect_of
+from tidefold.sources.inference.proposal import ProposedColumn, ProposedLog, Question, log_ids
+from tidefold.sources.inference.rows import Feed, propose_rows
+from tidefold.sources.inference.values import column_of_texts
 from tidefold.sources.landing.listing import LandedFile, list_any, open_landed
 
-_ORDER = "nothing says which of two rows is the newer one: name the columns in `order`, or `offset` under `source`"
-_KEY = "nothing says which columns tell rows apart: name them in `key`"
+_BYTES, _ROWS = 1 << 18, 2000
+Headers = Mapping[str, Sequence[str]]
+NO_HEADERS: Headers = {}
 
 
-def _csv_schema(file: LandedFile) -> pa.Schema:
-    with open_landed(file) as stream, csv.open_csv(stream) as reader:
-        return reader.schema
+def propose_files(
+    directory: Path, taken: Sequence[str], tables: Sequence[PurePosixPath] = (), headers: Headers = NO_HEADERS
+) -> list[ProposedLog]:
+    """One proposal for each folder below `directory` that has such files.
 
-
-_SCHEMAS: dict[str, tuple[tuple[str, ...], Callable[[LandedFile], pa.Schema]]] = {
-    "csv": (Csv.endings, lambda file: _csv_schema(file)),
-    "parquet": (Parquet.endings, lambda file: plain_schema(open_landed(file))),
-}
-
-
-def propose_files(directory: Path, taken: Sequence[str]) -> list[ProposedLog]:
-    """One proposal for each folder below `directory` that has such files; `taken` are ids of other logs."""
+    taken: ids of other logs.
+    tables: folders of Delta tables, whose files are no feed.
+    headers: of logs whose CSV files have no header line, the names of the columns.
+    """
     proposals: list[ProposedLog] = []
-    for format_ in _SCHEMAS:
-        proposals += _propose(directory, format_, [*taken, *(log.id for log in proposals)])
+    for format_, endings in (("csv", Csv.endings), ("parquet", Parquet.endings)):
+        files = [f for f in list_any(directory, endings)[0] if not _within(f, tables)]
+        folders = layout.by_folder(files)
+        names = [_named(directory, folder, members) for folder, members in folders.items()]
+        ids = log_ids(names, [*taken, *(log.id for log in proposals)])
+        for (folder, members), log in zip(folders.items(), ids, strict=True):
+            feed = _csv(members, headers.get(log, ())) if format_ == "csv" else _parquet(members)
+            proposals.append(_proposed(log, folder, format_, members, feed))
     return proposals
 
 
-def _propose(directory: Path, format_: str, taken: Sequence[str]) -> list[ProposedLog]:
-    endings, schema_of = _SCHEMAS[format_]
-    files = sorted(list_any(directory, endings)[0], key=lambda file: str(PurePosixPath(file.name).parent))
-    folders = {folder: list(members) for folder, members in groupby(files, key=lambda f: PurePosixPath(f.name).parent)}
-    ids = log_ids([_named(directory, folder) for folder in folders], taken)
-    proposals = []
-    for (folder, members), log in zip(folders.items(), ids, strict=True):
-        notes = [_KEY, _ORDER]
+def _within(file: LandedFile, tables: Sequence[PurePosixPath]) -> bool:
+    return any(PurePosixPath(file.name).is_relative_to(table) for table in tables)
+
+
+def _named(directory: Path, folder: PurePosixPath, files: Sequence[LandedFile]) -> str:
+    """After the folder; files that lie in the landing folder itself are called after their own names."""
+    stems = {layout.stem_of(file) for file in files}
+    own = stems.pop() if len(stems) == 1 else ""
+    return folder.name or own or directory.resolve().name
+
+
+Found = tuple[tuple[ProposedColumn, ...], Sequence[Mapping[str, Any]], dict[str, Any], tuple[Question, ...], list[str]]
+
+
+def _proposed(log: str, folder: PurePosixPath, format_: str, files: Sequence[LandedFile], found: Found) -> ProposedLog:
+    columns, rows, options, questions, notes = found
+    stems = layout.strange_stems(files)
+    if stems:
+        notes = [*notes, f"its folder holds files of several kinds ({', '.join(stems[:4])}): give each a folder"]
+    seen = ", ".join(PurePosixPath(file.name).name for file in layout.chosen(files))
+    sampled = f"Files of {folder}, {len(rows):,} rows sampled of {seen}."
+    path = str(folder)
+    return propose_rows(
+        Feed(log, path, path, format_, columns, rows, sampled, options, notes=tuple(notes), questions=questions)
+    )
+
+
+def _csv(files: Sequence[LandedFile], header: Sequence[str]) -> Found:
+    found = [dialect for file in layout.chosen(files) if (dialect := dialect_of(*_beginning(file), header))]
+    if not found:
+        return (), (), {}, (), ["its files hold no line yet"]
+    first = found[0]
+    rows = [dict(zip(d.names, row, strict=True)) for d in found for row in d.rows[:_ROWS]]
+    names = list(dict.fromkeys(name for d in found for name in d.names))
+    texts = {name: column_of_texts(name, [row.get(name) for row in rows]) for name in names}
+    formats = list(dict.fromkeys(f for text in texts.values() for f in text.formats))
+    options = {**first.options, **({"timestamp_formats": _one_each(formats)} if formats else {})}
+    columns = tuple(_optional(texts[name].column, [d.names for d in found]) for name in names)
+    notes = [] if len({d.delimiter for d in found}) == 1 else ["its files are not separated by the same character"]
+    return columns, rows, options, (*first.questions, *_format_questions(formats)), notes
+
+
+def _optional(column: ProposedColumn, files: Sequence[Sequence[str]]) -> ProposedColumn:
+    return column.made_optional() if any(column.name not in names for names in files) else column
+
+
+def _swapped(format_: str) -> str:
+    return format_.replace("%d/%m", "%m/%d") if "%d/%m" in format_ else format_.replace("%m/%d", "%d/%m")
+
+
+def _one_each(formats: Sequence[str]) -> list[str]:
+    """Of two formats that differ by the place of day and month, the first."""
+    return [f for i, f in enumerate(formats) if _swapped(f) == f or _swapped(f) not in formats[:i]]
+
+
+def _format_questions(formats: Sequence[str]) -> list[Question]:
+    both = [f for f in formats if _swapped(f) != f and _swapped(f) in formats]
+    text = "does the day or the month come first? No day of the sample is above 12"
+    return [Question("timestamp_formats", text, tuple(both))] if both else []
+
+
+def _beginning(file: LandedFile) -> tuple[bytes, bool]:
+    """The first bytes of a file, and whether they are all of it."""
+    with open_landed(file) as stream:
+        data = stream.read(_BYTES)
+        whole = not stream.read(1)
+    if not file.gzip:
+        return data, whole
+    machine = zlib.decompressobj(wbits=31)
+    try:
+        text = machine.decompress(data, _BYTES)
+    except zlib.error:
+        return b"", True
+    return text, machine.eof and not machine.unconsumed_tail
+
+
+def _parquet(files: Sequence[LandedFile]) -> Found:
+    notes, schemas, rows = [], [], []
+    for file in layout.chosen(files):
         try:
-            columns = tuple(_column(field) for field in schema_of(members[0]))
+            with open_landed(file) as stream:
+                schemas.append(plain_schema(stream))
+            rows += _rows(file)
         except (pa.ArrowException, OSError) as error:
-            columns = ()
-            notes.insert(0, f"{members[0].name} cannot be read: {str(error).splitlines()[0]}")
-        notes += [f"column {column.name}: {column.note}" for column in columns if column.type is None]
-        seen = f"Files of {folder}, the columns as in {PurePosixPath(members[0].name).name}."
-        proposals.append(
-            ProposedLog(log, str(folder), str(folder), (), columns, "", "", 0, False, tuple(notes), format_, (), seen)
-        )
-    return proposals
+            notes.append(f"{file.name} cannot be read: {str(error).splitlines()[0]}")
+    fields = {field.name: field for schema in schemas for field in schema}
+    columns = tuple(
+        _optional(column_of_field(field), [schema.names for schema in schemas]) for field in fields.values()
+    )
+    # A file that is damaged is named by ingest; as long as one can be read, the columns are known.
+    return columns, rows, {}, (), [] if schemas else notes
 
 
-def _named(directory: Path, folder: PurePosixPath) -> str:
-    return folder.name or directory.resolve().name
+def _rows(file: LandedFile) -> list[dict[str, Any]]:
+    with open_landed(file) as stream, pq.ParquetFile(stream) as opened:
+        batch = next(opened.iter_batches(_ROWS), None)
+    return batch.to_pylist() if batch is not None else []
 
 
-def _column(field: pa.Field) -> ProposedColumn:
+def column_of_field(field: pa.Field) -> ProposedColumn:
     """A column with the type that takes all values that its own type can have."""
     type_ = field.type
-    if pa.types.is_timestamp(type_) and type_.tz is not None:
-        return ProposedColumn(field.name, "timestamp")
+    if pa.types.is_timestamp(type_):
+        return ProposedColumn(field.name, "timestamp", "" if type_.tz else "without a zone: read as UTC")
     if pa.types.is_decimal(type_) and type_.precision <= 38:
         return ProposedColumn(field.name, f"decimal({type_.precision},{type_.scale})")
     wider = {pa.int8(): "int", pa.int16(): "int", pa.large_string(): "string", pa.large_binary(): "binary"}
+    wider |= {pa.uint8(): "int", pa.uint16(): "int", pa.uint32(): "long"}
     names = {**{arrow_type(name): name for name in PLAIN}, **wider}
     if type_ in names:
         return ProposedColumn(field.name, names[type_])

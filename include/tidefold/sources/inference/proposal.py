@@ -4,19 +4,47 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
 class ProposedColumn:
-    """A column as the sample shows it; `type` is None when no type of this version fits. `note` says what was seen,
-    `encoding` how its values are written, where that is not the usual way.
+    """A column as the sample shows it; `type` is None when no type of this version fits. `note` says what was seen.
+
+    `encoding`: how the source writes the values, where it is not the usual way. `alias`: what the source calls it,
+    where no table can have that name. `optional`: records may lack it.
     """
 
     name: str
     type: str | None
     note: str = ""
     encoding: str = ""
+    alias: str = ""
+    optional: bool = False
+
+    def made_optional(self) -> ProposedColumn:
+        """The column, which records may lack."""
+        note = f"{self.note}; " if self.note else ""
+        return replace(self, optional=True, note=f"{note}some records lack it, and are null there")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a look at files cannot know.
+
+    about: the key of `tidefold.yaml` that it is about.
+    text: the question.
+    candidates: answers that were found, the likeliest first.
+    sure: the first one is so likely that the log is used with it until somebody says otherwise.
+    because: what speaks for the first one.
+    """
+
+    about: str
+    text: str
+    candidates: tuple[str, ...] = ()
+    sure: bool = False
+    because: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +53,8 @@ class ProposedLog:
 
     `usable` is False when something must be decided by a person first: `notes` say what. `options` are what its source
     has beside format, connector and path; `sampled` says what was looked at, where that were no records; `refused` what
-    the proposal would refuse of the sample.
+    the proposal would refuse of the sample. `questions` are those that a person should answer; each that is not `sure`
+    holds the log back.
     """
 
     id: str
@@ -39,9 +68,12 @@ class ProposedLog:
     usable: bool
     notes: tuple[str, ...]
     format: str = "debezium-json"
-    options: tuple[tuple[str, str], ...] = ()
+    options: tuple[tuple[str, Any], ...] = ()
     sampled: str = ""
     refused: str = ""
+    order_by: tuple[str, ...] = ()
+    questions: tuple[Question, ...] = ()
+    ignored: tuple[str, ...] = ()
 
 
 def log_ids(topics: Sequence[str], taken: Sequence[str] = ()) -> list[str]:

@@ -6,18 +6,24 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import groupby, islice
+from decimal import Decimal
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from tidefold.domain.source_progress import NameReading
-from tidefold.domain.table.table_spec import MARIADB, MYSQL, POSITION, POSTGRESQL
+from tidefold.domain.table.table_spec import MARIADB, MYSQL, POSTGRESQL
+from tidefold.sources.inference import roles
 from tidefold.sources.inference.envelopes import find_refused, infer_column
-from tidefold.sources.inference.files import propose_files
+from tidefold.sources.inference.files import NO_HEADERS, Headers, propose_files
+from tidefold.sources.inference.layout import by_folder, chosen, landing_folder, stem_of, strange_stems
 from tidefold.sources.inference.proposal import ProposedColumn, ProposedLog, log_ids
+from tidefold.sources.inference.rows import Feed, propose_rows
 from tidefold.sources.inference.schema import columns_of
-from tidefold.sources.landing.listing import LandedFile, list_landed, open_landed
-from tidefold.sources.landing.names import is_dash_name
+from tidefold.sources.inference.tables import find_tables, propose_tables
+from tidefold.sources.inference.values import base64_note, column_of_values
+from tidefold.sources.landing.listing import LandedFile, list_any, open_landed
+from tidefold.sources.landing.names import LINES, is_dash_name
 from tidefold.sources.landing.streams import (
     CutShortError,
     DamagedError,
@@ -29,30 +35,63 @@ from tidefold.sources.landing.streams import (
 )
 
 RECORDS, FILES = 2000, 3
-# A name that ends in a date has no offset.
-_DATED = re.compile(r"-\d{4}-\d{1,2}-\d{1,2}\.[a-z.]+$", re.ASCII)
 _CONNECTORS = (POSTGRESQL, MYSQL, MARIADB)
+# Names that a Kafka sink may have given; those with a dash may as well be anybody's.
+_NAMED = re.compile(r"(?:(?P<plus>[\w.-]+)\+\d+\+\d+|(?P<dash>[\w.-]+)-\d+-\d+)\.jsonl?(\.gz)?", re.ASCII)
 # Microseconds since 1970 of the years 1980 to 2100: a whole number in there may be a time.
 _TIMES = (315_532_800_000_000, 4_102_444_800_000_000)
 _NAMES = {bool: "boolean", int: "long", float: "double", str: "string"}
+Topics = dict[str, list[LandedFile]]
 
 
-def propose(directory: Path) -> list[ProposedLog]:
-    """One proposal for each topic that has files below `directory`. Raises NotFoundError when it does not exist."""
-    found = list_landed(directory, reading=NameReading.KAFKA_DASH)[0]
-    files = sorted((f for f in found if not _DATED.search(f.name)), key=lambda f: f.topic)
-    topics = {topic: list(members) for topic, members in groupby(files, key=lambda f: f.topic)}
-    folders = {topic: _folder(members) for topic, members in topics.items()}
+def propose(directory: Path, headers: Headers = NO_HEADERS) -> list[ProposedLog]:
+    """One proposal for each feed that has files below `directory`. Raises NotFoundError when it does not exist.
+
+    headers: of logs whose CSV files have no header line, the names of the columns.
+    """
+    tables = find_tables(directory)
+    topics, folders = _grouped(directory, tables)
+    homes = {topic: landing_folder(members) for topic, members in topics.items()}
     ids = dict(zip(topics, log_ids(list(topics)), strict=True))
     proposals = []
     for topic, members in topics.items():
-        shared = [t for t, folder in folders.items() if t != topic and folder.is_relative_to(folders[topic])]
-        propose_one = _propose_plain if _is_plain(sample := _sample(members)) else _propose_log
-        proposed = propose_one(ids[topic], topic, folders[topic], shared, sample)
+        shared = [t for t, folder in homes.items() if t != topic and folder.is_relative_to(homes[topic])]
+        notes = [f"its folder also holds {', '.join(shared)}: give each topic a folder of its own"] if shared else []
+        if _is_plain(sample := _sample(members)):
+            proposed = _propose_kafka_rows(ids[topic], topic, homes[topic], notes, members)
+        else:
+            proposed = _propose_log(ids[topic], topic, homes[topic], notes, sample)
         dashes = any(is_dash_name(PurePosixPath(f.name).name) for f in members)
         names = (("names", str(NameReading.KAFKA_DASH)),) if dashes else ()
         proposals.append(replace(proposed, options=(*proposed.options, *names)))
-    return [*proposals, *propose_files(directory, list(ids.values()))]
+    for folder, members in folders.items():
+        [log] = log_ids([folder.name or stem_of(members[0]) or directory.resolve().name], [p.id for p in proposals])
+        proposals.append(_propose_lines(log, folder, members))
+    proposals += propose_files(directory, [p.id for p in proposals], tables, headers)
+    return [*proposals, *propose_tables(directory, tables, [p.id for p in proposals])]
+
+
+def _grouped(directory: Path, tables: Sequence[PurePosixPath]) -> tuple[Topics, dict[PurePosixPath, list[LandedFile]]]:
+    """JSON files by their topic, where a Kafka sink named them, and the others by their folder.
+
+    A name as `orders-2026-11-01.jsonl` is that of a sink only if its lines are records of Kafka or of Debezium.
+    """
+    topics: Topics = {}
+    others = []
+    for file in list_any(directory, [f".{extension}" for extension in LINES])[0]:
+        if any(PurePosixPath(file.name).is_relative_to(table) for table in tables):
+            continue
+        found = _NAMED.fullmatch(PurePosixPath(file.name).name)
+        if found and (found["plus"] or _is_of_kafka(file)):
+            topics.setdefault(found["plus"] or found["dash"], []).append(file)
+        else:
+            others.append(file)
+    return dict(sorted(topics.items())), by_folder(others)
+
+
+def _is_of_kafka(file: LandedFile) -> bool:
+    sample = list(islice(_records(file), FILES))
+    return bool(sample) and (not _is_plain(sample) or any("value" in r and "offset" in r for r in sample))
 
 
 def _is_plain(sample: Sequence[dict[str, Any]]) -> bool:
@@ -61,50 +100,93 @@ def _is_plain(sample: Sequence[dict[str, Any]]) -> bool:
     return bool(rows) and not any("source" in row or "after" in row or "payload" in row for row in rows)
 
 
-def _propose_plain(
-    log: str, topic: str, folder: PurePosixPath, shared: Sequence[str], sample: Sequence[dict[str, Any]]
+def _propose_kafka_rows(
+    log: str, topic: str, folder: PurePosixPath, notes: Sequence[str], files: Sequence[LandedFile]
 ) -> ProposedLog:
-    """Plain JSON: the value of a record, or the line itself, is a row."""
-    alone = not any("value" in record and "offset" in record for record in sample)
-    values = (_row(record) if alone else record.get("value") for record in sample)
-    rows = [value for value in values if isinstance(value, dict)]
-    columns = tuple(_column(name, [row[name] for row in rows if name in row]) for name in _names(rows))
-    known = {column.name for column in columns}
-    key = tuple(name for name in (() if alone else _key(sample)) if name in known)
-    notes = [] if key else ["nothing says which columns tell rows apart: name them in `key`"]
-    notes += [f"column {c.name}: {c.note}" for c in columns if c.type is None]
-    notes += [f"its folder also holds {', '.join(shared)}: give each topic a folder of its own"] if shared else []
-    options = (("record", "value"),) if alone else ()
-    how = ("json", options)
-    return ProposedLog(log, topic, str(folder), key, columns, "", POSITION, len(sample), not notes, tuple(notes), *how)
+    """Plain JSON in files of a Kafka sink: the value of a record, or the line itself, is a row; its place orders it."""
+    lines = _lines(files)
+    alone = not any("value" in record and "offset" in record for record in lines)
+    rows = [value for value in (lines if alone else [r.get("value") for r in lines]) if isinstance(value, dict)]
+    key = tuple(name for name in (() if alone else _key(lines)) if any(name in row for row in rows))
+    feed = _json_feed(log, topic, folder, rows, f"Topic {topic}, {len(lines):,} records sampled.", alone)
+    return propose_rows(replace(feed, key=key, ordered=True, notes=tuple(notes)))
 
 
-def _row(record: dict[str, Any]) -> Any:
-    """A line that is a row by itself, as it was before it was taken for a record."""
-    return record["value"] if list(record) == ["value"] and isinstance(record["value"], dict) else record
+def _propose_lines(log: str, folder: PurePosixPath, files: Sequence[LandedFile]) -> ProposedLog:
+    """Plain JSON in files of any name: each line is a row, and its columns order it."""
+    lines = _lines(files)
+    stems = strange_stems(files)
+    notes = [f"its folder holds files of several kinds ({', '.join(stems[:4])}): give each a folder"] if stems else []
+    if not lines:
+        notes.append("no line is a JSON object: write one object on each line, and no array around them")
+    seen = ", ".join(PurePosixPath(file.name).name for file in chosen(files))
+    feed = _json_feed(log, str(folder), folder, lines, f"Files of {folder}, {len(lines):,} lines of {seen}.", True)
+    return propose_rows(replace(feed, notes=tuple(notes)))
 
 
-def _folder(files: Sequence[LandedFile]) -> PurePosixPath:
-    """The deepest folder that holds all files of a topic."""
-    common = PurePosixPath(files[0].name).parent
-    while not all(PurePosixPath(f.name).is_relative_to(common) for f in files):
-        common = common.parent
-    return common
+def _json_feed(
+    log: str, topic: str, folder: PurePosixPath, rows: Sequence[dict[str, Any]], sampled: str, alone: bool
+) -> Feed:
+    """`alone`: the lines are the rows. The row may lie in a field beside the one that says what is done with it."""
+    options: dict[str, Any] = {"record": "value"} if alone else {}
+    field, op = _row_field(rows)
+    if field:
+        # What else lies beside the row is no part of it.
+        rows = [{**row[field], op: row[op]} for row in rows]
+    columns = []
+    for name in _names(rows):
+        column = column_of_values(name, [row[name] for row in rows if name in row])
+        if column.type is None:
+            column = ProposedColumn(name, "string", "objects or values of several kinds, as JSON", "json")
+        columns.append(column if all(name in row for row in rows) else column.made_optional())
+    return Feed(log, topic, str(folder), "json", tuple(columns), rows, sampled, options, row_field=field)
+
+
+def _row_field(rows: Sequence[dict[str, Any]]) -> tuple[str, str]:
+    """The one field of objects and the one that says what is done with them; empty when there are none."""
+    names = _names(rows)
+    objects = [n for n in names if any(isinstance(row.get(n), dict) for row in rows)]
+    ops = roles.find_ops([n for n in names if n not in objects], rows)
+    if len(objects) != 1 or not ops or not all(isinstance(row.get(objects[0]), dict) for row in rows):
+        return "", ""
+    return objects[0], ops[0].column
+
+
+def _lines(files: Sequence[LandedFile]) -> list[dict[str, Any]]:
+    """Objects on the lines of some files, as they are; numbers with a point as they are written."""
+    members = chosen(files)
+    share = RECORDS // len(members)
+    found: list[dict[str, Any]] = []
+    for file in members:
+        values = (_decoded(line) for line in _raw_lines(file))
+        found += islice((value for value in values if isinstance(value, dict)), share)
+    return found
+
+
+def _decoded(line: bytes) -> Any:
+    try:
+        return json.loads(line, parse_float=Decimal)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _sample(files: Sequence[LandedFile]) -> list[dict[str, Any]]:
     """Records of the first, the middle and the last file: deletes and new columns tend to come late."""
-    chosen = sorted({0, len(files) // 2, len(files) - 1})
-    share = RECORDS // len(chosen)
-    return [record for index in chosen for record in islice(_records(files[index]), share)]
+    members = chosen(files)
+    share = RECORDS // len(members)
+    return [record for file in members for record in islice(_records(file), share)]
 
 
 def _records(file: LandedFile) -> Iterator[dict[str, Any]]:
+    return (record for line in _raw_lines(file) if (record := _record(line)))
+
+
+def _raw_lines(file: LandedFile) -> Iterator[bytes]:
     with open_landed(file) as stream:
         blocks: Iterable[bytes] = Fingerprint(stream, file.size).blocks()
         try:
             for chunk in chunks(unzipped(blocks) if file.gzip else blocks):
-                yield from filter(None, map(_record, without_bom(chunk).lines))
+                yield from without_bom(chunk).lines
         except (CutShortError, DamagedError, ShrunkError):
             return  # A sample needs no whole file; ingest says what is wrong with it.
 
@@ -131,6 +213,7 @@ def _unwrapped(record: dict[str, Any]) -> dict[str, Any]:
 def _propose_log(
     log: str, topic: str, folder: PurePosixPath, shared: Sequence[str], sample: Sequence[dict[str, Any]]
 ) -> ProposedLog:
+    """Envelopes of Debezium. Without a key of their own, the rows that were inserted show what tells them apart."""
     values = [r["value"] for r in sample if isinstance(r.get("value"), dict)]
     rows = [v["after"] for v in values if isinstance(v.get("after"), dict)]
     declared = {name: type_ for r in sample for name, type_ in columns_of(r.get("value schema")).items()}
@@ -140,9 +223,14 @@ def _propose_log(
         else infer_column(name, [row[name] for row in rows if name in row], _column)
         for name in _names(rows)
     )
-    key = _key(sample)
+    key, questions = _key(sample), []
+    if not key:
+        inserted = [v["after"] for v in values if v.get("op") in ("r", "c") and isinstance(v.get("after"), dict)]
+        keys = roles.find_keys(log, columns, inserted, None)
+        key = keys[0] if keys else ()
+        questions = [roles.key_question(log, keys, inserted, None)]
     connector = next((str(v["source"].get("connector")) for v in values if isinstance(v.get("source"), dict)), "")
-    notes = _notes(key, columns, connector, shared)
+    notes = _notes(columns, connector, shared)
     return ProposedLog(
         id=log,
         topic=topic,
@@ -152,9 +240,10 @@ def _propose_log(
         connector=connector,
         order=connector,
         records=len(sample),
-        usable=not notes,
+        usable=not notes and all(question.sure for question in questions),
         notes=tuple(notes),
-        refused="" if notes else find_refused(key, columns, connector, sample),
+        questions=tuple(questions),
+        refused="" if notes or not key else find_refused(key, columns, connector, sample),
     )
 
 
@@ -180,9 +269,12 @@ def _column(name: str, seen: Sequence[Any]) -> ProposedColumn:
     if kinds == {int, float}:
         kinds = {float}
     if len(kinds) > 1 or not kinds <= set(_NAMES):
-        found = ", ".join(sorted(kind.__name__ for kind in kinds))
-        return ProposedColumn(name, None, f"no type fits what was seen ({found})")
+        shown = ", ".join(sorted(kind.__name__ for kind in kinds))
+        return ProposedColumn(name, None, f"no type fits what was seen ({shown})")
     kind = kinds.pop()
+    if kind is str:
+        found = column_of_values(name, values)
+        return found if found.encoding == "iso" else ProposedColumn(name, "string", base64_note(name, values))
     return ProposedColumn(name, _NAMES[kind], _whole_number_note(values) if kind is int else "")
 
 
@@ -195,16 +287,12 @@ def _whole_number_note(values: Sequence[int]) -> str:
     return f"{note}: `int` would fit" if low >= -(2**31) and high < 2**31 else note
 
 
-def _notes(key: Sequence[str], columns: Sequence[ProposedColumn], connector: str, shared: Sequence[str]) -> list[str]:
+def _notes(columns: Sequence[ProposedColumn], connector: str, shared: Sequence[str]) -> list[str]:
     notes = []
     if not columns:
         notes.append("no record with `after` seen: the columns are not known")
-    if not key:
-        notes.append("the records have no key: name one, or set `merge: append` in place of `key` if rows only come")
     notes += [f"column {c.name}: {c.note}" for c in columns if c.type is None]
     if connector not in _CONNECTORS:
         known = ", ".join(_CONNECTORS)
         notes.append(f"connector {connector or 'unknown'}: only {known} are supported in this version")
-    if shared:
-        notes.append(f"its folder also holds {', '.join(shared)}: give each topic a folder of its own")
-    return notes
+    return [*notes, *shared]

@@ -110,16 +110,19 @@ def _blocks(stream: BinaryIO, size: int) -> Iterator[bytes]:
 
 
 _PARQUET = b"PAR1"
-_QUOTE, _END = b'"', b"\n"
+_END = b"\n"
 
 
-def csv_ending(file: LandedFile) -> Ending:
-    """A last line without a line end is still being written; of a gzip file all is complete, or nothing."""
+def csv_ending(file: LandedFile, quote: bytes = b'"') -> Ending:
+    """A last line without a line end is still being written; of a gzip file all is complete, or nothing.
+
+    quote: what values stand in that hold line ends; empty: there are none.
+    """
 
     def look(stream: BinaryIO) -> Ending:
         if file.size and not begins_as_named(stream, file):
             return Ending(0, problem=wrong_content(file.name))
-        return ending_of(file) if file.gzip else _ending(stream, file.size)
+        return ending_of(file) if file.gzip else _ending(stream, file.size, quote)
 
     return looked_at(file, look)
 
@@ -133,21 +136,25 @@ def begins_as_named(stream: BinaryIO, file: LandedFile) -> bool:
     return begin.startswith(GZIP_MAGIC) == file.gzip and begin != _PARQUET
 
 
-def _ending(stream: BinaryIO, size: int) -> Ending:
+def _ending(stream: BinaryIO, size: int, quote: bytes) -> Ending:
     complete, within, rest, position = 0, False, False, 0
     while position < size and (block := stream.read(min(BLOCK, size - position))):
-        end = _last_end(block, within)
+        end = _last_end(block, within, quote)
         rest = bool(block[end + 1 :].strip()) or (rest and end < 0)
         complete = position + end + 1 if end >= 0 else complete
-        within ^= block.count(_QUOTE) % 2 == 1
+        within ^= _count(block, quote) % 2 == 1
         position += len(block)
     return Ending(complete, torn=rest)
 
 
-def _last_end(block: bytes, within: bool) -> int:
+def _last_end(block: bytes, within: bool, quote: bytes) -> int:
     """The last line end of a block that is not within quotes; `within`: it begins within them."""
     end = len(block)
     while (end := block.rfind(_END, 0, end)) >= 0:
-        if (within + block.count(_QUOTE, 0, end)) % 2 == 0:
+        if (within + _count(block, quote, end)) % 2 == 0:
             return end
     return -1
+
+
+def _count(block: bytes, quote: bytes, end: int | None = None) -> int:
+    return block.count(quote, 0, end) if quote else 0

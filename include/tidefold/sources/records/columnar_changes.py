@@ -25,6 +25,7 @@ from tidefold.domain.table.type_conversion import parse_value
 from tidefold.domain.table.types import parse_type
 from tidefold.sources.ingest.accounting import late_change
 from tidefold.sources.records.errors import RefusedRecordError
+from tidefold.sources.records.text_forms import in_normal_form
 
 # Gives a column its type: the values, null where they have none, and the rows whose value does not fit.
 Cast = Callable[[pa.Array, Column], tuple[pa.Array, Sequence[int]]]
@@ -116,8 +117,7 @@ class Changes:
             given = pc.if_else(deletes, pa.scalar(None, given.type), given)
         values, unfit = self._cast(given, column)
         for row in unfit:
-            text = str(given[row].as_py())[:80]
-            refusal = RefusedRecordError("VALUE_INVALID", f"`{column.name}` is {text!r}, no {column.type}.")
+            refusal = RefusedRecordError("VALUE_INVALID", _invalid(given[row].as_py(), column))
             made.refused.setdefault(row, refusal)
         for names, reason in ((self._shape.key, "KEY_NULL"), (self._order, "ORDER_MISSING")):
             if column.name in names:
@@ -210,6 +210,36 @@ def _content_sql(column: pa.Field, is_absent: bool) -> str:
     return f"CASE WHEN {name} IS NULL THEN 'n' ELSE length({text}) || ':' || {text} END"
 
 
+_RIGHT = {
+    "boolean": "true or false",
+    "int": "a whole number as 1284, from -2147483648 to 2147483647",
+    "long": "a whole number as 1284",
+    "float": "a number as 1284.6",
+    "double": "a number as 1284.6",
+    "decimal": "a number as 1284.60, with no more digits than the type has",
+    "date": "a date as 2026-01-31",
+    "timestamp": "an instant as 2026-01-31T12:00:00Z",
+}
+
+
+def _invalid(value: Any, column: Column) -> str:
+    """What is wrong with a value, and what would be right."""
+    text = value.decode("utf-8", errors="backslashreplace") if isinstance(value, bytes) else str(value)
+    shown = f"`{column.name}` is {text[:80]!r}"
+    if isinstance(value, bytes) and column.type != "binary" and not _is_utf8(value):
+        return f"{shown}, which is no UTF-8 text."
+    right = _RIGHT.get(parse_type(column.type).name)
+    return f"{shown}, no {column.type}." if right is None else f"{shown}, no {column.type}: right is {right}."
+
+
+def _is_utf8(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def _whole_numbers(values: Any) -> Any:
     """What orders a row as a number: days and microseconds since 1970 for dates and timestamps."""
     if pa.types.is_date(values.type):
@@ -249,7 +279,7 @@ _TEXTS = {
     "double": r"^(-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?|NaN|-?Infinity)$",
     "decimal": r"^-?[0-9]+(\.[0-9]+)?$",
     "date": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$",
-    "timestamp": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:.]+(Z|[+-][0-9]{2}:?[0-9]{2})$",
+    "timestamp": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:.]+(Z|[+-][0-9]{2}(:?[0-9]{2})?)$",
     "string": r"",
 }
 _INFINITE = r"^-?Infinity$"
@@ -263,10 +293,11 @@ _WIDER: dict[str, tuple[pa.DataType, ...]] = {
 }
 
 
-def of_text(values: pa.Array, column: Column) -> tuple[pa.Array, Sequence[int]]:
+def of_text(values: pa.Array, column: Column, formats: Sequence[str] = ()) -> tuple[pa.Array, Sequence[int]]:
     """A column of text, as bytes, as values of the column's type, and the rows whose text is none."""
     texts, unfit = _cast(values, pa.string())
     type_ = parse_type(column.type)
+    texts = in_normal_form(texts, type_.name, formats)
     matches = pc.match_substring_regex(texts, _TEXTS[type_.name]) if _TEXTS[type_.name] else pc.is_valid(texts)
     misfits = {*unfit, *_not(matches, texts)}
     found, unread = _cast(_without(texts, misfits), arrow_type(column.type))
@@ -294,7 +325,7 @@ def fits(given: pa.DataType, column: Column) -> bool:
         is_list = pa.types.is_list(given) or pa.types.is_large_list(given)
         return bool(is_list) and fits(given.value_type, Column(column.name, _element(column.type)))
     if type_.name == "timestamp":
-        return bool(pa.types.is_timestamp(given)) and given.tz is not None
+        return bool(pa.types.is_timestamp(given))  # One without a zone is UTC.
     if type_.name == "decimal":
         if not pa.types.is_decimal(given) or given.scale > type_.scale:
             return False

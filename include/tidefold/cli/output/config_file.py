@@ -1,0 +1,175 @@
+"""The text of a first tidefold.yaml, with comments, from logs that were proposed after a look at landed files."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tidefold.cli.terminal import mask_control_characters
+from tidefold.config import log_mistakes
+from tidefold.sources.inference.proposal import ProposedColumn, ProposedLog, Question
+
+STORE = "var/store"
+_PLAIN = re.compile(r"[A-Za-z_][\w./-]*", re.ASCII)
+_WIDTH = 110
+
+_HEAD = """\
+# Written by `tidefold init` from a sample of landed files. Read it, change what you know better, then run
+# `tidefold validate`. docs/config.md explains every key.
+# ASSUMED marks what the sample does not prove. QUESTION marks what only you know: a log with one is a comment until you
+# answer it and remove the `# ` before its lines.
+version: 1
+
+# Where changelogs, ledgers, snapshots and tables are kept. Paths are relative to this file, or absolute.
+store: {store}
+# The id of that store: an empty or another one (a disk that is not mounted) is refused. Remove the line if you change
+# `store`; the next run prints the new one.
+store_id: {store_id}
+
+spark:
+  master: "local[*]" # all cores; "local[2]" takes two
+  driver_memory: 2g
+  above: 64MB # what has no more bytes to read is ingested and folded without Spark
+
+retention:
+  snapshots: all # or a number: how many of the newest `tidefold subsume` keeps
+
+# Each log becomes one table. Its id names folders of the store: choose it now, it cannot change later. Its key, order
+# and merge cannot change once it has data (`tidefold drop` begins again); columns can, see docs/schema-change.md.
+logs:"""
+
+
+def undecided(log: ProposedLog, path: str, base: Path) -> tuple[str, ...]:
+    """What a person must decide before a proposed log can be used; nothing when it can be used as it is."""
+    folder = (base / path).resolve()
+    around = (base / STORE).resolve().is_relative_to(folder)
+    notes = (
+        *log.notes,
+        *([f"its folder {path} holds the store: land files in a folder of their own"] if around else []),
+        *(_asked(question) for question in log.questions if not question.sure),
+    )
+    return notes or tuple(log_mistakes(log.id, _entry(log, path), base))
+
+
+def _asked(question: Question) -> str:
+    found = f" Candidates: {'; '.join(question.candidates)}" if question.candidates else ""
+    return f"{question.about}: {question.text}{found}"
+
+
+def assumed(log: ProposedLog) -> list[str]:
+    """What is used until somebody says otherwise, and what speaks for it."""
+    return [_assumed(question) for question in log.questions if question.sure and question.because]
+
+
+def _assumed(question: Question) -> str:
+    first, *others = question.candidates
+    more = f"; other candidates: {'; '.join(others[:5])}" if others else ""
+    return f"{question.about}: {first}, as {question.because}{more}"
+
+
+def render(logs: Sequence[ProposedLog], paths: Sequence[str], base: Path, store_id: str) -> str:
+    """The file. `paths`: the landing folder of each log as it is to be written; undecided logs become comments."""
+    parts = [_HEAD.format(store=STORE, store_id=store_id)]
+    for log, path in zip(logs, paths, strict=True):
+        notes = undecided(log, path, base)
+        lines = list(_log_lines(log, path))
+        if notes:
+            lines = [f"  # {line[2:]}" for line in lines]
+        trial = [log.refused] if log.refused else []
+        marked = [*trial, *(f"QUESTION {note}" for note in notes), *(f"ASSUMED {text}" for text in assumed(log))]
+        sampled = log.sampled or f"Topic {log.topic}, {log.records:,} records sampled."
+        parts.append("\n".join([*_comments([sampled, *marked]), *lines]))
+    return "\n\n".join(parts) + "\n"
+
+
+def _comments(texts: Sequence[str]) -> Iterator[str]:
+    """Comments of at most the width of the page, told from lines of YAML by a second `#`."""
+    for text in texts:
+        line = "  ##"
+        for word in _comment(text).split(" "):
+            if len(line) + len(word) > _WIDTH:
+                yield line
+                line = "  ##  "
+            line += f" {word}"
+        yield line
+
+
+def landing_path(directory: Path, log: ProposedLog, base: Path) -> str:
+    """How a landing folder is written: relative where it lies below the folder of the configuration."""
+    folder = Path(os.path.abspath(directory / log.path))
+    return str(folder.relative_to(base)) if folder.is_relative_to(base) else str(folder)
+
+
+def _entry(log: ProposedLog, path: str) -> dict[str, object]:
+    connector = {"connector": log.connector} if log.connector else {}
+    return {
+        "source": {"format": log.format, **connector, _place(log): path, **dict(log.options)},
+        "key": list(log.key),
+        "columns": {c.name: _typed(c) for c in log.columns},
+        "order": log.order or list(log.order_by),
+        **({"ignored": list(log.ignored)} if log.ignored else {}),
+    }
+
+
+def _place(log: ProposedLog) -> str:
+    return "table" if log.format == "delta-cdf" else "path"
+
+
+def _typed(column: ProposedColumn) -> Any:
+    """A column as the file has it: its type, or a mapping where there is more to say."""
+    more: dict[str, Any] = {"encoding": column.encoding} if column.encoding else {}
+    if column.alias:
+        more["aliases"] = [column.alias]
+    if column.optional:
+        more["default"] = None
+    return {"type": column.type, **more} if more else column.type
+
+
+def _log_lines(log: ProposedLog, path: str) -> Iterator[str]:
+    yield f"  {log.id}:"
+    yield "    source:"
+    yield f"      format: {log.format}"
+    if log.connector:
+        yield f"      connector: {_word(log.connector)}"
+    yield f"      {_place(log)}: {_word(path)}"
+    yield from (f"      {name}: {_value(value)}" for name, value in log.options)
+    key = ", ".join(_word(name) for name in log.key) or "?"
+    yield f"    key: [{key}] # these columns tell rows apart"
+    yield "    columns: # every column of the table; a record with another one, or of another type, is refused"
+    for column in log.columns:
+        note = f" # {_comment(column.note)}" if column.note else ""
+        yield f"      {_word(column.name)}: {_value(_typed(column)) if column.type else '?'}{note}"
+    if log.ignored:
+        yield f"    ignored: {_value(list(log.ignored))} # no type fits these; the table leaves them out"
+    order = _word(log.order) if log.order else f"[{', '.join(map(_word, log.order_by)) or '?'}]"
+    yield f"    order: {order} # what decides which of two changes is the later one"
+    yield "    # on_bad_record: quarantine # the default; or fail: nothing is taken with a bad record"
+    yield "    quality:"
+    yield "      max_row_drop: 0.5 # a snapshot with less than half the rows of the last one is not published"
+    yield f"      # suite: quality/{log.id}.yaml # your own expectations, see docs/quality.md"
+
+
+def _value(value: Any) -> str:
+    """A value as YAML writes it on one line."""
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{_word(name)}: {_value(item)}' for name, item in value.items())}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_value, value))}]"
+    return _word(value) if isinstance(value, str) else json.dumps(value)
+
+
+def _word(text: str) -> str:
+    """Text as YAML writes it: in quotes where it would mean something else."""
+    if _PLAIN.fullmatch(text) and isinstance(yaml.safe_load(text), str):
+        return text
+    return json.dumps(text)
+
+
+def _comment(text: str) -> str:
+    return mask_control_characters(text).replace("\n", " ")

@@ -1,0 +1,111 @@
+"""How a CSV file is written: encoding, delimiter, quotes, header, and the texts that are no value."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tidefold.sources.inference.proposal import Question
+
+_DELIMITERS = (",", ";", "\t", "|")
+_DATA = re.compile(r"-?\d+([.,]\d+)?|\d{4}-\d\d-\d\d.*|\d\d[./]\d\d[./]\d{4}.*", re.ASCII)
+_NULLS = ("\\N", "NULL", "null", "None", "NaN", "nan", "N/A", "n/a", "<NULL>")
+_LINES = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """What a sample of a file shows. `names`: of the columns; made up where no line has them and nobody has `given`
+    them.
+    """
+
+    encoding: str
+    delimiter: str
+    names: tuple[str, ...]
+    header: bool
+    rows: tuple[tuple[str | None, ...], ...]
+    nulls: tuple[str, ...]
+    given: bool = False
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Keys of `source` that are not as usual."""
+        found: dict[str, Any] = {}
+        if self.delimiter != ",":
+            found["delimiter"] = self.delimiter
+        if not self.header:
+            found["header"] = list(self.names)
+        if self.encoding != "utf-8":
+            found["encoding"] = self.encoding
+        if self.nulls:
+            found["null"] = ["", *self.nulls]
+        return found
+
+    @property
+    def questions(self) -> tuple[Question, ...]:
+        """What the bytes alone do not say."""
+        found = []
+        if not self.header and not self.given:
+            names = ", ".join(self.names)
+            text = f"the files seem to have no header line: what are the columns called ({names}), in their order?"
+            found.append(Question("header", text))
+        if self.encoding != "utf-8":
+            why = "the bytes are no UTF-8, and most others would look alike"
+            found.append(Question("encoding", "how is the text written?", (self.encoding, "latin-1"), True, why))
+        return tuple(found)
+
+
+def dialect_of(data: bytes, whole: bool, given: Sequence[str] = ()) -> Dialect | None:
+    """The dialect of the beginning of a file; None when it holds no line. Not `whole`: its last line is cut off.
+    `given`: the names of the columns, where no line has them.
+    """
+    encoding, text = _decoded(data, whole)
+    if not whole:
+        text = text[: text.rfind("\n") + 1]
+    lines = [line for line in text.splitlines() if line.strip()]
+    if not lines:
+        return None
+    delimiter = _delimiter(lines[:_LINES])
+    cells = [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter) if row]
+    width = len(cells[0])
+    named = len(given) == width
+    header = not named and _is_header(cells)
+    made = tuple(given) if named else tuple(f"column_{i + 1}" for i in range(width))
+    names = tuple(cells[0]) if header else made
+    body = [row for row in (cells[1:] if header else cells) if len(row) == width]
+    nulls = tuple(null for null in _NULLS if any(null in row for row in body))
+    rows = tuple(tuple(None if cell in ("", *nulls) else cell for cell in row) for row in body)
+    return Dialect(encoding, delimiter, names, header, rows, nulls, named)
+
+
+def _decoded(data: bytes, whole: bool) -> tuple[str, str]:
+    cut = data if whole else data[: data.rfind(b"\n") + 1]
+    for encoding in ("utf-8-sig", "cp1252"):
+        try:
+            text = cut.decode(encoding)
+        except UnicodeDecodeError:
+            continue
+        return encoding.removesuffix("-sig"), text
+    return "latin-1", cut.decode("latin-1")
+
+
+def _delimiter(lines: Sequence[str]) -> str:
+    """The one that cuts most lines into the same number of values, and into more than one."""
+
+    def score(delimiter: str) -> tuple[int, int]:
+        widths = Counter(len(row) for row in csv.reader(lines, delimiter=delimiter))
+        width, count = widths.most_common(1)[0]
+        return (count if width > 1 else 0, width)
+
+    return max(_DELIMITERS, key=score)
+
+
+def _is_header(cells: Sequence[Sequence[str]]) -> bool:
+    """Names are no numbers and no times, none comes twice; and a first line alone is one."""
+    first = [cell.strip() for cell in cells[0]]
+    return not any(cell and _DATA.fullmatch(cell) for cell in first) and len(set(first)) == len(first) and all(first)

@@ -1,0 +1,254 @@
+"""What columns are for, as sampled rows show it: what says what a row does, what tells rows apart, what orders them."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+from tidefold.domain.table.types import parse_type
+from tidefold.sources.inference.proposal import ProposedColumn, Question
+
+Rows = Sequence[Mapping[str, Any]]
+
+_OP_NAME = re.compile(
+    r"_*(op|oper|operation|op_?type|change_?type|change_?op(er)?|cdc_?op(eration)?|dml|dml_?type|action|event|event_?type|"
+    r"row_?kind|kind|header__change_oper)",
+    re.IGNORECASE,
+)
+_DELETED_NAME = re.compile(r"_*((is_?)?deleted(_flag)?|tombstone)", re.IGNORECASE)
+# What programs say, each family with what it says of a row that is there and of one that is removed.
+_FAMILIES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
+    (("c", "i", "u", "r"), ("d",)),
+    (("insert", "update", "upsert", "create", "read"), ("delete",)),
+    (("inserted", "updated", "upserted", "created"), ("deleted",)),
+    (("add", "modify", "replace"), ("remove",)),
+    (("added", "modified", "changed", "replaced"), ("removed",)),
+    (("new", "changed"), ("gone", "removed")),
+    (("+i", "+u"), ("-d",)),
+    (("snapshot", "load"), ()),
+    (("put", "set"), ("del",)),
+)
+# What `op` knows when nothing is listed.
+_DEFAULT = ({"upsert", "insert", "update", "c", "r", "u", "I", "U"}, {"delete", "d", "D"})
+_INSERTS = {"i", "c", "r", "insert", "create", "read", "inserted", "created", "add", "added", "new", "+i", "snapshot"}
+_FALSE, _TRUE = {"false", "f", "0", "n", "no"}, {"true", "t", "1", "y", "yes"}
+_KEY_NAMES = re.compile(r"key|uuid|guid|pk|code|sku|isin|email|number|no|nr", re.IGNORECASE)
+_ORDER_NAMES = re.compile(
+    r"_*((last_?)?(updated?|modified|changed?|mod)(_?(at|on|ts|time|date|timestamp|dt|utc|ms|us))?|"
+    r"ts|time|timestamp|event_?(time|ts)|commit_?(time|ts|timestamp)|op_?ts|source_?ts|ts_?(ms|us|ns)|"
+    r"lsn|scn|seq|sequence|sequence_?(no|number|id)|seq_?no|version|row_?version|rev|revision|offset|change_?seq|"
+    r"export(ed)?(_?(at|on|date|time|ts))?|extract(ed)?(_?(at|on|date|time|ts))?|snapshot_?(date|time|ts)|"
+    r"load(ed)?(_?(at|on|date|time|ts))?|as_?of(_?date)?|valid_?from|ingest(ed)?_?(at|ts|time))",
+    re.IGNORECASE,
+)
+_LONG_TEXT, _SEVERAL = 64, 2
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """The column that says what a row does. `sure`: its name and all that it says are of a known kind. `usual`:
+    nothing needs to be listed.
+    """
+
+    column: str
+    upsert: tuple[str, ...]
+    delete: tuple[str, ...]
+    sure: bool
+    usual: bool = False
+
+    @property
+    def option(self) -> dict[str, Any]:
+        """As `tidefold.yaml` has it."""
+        lists = {} if self.usual else {"upsert": list(self.upsert), "delete": list(self.delete)}
+        return {"column": self.column, **lists}
+
+    def is_insert(self, row: Mapping[str, Any]) -> bool:
+        return text_of(row.get(self.column)).casefold() in _INSERTS
+
+    def is_delete(self, row: Mapping[str, Any]) -> bool:
+        return text_of(row.get(self.column)) in self.delete
+
+
+def text_of(value: Any) -> str:
+    """What a value is compared as."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def find_ops(names: Sequence[str], rows: Rows) -> list[Op]:
+    """Columns that may say what a row does, the likeliest first."""
+    found = [op for name in names if (op := _op(name, rows))]
+    return sorted(found, key=lambda op: (not op.sure, not any(map(op.is_delete, rows))))
+
+
+def _op(name: str, rows: Rows) -> Op | None:
+    values = [row.get(name) for row in rows]
+    if not values or any(v is None or not isinstance(v, str | bool | int) for v in values):
+        return None
+    seen = {text_of(v) for v in values}
+    if _DELETED_NAME.fullmatch(name) and {s.casefold() for s in seen} <= _FALSE | _TRUE:
+        return _flag(name, seen)
+    known = [family for family in _FAMILIES if _in_family(seen, family)]
+    words = {word for ups, downs in known for word in (*ups, *downs)}
+    named = bool(_OP_NAME.fullmatch(name))
+    removes = {word for _, downs in known for word in downs}
+    if not words or not {s.casefold() for s in seen} <= words or not (named or _both(seen, removes)):
+        return None
+    upsert = [*dict.fromkeys(_cased(word, seen) for ups, _ in known for word in ups)]
+    delete = [*dict.fromkeys(_cased(word, seen) for _, downs in known for word in downs if word not in upsert)]
+    usual = seen <= _DEFAULT[0] | _DEFAULT[1]
+    return Op(name, tuple(upsert), tuple(delete), named, usual)
+
+
+def _both(seen: Iterable[str], removes: set[str]) -> bool:
+    """Whether it speaks of rows that come and of rows that are removed."""
+    lower = {s.casefold() for s in seen}
+    return bool(lower & removes) and bool(lower - removes)
+
+
+def _in_family(seen: Iterable[str], family: tuple[tuple[str, ...], tuple[str, ...]]) -> bool:
+    return bool({s.casefold() for s in seen} & {*family[0], *family[1]})
+
+
+def _cased(word: str, seen: Iterable[str]) -> str:
+    """A word of a family as the file writes such words."""
+    same = next((s for s in seen if s.casefold() == word), None)
+    if same is not None:
+        return same
+    listed = list(seen)
+    if all(s.isupper() for s in listed):
+        return word.upper()
+    return word.title() if all(s.istitle() for s in listed) else word
+
+
+def _flag(name: str, seen: set[str]) -> Op:
+    """A mark of removed rows; both of its values, also where only one was seen."""
+    pairs = (("false", "true"), ("f", "t"), ("0", "1"), ("n", "y"), ("no", "yes"))
+    low, high = next(pair for pair in pairs if {s.casefold() for s in seen} & set(pair))
+    return Op(name, (_cased(low, seen),), (_cased(high, seen),), name.startswith("_"))
+
+
+def find_keys(log: str, columns: Sequence[ProposedColumn], rows: Rows, op: Op | None) -> list[tuple[str, ...]]:
+    """Columns that may tell rows apart, the likeliest first; several together only where none does alone."""
+    fit = [c.name for c in columns if _can_be_key(c, rows)]
+    inserts = [row for row in rows if op and op.is_insert(row)]
+    told = inserts if len(inserts) >= _SEVERAL else rows
+    unique = [name for name in fit if _is_unique((name,), told)]
+    named = [name for name in fit if key_score(log, name) == 3 and name not in unique]
+    found = sorted(unique, key=lambda name: -key_score(log, name))
+    if not found and not named:
+        ids = sorted(fit, key=lambda name: -key_score(log, name))[:5]
+        pairs = [pair for size in (2, 3) for pair in combinations(ids, size) if _is_unique(pair, told)]
+        return pairs[:3]
+    best = [(name,) for name in found if key_score(log, name) == 3]
+    return [*best, *((name,) for name in named), *((name,) for name in found if key_score(log, name) < 3)]
+
+
+def key_score(log: str, name: str) -> int:
+    """How much a name speaks for a key: 3 as `id` or `order_id` of orders, 0 not at all."""
+    plain = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).casefold().strip("_")
+    parts = [part for part in re.split(r"[^a-z0-9]+", log.casefold()) if part]
+    # Of `order_lines` an `order_id` is no key, nor a `line_no`.
+    singulars = {form for part in [*parts[-1:], log.casefold()] for form in _singulars(part)}
+    if plain in ("id", "_id") or any(plain in (f"{s}_id", f"{s}id", f"{s}_key") for s in singulars):
+        return 3
+    if plain in ("uuid", "guid", "key", "pk"):
+        return 2
+    return 1 if plain.endswith(("_id", "_key", "_uuid")) or _KEY_NAMES.fullmatch(plain) else 0
+
+
+def _singulars(word: str) -> set[str]:
+    forms = {word}
+    if word.endswith("ies"):
+        forms.add(f"{word[:-3]}y")
+    if word.endswith("es"):
+        forms.add(word[:-2])
+    return forms | ({word[:-1]} if word.endswith("s") else set())
+
+
+def _can_be_key(column: ProposedColumn, rows: Rows) -> bool:
+    if column.type is None or not parse_type(column.type).can_be_key:
+        return False
+    if column.encoding or column.type.startswith(("decimal", "timestamp", "date", "boolean")):
+        return False
+    values = [row.get(column.name) for row in rows]
+    return bool(values) and all(isinstance(v, str | int) and len(str(v)) <= _LONG_TEXT for v in values)
+
+
+def _is_unique(names: Sequence[str], rows: Rows) -> bool:
+    seen = {tuple(row.get(name) for name in names) for row in rows}
+    return len(rows) >= _SEVERAL and len(seen) == len({_frozen(row) for row in rows})
+
+
+def _frozen(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """A row that can be compared: the same row twice is no second row."""
+    return tuple(f"{name}={value!r}" for name, value in row.items())
+
+
+def find_orders(columns: Sequence[ProposedColumn], rows: Rows, key: Sequence[str]) -> list[str]:
+    """Columns that may order the rows of a key, the likeliest first: never null, and different where rows differ."""
+    fit = [c for c in columns if c.name not in key and _can_order(c, rows)]
+    fit = [c for c in fit if not key or not _collides(c.name, rows, key)]
+    return [c.name for c in sorted(fit, key=lambda c: -order_score(c))]
+
+
+def order_score(column: ProposedColumn) -> int:
+    """2: it is called as what changes with a row; 1: it is a time; 0: a number."""
+    if _ORDER_NAMES.fullmatch(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", column.name)):
+        return 2
+    return 1 if column.type in ("timestamp", "date") and not column.name.casefold().startswith("creat") else 0
+
+
+def _can_order(column: ProposedColumn, rows: Rows) -> bool:
+    timed = column.type in ("timestamp", "date")
+    if not timed and not (column.type in ("int", "long") and order_score(column) == 2):
+        return False
+    return bool(rows) and all(row.get(column.name) is not None for row in rows)
+
+
+def _collides(name: str, rows: Rows, key: Sequence[str]) -> bool:
+    """Whether two different rows of one key have the same place."""
+    places: dict[tuple[Any, ...], set[tuple[str, ...]]] = defaultdict(set)
+    for row in rows:
+        places[*(row.get(k) for k in key), row.get(name)].add(_frozen(row))
+    return any(len(found) > 1 for found in places.values())
+
+
+def key_question(log: str, keys: Sequence[tuple[str, ...]], rows: Rows, op: Op | None) -> Question:
+    """Which columns tell rows apart."""
+    text = "which columns tell rows apart? If rows only come, set `merge: append` in the place of `key`."
+    if not keys:
+        return Question("key", f"{text} No column was found whose values differ in all rows.")
+    best = keys[0]
+    sure = len(best) == 1 and key_score(log, best[0]) >= 2 and len(rows) >= _SEVERAL
+    rivals = [key for key in keys[1:] if len(key) == 1 and key_score(log, key[0]) >= 2]
+    inserts = sum(map(op.is_insert, rows)) if op else 0
+    seen = f"its values differ in all {inserts or len(rows):,} {'inserted ' if inserts else ''}rows of the sample"
+    because = seen if _is_unique(best, [r for r in rows if op and op.is_insert(r)] or rows) else "it is called so"
+    return Question("key", text, tuple(", ".join(key) for key in keys), sure and not rivals, because)
+
+
+def order_question(columns: Sequence[ProposedColumn], orders: Sequence[str]) -> Question:
+    """Which column says of two rows of a key which one is the newer."""
+    text = "which column says of two rows of a key which one is the newer?"
+    if not orders:
+        text += " No such column was found: land one, as the time of the change or of the export"
+        return Question("order", text)
+    named = {c.name: order_score(c) for c in columns}
+    sure = named[orders[0]] == 2 and (len(orders) == 1 or named[orders[1]] < 2)
+    because = "no two rows of a key have the same value and differ" if sure else "it is a time that is never null"
+    return Question("order", text, tuple(orders), sure, because)
+
+
+def op_question(ops: Sequence[Op], rows: Rows) -> Question | None:
+    """Which column says that a row is removed; None when nothing looks like it."""
+    if not ops:
+        return None
+    best = ops[0]
+    said = ", ".join(sorted({text_of(row.get(best.column)) for row in rows}))
+    return Question(
+        "op", "does this column say what a row does?", tuple(op.column for op in ops), best.sure, f"it says {said}"
+    )

@@ -1,0 +1,74 @@
+"""Looks for Delta tables, and proposes a log for each: its change feed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import pyarrow as pa
+
+from tidefold.domain.table.table_spec import VERSION
+from tidefold.sources.inference import roles
+from tidefold.sources.inference.files import column_of_field
+from tidefold.sources.inference.proposal import ProposedLog, log_ids
+
+_LOG, _ROWS = "_delta_log", 2000
+
+
+def find_tables(directory: Path) -> list[PurePosixPath]:
+    """The folders of Delta tables below a folder, relative to it."""
+    found = []
+    for folder, names, _ in os.walk(directory):
+        if _LOG in names:
+            found.append(PurePosixPath(Path(folder).relative_to(directory)))
+            names.clear()
+    return sorted(found)
+
+
+def propose_tables(directory: Path, tables: Sequence[PurePosixPath], taken: Sequence[str]) -> list[ProposedLog]:
+    """One proposal for each table; `taken` are ids of other logs."""
+    ids = log_ids([table.name or directory.resolve().name for table in tables], taken)
+    return [_proposed(log, directory, table) for log, table in zip(ids, tables, strict=True)]
+
+
+def _proposed(log: str, directory: Path, table: PurePosixPath) -> ProposedLog:
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+
+    notes: list[str] = []
+    rows: list[dict[str, Any]] = []
+    schema, records_changes = pa.schema([]), True
+    try:
+        opened = DeltaTable(str(directory / table))
+        records_changes = opened.metadata().configuration.get("delta.enableChangeDataFeed") == "true"
+        schema, rows = _sampled(opened)
+    except (DeltaError, OSError, pa.ArrowException) as error:
+        notes.append(f"the table cannot be read: {str(error).splitlines()[0]}")
+    if not records_changes:
+        notes.append("the table records no changes: set its property delta.enableChangeDataFeed = true")
+    columns = tuple(column_of_field(field) for field in schema)
+    notes += [f"column {column.name}: {column.note}" for column in columns if column.type is None]
+    keys = roles.find_keys(log, columns, rows, None)
+    question = roles.key_question(log, keys, rows, None)
+    return ProposedLog(
+        id=log,
+        topic=str(table),
+        path=str(table),
+        key=keys[0] if keys else (),
+        columns=columns,
+        connector="",
+        order=VERSION,
+        records=len(rows),
+        usable=not notes and question.sure,
+        notes=tuple(notes),
+        format="delta-cdf",
+        sampled=f"Delta table {table}, {len(rows):,} rows sampled.",
+        questions=(question,),
+    )
+
+
+def _sampled(table: Any) -> tuple[pa.Schema, list[dict[str, Any]]]:
+    dataset = table.to_pyarrow_dataset()
+    return dataset.schema, dataset.head(_ROWS).to_pylist()

@@ -1,0 +1,222 @@
+"""Types of columns as sampled values show them: of texts, as CSV files hold them, and of values of JSON."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from tidefold.sources.inference.proposal import ProposedColumn
+
+_WHOLE = re.compile(r"-?(0|[1-9]\d*)", re.ASCII)
+_FRACTION = re.compile(r"-?\d+\.\d+", re.ASCII)
+_FLOAT = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?|NaN|-?Infinity", re.ASCII)
+_LEADING_ZERO = re.compile(r"-?0\d+", re.ASCII)
+_COMMA = re.compile(r"-?\d{1,3}(\.?\d{3})*,\d{1,4}", re.ASCII)
+DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+INSTANT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,6}0*)?)?(Z|[+-]\d\d(:?\d\d)?)?", re.ASCII)
+_BASE64 = re.compile(r"([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?", re.ASCII)
+MONEY = re.compile(
+    r"(^|_)(price|amount|total|cost|sum|balance|fee|tax|vat|net|gross|salary|revenue|discount|amt|value|limit|rate)(_|$)",
+    re.IGNORECASE,
+)
+_TIMES = re.compile(
+    r"(^|_)(ts|time|timestamp|at|on|date|datetime|created|updated|modified|changed)(_|$)|_?(ms|us)$", re.IGNORECASE
+)
+_BOOLEANS = {"true", "false", "True", "False", "TRUE", "FALSE", "t", "f"}
+# Whole numbers that may be a time of the years 2000 to 2100, by their unit.
+_EPOCHS = {"millis": (946_684_800_000, 4_102_444_800_000), "micros": (946_684_800_000_000, 4_102_444_800_000_000)}
+_MOST_DIGITS, _MONEY_SCALE, _DIGITS = 38, 4, 18
+# Ways to write a time that are no ISO 8601; the first two differ where the day is 12 at most.
+FORMATS = (
+    "%d/%m/%Y %H:%M:%S", "%m/%d/%Y %H:%M:%S", "%d/%m/%Y %H:%M", "%m/%d/%Y %H:%M", "%d/%m/%Y", "%m/%d/%Y",
+    "%d.%m.%Y %H:%M:%S", "%d.%m.%Y %H:%M", "%d.%m.%Y", "%Y/%m/%d %H:%M:%S", "%Y/%m/%d",
+    "%d-%m-%Y %H:%M:%S", "%d-%m-%Y", "%Y%m%d%H%M%S", "%d-%b-%Y %H:%M:%S", "%d-%b-%Y",
+)  # fmt: skip
+_NAMED_ONLY = ("%Y%m%d%H%M%S",)
+
+
+@dataclass(frozen=True, slots=True)
+class TextColumn:
+    """A column of texts. `formats`: the ways in which its times are written that are no ISO 8601, all that fit."""
+
+    column: ProposedColumn
+    formats: tuple[str, ...] = ()
+
+
+def column_of_texts(name: str, seen: Sequence[str | None]) -> TextColumn:
+    """The narrowest type that takes all texts."""
+    values = [value for value in seen if value is not None]
+    if not values:
+        return TextColumn(ProposedColumn(name, "string", "only nulls seen: check the type"))
+    if formats := _formats(name, values):
+        timed = any("%H" in format_ for format_ in formats)
+        return TextColumn(ProposedColumn(name, "timestamp" if timed else "date", f"as {values[0]}"), formats)
+    if any(map(_LEADING_ZERO.fullmatch, values)):
+        return TextColumn(ProposedColumn(name, "string", _text_note(values)))
+    for type_, fits in _TEXT_TYPES.items():
+        if all(map(fits, values)):
+            return TextColumn(ProposedColumn(name, type_, _note_of(type_, values)))
+    if all(map(_WHOLE.fullmatch, values)):
+        return TextColumn(ProposedColumn(name, f"decimal({_MOST_DIGITS},0)", "too long for `long`"))
+    if all(_FRACTION.fullmatch(v) or _WHOLE.fullmatch(v) for v in values):
+        return TextColumn(_fraction(name, [Decimal(v) for v in values]))
+    if all(map(_FLOAT.fullmatch, values)):
+        return TextColumn(ProposedColumn(name, "double"))
+    return TextColumn(ProposedColumn(name, "string", _text_note(values)))
+
+
+def _is_long(text: str) -> bool:
+    return bool(_WHOLE.fullmatch(text)) and -(2**63) <= int(text) < 2**63
+
+
+_TEXT_TYPES: dict[str, Callable[[str], object]] = {
+    "boolean": _BOOLEANS.__contains__,
+    "long": _is_long,
+    "date": lambda text: DATE.fullmatch(text) and _is_iso(text),
+    "timestamp": lambda text: INSTANT.fullmatch(text) and _is_iso(text),
+}
+
+
+def _is_iso(text: str) -> bool:
+    try:
+        datetime.fromisoformat(text[:26] if len(text) > 26 and "." in text else text)
+    except ValueError:
+        return False
+    return True
+
+
+def _note_of(type_: str, values: Sequence[str]) -> str:
+    if type_ == "long":
+        return whole_number_note([int(v) for v in values])
+    zoned = [v for v in values if v.endswith("Z") or re.search(r"[+-]\d\d(:?\d\d)?$", v[10:])]
+    return "without a zone: read as UTC" if type_ == "timestamp" and not zoned else ""
+
+
+def whole_number_note(values: Sequence[int]) -> str:
+    """`long` is proposed for every whole number: a value outside `int` may come tomorrow and would be refused."""
+    low, high = min(values), max(values)
+    note = f"{low} to {high} seen"
+    return f"{note}: `int` would fit" if low >= -(2**31) and high < 2**31 else note
+
+
+def _text_note(values: Sequence[str]) -> str:
+    if any(map(_LEADING_ZERO.fullmatch, values)) and all(re.fullmatch(r"-?\d+", v) for v in values):
+        return "digits with leading zeros: as text they stay"
+    if all(_COMMA.fullmatch(v) or _WHOLE.fullmatch(v) for v in values):
+        return "numbers with a decimal comma: no type takes them; land them with a point to have a decimal"
+    return ""
+
+
+def _fraction(name: str, values: Sequence[Decimal], encoding: str = "") -> ProposedColumn:
+    """Money as decimal: numbers that all have as many digits behind the point, or a column that is called so."""
+    scales = {max(0, -int(value.as_tuple().exponent)) for value in values}
+    scale, digits = max(scales), max(len(str(abs(int(value)))) for value in values)
+    even = len(scales) == 1 and not encoding_is_number(encoding)
+    money = bool(MONEY.search(name)) or (encoding_is_number(encoding) and scale <= 2)
+    if scale <= _MONEY_SCALE and (money or even):
+        scale = max(scale, 2)
+        note = f"up to {scale} digits behind the point seen: more are refused; `double` takes any, inexactly"
+        precision = min(max(_DIGITS, digits + scale + 2), _MOST_DIGITS)
+        return ProposedColumn(name, f"decimal({precision},{scale})", note, "" if encoding == "number" else encoding)
+    return ProposedColumn(name, "double")
+
+
+def encoding_is_number(encoding: str) -> bool:
+    """JSON writes 1.5 for 1.50."""
+    return encoding == "number"
+
+
+def _formats(name: str, values: Sequence[str]) -> tuple[str, ...]:
+    """All formats that fit every value; those of nothing but digits only where the name speaks of a time."""
+    tried = [f for f in FORMATS if f not in _NAMED_ONLY or _TIMES.search(name)]
+    return tuple(format_ for format_ in tried if all(_is_as(value, format_) for value in values))
+
+
+def _is_as(text: str, format_: str) -> bool:
+    if not text[:1].isdigit():
+        return False
+    try:
+        datetime.strptime(text, format_)
+    except ValueError:
+        return False
+    return True
+
+
+def column_of_values(name: str, seen: Sequence[Any]) -> ProposedColumn:
+    """The type of a field of JSON, whose numbers with a point were read as Decimal."""
+    values = [v for v in seen if v is not None]
+    kinds = {type(v) for v in values}
+    if not kinds:
+        return ProposedColumn(name, "string", "only nulls seen: check the type")
+    if kinds == {int}:
+        return _whole(name, values)
+    if kinds <= {int, Decimal}:
+        return _fraction(name, [Decimal(v) for v in values], "number")
+    if kinds == {str}:
+        return _text(name, values)
+    if kinds == {list}:
+        return _list(name, values)
+    if kinds == {bool}:
+        return ProposedColumn(name, "boolean")
+    found = ", ".join(sorted(_KINDS.get(kind, kind.__name__) for kind in kinds))
+    return ProposedColumn(name, None, f"no type fits what was seen ({found})")
+
+
+_KINDS = {dict: "object", list: "list", str: "text", int: "number", Decimal: "number", bool: "boolean"}
+
+
+def _whole(name: str, values: Sequence[int]) -> ProposedColumn:
+    low, high = min(values), max(values)
+    if low < -(2**63) or high >= 2**63:
+        return ProposedColumn(name, f"decimal({_MOST_DIGITS},0)", "too long for `long`")
+    for unit, (first, last) in _EPOCHS.items():
+        if first <= low and high <= last and _TIMES.search(name):
+            return ProposedColumn(name, "timestamp", f"{unit} since 1970; `long` keeps the number", unit)
+    return ProposedColumn(name, "long", whole_number_note(values))
+
+
+def _text(name: str, values: Sequence[str]) -> ProposedColumn:
+    if all(DATE.fullmatch(v) and _is_iso(v) for v in values):
+        return ProposedColumn(name, "date", "", "iso")
+    if all(INSTANT.fullmatch(v) and _is_iso(v) for v in values):
+        return ProposedColumn(name, "timestamp", "", "iso")
+    if MONEY.search(name) and all(_FRACTION.fullmatch(v) or _WHOLE.fullmatch(v) for v in values):
+        return _fraction(name, [Decimal(v) for v in values], "string")
+    return ProposedColumn(name, "string", base64_note(name, values))
+
+
+def base64_note(name: str, values: Sequence[str]) -> str:
+    """Debezium writes decimals as base64 unless it is told otherwise: nothing in the values says their scale."""
+    distinct = set(values)
+    looks = all(v and len(v) <= 24 and _BASE64.fullmatch(v) and _is_base64(v) for v in distinct)
+    coded = any(re.search(r"[=+/]", v) for v in distinct) or MONEY.search(name)
+    if not (looks and coded):
+        return ""
+    number = int.from_bytes(base64.b64decode(values[0]), "big", signed=True)
+    return (
+        f"is it a decimal in base64, as Debezium writes it? {values[0]} is {number} then, without its point: "
+        "`{type: decimal(18,2), encoding: base64}` makes it "
+        f"{Decimal(number).scaleb(-2)}"
+    )
+
+
+def _is_base64(text: str) -> bool:
+    try:
+        return len(base64.b64decode(text, validate=True)) > 0
+    except binascii.Error:
+        return False
+
+
+def _list(name: str, values: Sequence[list[Any]]) -> ProposedColumn:
+    elements = [element for value in values for element in value]
+    inner = column_of_values(name, elements) if elements else ProposedColumn(name, "string")
+    if inner.type is None or inner.type.startswith("array") or inner.encoding:
+        plain = {type(e) for e in elements} == {str}
+        return ProposedColumn(name, "array<string>" if plain else None, "" if plain else "no type fits its elements")
+    return ProposedColumn(name, f"array<{inner.type}>", "" if elements else "only empty lists seen: check the type")

@@ -1,0 +1,62 @@
+"""Brings texts of values to the one form that Arrow reads: times without a zone or in another order, and booleans."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_BOOLEANS = pa.array(["true", "false", "True", "False", "TRUE", "FALSE", "t", "f"])
+_NORMAL_BOOLEANS = pa.array(["true", "false"] * 4)
+_NAIVE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:.]+$"
+_DAY = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
+_ISO = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}"
+
+
+def in_normal_form(texts: pa.Array, type_: str, formats: Sequence[str]) -> pa.Array:
+    """The same values as texts that are read.
+
+    texts: what the file has.
+    type_: name of the type of the column.
+    formats: how times are written that are not ISO 8601, as Python's strptime has it.
+    What is none of these stays as it is, and is refused later.
+    """
+    if type_ == "boolean":
+        found = _NORMAL_BOOLEANS.take(pc.index_in(texts, _BOOLEANS))
+        return pc.if_else(pc.is_valid(found), found, texts)
+    if type_ not in ("date", "timestamp"):
+        return texts
+    texts = _formatted(texts, type_, formats)
+    if type_ == "date":
+        return texts
+    texts = _with_suffix(texts, _DAY, "T00:00:00Z")
+    return _with_suffix(texts, _NAIVE, "Z")
+
+
+def _with_suffix(texts: pa.Array, pattern: str, suffix: str) -> pa.Array:
+    longer = pc.binary_join_element_wise(texts, pa.scalar(suffix), pa.scalar(""))
+    return pc.if_else(pc.match_substring_regex(texts, pattern), longer, texts)
+
+
+def _formatted(texts: pa.Array, type_: str, formats: Sequence[str]) -> pa.Array:
+    """Texts in one of the formats, as ISO 8601. Python reads them: Arrow takes the 31st of February for a day."""
+    if not formats:
+        return texts
+    once = texts.dictionary_encode()
+    known = [_iso(text, type_, formats) for text in once.dictionary.to_pylist()]
+    return pa.array(known, pa.string()).take(once.indices)
+
+
+def _iso(text: str, type_: str, formats: Sequence[str]) -> str:
+    for format_ in formats:
+        try:
+            at = datetime.strptime(text, format_)
+        except ValueError:
+            continue
+        if type_ == "timestamp":
+            return (at if at.tzinfo else at.replace(tzinfo=UTC)).isoformat()
+        if (at.hour, at.minute, at.second, at.microsecond) == (0, 0, 0, 0):
+            return at.date().isoformat()
+    return text

@@ -1,0 +1,87 @@
+"""Ordinary feeds, as different programs write them: `init`, then a whole run, twice; the table is what it must be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from typer.testing import CliRunner
+
+from support.feeds import FEEDS, OrdinaryFeed, truth
+from support.pipelines import judge_all
+from tidefold.cli.app import app
+from tidefold.compute.runners import in_process
+from tidefold.operations.ingest.ingest import ingest
+from tidefold.operations.outcome import Outcome
+from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.materialize import materialize
+from tidefold.operations.snapshot.request import Asking
+from tidefold.wiring import Pipeline, open_pipeline
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TIDEFOLD_CONFIG", raising=False)
+    return tmp_path
+
+
+def begun(folder: Path, feed: OrdinaryFeed) -> Pipeline:
+    """The pipeline that `init` writes, with the answers of a person who knows the feed where it asks."""
+    feed.write(folder / "landing", feed.events(1), 1)
+    asked = ["init", "landing", *(["--interactive"] if feed.answers else [])]
+    done = CliRunner().invoke(app, asked, input=feed.answers)
+    assert done.exit_code == 0, done.output
+    assert "question:" not in done.stderr, done.stderr
+    return open_pipeline(folder / "tidefold.yaml")
+
+
+def run(pipeline: Pipeline, name: str) -> Outcome:
+    """Ingest, materialize, judge and confirm, without a JVM."""
+    [log] = pipeline.config.logs
+    [outcome] = ingest(pipeline, [log], in_process)
+    materialize(pipeline, [log], Asking(name), in_process)
+    judge_all(pipeline, log)
+    confirm(pipeline, log)
+    return outcome
+
+
+def table(pipeline: Pipeline) -> dict[int, dict[str, Any]]:
+    [log] = pipeline.config.logs
+    rows = DeltaTable(pipeline.store.uri(f"tables/{log}")).to_pyarrow_table().to_pylist()
+    names = ("order_id", "customer", "total", "status", "updated_at")
+    found = {row["order_id"]: {name: row[name] for name in names} for row in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+def plain(rows: dict[int, dict[str, Any]]) -> dict[int, dict[str, Any]]:
+    """Rows without what a feed cannot say: the kind of a number, and the day of a spreadsheet."""
+    return {
+        key: {**row, "total": float(row["total"]), "updated_at": row["updated_at"].strftime("%H:%M:%S")}
+        for key, row in rows.items()
+    }
+
+
+@pytest.mark.parametrize("feed", FEEDS, ids=[feed.name for feed in FEEDS])
+def test_a_feed_becomes_its_table_without_a_word_of_the_user(feed: OrdinaryFeed, folder: Path) -> None:
+    pipeline = begun(folder, feed)
+    first = run(pipeline, "first")
+    assert (first.error, first.facts["refused"]) == (None, {}), first.message
+    assert plain(table(pipeline)) == plain(truth(feed.events(1) if "late" not in feed.name else feed.events(1)[:8]))
+    feed.write(folder / "landing", feed.events(2), 2)
+    second = run(open_pipeline(folder / "tidefold.yaml"), "second")
+    assert (second.error, second.facts["refused"]) == (None, {}), second.message
+    assert plain(table(pipeline)) == plain(truth([*feed.events(1), *feed.events(2)]))
+
+
+def test_what_cannot_be_taken_is_named(folder: Path) -> None:
+    feed = FEEDS[0]
+    pipeline = begun(folder, feed)
+    (folder / "landing/orders/readme.txt").write_text("hello\n")
+    (folder / "landing/orders/orders_2026-11-09.csv").write_text("op,order_id\nI,1\n")
+    [outcome] = ingest(pipeline, list(pipeline.config.logs), in_process)
+    named = {Path(problem["file"]).name for problem in outcome.facts["problems"]}
+    assert named == {"readme.txt", "orders_2026-11-09.csv"}

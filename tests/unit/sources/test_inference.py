@@ -1,0 +1,151 @@
+"""What `init` makes of sampled values: types, dialects, and what columns are for."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from tidefold.sources.inference.dialect import dialect_of
+from tidefold.sources.inference.proposal import ProposedColumn
+from tidefold.sources.inference.roles import find_keys, find_ops, find_orders, key_question
+from tidefold.sources.inference.values import column_of_texts, column_of_values
+
+
+@pytest.mark.parametrize(
+    ("name", "texts", "type_"),
+    [
+        ("n", ["1", "-7", None], "long"),
+        ("n", ["1" * 25], "decimal(38,0)"),
+        ("zip", ["01234", "99999"], "string"),
+        ("price", ["1.5", "2.25"], "decimal(18,2)"),
+        ("x", ["1.50", "2.25"], "decimal(18,2)"),
+        ("x", ["1.5", "2.25", "3.125"], "double"),
+        ("x", ["1e5", "2.0"], "double"),
+        ("ok", ["true", "False"], "boolean"),
+        ("ok", ["t", "f"], "boolean"),
+        ("day", ["2026-01-31"], "date"),
+        ("day", ["2026-02-31"], "string"),
+        ("at", ["2026-01-31 08:00:00", "2026-01-31T08:00:00.5Z"], "timestamp"),
+        ("at", ["2026-01-31 08:00:00+00"], "timestamp"),
+        ("at", ["31.01.2026 08:00"], "timestamp"),
+        ("day", ["31.01.2026"], "date"),
+        ("n", ["20260131"], "long"),
+        ("price", ["1,50"], "string"),
+        ("text", [None, None], "string"),
+    ],
+)
+def test_types_of_texts(name: str, texts: list[str | None], type_: str) -> None:
+    assert column_of_texts(name, texts).column.type == type_
+
+
+def test_formats_are_all_that_fit_every_text() -> None:
+    assert column_of_texts("at", ["02/03/2026 08:00:00"]).formats == ("%d/%m/%Y %H:%M:%S", "%m/%d/%Y %H:%M:%S")
+    assert column_of_texts("at", ["02/13/2026 08:00:00"]).formats == ("%m/%d/%Y %H:%M:%S",)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "type_", "encoding"),
+    [
+        ("n", [1, None], "long", ""),
+        ("price", [Decimal("1.5"), 2], "decimal(18,2)", ""),
+        ("x", [Decimal("1.125"), 2], "double", ""),
+        ("price", ["1.50"], "decimal(18,2)", "string"),
+        ("at", ["2026-01-31T08:00:00Z"], "timestamp", "iso"),
+        ("day", ["2026-01-31"], "date", "iso"),
+        ("updated_at", [1_795_226_336_485], "timestamp", "millis"),
+        ("ts", [1_795_226_336_485_000], "timestamp", "micros"),
+        ("n", [1_795_226_336_485], "long", ""),
+        ("tags", [["a"], []], "array<string>", ""),
+        ("deep", [{"a": 1}], None, ""),
+        ("mixed", [1, "a"], None, ""),
+    ],
+)
+def test_types_of_fields(name: str, values: list[Any], type_: str | None, encoding: str) -> None:
+    column = column_of_values(name, values)
+    assert (column.type, column.encoding) == (type_, encoding)
+
+
+def test_a_decimal_in_base64_is_explained_and_words_are_none() -> None:
+    note = column_of_values("amount", ["AZ8=", "AJY="]).note
+    assert "`{type: decimal(18,2), encoding: base64}` makes it 4.15" in note
+    assert column_of_values("name", ["Anna", "Otto"]).note == ""
+
+
+@pytest.mark.parametrize(
+    ("data", "delimiter", "header", "encoding", "nulls"),
+    [
+        (b"id,text\n1,a\n", ",", True, "utf-8", ()),
+        (b"id;text\r\n1;a,b\r\n2;c,d\r\n", ";", True, "utf-8", ()),
+        (b"id\ttext\n1\t\\N\n", "\t", True, "utf-8", ("\\N",)),
+        (b"1|a|2026-01-31\n2|b|2026-01-31\n", "|", False, "utf-8", ()),
+        (b"\xef\xbb\xbfid,text\n1,NULL\n", ",", True, "utf-8", ("NULL",)),
+        ("id,text\n1,Zoë\n".encode("cp1252"), ",", True, "cp1252", ()),
+        (b'id,text\n1,"a;b;c;d"\n', ",", True, "utf-8", ()),
+    ],
+)
+def test_dialects(data: bytes, delimiter: str, header: bool, encoding: str, nulls: tuple[str, ...]) -> None:
+    found = dialect_of(data, whole=True)
+    assert found is not None
+    assert (found.delimiter, found.header, found.encoding, found.nulls) == (delimiter, header, encoding, nulls)
+
+
+def test_a_line_that_is_cut_off_is_no_row() -> None:
+    found = dialect_of(b"id,text\n1,a\n2,", whole=False)
+    assert found is not None
+    assert found.rows == (("1", "a"),)
+    assert dialect_of(b"", whole=True) is None
+
+
+def rows(**columns: list[Any]) -> list[dict[str, Any]]:
+    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "option", "sure"),
+    [
+        ("op", ["I", "U", "D"], {}, True),
+        ("Op", ["I", "U"], {}, True),
+        ("op", ["c", "u"], {}, True),
+        ("change_type", ["insert", "delete"], {}, True),
+        ("action", ["CREATE", "DELETE"], {"upsert": ["INSERT", "UPDATE", "UPSERT", "CREATE", "READ"]}, True),
+        ("what", ["created", "deleted"], {"delete": ["deleted"]}, False),
+        ("__deleted", ["false", "false"], {"upsert": ["false"], "delete": ["true"]}, True),
+        ("deleted", [True, False], {"upsert": ["false"], "delete": ["true"]}, False),
+    ],
+)
+def test_what_says_that_a_row_is_deleted(name: str, said: list[Any], option: dict[str, Any], sure: bool) -> None:
+    [found] = find_ops(["id", name], rows(id=list(range(len(said))), **{name: said}))
+    assert {key: found.option.get(key) for key in option} == option
+    assert (found.column, found.sure) == (name, sure)
+
+
+@pytest.mark.parametrize("said", [["new", "paid"], ["updated", "created"], ["a", None], [1.5, 2.5]])
+def test_what_says_something_else_is_data(said: list[Any]) -> None:
+    assert find_ops(["status"], rows(status=said)) == []
+
+
+def long(*names: str) -> list[ProposedColumn]:
+    return [ProposedColumn(name, "timestamp" if name.endswith("_at") else "long") for name in names]
+
+
+def test_keys_are_unique_among_inserted_rows_and_best_called_so() -> None:
+    found = rows(op=["I", "I", "U"], order_id=[1, 2, 1], customer_id=[9, 8, 9], n=[1, 1, 1])
+    [op] = find_ops(["op"], found)
+    assert find_keys("orders", long("order_id", "customer_id", "n"), found, op)[0] == ("order_id",)
+    question = key_question("orders", [("order_id",), ("customer_id",)], found, op)
+    assert (question.sure, question.candidates) == (True, ("order_id", "customer_id"))
+
+
+def test_two_columns_are_a_key_where_none_is_and_that_is_asked() -> None:
+    found = rows(order_id=[1, 1, 2], line_no=[1, 2, 1])
+    keys = find_keys("lines", long("order_id", "line_no"), found, None)
+    assert keys == [("order_id", "line_no")]
+    assert not key_question("lines", keys, found, None).sure
+
+
+def test_what_is_the_same_for_two_states_of_a_row_does_not_order_it() -> None:
+    found = rows(id=[1, 1], created_at=[5, 5], updated_at=[5, 6], ordered_at=[5, 7])
+    columns = long("id", "created_at", "updated_at", "ordered_at")
+    assert find_orders(columns, found, ["id"]) == ["updated_at", "ordered_at"]
