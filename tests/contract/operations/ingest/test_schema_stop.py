@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import gzip
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 from deltalake import DeltaTable
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from support.landing import CONFIG, TOPIC, land, offsets, quarantined, record, state_of, take
 from support.pipelines import judge_all
@@ -283,3 +286,39 @@ def test_what_was_taken_before_a_stop_is_folded_and_confirmed(tmp_path: Path) ->
     assert outcome.result == "staged"
     judge_all(pipeline, "items")
     assert confirm(pipeline, "items", run_id="r1").error is None
+
+
+@given(data=st.data())
+@settings(max_examples=12, deadline=None)
+def test_any_history_of_columns_ends_as_its_replay_and_is_built_again(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Columns come and go at any record, files are cut anywhere; after a stop the configuration says what it asks."""
+    root = tmp_path_factory.mktemp("history")
+    names, records, replay = ["a", "b", "c"], [], dict[int, dict[str, Any]]()
+    there: set[str] = set()
+    for offset in range(data.draw(st.integers(1, 14))):
+        there ^= data.draw(st.sets(st.sampled_from(names), max_size=1))
+        item = data.draw(st.integers(1, 3))
+        row = {"id": item, **{name: data.draw(st.integers(0, 9)) for name in sorted(there)}}
+        records.append(record(offset, item, after=row))
+        replay[item] = {**dict.fromkeys(names), **row}
+    cuts = [0, *sorted(data.draw(st.sets(st.integers(1, 13)))), len(records)]
+    suffix = data.draw(st.sampled_from(["jsonl", "jsonl.gz"]))
+    for start, end in pairwise(cut for cut in cuts if cut <= len(records)):
+        if start < end:
+            land(root, start, records[start:end], suffix)
+    columns = {"id": "int"}
+    for _ in range(2 * len(names) + 1):
+        pipeline = configured(root, "{" + ", ".join(f"{n}: {t}" for n, t in columns.items()) + "}")
+        outcome = take(pipeline)
+        if outcome.error is None:
+            break
+        assert (outcome.result, outcome.error) == ("stopped", "UNKNOWN_COLUMN")
+        columns |= {name: "{type: long, default: null}" for name in names if f"`{name}: {{type" in outcome.message}
+    expected = [{n: replay[item][n] for n in columns if n != "id"} | {"id": item} for item in sorted(replay)]
+    assert rows(pipeline) == expected
+    assert sum(landed.records for landed in state_of(pipeline).landed) == len(records)
+    drop(pipeline, "items", plan=False)
+    assert take(pipeline).result == "taken"
+    assert rows(pipeline) == expected
