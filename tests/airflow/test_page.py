@@ -23,12 +23,14 @@ from tidefold_airflow.ui.sight import Sight
 
 NOBODY = (None, "Bearer broken", "Bearer eyJhbGciOiJub25lIn0.eyJzdWIiOiJhZG1pbiJ9.", "Basic YWRtaW46YWRtaW4=")
 ABSENT = ("/docs", "/redoc", "/openapi.json", "/docs/oauth2-redirect", "/style.css", "/logs/..%2F..%2Fx")
+NO_PIPELINE = "none-00000000"
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
 def paths() -> list[str]:
     """An address of every route of the app, whatever routes it has."""
-    filled = {"log": "accounts", "snapshot": "1", "dag_id": DAG, "run_id": "manual__1", "other": "anything/else"}
+    filled = {"log": "accounts", "snapshot": "1", "dag_id": DAG, "run_id": "manual__1", "other": "anything/else",
+              "pipeline": NO_PIPELINE}  # fmt: skip
     found = []
     for route in build_app((), (), lambda request: Sight()).routes:
         assert isinstance(route, APIRoute)
@@ -97,6 +99,7 @@ def test_who_may_read_sees_every_page(scene: Scene, run: Run, user: str) -> None
     """Airflow's viewer reads, as an admin does; neither writes."""
     known = token(scene, user)
     asked = {path.replace("manual__1", quote(run.id, safe="")): 200 for path in paths()}
+    asked |= {path: 403 for path in asked if path.startswith(f"/p/{NO_PIPELINE}")}
     asked |= dict.fromkeys((*ABSENT, "/anything/else"), 404) | {"/logs/accounts/explain?key=x": 400}
     for path, expected in asked.items():
         status, headers, text = ask(scene, path, known)
@@ -171,6 +174,13 @@ def test_the_tab_of_a_run_shows_what_it_did(scene: Scene, run: Run, page: Page) 
 def test_the_tab_of_a_dag_shows_the_logs(scene: Scene, page: Page) -> None:
     page.goto(f"{scene.airflow.api.address}/dags/{DAG}/plugin/tidefold-logs")
     assert frame_of(page, "/tidefold/").get_by_role("heading", name="Logs").is_visible()
+
+
+def test_a_dag_shows_what_its_stored_tasks_work_on(scene: Scene) -> None:
+    """Airflow's own copy of the DAG is read, and its auth manager asked."""
+    known = token(scene, "vera")
+    assert f"Logs of <bdi>{DAG}</bdi>" in ask(scene, f"/dags/{DAG}", known)[2]
+    assert "has no task of tidefold" in ask(scene, "/dags/no_dag_of_ours", known)[2]
 
 
 def test_a_row_is_explained_by_a_form(scene: Scene, run: Run, page: Page) -> None:
