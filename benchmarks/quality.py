@@ -33,7 +33,7 @@ from tidefold.quality.report.result import SAMPLES
 from tidefold.quality.run import expectations as gate
 from tidefold.quality.run.cost import Meter
 from tidefold.quality.run.run_checks import Base, Beside, run_checks
-from tidefold.quality.run.staged_rows import read_rows
+from tidefold.quality.run.spark_rows import SparkEngine
 from tidefold.quality.suite.check import Check
 from tidefold.quality.suite.suite import Suite, load_suite
 from tidefold.spark.submit import job_env, spark_conf
@@ -104,7 +104,7 @@ def main() -> None:
 
 def _ways(root: Path, spark: Any, pipeline: Any, manifest: Manifest) -> list[Way]:
     def rows() -> Any:
-        return read_rows(spark, pipeline.store, manifest)
+        return SparkEngine(spark).read(pipeline.store, manifest)
 
     def suite(*entries: dict[str, Any]) -> Sequence[Check]:
         return _suite(root, manifest.shape, [*ROW_CHECKS, *entries]).checks(manifest.rows, manifest.rows)

@@ -9,12 +9,13 @@ from tidefold.compute.spark_session import spark_session
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.quality.audit import audit
+from tidefold.quality.run.spark_rows import SparkEngine
 from tidefold.spark.job_main import run_job
 from tidefold.spark.submit import Request
 
 
 def act(pipeline: Pipeline, request: Request) -> Sequence[Outcome]:
-    return audit(pipeline, request.logs, request.asking.run, spark_session("audit"))
+    return audit(pipeline, request.logs, request.asking.run, SparkEngine(spark_session("audit")))
 
 
 if __name__ == "__main__":

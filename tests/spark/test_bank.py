@@ -21,6 +21,7 @@ from tidefold.operations.quality import judge
 from tidefold.operations.snapshot import materialize
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.request import Asking
+from tidefold.quality.run.spark_rows import SparkEngine
 from tidefold.wiring import open_pipeline
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def run(pipeline: Pipeline, spark: SparkSession, name: str) -> dict[str, list[st
     steps = {
         "ingest": ingest.ingest(pipeline, LOGS, runner),
         "materialize": materialize.materialize(pipeline, LOGS, Asking(name), runner),
-        "quality": judge.judge(pipeline, LOGS, name, spark),
+        "quality": judge.judge(pipeline, LOGS, name, SparkEngine(spark)),
         "confirm": [confirm(pipeline, log, run_id=name) for log in LOGS],
     }
     return {step: [o.result for o in outcomes] for step, outcomes in steps.items()}

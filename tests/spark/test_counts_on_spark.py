@@ -16,6 +16,7 @@ from tidefold.compute.runners import on_spark
 from tidefold.domain.paths import LogPaths
 from tidefold.operations.quality.judge import judge
 from tidefold.operations.snapshot.confirm import confirm
+from tidefold.quality.run.spark_rows import SparkEngine
 from tidefold.spark.data_source import register
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def test_a_fold_is_one_job_without_a_shuffle(spark: SparkSession, root: Path) ->
 def test_the_gate(spark: SparkSession, root: Path) -> None:
     append(root, local(root, 1_000, 4))
     check("Spark: changes in 4 of 128 key groups", counted_jobs(spark, lambda: fold(root, "a", runner=on_spark(spark))))
-    check("Spark: the gate, 3 checks", counted_jobs(spark, lambda: judge(opened(root), [LOG], "a", spark)))
+    check("Spark: the gate, 3 checks", counted_jobs(spark, lambda: judge(opened(root), [LOG], "a", SparkEngine(spark))))
     assert confirm(opened(root), LOG, run_id="a").result == "published"
 
 

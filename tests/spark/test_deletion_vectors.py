@@ -17,6 +17,7 @@ from tidefold.operations.quality.judge import judge
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.snapshot.request import Asking
+from tidefold.quality.run.spark_rows import SparkEngine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,7 +30,7 @@ VECTORS = CONFIG.replace("buckets: 4\n", "buckets: 4\n    deletion_vectors: true
 def judged(pipeline: Pipeline, spark: SparkSession, run: str) -> Outcome:
     [staged] = materialize(pipeline, ["accounts"], Asking(run), on_spark(spark))
     assert staged.result == "staged", staged
-    [outcome] = judge(pipeline, ["accounts"], run, spark)
+    [outcome] = judge(pipeline, ["accounts"], run, SparkEngine(spark))
     return outcome
 
 

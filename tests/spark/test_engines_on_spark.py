@@ -16,6 +16,7 @@ from tidefold.operations.quality.judge import judge
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.snapshot.request import Asking
+from tidefold.quality.run.spark_rows import SparkEngine
 from tidefold.wiring import open_pipeline
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def cycle(spark: SparkSession, pipeline: Pipeline, run: str) -> None:
     runner = on_spark(spark)
     assert {o.result for o in ingest(pipeline, LOGS, runner)} == {"taken"}
     assert {o.result for o in materialize(pipeline, LOGS, Asking(run), runner)} == {"staged"}
-    assert {o.result for o in judge(pipeline, LOGS, None, spark)} == {"passed"}
+    assert {o.result for o in judge(pipeline, LOGS, None, SparkEngine(spark))} == {"passed"}
     assert {confirm(pipeline, log).result for log in LOGS} == {"published"}
 
 

@@ -20,6 +20,7 @@ from tidefold.operations.outcome import Outcome
 from tidefold.operations.quality.judge import judge, pending
 from tidefold.quality.run import expectations
 from tidefold.quality.run.expectations import evaluate
+from tidefold.quality.run.spark_rows import SparkEngine, SparkRows
 from tidefold.quality.suite.check import Check
 from tidefold.wiring import Pipeline
 
@@ -189,7 +190,7 @@ def test_a_log_with_an_error_does_not_hold_up_the_others(pipeline: Pipeline, spa
     stage(pipeline, ROWS, "pairs")
     (pipeline.config.path.parent / "accounts.yaml").write_text("nonsense")
     assert pending(pipeline, ["accounts", "pairs"], None) == ["pairs"]
-    outcomes = judge(pipeline, ["accounts", "pairs", "absent"], None, spark)
+    outcomes = judge(pipeline, ["accounts", "pairs", "absent"], None, SparkEngine(spark))
     assert [(o.result, o.error) for o in outcomes] == [
         ("error", "SUITE_INVALID"),
         ("passed", None),
@@ -247,7 +248,7 @@ def test_samples_of_every_type_are_text(spark: SparkSession) -> None:
     schema = ", ".join(f"c_{kind} {kind}" for kind in columns)
     rows = spark.createDataFrame([tuple(columns.values())], schema)
     checks = [Check(k, "expect_column_values_to_be_null", {"column": f"c_{k}"}) for k in columns]
-    results = evaluate(rows, checks)
+    results = evaluate(SparkRows(rows), checks)
     assert [r.name for r in results] == list(columns)
     assert [r.sample[0][:15] for r in results] == [
         "true", "1", "1099511627776", "1.5", r"<b>ü\u202e\x00", "2026-01-02", "2026-01-02T03:0",
@@ -297,11 +298,11 @@ def test_counting_first_judges_as_asking_for_samples_at_once_does(
         for way, kwargs in zip(("good", "bad"), both, strict=True)
     ]
     monkeypatch.setattr(expectations, "_SAMPLED", 0)  # Many fail here, and samples are shown elsewhere.
-    results = evaluate(rows, checks)
+    results = evaluate(SparkRows(rows), checks)
     assert [r.name for r in results if r.passed] == [f"{number} good" for number in range(len(SORTS))]
     whole = {"result_format": "BASIC", "partial_unexpected_count": 10}
     answers = expectations._by_position(
-        expectations._validate(rows, [expectations._expectation(c, n) for n, c in enumerate(checks)], whole)
+        expectations._validate(SparkRows(rows), [expectations._expectation(c, n) for n, c in enumerate(checks)], whole)
     )
     at_once = [expectations._result(check, answers[n]) for n, check in enumerate(checks)]
     assert [(r.passed, r.unexpected) for r in results] == [(r.passed, r.unexpected) for r in at_once]

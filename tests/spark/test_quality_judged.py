@@ -17,6 +17,7 @@ from tidefold.domain.log_state import State
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.quality.audit import audit
 from tidefold.operations.quality.audit import pending as audits_pending
+from tidefold.quality.run.spark_rows import SparkEngine
 from tidefold.wiring import Pipeline, open_pipeline
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def test_an_audit_judges_again_and_changes_nothing_but_its_own_report(
     give(tmp_path, [{"range": {"column": "bid", "max": 1}}])
     before = {e.path: pipeline.store.read(e.path) for e in pipeline.store.list("")}
     assert audits_pending(pipeline, ["accounts", "branches"], "daily/1") == ["accounts"]
-    [first] = audit(pipeline, ["accounts"], "daily/1", spark)
+    [first] = audit(pipeline, ["accounts"], "daily/1", SparkEngine(spark))
     assert first.message == "audit of snapshot 1 failed: 1 of 4 checks failed: bid at most 1 (33 unexpected values)"
     assert (first.result, first.error, first.facts["audit"]) == ("failed", None, True)
     after = {e.path: pipeline.store.read(e.path) for e in pipeline.store.list("")}

@@ -16,6 +16,7 @@ from tidefold.operations.quality.judge import judge
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.snapshot.request import Asking
+from tidefold.quality.run.spark_rows import SparkEngine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,7 +40,7 @@ def test_a_cycle_on_spark_in_s3(pipeline: Pipeline, spark: SparkSession) -> None
     rows: dict[int, str | None] = {i: f"row {i}" for i in range(50)}
     put(pipeline, [{"id": i, "text": text} for i, text in rows.items()])
     staged(pipeline, spark, "run-1")
-    [judged] = judge(pipeline, ["accounts"], "run-1", spark)
+    [judged] = judge(pipeline, ["accounts"], "run-1", SparkEngine(spark))
     assert judged.result == "passed", judged
     assert confirm(pipeline, "accounts", run_id="run-1").result == "published"
     assert table_rows(pipeline) == rows
@@ -47,7 +48,7 @@ def test_a_cycle_on_spark_in_s3(pipeline: Pipeline, spark: SparkSession) -> None
     # The gate looks at the rows of the new files, too: most of them gone is a failure.
     put(pipeline, [{"id": i, "text": None, "_op": 1} for i in range(40)])
     staged(pipeline, spark, "run-2")
-    [judged] = judge(pipeline, ["accounts"], "run-2", spark)
+    [judged] = judge(pipeline, ["accounts"], "run-2", SparkEngine(spark))
     assert judged.result == "failed", judged
     assert table_rows(pipeline) == rows
 
@@ -56,7 +57,7 @@ def test_files_that_cannot_be_read_never_pass(pipeline: Pipeline, spark: SparkSe
     put(pipeline, [{"id": i, "text": ""} for i in range(5)])
     staged(pipeline, spark, "run-1")
     s3.server.fail("GET", ".parquet", status=403, code="AccessDenied", times=999)
-    [judged] = judge(pipeline, ["accounts"], "run-1", spark)
+    [judged] = judge(pipeline, ["accounts"], "run-1", SparkEngine(spark))
     assert judged.error
     s3.server.heal()
-    assert judge(pipeline, ["accounts"], "run-1", spark)[0].result == "passed"
+    assert judge(pipeline, ["accounts"], "run-1", SparkEngine(spark))[0].result == "passed"

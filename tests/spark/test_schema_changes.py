@@ -18,6 +18,7 @@ from tidefold.operations.quality.judge import judge
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.snapshot.request import Asking
+from tidefold.quality.run.spark_rows import SparkEngine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,7 +46,7 @@ def test_spark_reads_every_version_as_deltalake_does(spark: SparkSession, tmp_pa
         assert outcome.result == "staged", outcome
         if number == 1:
             # The gate reads files that lack the new column.
-            assert judge(pipeline, ["accounts"], None, spark)[0].result == "passed"
+            assert judge(pipeline, ["accounts"], None, SparkEngine(spark))[0].result == "passed"
         else:
             judge_all(pipeline)
         confirm(pipeline, "accounts")

@@ -21,6 +21,7 @@ from tidefold.operations.quality import judge
 from tidefold.operations.snapshot import materialize
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.request import Asking
+from tidefold.quality.run.spark_rows import SparkEngine
 from tidefold.wiring import open_pipeline
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def run(pipeline: Pipeline, spark: SparkSession, name: str) -> list[str]:
     outcomes = [
         *ingest.ingest(pipeline, logs, runner),
         *materialize.materialize(pipeline, logs, Asking(name), runner),
-        *judge.judge(pipeline, logs, name, spark),
+        *judge.judge(pipeline, logs, name, SparkEngine(spark)),
         confirm(pipeline, "items", run_id=name),
     ]
     return [outcome.result for outcome in outcomes]

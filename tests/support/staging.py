@@ -24,6 +24,7 @@ from tidefold.domain.snapshot.manifest import DataFile, Manifest
 from tidefold.ledger import write_manifest
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.quality.judge import judge
+from tidefold.quality.run.spark_rows import SparkEngine
 from tidefold.wiring import Pipeline, open_pipeline
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def write_file(pipeline: Pipeline, log: str, shape: Shape, snapshot: Snapshot, r
 
 
 def judge_one(pipeline: Pipeline, spark: SparkSession | None, log: str = "accounts") -> Outcome:
-    [outcome] = judge(pipeline, [log], None, spark)
+    [outcome] = judge(pipeline, [log], None, SparkEngine(spark) if spark else None)
     return outcome
 
 

@@ -16,6 +16,8 @@ from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.quality import audit, judge
 from tidefold.operations.snapshot import materialize
 from tidefold.operations.snapshot.request import Asking
+from tidefold.quality.run.duckdb_rows import open_duckdb
+from tidefold.quality.run.engine import QualityEngine
 
 _log = logging.getLogger(__name__)
 # A savepoint of no more bytes is imported without Spark where the configuration does not say from where on Spark works.
@@ -73,7 +75,7 @@ def _pending(pipeline: Pipeline, step: Step, log: str) -> bool:
     return bool(judge.pending(pipeline, [log], step.asking.run))
 
 
-def _acts(pipeline: Pipeline, step: Step, tell: Tell) -> Callable[[str], Outcome]:
+def _acts(pipeline: Pipeline, step: Step, tell: Tell, engine: QualityEngine | None = None) -> Callable[[str], Outcome]:
     # Of a log that is not pending there are no tasks but those of a restore, which proves files and takes them over;
     # were one to appear in this very moment, it would be done here.
     if step.name == "ingest":
@@ -81,8 +83,8 @@ def _acts(pipeline: Pipeline, step: Step, tell: Tell) -> Callable[[str], Outcome
     if step.name == "materialize":
         return lambda log: materialize.materialize(pipeline, [log], step.asking, in_threads(partial(tell, log)))[0]
     if step.name == "audit":
-        return lambda log: audit.audit(pipeline, [log], step.asking.run, None)[0]
-    return lambda log: judge.judge(pipeline, [log], step.asking.run, None)[0]
+        return lambda log: audit.audit(pipeline, [log], step.asking.run, engine)[0]
+    return lambda log: judge.judge(pipeline, [log], step.asking.run, engine)[0]
 
 
 def _small(pipeline: Pipeline, step: Step, pending: Sequence[str]) -> Mapping[str, int]:
@@ -101,23 +103,30 @@ def _small(pipeline: Pipeline, step: Step, pending: Sequence[str]) -> Mapping[st
 
 
 def _limit(pipeline: Pipeline, step: Step) -> int:
-    if step.name not in ("ingest", "materialize"):
-        return 0  # The gate's checks are Spark's own.
     return pipeline.config.spark.above_bytes or (_SMALL_IMPORT if step.asking.imported else 0)
 
 
 def _weight(pipeline: Pipeline, step: Step, log: str) -> int:
     if step.name == "ingest":
         return ingest.weight(pipeline, log)
-    return materialize.weight(pipeline, log, step.asking)
+    if step.name == "materialize":
+        return materialize.weight(pipeline, log, step.asking)
+    if step.name == "audit":
+        return audit.weight(pipeline, log, step.asking.run)
+    return judge.weight(pipeline, log, step.asking.run)
 
 
 def _here(pipeline: Pipeline, step: Step, small: Mapping[str, int], tell: Tell) -> list[Outcome]:
-    """Does the step for small logs in this process, by the code that runs on Spark."""
-    if step.name == "ingest" and small:
+    """Does the step for small logs in this process, with the verdicts and rows that Spark would give."""
+    if not small:
+        return []
+    if step.name == "ingest":
         outcomes = _ingested(pipeline, list(small))
-    else:
+    elif step.name == "materialize":
         outcomes = each_log(small, _acts(pipeline, step, tell))
+    else:
+        with open_duckdb() as engine:
+            outcomes = each_log(small, _acts(pipeline, step, tell, engine))
     return [_told(outcome, small[outcome.log]) for outcome in outcomes]
 
 

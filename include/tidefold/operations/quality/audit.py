@@ -11,10 +11,10 @@ from tidefold.errors import TidefoldError
 from tidefold.operations.outcome import Outcome, each_log
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.quality.baseline import Case, suite_of
-from tidefold.operations.quality.judge import judged_facts, judgement_of
+from tidefold.operations.quality.judge import judged_facts, judgement_of, weigh
 from tidefold.quality.report.result import Judgement
 from tidefold.quality.report.verdict_store import audit_paths, store_audit, stored_audit
-from tidefold.quality.run.staged_rows import Session
+from tidefold.quality.run.engine import QualityEngine
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,19 +39,25 @@ def _is_pending(pipeline: Pipeline, log: str, run_id: str | None) -> bool:
         return False  # An error to report: that needs no Spark.
 
 
-def audit(pipeline: Pipeline, logs: Sequence[str], run_id: str | None, spark: Session | None) -> list[Outcome]:
+def weight(pipeline: Pipeline, log: str, run_id: str | None) -> int:
+    """How many bytes `audit` would read of a log without Spark. Raises TidefoldError where it needs Spark."""
+    found = _audit(pipeline, log, run_id)
+    return 0 if found is None else weigh(pipeline, found.case)
+
+
+def audit(pipeline: Pipeline, logs: Sequence[str], run_id: str | None, engine: QualityEngine | None) -> list[Outcome]:
     """Audits the newest completed snapshot of each log: passed or failed. Nothing else changes, whatever it finds.
 
     The same run again answers what it found before. Ages are counted to the instant at which it begins.
     """
-    return each_log(logs, lambda log: _act(pipeline, log, run_id, spark))
+    return each_log(logs, lambda log: _act(pipeline, log, run_id, engine))
 
 
-def _act(pipeline: Pipeline, log: str, run_id: str | None, spark: Session | None) -> Outcome:
+def _act(pipeline: Pipeline, log: str, run_id: str | None, engine: QualityEngine | None) -> Outcome:
     found = _audit(pipeline, log, run_id)
     if found is None:
         return Outcome(log, "nothing", "no completed snapshot to audit")
-    judged = _stored(pipeline, found) or judgement_of(pipeline, found.case, spark, audit=True)
+    judged = _stored(pipeline, found) or judgement_of(pipeline, found.case, engine, audit=True)
     judged = store_audit(pipeline.store, judged, found.path, found.page)
     return _judged(pipeline, judged, found)
 

@@ -15,9 +15,10 @@ from tidefold.ledger import read_manifest
 from tidefold.operations.pipeline import Pipeline
 from tidefold.quality.report.result import Findings, Judgement, Point, point_of
 from tidefold.quality.report.verdict_store import stored_judgement
+from tidefold.quality.run.engine import QualityEngine
 from tidefold.quality.run.references import Target
 from tidefold.quality.run.run_checks import Base, Beside, run_checks
-from tidefold.quality.run.staged_rows import Session, check_files, read_rows
+from tidefold.quality.run.staged_rows import check_files
 from tidefold.quality.suite import catalogue
 from tidefold.quality.suite.check import Check
 from tidefold.quality.suite.suite import Suite, load_suite
@@ -44,18 +45,17 @@ def suite_of(pipeline: Pipeline, state: LogState, snapshot: Snapshot) -> Suite:
     return load_suite(quality.suite, shape, quality.max_row_drop, columns, quality.max_refused)
 
 
-def find(pipeline: Pipeline, case: Case, manifest: Manifest, spark: Session) -> Findings:
+def find(pipeline: Pipeline, case: Case, manifest: Manifest, engine: QualityEngine) -> Findings:
     """Runs all checks over the rows of the snapshot. Raises TidefoldError when one could not be computed."""
     check_files(pipeline.store, manifest)
-    base = _base(pipeline, case, manifest, spark)
+    base = _base(pipeline, case, manifest, engine)
     landed = landed_range(case.state, case.snapshot)
     checks = case.suite.checks(manifest.rows, base.rows if base else None, landed)
-    beside = Beside(case.as_of, base, _targets(pipeline, case, checks, spark))
-    rows = read_rows(spark, pipeline.store, manifest)
-    found = run_checks(rows, manifest.shape, checks, beside)
-    told = "%s: %d checks over %d rows in %.1f s, %d Spark jobs"
-    jobs = sum(part.jobs for part in found.cost)
-    _log.info(told, case.state.log, len(found.checks), manifest.rows, found.seconds, jobs)
+    beside = Beside(case.as_of, base, _targets(pipeline, case, checks, engine))
+    rows = engine.read(pipeline.store, manifest)
+    found = run_checks(rows, manifest.shape, checks, beside, engine.meter())
+    told = "%s: %d checks over %d rows in %.1f s on %s"
+    _log.info(told, case.state.log, len(found.checks), manifest.rows, found.seconds, engine.name)
     return found
 
 
@@ -83,7 +83,7 @@ def _stored(pipeline: Pipeline, log: str, snapshot: Snapshot) -> Judgement | Non
         return None
 
 
-def _base(pipeline: Pipeline, case: Case, manifest: Manifest, spark: Session) -> Base | None:
+def _base(pipeline: Pipeline, case: Case, manifest: Manifest, engine: QualityEngine) -> Base | None:
     state = case.state
     base = state.snapshot(case.snapshot.base) if case.snapshot.base is not None else None
     # As of an instant rows may be as many as they were then.
@@ -95,23 +95,25 @@ def _base(pipeline: Pipeline, case: Case, manifest: Manifest, spark: Session) ->
         # Those that went for their age are no loss that anybody must look at.
         rows=max(base.rows - manifest.expired, 0),
         types={c.name: c.type for c in shape_at(state, base.schema).table_columns},
-        read=lambda: read_rows(spark, pipeline.store, read_manifest(pipeline.store, state.log, base)),
+        read=lambda: engine.read(pipeline.store, read_manifest(pipeline.store, state.log, base)),
         stored=stored.statistics if stored else (),
     )
 
 
-def _targets(pipeline: Pipeline, case: Case, checks: Sequence[Check], spark: Session) -> dict[tuple[str, bool], Target]:
+def _targets(
+    pipeline: Pipeline, case: Case, checks: Sequence[Check], engine: QualityEngine
+) -> dict[tuple[str, bool], Target]:
     found: dict[tuple[str, bool], Target] = {}
     for check in checks:
         if check.type == catalogue.REFERENCES:
             log, staged = check.kwargs["log"], check.kwargs["staged"]
-            target = _target(pipeline, case, log, staged, spark)
+            target = _target(pipeline, case, log, staged, engine)
             if target is not None:
                 found[log, staged] = target
     return found
 
 
-def _target(pipeline: Pipeline, case: Case, log: str, staged: bool, spark: Session) -> Target | None:
+def _target(pipeline: Pipeline, case: Case, log: str, staged: bool, engine: QualityEngine) -> Target | None:
     """The newest completed snapshot of a log; with `staged` the one that the same run staged, if there is one."""
     state = case.state if log == case.state.log else pipeline.ledger(log).find()
     if state is None:
@@ -124,4 +126,4 @@ def _target(pipeline: Pipeline, case: Case, log: str, staged: bool, spark: Sessi
     manifest = read_manifest(pipeline.store, log, snapshot)
     check_files(pipeline.store, manifest)
     name = f"{log} snapshot {snapshot.id}{' (staged)' if ours else ''}"
-    return Target(name, read_rows(spark, pipeline.store, manifest))
+    return Target(name, engine.read(pipeline.store, manifest))

@@ -20,8 +20,9 @@ from tidefold.quality.report.verdict_store import (
     verdict_of,
     verdict_path,
 )
+from tidefold.quality.run.duckdb_rows import can_judge
+from tidefold.quality.run.engine import QualityEngine
 from tidefold.quality.run.expectations import load
-from tidefold.quality.run.staged_rows import Session
 
 
 def pending(pipeline: Pipeline, logs: Sequence[str], run_id: str | None) -> list[str]:
@@ -40,16 +41,31 @@ def _is_pending(pipeline: Pipeline, log: str, run_id: str | None) -> bool:
     return verdict is None or verdict.suite != case.suite.sha256
 
 
-def judge(pipeline: Pipeline, logs: Sequence[str], run_id: str | None, spark: Session | None) -> list[Outcome]:
+def weight(pipeline: Pipeline, log: str, run_id: str | None) -> int:
+    """How many bytes `judge` would read of a log without Spark. Raises TidefoldError where it needs Spark."""
+    case = _case(pipeline, log, run_id)
+    return 0 if case is None else weigh(pipeline, case)
+
+
+def weigh(pipeline: Pipeline, case: Case) -> int:
+    """How many bytes the rows of a snapshot are. Raises TidefoldError where its suite needs Spark."""
+    left_to_spark = [check.name for check in case.suite.own if not can_judge(check)]
+    if left_to_spark:
+        raise TidefoldError("SPARK_NEEDED", f"`{left_to_spark[0]}` can be judged only with Spark.")
+    manifest = read_manifest(pipeline.store, case.state.log, case.snapshot)
+    return sum(file.bytes for file in manifest.shown)
+
+
+def judge(pipeline: Pipeline, logs: Sequence[str], run_id: str | None, engine: QualityEngine | None) -> list[Outcome]:
     """Gives every log's staged snapshot (of this run, or any when `run_id` is None) its verdict: passed or failed.
 
     A snapshot that this suite judged before keeps its verdict, and Spark is not asked: None will do when nothing is
     `pending`. Whatever keeps a check from being computed is an error of its log, never a pass; the others go on.
     """
-    return [_outcome(pipeline, log, run_id, spark) for log in logs]
+    return [_outcome(pipeline, log, run_id, engine) for log in logs]
 
 
-def _outcome(pipeline: Pipeline, log: str, run_id: str | None, spark: Session | None) -> Outcome:
+def _outcome(pipeline: Pipeline, log: str, run_id: str | None, engine: QualityEngine | None) -> Outcome:
     try:
         case = _case(pipeline, log, run_id)
     except TidefoldError as error:
@@ -57,7 +73,7 @@ def _outcome(pipeline: Pipeline, log: str, run_id: str | None, spark: Session | 
     if case is None:
         return Outcome(log, "nothing", "no staged snapshot to judge")
     try:
-        return _judge(pipeline, case, spark)
+        return _judge(pipeline, case, engine)
     except TidefoldError as error:
         return Outcome.of_error(log, error, case.snapshot.id)
 
@@ -75,12 +91,12 @@ def _case(pipeline: Pipeline, log: str, run_id: str | None) -> Case | None:
     return Case(state, snapshot, suite_of(pipeline, state, snapshot), instant)
 
 
-def _judge(pipeline: Pipeline, case: Case, spark: Session | None) -> Outcome:
+def _judge(pipeline: Pipeline, case: Case, engine: QualityEngine | None) -> Outcome:
     log, snapshot, suite = case.state.log, case.snapshot, case.suite.sha256
     store = pipeline.store
     judged = stored_judgement(store, log, snapshot.id, snapshot.manifest or "", suite)
     if judged is None:
-        judged = store_judgement(store, judgement_of(pipeline, case, spark))
+        judged = store_judgement(store, judgement_of(pipeline, case, engine))
     # Also after a crash that came between the verdict file, the page and the ledger.
     report = store_report(store, judged)
     verdict = verdict_of(judged)
@@ -88,15 +104,15 @@ def _judge(pipeline: Pipeline, case: Case, spark: Session | None) -> Outcome:
     return _judged(pipeline, judged, report)
 
 
-def judgement_of(pipeline: Pipeline, case: Case, spark: Session | None, *, audit: bool = False) -> Judgement:
+def judgement_of(pipeline: Pipeline, case: Case, engine: QualityEngine | None, *, audit: bool = False) -> Judgement:
     """Judges the rows of a snapshot; an audit counts its own verdict as history, too. Raises TidefoldError."""
     state, snapshot = case.state, case.snapshot
-    if spark is None:
+    if engine is None:
         done = "audited" if audit else "judged"
         raise TidefoldError("SPARK_NEEDED", f"Snapshot {snapshot.id} of `{state.log}` can be {done} only with Spark.")
     manifest = read_manifest(pipeline.store, state.log, snapshot)
     load()
-    findings = find(pipeline, case, manifest, spark)
+    findings = find(pipeline, case, manifest, engine)
     history = history_of(pipeline, state, snapshot.id + 1 if audit else snapshot.id)
     how = Circumstances(now(), case.as_of, history, audit)
     return conclude(state, snapshot, manifest, case.suite.sha256, findings, how)

@@ -1,4 +1,4 @@
-"""Runs checks with Great Expectations over a Spark DataFrame. It is loaded on first use, because that takes seconds."""
+"""Runs checks with Great Expectations over judged rows. It is loaded on first use, because that takes seconds."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 from tidefold.errors import InvalidInputError, TidefoldError
 from tidefold.quality.report.result import SAMPLES, CheckResult, clipped, result
 from tidefold.quality.run.cost import Meter
+from tidefold.quality.run.engine import JudgedRows
 from tidefold.quality.run.samples import as_text, key_text
 from tidefold.quality.suite.check import Check, Severity
 from tidefold.quality.suite.suite_file import closest
 
 if TYPE_CHECKING:
-    from great_expectations.core import ExpectationSuite, ExpectationSuiteValidationResult, ExpectationValidationResult
+    from great_expectations.core import ExpectationSuiteValidationResult, ExpectationValidationResult
     from great_expectations.expectations.expectation import Expectation
-    from pyspark.sql import DataFrame
 
 _log = logging.getLogger(__name__)
 # Great Expectations answers in its own order; this mark in an expectation's meta leads back to its check.
@@ -43,7 +43,7 @@ def load() -> None:
 
 
 def evaluate(
-    rows: DataFrame, checks: Sequence[Check], key: Sequence[str] = (), meter: Meter | None = None
+    rows: JudgedRows, checks: Sequence[Check], key: Sequence[str] = (), meter: Meter | None = None
 ) -> tuple[CheckResult, ...]:
     """The result of every check over all rows, in the order of `checks`; `key`: the columns that tell rows apart.
 
@@ -70,7 +70,7 @@ def evaluate(
 
 
 def _add_samples(
-    rows: DataFrame, results: list[CheckResult], failed: Sequence[Expectation], key: Sequence[str]
+    rows: JudgedRows, results: list[CheckResult], failed: Sequence[Expectation], key: Sequence[str]
 ) -> None:
     """Values and keys of some bad rows. They inform people: what failed has failed, also where they cannot be had."""
     wanted = {"result_format": "SUMMARY", "partial_unexpected_count": SAMPLES, "return_unexpected_index_query": False}
@@ -126,19 +126,10 @@ def _expectation(check: Check, position: int) -> Expectation:
 
 
 def _validate(
-    rows: DataFrame, expectations: Sequence[Expectation], form: dict[str, Any]
+    rows: JudgedRows, expectations: Sequence[Expectation], form: dict[str, Any]
 ) -> ExpectationSuiteValidationResult:
-    import great_expectations as gx
-
     try:
-        context = gx.get_context(mode="ephemeral")
-        context.variables.progress_bars = {"globally": False, "metric_calculations": False}
-        # Not persisted: measured slower for up to a million rows, and it would crowd out the tasks of other logs.
-        source = context.data_sources.add_spark("staged", persist=False)
-        batch = source.add_dataframe_asset("rows").add_batch_definition_whole_dataframe("all")
-        suite: ExpectationSuite = context.suites.add(gx.ExpectationSuite("suite", expectations=list(expectations)))
-        validation = gx.ValidationDefinition(name="gate", data=batch, suite=suite)
-        return validation.run(batch_parameters={"dataframe": rows}, result_format=form)
+        return rows.validate(expectations, form)
     except Exception as error:  # Whatever stops the gate must end as an error of this log, never as a pass.
         raise not_computed("all of the log", str(error)) from error
 
@@ -165,7 +156,10 @@ def _result(check: Check, answer: ExpectationValidationResult) -> CheckResult:
 def _exception(info: Mapping[str, Any]) -> str | None:
     """The message of what was raised. It comes flat, or nested under the id of each metric that failed."""
     flat = [info, *(v for v in info.values() if isinstance(v, Mapping))]
-    return next((str(i.get("exception_message")) for i in flat if i.get("raised_exception")), None)
+    raised = (
+        i.get("exception_message") or "it raised an error without a message" for i in flat if i.get("raised_exception")
+    )
+    return next(map(str, raised), None)
 
 
 def _detail(check: Check, observed: object, unexpected: int | None) -> str:

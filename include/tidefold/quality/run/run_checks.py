@@ -6,22 +6,20 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from tidefold.domain.log_state import Shape
 from tidefold.errors import TidefoldError
 from tidefold.quality.report.result import CheckResult, Findings
 from tidefold.quality.run.cost import Meter
 from tidefold.quality.run.drift_checks import Numbers, judge_numbers, judge_refused
+from tidefold.quality.run.engine import JudgedRows
 from tidefold.quality.run.expectations import evaluate, not_computed
 from tidefold.quality.run.references import Target, judge_references
 from tidefold.quality.run.statistics import ColumnStatistics, Statistics, collect, wanted_by
 from tidefold.quality.suite import catalogue
 from tidefold.quality.suite.catalogue import Types
 from tidefold.quality.suite.check import Check
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 _T = TypeVar("_T")
 # What was named by log and by whether a staged snapshot counts, too.
@@ -37,7 +35,7 @@ class Base:
     name: str
     rows: int
     types: Types
-    read: Callable[[], DataFrame]
+    read: Callable[[], JudgedRows]
     stored: tuple[ColumnStatistics, ...] = ()
 
 
@@ -50,9 +48,11 @@ class Beside:
     targets: Targets = field(default_factory=dict)
 
 
-def run_checks(rows: DataFrame, shape: Shape, checks: Sequence[Check], beside: Beside) -> Findings:
+def run_checks(
+    rows: JudgedRows, shape: Shape, checks: Sequence[Check], beside: Beside, meter: Meter | None = None
+) -> Findings:
     """The results in the order of `checks`. Raises TidefoldError: what could not be computed has not passed."""
-    meter, begun = Meter(rows.sparkSession.sparkContext), time.perf_counter()
+    meter, begun = meter or Meter(), time.perf_counter()
     expectations = [c for c in checks if not c.own]
     results = dict(zip(map(id, expectations), evaluate(rows, expectations, shape.table_key, meter), strict=True))
     results |= {id(check): judge_refused(check) for check in checks if check.type == catalogue.REFUSED_RECORDS}
@@ -76,7 +76,7 @@ def _own(checks: Sequence[Check], references: bool) -> list[Check]:
 
 
 def _numbers(
-    rows: DataFrame, shape: Shape, checks: Sequence[Check], beside: Beside, meter: Meter
+    rows: JudgedRows, shape: Shape, checks: Sequence[Check], beside: Beside, meter: Meter
 ) -> tuple[Statistics, list[CheckResult]]:
     types = {c.name: c.type for c in shape.table_columns}
     what = ", ".join(c.name for c in checks[:3])
@@ -97,7 +97,7 @@ def _before(base: Base, checks: Sequence[Check], what: str, meter: Meter) -> Sta
         return _computed(what, lambda: collect(base.read(), wanted, base.types))
 
 
-def _reference(check: Check, rows: DataFrame, shape: Shape, beside: Beside) -> CheckResult:
+def _reference(check: Check, rows: JudgedRows, shape: Shape, beside: Beside) -> CheckResult:
     target = beside.targets.get((check.kwargs["log"], check.kwargs["staged"]))
     return judge_references(check, rows, target, shape.table_key)
 

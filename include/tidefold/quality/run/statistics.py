@@ -8,28 +8,25 @@ How far two distributions are apart: the share of rows (0 to 1) that would have 
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tidefold.errors import TidefoldError
+from tidefold.quality.run.engine import ColumnNumbers, JudgedRows
 from tidefold.quality.suite import catalogue
 from tidefold.quality.suite.catalogue import Types, family
 from tidefold.quality.suite.check import Check
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-from bisect import bisect_right
 
 # A distribution is kept as this many steps from the least value to the greatest.
 STEPS = 200
 # Text with more different values than this is no set of categories.
 CATEGORIES = 1000
-_ACCURACY = 2000
+ACCURACY = 2000
 _GREATEST = 1.7976931348623157e308
-_TIMES = ("date", "timestamp")
-_PARTS = ("count", "sum", "mean", "deviation", "least", "most", "quantiles")
+TIMES = ("date", "timestamp")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -91,65 +88,18 @@ def wanted_by(checks: Iterable[Check], compared_only: bool = False) -> dict[str,
     return found
 
 
-def collect(rows: DataFrame, wanted: Wanted, types: Types) -> Statistics:
-    """The numbers of the wanted columns that there are. Raises whatever Spark does, and TidefoldError for a column of
-    text with too many different values.
+def collect(rows: JudgedRows, wanted: Wanted, types: Types) -> Statistics:
+    """The numbers of the wanted columns that there are. Raises whatever the engine does, and TidefoldError for a column
+    of text with too many different values.
     """
-    from pyspark.sql import functions as f
-
-    present = {column: shape for column, shape in wanted.items() if column in types}
-    asked: list[Column] = [f.count(f.lit(1)).alias("rows")]
-    for number, (column, shape) in enumerate(present.items()):
-        parts = _aggregates(column, types[column], shape)
-        asked += [part.alias(f"{name}{number}") for name, part in parts.items()]
-    [answer] = rows.agg(*asked).collect()
-    seen = answer.asDict()
-    total = int(seen["rows"])
-    found = []
-    for number, (column, shape) in enumerate(present.items()):
-        parts = {name: seen.get(f"{name}{number}") for name in _PARTS}
-        found.append(_statistics(rows, column, types[column], shape, total, parts))
+    present = {column: (types[column], shape) for column, shape in wanted.items() if column in types}
+    total, numbers = rows.aggregate(present)
+    found = [_statistics(rows, column, *present[column], total, parts) for column, parts in numbers.items()]
     return Statistics(total, tuple(found))
 
 
-def _aggregates(column: str, type_: str, shape: bool) -> dict[str, Column]:
-    from pyspark.sql import functions as f
-
-    value, kind = named(column), family(type_)
-    parts = {"count": f.count(value)}
-    if kind == "number":
-        real = value.cast("double")
-        # Whole numbers and decimals are summed exactly; a sum that does not fit is an error, never a wrong one.
-        exact = value.cast("decimal(38,0)") if type_ == "long" else real if type_ in ("float", "double") else value
-        parts |= {"sum": f.sum(exact), "mean": f.avg(real), "deviation": f.stddev_pop(real)}
-    if kind == "number" or kind in _TIMES:
-        point = _point(column, type_)
-        parts |= {"least": f.min(point), "most": f.max(point)}
-        if shape:
-            steps = f.array(*(f.lit(step / STEPS) for step in range(STEPS + 1)))
-            parts["quantiles"] = f.percentile_approx(point.cast("double"), steps, _ACCURACY)
-    return parts
-
-
-def named(column: str) -> Column:
-    """A column by its name, whatever characters that has."""
-    from pyspark.sql import functions as f
-
-    return f.col(f"`{column.replace('`', '``')}`")
-
-
-def _point(column: str, type_: str) -> Column:
-    """The column as a number on a line."""
-    from pyspark.sql import functions as f
-
-    value = named(column)
-    if type_ == "date":
-        return f.unix_date(value)
-    return f.unix_micros(value) if type_ == "timestamp" else value
-
-
 def _statistics(
-    rows: DataFrame, column: str, type_: str, shape: bool, total: int, parts: Mapping[str, Any]
+    rows: JudgedRows, column: str, type_: str, shape: bool, total: int, parts: ColumnNumbers
 ) -> ColumnStatistics:
     categorical = family(type_) in ("string", "boolean")
     return ColumnStatistics(
@@ -157,29 +107,25 @@ def _statistics(
         type=type_,
         count=parts["count"],
         nulls=total - parts["count"],
-        total=None if parts["sum"] is None else str(parts["sum"]),
-        mean=_finite(parts["mean"]),
-        deviation=_finite(parts["deviation"]),
-        least=_text(parts["least"], type_),
-        most=_text(parts["most"], type_),
-        quantiles=tuple(_bounded(value) for value in parts["quantiles"] or ()),
+        total=None if parts.get("sum") is None else str(parts["sum"]),
+        mean=_finite(parts.get("mean")),
+        deviation=_finite(parts.get("deviation")),
+        least=_text(parts.get("least"), type_),
+        most=_text(parts.get("most"), type_),
+        quantiles=tuple(_bounded(value) for value in parts.get("quantiles") or ()),
         categories=_categories(rows, column) if shape and categorical else (),
     )
 
 
-def _categories(rows: DataFrame, column: str) -> tuple[tuple[str, int], ...]:
-    from pyspark.sql import functions as f
-
-    value = named(column)
-    counted = rows.where(value.isNotNull()).groupBy(value.cast("string").alias("value")).agg(f.count("*").alias("rows"))
-    found = counted.limit(CATEGORIES + 1).collect()
+def _categories(rows: JudgedRows, column: str) -> tuple[tuple[str, int], ...]:
+    found = rows.count_values(column, CATEGORIES)
     if len(found) > CATEGORIES:
         raise TidefoldError(
             "TOO_MANY_CATEGORIES",
             f"Column `{column}` has more than {CATEGORIES:,} different values: its distribution cannot be compared.",
             hint="Check the distribution of columns of numbers, times, or few texts only.",
         )
-    return tuple(sorted((row["value"], row["rows"]) for row in found))
+    return tuple(sorted(found))
 
 
 def _finite(value: float | None) -> float | None:

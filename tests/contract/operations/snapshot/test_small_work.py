@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from support.landing import record, text_of
 from support.pipelines import CONFIG, judge_all, make_pipeline, table_rows, with_log_shape
 from tidefold.cli.app import app
 from tidefold.compute.runners import in_process
+from tidefold.config import QualityConfig
 from tidefold.domain.snapshot.claim import Mode, Restore
 from tidefold.operations.ingest import ingest
 from tidefold.operations.outcome import Outcome
@@ -108,12 +110,13 @@ def test_the_command_line_starts_no_spark_for_it(tmp_path: Path) -> None:
     made = make_pipeline(tmp_path, CONFIG.replace("store: store", f"store: store\nspark: {{above: {PLENTY}}}"))
     for log in LOGS:
         land(made, log, 0, range(3))
-    for verb in ("ingest", "materialize"):
+    for verb in ("ingest", "materialize", "quality"):
         called = CliRunner().invoke(app, [verb, "--config", str(made.config.path)], prog_name="tidefold")
         assert called.exit_code == 0, called.output
         assert called.stdout.count("; without Spark, as there were ") == len(LOGS)
         assert "starting Spark" not in called.stderr
     assert {log: made.ledger(log).read().attempt is not None for log in LOGS} == dict.fromkeys(LOGS, True)
+    assert all(made.ledger(log).read().snapshots[-1].verdict.passed for log in LOGS)  # type: ignore[union-attr]
 
 
 def test_small_logs_share_a_segment_as_on_spark(pipeline: Pipeline) -> None:
@@ -228,13 +231,40 @@ def test_what_cannot_be_weighed_is_for_the_job_to_report(pipeline: Pipeline) -> 
     assert [(o.log, o.result) for o in found.done] == [("tellers", "staged")]
 
 
-def test_the_gate_stays_on_spark(pipeline: Pipeline) -> None:
+def test_the_gate_is_small_work_too(pipeline: Pipeline) -> None:
     made = above(pipeline, PLENTY)
     done(step(made, "ingest"))
     done(step(made, "materialize"))
-    assert step(made, "quality") == Sorted(LOGS, ())
-    published(made)
-    assert step(made, "audit") == Sorted(LOGS, ())
+    for outcome in done(step(made, "quality")):
+        assert outcome.result == "passed"
+        assert outcome.message.endswith(
+            f"; without Spark, as there were {outcome.facts['bytes_without_spark']:,} bytes to read"
+        )
+    for log in LOGS:
+        assert confirm(made, log, run_id="run-1").result == "published"
+    assert [outcome.result for outcome in done(step(made, "audit"))] == ["passed", "passed"]
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        {"type": "expect_column_value_lengths_to_be_between", "kwargs": {"column": "text", "max_value": 9}},
+        {"type": "expect_column_values_to_match_regex", "kwargs": {"column": "text", "regex": "(?=a)b"}},
+    ],
+    ids=["an expectation that only Spark is known to judge", "a pattern that another engine reads otherwise"],
+)
+def test_a_suite_that_might_be_judged_otherwise_stays_on_spark(pipeline: Pipeline, check: dict[str, Any]) -> None:
+    made = above(pipeline, PLENTY)
+    suite = made.config.path.parent / "suite.yaml"
+    suite.write_text(json.dumps({"expectations": [check]}))
+    quality = QualityConfig(suite=suite, max_row_drop=0.5)
+    log = made.config.logs["accounts"].model_copy(update={"quality": quality})
+    made = replace(made, config=made.config.model_copy(update={"logs": {**made.config.logs, "accounts": log}}))
+    done(step(made, "ingest"))
+    done(step(made, "materialize"))
+    found = step(made, "quality")
+    assert found.spark == ("accounts",)
+    assert [(o.log, o.result) for o in found.done] == [("tellers", "passed")]
 
 
 def test_a_tail_that_comes_back_and_rows_as_of_an_instant_are_weighed_too(pipeline: Pipeline) -> None:

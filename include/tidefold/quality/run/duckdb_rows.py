@@ -1,0 +1,213 @@
+"""Judges rows with DuckDB, without a JVM: every file is read once, into a table, and all checks ask that table.
+
+Great Expectations asks it through its own SQL engine; what that lacks for DuckDB is added at its extension points.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pyarrow as pa
+
+from tidefold.changelog.schema import table_schema
+from tidefold.domain.snapshot.manifest import Manifest
+from tidefold.errors import TidefoldError
+from tidefold.quality.report.result import clipped
+from tidefold.quality.run.cost import Meter
+from tidefold.quality.run.engine import ColumnNumbers, MissingValues
+from tidefold.quality.run.regex_translation import translate_regex
+from tidefold.quality.run.staged_rows import JUDGE_AGAIN, file_rows
+from tidefold.quality.run.statistics import STEPS, TIMES
+from tidefold.quality.suite.catalogue import family
+from tidefold.quality.suite.check import Check
+from tidefold.storage import Store
+
+if TYPE_CHECKING:
+    from great_expectations.core import ExpectationSuiteValidationResult, ExpectationValidationResult
+    from great_expectations.expectations.expectation import Expectation
+
+# The same verdicts as on Spark: shown by one suite of tests over both. Any other expectation is left to Spark.
+_EXPECTATIONS = frozenset(
+    {
+        "expect_column_values_to_be_unique",
+        "expect_compound_columns_to_be_unique",
+        "expect_column_values_to_not_be_null",
+        "expect_column_values_to_be_between",
+        "expect_column_values_to_be_in_set",
+        "expect_column_values_to_match_regex",
+        "expect_table_row_count_to_be_between",
+        "expect_table_row_count_to_equal",
+    }
+)
+_MEMORY = 1 << 30
+
+
+def can_judge(check: Check) -> bool:
+    """Whether a check gives the same verdict here as on Spark."""
+    if check.own:
+        return True
+    if check.type == "expect_column_values_to_match_regex":
+        return translate_regex(str(check.kwargs.get("regex", ""))) is not None
+    return check.type in _EXPECTATIONS
+
+
+@dataclass(frozen=True, slots=True)
+class DuckDBEngine:
+    """Reads snapshots into one database in a scratch folder. Made by `open_duckdb`.
+
+    address: of the database, as SQLAlchemy takes it.
+    connection: the one to it that this process keeps open.
+    """
+
+    address: str
+    connection: Any
+    name: str = "DuckDB"
+
+    def read(self, store: Store, manifest: Manifest) -> DuckDBRows:
+        """All rows of exactly the manifest's files, every column nullable. Raises TidefoldError."""
+        schema = pa.schema([field.with_nullable(True) for field in table_schema(manifest.shape)])
+        batches = (b for file in manifest.shown for b in file_rows(store, manifest.home, file, manifest.shape))
+        table = f"rows_{uuid.uuid4().hex}"
+        try:
+            return self.load(table, pa.RecordBatchReader.from_batches(schema, batches))
+        except (duckdb.Error, pa.ArrowException, OSError) as error:
+            line = clipped(" ".join(str(error).split()))
+            message = f"`{manifest.home}` cannot be read: {line}"
+            raise TidefoldError("STAGED_ROWS_UNREADABLE", message, hint=JUDGE_AGAIN) from error
+
+    def load(self, table: str, rows: pa.RecordBatchReader) -> DuckDBRows:
+        """The rows as a table of that name."""
+        self.connection.register("arriving", rows)
+        self.connection.execute(f"CREATE TABLE {_quote(table)} AS SELECT * FROM arriving")
+        self.connection.unregister("arriving")
+        return DuckDBRows(self, table)
+
+    def meter(self) -> Meter:
+        return Meter()
+
+
+@contextmanager
+def open_duckdb(memory: int = _MEMORY) -> Iterator[DuckDBEngine]:
+    """An engine with a scratch folder of its own, removed at the end.
+
+    memory: bytes that the database may hold before it spills.
+    """
+    import sqlalchemy
+
+    with tempfile.TemporaryDirectory(prefix="tidefold-") as scratch:
+        address = f"duckdb:///{scratch}/judged.duckdb"
+        database = sqlalchemy.create_engine(address, poolclass=sqlalchemy.NullPool)
+        # Opened as Great Expectations will open it: DuckDB shares a file only under equal settings.
+        opened = database.raw_connection()
+        connection: Any = opened.driver_connection
+        try:
+            connection.execute("SET TimeZone = 'UTC'")
+            connection.execute("SET memory_limit = ?", [f"{memory}B"])
+            connection.execute("SET temp_directory = ?", [scratch])
+            yield DuckDBEngine(address, connection)
+        finally:
+            opened.close()
+
+
+@dataclass(frozen=True, slots=True)
+class DuckDBRows:
+    """Rows of a snapshot as a table."""
+
+    engine: DuckDBEngine
+    table: str
+
+    def validate(self, expectations: Sequence[Expectation], form: dict[str, Any]) -> ExpectationSuiteValidationResult:
+        from tidefold.quality.run.gx_duckdb import validate
+
+        found = validate(self.engine.address, self.table, expectations, form)
+        for answer in found.results if form.get("unexpected_index_column_names") else ():
+            self._add_keys(answer, form["unexpected_index_column_names"], form["partial_unexpected_count"])
+        return found
+
+    def _add_keys(self, answer: ExpectationValidationResult, key: Sequence[str], most: int) -> None:
+        """Great Expectations gives no keys of rows for a check of several columns in SQL."""
+        config = answer.expectation_config
+        if config is None or answer.success or config.type != "expect_compound_columns_to_be_unique":
+            return
+        same: list[str] = config.kwargs["column_list"]
+        columns = list(dict.fromkeys([*key, *same]))
+        listed, apart = (", ".join(map(_quote, names)) for names in (columns, same))
+        counted = f'SELECT *, count(*) OVER (PARTITION BY {apart}) AS "tidefold rows" FROM {_quote(self.table)}'
+        rows = self._query(f'SELECT {listed} FROM ({counted}) WHERE "tidefold rows" > 1 LIMIT ?', [most])
+        answer.result["partial_unexpected_index_list"] = [dict(zip(columns, row, strict=True)) for row in rows]
+
+    def aggregate(self, asked: Mapping[str, tuple[str, bool]]) -> tuple[int, Mapping[str, ColumnNumbers]]:
+        parts = {column: _aggregates(column, type_, shape) for column, (type_, shape) in asked.items()}
+        wanted = ["count(*)", *(sql for named in parts.values() for sql in named.values())]
+        total, *answers = self._query(f"SELECT {', '.join(wanted)} FROM {_quote(self.table)}")[0]
+        left = iter(answers)
+        seen = {column: {name: next(left) for name in named} for column, named in parts.items()}
+        return total, {column: _as_spark(numbers) for column, numbers in seen.items()}
+
+    def count_values(self, column: str, most: int) -> list[tuple[str, int]]:
+        value = _quote(column)
+        sql = (
+            f"SELECT {value}::VARCHAR, count(*) FROM {_quote(self.table)} WHERE {value} IS NOT NULL GROUP BY 1 LIMIT ?"
+        )
+        return [(text, rows) for text, rows in self._query(sql, [most + 1])]
+
+    def find_missing(
+        self, column: str, there: DuckDBRows, other: str, key: Sequence[str], samples: int
+    ) -> MissingValues:
+        value = _quote(column)
+        known = f"SELECT 1 FROM {_quote(there.table)} AS there WHERE there.{_quote(other)} = here.{value}"
+        lost = f"FROM {_quote(self.table)} AS here WHERE {value} IS NOT NULL AND NOT EXISTS ({known})"
+        [(rows, different)] = self._query(f"SELECT count(*), count(DISTINCT {value}) {lost}")
+        if not rows:
+            return MissingValues(0, 0)
+        columns = ", ".join(f"here.{_quote(name)}" for name in (column, *key))
+        return MissingValues(rows, different, tuple(self._query(f"SELECT {columns} {lost} LIMIT ?", [samples])))
+
+    def _query(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        rows: list[tuple[Any, ...]] = self.engine.connection.execute(sql, list(values)).fetchall()
+        return rows
+
+
+def _aggregates(column: str, type_: str, shape: bool) -> dict[str, str]:
+    value, kind = _quote(column), family(type_)
+    parts = {"count": f"count({value})"}
+    if kind == "number":
+        real = f"{value}::DOUBLE"
+        # Whole numbers and decimals are summed exactly; a sum that does not fit is an error, never a wrong one.
+        exact = real if type_ in ("float", "double") else value
+        parts |= {"sum": f"sum({exact})", "mean": f"avg({real})"}
+        # Of infinite values there is no deviation; DuckDB raises there.
+        parts["deviation"] = f"stddev_pop({real}) FILTER (WHERE isfinite({real}))"
+        parts["endless"] = f"count(*) FILTER (WHERE NOT isfinite({real}))"
+    if kind == "number" or kind in TIMES:
+        point = _point(value, type_)
+        parts |= {"least": f"min({point})", "most": f"max({point})"}
+        if shape:
+            steps = ", ".join(str(step / STEPS) for step in range(STEPS + 1))
+            parts["quantiles"] = f"quantile_disc({point}::DOUBLE, [{steps}])"
+    return parts
+
+
+def _as_spark(numbers: dict[str, Any]) -> ColumnNumbers:
+    """As Spark tells them: no deviation where a value is infinite or no number."""
+    if numbers.pop("endless", 0):
+        numbers["deviation"] = math.nan
+    return numbers
+
+
+def _point(value: str, type_: str) -> str:
+    """The column as a number on a line."""
+    if type_ == "date":
+        return f"({value} - DATE '1970-01-01')"
+    return f"epoch_us({value})" if type_ == "timestamp" else value
+
+
+def _quote(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,131 @@
+"""Great Expectations on a DuckDB file: what its SQL engine lacks for it, added at its extension points.
+
+Imported only when a check is run: the import of Great Expectations takes seconds.
+"""
+
+from __future__ import annotations
+
+import atexit
+import builtins
+import os
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import great_expectations as gx
+import sqlalchemy as sa
+from duckdb_engine import DuckDBIdentifierPreparer
+from great_expectations.core import ExpectationSuiteValidationResult
+from great_expectations.datasource.fluent.sql_datasource import SQLDatasource
+from great_expectations.execution_engine import SqlAlchemyExecutionEngine
+from great_expectations.expectations.expectation import Expectation
+from great_expectations.expectations.metrics.map_metric_provider import (
+    ColumnMapMetricProvider,
+    column_condition_partial,
+    multicolumn_condition_partial,
+    multicolumn_function_partial,
+)
+from great_expectations.expectations.metrics.multicolumn_map_metrics.compound_columns_unique import (
+    CompoundColumnsUnique,
+)
+
+from tidefold.quality.run.regex_translation import translate_regex
+
+
+class DuckDBExecutionEngine(SqlAlchemyExecutionEngine):  # type: ignore[misc]
+    """Keeps one connection open: rows of a closed one cannot be fetched. Quotes every name."""
+
+    _connection: Any
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        # DuckDB reserves words (`at`) that its SQLAlchemy dialect does not know.
+        self.engine.dialect.identifier_preparer = _QuotingPreparer(self.engine.dialect)
+
+    @contextmanager
+    def get_connection(self) -> Generator[sa.Connection, None, None]:
+        """The one connection."""
+        if self._connection is None:
+            self._connection = self.engine.connect()
+            self._connection.exec_driver_sql("SET TimeZone = 'UTC'")
+        yield self._connection
+
+    def disconnect(self) -> None:
+        """Closes the connection and its pool."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        self.engine.dispose()
+
+
+class _QuotingPreparer(DuckDBIdentifierPreparer):
+    def _requires_quotes(self, value: str) -> bool:
+        return True
+
+
+class TidefoldDuckDBDatasource(SQLDatasource):  # type: ignore[misc]
+    """A DuckDB file as a data source of Great Expectations."""
+
+    type: Literal["tidefold_duck_db"] = "tidefold_duck_db"
+
+    @property
+    def execution_engine_type(self) -> builtins.type[DuckDBExecutionEngine]:
+        return DuckDBExecutionEngine
+
+
+class ColumnValuesMatchRegexOnDuckDB(ColumnMapMetricProvider):  # type: ignore[misc]
+    """`expect_column_values_to_match_regex` finds what it finds on Spark."""
+
+    condition_metric_name = "column_values.match_regex"
+    condition_value_keys = ("regex",)
+
+    @column_condition_partial(engine=DuckDBExecutionEngine)  # type: ignore[untyped-decorator]
+    def _sqlalchemy(cls: Any, column: Any, regex: str, **_: Any) -> Any:
+        pattern = translate_regex(regex)
+        if pattern is None:
+            raise NotImplementedError(f"`{regex}` might find something else here than on Spark")
+        return sa.func.regexp_matches(column, pattern)
+
+
+class CompoundColumnsUniqueOnDuckDB(CompoundColumnsUnique):  # type: ignore[misc]
+    """`expect_compound_columns_to_be_unique` takes nulls for equal, as on Spark: the SQL of its parent leaves rows out
+    where one of the columns is null.
+    """
+
+    @multicolumn_function_partial(engine=DuckDBExecutionEngine)  # type: ignore[untyped-decorator]
+    def _sqlalchemy_function(cls: Any, column_list: Any, **kwargs: Any) -> Any:
+        same: list[Any] = [sa.column(name) for name in kwargs["_column_names"]]
+        count = sa.func.count().over(partition_by=same).label("_num_rows")
+        columns: list[Any] = [sa.column(name) for name in kwargs["_table_columns"]]
+        return sa.select(*columns, count).select_from(kwargs["_table"]).alias("counted_rows")
+
+    @multicolumn_condition_partial(engine=DuckDBExecutionEngine)  # type: ignore[untyped-decorator]
+    def _sqlalchemy_condition(cls: Any, column_list: Any, **kwargs: Any) -> Any:
+        counted, _, _ = kwargs["_metrics"]["compound_columns.count.map"]
+        return counted.c._num_rows < 2
+
+
+@atexit.register
+def _silence_last_words() -> None:
+    """Great Expectations keeps a context alive to the very end of the process, and DuckDB's bindings then report each
+    of their functions as leaked on standard error. Nothing else is written there after this.
+    """
+    sys.stderr.flush()
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+
+
+def validate(
+    address: str, table: str, expectations: Sequence[Expectation], form: dict[str, Any]
+) -> ExpectationSuiteValidationResult:
+    """The results of expectations over all rows of a table of a DuckDB database that this process has open."""
+    context = gx.get_context(mode="ephemeral")
+    context.variables.progress_bars = {"globally": False, "metric_calculations": False}
+    source = context.data_sources.add_tidefold_duck_db(name="staged", connection_string=address)
+    engine = source.get_execution_engine()
+    try:
+        batch = source.add_table_asset("rows", table_name=table).add_batch_definition_whole_table("all")
+        suite = context.suites.add(gx.ExpectationSuite("suite", expectations=list(expectations)))
+        return gx.ValidationDefinition(name="gate", data=batch, suite=suite).run(result_format=form)
+    finally:
+        engine.disconnect()

@@ -1,0 +1,90 @@
+"""The gate without a JVM over real staged tables, as tests/spark/test_quality_gate.py on Spark. Promises I8, I23."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from support.staging import ROWS, Row, make_pipeline, stage
+from tidefold.domain.snapshot import transitions
+from tidefold.operations.outcome import Outcome
+from tidefold.operations.quality.judge import judge
+from tidefold.quality.run.duckdb_rows import open_duckdb
+from tidefold.wiring import Pipeline
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Pipeline:
+    """Two logs with empty suites."""
+    return make_pipeline(tmp_path, "store")
+
+
+def judge_one(pipeline: Pipeline, log: str = "accounts") -> Outcome:
+    with open_duckdb() as engine:
+        [outcome] = judge(pipeline, [log], None, engine)
+    return outcome
+
+
+def staged_file(pipeline: Pipeline) -> Path:
+    [entry] = [e for e in pipeline.store.list("snapshots") if e.path.endswith(".parquet")]
+    return Path(pipeline.store.uri(entry.path))
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (ROWS, "snapshot 1 passed: 3 checks passed"),
+        ([], "snapshot 1 passed: 3 checks passed"),
+        ([*ROWS, (7, 1, "again")], "snapshot 1 failed: 1 of 3 checks failed: aid unique (2 duplicates)"),
+        ([*ROWS, (None, 1, "keyless")], "snapshot 1 failed: 1 of 3 checks failed: aid not null (1 null)"),
+    ],
+    ids=["good", "empty", "duplicate key", "null key"],
+)
+def test_rows_are_judged(pipeline: Pipeline, rows: list[Row], message: str) -> None:
+    stage(pipeline, rows)
+    assert judge_one(pipeline).message == message
+
+
+def test_a_compound_key_is_judged_as_a_whole(pipeline: Pipeline) -> None:
+    stage(pipeline, [(1, 1, "a"), (1, 2, "b"), (2, 1, "c")], "pairs")
+    assert judge_one(pipeline, "pairs").message == "snapshot 1 passed: 4 checks passed"
+    pipeline.ledger("pairs").commit(lambda state: transitions.abort(state, 1, "next"))
+    stage(pipeline, [(1, 1, "a"), (1, 1, "b"), (2, None, "c")], "pairs", "run-2")
+    message = judge_one(pipeline, "pairs").message
+    assert message == "snapshot 2 failed: 2 of 4 checks failed: aid, bid unique (2 duplicates); bid not null (1 null)"
+
+
+def test_rows_are_counted_in_the_files_not_in_the_manifest(pipeline: Pipeline) -> None:
+    stage(pipeline, ROWS, alter=lambda file: replace(file, rows=101, stats='{"numRecords": 101}'))
+    message = judge_one(pipeline).message
+    assert message == "snapshot 1 failed: 1 of 3 checks failed: row count of manifest 100, not 101"
+
+
+def test_a_damaged_file_is_an_error_and_never_a_pass(pipeline: Pipeline) -> None:
+    stage(pipeline, ROWS)
+    file = staged_file(pipeline)
+    good = file.read_bytes()
+    file.write_bytes(good[:-1])
+    assert judge_one(pipeline).error == "STAGED_FILES_DIFFER"
+    file.write_bytes(good[:4] + bytes(len(good) - 8) + good[-4:])
+    assert judge_one(pipeline).error == "STAGED_ROWS_UNREADABLE"
+    file.write_bytes(good)
+    assert judge_one(pipeline).result == "passed"
+
+
+def test_a_process_that_judged_ends_in_silence(pipeline: Pipeline) -> None:
+    """DuckDB's bindings report on standard error what somebody keeps alive to the end."""
+    stage(pipeline, ROWS)
+    program = (
+        "from pathlib import Path; from tidefold.wiring import open_pipeline;"
+        "from tidefold.operations.quality.judge import judge;"
+        "from tidefold.quality.run.duckdb_rows import open_duckdb;"
+        f"pipeline = open_pipeline(Path({str(pipeline.config.path)!r}));\n"
+        "with open_duckdb() as engine: print(judge(pipeline, ['accounts'], None, engine)[0].result)"
+    )
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("passed\n", "")
