@@ -66,16 +66,15 @@ def publish(store: Store, manifest: Manifest, digest: str, previous: Published |
 
 
 def shorten_log(store: Store, log: str, version: int) -> None:
-    """Makes a checkpoint of every tenth version of a table with deletion vectors. They stand in its log: else every
-    reader would read those of all former versions too. Never raises: it is for speed only.
+    """Makes a checkpoint of every tenth version, so that a reader reads ten commits at most, and older ones may go.
+
+    Never raises: it is for speed only.
     """
     if version % _CHECKPOINT:
         return
     folder = f"{LogPaths(log).table}/_delta_log"
     try:
         table = DeltaTable(store.uri(LogPaths(log).table), version=version, storage_options=store.options())
-        if table.protocol().min_reader_version < VECTORS_READER:
-            return
         table.create_checkpoint()
         for name in (f"{version:020d}.checkpoint.parquet", "_last_checkpoint"):
             store.sync(f"{folder}/{name}")

@@ -101,6 +101,14 @@ class RetentionConfig(Entry):
     reader_minutes: int = Field(
         default=0, ge=0, description="minimum minutes to keep replaced files; it can only delay deletion"
     )
+    scratch_days: int = Field(
+        default=7,
+        ge=1,
+        description="days without a change before `clean` removes left-overs in scratch folders",
+    )
+    report_days: int = Field(
+        default=90, ge=1, description="days after which `clean` removes reports of aborted and deleted snapshots"
+    )
 
     @property
     def grace(self) -> Grace:

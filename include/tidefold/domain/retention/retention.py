@@ -109,6 +109,15 @@ def _is_past(state: LogState, snapshot: Snapshot, grace: Grace, instant: str) ->
     return datetime.fromisoformat(replaced) + timedelta(minutes=grace.minutes) <= datetime.fromisoformat(instant)
 
 
+def oldest_version(state: LogState) -> int | None:
+    """The oldest version of the published table that anybody may still read: of a snapshot that is kept, or one whose
+    files wait for readers.
+    """
+    shown = (State.COMPLETED, State.SUBSUMED)
+    versions = (s.table_version for s in state.snapshots if s.state in shown)
+    return min((version for version in versions if version is not None), default=None)
+
+
 def deleted(state: LogState, snapshots: Iterable[int]) -> LogState:
     """Records that the files of these retired snapshots are gone."""
     gone = set(snapshots)

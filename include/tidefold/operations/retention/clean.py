@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
 
 from tidefold.changelog.write_intents import Announced
+from tidefold.delta.log_retention import find_old_log_files
 from tidefold.domain.log_state import LogState, Snapshot
+from tidefold.domain.retention.retention import oldest_version
 from tidefold.domain.snapshot import point_in_time, transitions
 from tidefold.errors import TidefoldError
 from tidefold.operations.ingest import recovery
@@ -22,6 +25,8 @@ from tidefold.operations.retention.file_gc import (
     plan_sweep,
     plan_unnamed,
 )
+from tidefold.operations.retention.report_gc import find_old_reports
+from tidefold.operations.retention.scratch_gc import find_scratch, remove_scratch
 from tidefold.operations.retention.segment_gc import plan_unclaimed
 from tidefold.operations.snapshot.heartbeat import INTERVAL
 
@@ -38,7 +43,7 @@ def clean(pipeline: Pipeline, logs: Sequence[str], plan: bool = False) -> list[O
     An ingest that is only slow loses nothing but its work: it is refused, and the next one begins anew. The first
     outcome is that of the store, as a run writes for several logs; with `plan` nothing changes.
     """
-    ended = each_log([STORE], lambda _: _end_runs(pipeline, plan))
+    ended = each_log([STORE], lambda _: _with_scratch(pipeline, _end_runs(pipeline, plan), plan))
     return [*ended, *each_log(logs, lambda log: _clean_log(pipeline, log, plan))]
 
 
@@ -70,6 +75,18 @@ def _end_runs(pipeline: Pipeline, plan: bool) -> Outcome:
     return Outcome(STORE, "cleaned", f"ended {counted}; those that no log needs are gone", facts=facts)
 
 
+def _with_scratch(pipeline: Pipeline, ended: Outcome, plan: bool) -> Outcome:
+    """The outcome of the store with what was left in scratch folders of this machine."""
+    found = find_scratch(pipeline.config.path.parent, now(), pipeline.config.retention.scratch_days)
+    if not found:
+        return ended
+    if not plan:
+        remove_scratch(found)
+    verb, result = ("would remove", "planned") if plan else ("removed", "cleaned")
+    message = f"{ended.message}; {verb} {len(found):,} left-overs in scratch folders"
+    return replace(ended, result=result, message=message, facts={**ended.facts, "scratch": [str(p) for p in found]})
+
+
 def _described(run: Announced, files: Sequence[str]) -> dict[str, Any]:
     logs = dict.fromkeys([*run.logs, *(taking.log for taking in run.takings or ())])
     return {"run": run.run, "logs": list(logs), "written": run.takings is not None, "files": list(files)}
@@ -85,6 +102,7 @@ def _clean_log(pipeline: Pipeline, log: str, plan: bool) -> Outcome:
     state = _without(state, given_up) if plan or not given_up else ledger.commit(partial(_without, seen=given_up))
     plans = (plan_sweep, plan_forgotten, plan_unnamed, plan_halves, plan_manifests)
     going = tuple(path for plan_of in plans for path in plan_of(pipeline.store, state))
+    going += _aged(pipeline, state)
     if not plan:
         going = delete_hidden(pipeline.store, ledger, state, going)
     facts = {"files": len(going), "paths": list(going), "aborted": [s.id for s in given_up]}
@@ -96,6 +114,13 @@ def _clean_log(pipeline: Pipeline, log: str, plan: bool) -> Outcome:
         which = ", ".join(f"{s.id} (as of {s.as_of})" for s in given_up)
         message += f"; {'would abort' if plan else 'aborted'} what nobody has worked on for a day: snapshot {which}"
     return Outcome(log, "planned" if plan else "cleaned", message, facts=facts)
+
+
+def _aged(pipeline: Pipeline, state: LogState) -> tuple[str, ...]:
+    """What went out of use with time: old files of the table's Delta log, and old reports."""
+    oldest = oldest_version(state)
+    files = find_old_log_files(pipeline.store, state.log, oldest) if oldest else ()
+    return (*files, *find_old_reports(pipeline.store, state, now(), pipeline.config.retention.report_days))
 
 
 def _without(state: LogState, seen: Sequence[Snapshot]) -> LogState:

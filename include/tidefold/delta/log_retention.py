@@ -1,0 +1,57 @@
+"""Finds files of a Delta log that no reader needs: those before a checkpoint at or before every version in use."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+from deltalake import DeltaTable
+
+from tidefold.delta.publish import delta_errors
+from tidefold.domain.paths import LogPaths
+from tidefold.errors import NotFoundError
+from tidefold.storage import Store
+
+# What is written by Delta and tidefold for one version; files of other names stay.
+_FILE = re.compile(r"(?P<version>\d{20})\.(?P<kind>json|crc|checkpoint\.parquet)")
+_HINT = "_last_checkpoint"
+
+
+def find_old_log_files(store: Store, log: str, oldest: int) -> tuple[str, ...]:
+    """The log files of a published table that nothing needs to read version `oldest` or a newer one, oldest first.
+
+    They come before the newest checkpoint that is not newer than `oldest`. That one is read as a proof, and readers
+    must be told of no older one. Raises CorruptError, StorageError.
+    """
+    table = LogPaths(log).table
+    files = _versions(store, table)
+    commits = {version for version, kinds in files.items() if "json" in kinds}
+    whole = {version for version, kinds in files.items() if {"json", "checkpoint.parquet"} <= kinds.keys()}
+    first = max((version for version in whole if version <= oldest), default=None)
+    old = [path for version in sorted(files) if first and version < first for path in files[version].values()]
+    if not old or first is None or not set(range(first, max(commits) + 1)) <= commits:
+        return ()
+    if not _is_proved(store, table, first):
+        return ()
+    return tuple(old)
+
+
+def _versions(store: Store, table: str) -> dict[int, dict[str, str]]:
+    """The paths of each version, by what they are."""
+    found: dict[int, dict[str, str]] = {}
+    for entry in store.list(f"{table}/_delta_log"):
+        name = _FILE.fullmatch(entry.path.rsplit("/", 1)[1])
+        if name:
+            found.setdefault(int(name["version"]), {})[name["kind"]] = entry.path
+    return found
+
+
+def _is_proved(store: Store, table: str, first: int) -> bool:
+    """Whether the version can be read from its checkpoint, and readers are sent to it or to a newer one."""
+    try:
+        hint = msgspec.json.decode(store.read(f"{table}/_delta_log/{_HINT}"), type=dict[str, object])
+    except (NotFoundError, msgspec.DecodeError):
+        return False
+    with delta_errors(table):
+        DeltaTable(store.uri(table), version=first, storage_options=store.options())
+    return isinstance(sent := hint.get("version"), int) and sent >= first

@@ -1,0 +1,28 @@
+"""Finds old reports: of snapshots whose files are gone, and of attempts that were aborted."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from tidefold.domain.log_state import LogState, State
+from tidefold.domain.paths import LogPaths
+from tidefold.storage import Store
+
+_ENDED = (State.DELETED, State.ABORTED)
+# Beside the reports lie verdicts: they are small, and the history of what was refused and why.
+_VERDICT = "verdict-"
+
+
+def find_old_reports(store: Store, state: LogState, instant: str, days: int) -> tuple[str, ...]:
+    """Reports and audits of snapshots that ended, and were begun so many days before an instant (ISO 8601)."""
+    limit = datetime.fromisoformat(instant) - timedelta(days=days)
+    ended = (s for s in state.snapshots if s.state in _ENDED and datetime.fromisoformat(s.instant) < limit)
+    folders = {f"{LogPaths(state.log).quality(s.id)}/" for s in ended}
+    if not folders:
+        return ()
+    stored = (entry.path for entry in store.list(f"{LogPaths(state.log).folder}/quality"))
+    return tuple(
+        path
+        for path in stored
+        if f"{path.rpartition('/')[0]}/" in folders and not path.rpartition("/")[2].startswith(_VERDICT)
+    )

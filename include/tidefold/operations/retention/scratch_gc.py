@@ -1,0 +1,56 @@
+"""Finds and removes what ended processes left in scratch folders of this machine: nobody has touched it for days."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import datetime, timedelta
+from pathlib import Path
+
+# Folders beside the configuration whose entries each belong to one process or job.
+_FOLDERS = ("spark", "results", "log")
+_TEMPORARY = "tidefold-*"
+
+
+def find_scratch(base: Path, instant: str, days: int) -> tuple[Path, ...]:
+    """Entries of scratch folders that nobody has changed for so many days, with all that lies below them.
+
+    base: the folder of the configuration.
+    instant: now, as ISO 8601; a clock that is behind removes later.
+    """
+    limit = (datetime.fromisoformat(instant) - timedelta(days=days)).timestamp()
+    entries = [entry for name in _FOLDERS for entry in _entries(base / "var" / name, "*")]
+    entries += _entries(Path(tempfile.gettempdir()), _TEMPORARY)
+    return tuple(sorted(entry for entry in entries if _is_left(entry, limit)))
+
+
+def remove_scratch(entries: tuple[Path, ...]) -> None:
+    """Removes entries, folders with all that lies in them; no link is followed."""
+    for entry in entries:
+        with suppress(FileNotFoundError):
+            if stat.S_ISDIR(entry.lstat().st_mode):
+                shutil.rmtree(entry, ignore_errors=True)
+            else:
+                entry.unlink()
+
+
+def _entries(folder: Path, pattern: str) -> Iterator[Path]:
+    try:
+        yield from folder.glob(pattern)
+    except OSError:
+        return  # Another user's folder, or none.
+
+
+def _is_left(entry: Path, limit: float) -> bool:
+    """Whether an entry is ours, and nothing of it was changed since."""
+    try:
+        if entry.lstat().st_uid != os.getuid():
+            return False
+        paths = [entry, *(entry.rglob("*") if stat.S_ISDIR(entry.lstat().st_mode) else ())]
+        return all(path.lstat().st_mtime < limit for path in paths)
+    except OSError:
+        return False  # Somebody is at work there, or else it is looked at by the next call.
