@@ -552,8 +552,12 @@ NUMBERS = st.one_of(st.none(), st.integers(-1000, 1000))
 VALUES: dict[str, Any] = {
     "int": NUMBERS,
     "long": NUMBERS,
-    "decimal(12,2)": st.one_of(st.none(), st.integers(-99, 99).map(lambda v: Decimal(v) / 4)),
-    "decimal(14,3)": st.one_of(st.none(), st.integers(-99, 99).map(lambda v: Decimal(v) / 8)),
+    "decimal(12,2)": st.one_of(
+        st.none(), st.integers(-99, 99).map(lambda v: (Decimal(v) / 4).quantize(Decimal("0.01")))
+    ),
+    "decimal(14,3)": st.one_of(
+        st.none(), st.integers(-99, 99).map(lambda v: (Decimal(v) / 8).quantize(Decimal("0.001")))
+    ),
     "decimal(20,0)": st.one_of(st.none(), st.integers(-99, 99).map(Decimal)),
     "string": st.one_of(st.none(), st.sampled_from(["", "a", "7"])),
 }
