@@ -13,6 +13,7 @@ import pytest
 import typer
 
 import error_reference
+import wrap_text
 from tidefold.cli.app import app
 
 ROOT = Path(__file__).parents[3]
@@ -114,3 +115,9 @@ def test_the_reference_of_error_codes_is_current() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=page_id)
 def test_no_merge_was_left_unfinished(page: Path) -> None:
     assert re.findall(r"^(?:<{7}|>{7}) .*$", page.read_text(), re.MULTILINE) == []
+
+
+@pytest.mark.parametrize("page", wrap_text.pages(), ids=page_id)
+def test_the_text_is_wrapped(page: Path) -> None:
+    text = page.read_text()
+    assert wrap_text.wrap(text) == text, "run `make wrap`"
