@@ -154,7 +154,8 @@ def _sorted(pipeline: Pipeline, state: LogState, records: Sequence[Refused]) -> 
     former = {(one.entry.file, one.entry.line): one.entry for one in records}
     refused = _refused_keys(pipeline, state) if any(look.moved or state.shape.key for look in looks) else []
     moved = [one for one in refused if one.is_moved]
-    orders = frozenset(one.order for one in moved if one.order is not None)
+    # A delete that has the order of a refused record is the other half of a change of a key, whatever refused it.
+    orders = frozenset(one.order for one in refused if one.order is not None)
     awaited = Awaited(orders, frozenset(one.old_key for one in moved if one.old_key))
     for look in looks:
         found.staying += [(one, "refused") for one in look.refused]

@@ -129,6 +129,13 @@ def test_a_refused_insert_of_a_key_that_changed_without_naming_the_old_one(
     play(tmp_path, monkeypatch, [("put", 3, 110, True), ("move", 3, 1, 1, False)])
 
 
+def test_a_refused_insert_of_a_key_whose_change_was_refused_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A random stream found it."""
+    play(tmp_path, monkeypatch, [("put", 1, 130, False), ("move", 1, 2, 130, False), ("put", 3, 1, False)])
+
+
 def play(root: Path, monkeypatch: pytest.MonkeyPatch, steps: list[tuple[Any, ...]]) -> None:
     made, database, runs = make_landing(root, "{id: long, n: int, text: string}"), Database(), iter(range(1, 99))
     for name, *arguments in [*steps, ("land", "take")]:
