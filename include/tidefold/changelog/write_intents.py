@@ -17,6 +17,7 @@ from itertools import groupby
 import msgspec
 
 from tidefold.domain.ingest.append import Arrival, Stand
+from tidefold.domain.landing_problems import LandingProblems
 from tidefold.domain.log_state import Shape
 from tidefold.domain.paths import INTENTS
 from tidefold.errors import CorruptError, NotFoundError
@@ -55,13 +56,17 @@ class Intent:
 
 @dataclass(frozen=True, slots=True)
 class Taking:
-    """What a run brings one log: all of it is appended, or nothing."""
+    """What a run brings one log: all of it is appended, or nothing.
+
+    `landing`: what the run did not take of the landing folder; None: that is not told.
+    """
 
     log: str
     shape: Shape
     fence: int
     rests_on: tuple[Stand, ...]
     arrivals: tuple[Arrival, ...]
+    landing: LandingProblems | None = None
 
 
 @dataclass(frozen=True, slots=True)

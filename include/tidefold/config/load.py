@@ -79,6 +79,7 @@ class LogConfig(_Resolved):
     key_groups: int
     buckets: int
     on_bad_record: str
+    on_bad_file: str | None = None
     quality: QualityConfig
     ttl: TtlConfig | None = None
     order_by: tuple[str, ...] = ()
@@ -195,6 +196,7 @@ def _resolve(log: str, entry: LogEntry, base: Path) -> LogConfig:
         ignored=shape.ignored,
         stops=stops_of(entry),
         on_bad_record=entry.on_bad_record,
+        on_bad_file=entry.on_bad_file,
         quality=QualityConfig(
             suite=base / quality.suite if quality.suite else None,
             max_row_drop=quality.max_row_drop,

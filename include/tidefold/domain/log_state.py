@@ -13,6 +13,7 @@ from enum import StrEnum
 from tidefold.domain.commit_times import AsOf, Times
 from tidefold.domain.external_snapshot import External
 from tidefold.domain.key_groups import KeyGroups
+from tidefold.domain.landing_problems import NO_PROBLEMS, LandingProblems
 from tidefold.domain.source_progress import Landed as Landed
 from tidefold.domain.source_progress import NameReading
 from tidefold.domain.source_progress import Position as Position
@@ -264,7 +265,8 @@ class LogState:
     `incarnation` is random, new each time the ledger begins: tokens of attempts begin with it. `former`: those of lives
     that were dropped. `stopped`: it takes nothing more until it is resumed. `schemas`: the columns that it had, oldest
     first; none: they never changed. Those of `shape` are the newest. `names`: how it reads the names of its landed
-    files, since the first one; None: there was none, or an older version took it.
+    files, since the first one; None: there was none, or an older version took it. `landing`: what the
+    last ingest did not take, or took in vain.
     """
 
     log: str
@@ -289,6 +291,7 @@ class LogState:
     incarnation: str = ""
     former: tuple[str, ...] = ()
     names: NameReading | None = None
+    landing: LandingProblems = NO_PROBLEMS
 
     @property
     def schema(self) -> int:

@@ -45,6 +45,7 @@ def of_status(found: Sequence[LogStatus], now: datetime) -> Iterator[Gauge]:
         yield Gauge(status.log, "lag.changes", status.changes)
         yield Gauge(status.log, "lag.change_sets", status.change_sets)
         yield Gauge(status.log, "quarantined", status.quarantined)
+        yield Gauge(status.log, "landing.problems", status.landing.total)
         yield Gauge(status.log, "garbage.segments", status.garbage)
         yield Gauge(status.log, "local.bytes", status.local_bytes)
         if status.latest and status.latest.shown:

@@ -58,6 +58,8 @@ def word_of_log(status: LogStatus) -> Word:
         return Word(str(status.attempt.state), "busy")
     if status.stopped:
         return Word("stopped", "warn")
+    if any(problem.fails for problem in status.landing.listed):
+        return Word("files not taken", "warn")
     if status.changes:
         return Word("changes wait", "busy")
     return Word("up to date", "good") if status.latest else Word("no snapshot", "calm")

@@ -17,6 +17,9 @@ from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.request import Asking
 from tidefold.spark.dispatch import Step
 
+# What was taken is folded all the same.
+GOES_ON = ("stopped", "incomplete")
+
 
 @dataclass(slots=True)
 class WholeRun:
@@ -103,7 +106,7 @@ class WholeRun:
             self.terminal.line(name)
         print_lines(self.terminal, outcomes, indent="  ")
         # A log that stopped has taken everything up to there.
-        return [o.log for o in outcomes if o.result == "stopped" or (not o.error and o.result != "failed")]
+        return [o.log for o in outcomes if o.result in GOES_ON or (not o.error and o.result != "failed")]
 
     def _abort(self, logs: list[str], reason: str) -> None:
         if logs:
@@ -111,5 +114,6 @@ class WholeRun:
 
     def _why(self, log: str, reason: str) -> str:
         """The error that stopped the log in this run, so that it is found in the history later."""
-        errors = [o for outcomes in self.steps.values() for o in outcomes if o.log == log and o.error]
+        outcomes = [o for one in self.steps.values() for o in one if o.log == log]
+        errors = [o for o in outcomes if o.error and o.result not in GOES_ON]
         return errors[-1].message if errors else reason

@@ -31,6 +31,6 @@ def print_outcomes(terminal: Terminal, verb: str, outcomes: Sequence[Outcome], *
     code = exit_code(outcomes)
     print_lines(terminal, outcomes)
     terminal.json({"command": verb, "exit_code": code, "outcomes": [o.to_dict() for o in outcomes]})
-    if after and not code and any(o.result != "nothing" for o in outcomes):
+    if after and not code and any(o.result not in ("nothing", "refused") for o in outcomes):
         terminal.note(f"next: {after}")
     return code

@@ -91,6 +91,7 @@ def remarks(found: Sequence[LogStatus]) -> list[str]:
             lines.append(f"{status.log}: {status.why}.")
         if status.schema_waits:
             lines.append(f"{status.log}: the next snapshot takes up {status.schema_waits}.")
+        lines += [f"{status.log}: {remark}" for remark in _landing(status)]
         if status.report:
             lines.append(f"{status.log}: `tidefold report {status.log}` names the page with the details.")
         lines += [f"{status.log}: {remark}" for remark in _left_out(status)]
@@ -112,6 +113,18 @@ def _left_out(status: LogStatus) -> Iterable[str]:
     )
     if status.positions:
         yield f"or let Debezium send them again: {incremental_snapshot_signal(status.positions[0].topic, keys)}"
+
+
+def _landing(status: LogStatus) -> Iterable[str]:
+    """Landed files that were not taken, or were taken in vain, those of one kind in one line."""
+    for code, number in status.landing.counts:
+        named = [p for p in status.landing.listed if p.code == code]
+        if not named:
+            yield f"[{code}] {number:,} landed files."
+            continue
+        others = f" {number - 1:,} more files have this problem." if number > 1 else ""
+        since = f" Since {minute(named[0].since)}." if named[0].since else ""
+        yield f"[{code}] {named[0].message}{since}{others} {named[0].hint}"
 
 
 def _as_of_attempts(status: LogStatus) -> Iterable[str]:

@@ -196,6 +196,11 @@ class LogEntry(Entry):
         "file; readers of the table must support Delta's deletion vectors",
     )
     on_bad_record: Literal["quarantine", "fail"] = "quarantine"
+    on_bad_file: Literal["fail", "warn"] | None = Field(
+        default=None,
+        description="when a landed file that cannot be used makes a run fail: at once, never, or by default when it "
+        "stays for a second run",
+    )
     quality: QualityEntry = QualityEntry()
     ttl: TtlEntry | None = None
 

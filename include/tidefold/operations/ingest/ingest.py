@@ -13,10 +13,12 @@ import msgspec
 
 from tidefold.changelog import write_intents
 from tidefold.compute.runners import Runner
+from tidefold.domain.landing_problems import NO_PROBLEMS, WAITING, LandingProblem, find_failing
 from tidefold.domain.table.schema_evolution import ChangeKind, Policies, Policy
 from tidefold.domain.table.table_spec_validation import column_mistakes
 from tidefold.errors import InvalidInputError, RefusedError, StorageError, TidefoldError
 from tidefold.operations.ingest import recovery
+from tidefold.operations.ingest.landing_problems import find_problems
 from tidefold.operations.ingest.log_ingest import Intake, begin_intake
 from tidefold.operations.ingest.parse_round import IngestRun, parse_round
 from tidefold.operations.ingest.schema_update import add_brought
@@ -39,6 +41,7 @@ _OF_THE_WHOLE_TABLE = {
 _BRINGS = {ChangeKind.ADD: "UNKNOWN_COLUMN", ChangeKind.RETYPE: "VALUE_INVALID"}
 _COUNTS = ("records", "changes", "tombstones", "repeated", "quarantined", "resent", "unproved", "ignored")
 # Those that are said only where there are some, and how.
+_NAMED = 5
 _RARE = {"resent": "re-sent", "unproved": "unproved", "ignored": "ignored"}
 
 
@@ -114,9 +117,13 @@ def _accepted(pipeline: Pipeline, intake: Intake) -> Intake:
         bad = intake.error or _bad_records(pipeline, intake)
     except TidefoldError as error:
         bad = error
+    if bad:
+        return intake.failed(bad)
+    config = pipeline.log(intake.log)
+    intake = replace(intake, landing=find_problems(intake, config.source.folder if config.source else None, now()))
     blocking = next((p.error for p in intake.all_problems if p.blocking and not p.stops), None)
-    if bad or (blocking and not intake.arrivals):
-        return intake.failed(bad or blocking or TidefoldError("UNFORESEEN", "no reason"))
+    if blocking and not intake.arrivals and config.on_bad_file != "warn":
+        return intake.failed(blocking)
     return intake
 
 
@@ -131,7 +138,7 @@ def _tell_all(pipeline: Pipeline, this: IngestRun, intakes: Sequence[Intake]) ->
             write_intents.bring(pipeline.store, this.id, [intake.taking for intake in bringing])
     except StorageError as error:
         failed = [intake.failed(error) if intake in bringing else intake for intake in intakes]
-        return [_failed(intake, intake.error) if intake.error else _nothing(intake) for intake in failed]
+        return [_failed(intake, intake.error) if intake.error else _nothing(pipeline, intake) for intake in failed]
     told = [_told(pipeline, intake) for intake in intakes]
     if this.rounds and all(known for _, known in told):
         _clean_up(pipeline, this, [intake.log for intake in bringing])
@@ -143,13 +150,27 @@ def _told(pipeline: Pipeline, intake: Intake) -> tuple[Outcome, bool]:
     if intake.error:
         return _failed(intake, intake.error), True
     if not intake.arrivals:
-        return _nothing(intake), True
+        _tell_problems(pipeline, intake)
+        return _nothing(pipeline, intake), True
     try:
         recovery.tell(pipeline.ledger(intake.log), intake.taking)
     except TidefoldError as error:
         # Having lost many races says nothing: somebody else may tell the log in our place.
         return _failed(intake, error), isinstance(error, RefusedError) or error.code == "OFFSETS_TAKEN"
-    return _taken(intake), True
+    return _taken(pipeline, intake), True
+
+
+def _tell_problems(pipeline: Pipeline, intake: Intake) -> None:
+    """Tells a log that takes nothing what lies in its landing folder, where that is not what it knows."""
+    landing = intake.landing
+    if landing is None or landing == intake.begun.landing:
+        return
+    try:
+        ledger = pipeline.ledger(intake.log)
+        ledger.begin(intake.begun.shape)
+        ledger.commit(lambda state: replace(state, landing=landing))
+    except TidefoldError as error:
+        _log.warning("%s: what was not taken is not recorded: %s", intake.log, error)
 
 
 def _with_key_changes(pipeline: Pipeline, intake: Intake, outcome: Outcome) -> Outcome:
@@ -169,7 +190,7 @@ def _with_key_changes(pipeline: Pipeline, intake: Intake, outcome: Outcome) -> O
     completed = facts["changes"] + facts["repeated"]
     refused = {**dict(intake.refused), KEY_CHANGE: max(0, came - completed)}
     left = tuple((reason, number) for reason, number in refused.items() if number)
-    return _taken(replace(intake, refused=left, completed=completed)) if completed else outcome
+    return _taken(pipeline, replace(intake, refused=left, completed=completed)) if completed else outcome
 
 
 def _clean_up(pipeline: Pipeline, this: IngestRun, told: Sequence[str]) -> None:
@@ -232,15 +253,17 @@ def _first_refused(pipeline: Pipeline, intake: Intake, reasons: Sequence[str]) -
     return f"the first is line {entry['line']} of `{name}` ({entry['reason']}: {entry['detail'].rstrip('.')})"
 
 
-def _taken(intake: Intake) -> Outcome:
+def _taken(pipeline: Pipeline, intake: Intake) -> Outcome:
     facts = _facts(intake)
     files = len(intake.arrivals)
     parts = [f"{facts[name]:,} {name}" for name in _COUNTS[1:5]]
     parts += [f"{facts[name]:,} {said}" for name, said in _RARE.items() if facts[name]]
     parts += [f"{intake.completed:,} changes of a key completed"] if intake.completed else []
-    message = f"took {files:,} {'file' if files == 1 else 'files'}: {', '.join(parts)}"
-    outcome = Outcome(intake.log, "taken", "; ".join([message, *_remarks(intake)]), facts=facts)
-    return _stopped(outcome, intake)
+    refused = all(a.landed.records == a.landed.quarantined > 0 for a in intake.arrivals)
+    message = f"{'refused' if refused else 'took'} {files:,} {'file' if files == 1 else 'files'}: {', '.join(parts)}"
+    result = "refused" if refused else "taken"
+    outcome = Outcome(intake.log, result, "; ".join([message, *_remarks(intake)]), facts=facts)
+    return _stopped(outcome, pipeline, intake)
 
 
 def _joined(first: Outcome, further: Outcome, types: Mapping[str, str]) -> Outcome:
@@ -255,19 +278,35 @@ def _joined(first: Outcome, further: Outcome, types: Mapping[str, str]) -> Outco
     return replace(further, message=f"{before}; {further.message}", facts=facts)
 
 
-def _stopped(outcome: Outcome, intake: Intake) -> Outcome:
-    """An error where a record of another schema ended a partition; what came before it was taken all the same."""
+def _stopped(outcome: Outcome, pipeline: Pipeline, intake: Intake) -> Outcome:
+    """An error where a record of another schema ended a partition; what came before it was taken all the same. Else one
+    where a file stays that cannot be taken.
+    """
     stop = next((problem for problem in intake.all_problems if problem.stops), None)
     if stop is None:
-        return outcome
+        return _incomplete(outcome, pipeline, intake)
     error = stop.error
     facts = {**outcome.facts, "exit_code": error.exit_code}
     return replace(outcome, result="stopped", message=f"{error} ({outcome.message})", error=error.code, facts=facts)
 
 
-def _nothing(intake: Intake) -> Outcome:
+def _incomplete(outcome: Outcome, pipeline: Pipeline, intake: Intake) -> Outcome:
+    """An error where a file was not taken, and the policy of the log says that this makes a run fail."""
+    policy = pipeline.log(intake.log).on_bad_file
+    left = intake.landing or NO_PROBLEMS
+    failing = find_failing(left, intake.begun.landing, policy)
+    if failing is None:
+        return outcome
+    others = f" ({left.total - 1:,} more, see `tidefold status {intake.log}`)" if left.total > 1 else ""
+    error = InvalidInputError(failing.code, f"{failing.message.rstrip('.')}, since {failing.since}.", hint=failing.hint)
+    facts = {**outcome.facts, "exit_code": error.exit_code}
+    message = f"{error}{others} ({outcome.message})"
+    return replace(outcome, result="incomplete", message=message, error=error.code, facts=facts)
+
+
+def _nothing(pipeline: Pipeline, intake: Intake) -> Outcome:
     outcome = Outcome(intake.log, "nothing", "; ".join(["nothing new", *_remarks(intake)]), facts=_facts(intake))
-    return _stopped(outcome, intake)
+    return _stopped(outcome, pipeline, intake)
 
 
 def _failed(intake: Intake, error: TidefoldError | None) -> Outcome:
@@ -278,14 +317,28 @@ def _failed(intake: Intake, error: TidefoldError | None) -> Outcome:
 
 
 def _remarks(intake: Intake) -> list[str]:
-    left = len(intake.plan.left)
-    remarks = [f"{left:,} {'file' if left == 1 else 'files'} still being written"] if left else []
+    left = intake.plan.left
+    count = f"{len(left):,} {'file' if len(left) == 1 else 'files'} still being written"
+    remarks = [f"{count}: {_some(left)}"] if left else []
     if intake.refused:
         where = ", ".join(sorted({a.landed.quarantine for a in intake.arrivals if a.landed.quarantine}))
         remarks.append(f"refused: {_counted(intake)}, see {where} in the store")
     if intake.no_copies:
         remarks.append(f"{len(intake.no_copies):,} segments without a local copy, as {intake.no_copies[0]}")
-    return remarks + [str(problem) for problem in intake.all_problems if not problem.stops]
+    remarks += [str(problem) for problem in intake.all_problems if not problem.stops]
+    return remarks + [str(problem) for problem in _new_warnings(intake)]
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first names of files."""
+    return ", ".join([*(f"`{name}`" for name in names[:_NAMED]), *(["..."] if len(names) > _NAMED else [])])
+
+
+def _new_warnings(intake: Intake) -> list[LandingProblem]:
+    """What is to be said of files that this run took."""
+    taken = {arrival.landed.name for arrival in intake.arrivals}
+    codes = {problem.code for problem in intake.all_problems} | {WAITING}
+    return [p for p in (intake.landing.listed if intake.landing else ()) if p.file in taken and p.code not in codes]
 
 
 def _facts(intake: Intake) -> dict[str, Any]:
@@ -303,6 +356,7 @@ def _facts(intake: Intake) -> dict[str, Any]:
         "quarantine": sorted({a.landed.quarantine for a in intake.arrivals if a.landed.quarantine}),
         "still_writing": list(intake.plan.left),
         "no_local_copy": list(intake.no_copies),
+        "not_taken": dict((intake.landing or NO_PROBLEMS).counts),
         "problems": [
             {"file": p.file, "code": p.code, "message": p.message, "hint": p.hint} for p in intake.all_problems
         ],

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from tidefold.changelog.segment import at_least, read_change_set
 from tidefold.changelog.write_intents import IntentLog, Taking
 from tidefold.domain.ingest.append import Arrival, require_open, stands
+from tidefold.domain.landing_problems import LandingProblems
 from tidefold.domain.log_state import ChangeSet, LogState
 from tidefold.domain.paths import LogPaths
 from tidefold.errors import RefusedError, TidefoldError, unpacked
@@ -40,6 +41,7 @@ class Intake:
     are still to be taken; `no_copies` says why segments have no local copy, if they should have one. Changes below the
     `horizon` come too late. `stops`: for which reasons a refused record ends its partition. `completed`: how many
     changes of a key got their values after all.
+    `landing`: what the log will be told of files that were not taken; None: nothing.
     """
 
     log: str
@@ -59,6 +61,7 @@ class Intake:
     horizon: int | None = None
     stops: tuple[str, ...] = ()
     completed: int = 0
+    landing: LandingProblems | None = None
 
     @property
     def all_problems(self) -> tuple[Problem, ...]:
@@ -81,7 +84,7 @@ class Intake:
     def taking(self) -> Taking:
         """What the log will be told."""
         rests_on = stands(self.begun, self.arrivals)
-        return Taking(self.log, self.begun.shape, self.begun.fence, rests_on, self.arrivals)
+        return Taking(self.log, self.begun.shape, self.begun.fence, rests_on, self.arrivals, self.landing)
 
 
 def begin_intake(pipeline: Pipeline, log: str) -> Intake:

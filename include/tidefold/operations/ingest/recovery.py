@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -32,7 +33,10 @@ def tell(ledger: Ledger, taking: Taking) -> None:
 
 def _take(state: LogState, taking: Taking) -> LogState:
     check_shape(state, taking.shape)
-    return append(reshaped(state, taking.shape), taking.arrivals, taking.fence, taking.rests_on)
+    after = append(reshaped(state, taking.shape), taking.arrivals, taking.fence, taking.rests_on)
+    # Told a second time, it is old news.
+    is_new = len(after.landed) > len(state.landed)
+    return replace(after, landing=taking.landing) if taking.landing is not None and is_new else after
 
 
 def roll_forward(store: Store, logs: Collection[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from tidefold.domain.landing_problems import NO_PROBLEMS, LandingProblems
 from tidefold.domain.log_state import Hold, LogState, Position, Reader, Snapshot, State, Stopped, Tag
 from tidefold.domain.retention.retention import tails
 from tidefold.domain.table.schema import FIRST
@@ -25,7 +26,8 @@ class LogStatus:
     `garbage` counts the segments that wait to be removed. `local`: snapshots whose copy is on this machine,
     `local_partial`: those of whose copy files are gone, `local_bytes`: what all copies of snapshots take on its disks.
     `drilled` is the newest one with a restore drill. `stopped`: the log takes nothing. `schema` is the id of the newest
-    one, `schema_waits` what it changes, until a snapshot has it.
+    one, `schema_waits` what it changes, until a snapshot has it. `landing`: landed files that the last ingest did not
+    take, or took in vain.
 
     `why` says in one line why the newest snapshot is not the latest one, `report` is the page that tells more;
     `error` (with its code) is set when the ledger cannot be read, `begun` is false until the first ingest.
@@ -55,6 +57,7 @@ class LogStatus:
     stopped: Stopped | None = None
     schema: int = FIRST
     schema_waits: str = ""
+    landing: LandingProblems = NO_PROBLEMS
 
 
 def status(pipeline: Pipeline, logs: Sequence[str]) -> list[LogStatus]:
@@ -99,6 +102,7 @@ def status_of(state: LogState) -> LogStatus:
         stopped=state.stopped,
         schema=state.schema,
         schema_waits=_waiting_schema(state),
+        landing=state.landing,
     )
 
 

@@ -170,12 +170,13 @@ def test_a_torn_end_of_the_newest_file_is_left_and_taken_once_it_is_complete(
     whole = text_of([record(i, i) for i in range(3)])
     land(tmp_path, 0, whole[:-40])
     outcome = take(pipeline)
-    assert outcome.message.endswith("; 1 file still being written")
+    assert outcome.message.endswith(f"; 1 file still being written: `{TOPIC}+0+0000000000.jsonl`")
     assert outcome.facts["still_writing"] == [f"{TOPIC}+0+0000000000.jsonl"]
     assert offsets(pipeline) == [0, 1]
     before = store_files(tmp_path)
     assert pending(pipeline, ["items"]) == []
-    assert take(pipeline).message == "nothing new; 1 file still being written"
+    outcome = take(pipeline)
+    assert (outcome.result, outcome.error) == ("incomplete", "LANDED_WAITING")
     assert store_files(tmp_path) == before
     land(tmp_path, 0, whole + text_of([record(3, 3), "{torn"])[:-1])
     assert take(pipeline).facts["changes"] == 2
@@ -236,7 +237,7 @@ def test_a_cut_gzip_file_is_left_when_newest_and_stops_its_partition_otherwise(
     cut = land(tmp_path, 1, whole[:-9], "jsonl.gz")
     outcome = take(pipeline)
     assert outcome.message == (
-        "took 1 file: 1 changes, 0 tombstones, 0 repeated, 0 quarantined; 1 file still being written"
+        f"took 1 file: 1 changes, 0 tombstones, 0 repeated, 0 quarantined; 1 file still being written: `{cut.name}`"
     )
     land(tmp_path, 50, [record(50)])
     before = state_of(pipeline)
@@ -453,8 +454,9 @@ def test_foreign_files_are_named_on_every_run_and_hold_nothing_up(pipeline: Pipe
     assert (outcome.result, [p["code"] for p in outcome.facts["problems"]]) == ("taken", ["FOREIGN_FILE"] * 2)
     assert pending(pipeline, ["items"]) == []
     outcome = take(pipeline)
-    assert outcome.result == "nothing"
-    assert outcome.message.count("[FOREIGN_FILE]") == 2
+    assert (outcome.result, outcome.error) == ("incomplete", "FOREIGN_FILE")
+    assert "notes.txt" in outcome.message
+    assert "other.topic" in outcome.message
 
 
 def test_other_bytes_of_the_same_length_are_an_error_and_a_touch_is_not(pipeline: Pipeline, tmp_path: Path) -> None:

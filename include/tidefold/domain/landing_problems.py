@@ -1,0 +1,86 @@
+"""Landed files that a log did not take, or that brought it nothing: shown until somebody deals with it. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+# So many are listed by name; all are counted.
+LISTED = 20
+WAITING = "LANDED_WAITING"
+
+
+@dataclass(frozen=True, slots=True)
+class LandingProblem:
+    """A landed file that needs somebody's attention.
+
+    file: its name in the landing folder.
+    code, message, hint: what is wrong, and the next step.
+    since: the instant (ISO 8601) at which an ingest first found it so. Information: no clock decides.
+    size, changed: bytes and time of change of the file then.
+    fails: whether a run fails when the file stays as it is.
+    """
+
+    file: str
+    code: str
+    message: str
+    hint: str
+    since: str = ""
+    size: int = 0
+    changed: float = 0.0
+    fails: bool = True
+
+    @property
+    def identity(self) -> tuple[str, str, int, float]:
+        """What stays the same while nobody deals with it, and its writer adds nothing."""
+        return self.file, self.code, self.size, self.changed
+
+    def __str__(self) -> str:
+        return f"[{self.code}] {self.message}"
+
+
+@dataclass(frozen=True, slots=True)
+class LandingProblems:
+    """All problems of a landing folder, as the last ingest found them.
+
+    counts: how many files there are of each code.
+    listed: the first of them, those that make a run fail before the others.
+    """
+
+    counts: tuple[tuple[str, int], ...] = ()
+    listed: tuple[LandingProblem, ...] = ()
+
+    @property
+    def total(self) -> int:
+        """How many files have a problem."""
+        return sum(number for _, number in self.counts)
+
+
+NO_PROBLEMS = LandingProblems()
+
+
+def list_problems(found: Iterable[LandingProblem]) -> LandingProblems:
+    """The problems, counted; those beyond the first are not named."""
+    ordered = sorted(found, key=lambda p: (not p.fails, p.code, p.file))
+    counts = Counter(p.code for p in ordered)
+    return LandingProblems(tuple(sorted(counts.items())), tuple(ordered[:LISTED]))
+
+
+def with_first_seen(now: LandingProblems, before: LandingProblems, instant: str) -> LandingProblems:
+    """The problems with the instant since when each is there."""
+    since = {(p.file, p.code): p.since for p in before.listed}
+    return replace(now, listed=tuple(replace(p, since=since.get((p.file, p.code), instant)) for p in now.listed))
+
+
+def find_failing(now: LandingProblems, before: LandingProblems, policy: str | None) -> LandingProblem | None:
+    """The problem that makes a run fail.
+
+    policy: `warn`: none does. `fail`: any does, but for a file whose writer may still be at work. None: one that an
+    earlier run found as it is now.
+    """
+    if policy == "warn":
+        return None
+    known = {p.identity for p in before.listed}
+    at_once = (lambda p: p.code != WAITING) if policy == "fail" else (lambda p: False)
+    return next((p for p in now.listed if p.fails and (p.identity in known or at_once(p))), None)

@@ -1,0 +1,89 @@
+"""Finds what an ingest did not take of a landing folder, or took in vain, for the ledger and the outcome."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from tidefold.domain.landing_problems import (
+    LandingProblem,
+    LandingProblems,
+    list_problems,
+    with_first_seen,
+)
+from tidefold.domain.log_state import Landed
+from tidefold.operations.ingest.log_ingest import Intake
+
+_SHOWN = 400
+_COUNTS = ("records", "changes", "tombstones", "ignored", "quarantined", "unproved", "repeated", "resent")
+
+
+def find_problems(intake: Intake, folder: Path | None, instant: str) -> LandingProblems:
+    """All problems of the log's landing folder after this run; `folder`: None where the input is no folder."""
+    found = {(p.file, p.code): p for p in (*_not_taken(intake), *_waiting(intake), *_in_vain(intake))}
+    listed = list_problems(found.values())
+    stamped = replace(listed, listed=tuple(_stamped(p, intake, folder) for p in listed.listed))
+    return with_first_seen(stamped, intake.begun.landing, instant)
+
+
+def _not_taken(intake: Intake) -> Iterator[LandingProblem]:
+    for problem in intake.all_problems:
+        yield LandingProblem(problem.file, problem.code, problem.message[:_SHOWN], problem.hint[:_SHOWN])
+
+
+def _waiting(intake: Intake) -> Iterator[LandingProblem]:
+    sizes = {file.name: file.size for file in intake.files}
+    for name in intake.plan.left:
+        if sizes.get(name):
+            message = f"`{name}` does not end with a complete record: what comes after the last one waits."
+            hint = (
+                "Nothing, while its writer is at work. If it is done: end its last line with a line end, or land a "
+                "complete copy under the same name."
+            )
+        else:
+            message, hint = f"`{name}` is empty.", "Nothing, while its writer is at work. If it is done: remove it."
+        yield LandingProblem(name, "LANDED_WAITING", message, hint, fails=bool(sizes.get(name)))
+
+
+def _in_vain(intake: Intake) -> Iterator[LandingProblem]:
+    """Files that were taken, still lie there, and brought nothing."""
+    alone = {file.name: file.alone for file in intake.files}
+    accounts: dict[str, list[Landed]] = {}
+    for entry in (intake.begun if intake.error else intake.state).landed:
+        if entry.name in alone and (entry.quarantined or entry.repeated or entry.resent or entry.unproved):
+            accounts.setdefault(entry.name, []).append(entry)
+    for name, entries in accounts.items():
+        yield from _judged(name, intake.log, entries, alone=alone[name])
+
+
+def _judged(name: str, log: str, entries: Sequence[Landed], *, alone: bool) -> Iterator[LandingProblem]:
+    count = {one: sum(getattr(entry, one) for entry in entries) for one in _COUNTS}
+    if count["unproved"]:
+        message = (
+            f"`{name}` has {count['unproved']:,} records at offsets that were taken before; the file that brought "
+            "them is gone or was edited, so that they cannot be compared."
+        )
+        hint = "If they are other records: land them under offsets that come next. Else remove the file."
+        yield LandingProblem(name, "LANDED_UNPROVED", message, hint, fails=False)
+    elif count["quarantined"] == count["records"]:
+        message = f"`{name}`: all of its {count['records']:,} records were refused."
+        hint = f"`tidefold quarantine show {log}` prints each with its reason."
+        yield LandingProblem(name, "LANDED_REFUSED", message, hint, fails=alone)
+    elif not count["changes"] + count["tombstones"] + count["ignored"] + count["quarantined"]:
+        message = f"`{name}` brought nothing new: {count['repeated']:,} repeated, {count['resent']:,} re-sent."
+        hint = "If it should have: compare its name with those of the files before it. Else remove it."
+        yield LandingProblem(name, "LANDED_NOTHING_NEW", message, hint, fails=False)
+
+
+def _stamped(problem: LandingProblem, intake: Intake, folder: Path | None) -> LandingProblem:
+    """The problem with size and time of its file, as far as it can be looked at."""
+    known = next((file.stamp for file in intake.files if file.name == problem.file), None)
+    if known:
+        return replace(problem, size=known.size, changed=known.changed)
+    try:
+        found = os.stat(folder / problem.file, follow_symlinks=False) if folder else None
+    except (OSError, ValueError):
+        found = None
+    return replace(problem, size=found.st_size, changed=found.st_mtime) if found else problem

@@ -1,0 +1,199 @@
+"""What lies in a landing folder and is not taken is shown until somebody deals with it (I30)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from support.landing import land, make_landing, record, store_files
+from support.landing_rows import FOLDER, land_text, make_rows_landing
+from tidefold.cli.output.tables import remarks
+from tidefold.compute.runners import in_process
+from tidefold.domain.landing_problems import LISTED, LandingProblem
+from tidefold.operations.ingest.ingest import ingest
+from tidefold.operations.inspect.status import LogStatus, status
+from tidefold.operations.outcome import Outcome
+from tidefold.operations.pipeline import Pipeline
+from tidefold.wiring import open_pipeline
+
+HEAD = "id,text,seq\n"
+ZIPPED = b"\x1f\x8b no csv\n"
+
+
+def take(pipeline: Pipeline) -> Outcome:
+    [outcome] = ingest(pipeline, ["items"], in_process)
+    return outcome
+
+
+def shown(pipeline: Pipeline) -> LogStatus:
+    [found] = status(pipeline, ["items"])
+    return found
+
+
+def listed(pipeline: Pipeline) -> dict[str, LandingProblem]:
+    return {problem.file: problem for problem in shown(pipeline).landing.listed}
+
+
+def codes(pipeline: Pipeline) -> dict[str, str]:
+    return {name: problem.code for name, problem in listed(pipeline).items()}
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Pipeline:
+    return make_rows_landing(tmp_path)
+
+
+def test_what_was_not_taken_is_in_the_status_until_it_is_dealt_with(pipeline: Pipeline, tmp_path: Path) -> None:
+    """A file that could not be taken was in the line of one ingest, exit code 0, and the status silent for ever."""
+    land_text(tmp_path, "good.csv", HEAD + "1,a,1\n")
+    bad = land_text(tmp_path, "bad.csv", ZIPPED)
+    readme = land_text(tmp_path, "readme.txt", "x")
+    land_text(tmp_path, "torn.csv", HEAD + "1,a,1\n2,b")
+    land_text(tmp_path, "empty.csv", "")
+    outcome = take(pipeline)
+    assert (outcome.result, outcome.error) == ("taken", None)
+    assert outcome.facts["not_taken"] == {"FOREIGN_FILE": 1, "LANDED_FORMAT": 1, "LANDED_WAITING": 2}
+    assert codes(pipeline) == {
+        "bad.csv": "LANDED_FORMAT",
+        "empty.csv": "LANDED_WAITING",
+        "readme.txt": "FOREIGN_FILE",
+        "torn.csv": "LANDED_WAITING",
+    }
+    assert "2 files still being written: `empty.csv`, `torn.csv`" in outcome.message
+    lines = "\n".join(remarks([shown(pipeline)]))
+    assert "items: [LANDED_FORMAT]" in lines
+    assert "1 more files have this problem" in lines
+    bad.write_text(HEAD + "7,a,1\n")
+    readme.unlink()
+    land_text(tmp_path, "torn.csv", HEAD + "1,a,1\n2,b,2\n")
+    outcome = take(pipeline)
+    assert (outcome.result, outcome.error, outcome.facts["changes"]) == ("taken", None, 2)
+    assert codes(pipeline) == {"empty.csv": "LANDED_WAITING"}
+    # An empty file holds no record: it never makes a run fail.
+    assert take(pipeline).error is None
+
+
+def test_a_file_without_a_column_is_an_error_at_once_and_stays_in_the_status(
+    pipeline: Pipeline, tmp_path: Path
+) -> None:
+    land_text(tmp_path, "good.csv", HEAD + "1,a,1\n")
+    land_text(tmp_path, "short.csv", "id,text\n1,a\n")
+    assert take(pipeline).error == "LANDED_SCHEMA"
+    assert codes(pipeline) == {"short.csv": "LANDED_SCHEMA"}
+
+
+def test_a_file_that_stays_makes_the_second_run_fail_and_holds_up_nothing(pipeline: Pipeline, tmp_path: Path) -> None:
+    bad = land_text(tmp_path, "bad.csv", ZIPPED)
+    land_text(tmp_path, "a.csv", HEAD + "1,a,1\n")
+    assert take(pipeline).error is None
+    since = listed(pipeline)["bad.csv"].since
+    land_text(tmp_path, "b.csv", HEAD + "2,a,1\n")
+    outcome = take(pipeline)
+    assert (outcome.result, outcome.error, outcome.facts["exit_code"]) == ("incomplete", "LANDED_FORMAT", 2)
+    assert outcome.facts["changes"] == 1, "what can be taken is taken all the same"
+    assert f"since {since}" in outcome.message
+    assert "took 1 file" in outcome.message
+    # Edited, it is another one: that is seen again, and given one run.
+    bad.write_bytes(ZIPPED + b"other\n")
+    land_text(tmp_path, "c.csv", HEAD + "3,a,1\n")
+    assert take(pipeline).error is None
+
+
+@pytest.mark.parametrize(
+    ("policy", "first", "second"), [("fail", "FOREIGN_FILE", "FOREIGN_FILE"), ("warn", None, None)]
+)
+def test_the_policy_says_when_a_file_makes_a_run_fail(
+    tmp_path: Path, policy: str, first: str | None, second: str | None
+) -> None:
+    pipeline = make_rows_landing(tmp_path, more=f"order: [seq]\n    on_bad_file: {policy}")
+    land_text(tmp_path, "a.csv", HEAD + "1,a,1\n")
+    land_text(tmp_path, "readme.txt", "x")
+    assert take(pipeline).error == first
+    assert take(pipeline).error == second
+    assert codes(pipeline) == {"readme.txt": "FOREIGN_FILE"}
+
+
+def test_an_edited_file_is_not_hidden_by_another_that_is_new(tmp_path: Path) -> None:
+    """Exit code 2 alone, and 0 as soon as another file was new."""
+    pipeline = make_rows_landing(tmp_path)
+    edited = land_text(tmp_path, "a.csv", HEAD + "1,a,1\n")
+    take(pipeline)
+    edited.write_text(HEAD + "1,b,1\n")
+    os.utime(edited, (1, 1))
+    land_text(tmp_path, "b.csv", HEAD + "2,a,1\n")
+    assert take(pipeline).result == "taken"
+    assert codes(pipeline) == {"a.csv": "LANDED_CHANGED"}
+    land_text(tmp_path, "c.csv", HEAD + "3,a,1\n")
+    outcome = take(pipeline)
+    assert (outcome.result, outcome.error) == ("incomplete", "LANDED_CHANGED")
+
+
+def test_an_idle_log_writes_nothing_and_a_log_that_took_nothing_says_why(pipeline: Pipeline, tmp_path: Path) -> None:
+    land_text(tmp_path, "readme.txt", "x")
+    assert take(pipeline).result == "nothing"
+    assert codes(pipeline) == {"readme.txt": "FOREIGN_FILE"}
+    before = store_files(tmp_path)
+    assert take(pipeline).error == "FOREIGN_FILE"
+    assert store_files(tmp_path) == before
+    (tmp_path / FOLDER / "readme.txt").unlink()
+    assert take(pipeline).result == "nothing"
+    assert codes(pipeline) == {}
+
+
+def test_all_rows_of_a_file_refused_is_not_taken(tmp_path: Path) -> None:
+    """620 of 620 rows quarantined were `taken`, exit code 0, `next: tidefold materialize`."""
+    pipeline = make_rows_landing(tmp_path)
+    land_text(tmp_path, "a.csv", HEAD + "x,a,1\ny,b,2\n")
+    outcome = take(pipeline)
+    assert (outcome.result, outcome.error) == ("refused", None)
+    assert outcome.message.startswith("refused 1 file: 0 changes")
+    assert "all of its 2 records were refused" in outcome.message
+    assert codes(pipeline) == {"a.csv": "LANDED_REFUSED"}
+    assert take(pipeline).error == "LANDED_REFUSED"
+
+
+def test_a_file_that_brings_nothing_and_one_that_cannot_be_compared_are_shown(tmp_path: Path) -> None:
+    pipeline = make_landing(tmp_path)
+    old = land(tmp_path, 0, [record(0, 1), record(1, 2)])
+    take(pipeline)
+    land(tmp_path, 0, [record(0, 1)], "json")
+    outcome = take(pipeline)
+    assert "[LANDED_NOTHING_NEW]" in outcome.message
+    assert codes(pipeline) == {"shop.public.items+0+0000000000.json": "LANDED_NOTHING_NEW"}
+    old.unlink()
+    land(tmp_path, 1, [record(1, 2)], "json.gz")
+    assert "[LANDED_UNPROVED]" in take(pipeline).message
+    assert codes(pipeline)["shop.public.items+0+0000000001.json.gz"] == "LANDED_UNPROVED"
+    # Warnings: they make no run fail, and are there as long as the files.
+    assert take(pipeline).message == "nothing new"
+    assert len(codes(pipeline)) == 2
+    for path in (tmp_path / "landing/shop.public.items").iterdir():
+        path.unlink()
+    take(pipeline)
+    assert codes(pipeline) == {}
+
+
+def test_very_many_files_are_counted_and_the_first_are_named(pipeline: Pipeline, tmp_path: Path) -> None:
+    for number in range(LISTED + 30):
+        land_text(tmp_path, f"{number:03d}.txt", "x")
+    take(pipeline)
+    found = shown(pipeline).landing
+    assert (found.counts, found.total, len(found.listed)) == ((("FOREIGN_FILE", LISTED + 30),), LISTED + 30, LISTED)
+
+
+def test_a_run_of_everything_publishes_what_was_taken_and_exits_with_the_error(tmp_path: Path) -> None:
+    from typer.testing import CliRunner
+
+    from tidefold.cli.app import app
+
+    make_rows_landing(tmp_path, more="order: [seq]\n    on_bad_file: fail")
+    path = tmp_path / "tidefold.yaml"
+    land_text(tmp_path, "a.csv", HEAD + "1,a,1\n")
+    land_text(tmp_path, "readme.txt", "x")
+    path.write_text(path.read_text().replace("store: store\n", "store: store\nspark: {above: 64MB}\n"))
+    found = CliRunner().invoke(app, ["ingest", "--config", str(path)])
+    assert found.exit_code == 2, found.output
+    assert "FOREIGN_FILE" in found.output
+    assert [e.name for e in open_pipeline(path).ledger("items").read().landed] == ["a.csv"]
