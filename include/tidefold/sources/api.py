@@ -7,18 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-import pyarrow as pa
+if TYPE_CHECKING:
+    # Names of types only: DAG files load this module while they are parsed.
+    import pyarrow as pa
 
-from tidefold.domain.log_state import LogState, Shape
-from tidefold.sources.ingest.accounting import Account, Batch, Place
-from tidefold.sources.ingest.plan import FileTask
-from tidefold.sources.landing.completeness import Ending
-from tidefold.sources.landing.listing import LandedFile
-from tidefold.sources.landing.problems import Problem
-from tidefold.sources.quarantine.writer import QuarantineWriter
-from tidefold.sources.records.errors import RefusedRecordError
+    from tidefold.domain.log_state import LogState, Shape
+    from tidefold.sources.ingest.accounting import Account, Batch, Place
+    from tidefold.sources.ingest.plan import FileTask
+    from tidefold.sources.landing.completeness import Ending
+    from tidefold.sources.landing.listing import LandedFile
+    from tidefold.sources.landing.problems import Problem
+    from tidefold.sources.quarantine.writer import QuarantineWriter
+    from tidefold.sources.records.errors import RefusedRecordError
 
 
 @dataclass(frozen=True, slots=True)
