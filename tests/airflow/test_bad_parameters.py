@@ -22,7 +22,7 @@ from tidefold.cli.app import app
 from tidefold.operations.pipeline import Pipeline
 from tidefold_airflow import operators
 from tidefold_airflow.operators.approval import Answer
-from tidefold_airflow.operators.confirm import _confirmed
+from tidefold_airflow.operators.approve import _decide
 from tidefold_airflow.operators.restore import TidefoldRestoreOperator
 from tidefold_airflow.operators.run_context import Scope
 from tidefold_airflow.operators.spark import TidefoldAsOfOperator
@@ -123,8 +123,10 @@ def test_force_without_a_reason_has_one_code(pipeline: Pipeline) -> None:
 
     live(pipeline, claim("dag/run-3"), stage, judge(False))
     scope = Scope(pipeline, [LOG], "dag/run-3")
+    staged = pipeline.ledger(LOG).read().attempt
+    assert staged
     with pytest.raises(InvalidInputError) as raised:
-        _confirmed(scope, LOG, Answer(approved=True, by="admin", why=""))
+        _decide(scope, LOG, staged, Answer(approved=True, by="admin", why=""))
     assert raised.value.code == "OVERRIDE_UNNAMED"
     assert code_of_command("confirm", LOG, "--override-by", "admin") == "OVERRIDE_UNNAMED"
 
