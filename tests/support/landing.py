@@ -24,7 +24,7 @@ version: 1
 store: store
 logs:
   items:
-    source: {{format: debezium-json, connector: postgresql, path: landing/shop.public.items{more}}}
+    source: {{format: debezium-json, connector: postgresql, path: landing/shop.public.items}}
     key: [id]
     columns: {columns}
     key_groups: 16
@@ -39,7 +39,7 @@ def make_landing(
     """A pipeline with one log `items` and an empty landing folder. `more`: keys of its source."""
     (root / "landing" / TOPIC).mkdir(parents=True, exist_ok=True)
     path = root / "tidefold.yaml"
-    path.write_text(CONFIG.format(columns=columns, policy=policy, more=more))
+    path.write_text(CONFIG.format(columns=columns, policy=policy).replace("items}", f"items{more}}}", 1))
     return Pipeline(load_config(path), open_store("store", root))
 
 

@@ -84,7 +84,8 @@ def test_a_stop_at_the_first_record_takes_nothing(tmp_path: Path) -> None:
     pipeline = configured(tmp_path)
     land(tmp_path, 0, MIXED[2:])
     assert take(pipeline).error == "UNKNOWN_COLUMN"
-    assert not pipeline.ledger("items").exists()
+    assert not state_of(pipeline).landed
+    assert [p.code for p in state_of(pipeline).landing.listed] == ["UNKNOWN_COLUMN"]
     pipeline = configured(tmp_path, more="ignored: [more]")
     assert take(pipeline).facts["changes"] == 2
     assert rows(pipeline) == [{"id": 1, "text": "aa"}, {"id": 2, "text": "bb"}]
@@ -215,7 +216,7 @@ def test_a_record_that_is_sent_again_without_the_new_column_does_not_stop(tmp_pa
     land(tmp_path, 0, [with_after(i, i, text="a", more=i) for i in range(3)])
     land(tmp_path, 3, [record(3, 1, order=1001, after={"id": 1, "text": "a"}), with_after(4, 4, text="b", more=4)])
     outcome = take(pipeline)
-    assert (outcome.result, outcome.facts["changes"], outcome.facts["repeated"]) == ("taken", 4, 1)
+    assert (outcome.result, outcome.facts["changes"], outcome.facts["resent"]) == ("taken", 4, 1)
 
 
 EVOLVE = "schema: {add: evolve, drop: evolve}"
