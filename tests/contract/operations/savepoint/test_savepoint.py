@@ -63,8 +63,8 @@ def test_the_description_says_what_is_there(tmp_path: Path, pipeline: Pipeline, 
     assert found["shape"] == {
         "key": ["id"],
         "columns": [
-            {"name": "id", "type": "int", "encoding": "", "aliases": [], "default": None},
-            {"name": "text", "type": "string", "encoding": "", "aliases": [], "default": None},
+            {"name": "id", "type": "int", "encoding": "", "aliases": [], "default": None, "optional": False},
+            {"name": "text", "type": "string", "encoding": "", "aliases": [], "default": None, "optional": False},
         ],
         "order": "postgresql",
         "key_groups": 16,
@@ -72,6 +72,7 @@ def test_the_description_says_what_is_there(tmp_path: Path, pipeline: Pipeline, 
         "order_by": [],
         "merge": {"engine": "last", "deletes": "apply", "groups": [], "aggregates": []},
         "spread": 0,
+        "ignored": [],
     }
     # Where the source stood at snapshot 2: not where it stands now.
     [position] = found["positions"]

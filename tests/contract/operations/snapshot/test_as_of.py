@@ -16,6 +16,7 @@ from tidefold.compute.runners import in_process
 from tidefold.config.load import TtlConfig
 from tidefold.domain.commit_times import tag_of
 from tidefold.domain.log_state import Hold, Kind, LogState, State
+from tidefold.domain.paths import LogPaths
 from tidefold.domain.retention import retention
 from tidefold.domain.snapshot.claim import Mode, Restore
 from tidefold.errors import CorruptError, InvalidInputError, RefusedError
@@ -205,6 +206,11 @@ def test_a_snapshot_whose_base_goes_stays_whole(pipeline: Pipeline) -> None:
     assert verify(pipeline, "accounts").result == "whole"
     untag(pipeline, "accounts", "as-of-2025-11-03")
     subsume(pipeline, "accounts")
+    # Records of snapshots that are gone, and no file of any other.
+    removed = clean(pipeline, ["accounts"])[1].facts["paths"]
+    snapshots = pipeline.ledger("accounts").read().snapshots
+    gone = [LogPaths("accounts").manifest(s.id) for s in snapshots if s.state is State.DELETED]
+    assert {path for path in removed if not path.endswith("/completed")} <= set(gone)
     assert clean(pipeline, ["accounts"])[1].result == "nothing"
 
 
