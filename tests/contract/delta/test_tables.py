@@ -29,6 +29,10 @@ from tidefold.storage.local_store import LocalStore
 STATS = '{"numRecords":1,"minValues":{},"maxValues":{},"nullCount":{}}'
 
 
+# Digests of manifests.
+ONE, TWO, THREE = "1" * 64, "2" * 64, "3" * 64
+
+
 @pytest.fixture(params=["delta", "simulated"])
 def tables(request: pytest.FixtureRequest) -> ModuleType:
     return delta if request.param == "delta" else simulated
@@ -65,22 +69,22 @@ def test_a_snapshot_is_a_table_once(tables: ModuleType, store: Store) -> None:
 
 def test_each_snapshot_is_one_version_and_again_the_same(tables: ModuleType, store: Store) -> None:
     one = staged(store, 1)
-    assert tables.publish(store, one, "one", None) == 0
-    assert tables.publish(store, one, "one", None) == 0
+    assert tables.publish(store, one, ONE, None) == 0
+    assert tables.publish(store, one, ONE, None) == 0
     two = staged(store, 2, one)
-    assert tables.publish(store, two, "two", Published(one, 0)) == 1
+    assert tables.publish(store, two, TWO, Published(one, 0)) == 1
     # Somebody who slept since before it was published.
-    assert tables.publish(store, two, "two", Published(one, 0)) == 1
+    assert tables.publish(store, two, TWO, Published(one, 0)) == 1
     three = staged(store, 3)
-    assert tables.publish(store, three, "three", Published(two, 1)) == 2
+    assert tables.publish(store, three, THREE, Published(two, 1)) == 2
 
 
 def test_over_what_is_not_the_last_publication_nothing_is_published(tables: ModuleType, store: Store) -> None:
     one, two = staged(store, 1), staged(store, 2)
-    tables.publish(store, one, "one", None)
-    tables.publish(store, two, "two", Published(one, 0))
+    tables.publish(store, one, ONE, None)
+    tables.publish(store, two, TWO, Published(one, 0))
     with pytest.raises(RefusedError) as refused:
-        tables.publish(store, staged(store, 3), "three", Published(one, 0))
+        tables.publish(store, staged(store, 3), THREE, Published(one, 0))
     assert refused.value.code == "FOREIGN_COMMIT"
 
 
@@ -88,15 +92,15 @@ def test_a_missing_file_or_table_is_an_error(tables: ModuleType, store: Store) -
     one = staged(store, 1)
     paths, name = LogPaths("accounts"), one.files[0].name
     with pytest.raises(CorruptError) as gone:
-        tables.publish(store, one, "one", Published(one, 0))
+        tables.publish(store, one, ONE, Published(one, 0))
     assert gone.value.code == "TABLE_MISSING"
     store.delete([data_path(paths.table, name), data_path(paths.snapshot(1), name)])
     with pytest.raises(CorruptError) as missing:
-        tables.publish(store, one, "one", None)
+        tables.publish(store, one, ONE, None)
     assert missing.value.code == "DATA_FILE_MISSING"
 
 
 def test_a_snapshot_without_rows_is_published_too(tables: ModuleType, store: Store) -> None:
     one = staged(store, 1)
-    tables.publish(store, one, "one", None)
-    assert tables.publish(store, staged(store, 2, files=0), "two", Published(one, 0)) == 1
+    tables.publish(store, one, ONE, None)
+    assert tables.publish(store, staged(store, 2, files=0), TWO, Published(one, 0)) == 1
