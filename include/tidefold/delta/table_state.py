@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.storage import Store
 from tidefold.storage.local_store import LocalStore
+from tidefold.storage.scratch import open_scratch
 
 # When an action was written says nothing of what it adds.
 _INSTANT = "modification_time"
@@ -52,7 +52,7 @@ def delta_state(store: Store, path: str) -> DeltaState | None:
 def made_from(manifest: Manifest) -> tuple[DeltaState, bytes]:
     """What the Delta log of a snapshot's own table says when it is as it was made, and the bytes of its one commit."""
     path = LogPaths(manifest.log).snapshot(manifest.snapshot)
-    with tempfile.TemporaryDirectory(prefix="tidefold-") as scratch:
+    with open_scratch() as scratch:
         store = LocalStore(Path(scratch))
         create_snapshot_table(store, manifest)
         state = delta_state(store, path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import tempfile
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
@@ -32,6 +31,7 @@ from tidefold.fold.plan import has_expired
 from tidefold.fold.task import Address, FoldResult, FoldTask, Input, Recipe, Untouched
 from tidefold.storage import Store
 from tidefold.storage.addresses import meeting
+from tidefold.storage.scratch import open_scratch
 
 # Bytes that one merge may take before it spills.
 MERGE_MEMORY = 1_000_000_000
@@ -178,7 +178,7 @@ def _merged(
     # Each file is sorted; several come one after the other.
     how = {"with_keys": large is not None, "is_sorted": sum(not one.file.hidden for one in based.files) <= 1}
     with (
-        tempfile.TemporaryDirectory(prefix="tidefold-") as scratch,
+        open_scratch() as scratch,
         open_base(inputs, based, task.bucket) as base,
         merged(base, changes, task.shape, before, memory=MERGE_MEMORY, scratch=scratch, **how) as done,
     ):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +11,7 @@ import pyarrow as pa
 
 from tidefold.domain.log_state import Shape
 from tidefold.fold.fold_bucket import MERGE_MEMORY
+from tidefold.storage.scratch import open_scratch
 
 ADDED, CHANGED, REMOVED = "added", "changed", "removed"
 KINDS = (ADDED, CHANGED, REMOVED)
@@ -42,7 +42,7 @@ def compare(before: Iterable[pa.RecordBatch], after: Iterable[pa.RecordBatch], s
 
     What raises an error in the iterables raises it here. Spills to disk above the memory of a merge.
     """
-    with tempfile.TemporaryDirectory(prefix="tidefold-") as scratch, duckdb.connect() as connection:
+    with open_scratch() as scratch, duckdb.connect() as connection:
         connection.execute("SET threads = 1")
         connection.execute("SET TimeZone = 'UTC'")
         connection.execute("SET memory_limit = ?", [f"{MERGE_MEMORY}B"])

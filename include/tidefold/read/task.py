@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from functools import partial, reduce
 from operator import and_
@@ -22,6 +21,7 @@ from tidefold.fold.merge.merge import Before, merged
 from tidefold.ledger import Ledger
 from tidefold.read.plan import OneKey, ReadPlan, ReadTask
 from tidefold.storage import Store
+from tidefold.storage.scratch import open_scratch
 
 SQN = "_sqn"
 _BATCH_ROWS = 65_536
@@ -68,7 +68,7 @@ def _folded(store: Store, plan: ReadPlan, task: ReadTask) -> Iterator[pa.RecordB
     based = Based(plan.inputs(task.files), plan.aligner, plan.based)
     before = Before(read_hidden(Inputs(), based, task.bucket), plan.cleared)
     with (
-        tempfile.TemporaryDirectory(prefix="tidefold-") as scratch,
+        open_scratch() as scratch,
         open_base(Inputs(), based, task.bucket) as base,
         merged(base, pa.concat_tables(tables), plan.shape, before, memory=MERGE_MEMORY, scratch=scratch) as done,
     ):

@@ -11,20 +11,22 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from tidefold.storage.scratch import PATTERN, is_owner_alive
+
 # Folders beside the configuration whose entries each belong to one process or job.
 _FOLDERS = ("spark", "results", "log")
-_TEMPORARY = "tidefold-*"
 
 
 def find_scratch(base: Path, instant: str, days: int) -> tuple[Path, ...]:
     """Entries of scratch folders that nobody has changed for so many days, with all that lies below them.
 
     base: the folder of the configuration.
-    instant: now, as ISO 8601; a clock that is behind removes later.
+    instant: now, as ISO 8601; a clock that is behind removes later. No clock removes a folder for temporary files whose
+        process is alive.
     """
     limit = (datetime.fromisoformat(instant) - timedelta(days=days)).timestamp()
     entries = [entry for name in _FOLDERS for entry in _entries(base / "var" / name, "*")]
-    entries += _entries(Path(tempfile.gettempdir()), _TEMPORARY)
+    entries += [e for e in _entries(Path(tempfile.gettempdir()), PATTERN) if not is_owner_alive(e.name)]
     return tuple(sorted(entry for entry in entries if _is_left(entry, limit)))
 
 

@@ -6,7 +6,6 @@ Great Expectations asks it through its own SQL engine; what that lacks for DuckD
 from __future__ import annotations
 
 import math
-import tempfile
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,6 +27,7 @@ from tidefold.quality.run.statistics import STEPS, TIMES
 from tidefold.quality.suite.catalogue import family
 from tidefold.quality.suite.check import Check
 from tidefold.storage import Store
+from tidefold.storage.scratch import open_scratch
 
 if TYPE_CHECKING:
     from great_expectations.core import ExpectationSuiteValidationResult, ExpectationValidationResult
@@ -101,7 +101,7 @@ def open_duckdb(memory: int = _MEMORY) -> Iterator[DuckDBEngine]:
     """
     import sqlalchemy
 
-    with tempfile.TemporaryDirectory(prefix="tidefold-") as scratch:
+    with open_scratch() as scratch:
         address = f"duckdb:///{scratch}/judged.duckdb"
         database = sqlalchemy.create_engine(address, poolclass=sqlalchemy.NullPool)
         # Opened as Great Expectations will open it: DuckDB shares a file only under equal settings.
