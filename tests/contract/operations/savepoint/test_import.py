@@ -135,7 +135,8 @@ def test_a_legacy_original_is_never_deleted(tmp_path: Path, layout: Layout) -> N
     if layout is Layout.NATIVE:
         assert outcome.facts["bytes_written"] == 0
         inodes = {p.stat().st_ino for p in (tmp_path / "save").rglob("*.parquet")}
-        assert inodes == {p.stat().st_ino for p in (tmp_path / "two").rglob("*.parquet")}
+        files = [p for p in (tmp_path / "two").rglob("*.parquet") if "checkpoint" not in p.name]
+        assert inodes == {p.stat().st_ino for p in files}
     rows = THIRD
     for number in (2, 3, 4):
         rows = changed(pipeline, rows, {number: "later"})

@@ -122,13 +122,14 @@ def test_late_records_stay_until_they_are_accepted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("merge", "changes", "left"),
-    [("last", 0, 0), ("partial", 0, 1), ("first", 0, 1), ("history", 1, 0), ("{engine: aggregate}", 0, 1)],
+    [("last", 0, 0), ("partial", 0, 0), ("first", 0, 1), ("history", 1, 0), ("{engine: aggregate}", 0, 1)],
 )
 def test_a_refused_record_that_newer_ones_of_its_key_follow(
     tmp_path: Path, merge: str, changes: int, left: int
 ) -> None:
     """A log in its own order keeps no order: where a row is put together of several changes none may come in behind.
-    The last one alone counts, so an older one is settled; a history finds its place.
+    The last one alone counts, so an older one is settled, as is one whose columns a newer one gives; a history finds
+    its place.
     """
     opened(tmp_path)
     text = (tmp_path / "tidefold.yaml").read_text().split("    order:")[0] + f"    merge: {merge}\n"
