@@ -127,12 +127,15 @@ def test_what_nobody_has_touched_for_days_goes_from_scratch_folders(
         "old": ["var/spark/spark-1/x/y", "var/results/1.json", "var/log/1.log", "tmp/tidefold-1/a"],
         "new": ["var/spark/spark-2/x/y", "var/results/2.json", "var/log/2.log", "tmp/tidefold-2/a", "tmp/other/a"],
     }
+    # As old as the others; its process is alive.
+    owned = f"tmp/tidefold-p{os.getpid()}-x"
+    places["new"].append(f"{owned}/a")
     for name in (*places["old"], *places["new"]):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("x")
     (tmp_path / "var/spark/spark-1/link").symlink_to(secret)
     days_ago = time.time() - 8 * 86_400
-    tops = ["var/spark/spark-1", "var/spark/spark-2", "var/results", "var/log", "tmp/tidefold-1", "tmp/other"]
+    tops = ["var/spark/spark-1", "var/spark/spark-2", "var/results", "var/log", "tmp/tidefold-1", "tmp/other", owned]
     for top in tops:
         for path in (tmp_path / top, *(tmp_path / top).rglob("*")):
             os.utime(path, (days_ago, days_ago), follow_symlinks=False)
