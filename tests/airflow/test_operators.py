@@ -111,6 +111,8 @@ def test_verify_fails_for_damage_and_repairs_where_it_may(pipeline: Pipeline) ->
 
 
 def test_drill_restores_the_newest_snapshot_and_fails_where_it_cannot(pipeline: Pipeline, tmp_path: Path) -> None:
+    config = pipeline.config.path
+    config.write_text(f"targets: ['{tmp_path / 'scratch'}']\n{config.read_text()}")
     found = execute(operators.TidefoldDrillOperator, pipeline, scratch=str(tmp_path / "scratch"))
     assert {log: (what["result"], what["snapshot"]) for log, what in found.items()} == {
         "accounts": ("passed", 1), "tellers": ("nothing", None),
