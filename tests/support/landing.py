@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from tidefold.changelog.segment import read_change_set
 from tidefold.compute.runners import in_process
 from tidefold.config import load_config
 from tidefold.domain.log_state import LogState
-from tidefold.operations.ingest.ingest import ingest
+from tidefold.operations.ingest.ingest import has_work, ingest, prepare
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.storage import open_store
@@ -41,6 +41,18 @@ def make_landing(
     path = root / "tidefold.yaml"
     path.write_text(CONFIG.format(columns=columns, policy=policy).replace("items}", f"items{more}}}", 1))
     return Pipeline(load_config(path), open_store("store", root))
+
+
+def find_pending(pipeline: Pipeline, logs: Sequence[str]) -> list[str]:
+    """The logs for which an ingest has files to parse."""
+    return [one.log for one in prepare(pipeline, logs) if has_work(one)]
+
+
+def weigh(pipeline: Pipeline, log: str) -> int:
+    """About how many bytes an ingest would parse for a log."""
+    [plan] = prepare(pipeline, [log])
+    assert not isinstance(plan, Outcome), plan
+    return plan.weight
 
 
 def record(offset: int, item: Any = 1, op: str = "c", order: int | None = None, **changes: Any) -> dict[str, Any]:

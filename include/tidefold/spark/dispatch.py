@@ -24,6 +24,8 @@ _log = logging.getLogger(__name__)
 _SMALL_IMPORT = 64 << 20
 # Is told of a log how many buckets are done, and of how many.
 Tell = Callable[[str, int, int], None]
+# What an ingest would do for each log; empty for the other steps.
+Plans = Mapping[str, ingest.Prepared]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +51,16 @@ def without_spark(
     of a whole snapshot, of which `tell` is told, or so little to read that Spark is not worth its start.
     """
     pending: list[str] = []
+    plans = {one.log: one for one in ingest.prepare(pipeline, logs)} if step.name == "ingest" else {}
 
     def act(log: str) -> Outcome:
-        if _pending(pipeline, step, log):
+        if _pending(pipeline, step, log, plans):
             pending.append(log)
             return Outcome(log, "pending", "needs Spark")
-        return _acts(pipeline, step, tell)(log)
+        return _acts(pipeline, step, tell, plans)(log)
 
     answered = {outcome.log: outcome for outcome in each_log(logs, act)}
-    answered |= {o.log: o for o in _here(pipeline, step, _small(pipeline, step, pending), tell)}
+    answered |= {o.log: o for o in _here(pipeline, step, _small(pipeline, step, pending, plans), tell, plans)}
     spark = tuple(log for log in pending if answered[log].result == "pending")
     if spark:
         # The job would do it too, but nobody reads what it says while it runs.
@@ -65,9 +68,9 @@ def without_spark(
     return Sorted(spark, tuple(answered[log] for log in logs if log not in spark))
 
 
-def _pending(pipeline: Pipeline, step: Step, log: str) -> bool:
+def _pending(pipeline: Pipeline, step: Step, log: str, plans: Plans) -> bool:
     if step.name == "ingest":
-        return bool(ingest.pending(pipeline, [log]))
+        return ingest.has_work(plans[log])
     if step.name == "materialize":
         return bool(materialize.pending(pipeline, [log], step.asking))
     if step.name == "audit":
@@ -75,11 +78,13 @@ def _pending(pipeline: Pipeline, step: Step, log: str) -> bool:
     return bool(judge.pending(pipeline, [log], step.asking.run))
 
 
-def _acts(pipeline: Pipeline, step: Step, tell: Tell, engine: QualityEngine | None = None) -> Callable[[str], Outcome]:
+def _acts(
+    pipeline: Pipeline, step: Step, tell: Tell, plans: Plans, engine: QualityEngine | None = None
+) -> Callable[[str], Outcome]:
     # Of a log that is not pending there are no tasks but those of a restore, which proves files and takes them over;
     # were one to appear in this very moment, it would be done here.
     if step.name == "ingest":
-        return lambda log: ingest.ingest(pipeline, [log], in_process)[0]
+        return lambda log: ingest.execute(pipeline, [plans[log]], in_process)[0]
     if step.name == "materialize":
         return lambda log: materialize.materialize(pipeline, [log], step.asking, in_threads(partial(tell, log)))[0]
     if step.name == "audit":
@@ -87,13 +92,13 @@ def _acts(pipeline: Pipeline, step: Step, tell: Tell, engine: QualityEngine | No
     return lambda log: judge.judge(pipeline, [log], step.asking.run, engine)[0]
 
 
-def _small(pipeline: Pipeline, step: Step, pending: Sequence[str]) -> Mapping[str, int]:
+def _small(pipeline: Pipeline, step: Step, pending: Sequence[str], plans: Plans) -> Mapping[str, int]:
     """The logs with the least to read, as many as together stay within the limit, and the bytes of each."""
     left = _limit(pipeline, step)
     weights: dict[str, int] = {}
     for log in pending if left else ():
         with suppress(Exception):  # What is wrong with it is for the job to find and to say.
-            weights[log] = _weight(pipeline, step, log)
+            weights[log] = _weight(pipeline, step, log, plans)
     small = {}
     for log, weight in sorted(weights.items(), key=lambda one: one[1]):
         left -= weight
@@ -106,9 +111,10 @@ def _limit(pipeline: Pipeline, step: Step) -> int:
     return pipeline.config.spark.above_bytes or (_SMALL_IMPORT if step.asking.imported else 0)
 
 
-def _weight(pipeline: Pipeline, step: Step, log: str) -> int:
+def _weight(pipeline: Pipeline, step: Step, log: str, plans: Plans) -> int:
     if step.name == "ingest":
-        return ingest.weight(pipeline, log)
+        plan = plans[log]
+        return 0 if isinstance(plan, Outcome) else plan.weight
     if step.name == "materialize":
         return materialize.weight(pipeline, log, step.asking)
     if step.name == "audit":
@@ -116,27 +122,27 @@ def _weight(pipeline: Pipeline, step: Step, log: str) -> int:
     return judge.weight(pipeline, log, step.asking.run)
 
 
-def _here(pipeline: Pipeline, step: Step, small: Mapping[str, int], tell: Tell) -> list[Outcome]:
+def _here(pipeline: Pipeline, step: Step, small: Mapping[str, int], tell: Tell, plans: Plans) -> list[Outcome]:
     """Does the step for small logs in this process, with the verdicts and rows that Spark would give."""
     if not small:
         return []
     if step.name == "ingest":
-        outcomes = _ingested(pipeline, list(small))
+        outcomes = _ingest_here(pipeline, [plans[log] for log in small])
     elif step.name == "materialize":
-        outcomes = each_log(small, _acts(pipeline, step, tell))
+        outcomes = each_log(small, _acts(pipeline, step, tell, plans))
     else:
         with open_duckdb() as engine:
-            outcomes = each_log(small, _acts(pipeline, step, tell, engine))
+            outcomes = each_log(small, _acts(pipeline, step, tell, plans, engine))
     return [_told(outcome, small[outcome.log]) for outcome in outcomes]
 
 
-def _ingested(pipeline: Pipeline, logs: Sequence[str]) -> list[Outcome]:
+def _ingest_here(pipeline: Pipeline, plans: Sequence[ingest.Prepared]) -> list[Outcome]:
     """All in one round, as on Spark: small logs share a segment."""
     try:
-        return ingest.ingest(pipeline, logs, in_process)
+        return ingest.execute(pipeline, plans, in_process)
     except Exception as error:
-        _log.error("%s: %s", ", ".join(logs), found := unforeseen(error), exc_info=error)
-        return [Outcome.of_error(log, found) for log in logs]
+        _log.error("%s: %s", ", ".join(plan.log for plan in plans), found := unforeseen(error), exc_info=error)
+        return [Outcome.of_error(plan.log, found) for plan in plans]
 
 
 def _told(outcome: Outcome, weight: int) -> Outcome:

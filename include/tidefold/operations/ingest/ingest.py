@@ -16,10 +16,10 @@ from tidefold.compute.runners import Runner
 from tidefold.domain.landing_problems import NO_PROBLEMS, WAITING, LandingProblem, find_failing
 from tidefold.domain.table.schema_evolution import ChangeKind, Policies, Policy
 from tidefold.domain.table.table_spec_validation import column_mistakes
-from tidefold.errors import InvalidInputError, RefusedError, StorageError, TidefoldError
+from tidefold.errors import InvalidInputError, RefusedError, StorageError, TidefoldError, unforeseen
 from tidefold.operations.ingest import recovery
 from tidefold.operations.ingest.landing_problems import find_problems
-from tidefold.operations.ingest.log_ingest import Intake, begin_intake
+from tidefold.operations.ingest.log_ingest import LogIngest, plan_log
 from tidefold.operations.ingest.parse_round import IngestRun, parse_round
 from tidefold.operations.ingest.schema_update import add_brought
 from tidefold.operations.outcome import Outcome
@@ -45,31 +45,47 @@ _NAMED = 5
 _RARE = {"resent": "re-sent", "unproved": "unproved", "ignored": "ignored"}
 
 
-def pending(pipeline: Pipeline, logs: Sequence[str]) -> list[str]:
-    """The logs with files to parse; for the others `ingest` has nothing to distribute, only problems to report."""
+# What `execute` does for one log; the outcome of a log that cannot be planned.
+Prepared = LogIngest | Outcome
+
+
+def prepare(pipeline: Pipeline, logs: Sequence[str]) -> list[Prepared]:
+    """Ends what earlier runs announced for the logs, then lists the landed files of each and plans what to parse.
+
+    An error of one log is its outcome and does not stop the others.
+    """
     recovery.roll_forward(pipeline.store, logs)
-    return [log for log in logs if _has_work(_begun(pipeline, log))]
+    return [_prepare_log(pipeline, log) for log in logs]
 
 
-def weight(pipeline: Pipeline, log: str) -> int:
-    """About how many bytes `ingest` would parse of what has landed for a log. Raises TidefoldError."""
-    return sum(task.weight for task in begin_intake(pipeline, log).plan.take)
+def _prepare_log(pipeline: Pipeline, log: str) -> Prepared:
+    try:
+        return plan_log(pipeline, log)
+    except Exception as error:
+        found = unforeseen(error)
+        if found is not error:
+            _log.error("%s: %s", log, found, exc_info=error)
+        return Outcome.of_error(log, found)
 
 
-def _has_work(intake: Intake | Outcome) -> bool:
-    return isinstance(intake, Intake) and bool(intake.plan.take)
+def has_work(prepared: Prepared) -> bool:
+    """Whether there are files to parse. If not, `execute` runs no task: it only reports problems."""
+    return isinstance(prepared, LogIngest) and bool(prepared.plan.take)
 
 
 def ingest(pipeline: Pipeline, logs: Sequence[str], run: Runner) -> list[Outcome]:
-    """Takes all new files of the logs, the files of all logs in one round of tasks.
+    """Ingests all new files of the logs: `prepare`, then `execute`."""
+    return execute(pipeline, prepare(pipeline, logs), run)
 
-    A log that fails gives an error outcome and is left as it was; the others go on. Nothing new: nothing is written.
-    What an earlier run brought the logs and could not tell them is told first.
+
+def execute(pipeline: Pipeline, prepared: Sequence[Prepared], run: Runner) -> list[Outcome]:
+    """Parses the planned files of all logs in one round of tasks and commits the results log by log.
+
+    A log that fails gives an error outcome and does not change; the others continue. A log without new files is not
+    written. A plan that another run has overtaken commits nothing: the log's outcome is OFFSETS_TAKEN.
     """
-    recovery.roll_forward(pipeline.store, logs)
-    begun = [_begun(pipeline, log) for log in logs]
     this = IngestRun(uuid.uuid4().hex)
-    intakes = _parsed(pipeline, this, [i for i in begun if isinstance(i, Intake)], run)
+    intakes = _parsed(pipeline, this, [one for one in prepared if isinstance(one, LogIngest)], run)
     told = zip(intakes, _tell_all(pipeline, this, intakes), strict=True)
     ended = {intake.log: _with_key_changes(pipeline, intake, outcome) for intake, outcome in told}
     brought = {intake.log: found for intake in intakes if (found := _brought(pipeline, intake, ended[intake.log]))}
@@ -79,10 +95,10 @@ def ingest(pipeline: Pipeline, logs: Sequence[str], run: Runner) -> list[Outcome
         # Every round adds a column at least, and landed records have so many.
         further = {outcome.log: outcome for outcome in ingest(pipeline, list(brought), run)}
         ended |= {log: _joined(ended[log], further[log], brought[log]) for log in brought}
-    return [one if isinstance(one, Outcome) else ended[one.log] for one in begun]
+    return [one if isinstance(one, Outcome) else ended[one.log] for one in prepared]
 
 
-def _brought(pipeline: Pipeline, intake: Intake, outcome: Outcome) -> dict[str, str]:
+def _brought(pipeline: Pipeline, intake: LogIngest, outcome: Outcome) -> dict[str, str]:
     """The columns to add before the log is ingested further, with their types; none where the policy adds none, where
     a type is not known, or where a name cannot be one of a column.
     """
@@ -93,14 +109,7 @@ def _brought(pipeline: Pipeline, intake: Intake, outcome: Outcome) -> dict[str, 
     return {} if next(column_mistakes([*known, *types]), None) else types
 
 
-def _begun(pipeline: Pipeline, log: str) -> Intake | Outcome:
-    try:
-        return begin_intake(pipeline, log)
-    except TidefoldError as error:
-        return Outcome.of_error(log, error)
-
-
-def _parsed(pipeline: Pipeline, this: IngestRun, intakes: list[Intake], run: Runner) -> list[Intake]:
+def _parsed(pipeline: Pipeline, this: IngestRun, intakes: list[LogIngest], run: Runner) -> list[LogIngest]:
     """One round, unless files overlap or a second snapshot begins: only the first file's result then stands."""
     try:
         while any(intake.plan.take and not intake.error for intake in intakes):
@@ -111,7 +120,7 @@ def _parsed(pipeline: Pipeline, this: IngestRun, intakes: list[Intake], run: Run
     return [_accepted(pipeline, intake) for intake in intakes]
 
 
-def _accepted(pipeline: Pipeline, intake: Intake) -> Intake:
+def _accepted(pipeline: Pipeline, intake: LogIngest) -> LogIngest:
     """The intake, failed when its log must not take what was found."""
     try:
         bad = intake.error or _bad_records(pipeline, intake)
@@ -127,7 +136,7 @@ def _accepted(pipeline: Pipeline, intake: Intake) -> Intake:
     return intake
 
 
-def _tell_all(pipeline: Pipeline, this: IngestRun, intakes: Sequence[Intake]) -> list[Outcome]:
+def _tell_all(pipeline: Pipeline, this: IngestRun, intakes: Sequence[LogIngest]) -> list[Outcome]:
     """Tells every log what was found for it, then removes what no log needs.
 
     An answer that was lost leaves everything as it is: the next ingest asks what became of it (I11).
@@ -145,7 +154,7 @@ def _tell_all(pipeline: Pipeline, this: IngestRun, intakes: Sequence[Intake]) ->
     return [outcome for outcome, _ in told]
 
 
-def _told(pipeline: Pipeline, intake: Intake) -> tuple[Outcome, bool]:
+def _told(pipeline: Pipeline, intake: LogIngest) -> tuple[Outcome, bool]:
     """The outcome, and whether it is known what became of what the log was told."""
     if intake.error:
         return _failed(intake, intake.error), True
@@ -160,7 +169,7 @@ def _told(pipeline: Pipeline, intake: Intake) -> tuple[Outcome, bool]:
     return _taken(pipeline, intake), True
 
 
-def _tell_problems(pipeline: Pipeline, intake: Intake) -> None:
+def _tell_problems(pipeline: Pipeline, intake: LogIngest) -> None:
     """Tells a log that takes nothing what lies in its landing folder, where that is not what it knows."""
     landing = intake.landing
     if landing is None or landing == intake.begun.landing:
@@ -173,7 +182,7 @@ def _tell_problems(pipeline: Pipeline, intake: Intake) -> None:
         _log.warning("%s: what was not taken is not recorded: %s", intake.log, error)
 
 
-def _with_key_changes(pipeline: Pipeline, intake: Intake, outcome: Outcome) -> Outcome:
+def _with_key_changes(pipeline: Pipeline, intake: LogIngest, outcome: Outcome) -> Outcome:
     """Completes rows whose key was changed and that lack values: those that came now, and those that waited.
 
     Costs nothing where there are none. What waits is looked at while fewer than so many files came after it.
@@ -201,7 +210,7 @@ def _clean_up(pipeline: Pipeline, this: IngestRun, told: Sequence[str]) -> None:
         _log.warning("left for the next ingest: %s", error)
 
 
-def _bad_records(pipeline: Pipeline, intake: Intake) -> TidefoldError | None:
+def _bad_records(pipeline: Pipeline, intake: LogIngest) -> TidefoldError | None:
     reasons = dict(intake.refused)
     unsupported = [reason for reason in _OF_THE_WHOLE_TABLE if reason in reasons]
     if unsupported:
@@ -237,11 +246,11 @@ def _frozen(policies: Policies, reasons: Collection[str]) -> tuple[ChangeKind, s
     return next(((kind, reason) for kind, reason in found if reason in reasons), None)
 
 
-def _counted(intake: Intake) -> str:
+def _counted(intake: LogIngest) -> str:
     return ", ".join(f"{number} {reason}" for reason, number in intake.refused)
 
 
-def _first_refused(pipeline: Pipeline, intake: Intake, reasons: Sequence[str]) -> str:
+def _first_refused(pipeline: Pipeline, intake: LogIngest, reasons: Sequence[str]) -> str:
     files = [a.landed.name for a in intake.arrivals]
     stored = dict.fromkeys(a.landed.quarantine for a in intake.arrivals if a.landed.quarantine)
     entries = [e for path in stored for e in map(msgspec.json.decode, pipeline.store.read(path).splitlines())]
@@ -253,7 +262,7 @@ def _first_refused(pipeline: Pipeline, intake: Intake, reasons: Sequence[str]) -
     return f"the first is line {entry['line']} of `{name}` ({entry['reason']}: {entry['detail'].rstrip('.')})"
 
 
-def _taken(pipeline: Pipeline, intake: Intake) -> Outcome:
+def _taken(pipeline: Pipeline, intake: LogIngest) -> Outcome:
     facts = _facts(intake)
     files = len(intake.arrivals)
     parts = [f"{facts[name]:,} {name}" for name in _COUNTS[1:5]]
@@ -278,7 +287,7 @@ def _joined(first: Outcome, further: Outcome, types: Mapping[str, str]) -> Outco
     return replace(further, message=f"{before}; {further.message}", facts=facts)
 
 
-def _stopped(outcome: Outcome, pipeline: Pipeline, intake: Intake) -> Outcome:
+def _stopped(outcome: Outcome, pipeline: Pipeline, intake: LogIngest) -> Outcome:
     """An error where a record of another schema ended a partition; what came before it was taken all the same. Else one
     where a file stays that cannot be taken.
     """
@@ -290,7 +299,7 @@ def _stopped(outcome: Outcome, pipeline: Pipeline, intake: Intake) -> Outcome:
     return replace(outcome, result="stopped", message=f"{error} ({outcome.message})", error=error.code, facts=facts)
 
 
-def _incomplete(outcome: Outcome, pipeline: Pipeline, intake: Intake) -> Outcome:
+def _incomplete(outcome: Outcome, pipeline: Pipeline, intake: LogIngest) -> Outcome:
     """An error where a file was not taken, and the policy of the log says that this makes a run fail."""
     policy = pipeline.log(intake.log).on_bad_file
     left = intake.landing or NO_PROBLEMS
@@ -304,19 +313,19 @@ def _incomplete(outcome: Outcome, pipeline: Pipeline, intake: Intake) -> Outcome
     return replace(outcome, result="incomplete", message=message, error=error.code, facts=facts)
 
 
-def _nothing(pipeline: Pipeline, intake: Intake) -> Outcome:
+def _nothing(pipeline: Pipeline, intake: LogIngest) -> Outcome:
     outcome = Outcome(intake.log, "nothing", "; ".join(["nothing new", *_remarks(intake)]), facts=_facts(intake))
     return _stopped(outcome, pipeline, intake)
 
 
-def _failed(intake: Intake, error: TidefoldError | None) -> Outcome:
+def _failed(intake: LogIngest, error: TidefoldError | None) -> Outcome:
     assert error is not None
     outcome = Outcome.of_error(intake.log, error)
     problems = {"problems": _facts(intake)["problems"], "refused": dict(intake.refused)}
     return replace(outcome, facts={**outcome.facts, **problems})
 
 
-def _remarks(intake: Intake) -> list[str]:
+def _remarks(intake: LogIngest) -> list[str]:
     left = intake.plan.left
     count = f"{len(left):,} {'file' if len(left) == 1 else 'files'} still being written"
     remarks = [f"{count}: {_some(left)}"] if left else []
@@ -334,14 +343,14 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join([*(f"`{name}`" for name in names[:_NAMED]), *(["..."] if len(names) > _NAMED else [])])
 
 
-def _new_warnings(intake: Intake) -> list[LandingProblem]:
+def _new_warnings(intake: LogIngest) -> list[LandingProblem]:
     """What is to be said of files that this run took."""
     taken = {arrival.landed.name for arrival in intake.arrivals}
     codes = {problem.code for problem in intake.all_problems} | {WAITING}
     return [p for p in (intake.landing.listed if intake.landing else ()) if p.file in taken and p.code not in codes]
 
 
-def _facts(intake: Intake) -> dict[str, Any]:
+def _facts(intake: LogIngest) -> dict[str, Any]:
     counts: Counter[str] = Counter()
     for arrival in intake.arrivals:
         counts.update({name: getattr(arrival.landed, name) for name in _COUNTS})

@@ -14,13 +14,13 @@ from tidefold.domain.landing_problems import (
     with_first_seen,
 )
 from tidefold.domain.log_state import Landed
-from tidefold.operations.ingest.log_ingest import Intake
+from tidefold.operations.ingest.log_ingest import LogIngest
 
 _SHOWN = 400
 _COUNTS = ("records", "changes", "tombstones", "ignored", "quarantined", "unproved", "repeated", "resent")
 
 
-def find_problems(intake: Intake, folder: Path | None, instant: str) -> LandingProblems:
+def find_problems(intake: LogIngest, folder: Path | None, instant: str) -> LandingProblems:
     """All problems of the log's landing folder after this run; `folder`: None where the input is no folder."""
     found = {(p.file, p.code): p for p in (*_not_taken(intake), *_waiting(intake), *_in_vain(intake))}
     listed = list_problems(found.values())
@@ -28,12 +28,12 @@ def find_problems(intake: Intake, folder: Path | None, instant: str) -> LandingP
     return with_first_seen(stamped, intake.begun.landing, instant)
 
 
-def _not_taken(intake: Intake) -> Iterator[LandingProblem]:
+def _not_taken(intake: LogIngest) -> Iterator[LandingProblem]:
     for problem in intake.all_problems:
         yield LandingProblem(problem.file, problem.code, problem.message[:_SHOWN], problem.hint[:_SHOWN])
 
 
-def _waiting(intake: Intake) -> Iterator[LandingProblem]:
+def _waiting(intake: LogIngest) -> Iterator[LandingProblem]:
     sizes = {file.name: file.size for file in intake.files}
     for name in intake.plan.left:
         if sizes.get(name):
@@ -47,7 +47,7 @@ def _waiting(intake: Intake) -> Iterator[LandingProblem]:
         yield LandingProblem(name, "LANDED_WAITING", message, hint, fails=bool(sizes.get(name)))
 
 
-def _in_vain(intake: Intake) -> Iterator[LandingProblem]:
+def _in_vain(intake: LogIngest) -> Iterator[LandingProblem]:
     """Files that were taken, still lie there, and brought nothing."""
     alone = {file.name: file.alone for file in intake.files}
     accounts: dict[str, list[Landed]] = {}
@@ -77,7 +77,7 @@ def _judged(name: str, log: str, entries: Sequence[Landed], *, alone: bool) -> I
         yield LandingProblem(name, "LANDED_NOTHING_NEW", message, hint, fails=False)
 
 
-def _stamped(problem: LandingProblem, intake: Intake, folder: Path | None) -> LandingProblem:
+def _stamped(problem: LandingProblem, intake: LogIngest, folder: Path | None) -> LandingProblem:
     """The problem with size and time of its file, as far as it can be looked at."""
     known = next((file.stamp for file in intake.files if file.name == problem.file), None)
     if known:

@@ -33,7 +33,7 @@ TASK_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Intake:
+class LogIngest:
     """`feed` is what the log is fed from, `begun` the log as the run found it, `state` the same with `arrivals`
     appended, not yet committed.
 
@@ -67,11 +67,16 @@ class Intake:
     def all_problems(self) -> tuple[Problem, ...]:
         return (*self.problems, *self.plan.problems)
 
-    def failed(self, error: TidefoldError) -> Intake:
+    @property
+    def weight(self) -> int:
+        """About how many bytes are to be parsed."""
+        return sum(task.weight for task in self.plan.take)
+
+    def failed(self, error: TidefoldError) -> LogIngest:
         """The intake with an error: its log is told nothing."""
         return replace(self, error=error, arrivals=())
 
-    def signed(self, run: str, instant: str) -> Intake:
+    def signed(self, run: str, instant: str) -> LogIngest:
         """The intake whose accounts say who took the files, and when."""
         signed = (replace(a, landed=replace(a.landed, run=run, instant=instant)) for a in self.arrivals)
         return replace(self, arrivals=tuple(signed))
@@ -87,7 +92,7 @@ class Intake:
         return Taking(self.log, self.begun.shape, self.begun.fence, rests_on, self.arrivals, self.landing)
 
 
-def begin_intake(pipeline: Pipeline, log: str) -> Intake:
+def plan_log(pipeline: Pipeline, log: str) -> LogIngest:
     """Looks at the landing folder and the ledger, and plans. Raises TidefoldError."""
     config = pipeline.log(log)
     ledger = pipeline.ledger(log)
@@ -103,10 +108,12 @@ def begin_intake(pipeline: Pipeline, log: str) -> Intake:
         ledger.require_current(state)  # Before anything is written that the log could not be told.
     horizon = horizon_of(pipeline, state)
     feed = config.source.feed if config.source else None
-    return Intake(log, feed, state, listing.files, endings, problems, state, plan, horizon=horizon, stops=config.stops)
+    return LogIngest(
+        log, feed, state, listing.files, endings, problems, state, plan, horizon=horizon, stops=config.stops
+    )
 
 
-def files_to_parse(intake: Intake, run: str) -> list[LogFiles]:
+def files_to_parse(intake: LogIngest, run: str) -> list[LogFiles]:
     """What the intake's plan takes and no earlier round of the run read, in parts for one task each."""
     if intake.error or intake.feed is None:
         return []
@@ -116,7 +123,7 @@ def files_to_parse(intake: Intake, run: str) -> list[LogFiles]:
     return [LogFiles(intake.log, intake.feed, intake.begun.shape, quarantine, files) for files in bins(new, TASK_BYTES)]
 
 
-def with_results(intake: Intake, store: Store, results: Sequence[LogResult | TidefoldError]) -> Intake:
+def with_results(intake: LogIngest, store: Store, results: Sequence[LogResult | TidefoldError]) -> LogIngest:
     """The intake after a round of tasks; its plan holds what another round must take."""
     planned = {task.file.name: task for task in intake.plan.take}
     found = dict(intake.found)
@@ -140,7 +147,7 @@ def _kept(store: Store, change_set: ChangeSet) -> Kept:
     return Kept(kept.num_rows, pc.count_distinct(kept.column("_offset")).as_py(), pc.max(dropped.column("_ts")).as_py())
 
 
-def _merged(intake: Intake, store: Store, found: dict[str, Found]) -> Intake:
+def _merged(intake: LogIngest, store: Store, found: dict[str, Found]) -> LogIngest:
     merged = merge(intake.state, intake.plan.take, found, partial(_kept, store))
     beyond = _cleared_too_late(intake, found, merged.arrivals)
     stopped = intake.stopped | merged.stopped
@@ -159,7 +166,9 @@ def _merged(intake: Intake, store: Store, found: dict[str, Found]) -> Intake:
     )
 
 
-def _cleared_too_late(intake: Intake, found: Mapping[str, Found], arrivals: Sequence[Arrival]) -> TidefoldError | None:
+def _cleared_too_late(
+    intake: LogIngest, found: Mapping[str, Found], arrivals: Sequence[Arrival]
+) -> TidefoldError | None:
     """Rows that came after a truncate, in another partition, may be folded by now: nobody could tell which they are."""
     for arrival in arrivals:
         account, landed = found[arrival.landed.name].result.account, arrival.landed

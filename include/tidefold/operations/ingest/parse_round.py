@@ -12,7 +12,7 @@ from tidefold.changelog.write_intents import Intent, begin
 from tidefold.compute.runners import Runner
 from tidefold.domain.paths import CHANGELOG
 from tidefold.errors import TidefoldError
-from tidefold.operations.ingest.log_ingest import TASK_BYTES, Intake, files_to_parse, with_results
+from tidefold.operations.ingest.log_ingest import TASK_BYTES, LogIngest, files_to_parse, with_results
 from tidefold.operations.local_copies.quota import without_room
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.sources.ingest.parse_task import LogFiles, LogResult, ParseTask, parse
@@ -36,7 +36,7 @@ class IngestRun:
     folders: set[str] = field(default_factory=set)
 
 
-def parse_round(pipeline: Pipeline, run: IngestRun, intakes: Sequence[Intake], runner: Runner) -> list[Intake]:
+def parse_round(pipeline: Pipeline, run: IngestRun, intakes: Sequence[LogIngest], runner: Runner) -> list[LogIngest]:
     """The intakes after everything that they plan was parsed. A task that fails is an error of its logs.
 
     Raises StorageError when the segments cannot be announced; then nothing was written.
@@ -75,7 +75,7 @@ def _tasks(pipeline: Pipeline, run: IngestRun, parts: Sequence[LogFiles]) -> lis
     return sorted(tasks, key=lambda task: -task.weight)
 
 
-def _announce(pipeline: Pipeline, run: IngestRun, intakes: Sequence[Intake], tasks: Sequence[ParseTask]) -> None:
+def _announce(pipeline: Pipeline, run: IngestRun, intakes: Sequence[LogIngest], tasks: Sequence[ParseTask]) -> None:
     segments = {task.segments for task in tasks}
     quarantines = {part.quarantine for task in tasks for part in task.logs}
     of = {part.log for task in tasks for part in task.logs}
@@ -85,7 +85,7 @@ def _announce(pipeline: Pipeline, run: IngestRun, intakes: Sequence[Intake], tas
     run.folders |= segments
 
 
-def _after(pipeline: Pipeline, intake: Intake, results: Sequence[LogResult | TidefoldError]) -> Intake:
+def _after(pipeline: Pipeline, intake: LogIngest, results: Sequence[LogResult | TidefoldError]) -> LogIngest:
     if not results:
         return intake
     try:

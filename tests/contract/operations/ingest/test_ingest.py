@@ -17,6 +17,7 @@ import pytest
 
 from support.landing import (
     TOPIC,
+    find_pending,
     land,
     make_landing,
     offsets,
@@ -30,7 +31,7 @@ from support.landing import (
 )
 from tidefold.compute.runners import Answer, Work, in_process
 from tidefold.errors import StorageError
-from tidefold.operations.ingest.ingest import ingest, pending
+from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.retention.drop_log import drop
 from tidefold.sources.debezium import json_source
@@ -47,7 +48,7 @@ def pipeline(tmp_path: Path) -> Pipeline:
 def test_files_become_change_sets_and_the_message_says_how_many(pipeline: Pipeline, tmp_path: Path) -> None:
     land(tmp_path, 0, [record(0, 1), record(1, 2), record(2, 1, "d"), tombstone(3, 1)])
     land(tmp_path, 4, [record(4, 3), record(5, 4, order=1000), "{oops", record(7, value={"ts_ms": 1})], "json.gz")
-    assert pending(pipeline, ["items"]) == ["items"]
+    assert find_pending(pipeline, ["items"]) == ["items"]
     outcome = take(pipeline)
     counts = "took 2 files: 4 changes, 1 tombstones, 0 repeated, 1 quarantined, 1 re-sent, 1 ignored"
     [quarantine] = outcome.facts["quarantine"]
@@ -66,7 +67,7 @@ def test_nothing_new_writes_nothing_at_all(pipeline: Pipeline, tmp_path: Path) -
     land(tmp_path, 0, [record(0)])
     take(pipeline)
     before = store_files(tmp_path)
-    assert pending(pipeline, ["items"]) == []
+    assert find_pending(pipeline, ["items"]) == []
     assert take(pipeline).message == "nothing new"
     assert store_files(tmp_path) == before
 
@@ -174,7 +175,7 @@ def test_a_torn_end_of_the_newest_file_is_left_and_taken_once_it_is_complete(
     assert outcome.facts["still_writing"] == [f"{TOPIC}+0+0000000000.jsonl"]
     assert offsets(pipeline) == [0, 1]
     before = store_files(tmp_path)
-    assert pending(pipeline, ["items"]) == []
+    assert find_pending(pipeline, ["items"]) == []
     outcome = take(pipeline)
     assert (outcome.result, outcome.error) == ("incomplete", "LANDED_WAITING")
     assert store_files(tmp_path) == before
@@ -223,7 +224,7 @@ def test_other_bytes_under_a_known_name_are_an_error(pipeline: Pipeline, tmp_pat
     land(tmp_path, 0, [record(0, 5), record(1, 6), record(2, 7), record(3, 8)], extension)
     outcome = take(pipeline)
     assert (outcome.result, outcome.error) == ("error", "LANDED_CHANGED")
-    assert pending(pipeline, ["items"]) == ["items"]
+    assert find_pending(pipeline, ["items"]) == ["items"]
     land(tmp_path, 0, [record(0)] if extension == "jsonl" else gzip.compress(b""), extension)
     assert take(pipeline).error == "LANDED_CHANGED"
     assert state_of(pipeline) == before
@@ -416,7 +417,7 @@ def test_a_changed_shape_is_refused_before_anything_is_read(pipeline: Pipeline, 
     land(tmp_path, 1, [record(1)])
     before = store_files(tmp_path)
     assert take(changed).error == "SHAPE_CHANGED"
-    assert pending(changed, ["items"]) == []
+    assert find_pending(changed, ["items"]) == []
     assert store_files(tmp_path) == before
 
 
@@ -452,7 +453,7 @@ def test_foreign_files_are_named_on_every_run_and_hold_nothing_up(pipeline: Pipe
     land(tmp_path, 0, [record(0)], name="other.topic+0+{start:010d}.{extension}")
     outcome = take(pipeline)
     assert (outcome.result, [p["code"] for p in outcome.facts["problems"]]) == ("taken", ["FOREIGN_FILE"] * 2)
-    assert pending(pipeline, ["items"]) == []
+    assert find_pending(pipeline, ["items"]) == []
     outcome = take(pipeline)
     assert (outcome.result, outcome.error) == ("incomplete", "FOREIGN_FILE")
     assert "notes.txt" in outcome.message

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
+from support.landing import find_pending
 from tidefold.changelog.schema import DELETE
 from tidefold.changelog.segment import read_change_set
 from tidefold.compute.runners import in_process
 from tidefold.config import load_config
-from tidefold.operations.ingest.ingest import ingest, pending
+from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.pipeline import Pipeline
 from tidefold.storage import open_store
 
@@ -76,12 +77,12 @@ def test_every_phase_equals_the_truth(pipeline: Pipeline, tmp_path: Path) -> Non
     messages = []
     for phase in (1, 2, 3):
         shutil.copytree(BANK / "landing" / f"phase{phase}", tmp_path / "landing", dirs_exist_ok=True)
-        assert pending(pipeline, logs) == logs
+        assert find_pending(pipeline, logs) == logs
         outcomes = ingest(pipeline, logs, in_process)
         messages += [outcome.message for outcome in outcomes]
         for log in logs:
             assert replayed(pipeline, log) == truth(log, phase)
-        assert pending(pipeline, logs) == []
+        assert find_pending(pipeline, logs) == []
     assert all(message.startswith("took ") and " 0 quarantined" in message for message in messages)
 
 

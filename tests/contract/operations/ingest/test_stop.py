@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from support.faults import Killed
-from support.landing import land, make_landing, record, state_of, take
+from support.landing import find_pending, land, make_landing, record, state_of, take
 from support.pipelines import contents, judge_all, make_pipeline, put, table_rows
 from support.savepoints import THIRD, Rows, bring_in, changed, finish, make, save, saved_rows
 from tidefold.changelog.writer import Changelog, WriterSettings
@@ -25,7 +25,7 @@ from tidefold.domain.snapshot.savepoint import DESCRIPTION
 from tidefold.errors import RefusedError, TidefoldError
 from tidefold.ledger import Ledger
 from tidefold.operations.ingest import stop_resume as stop_module
-from tidefold.operations.ingest.ingest import ingest, pending
+from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.inspect.status import status
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
@@ -186,7 +186,7 @@ def test_an_ingest_of_a_stopped_log_is_refused_and_the_next_one_after_it_loses_n
     stopped(pipeline, "items")
     land(tmp_path, 2, [record(2, 3)])
     before = contents(tmp_path / "store")
-    assert pending(pipeline, ["items"]) == []
+    assert find_pending(pipeline, ["items"]) == []
     [refused] = ingest(pipeline, ["items"], in_process)
     assert (refused.error, refused.facts["exit_code"]) == ("LOG_STOPPED", 3)
     assert "stopped by me (a move)" in refused.message

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from support.landing import record, text_of
+from support.landing import record, text_of, weigh
 from support.pipelines import CONFIG, judge_all, make_pipeline, table_rows, with_log_shape
 from tidefold.cli.app import app
 from tidefold.compute.runners import in_process
@@ -23,6 +23,7 @@ from tidefold.operations.snapshot import materialize
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.request import Asking
 from tidefold.operations.snapshot.tail import take_tail
+from tidefold.sources.landing import listing
 from tidefold.spark.dispatch import Sorted, Step, without_spark
 
 LOGS = ("accounts", "tellers")
@@ -96,8 +97,24 @@ def test_rows_and_ledger_are_those_that_the_job_would_have_made(pipeline: Pipeli
         assert known(here, log) == known(there, log)
 
 
+def test_a_small_ingest_lists_what_landed_once_and_executes_what_it_weighed(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[str] = []
+
+    def look(root: str, name: str) -> listing.Stamp:
+        looks.append(name)
+        return stamp_of(root, name)
+
+    stamp_of = listing.stamp_of
+    monkeypatch.setattr(listing, "stamp_of", look)
+    first, second = done(step(above(pipeline, PLENTY), "ingest"))
+    assert [first.result, second.result] == ["taken", "taken"]
+    assert sorted(looks) == [f"{log}+0+0000000000.jsonl" for log in LOGS]
+
+
 def test_the_outcome_says_that_and_why(pipeline: Pipeline) -> None:
-    weight = ingest.weight(pipeline, "accounts")
+    weight = weigh(pipeline, "accounts")
     taken, _ = done(step(above(pipeline, PLENTY), "ingest"))
     assert taken.result == "taken"
     assert taken.message.endswith(f"; without Spark, as there were {weight:,} bytes to read")
@@ -137,7 +154,7 @@ def test_as_many_bytes_as_the_limit_are_still_small(
 ) -> None:
     (pipeline.config.path.parent / "landing/tellers/tellers+0+0000000000.jsonl").unlink()
     asking = Asking("run-1")
-    weight = ingest.weight(pipeline, "accounts")
+    weight = weigh(pipeline, "accounts")
     if name == "materialize":
         done(step(above(pipeline, PLENTY), "ingest"))
         weight = materialize.weight(pipeline, "accounts", asking)
@@ -165,7 +182,7 @@ def test_many_small_logs_together_are_not_small(pipeline: Pipeline, name: str) -
 
 def _weight(pipeline: Pipeline, name: str, log: str) -> int:
     if name == "ingest":
-        return ingest.weight(pipeline, log)
+        return weigh(pipeline, log)
     return materialize.weight(pipeline, log, Asking("run-1"))
 
 
@@ -198,7 +215,7 @@ def test_an_error_that_nobody_foresaw_is_an_outcome_of_each_log(
     def fails(*_: object) -> list[Outcome]:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(ingest, "ingest", fails)
+    monkeypatch.setattr(ingest, "execute", fails)
     assert {outcome.error for outcome in done(step(above(pipeline, PLENTY), "ingest"))} == {"UNFORESEEN"}
 
 
