@@ -22,13 +22,13 @@ from tidefold.changelog.writer.rows_to_arrow import change_table
 from tidefold.changelog.writer.settings import WriterSettings
 from tidefold.domain.ingest.append import Arrival, append
 from tidefold.domain.key_groups import KeyGroups
-from tidefold.domain.log_state import ChangeSet, Column, Landed, LogState, Position, Shape
+from tidefold.domain.log_state import ChangeSet, Column, LandedFileRecord, LogState, Position, TableSpec
 from tidefold.ledger import Ledger
 from tidefold.operations.inspect.status import status_of
 from tidefold.storage import Store
 from tidefold.storage.local_store import LocalStore
 
-SHAPE = Shape(("id",), (Column("id", "long"), Column("text", "string")), "arrival", 128, 16)
+SHAPE = TableSpec(("id",), (Column("id", "long"), Column("text", "string")), "arrival", 128, 16)
 ROUNDS = 7
 CHUNKS = 20
 
@@ -130,7 +130,7 @@ def many_logs(logs: int, changes: int) -> list[Row]:
 
 def arrival(offset: int) -> Arrival:
     """One change in a segment of its own, as the ledger is told of it."""
-    landed = Landed(
+    landed = LandedFileRecord(
         number=0,
         name=f"writer+0+{offset:010d}",
         length=1000,

@@ -26,7 +26,7 @@ import yaml
 
 from tidefold.config import load_config
 from tidefold.domain.key_groups import KeyGroups
-from tidefold.domain.log_state import Column, Kind, Shape
+from tidefold.domain.log_state import Column, SnapshotKind, TableSpec
 from tidefold.domain.paths import DataFileName, data_path
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
 from tidefold.quality.report.result import SAMPLES
@@ -169,7 +169,7 @@ def _cpu(jvm: psutil.Process) -> float:
     return float(times.user + times.system + time.process_time())
 
 
-def _suite(root: Path, shape: Shape, entries: list[dict[str, Any]]) -> Suite:
+def _suite(root: Path, shape: TableSpec, entries: list[dict[str, Any]]) -> Suite:
     (root / "suite.yaml").write_text(yaml.safe_dump({"checks": entries}))
     return load_suite(root / "suite.yaml", shape, 0.5)
 
@@ -185,7 +185,7 @@ def _spark(conf: dict[str, str]) -> Any:
     return session
 
 
-def _write(pipeline: Any, shape: Shape) -> Manifest:
+def _write(pipeline: Any, shape: TableSpec) -> Manifest:
     """Files of one bucket each, sorted by key."""
     random, files = np.random.default_rng(1), []
     each = KeyGroups(0, shape.key_groups - 1).last // BUCKETS
@@ -198,8 +198,8 @@ def _write(pipeline: Any, shape: Shape) -> Manifest:
             pq.write_table(_table(random, ids), stream)
         files.append(DataFile(name, len(pipeline.store.read(path)), len(ids), "", span, "{}"))
     columns = tuple(Column(c.name, c.type) for c in shape.table_columns)
-    bare = Shape(shape.key, columns, shape.order, shape.key_groups, BUCKETS)
-    return Manifest("accounts", 1, 1, Kind.FULL, None, 0, 1, bare, tuple(files))
+    bare = TableSpec(shape.key, columns, shape.order, shape.key_groups, BUCKETS)
+    return Manifest("accounts", 1, 1, SnapshotKind.FULL, None, 0, 1, bare, tuple(files))
 
 
 def _table(random: np.random.Generator, ids: Any) -> pa.Table:

@@ -11,7 +11,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from support.pipelines import judge_all, make_pipeline, put
 from tidefold.compute.runners import in_process
-from tidefold.domain.log_state import Kind
+from tidefold.domain.log_state import SnapshotKind
 from tidefold.domain.snapshot import claim
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.snapshot import heartbeat
@@ -50,7 +50,7 @@ def test_tail_takes_one_a_run_and_a_retry_finds_it(pipeline: Pipeline) -> None:
     assert first == {"accounts": {"result": "completed", "snapshot": 2, "error": None}}
     assert execute(operators.TidefoldTailOperator, pipeline, logs=["accounts"])["accounts"]["result"] == "already"
     found = pipeline.ledger("accounts").read().snapshots[-1]
-    assert (found.kind, found.run) == (Kind.TAIL, "dag/manual-1")
+    assert (found.kind, found.run) == (SnapshotKind.TAIL, "dag/manual-1")
 
 
 def test_tail_fails_for_a_log_that_was_never_materialized_and_names_it(pipeline: Pipeline) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from tidefold.domain.log_state import ChangeSet, Kind, LogState, Snapshot, State
+from tidefold.domain.log_state import ChangeSet, LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.snapshot.claim import Claim
 
 # What one change set holds, or a snapshot: None stands for a deletion.
@@ -29,7 +29,7 @@ _NEXT = {
 
 
 def tails(state: LogState) -> list[Snapshot]:
-    return [s for s in state.snapshots if s.kind is Kind.TAIL and s.state is State.COMPLETED]
+    return [s for s in state.snapshots if s.kind is SnapshotKind.TAIL and s.state is State.COMPLETED]
 
 
 def folded(rows: Changes, change_sets: Iterable[Changes]) -> dict[int, str]:
@@ -183,7 +183,7 @@ class Oracle:
             self._begin_as_of(one, one.as_of.at, old, new)
             return
         assert one.base == (self.confirmed[-1] if self.confirmed else None), "its base is not the newest (I14)"
-        if one.kind is Kind.TAIL:
+        if one.kind is SnapshotKind.TAIL:
             assert (one.state, new.epoch, one.from_sqn) == (State.COMPLETED, old.epoch, self.position)
             self.expected[one.id] = self._onto_newest(old)
             self.effects["a tail was taken"] += 1
@@ -195,7 +195,7 @@ class Oracle:
             if old.attempt and old.attempt.run != one.run:
                 self._claimed_over(one, old.attempt)
         assert one.to_sqn == self.expected[one.id].position
-        if one.kind is Kind.FULL and not one.request.startswith("restore"):
+        if one.kind is SnapshotKind.FULL and not one.request.startswith("restore"):
             assert one.from_sqn == self.position, "ranges do not touch (I7)"
 
     def _begin_as_of(self, one: Snapshot, at: int, old: LogState, new: LogState) -> None:
@@ -207,7 +207,7 @@ class Oracle:
         assert sqns, "a snapshot of nothing"
         self.expected[one.id] = Expected(folded({}, [self.history[sqn] for sqn in sqns]), old.last_sqn, sqns)
         base = old.snapshot(one.base) if one.base else None
-        assert base is None or (base.state is State.COMPLETED and not base.as_of and base.kind is Kind.FULL)
+        assert base is None or (base.state is State.COMPLETED and not base.as_of and base.kind is SnapshotKind.FULL)
         assert one.to_sqn == old.last_sqn
         on_newest = base is not None and self.confirmed and base.id == self.confirmed[-1]
         self.effects[
@@ -261,7 +261,7 @@ class Oracle:
         if one.table_version != before.table_version:
             assert not before.published
             assert one.state is State.COMPLETED
-            assert one.kind is Kind.FULL
+            assert one.kind is SnapshotKind.FULL
             assert not one.as_of
         if one.progress != before.progress:
             assert before.state is State.ONGOING
@@ -275,7 +275,7 @@ class Oracle:
             assert one.id not in self._needed(old, new), "a protected one was retired (I18)"
             self.effects[f"a {one.kind} snapshot was retired"] += 1
         elif one.state is State.DELETED:
-            assert one.kind is Kind.TAIL or one.as_of or not self.readable(before, old), (
+            assert one.kind is SnapshotKind.TAIL or one.as_of or not self.readable(before, old), (
                 "a plain reader may still read its files"
             )
         elif one.state is State.ABORTED:
@@ -305,12 +305,12 @@ class Oracle:
     def _needed(self, old: LogState, new: LogState) -> set[int]:
         """What may not be retired, whatever retention is asked for."""
         kept = {t.snapshot for t in old.tags} | {h.snapshot for h in old.holds} | set(self.newest(old))
-        kept |= {s.id for s in old.snapshots if s.kind is Kind.TAIL and s.base in self.newest(old)}
+        kept |= {s.id for s in old.snapshots if s.kind is SnapshotKind.TAIL and s.base in self.newest(old)}
         kept |= {s.base or 0 for s in tails(new)} | {s.base or 0 for s in old.snapshots if s.open and s.as_of}
         if old.attempt:
             restored = self._restored_by(old.attempt, old)
             kept |= {old.attempt.base or 0}
-            kept |= {(restored.base or 0) if restored.kind is Kind.TAIL else restored.id} if restored else set()
+            kept |= {(restored.base or 0) if restored.kind is SnapshotKind.TAIL else restored.id} if restored else set()
         return kept
 
     def readable(self, one: Snapshot, state: LogState) -> bool:
@@ -337,20 +337,20 @@ class Oracle:
         if state.attempt:
             ends.append(self.expected[state.attempt.id].position)
             restored = self._restored_by(state.attempt, state)
-            if restored and restored.kind is Kind.TAIL:
+            if restored and restored.kind is SnapshotKind.TAIL:
                 ends.append(self._begin_of(restored))
         return min(ends)
 
     def _begin_of(self, snapshot: Snapshot) -> int:
         """Up to where the log is in the snapshot's files."""
-        return self.expected[(snapshot.base or 0) if snapshot.kind is Kind.TAIL else snapshot.id].position
+        return self.expected[(snapshot.base or 0) if snapshot.kind is SnapshotKind.TAIL else snapshot.id].position
 
     def check(self) -> None:
         """What must be true of the newest version at any moment."""
         state = self.state
         if state is None:
             return
-        ever = [s.id for s in state.snapshots if s.kind is Kind.FULL and s.state in CONFIRMED and not s.as_of]
+        ever = [s.id for s in state.snapshots if s.kind is SnapshotKind.FULL and s.state in CONFIRMED and not s.as_of]
         assert ever == self.confirmed == sorted(self.confirmed), "I3"
         epochs = [s.epoch for s in state.snapshots if s.id in ever]
         assert all(one < other for one, other in pairwise(epochs)), "I3"

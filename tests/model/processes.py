@@ -18,10 +18,10 @@ from tidefold.changelog import write_intents
 from tidefold.changelog.segment import WrittenChangeSet, write_segment
 from tidefold.changelog.write_intents import Intent, IntentLog, Taking
 from tidefold.delta.publish import provide_new_files
-from tidefold.domain.commit_times import Times, joined
+from tidefold.domain.commit_times import CommitTimeRange, joined
 from tidefold.domain.ingest.append import Arrival, append, require_fence, stands
 from tidefold.domain.key_groups import KeyGroups
-from tidefold.domain.log_state import ChangeSet, Kind, Landed, LogState, Position, Snapshot, State
+from tidefold.domain.log_state import ChangeSet, LandedFileRecord, LogState, Position, Snapshot, SnapshotKind, State
 from tidefold.domain.paths import DataFileName, LogPaths, data_path
 from tidefold.domain.retention import retention
 from tidefold.domain.snapshot import claim, point_in_time, transitions
@@ -116,7 +116,9 @@ def _arrivals(
     for offset, changes in enumerate(files, first):
         name = f"{state.log}+{partition}+{offset:010d}.jsonl"
         count = len(changes)
-        landed = Landed(0, name, 100, segment, state.log, partition, offset, offset + 1, count, count, 0, 0, 0, 0, None)
+        landed = LandedFileRecord(
+            0, name, 100, segment, state.log, partition, offset, offset + 1, count, count, 0, 0, 0, 0, None
+        )
         change_set = _change_set(segment, next(written)) if changes else None
         arrivals.append(Arrival(landed, change_set, Position(state.log, partition, offset + 1, (0, offset))))
     return tuple(arrivals)
@@ -126,7 +128,7 @@ def _change_set(segment: str, one: WrittenChangeSet) -> ChangeSet:
     """Committed at one instant, which tells nothing of when it comes."""
     at = committed_at(segment, one.ordinal)
     place = (one.ordinal, one.offset, one.length, one.checksum, one.rows, one.key_groups)
-    return ChangeSet(0, segment, *place, (0,), times=Times(at, at))
+    return ChangeSet(0, segment, *place, (0,), times=CommitTimeRange(at, at))
 
 
 def committed_at(segment: str, ordinal: int) -> int:
@@ -181,7 +183,7 @@ def materialize(world: World, log: str, asked: claim.Claim, at: int | None = Non
         return
     yield
     files = (file,) if file else ()
-    what = (log, mine.id, mine.epoch, Kind.FULL, mine.base, mine.from_sqn, mine.to_sqn, SHAPE, files)
+    what = (log, mine.id, mine.epoch, SnapshotKind.FULL, mine.base, mine.from_sqn, mine.to_sqn, SHAPE, files)
     manifest = Manifest(*what, token=mine.token)
     try:
         if at is None:
@@ -248,7 +250,7 @@ def publish(world: World, log: str) -> Process:
 
 def take_tail(world: World, log: str, run: str) -> Process:
     if world.read(log) is not None:
-        asked = claim.Claim(run, "tail", Kind.TAIL, INSTANT)
+        asked = claim.Claim(run, "tail", SnapshotKind.TAIL, INSTANT)
         world.commit(log, partial(claim.tail, asked=asked))
     yield
 

@@ -10,7 +10,7 @@ from model import processes
 from model.oracle import Changes
 from model.world import INSTANT, LOGS, Pick, Process, World
 from tidefold.domain.commit_times import tag_of
-from tidefold.domain.log_state import Kind, LogState, Snapshot, State, Verdict
+from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State, Verdict
 from tidefold.domain.retention import retention
 from tidefold.domain.snapshot import claim, transitions
 from tidefold.operations.ingest import recovery
@@ -106,7 +106,7 @@ def roll_forward(world: World, pick: Pick) -> None:
 def _claim(world: World, log: str, pick: Pick, run: str, restore: claim.Restore | None = None) -> claim.Claim:
     request = f"restore:{restore.snapshot}:{restore.mode}" if restore else "fold"
     stalled = world.seen[log] if pick((False, True)) else None
-    return claim.Claim(run, request, Kind.FULL, INSTANT, pick((False, False, True)), stalled, restore)
+    return claim.Claim(run, request, SnapshotKind.FULL, INSTANT, pick((False, False, True)), stalled, restore)
 
 
 @rule(4)
@@ -152,7 +152,7 @@ def as_of_an_instant(world: World, pick: Pick) -> None:
     log = pick(LOGS)
     at = _instant(world, log, pick)
     run = pick((f"as-of-{world.number()}", f"as-of-again-{at}"))
-    asked = claim.Claim(run, f"as-of {at}", Kind.FULL, INSTANT, pick((False, False, True)))
+    asked = claim.Claim(run, f"as-of {at}", SnapshotKind.FULL, INSTANT, pick((False, False, True)))
     whole = pick((True, False))
     world.start("as of", processes.materialize(world, log, asked, at), whole=whole)
     if whole and pick((True, True, False)):
@@ -173,7 +173,7 @@ def restore_as_of_an_instant(world: World, pick: Pick) -> None:
     """One is kept, and comes back as the newest."""
     log, run = pick(LOGS), f"as-of-{world.number()}"
     at = _instant(world, log, pick)
-    asked = claim.Claim(run, f"as-of {at}", Kind.FULL, INSTANT)
+    asked = claim.Claim(run, f"as-of {at}", SnapshotKind.FULL, INSTANT)
     world.start("as of", processes.materialize(world, log, asked, at), whole=True)
     _bring_to_end(world, log, run, "pass", False)
     state = world.read(log)
@@ -222,7 +222,7 @@ def restore_tail(world: World, pick: Pick) -> None:
     if pick((True, False)):
         append(world, pick)
     state = world.read(log)
-    taken = [s for s in state.snapshots if s.kind is Kind.TAIL and s.state is State.COMPLETED] if state else []
+    taken = [s for s in state.snapshots if s.kind is SnapshotKind.TAIL and s.state is State.COMPLETED] if state else []
     if taken:
         asked = _claim(world, log, pick, run, claim.Restore(taken[-1].id, pick(tuple(claim.Mode))))
         world.start("restore", processes.materialize(world, log, asked), whole=True)

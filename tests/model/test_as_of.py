@@ -14,13 +14,13 @@ from support.builders import arrival, manifest_of, new_log, verdict_for
 from support.engine_cases import ANY, OWN, histories, named
 from support.folding import folded
 from support.naive import rows_of
-from tidefold.domain.commit_times import Times
+from tidefold.domain.commit_times import CommitTimeRange
 from tidefold.domain.ingest.append import append
-from tidefold.domain.log_state import Kind, LogState, State
+from tidefold.domain.log_state import LogState, SnapshotKind, State
 from tidefold.domain.retention import retention
 from tidefold.domain.snapshot import claim, point_in_time, transitions
 from tidefold.domain.snapshot.claim import Claim, Mode, Restore
-from tidefold.domain.table.table_spec import Engine, Shape
+from tidefold.domain.table.table_spec import Engine, TableSpec
 from tidefold.errors import RefusedError
 
 Changes = list[dict[str, Any]]
@@ -46,14 +46,14 @@ class Life:
         times = [c["_ts"] for c in changes]
         brought = arrival(self.state, len(changes))
         assert brought.change_set
-        timed = replace(brought.change_set, times=Times(min(times), max(times)))
+        timed = replace(brought.change_set, times=CommitTimeRange(min(times), max(times)))
         self.state = append(self.state, [replace(brought, change_set=timed)])
         self.changes[self.state.last_sqn] = changes
 
     def complete(self, restore: int | None = None) -> None:
         run, sqns = f"run-{len(self.state.snapshots)}", self.sqns if restore is None else self.made[restore]
         asked = Restore(restore, Mode.SKIP) if restore else None
-        state = claim.claim(self.state, Claim(run, "", Kind.FULL, "", restore=asked))
+        state = claim.claim(self.state, Claim(run, "", SnapshotKind.FULL, "", restore=asked))
         attempt = state.attempt
         if attempt is None:
             return
@@ -86,7 +86,7 @@ class Life:
 STEPS = st.lists(st.tuples(st.sampled_from(["complete", "complete", "skip", "retire", "cut", ""]), st.integers(0, 5)))
 
 
-def lived(shape: Shape, parts: list[Changes], steps: list[tuple[str, int]]) -> Life:
+def lived(shape: TableSpec, parts: list[Changes], steps: list[tuple[str, int]]) -> Life:
     life = Life(new_log(shape))
     for number, part in enumerate(parts):
         life.append(part)

@@ -15,10 +15,10 @@ from support.engine_cases import ANY, OWN, histories, named, shape_of
 from support.folding import folded
 from support.naive import rows_of
 from tidefold.changelog.schema import CLEAR, DELETE, UPSERT
-from tidefold.domain.table.table_spec import Engine, Shape
+from tidefold.domain.table.table_spec import Engine, TableSpec
 
 
-def users(shape: Shape, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def users(shape: TableSpec, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{c.name: row[c.name] for c in shape.columns} for row in rows]
 
 

@@ -7,7 +7,7 @@ from functools import partial
 from model import processes
 from model.rules import LOGS, NAMES, apply, commit, oldest_kept, rule, whole_cycle
 from model.world import INSTANT, Killed, Pick, World
-from tidefold.domain.log_state import Hold, Kind, LogState, Reader, State
+from tidefold.domain.log_state import Consumer, Hold, LogState, SnapshotKind, State
 from tidefold.domain.retention import retention
 from tidefold.domain.snapshot import claim
 from tidefold.ledger import Ledger
@@ -42,7 +42,7 @@ def squash(world: World, pick: Pick) -> None:
     inside = [sqn for c in state.unfolded for sqn in range(c.begin, c.sqn)] if state else []
     if inside and pick((True, False)):
         # Somebody stands within what was squashed when more is to be squashed with it.
-        commit(world, log, "register", partial(retention.register, reader=Reader(pick(NAMES), pick(inside))))
+        commit(world, log, "register", partial(retention.register, reader=Consumer(pick(NAMES), pick(inside))))
         world.start("ingest", processes.ingest(world, {log: [{1: f"v{world.number()}"}]}, 0), whole=True)
         world.start("squash", processes.squash(world, log, pick), whole=True)
 
@@ -78,7 +78,9 @@ def hold_late(world: World, pick: Pick) -> None:
         world.start("truncate", processes.truncate(world, log), whole=True)
         commit(world, log, "hold", partial(retention.hold, wanted=Hold(pick(NAMES), oldest.id, "why")))
         replay = claim.Restore(oldest.id, claim.Mode.REPLAY)
-        asked = claim.Claim(f"late-{world.number()}", f"restore:{oldest.id}:replay", Kind.FULL, INSTANT, restore=replay)
+        asked = claim.Claim(
+            f"late-{world.number()}", f"restore:{oldest.id}:replay", SnapshotKind.FULL, INSTANT, restore=replay
+        )
         world.start("restore", processes.materialize(world, log, asked), whole=pick((True, False)))
 
 
@@ -115,7 +117,7 @@ def register(world: World, pick: Pick) -> None:
     if state:
         inside = [sqn for c in state.change_sets for sqn in range(c.begin, c.sqn)]
         sqn = pick([*inside, *inside, *range(state.last_sqn + 2)])
-        commit(world, log, "register", partial(retention.register, reader=Reader(pick(NAMES), sqn)))
+        commit(world, log, "register", partial(retention.register, reader=Consumer(pick(NAMES), sqn)))
 
 
 @rule(2)
@@ -168,7 +170,7 @@ def disturb(world: World, pick: Pick) -> None:
 
 
 def _standing_at_end(state: LogState, name: str) -> LogState:
-    return retention.register(state, Reader(name, state.last_sqn)) if name == "other" else state
+    return retention.register(state, Consumer(name, state.last_sqn)) if name == "other" else state
 
 
 OVERTAKING = ("append", "cycle", "begin_fold", "confirm", "abort", "tail", "subsume", "truncate", "squash", "advance")

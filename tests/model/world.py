@@ -18,7 +18,7 @@ import msgspec
 from model.oracle import Changes, Oracle, Place, folded, tails
 from support.dict_store import DictStore
 from tidefold.changelog import write_intents
-from tidefold.domain.log_state import ChangeSet, Column, Kind, LogState, Shape, Snapshot, State
+from tidefold.domain.log_state import ChangeSet, Column, LogState, Snapshot, SnapshotKind, State, TableSpec
 from tidefold.domain.paths import CHANGELOG, INTENTS, LogPaths, data_path
 from tidefold.domain.retention.retention import Grace
 from tidefold.domain.snapshot import claim
@@ -30,7 +30,7 @@ from tidefold.operations.ingest import recovery
 from tidefold.operations.retention.segment_gc import plan_release, plan_unclaimed
 
 LOGS = ("accounts", "tellers")
-SHAPE = Shape(("id",), (Column("id", "int"), Column("text", "string")), "postgresql", 1, 1)
+SHAPE = TableSpec(("id",), (Column("id", "int"), Column("text", "string")), "postgresql", 1, 1)
 INSTANT = "2026-01-01T00:00:00+00:00"
 T = TypeVar("T")
 Pick = Callable[[Sequence[T]], T]
@@ -199,7 +199,7 @@ class World:
         """Every retained snapshot has its rows, and the log behind the newest ones can be replayed (I5, I10)."""
         log = oracle.log
         for one in state.snapshots:
-            if one.kind is Kind.FULL and one.state in (State.STAGED, State.COMPLETED):
+            if one.kind is SnapshotKind.FULL and one.state in (State.STAGED, State.COMPLETED):
                 rows = self.rows(log, read_manifest(self.store, log, one))
                 assert rows == oracle.expected[one.id].rows, "I5"
         for one in tails(state):
@@ -220,7 +220,7 @@ class World:
         if state.attempt or (state.latest and not state.latest.published):
             return
         wanted = claim.Restore(number, claim.Mode.REPLAY)
-        asked = claim.Claim("check", f"restore:{number}:replay", Kind.FULL, INSTANT, restore=wanted)
+        asked = claim.Claim("check", f"restore:{number}:replay", SnapshotKind.FULL, INSTANT, restore=wanted)
         begun = claim.claim(state, asked)
         assert begun.attempt
         source = state.snapshot(begun.attempt.source or 0)
@@ -259,7 +259,11 @@ class World:
         self.store.delete(plan_unclaimed(self.store, LOGS[:1]))
         assert {e.path for e in self.store.list(CHANGELOG)} == named, "segments are left over"
         for state in states:
-            kept = [s for s in state.snapshots if s.state in (State.COMPLETED, State.SUBSUMED) and s.kind is Kind.FULL]
+            kept = [
+                s
+                for s in state.snapshots
+                if s.state in (State.COMPLETED, State.SUBSUMED) and s.kind is SnapshotKind.FULL
+            ]
             names = {s.id: [f.name for f in read_manifest(self.store, state.log, s).files] for s in kept}
             paths = LogPaths(state.log)
             own = {data_path(paths.snapshot(number), name) for number in names for name in names[number]}

@@ -16,7 +16,7 @@ import pytest
 from support.pipelines import CONFIG, contents, judge_all, make_pipeline, put
 from tidefold.changelog.schema import DELETE
 from tidefold.compute.runners import in_process
-from tidefold.domain.log_state import Kind
+from tidefold.domain.log_state import SnapshotKind
 from tidefold.domain.snapshot import claim
 from tidefold.operations.inspect.read import Wanted, What, plan_read, read_rows
 from tidefold.operations.pipeline import Pipeline
@@ -64,7 +64,7 @@ class Bank:
         confirm(self.pipeline, "accounts")
 
     def tail(self, run: str) -> None:
-        asked = claim.Claim(run, run, Kind.TAIL, "2026-01-01T00:00:00+00:00")
+        asked = claim.Claim(run, run, SnapshotKind.TAIL, "2026-01-01T00:00:00+00:00")
         self.pipeline.ledger("accounts").commit(lambda state: claim.tail(state, asked))
 
 

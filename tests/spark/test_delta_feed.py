@@ -9,7 +9,7 @@ import pytest
 
 from support.delta_tables import fed_pipeline
 from support.landing import changes_of, state_of, take
-from tidefold.domain.table.table_spec import VERSION, Column, Shape
+from tidefold.domain.table.table_spec import VERSION, Column, TableSpec
 from tidefold.sources.delta.changes import CHANGE, Version, changed_rows
 from tidefold.sources.delta.log import read_commit
 from tidefold.storage import open_store
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 COLUMNS = '{id: int, text: string, amount: "decimal(12,2)", at: timestamp, day: date, tags: "array<string>"}'
 TYPES = "id INT, text STRING, amount DECIMAL(12,2), at TIMESTAMP, day DATE, tags ARRAY<STRING>"
-SHAPE = Shape(("id",), (Column("id", "int"), Column("text", "string")), VERSION, 16, 4)
+SHAPE = TableSpec(("id",), (Column("id", "int"), Column("text", "string")), VERSION, 16, 4)
 ROWS = "cast(id AS DECIMAL(12,2)), timestamp'2024-01-01 00:00:00.123456', date'2024-01-01', array('a', null)"
 STEPS = [
     "INSERT INTO {t} SELECT cast(id AS INT), concat('t', id), {rows} FROM range(20)",

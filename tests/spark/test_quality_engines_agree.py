@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from tidefold.changelog.schema import table_schema
-from tidefold.domain.log_state import Column, Shape
+from tidefold.domain.log_state import Column, TableSpec
 from tidefold.quality.run.duckdb_rows import DuckDBEngine, DuckDBRows, can_judge, open_duckdb
 from tidefold.quality.run.engine import JudgedRows
 from tidefold.quality.run.expectations import evaluate
@@ -40,7 +40,9 @@ VALUES: dict[str, list[Any]] = {
     ],
     "binary": [b"", b"\x00", b"a", b"\xff"],
 }  # fmt: skip
-SHAPE = Shape(("id",), (Column("id", "long"), *(Column(f"c{n}", t) for n, t in enumerate(VALUES))), "arrival", 16, 4)
+SHAPE = TableSpec(
+    ("id",), (Column("id", "long"), *(Column(f"c{n}", t) for n, t in enumerate(VALUES))), "arrival", 16, 4
+)
 NAMES = {type_: f"c{number}" for number, type_ in enumerate(VALUES)}
 PATTERNS = (
     *(

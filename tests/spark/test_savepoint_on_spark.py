@@ -11,7 +11,7 @@ from support.pipelines import CONFIG, make_pipeline, put, table_rows
 from support.savepoints import canonical_rows
 from tidefold.cli.app import app
 from tidefold.domain.external_snapshot import Ownership
-from tidefold.domain.log_state import Kind
+from tidefold.domain.log_state import SnapshotKind
 from tidefold.operations.snapshot.materialize import pending
 from tidefold.operations.snapshot.request import Asking, Import
 from tidefold.spark.dispatch import Step, without_spark
@@ -46,5 +46,5 @@ def test_a_table_moves_to_another_store_by_stop_and_import(tmp_path: Path) -> No
         assert done.exit_code == 0, done.output
     assert table_rows(other) == ROWS
     [snapshot] = other.ledger("accounts").read().snapshots
-    assert (snapshot.kind, snapshot.run) == (Kind.INCREMENTAL, "in")
+    assert (snapshot.kind, snapshot.run) == (SnapshotKind.INCREMENTAL, "in")
     assert f"imported (claim) from {place}, snapshot 1 there" in call(two, "history", "accounts").stdout

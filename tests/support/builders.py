@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from tidefold.domain.ingest.append import Arrival, append
 from tidefold.domain.key_groups import KeyGroups, bucket_ranges
-from tidefold.domain.log_state import ChangeSet, Column, Kind, Landed, LogState, Position, Shape, Snapshot, Verdict
+from tidefold.domain.log_state import (
+    ChangeSet,
+    Column,
+    LandedFileRecord,
+    LogState,
+    Position,
+    Snapshot,
+    SnapshotKind,
+    TableSpec,
+    Verdict,
+)
 from tidefold.domain.paths import DataFileName
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
 
-SHAPE = Shape(("id",), (Column("id", "int"), Column("text", "string")), "postgresql", 16, 4)
+SHAPE = TableSpec(("id",), (Column("id", "int"), Column("text", "string")), "postgresql", 16, 4)
 
 
-def new_log(shape: Shape = SHAPE) -> LogState:
+def new_log(shape: TableSpec = SHAPE) -> LogState:
     return LogState("accounts", shape, version=1)
 
 
@@ -19,7 +29,7 @@ def arrival(state: LogState, changes: int = 10) -> Arrival:
     """The next landed file of a log, one offset a change."""
     first = state.positions[0].next_offset if state.positions else 0
     end = first + max(changes, 1)
-    landed = Landed(
+    landed = LandedFileRecord(
         number=0,
         name=f"accounts+0+{first:010d}.jsonl",
         length=100,
@@ -59,7 +69,7 @@ def manifest_of(state: LogState, snapshot: Snapshot, rows: int = 10) -> Manifest
         state.log,
         snapshot.id,
         snapshot.epoch,
-        Kind.FULL,
+        SnapshotKind.FULL,
         snapshot.base,
         snapshot.from_sqn,
         snapshot.to_sqn,

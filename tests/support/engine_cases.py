@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tidefold.changelog.schema import CLEAR, DELETE, MERGE, UPSERT
-from tidefold.domain.table.table_spec import Column, Engine, Group, Merge, Shape
+from tidefold.domain.table.table_spec import Column, Engine, Group, Merge, TableSpec
 
 COLUMNS = (
     Column("id", "int"),
@@ -30,15 +30,15 @@ VALUES = st.fixed_dictionaries(
 KEYS = st.tuples(st.integers(0, 2), st.sampled_from(["m", "n"]))
 
 
-def shape_of(engine: Engine, order: str = "postgresql", **how: Any) -> Shape:
+def shape_of(engine: Engine, order: str = "postgresql", **how: Any) -> TableSpec:
     order_by = ("at",) if order == "columns" else ()
     merge = Merge(engine, **{k: v for k, v in how.items() if k in ("groups", "aggregates")})
     key = () if engine is Engine.APPEND else KEY
-    return Shape(key, COLUMNS, order, 4, 1, order_by, merge, how.get("spread", 0))
+    return TableSpec(key, COLUMNS, order, 4, 1, order_by, merge, how.get("spread", 0))
 
 
 @st.composite
-def histories(draw: st.DrawFn, shape: Shape, ops: tuple[int, ...], absent: bool = False) -> list[dict[str, Any]]:
+def histories(draw: st.DrawFn, shape: TableSpec, ops: tuple[int, ...], absent: bool = False) -> list[dict[str, Any]]:
     """Changes with places that differ; several may share an order where columns order the log."""
     changes = []
     for offset in range(draw(st.integers(1, 14))):
@@ -86,6 +86,6 @@ ANY = [
 ]
 
 
-def named(case: tuple[Shape, tuple[int, ...], bool]) -> str:
+def named(case: tuple[TableSpec, tuple[int, ...], bool]) -> str:
     shape, ops, _ = case
     return f"{shape.merge.engine}-{shape.order}-{len(shape.merge.groups)}-{len(ops)}"

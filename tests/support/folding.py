@@ -9,11 +9,13 @@ from typing import Any
 import pyarrow as pa
 
 from tidefold.changelog.schema import change_schema, table_schema
-from tidefold.domain.table.table_spec import Shape
+from tidefold.domain.table.table_spec import TableSpec
 from tidefold.fold.merge.merge import Before, merged
 
 
-def folded(shape: Shape, folds: Iterable[Sequence[dict[str, Any]]], horizon: int | None = None) -> list[dict[str, Any]]:
+def folded(
+    shape: TableSpec, folds: Iterable[Sequence[dict[str, Any]]], horizon: int | None = None
+) -> list[dict[str, Any]]:
     """The rows of the table after these folds, in the order in which they are stored."""
     base, before = table_schema(shape).empty_table(), Before(horizon=horizon)
     for changes in folds:

@@ -21,7 +21,7 @@ from tidefold.changelog import write_intents
 from tidefold.changelog.write_intents import Intent, Taking
 from tidefold.changelog.writer import Changelog
 from tidefold.compute.runners import in_process
-from tidefold.domain.log_state import Kind, LogState, State
+from tidefold.domain.log_state import LogState, SnapshotKind, State
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.claim import Restore
 from tidefold.domain.snapshot.manifest import Manifest
@@ -94,7 +94,7 @@ def check_kept_rows(golden: Golden, rows: dict[str, dict[int, list[Row]]]) -> No
             if snapshot.state not in (State.COMPLETED, State.STAGED):
                 continue
             assert read(golden, log, Wanted(snapshot=snapshot.id)) == of_log[snapshot.id], (log, snapshot.id)
-            if snapshot.kind is Kind.FULL:
+            if snapshot.kind is SnapshotKind.FULL:
                 path = golden.pipeline.store.uri(LogPaths(log).snapshot(snapshot.id))
                 assert table(path) == of_log[snapshot.id], (log, snapshot.id)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from support.builders import arrival, manifest_of, verdict_for
 from tidefold.domain.ingest.append import append
-from tidefold.domain.log_state import Kind, LogState
+from tidefold.domain.log_state import LogState, SnapshotKind
 from tidefold.domain.snapshot import claim as claims
 from tidefold.domain.snapshot import transitions
 from tidefold.operations.pipeline import Pipeline, now
@@ -46,7 +46,9 @@ def take(state: LogState, changes: int = 10, refused: int = 0) -> LogState:
 
 def claim(run: str) -> Move:
     """As a run does that asks for nothing special."""
-    return lambda state: claims.claim(state, claims.Claim(run, request_of({"kind": Kind.FULL}), Kind.FULL, now()))
+    return lambda state: claims.claim(
+        state, claims.Claim(run, request_of({"kind": SnapshotKind.FULL}), SnapshotKind.FULL, now())
+    )
 
 
 def stage(state: LogState) -> LogState:

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tidefold.changelog.schema import CLEAR, DELETE, MERGE, order_columns, place_columns
-from tidefold.domain.table.table_spec import Engine, Shape
+from tidefold.domain.table.table_spec import Engine, TableSpec
 
 Change = Mapping[str, Any]
 Key = tuple[Any, ...]
 Row = dict[str, Any]
 
 
-def rows_of(shape: Shape, changes: Iterable[Change]) -> list[Row]:
+def rows_of(shape: TableSpec, changes: Iterable[Change]) -> list[Row]:
     """The user's columns of all rows, sorted by key; of a history in the order of their versions."""
     unique = {place(shape, c) + key_of(shape, c) + (c["_op"],): c for c in changes}
     # A clear comes before whatever else has its order.
@@ -29,36 +29,36 @@ def rows_of(shape: Shape, changes: Iterable[Change]) -> list[Row]:
     return [rows[key] for key in sorted(rows)]
 
 
-def key_of(shape: Shape, change: Change) -> Key:
+def key_of(shape: TableSpec, change: Change) -> Key:
     return tuple(change[name] for name in shape.key)
 
 
-def place(shape: Shape, change: Change) -> tuple[int, ...]:
+def place(shape: TableSpec, change: Change) -> tuple[int, ...]:
     return tuple(change[name] for name in place_columns(shape))
 
 
-def order(shape: Shape, change: Change) -> tuple[int, ...]:
+def order(shape: TableSpec, change: Change) -> tuple[int, ...]:
     return tuple(change[name] for name in order_columns(shape)) or place(shape, change)
 
 
-def cleared(shape: Shape, change: Change, key: Key) -> bool:
+def cleared(shape: TableSpec, change: Change, key: Key) -> bool:
     begins = change_prefix(shape, change)
     return key[: len(begins)] == begins
 
 
-def change_prefix(shape: Shape, change: Change) -> Key:
+def change_prefix(shape: TableSpec, change: Change) -> Key:
     given = [change[name] for name in shape.spread_key]
     return tuple(given) if given and given[0] is not None else ()
 
 
-def _appended(shape: Shape, changes: list[Change]) -> list[Row]:
+def _appended(shape: TableSpec, changes: list[Change]) -> list[Row]:
     rows: list[Row] = []
     for change in changes:
         rows = [] if change["_op"] == CLEAR else [*rows, {c.name: change[c.name] for c in shape.columns}]
     return rows
 
 
-def _versions(shape: Shape, changes: list[Change]) -> list[Row]:
+def _versions(shape: TableSpec, changes: list[Change]) -> list[Row]:
     points: dict[Key, dict[tuple[int, ...], Change]] = {}
     for change in changes:
         if change["_op"] == CLEAR:
@@ -78,7 +78,7 @@ def _versions(shape: Shape, changes: list[Change]) -> list[Row]:
     return rows
 
 
-def _apply(shape: Shape, rows: dict[Key, Row], marks: dict[Key, dict[str, Any]], change: Change) -> None:
+def _apply(shape: TableSpec, rows: dict[Key, Row], marks: dict[Key, dict[str, Any]], change: Change) -> None:
     key, op, engine = key_of(shape, change), change["_op"], shape.merge.engine
     if op == CLEAR:
         for one in [one for one in rows if cleared(shape, change, one)]:
@@ -103,7 +103,7 @@ def _apply(shape: Shape, rows: dict[Key, Row], marks: dict[Key, dict[str, Any]],
         rows[key] = {**nothing, **given}
 
 
-def _added(shape: Shape, row: Row, given: Row) -> Row:
+def _added(shape: TableSpec, row: Row, given: Row) -> Row:
     functions = dict(shape.merge.aggregates)
     row = dict(row)
     for name, value in given.items():
@@ -131,7 +131,7 @@ _ADD: dict[str, Any] = {
 }
 
 
-def _grouped(shape: Shape, row: Row, seen: dict[str, Any], given: Row) -> Row:
+def _grouped(shape: TableSpec, row: Row, seen: dict[str, Any], given: Row) -> Row:
     """Columns of a group with an order of its own take a value whose order is not below the one that they have."""
     own = {name: group.order for group in shape.merge.groups if group.order for name in group.columns}
     row = dict(row)

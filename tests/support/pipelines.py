@@ -15,7 +15,7 @@ from tidefold.changelog.key_group_hash import with_key_groups
 from tidefold.changelog.schema import UPSERT, change_schema
 from tidefold.changelog.segment import write_segment
 from tidefold.domain.ingest.append import Arrival, append
-from tidefold.domain.log_state import Landed, LogState, Position, Verdict
+from tidefold.domain.log_state import LandedFileRecord, LogState, Position, Verdict
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot import transitions
 from tidefold.operations.pipeline import Pipeline
@@ -64,7 +64,9 @@ def put(pipeline: Pipeline, changes: list[dict[str, Any]], log: str = "accounts"
     high = (1, end - 1)
     change_set = part.change_set(path, high)
     count = len(changes)
-    landed = Landed(0, f"{log}+0+{first:010d}.jsonl", 1, "", log, 0, first, end, count, count, 0, 0, 0, 0, None)
+    landed = LandedFileRecord(
+        0, f"{log}+0+{first:010d}.jsonl", 1, "", log, 0, first, end, count, count, 0, 0, 0, 0, None
+    )
     return ledger.commit(lambda s: append(s, [Arrival(landed, change_set, Position(log, 0, end, high))]))
 
 

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import pytest
 import yaml
 
-from tidefold.domain.log_state import Column, Shape
+from tidefold.domain.log_state import Column, TableSpec
 from tidefold.errors import TidefoldError
 from tidefold.quality.report.result import CheckResult
 from tidefold.quality.run.engine import JudgedRows
@@ -40,7 +40,7 @@ TYPES = {
     "day": "date",
     "at": "timestamp",
 }
-SHAPE = Shape(("id",), tuple(Column(n, t) for n, t in TYPES.items()), "arrival", 16, 4)
+SHAPE = TableSpec(("id",), tuple(Column(n, t) for n, t in TYPES.items()), "arrival", 16, 4)
 AS_OF = datetime(2026, 3, 1, tzinfo=UTC)
 Row = dict[str, Any]
 

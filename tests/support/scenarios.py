@@ -29,7 +29,7 @@ from support.simulated import (
 )
 from tidefold.config import Config, load_config
 from tidefold.domain.ingest.append import names
-from tidefold.domain.log_state import Kind, LogState, Snapshot, State, Verdict
+from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State, Verdict
 from tidefold.domain.paths import INTENTS, LogPaths, data_path
 from tidefold.domain.snapshot import transitions
 from tidefold.domain.snapshot.claim import Mode, Restore
@@ -357,7 +357,9 @@ def _check_log(store: Store, scenario: Scenario, log: str) -> None:
     assert (state.attempt, state.as_of_attempts) == (None, ())
     _check_as_of(store, scenario, state)
     assert _shown(store, log) == rows_after(_batches(scenario, log))
-    completed = [s for s in state.snapshots if s.state is State.COMPLETED and s.kind is Kind.FULL and not s.as_of]
+    completed = [
+        s for s in state.snapshots if s.state is State.COMPLETED and s.kind is SnapshotKind.FULL and not s.as_of
+    ]
     shown = [s.table_version for s in state.snapshots if s.published]
     assert shown == list(range(len(shown)))
     assert state.latest
@@ -413,7 +415,7 @@ def _named(store: FaultyStore, log: str) -> set[str]:
     found = {*heads, *(paths.page(page) for page in pages_named), *names(state)}
     found |= {e.path for s in state.snapshots for e in store.list(paths.manifest(s.id)[: -len("/manifest")])}
     for snapshot in state.snapshots:
-        if snapshot.kind is Kind.FULL and snapshot.state in (State.COMPLETED, State.SUBSUMED):
+        if snapshot.kind is SnapshotKind.FULL and snapshot.state in (State.COMPLETED, State.SUBSUMED):
             files = read_manifest(store, log, snapshot).files
             found |= {data_path(paths.snapshot(snapshot.id), f.name) for f in files}
             found |= {data_path(paths.table, f.name) for f in files if not snapshot.as_of}

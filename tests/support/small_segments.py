@@ -11,7 +11,7 @@ from tidefold.changelog.key_group_hash import connect, with_key_groups
 from tidefold.changelog.segment import write_segment
 from tidefold.changelog.writer.rows_to_arrow import change_table
 from tidefold.domain.ingest.append import Arrival, append
-from tidefold.domain.log_state import Landed, Position
+from tidefold.domain.log_state import LandedFileRecord, Position
 from tidefold.operations.pipeline import Pipeline
 
 TOPIC = "writer"
@@ -29,7 +29,9 @@ def put_segments(pipeline: Pipeline, log: str, tables: Sequence[pa.Table]) -> No
             [part] = write_segment(pipeline.store, path, [(log, changes)])
             end, count = offset + table.num_rows, table.num_rows
             name = f"{TOPIC}+0+{offset:010d}"
-            landed = Landed(0, name, part.length, part.checksum, TOPIC, 0, offset, end, count, count, 0, 0, 0, 0, None)
+            landed = LandedFileRecord(
+                0, name, part.length, part.checksum, TOPIC, 0, offset, end, count, count, 0, 0, 0, 0, None
+            )
             arrivals.append(Arrival(landed, part.change_set(path, (end - 1,)), Position(TOPIC, 0, end, (end - 1,))))
             offset = end
     ledger.commit(lambda state: append(state, arrivals))

@@ -16,7 +16,7 @@ from tidefold.changelog.schema import table_schema
 from tidefold.delta.publish import create_snapshot_table
 from tidefold.domain.ingest.append import append
 from tidefold.domain.key_groups import KeyGroups
-from tidefold.domain.log_state import Kind, Shape, Snapshot
+from tidefold.domain.log_state import Snapshot, SnapshotKind, TableSpec
 from tidefold.domain.paths import DataFileName, LogPaths, data_path
 from tidefold.domain.snapshot import claim as claims
 from tidefold.domain.snapshot import transitions
@@ -65,11 +65,20 @@ def stage(
     ledger = pipeline.ledger(log)
     ledger.begin(shape)
     ledger.commit(lambda state: append(state, [arrival(state)]))
-    claim = claims.Claim(run, "request", Kind.FULL, "2026-01-01T00:00:00+00:00")
+    claim = claims.Claim(run, "request", SnapshotKind.FULL, "2026-01-01T00:00:00+00:00")
     snapshot = ledger.commit(lambda state: claims.claim(state, claim)).attempt
     assert snapshot
     files = tuple(alter(f) for f in write_file(pipeline, log, shape, snapshot, rows))
-    what = (log, snapshot.id, snapshot.epoch, Kind.FULL, snapshot.base, snapshot.from_sqn, snapshot.to_sqn, shape)
+    what = (
+        log,
+        snapshot.id,
+        snapshot.epoch,
+        SnapshotKind.FULL,
+        snapshot.base,
+        snapshot.from_sqn,
+        snapshot.to_sqn,
+        shape,
+    )
     manifest = Manifest(*what, files, token=snapshot.token)
     create_snapshot_table(pipeline.store, manifest)
     digest = write_manifest(pipeline.store, manifest)
@@ -78,7 +87,7 @@ def stage(
     return staged
 
 
-def write_file(pipeline: Pipeline, log: str, shape: Shape, snapshot: Snapshot, rows: list[Row]) -> list[DataFile]:
+def write_file(pipeline: Pipeline, log: str, shape: TableSpec, snapshot: Snapshot, rows: list[Row]) -> list[DataFile]:
     if not rows:
         return []
     # The file itself can hold a null key, whatever the table's schema says: that is what the gate is for.

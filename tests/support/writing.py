@@ -13,12 +13,12 @@ from typing import Any, BinaryIO
 from tidefold.changelog.writer.changelog import Changelog
 from tidefold.changelog.writer.segment_ownership import Custody
 from tidefold.changelog.writer.settings import WriterSettings
-from tidefold.domain.log_state import Column, Shape
+from tidefold.domain.log_state import Column, TableSpec
 from tidefold.errors import StorageError
 from tidefold.storage import Store, open_store
 from tidefold.storage.memory_store import MemoryStore
 
-SHAPE = Shape(("id",), (Column("id", "int"), Column("text", "string")), "arrival", 16, 4)
+SHAPE = TableSpec(("id",), (Column("id", "int"), Column("text", "string")), "arrival", 16, 4)
 INSTANT = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 
 

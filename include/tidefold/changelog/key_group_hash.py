@@ -9,7 +9,7 @@ from __future__ import annotations
 import duckdb
 import pyarrow as pa
 
-from tidefold.domain.log_state import Shape
+from tidefold.domain.log_state import TableSpec
 from tidefold.domain.table.types import parse_type
 
 # Rows without a key are spread by where they come from: 2**16 neighbours of a partition have one key group.
@@ -21,7 +21,7 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def key_group_sql(shape: Shape) -> str:
+def key_group_sql(shape: TableSpec) -> str:
     """DuckDB expression for the key group of a row that has the key columns. A wider type gives the same text."""
     types = {column.name: column.type for column in shape.columns}
     if shape.key:
@@ -40,7 +40,7 @@ def _text_sql(name: str, type_: str) -> str:
     return f"rtrim(rtrim({text}, '0'), '.')" if parse_type(type_).scale else text
 
 
-def with_key_groups(table: pa.Table, shape: Shape, connection: duckdb.DuckDBPyConnection | None = None) -> pa.Table:
+def with_key_groups(table: pa.Table, shape: TableSpec, connection: duckdb.DuckDBPyConnection | None = None) -> pa.Table:
     """The same rows with `_kg` filled. Who calls it often keeps a `connection` (see `connect`): opening takes 15 ms."""
     if connection is None:
         with connect() as connection:
@@ -49,7 +49,7 @@ def with_key_groups(table: pa.Table, shape: Shape, connection: duckdb.DuckDBPyCo
     return table.set_column(table.schema.get_field_index("_kg"), table.schema.field("_kg"), filled)
 
 
-def key_groups_of(table: pa.Table, shape: Shape, connection: duckdb.DuckDBPyConnection) -> pa.ChunkedArray:
+def key_groups_of(table: pa.Table, shape: TableSpec, connection: duckdb.DuckDBPyConnection) -> pa.ChunkedArray:
     """The key group of each row (uint16)."""
     connection.register("keyed", table.select(list(shape.spread_key or ("_partition", "_offset"))))
     groups = connection.sql(f"SELECT {key_group_sql(shape)} AS _kg FROM keyed").to_arrow_table()

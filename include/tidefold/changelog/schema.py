@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from tidefold.domain.log_state import Shape
+from tidefold.domain.log_state import TableSpec
 from tidefold.domain.table.table_spec import ARRIVAL as ARRIVAL
 from tidefold.domain.table.table_spec import VALID_FROM, Engine
 from tidefold.domain.table.types import Type, parse_type
@@ -44,12 +44,12 @@ def _arrow_type(type_: Type) -> pa.DataType:
     return pa.decimal128(type_.precision, type_.scale) if type_.name == "decimal" else _ARROW[type_.name]
 
 
-def order_columns(shape: Shape) -> tuple[str, ...]:
+def order_columns(shape: TableSpec) -> tuple[str, ...]:
     """Names of the order columns, most significant first."""
     return tuple(f"_o{i}" for i in range(shape.order_width))
 
 
-def place_columns(shape: Shape) -> tuple[str, ...]:
+def place_columns(shape: TableSpec) -> tuple[str, ...]:
     """What says which of two changes of a key counts, compared number by number: the order, then the source position.
 
     The one definition for the fold and for whoever explains it.
@@ -57,13 +57,13 @@ def place_columns(shape: Shape) -> tuple[str, ...]:
     return (*order_columns(shape), "_partition", "_offset")
 
 
-def table_schema(shape: Shape) -> pa.Schema:
+def table_schema(shape: TableSpec) -> pa.Schema:
     """Schema of the log's table: key columns are not null."""
     key = shape.table_key
     return pa.schema([pa.field(c.name, arrow_type(c.type), nullable=c.name not in key) for c in shape.table_columns])
 
 
-def change_schema(shape: Shape) -> pa.Schema:
+def change_schema(shape: TableSpec) -> pa.Schema:
     """Schema of a change set of this log."""
     system = [pa.field("_op", pa.int8()), pa.field("_kg", pa.uint16())]
     system += [pa.field(name, pa.int64()) for name in order_columns(shape)]
@@ -82,7 +82,7 @@ def has_absent(changes: pa.Table) -> bool:
     return bool(column.null_count < len(column))
 
 
-def hidden_schema(shape: Shape) -> pa.Schema:
+def sidecar_schema(shape: TableSpec) -> pa.Schema:
     """What is kept beside a table, of a key or (partial updates) of one of its columns: the `_order` in which it was
     deleted (`_column` is empty) or given; of a history also the instant of that (`_at`).
     """

@@ -13,9 +13,9 @@ from itertools import pairwise
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidefold.changelog.schema import UPSERT, arrow_type, change_schema, hidden_schema, table_schema
-from tidefold.domain.table.schema import Former, Schema, formers, must_rewrite
-from tidefold.domain.table.table_spec import Engine, Shape
+from tidefold.changelog.schema import UPSERT, arrow_type, change_schema, sidecar_schema, table_schema
+from tidefold.domain.table.schema import ColumnOrigin, Schema, column_origins, must_rewrite
+from tidefold.domain.table.table_spec import Engine, TableSpec
 from tidefold.domain.table.type_conversion import parse_value, steps
 from tidefold.domain.table.types import parse_type
 from tidefold.errors import RefusedError
@@ -23,7 +23,7 @@ from tidefold.errors import RefusedError
 _SHOWN = 40
 
 
-def brought(table: pa.Table, name: str, former: Former) -> pa.ChunkedArray:
+def brought(table: pa.Table, name: str, former: ColumnOrigin) -> pa.ChunkedArray:
     """The values of column `name`, from rows of an older schema. Raises RefusedError when one does not fit."""
     if former.name is not None and former.name in table.column_names:
         return converted(table.column(former.name), name, former.types)
@@ -106,7 +106,7 @@ class Aligner:
     its columns never changed.
     """
 
-    shape: Shape
+    shape: TableSpec
     schema: int
     schemas: tuple[Schema, ...] = ()
 
@@ -117,7 +117,7 @@ class Aligner:
     def changes(self, changes: pa.Table, schema: int) -> pa.Table:
         """A change set of that schema as one of this. Raises RefusedError when a value does not fit."""
         wanted = change_schema(self.shape)
-        known = formers(self.schemas, schema, self.schema)
+        known = column_origins(self.schemas, schema, self.schema)
         if not known and changes.schema.equals(wanted):
             return changes
         table = pa.table([_changed(changes, field, known.get(field.name)) for field in wanted], schema=wanted)
@@ -128,14 +128,14 @@ class Aligner:
 
     def names(self, schema: int) -> list[str]:
         """What the columns of the table are called in files of that schema, as far as they are there."""
-        known = formers(self.schemas, schema, self.schema)
+        known = column_origins(self.schemas, schema, self.schema)
         found = (known[c.name].name if c.name in known else c.name for c in self.shape.table_columns)
         return [name for name in found if name is not None]
 
     def rows(self, batches: Iterable[pa.RecordBatch], schema: int) -> Iterator[pa.RecordBatch]:
         """Rows of a file of that schema as rows of this. Raises RefusedError when a value does not fit."""
-        wanted, known = table_schema(self.shape), formers(self.schemas, schema, self.schema)
-        same = {c.name: Former(c.name, (c.type,)) for c in self.shape.table_columns}
+        wanted, known = table_schema(self.shape), column_origins(self.schemas, schema, self.schema)
+        same = {c.name: ColumnOrigin(c.name, (c.type,)) for c in self.shape.table_columns}
         for batch in batches:
             rows = pa.Table.from_batches([batch])
             if known or rows.column_names != wanted.names:
@@ -145,13 +145,13 @@ class Aligner:
 
     def hidden(self, kept: pa.Table, schema: int) -> pa.Table:
         """What was kept beside rows of that schema: keys, and by name the columns that it is about."""
-        wanted, known = hidden_schema(self.shape), formers(self.schemas, schema, self.schema)
+        wanted, known = sidecar_schema(self.shape), column_origins(self.schemas, schema, self.schema)
         if not known:
             return kept.cast(wanted)
         columns = [brought(kept, f.name, known[f.name]) if f.name in known else kept.column(f.name) for f in wanted]
         return _renamed(pa.table(columns, schema=wanted), known)
 
-    def _absent(self, changes: pa.Table, known: Mapping[str, Former]) -> pa.ChunkedArray:
+    def _absent(self, changes: pa.Table, known: Mapping[str, ColumnOrigin]) -> pa.ChunkedArray:
         """A change says nothing about columns that came after it, where that is not the same as null."""
         names = {former.name: name for name, former in known.items() if former.name is not None}
         silent: list[str] = []
@@ -164,7 +164,7 @@ class Aligner:
         return pa.chunked_array([pa.array(told, pa.list_(pa.string()))])
 
 
-def _changed(changes: pa.Table, field: pa.Field, former: Former | None) -> pa.ChunkedArray:
+def _changed(changes: pa.Table, field: pa.Field, former: ColumnOrigin | None) -> pa.ChunkedArray:
     if former is None:
         # Older programs wrote fewer system columns.
         there = field.name in changes.column_names or not field.name.startswith("_")
@@ -176,7 +176,7 @@ def _changed(changes: pa.Table, field: pa.Field, former: Former | None) -> pa.Ch
     return values
 
 
-def _renamed(kept: pa.Table, known: Mapping[str, Former]) -> pa.Table:
+def _renamed(kept: pa.Table, known: Mapping[str, ColumnOrigin]) -> pa.Table:
     """The same under the names of today; what was kept of a column that is gone goes too."""
     names = {former.name: name for name, former in known.items() if former.name is not None}
     told = [names.get(n, n if n in _MARKS else None) for n in kept.column("_column").to_pylist()]

@@ -23,7 +23,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidefold.domain.commit_times import Times
+from tidefold.domain.commit_times import CommitTimeRange
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import ChangeSet
 from tidefold.errors import CorruptError, NotFoundError
@@ -104,7 +104,7 @@ class WrittenChangeSet:
     rows: int
     key_groups: KeyGroups
     top: int | None = None
-    times: Times | None = None
+    times: CommitTimeRange | None = None
 
     def change_set(self, segment: str, high: tuple[int, ...], floor: tuple[int, ...] | None = None) -> ChangeSet:
         """What a log takes of it; the ledger gives it its number."""
@@ -146,7 +146,7 @@ def write_parts(
 ) -> list[WrittenChangeSet]:
     """Writes a whole segment into an open stream."""
     entries: list[Entry] = []
-    seen: list[tuple[int | None, Times | None]] = []
+    seen: list[tuple[int | None, CommitTimeRange | None]] = []
     stream.write(_MAGIC + bytes([_VERSION, _COMPRESSED if compress else 0]))
     position = len(_MAGIC) + 2
     for ordinal, (log, table) in enumerate(parts):
@@ -164,12 +164,12 @@ def _top_of(table: pa.Table) -> int | None:
     return pc.max(table.column("_o0")).as_py() if "_o0" in table.column_names else None
 
 
-def _times_of(table: pa.Table) -> Times | None:
+def _times_of(table: pa.Table) -> CommitTimeRange | None:
     if "_ts" not in table.column_names:
         return None
     column = table.column("_ts")
     span = pc.min_max(column)
-    return Times(span["min"].as_py(), span["max"].as_py(), column.null_count)
+    return CommitTimeRange(span["min"].as_py(), span["max"].as_py(), column.null_count)
 
 
 def _encode(table: pa.Table, compress: bool) -> tuple[memoryview, list[Piece]]:
@@ -198,7 +198,7 @@ def _piece(body: memoryview, start: int, end: int, **facts: int) -> Piece:
     return Piece(start, end - start, hashlib.sha256(body[start:end]).hexdigest(), **facts)
 
 
-def _written(entry: Entry, top: int | None, times: Times | None) -> WrittenChangeSet:
+def _written(entry: Entry, top: int | None, times: CommitTimeRange | None) -> WrittenChangeSet:
     span = KeyGroups(entry.batches[0].first, entry.batches[-1].last)
     place = (entry.ordinal, entry.offset, entry.length, entry.checksum, entry.rows)
     return WrittenChangeSet(entry.log, *place, span, top, times)

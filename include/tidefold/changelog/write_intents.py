@@ -18,7 +18,7 @@ import msgspec
 
 from tidefold.domain.ingest.append import Arrival, Stand
 from tidefold.domain.landing_problems import LandingProblems
-from tidefold.domain.log_state import Shape
+from tidefold.domain.log_state import TableSpec
 from tidefold.domain.paths import INTENTS
 from tidefold.errors import CorruptError, NotFoundError
 from tidefold.storage import Store
@@ -33,7 +33,7 @@ class IntentLog:
     """A log that may come to name the files. `fence`: the log's when this was said; after that rose it is refused."""
 
     log: str
-    shape: Shape
+    shape: TableSpec
     fence: int
 
 
@@ -62,7 +62,7 @@ class Taking:
     """
 
     log: str
-    shape: Shape
+    shape: TableSpec
     fence: int
     rests_on: tuple[Stand, ...]
     arrivals: tuple[Arrival, ...]

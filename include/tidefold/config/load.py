@@ -14,7 +14,7 @@ from tidefold.config.models.sources import StateJsonEntry, options
 from tidefold.config.table_spec import lateness, shape_of, stops_of
 from tidefold.config.validation import check_all, check_log
 from tidefold.config.yaml_document import Document, Place, Problem, config_error, read_document
-from tidefold.domain.log_state import Column, Expire, Shape
+from tidefold.domain.log_state import Column, Expire, TableSpec
 from tidefold.domain.table.schema_evolution import Policies
 from tidefold.domain.table.table_spec import Merge
 from tidefold.sources.api import Feed
@@ -93,10 +93,10 @@ class LogConfig(_Resolved):
     stops: tuple[str, ...] = ()
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> TableSpec:
         """What the ledger holds the log to."""
         how = (self.order_by, self.merge, self.spread, self.ignored)
-        return Shape(self.key, self.columns, self.order, self.key_groups, self.buckets, *how)
+        return TableSpec(self.key, self.columns, self.order, self.key_groups, self.buckets, *how)
 
 
 class Config(_Resolved):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tidefold.config.models.file import LogEntry
 from tidefold.config.models.schema_policy import change_mistakes
 from tidefold.config.models.sources import DebeziumEntry, StateJsonEntry
-from tidefold.domain.table.table_spec import ARRIVAL, COLUMNS, Column, Engine, Shape
+from tidefold.domain.table.table_spec import ARRIVAL, COLUMNS, Column, Engine, TableSpec
 from tidefold.domain.table.table_spec_validation import (
     Mistake,
     column_mistakes,
@@ -19,11 +19,11 @@ from tidefold.domain.table.table_spec_validation import (
 _REMEMBERING = (Engine.LAST, Engine.PARTIAL, Engine.HISTORY)
 
 
-def shape_of(entry: LogEntry) -> Shape:
+def shape_of(entry: LogEntry) -> TableSpec:
     """What the ledger holds the log to."""
     by = tuple(entry.order) if isinstance(entry.order, list) else ()
     own = entry.source.orders[0] if entry.source else ARRIVAL
-    return Shape(
+    return TableSpec(
         key=tuple(entry.key),
         columns=tuple(
             Column(name, column.type, column.encoding, tuple(column.aliases), column.default, column.optional)
@@ -45,7 +45,7 @@ def _spread(entry: LogEntry) -> int:
     return len(state_key) if len(state_key) < len(entry.key) else 0
 
 
-def lateness(entry: LogEntry, shape: Shape) -> int | None:
+def lateness(entry: LogEntry, shape: TableSpec) -> int | None:
     """How far back deletes are remembered, in the unit of the first column that orders the log."""
     types = {column.name: column.type for column in shape.columns}
     return entry.late.lateness(types[shape.order_by[0]]) if entry.late and shape.order_by else None

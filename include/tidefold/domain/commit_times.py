@@ -15,7 +15,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
+class CommitTimeRange:
     """The first and the last commit time of the changes of a change set, and how many are without one."""
 
     first: int | None
@@ -41,7 +41,7 @@ class AsOf:
         return tag_of(self.at)
 
 
-def joined(times: Iterable[Times | None]) -> Times | None:
+def joined(times: Iterable[CommitTimeRange | None]) -> CommitTimeRange | None:
     """Of several change sets together; None when it is not known of one of them."""
     first: list[int] = []
     last: list[int] = []
@@ -52,10 +52,10 @@ def joined(times: Iterable[Times | None]) -> Times | None:
         first += [] if one.first is None else [one.first]
         last += [] if one.last is None else [one.last]
         without += one.without
-    return Times(min(first, default=None), max(last, default=None), without)
+    return CommitTimeRange(min(first, default=None), max(last, default=None), without)
 
 
-def until(below: Sequence[int | None], times: Iterable[Times | None]) -> int | None:
+def until(below: Sequence[int | None], times: Iterable[CommitTimeRange | None]) -> int | None:
     """The last commit time in what is folded from change sets with these `times` onto snapshots that reach up to
     `below`; NEVER when a change is without one, None when it is not known.
     """

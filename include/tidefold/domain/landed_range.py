@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidefold.domain.log_state import LogState, Snapshot
-from tidefold.domain.source_progress import Landed
+from tidefold.domain.source_progress import LandedFileRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ def landed_range(state: LogState, snapshot: Snapshot) -> LandedRange:
     )
 
 
-def _between(landed: tuple[Landed, ...], after: int, to: int) -> tuple[Landed, ...]:
+def _between(landed: tuple[LandedFileRecord, ...], after: int, to: int) -> tuple[LandedFileRecord, ...]:
     """The files after the last one of the former range. One without changes belongs to the range that it lies in."""
     numbers = [entry.sqn or 0 for entry in landed]
     first = max((i + 1 for i, sqn in enumerate(numbers) if 0 < sqn <= after), default=0)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tidefold.domain.ingest.stop_resume import REBUILT
-from tidefold.domain.log_state import Drop, LogState, Snapshot, State, Stopped, Tag
+from tidefold.domain.log_state import DeletionState, LogState, Snapshot, State, Stopped, Tag
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.domain.snapshot.transitions import with_manifest
 from tidefold.domain.source_progress_history import accounts_of
@@ -57,7 +57,7 @@ def rebuild(base: LogState, proofs: Sequence[Proof], incarnation: str, instant: 
         schemas=max(base.schemas, manifest.schemas if manifest else (), key=len),
         fence=base.fence + 1,
         incarnation=incarnation,
-        dropped=Drop.NO,
+        dropped=DeletionState.NO,
     )
     unknown = ["holds and tags that were given since", *_unknown_verdicts(base, proofs)]
     if newest is None or base.last_sqn >= newest.to_sqn:

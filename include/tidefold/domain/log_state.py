@@ -10,16 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from tidefold.domain.commit_times import AsOf, Times
+from tidefold.domain.commit_times import AsOf, CommitTimeRange
 from tidefold.domain.external_snapshot import External
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.landing_problems import NO_PROBLEMS, LandingProblems
-from tidefold.domain.source_progress import Landed as Landed
+from tidefold.domain.source_progress import LandedFileRecord as LandedFileRecord
 from tidefold.domain.source_progress import NameReading
 from tidefold.domain.source_progress import Position as Position
 from tidefold.domain.table.schema import FIRST, Schema
 from tidefold.domain.table.table_spec import Column as Column
-from tidefold.domain.table.table_spec import Shape as Shape
+from tidefold.domain.table.table_spec import TableSpec as TableSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class Consumer:
     """Somebody who reads the log by himself and has read it up to `sqn`."""
 
     name: str
@@ -71,7 +71,7 @@ class Drill:
     passed: bool
 
 
-class Kind(StrEnum):
+class SnapshotKind(StrEnum):
     """What a snapshot consists of: files that are its own alone, files that it shares with confirmed predecessors, or
     another one's files and the change sets after them.
     """
@@ -117,7 +117,7 @@ class ChangeSet:
     first: int | None = None
     top: int | None = None
     schema: int = FIRST
-    times: Times | None = None
+    times: CommitTimeRange | None = None
 
     @property
     def begin(self) -> int:
@@ -189,7 +189,7 @@ class Snapshot:
     epoch: int
     run: str
     request: str
-    kind: Kind
+    kind: SnapshotKind
     state: State
     base: int | None
     from_sqn: int
@@ -239,14 +239,14 @@ class Snapshot:
     @property
     def counts(self) -> bool:
         """Whether it is one of those that follow each other, each with all changes so far, and has files of its own."""
-        return self.kind is not Kind.TAIL and self.as_of is None
+        return self.kind is not SnapshotKind.TAIL and self.as_of is None
 
     @property
     def published(self) -> bool:
         return self.table_version is not None
 
 
-class Drop(StrEnum):
+class DeletionState(StrEnum):
     """How far the deletion of a log is."""
 
     NO = "no"
@@ -270,20 +270,20 @@ class LogState:
     """
 
     log: str
-    shape: Shape
+    shape: TableSpec
     version: int = 0
     epoch: int = 0
     change_sets: tuple[ChangeSet, ...] = ()
-    landed: tuple[Landed, ...] = ()
+    landed: tuple[LandedFileRecord, ...] = ()
     positions: tuple[Position, ...] = ()
     snapshots: tuple[Snapshot, ...] = ()
     tags: tuple[Tag, ...] = ()
     truncated_to: int = 0
     garbage: tuple[str, ...] = ()
-    dropped: Drop = Drop.NO
+    dropped: DeletionState = DeletionState.NO
     last_snapshot: int = 0
     holds: tuple[Hold, ...] = ()
-    readers: tuple[Reader, ...] = ()
+    readers: tuple[Consumer, ...] = ()
     fence: int = 0
     life: int = 0
     stopped: Stopped | None = None

@@ -20,7 +20,7 @@ class NameReading(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Landed:
+class LandedFileRecord:
     """What was taken from one landed file: `length` bytes with that sha256, the offsets [first, next).
 
     `changed` is the file's own time of change then (seconds): another one is a reason to look at its bytes again.

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from tidefold.domain.log_state import LogState
-from tidefold.domain.source_progress import Landed, Position
+from tidefold.domain.source_progress import LandedFileRecord, Position
 
 
 def positions_at(state: LogState, sqn: int) -> tuple[Position, ...]:
@@ -29,7 +29,7 @@ def positions_at(state: LogState, sqn: int) -> tuple[Position, ...]:
     return tuple(now[place] if place not in behind else found[place] for place in sorted(found))
 
 
-def _after(before: Position | None, entry: Landed, high: tuple[int, ...]) -> Position:
+def _after(before: Position | None, entry: LandedFileRecord, high: tuple[int, ...]) -> Position:
     stood = before or Position(entry.topic, entry.partition, 0, ())
     reached = max(stood.next_offset, entry.next_offset)
     if entry.high:
@@ -39,10 +39,10 @@ def _after(before: Position | None, entry: Landed, high: tuple[int, ...]) -> Pos
     return replace(stood, next_offset=reached, high=max(stood.high, high))
 
 
-def accounts_of(positions: Iterable[Position]) -> tuple[Landed, ...]:
+def accounts_of(positions: Iterable[Position]) -> tuple[LandedFileRecord, ...]:
     """Accounts by which a log that begins at these positions takes nothing that lies before them."""
     return tuple(
-        Landed(
+        LandedFileRecord(
             number=number,
             name=f"{p.topic}+{p.partition}+imported",
             length=0,

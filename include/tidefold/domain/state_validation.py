@@ -5,7 +5,7 @@ Whoever reads one meets a typed error before anything is planned on it, let alon
 
 from __future__ import annotations
 
-from tidefold.domain.log_state import Kind, LogState, Snapshot
+from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind
 from tidefold.domain.paths import DataFileName
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.errors import CorruptError
@@ -60,9 +60,9 @@ def _check_snapshots(state: LogState) -> None:
                 raise _corrupt("BASE_MISSING", state.log, f"snapshot {snapshot.id} is built on {other}, which is none")
         if not 0 <= snapshot.from_sqn <= snapshot.folds_to <= snapshot.to_sqn:
             raise _corrupt("RANGE_NEGATIVE", state.log, f"snapshot {snapshot.id} ends before it begins")
-        if snapshot.kind is Kind.TAIL and snapshot.base is None:
+        if snapshot.kind is SnapshotKind.TAIL and snapshot.base is None:
             raise _corrupt("BASE_MISSING", state.log, f"tail-only snapshot {snapshot.id} has no base")
-        if snapshot.as_of and (snapshot.kind is not Kind.FULL or snapshot.published):
+        if snapshot.as_of and (snapshot.kind is not SnapshotKind.FULL or snapshot.published):
             raise _corrupt("AS_OF_PUBLISHED", state.log, f"snapshot {snapshot.id}, as of an instant, is in the table")
         last = snapshot.id
         seen.add(last)

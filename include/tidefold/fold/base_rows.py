@@ -12,11 +12,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidefold.changelog.key_group_hash import connect, key_groups_of
-from tidefold.changelog.schema import hidden_schema, table_schema
+from tidefold.changelog.schema import sidecar_schema, table_schema
 from tidefold.changelog.schema_alignment import Aligner
 from tidefold.delta.deletion_vectors import without_deleted
 from tidefold.domain.key_groups import KeyGroups
-from tidefold.domain.log_state import Shape
+from tidefold.domain.log_state import TableSpec
 from tidefold.domain.snapshot.manifest import DataFile
 from tidefold.errors import RefusedError
 from tidefold.fold.inputs import Inputs
@@ -70,7 +70,7 @@ def read_hidden(inputs: Inputs, base: Based, bucket: KeyGroups) -> pa.Table | No
                 stream = opened.enter_context(inputs.open(one)[1])
                 kept = base.aligner.hidden(pq.ParquetFile(stream).read(), base.schema).to_batches()
                 batches = list(_of_bucket(one.file, iter(kept), shape, bucket, opened))
-                found.append(pa.Table.from_batches(batches, hidden_schema(shape)))
+                found.append(pa.Table.from_batches(batches, sidecar_schema(shape)))
     return pa.concat_tables(found) if found else None
 
 
@@ -86,7 +86,7 @@ def _rows(
 
 
 def _of_bucket(
-    file: DataFile, batches: Iterator[pa.RecordBatch], shape: Shape, bucket: KeyGroups, opened: ExitStack
+    file: DataFile, batches: Iterator[pa.RecordBatch], shape: TableSpec, bucket: KeyGroups, opened: ExitStack
 ) -> Iterator[pa.RecordBatch]:
     if is_within(file, bucket):
         yield from batches

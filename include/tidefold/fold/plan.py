@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from tidefold.changelog.schema_alignment import Aligner
 from tidefold.domain.key_groups import KeyGroups, bucket_ranges
-from tidefold.domain.log_state import ChangeSet, Expire, Kind, LogState, Shape, Snapshot
+from tidefold.domain.log_state import ChangeSet, Expire, LogState, Snapshot, SnapshotKind, TableSpec
 from tidefold.domain.paths import LogPaths, data_path
 from tidefold.domain.retention.local_copies import CopyName
 from tidefold.domain.snapshot.manifest import DataFile, Manifest, home
@@ -58,7 +58,7 @@ def plan_fold(
     state: LogState,
     snapshot: Snapshot,
     base: Manifest | None,
-    shape: Shape,
+    shape: TableSpec,
     places: Places,
     marks: bool = False,
 ) -> tuple[FoldTask, ...]:
@@ -74,7 +74,7 @@ def plan_fold(
         change_sets = state.between(snapshot.from_sqn, snapshot.folds_to)
         require_joined(state.log, snapshot, change_sets)
     # Only what shares its files with former snapshots gains by leaving them as they are.
-    marking = marks and snapshot.kind is Kind.INCREMENTAL
+    marking = marks and snapshot.kind is SnapshotKind.INCREMENTAL
     return _tasks(state, snapshot, base, shape, places, change_sets, marking)
 
 
@@ -82,7 +82,7 @@ def _tasks(
     state: LogState,
     snapshot: Snapshot,
     base: Manifest | None,
-    shape: Shape,
+    shape: TableSpec,
     places: Places,
     change_sets: Sequence[ChangeSet],
     marks: bool,
@@ -130,7 +130,7 @@ def files_of(bucket: KeyGroups, base: Manifest | None) -> tuple[DataFile, ...]:
 
 def _must_go(file: DataFile, snapshot: Snapshot) -> bool:
     """Whether a file cannot stay in the snapshot as it is. A full one has no deletions: its rows are written anew."""
-    return has_expired(file, snapshot.expire) or (snapshot.kind is Kind.FULL and file.deletions is not None)
+    return has_expired(file, snapshot.expire) or (snapshot.kind is SnapshotKind.FULL and file.deletions is not None)
 
 
 def has_expired(file: DataFile, expire: Expire | None) -> bool:

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from tidefold.changelog.schema_alignment import Aligner
 from tidefold.domain.key_groups import KeyGroups
-from tidefold.domain.log_state import ChangeSet, Expire, Shape
+from tidefold.domain.log_state import ChangeSet, Expire, TableSpec
 from tidefold.domain.snapshot.manifest import DataFile
 from tidefold.domain.table.schema import FIRST, Schema
 from tidefold.domain.verify.expected_files import Where
@@ -73,7 +73,7 @@ class FoldTask:
     """
 
     log: str
-    shape: Shape
+    shape: TableSpec
     snapshot: int
     epoch: int
     bucket: KeyGroups

@@ -14,7 +14,7 @@ import msgspec
 
 from tidefold.domain.ingest.append import require_fence, reshaped
 from tidefold.domain.ledger_evidence import Evidence, require_known
-from tidefold.domain.log_state import Drop, LogState, Shape
+from tidefold.domain.log_state import DeletionState, LogState, TableSpec
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.state_validation import check_state
 from tidefold.errors import (
@@ -32,7 +32,7 @@ from tidefold.storage import Store
 
 _TRIES = 50
 _INCARNATION = 8
-_NO_SHAPE = Shape((), (), "", 1, 1)
+_NO_SHAPE = TableSpec((), (), "", 1, 1)
 # Versions that pruning leaves: whoever sleeps through fewer commits finds everything as it was.
 KEPT_VERSIONS = 1_000
 # By log: the version of its ledger that was compared with the store, and what was found there.
@@ -65,7 +65,7 @@ class Ledger:
     def find(self) -> LogState | None:
         """The newest state, or None for a log that was not begun (or was dropped since). Raises CorruptError."""
         state = self._newest()
-        return None if state is None or state.dropped is Drop.GONE else state
+        return None if state is None or state.dropped is DeletionState.GONE else state
 
     def exists(self) -> bool:
         """Whether the log was begun (and not dropped since). Who also wants its state asks `find`."""
@@ -80,7 +80,7 @@ class Ledger:
             )
         return state
 
-    def peek(self, shape: Shape) -> LogState:
+    def peek(self, shape: TableSpec) -> LogState:
         """The newest state, or that which `begin` would write now. Writes nothing."""
         return self.find() or self._first(shape)
 
@@ -111,7 +111,7 @@ class Ledger:
         self._digests[version] = digest_of(data)
         return check_state(self._pages.join(head.pages, decode(path, bytes(head.state), LogState)))
 
-    def begin(self, shape: Shape, fence: int | None = None) -> LogState:
+    def begin(self, shape: TableSpec, fence: int | None = None) -> LogState:
         """The state, made empty if the log is new; an empty log takes another shape.
 
         Raises SupersededError instead of beginning a log for something that was announced under another fence.
@@ -127,7 +127,7 @@ class Ledger:
         _not_dropped(state)
         return self.commit(lambda empty: reshaped(empty, shape)) if reshaped(state, shape) != state else state
 
-    def _first(self, shape: Shape) -> LogState:
+    def _first(self, shape: TableSpec) -> LogState:
         before = self._newest() or LogState(self._log, shape)
         first = LogState(self._log, shape, before.version + 1, before.epoch, last_snapshot=before.last_snapshot)
         # What was announced to the log of that name before is refused, as is everything that it numbered.
@@ -159,7 +159,7 @@ class Ledger:
             return False
         return True
 
-    def replace(self, shape: Shape, make: Callable[[LogState], LogState]) -> LogState:
+    def replace(self, shape: TableSpec, make: Callable[[LogState], LogState]) -> LogState:
         """Writes what `make` makes of the newest state that is left, or of an empty one, without comparing it."""
         base = self._newest() or LogState(self._log, shape)
         made = replace(make(base), version=base.version + 1)
@@ -310,7 +310,7 @@ def _pages_of(head: Head) -> frozenset[str]:
 
 
 def _not_dropped(state: LogState) -> LogState:
-    if state.dropped is not Drop.NO:
+    if state.dropped is not DeletionState.NO:
         raise RefusedError(
             "LOG_DROPPED",
             f"Log `{state.log}` is being dropped.",

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from tidefold.domain.log_state import ChangeSet, Landed, LogState, Snapshot
+from tidefold.domain.log_state import ChangeSet, LandedFileRecord, LogState, Snapshot
 from tidefold.domain.paths import LogPaths
 from tidefold.errors import AlreadyExistsError
 from tidefold.ledger.serialization import checked, decode, digest_of, read_named
@@ -19,7 +19,7 @@ _SIZE = 32
 # How the items of each paged list are numbered, and what a page of it holds.
 _PAGED: dict[str, tuple[Callable[[Any], int], Any]] = {
     "change_sets": (lambda c: c.sqn, tuple[ChangeSet, ...]),
-    "landed": (lambda entry: entry.number, tuple[Landed, ...]),
+    "landed": (lambda entry: entry.number, tuple[LandedFileRecord, ...]),
     "snapshots": (lambda s: s.id, tuple[Snapshot, ...]),
 }
 Chunk = tuple[Any, ...]

@@ -8,7 +8,7 @@ from typing import Any
 
 from tidefold.changelog.schema_alignment import Aligner
 from tidefold.domain.key_groups import KeyGroups, bucket_ranges
-from tidefold.domain.log_state import ChangeSet, Shape
+from tidefold.domain.log_state import ChangeSet, TableSpec
 from tidefold.domain.paths import data_path
 from tidefold.domain.snapshot.manifest import DataFile
 from tidefold.domain.table.schema import FIRST, Schema
@@ -50,7 +50,7 @@ class ReadPlan:
 
     store: str
     log: str
-    shape: Shape
+    shape: TableSpec
     folded: bool
     snapshot: int | None
     files: tuple[DataFile, ...]

@@ -9,7 +9,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from tidefold.domain.log_state import Shape
+from tidefold.domain.log_state import TableSpec
 from tidefold.fold.fold_bucket import MERGE_MEMORY
 from tidefold.storage.scratch import open_scratch
 
@@ -35,7 +35,9 @@ class Compared:
     rows: tuple[Difference, ...]
 
 
-def compare(before: Iterable[pa.RecordBatch], after: Iterable[pa.RecordBatch], shape: Shape, limit: int) -> Compared:
+def compare(
+    before: Iterable[pa.RecordBatch], after: Iterable[pa.RecordBatch], shape: TableSpec, limit: int
+) -> Compared:
     """Compares rows with the columns of `shape`, whose keys are unique on each side; at most `limit` rows come out.
 
     Rows of a table without a key are only added or removed: equal ones are counted against each other.
@@ -74,7 +76,7 @@ def _load(connection: duckdb.DuckDBPyConnection, name: str, batches: Iterable[pa
     return there
 
 
-def _differences(shape: Shape) -> str:
+def _differences(shape: TableSpec) -> str:
     names = [column.name for column in shape.columns]
     key = [f"c{names.index(name)}" for name in shape.key]
     same_key = " AND ".join(f"b.{c} = a.{c}" for c in key)
@@ -101,7 +103,7 @@ def _differences_of_all(width: int) -> str:
     return f"CREATE TEMP TABLE differences AS {' UNION ALL '.join(parts)}"
 
 
-def _difference(row: tuple[Any, ...], shape: Shape) -> Difference:
+def _difference(row: tuple[Any, ...], shape: TableSpec) -> Difference:
     names = [column.name for column in shape.columns]
     keys, change = row[: len(shape.key)], row[len(shape.key)]
     values = row[len(shape.key) + 1 :]

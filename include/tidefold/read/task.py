@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from tidefold.changelog.schema import change_schema, table_schema
 from tidefold.changelog.segment import Indexes, read_change_set
-from tidefold.domain.log_state import ChangeSet, Drop, Shape, State
+from tidefold.domain.log_state import ChangeSet, DeletionState, State, TableSpec
 from tidefold.errors import CorruptError, NotFoundError, RefusedError, TidefoldError
 from tidefold.fold.base_rows import Based, open_base, read_hidden, with_schema
 from tidefold.fold.change_cache import MANY, changes_for
@@ -32,7 +32,7 @@ def plan_schema(plan: ReadPlan) -> pa.Schema:
     return table_schema(plan.shape) if plan.folded else _changes_schema(plan.shape)
 
 
-def _changes_schema(shape: Shape) -> pa.Schema:
+def _changes_schema(shape: TableSpec) -> pa.Schema:
     # Spark has no unsigned types.
     fields = [f.with_type(pa.int32()) if f.type == pa.uint16() else f for f in change_schema(shape)]
     return pa.schema([pa.field(SQN, pa.int64(), nullable=False), *fields])
@@ -111,7 +111,9 @@ def _outdated(store: Store, plan: ReadPlan, task: ReadTask) -> bool:
         return False
     base = state.snapshot(plan.snapshot) if task.files and plan.snapshot else None
     retired = base is not None and base.state not in (State.COMPLETED, State.STAGED)
-    return retired or state.dropped is not Drop.NO or not _places(task.change_sets) <= _places(state.change_sets)
+    return (
+        retired or state.dropped is not DeletionState.NO or not _places(task.change_sets) <= _places(state.change_sets)
+    )
 
 
 def _places(change_sets: tuple[ChangeSet, ...]) -> set[tuple[str, int]]:

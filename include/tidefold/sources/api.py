@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     # Names of types only: DAG files load this module while they are parsed.
     import pyarrow as pa
 
-    from tidefold.domain.log_state import LogState, Shape
+    from tidefold.domain.log_state import LogState, TableSpec
     from tidefold.sources.ingest.accounting import Account, Batch, Place
     from tidefold.sources.ingest.plan import FileTask
     from tidefold.sources.landing.completeness import Ending
@@ -105,8 +105,8 @@ class Source(Protocol):
     def ending(self, file: LandedFile, taken: int) -> Ending:
         """How much of a file of which `taken` bytes were taken is complete; asked where it may still be written."""
 
-    def parse(self, task: FileTask, shape: Shape, quarantine: QuarantineWriter) -> ParsedFile:
+    def parse(self, task: FileTask, shape: TableSpec, quarantine: QuarantineWriter) -> ParsedFile:
         """Reads one file exactly as it was planned. Raises UnfitFileError when that cannot be."""
 
-    def reader(self, shape: Shape, place: Place) -> Reader | None:
+    def reader(self, shape: TableSpec, place: Place) -> Reader | None:
         """What reads refused records, as the quarantine has them, a second time; None: they cannot be read alone."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from tidefold.cli.output.tables import remarks
-from tidefold.domain.log_state import Kind, LogState, Snapshot, State
+from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
 from tidefold.operations.inspect.status import LogStatus
 from tidefold.operations.outcome import Outcome
 
@@ -68,7 +68,7 @@ def word_of_log(status: LogStatus) -> Word:
 def word_of_snapshot(snapshot: Snapshot) -> Word:
     """The state of a snapshot; one that is complete and not yet visible says so."""
     if snapshot.state is State.COMPLETED:
-        whole = snapshot.published or snapshot.kind is Kind.TAIL
+        whole = snapshot.published or snapshot.kind is SnapshotKind.TAIL
         return Word("COMPLETED", "good") if whole else Word("COMPLETED, not published", "warn")
     tones = {State.ONGOING: "busy", State.STAGED: "busy", State.ABORTED: "bad"}
     return Word(str(snapshot.state), tones.get(snapshot.state, "calm"))
@@ -77,7 +77,7 @@ def word_of_snapshot(snapshot: Snapshot) -> Word:
 def word_of_gate(snapshot: Snapshot) -> Word:
     """What the quality gate said of it."""
     verdict = snapshot.verdict
-    if verdict is None and snapshot.kind is Kind.TAIL:
+    if verdict is None and snapshot.kind is SnapshotKind.TAIL:
         return Word("its base's", "calm")
     if verdict is None:
         return Word("not judged", "calm")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from tidefold.domain.log_state import Kind, Snapshot
+from tidefold.domain.log_state import Snapshot, SnapshotKind
 from tidefold_airflow.ui.health import Word, word_of_gate, word_of_snapshot
 
 WIDTH, HEIGHT = 1120, 110
@@ -47,7 +47,7 @@ def bars(snapshots: Sequence[Snapshot]) -> list[Bar]:
 
 
 def _bar(snapshot: Snapshot, x: float, step: float, top: int, labelled: bool) -> Bar:
-    tail = snapshot.kind is Kind.TAIL
+    tail = snapshot.kind is SnapshotKind.TAIL
     height = max(_scaled(snapshot.bytes_full, top), _LEAST)
     # Of very small shares something is still to be seen, and of none nothing.
     written = min(max(_scaled(snapshot.bytes_written, top), 2.0 if snapshot.bytes_written else 0.0), height)

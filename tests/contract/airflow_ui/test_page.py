@@ -23,7 +23,7 @@ from support.html_tags import Tags
 from support.page_store import DAG, HOSTILE, Story, addresses, client, everything, run_id, spoil, tell
 from support.pipelines import contents
 from tidefold.cli.output.tables import in_units
-from tidefold.domain.log_state import Kind, State
+from tidefold.domain.log_state import SnapshotKind, State
 from tidefold.domain.retention.retention import bounds
 from tidefold.errors import StorageError
 from tidefold.operations.inspect.explain_key import explain_key
@@ -144,7 +144,7 @@ def test_a_log_with_its_time_line_sources_bounds_and_keepers(ask: TestClient, pi
     text, state = words(html), pipeline.ledger("accounts").read()
     for s in state.snapshots:
         assert f'href="../logs/accounts/snapshots/{s.id}"' in html
-        if s.kind is not Kind.TAIL:
+        if s.kind is not SnapshotKind.TAIL:
             size, written = in_units(s.bytes_full), in_units(s.bytes_written)
             assert f"snapshot {s.id}: {s.state}, {s.kind}, gate" in text
             assert f"{size}, {written} of it written; {s.rows:,} rows" in text
@@ -198,7 +198,7 @@ def test_everything_of_a_snapshot(ask: TestClient, pipeline: Pipeline) -> None:
     assert "Restore drill passed" in shown(ask, f"/logs/accounts/snapshots/{latest.id}")
     aborted = next(s for s in state.snapshots if s.state is State.ABORTED)
     assert "not now: told" in shown(ask, f"/logs/accounts/snapshots/{aborted.id}")
-    tail = next(s for s in state.snapshots if s.kind is Kind.TAIL)
+    tail = next(s for s in state.snapshots if s.kind is SnapshotKind.TAIL)
     assert "a tail-only snapshot has the verdict of its base" in shown(ask, f"/logs/accounts/snapshots/{tail.id}")
 
 

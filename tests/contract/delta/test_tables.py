@@ -19,7 +19,7 @@ from tidefold.delta import publish as delta
 from tidefold.delta.publish import provide_new_files
 from tidefold.delta.published_table import Published
 from tidefold.domain.key_groups import KeyGroups
-from tidefold.domain.log_state import Kind
+from tidefold.domain.log_state import SnapshotKind
 from tidefold.domain.paths import DataFileName, LogPaths, data_path
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
 from tidefold.errors import AlreadyExistsError, CorruptError, RefusedError
@@ -55,7 +55,7 @@ def staged(store: Store, snapshot: int, below: Manifest | None = None, files: in
     for file in carried:
         store.put_if_absent(data_path(folder, file.name), b"rows")
     base = below.snapshot if below else None
-    manifest = Manifest("accounts", snapshot, snapshot, Kind.FULL, base, 0, snapshot, SHAPE, (*carried, *new))
+    manifest = Manifest("accounts", snapshot, snapshot, SnapshotKind.FULL, base, 0, snapshot, SHAPE, (*carried, *new))
     provide_new_files(store, manifest)
     return manifest
 

@@ -18,7 +18,7 @@ import pytest
 from support.pipelines import CONFIG, contents, judge_all, make_pipeline, put, table_rows
 from tidefold.compute.runners import in_process
 from tidefold.domain.key_groups import KeyGroups
-from tidefold.domain.log_state import Kind, LogState, Snapshot, State
+from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot import claim as claims
 from tidefold.errors import CorruptError, RefusedError, TidefoldError
@@ -276,7 +276,7 @@ def test_73_a_segment_name_never_leaves_the_store(pipeline: Pipeline, tmp_path: 
 
 
 def claim(run: str, **more: Any) -> claims.Claim:
-    return claims.Claim(run, "request", Kind.FULL, "2999-01-01T00:00:00+00:00", **more)
+    return claims.Claim(run, "request", SnapshotKind.FULL, "2999-01-01T00:00:00+00:00", **more)
 
 
 def attempt(pipeline: Pipeline, instant: str) -> Snapshot:

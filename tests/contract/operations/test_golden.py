@@ -39,8 +39,8 @@ from support.pipelines import contents
 from tidefold.changelog import write_intents
 from tidefold.changelog.segment import read_index
 from tidefold.compute.runners import in_process
-from tidefold.domain.explain.key_history import Standing
-from tidefold.domain.log_state import Kind, State
+from tidefold.domain.explain.key_history import RowAgreement
+from tidefold.domain.log_state import SnapshotKind, State
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.retention import retention
 from tidefold.domain.snapshot.claim import Mode, Restore
@@ -82,20 +82,20 @@ UNRELEASED = {
     "Group.order",
     "Intent.folders",
     "Kind.incremental",
-    "Landed.again",
-    "Landed.complete",
-    "Landed.count",
-    "Landed.high",
-    "Landed.instant",
-    "Landed.key_changes",
-    "Landed.settled",
-    "Landed.run",
-    "Landed.time",
-    "Landed.truncates",
+    "LandedFileRecord.again",
+    "LandedFileRecord.complete",
+    "LandedFileRecord.count",
+    "LandedFileRecord.high",
+    "LandedFileRecord.instant",
+    "LandedFileRecord.key_changes",
+    "LandedFileRecord.settled",
+    "LandedFileRecord.run",
+    "LandedFileRecord.time",
+    "LandedFileRecord.truncates",
     "LogState.former",
     "LogState.incarnation",
-    "Landed.resent",
-    "Landed.unproved",
+    "LandedFileRecord.resent",
+    "LandedFileRecord.unproved",
     "LandingProblem.changed",
     "LandingProblem.code",
     "LandingProblem.fails",
@@ -135,10 +135,10 @@ UNRELEASED = {
     "Schema.ids",
     "Schema.instant",
     "Schema.run",
-    "Shape.ignored",
-    "Shape.merge",
-    "Shape.order_by",
-    "Shape.spread",
+    "TableSpec.ignored",
+    "TableSpec.merge",
+    "TableSpec.order_by",
+    "TableSpec.spread",
     "Snapshot.as_of",
     "Snapshot.because",
     "Snapshot.buckets",
@@ -153,9 +153,9 @@ UNRELEASED = {
     "Snapshot.unresolved",
     "Snapshot.unresolved_keys",
     "Snapshot.until",
-    "Times.first",
-    "Times.last",
-    "Times.without",
+    "CommitTimeRange.first",
+    "CommitTimeRange.last",
+    "CommitTimeRange.without",
 }
 
 
@@ -204,7 +204,7 @@ def test_rows_are_explained_and_refused_records_counted(kept: Golden) -> None:
         for row in truth["live"][:3]:
             found = explain_key(kept.pipeline, log, json.dumps({name: row[name] for name in key}), live=True)
             assert json.loads(json.dumps(found.row, default=lambda value: value.isoformat())) == row
-            assert found.standing in (Standing.MADE, Standing.CUT)
+            assert found.standing in (RowAgreement.MADE, RowAgreement.CUT)
         counted = sum(one.count for one in count_refused(kept.pipeline, log))
         assert counted == len(truth["refused"]) == status(kept.pipeline, [log])[0].quarantined
     assert contents(kept.root) == before
@@ -389,7 +389,7 @@ def test_every_stored_field_and_kind_is_in_a_golden_store(tmp_path: Path) -> Non
     there = {f"{kind.__name__}.{name}" for kind, names in found.items() for name in names}
     there |= {f"Kind.{one['kind']}" for one in told} | {f"State.{one['state']}" for one in told}
     needed = {f"{kind.__name__}.{one.name}" for kind in found for one in dataclasses.fields(kind)}
-    needed |= {f"Kind.{kind}" for kind in Kind} | {f"State.{state}" for state in State}
+    needed |= {f"Kind.{kind}" for kind in SnapshotKind} | {f"State.{state}" for state in State}
     assert needed - there <= UNRELEASED
     assert not UNRELEASED & there, "an archive has it now: take its name out"
     formats = {golden.truth["format"] for golden in stores}

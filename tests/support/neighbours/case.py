@@ -18,7 +18,7 @@ from tidefold.domain.table.table_spec import (
     Engine,
     Group,
     Merge,
-    Shape,
+    TableSpec,
 )
 from tidefold.domain.table.table_spec_validation import inexact
 
@@ -48,7 +48,7 @@ class Case:
     name: str
     suite: str
     test: str
-    shape: Shape
+    shape: TableSpec
     batches: Sequence[Sequence[Values | Gone]]
     rows: Sequence[Values]
     theirs: Sequence[Values] | str | None = None
@@ -71,7 +71,7 @@ class Case:
         return (*values, row[VALID_FROM], row[VALID_TO]) if history else values
 
 
-def _change(shape: Shape, given: Values | Gone, offset: int) -> dict[str, Any]:
+def _change(shape: TableSpec, given: Values | Gone, offset: int) -> dict[str, Any]:
     names = [column.name for column in shape.columns]
     if isinstance(given, Gone):
         values = {**dict.fromkeys(names), **dict(zip(shape.key, given.key, strict=True))}
@@ -102,7 +102,7 @@ def shape(
     by: str = "",
     groups: Sequence[Group] = (),
     functions: str = "",
-) -> Shape:
+) -> TableSpec:
     """A shape from words: columns as `id int, value string`, functions as `a sum, b max`; ordered `by` a column, else
     by the position in the stream.
     """
@@ -110,7 +110,7 @@ def shape(
     if inexact(merge, not by):
         merge = replace(merge, deletes=Deletes.QUARANTINE)
     order, order_by = (COLUMNS, (by,)) if by else (POSITION, ())
-    return Shape(tuple(key.split()), tuple(Column(*pair) for pair in _pairs(columns)), order, 4, 1, order_by, merge)
+    return TableSpec(tuple(key.split()), tuple(Column(*pair) for pair in _pairs(columns)), order, 4, 1, order_by, merge)
 
 
 def _pairs(text: str) -> Iterator[tuple[str, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from support.neighbours.case import shape
-from tidefold.domain.table.table_spec import Deletes, Engine, Group, Shape
+from tidefold.domain.table.table_spec import Deletes, Engine, Group, TableSpec
 
 TYPES = "k int, f1 int, f2 int, f3 int, f4 int"
 PAIR = Group(("f1", "f2"), ("f3",))
@@ -18,7 +18,7 @@ class Refused:
     name: str
     suite: str
     test: str
-    shape: Shape
+    shape: TableSpec
     code: str
     why: str = ""
 
@@ -27,7 +27,7 @@ class Refused:
         return f"differs: `{self.code}`, {self.why}" if self.why else f"agrees: `{self.code}`"
 
 
-def _applying(given: Shape) -> Shape:
+def _applying(given: TableSpec) -> TableSpec:
     return replace(given, merge=replace(given.merge, deletes=Deletes.APPLY))
 
 

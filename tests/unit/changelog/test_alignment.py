@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 from tidefold.changelog.key_group_hash import with_key_groups
-from tidefold.changelog.schema import CLEAR, DELETE, UPSERT, arrow_type, change_schema, hidden_schema
+from tidefold.changelog.schema import CLEAR, DELETE, UPSERT, arrow_type, change_schema, sidecar_schema
 from tidefold.changelog.schema_alignment import Aligner, converted
 from tidefold.domain.table.schema import Schema
-from tidefold.domain.table.table_spec import COLUMNS, Column, Engine, Merge, Shape
+from tidefold.domain.table.table_spec import COLUMNS, Column, Engine, Merge, TableSpec
 from tidefold.errors import RefusedError
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -88,8 +88,8 @@ def test_nan_stays_nan() -> None:
     assert value != value
 
 
-OLD = Shape(("id",), (Column("id", "int"), Column("n", "int"), Column("gone", "string")), "postgresql", 16, 4)
-NEW = Shape(
+OLD = TableSpec(("id",), (Column("id", "int"), Column("n", "int"), Column("gone", "string")), "postgresql", 16, 4)
+NEW = TableSpec(
     ("number",),
     (Column("more", "int", default="7"), Column("number", "long"), Column("n", "long")),
     "postgresql",
@@ -99,7 +99,7 @@ NEW = Shape(
 SCHEMAS = (Schema(1, OLD.columns, (1, 2, 3)), Schema(2, NEW.columns, (4, 1, 2)))
 
 
-def changes(shape: Shape, *rows: dict[str, Any]) -> pa.Table:
+def changes(shape: TableSpec, *rows: dict[str, Any]) -> pa.Table:
     system = {"_kg": 0, "_o0": 1, "_o1": 1, "_partition": 0, "_offset": 0, "_ts": 0}
     return pa.Table.from_pylist([{**system, **row} for row in rows], schema=change_schema(shape))
 
@@ -123,17 +123,17 @@ def test_changes_of_an_older_schema() -> None:
 @pytest.mark.parametrize("engine", [Engine.PARTIAL, Engine.AGGREGATE])
 def test_an_older_change_says_nothing_of_a_column_that_came_later(engine: Engine) -> None:
     """Absent is not null: what a newer change gave the column stays, whichever is folded first."""
-    old = Shape(("id",), OLD.columns, "postgresql", 16, 4, merge=Merge(engine))
+    old = TableSpec(("id",), OLD.columns, "postgresql", 16, 4, merge=Merge(engine))
     columns = (Column("id", "int"), Column("m", "int"), Column("more", "int"))
     schemas = (Schema(1, OLD.columns, (1, 2, 3)), Schema(2, columns, (1, 2, 4)))
-    new = Shape(("id",), columns, "postgresql", 16, 4, merge=Merge(engine))
+    new = TableSpec(("id",), columns, "postgresql", 16, 4, merge=Merge(engine))
     given = changes(old, {"_op": UPSERT, "id": 1, "_absent": ["n", "gone"]}, {"_op": UPSERT, "id": 2, "n": 1})
     found = Aligner(new, 2, schemas).changes(given, 1)
     assert found.column("_absent").to_pylist() == [["m", "more"], ["more"]]
     assert found.column("more").to_pylist() == [None, None]
 
 
-def rows_in(shape: Shape, *rows: dict[str, Any]) -> list[pa.RecordBatch]:
+def rows_in(shape: TableSpec, *rows: dict[str, Any]) -> list[pa.RecordBatch]:
     names = {name for row in rows for name in row}
     schema = pa.schema([(c.name, arrow_type(c.type)) for c in shape.columns if c.name in names])
     return list(pa.Table.from_pylist([*rows], schema=schema).to_batches())
@@ -148,7 +148,7 @@ def test_rows_of_an_older_schema() -> None:
 
 
 def test_a_file_that_lacks_a_column_has_none_of_its_values() -> None:
-    shape = Shape(("id",), (*OLD.columns, Column("more", "long")), "postgresql", 16, 4)
+    shape = TableSpec(("id",), (*OLD.columns, Column("more", "long")), "postgresql", 16, 4)
     schemas = (SCHEMAS[0], Schema(2, shape.columns, (1, 2, 3, 4)))
     aligner = Aligner(shape, 2, schemas)
     assert not aligner.must_rewrite(1)
@@ -173,13 +173,13 @@ def test_a_column_of_a_former_name_is_not_shown_under_it_again() -> None:
 def test_what_is_kept_beside_rows_follows_the_names() -> None:
     merge = Merge(Engine.PARTIAL)
     columns = (Column("id", "int"), Column("at", "int"), Column("n", "int"), Column("gone", "int"))
-    old = Shape(("id",), columns, COLUMNS, 16, 4, ("at",), merge)
+    old = TableSpec(("id",), columns, COLUMNS, 16, 4, ("at",), merge)
     columns = (Column("number", "long"), Column("at", "int"), Column("m", "int"), Column("gone", "int"))
-    new = Shape(("number",), columns, COLUMNS, 16, 4, ("at",), merge)
+    new = TableSpec(("number",), columns, COLUMNS, 16, 4, ("at",), merge)
     schemas = (Schema(1, old.columns, (1, 2, 3, 4)), Schema(2, new.columns, (1, 2, 3, 5)))
     kept = [{"id": 1, "_column": name, "_order": [1, 0, i]} for i, name in enumerate(("", "+", "n", "gone", "at"))]
-    found = Aligner(new, 2, schemas).hidden(pa.Table.from_pylist(kept, schema=hidden_schema(old)), 1)
-    assert found.schema == hidden_schema(new)
+    found = Aligner(new, 2, schemas).hidden(pa.Table.from_pylist(kept, schema=sidecar_schema(old)), 1)
+    assert found.schema == sidecar_schema(new)
     assert [(row["number"], row["_column"], row["_order"][-1]) for row in found.to_pylist()] == [
         (1, "", 0), (1, "+", 1), (1, "m", 2), (1, "at", 4),
     ]  # fmt: skip
@@ -197,7 +197,7 @@ def test_a_wider_key_stays_in_its_key_group(old: str, new: str, values: list[Any
     """Key groups are for ever (C5): the same number has the same one under every type that a key may be widened to."""
     groups = []
     for type_ in (old, new):
-        shape = Shape(("id",), (Column("id", type_),), "postgresql", 128, 4)
+        shape = TableSpec(("id",), (Column("id", type_),), "postgresql", 128, 4)
         found = through(values, old, type_)
         table = pa.table({"id": pa.array(found, arrow_type(type_)), "_kg": pa.nulls(len(values), pa.uint16())})
         groups.append(with_key_groups(table, shape).column("_kg").to_pylist())

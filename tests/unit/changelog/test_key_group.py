@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidefold.changelog.key_group_hash import connect, with_key_groups
-from tidefold.domain.log_state import Column, Shape
+from tidefold.domain.log_state import Column, TableSpec
 
 
 def plain(texts: list[str], key_groups: int) -> int:
@@ -25,7 +25,7 @@ def plain(texts: list[str], key_groups: int) -> int:
     key_groups=st.integers(1, 32_768),
 )
 def test_of_any_key(keys: list[tuple[str, int]], key_groups: int) -> None:
-    shape = Shape(("name", "id"), (Column("name", "string"), Column("id", "long")), "arrival", key_groups, 1)
+    shape = TableSpec(("name", "id"), (Column("name", "string"), Column("id", "long")), "arrival", key_groups, 1)
     names, ids = zip(*keys, strict=True)
     table = pa.table({"_kg": pa.array([0] * len(keys), pa.uint16()), "name": names, "id": pa.array(ids, pa.int64())})
     expected = [plain([name, str(number)], key_groups) for name, number in keys]
@@ -34,7 +34,7 @@ def test_of_any_key(keys: list[tuple[str, int]], key_groups: int) -> None:
 
 @pytest.mark.parametrize("number", [1, 2, -7])
 def test_a_kept_connection_gives_the_same(number: int) -> None:
-    shape = Shape(("id",), (Column("id", "long"),), "arrival", 128, 1)
+    shape = TableSpec(("id",), (Column("id", "long"),), "arrival", 128, 1)
     table = pa.table({"_kg": pa.array([0], pa.uint16()), "id": pa.array([number], pa.int64())})
     with connect() as connection:
         twice = [with_key_groups(table, shape, connection)["_kg"].to_pylist() for _ in range(2)]

@@ -12,7 +12,7 @@ import pytest
 
 from tidefold.config import ConfigError, json_schema, load_config
 from tidefold.config.yaml_document import SIZE_LIMIT
-from tidefold.domain.log_state import Column, Shape
+from tidefold.domain.log_state import Column, TableSpec
 from tidefold.errors import InvalidInputError, NotFoundError
 
 GOOD = """\
@@ -66,7 +66,7 @@ def test_a_good_file_gives_absolute_paths_and_the_order_of_the_file(tmp_path: Pa
     assert accounts.quality.suite == tmp_path / "quality/accounts.yaml"
     assert accounts.quality.max_row_drop == 0.25
     columns = (Column("bid", "int"), Column("aid", "long"), Column("filler", "string"))
-    assert accounts.shape == Shape(("aid", "bid"), columns, "postgresql", 16, 4)
+    assert accounts.shape == TableSpec(("aid", "bid"), columns, "postgresql", 16, 4)
 
 
 def test_defaults(tmp_path: Path) -> None:

@@ -13,11 +13,11 @@ from tidefold.domain.external_snapshot import External, Layout, Ownership
 from tidefold.domain.ingest import stop_resume
 from tidefold.domain.ingest.append import Arrival, append
 from tidefold.domain.key_groups import KeyGroups
-from tidefold.domain.log_state import ChangeSet, Kind, LogState, State, Stopped
+from tidefold.domain.log_state import ChangeSet, LogState, SnapshotKind, State, Stopped
 from tidefold.domain.retention.retention import squash, squashable
 from tidefold.domain.snapshot import claim, transitions
 from tidefold.domain.snapshot.manifest import Manifest
-from tidefold.domain.source_progress import Landed, Position
+from tidefold.domain.source_progress import LandedFileRecord, Position
 from tidefold.domain.source_progress_history import accounts_of, positions_at
 from tidefold.errors import RefusedError
 
@@ -30,7 +30,7 @@ def landed(state: LogState, number: int, file: tuple[int, int, int, bool]) -> Lo
     before = next((p for p in state.positions if p.partition == partition), Position("t", partition, 0, ()))
     high = (1, (before.high[1] if before.high else 0) + rise)
     end = before.next_offset + offsets
-    account = Landed(0, f"f{number}", 1, "", "t", partition, before.next_offset, end, 0, 0, 0, 0, 0, 0, None)
+    account = LandedFileRecord(0, f"f{number}", 1, "", "t", partition, before.next_offset, end, 0, 0, 0, 0, 0, 0, None)
     change_set = ChangeSet(0, f"changelog/{number}.seg", 0, 8, 10, "", 1, KeyGroups(0, 15), high)
     return append(state, [Arrival(account, change_set if changes else None, Position("t", partition, end, high))])
 
@@ -107,7 +107,7 @@ ORIGINAL = External("/save", Ownership.CLAIM, Layout.NATIVE, "ab", "accounts", 9
 
 
 def claimed(state: LogState, run: str = "in", original: External = ORIGINAL) -> LogState:
-    asked = claim.Claim(run, "r", Kind.INCREMENTAL, "2026-01-01T00:00:00+00:00", external=original)
+    asked = claim.Claim(run, "r", SnapshotKind.INCREMENTAL, "2026-01-01T00:00:00+00:00", external=original)
     return claim.claim(state, asked)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidefold.domain.commit_times import NEVER, Times, joined, micros, next_second, tag_of, told, until
+from tidefold.domain.commit_times import NEVER, CommitTimeRange, joined, micros, next_second, tag_of, told, until
 
 MIDNIGHT = micros("2026-11-05T00:00:00Z")
 
@@ -31,11 +31,13 @@ def test_seconds_are_rounded_up() -> None:
 
 
 def test_what_is_not_known_of_one_is_not_known_of_all() -> None:
-    assert joined([Times(3, 5), Times(1, 2, 1), Times(None, None, 2)]) == Times(1, 5, 3)
-    assert joined([Times(3, 5), None]) is None
-    assert until([7], [Times(3, 5)]) == 7
-    assert until([], [Times(3, 5)]) == 5
-    assert until([None], [Times(3, 5)]) is None
+    assert joined([CommitTimeRange(3, 5), CommitTimeRange(1, 2, 1), CommitTimeRange(None, None, 2)]) == CommitTimeRange(
+        1, 5, 3
+    )
+    assert joined([CommitTimeRange(3, 5), None]) is None
+    assert until([7], [CommitTimeRange(3, 5)]) == 7
+    assert until([], [CommitTimeRange(3, 5)]) == 5
+    assert until([None], [CommitTimeRange(3, 5)]) is None
     assert until([7], [None]) is None
-    assert until([7], [Times(3, 5, 1)]) == NEVER
+    assert until([7], [CommitTimeRange(3, 5, 1)]) == NEVER
     assert until([], []) is None

@@ -10,15 +10,15 @@ import pyarrow as pa
 import pytest
 
 from tidefold.changelog.schema import DELETE, MERGE, UPSERT, change_schema, table_schema
-from tidefold.domain.table.table_spec import Column, Engine, Merge, Shape
+from tidefold.domain.table.table_spec import Column, Engine, Merge, TableSpec
 from tidefold.errors import InvalidInputError
 from tidefold.fold.merge.merge import Before, Merged, merged
 
 COLUMNS = (Column("id", "int"), Column("at", "long"), Column("text", "string"), Column("n", "int"))
 
 
-def shape_of(engine: Engine, order: str = "postgresql", **how: Any) -> Shape:
-    return Shape(("id",), COLUMNS, order, 1, 1, ("at",) if order == "columns" else (), Merge(engine, **how))
+def shape_of(engine: Engine, order: str = "postgresql", **how: Any) -> TableSpec:
+    return TableSpec(("id",), COLUMNS, order, 1, 1, ("at",) if order == "columns" else (), Merge(engine, **how))
 
 
 def change(order: int, offset: int, **values: Any) -> dict[str, Any]:
@@ -27,7 +27,10 @@ def change(order: int, offset: int, **values: Any) -> dict[str, Any]:
 
 
 def fold(
-    shape: Shape, changes: list[dict[str, Any]], base: list[dict[str, Any]] | None = None, before: Before | None = None
+    shape: TableSpec,
+    changes: list[dict[str, Any]],
+    base: list[dict[str, Any]] | None = None,
+    before: Before | None = None,
 ) -> tuple[list[dict[str, Any]], Merged]:
     schema = change_schema(shape)
     table = pa.Table.from_pylist([{k: v for k, v in c.items() if k in schema.names} for c in changes], schema=schema)

@@ -17,12 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidefold.changelog.schema import DELETE, UPSERT, change_schema, table_schema
-from tidefold.domain.log_state import Column, Shape
+from tidefold.domain.log_state import Column, TableSpec
 from tidefold.fold.merge import merge
 from tidefold.fold.merge.arrow_merge import replaced
 from tidefold.fold.merge.merge import merged
 
-SHAPE = Shape(
+SHAPE = TableSpec(
     ("id", "part"), (Column("id", "int"), Column("part", "string"), Column("value", "long")), "postgresql", 16, 4
 )
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tidefold.domain.log_state import Column, Shape
+from tidefold.domain.log_state import Column, TableSpec
 from tidefold.errors import InvalidInputError
 from tidefold.quality.suite.catalogue import KINDS
 from tidefold.quality.suite.check import Check, Severity
@@ -17,7 +17,7 @@ TYPES = {
     "aid": "int", "bid": "long", "price": "decimal(10,2)", "ratio": "double", "status": "string", "flag": "boolean",
     "day": "date", "at": "timestamp", "raw": "binary",
 }  # fmt: skip
-SHAPE = Shape(("aid",), tuple(Column(n, t) for n, t in TYPES.items()), "postgresql", 16, 4)
+SHAPE = TableSpec(("aid",), tuple(Column(n, t) for n, t in TYPES.items()), "postgresql", 16, 4)
 LOGS = {"branches": {"bid": "int", "name": "string"}, "accounts": TYPES}
 
 

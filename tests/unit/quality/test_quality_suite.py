@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tidefold.domain.log_state import Column, Shape
+from tidefold.domain.log_state import Column, TableSpec
 from tidefold.errors import InvalidInputError
 from tidefold.quality.suite.check import Severity
 from tidefold.quality.suite.suite import Suite, load_suite
 
-SHAPE = Shape(("aid",), (Column("aid", "int"), Column("bid", "int"), Column("day", "date")), "postgresql", 16, 4)
+SHAPE = TableSpec(("aid",), (Column("aid", "int"), Column("bid", "int"), Column("day", "date")), "postgresql", 16, 4)
 
 GOOD = """\
 expectations:
@@ -24,7 +24,7 @@ expectations:
 """
 
 
-def suite_of(tmp_path: Path, text: str, shape: Shape = SHAPE, max_row_drop: float = 0.5) -> Suite:
+def suite_of(tmp_path: Path, text: str, shape: TableSpec = SHAPE, max_row_drop: float = 0.5) -> Suite:
     file = tmp_path / "suite.yaml"
     file.write_text(text)
     return load_suite(file, shape, max_row_drop)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from support.landing import record
 from tidefold.changelog.schema import arrow_type
-from tidefold.domain.table.table_spec import Column, Shape
+from tidefold.domain.table.table_spec import Column, TableSpec
 from tidefold.domain.table.types import Type, encodings_of, parse_type
 from tidefold.sources.debezium.connect_schema import forms_of
 from tidefold.sources.debezium.envelope import RecordReader
@@ -216,7 +216,7 @@ def test_a_schema_says_how_values_are_written_and_which_columns_they_can_be(
     column = {"field": "c", "type": kind, **({"name": name} if name else {})}
     for type_ in SCALARS:
         for array in (False, True):
-            shape = Shape((), (Column("c", f"array<{type_}>" if array else type_),), "postgresql", 1, 1)
+            shape = TableSpec((), (Column("c", f"array<{type_}>" if array else type_),), "postgresql", 1, 1)
             schema = schema_of({"field": "c", "type": "array", "items": column} if array else column)
             word = type_.partition("(")[0]
             if word in allowed:
@@ -228,10 +228,10 @@ def test_a_schema_says_how_values_are_written_and_which_columns_they_can_be(
 
 def test_where_a_schema_does_not_say_it_the_configuration_does() -> None:
     for kind, type_, encoding in (("int64", "timestamp", "nanos"), ("string", "binary", "hex")):
-        shape = Shape((), (Column("c", type_, encoding),), "postgresql", 1, 1)
+        shape = TableSpec((), (Column("c", type_, encoding),), "postgresql", 1, 1)
         assert forms_of(schema_of({"field": "c", "type": kind}), shape) == (Form(encoding),)
     decimal = {"field": "c", "type": "bytes", "name": f"{CONNECT}.Decimal", "parameters": {"scale": "7"}}
-    shape = Shape((), (Column("c", "decimal(9,2)"),), "postgresql", 1, 1)
+    shape = TableSpec((), (Column("c", "decimal(9,2)"),), "postgresql", 1, 1)
     assert forms_of(schema_of(decimal), shape) == (Form("base64", 7),)
 
 
@@ -249,7 +249,7 @@ def test_all_types_make_the_columns_of_a_change_set() -> None:
             name = f"c{len(columns)}"
             columns.append(Column(name, type_, encoding))
             row[name] = [value, None] if type_.startswith("array") else value
-    shape = Shape(("id",), tuple(columns), "postgresql", 16, 4)
+    shape = TableSpec(("id",), tuple(columns), "postgresql", 16, 4)
     into = RecordReader(shape, Place("shop.public.items", 0, 0, 0, (), ()))
     changed = record(0, after=row, key={"id": "7.5"})
     deleted = record(1, op="d", key={"id": "7.5"}, before=None)
@@ -329,7 +329,7 @@ def test_instants_as_text_are_those_of_the_calendar(instant: datetime) -> None:
     ],
 )
 def test_a_placeholder_is_known_in_every_encoding(value: Any, type_: str, encoding: str) -> None:
-    shape = Shape(("id",), (Column("id", "int"), Column("c", type_, encoding)), "postgresql", 1, 1)
+    shape = TableSpec(("id",), (Column("id", "int"), Column("c", type_, encoding)), "postgresql", 1, 1)
     reader = RecordReader(shape, Place("shop.public.items", 0, 0, 0, (), ()))
     reader.begin()
     line = json.dumps(record(0, 1, "u", after={"id": 1, "c": value})).encode()

@@ -9,17 +9,17 @@ import pytest
 
 from support.landing import TOPIC, record, tombstone
 from tidefold.changelog.schema import CLEAR, DELETE, UPSERT
-from tidefold.domain.log_state import Column, Shape
+from tidefold.domain.log_state import Column, TableSpec
 from tidefold.sources.debezium.envelope import RecordReader
 from tidefold.sources.debezium.ordering import postgresql_order
 from tidefold.sources.ingest.accounting import LateOffsetError, Place
 from tidefold.sources.ingest.change_batches import TableBuilder, grouped
 from tidefold.sources.records.errors import RefusedRecordError
 
-SHAPE = Shape(("id",), (Column("id", "int"), Column("text", "string")), "postgresql", 16, 4)
+SHAPE = TableSpec(("id",), (Column("id", "int"), Column("text", "string")), "postgresql", 16, 4)
 
 
-def reader(shape: Shape = SHAPE, **place: Any) -> RecordReader:
+def reader(shape: TableSpec = SHAPE, **place: Any) -> RecordReader:
     settings: dict[str, Any] = {"start": 0, "next_offset": 0, "taken": (), "high": ()}
     return RecordReader(shape, Place(TOPIC, 0, **{**settings, **place}))
 
@@ -53,7 +53,7 @@ def vars_of(into: RecordReader) -> dict[str, int]:
     }
 
 
-def one(changed: dict[str, Any] | str, shape: Shape = SHAPE) -> str:
+def one(changed: dict[str, Any] | str, shape: TableSpec = SHAPE) -> str:
     [became] = feed(reader(shape), changed)
     return became
 
@@ -329,7 +329,7 @@ def test_a_commit_time_in_milliseconds_is_widened_and_a_missing_one_is_null() ->
 
 
 TYPES = ("boolean", "int", "long", "float", "double", "string", "date", "timestamp")
-WIDE = Shape(
+WIDE = TableSpec(
     ("k.1", "k`2"),
     (Column("k.1", "long"), Column("k`2", "string"), *(Column(f"a {t}", t) for t in TYPES)),
     "postgresql",

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tidefold.changelog.schema import DELETE, MERGE, UPSERT
-from tidefold.domain.log_state import Column, Shape
+from tidefold.domain.log_state import Column, TableSpec
 from tidefold.domain.table.table_spec import COLUMNS, POSITION, Deletes, Engine, Merge
 from tidefold.sources.api import Feed
 from tidefold.sources.ingest.accounting import LateOffsetError, Place
@@ -19,13 +19,13 @@ from tidefold.sources.records.errors import RefusedRecordError
 
 TOPIC = "shop.items"
 COLUMNS_ = (Column("id", "int"), Column("text", "string"), Column("seq", "long"))
-SHAPE = Shape(("id",), COLUMNS_, POSITION, 16, 4)
+SHAPE = TableSpec(("id",), COLUMNS_, POSITION, 16, 4)
 ORDERED = replace(SHAPE, order=COLUMNS, order_by=("seq",))
 PARTIAL = replace(SHAPE, merge=Merge(Engine.PARTIAL))
 OP = {"column": "op", "upsert": ["I", "U"], "delete": ["D"]}
 
 
-def reader(shape: Shape = SHAPE, place: dict[str, Any] | None = None, **options: Any) -> JsonReader:
+def reader(shape: TableSpec = SHAPE, place: dict[str, Any] | None = None, **options: Any) -> JsonReader:
     where = {"start": 0, "next_offset": 0, "taken": (), "high": (), **(place or {})}
     made = Json(Feed("json", "/landing", options)).reader(shape, Place(TOPIC, 0, **where))
     assert isinstance(made, JsonReader)
@@ -57,7 +57,7 @@ def feed(into: JsonReader, *lines: Any) -> list[str]:
     return became
 
 
-def changes(into: JsonReader, shape: Shape = SHAPE) -> list[dict[str, Any]]:
+def changes(into: JsonReader, shape: TableSpec = SHAPE) -> list[dict[str, Any]]:
     builder = TableBuilder(shape, 0)
     builder.add(into.taken_batch())
     table = builder.table()

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from support.builders import SHAPE
-from tidefold.domain.log_state import Landed, LogState, Position
+from tidefold.domain.log_state import LandedFileRecord, LogState, Position
 from tidefold.sources.ingest.plan import Plan, bins, newest_files, plan_files
 from tidefold.sources.landing.completeness import Ending
 from tidefold.sources.landing.listing import LandedFile, Stamp
@@ -18,8 +18,8 @@ def file(start: int, size: int = 100, partition: int = 0, extension: str = "json
     return LandedFile(name, f"/landing/{name}", Stamp(1, size, 0.0), "t", partition, start, extension.endswith("gz"))
 
 
-def taken(known: LandedFile, first: int, end: int, length: int | None = None, records: int = 10) -> Landed:
-    return Landed(
+def taken(known: LandedFile, first: int, end: int, length: int | None = None, records: int = 10) -> LandedFileRecord:
+    return LandedFileRecord(
         number=1,
         name=known.name,
         length=known.size if length is None else length,
@@ -38,7 +38,7 @@ def taken(known: LandedFile, first: int, end: int, length: int | None = None, re
     )
 
 
-def state(*landed: Landed) -> LogState:
+def state(*landed: LandedFileRecord) -> LogState:
     ends = {entry.partition: entry.next_offset for entry in landed}
     positions = tuple(Position("t", partition, end, (0, 5)) for partition, end in sorted(ends.items()))
     return replace(LogState("log", SHAPE), landed=landed, positions=positions)

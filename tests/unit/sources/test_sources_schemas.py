@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tidefold.domain.table.table_spec import Column, Shape
+from tidefold.domain.table.table_spec import Column, TableSpec
 from tidefold.sources.debezium.avro_schema import connect_words
 from tidefold.sources.debezium.unavailable_values import is_unavailable, marks
 
@@ -47,7 +47,7 @@ def test_other_values_are_values(value: Any) -> None:
 )
 def test_a_text_with_a_stand_in_has_a_mark(type_: str, written: str) -> None:
     """Only texts with a mark are searched value by value."""
-    shape = Shape(("id",), (Column("id", "long"), Column("c", type_)), "postgresql", 1, 1)
+    shape = TableSpec(("id",), (Column("id", "long"), Column("c", type_)), "postgresql", 1, 1)
     assert any(mark in written.encode() for mark in marks(shape))
 
 

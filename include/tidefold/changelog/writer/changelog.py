@@ -17,7 +17,7 @@ from tidefold.changelog.writer.retry import ThreadTimer, Timer
 from tidefold.changelog.writer.segment_ownership import Custody, SegmentUploader
 from tidefold.changelog.writer.settings import WriterSettings
 from tidefold.changelog.writer.upload_scheduler import UploadScheduler
-from tidefold.domain.log_state import Shape
+from tidefold.domain.log_state import TableSpec
 from tidefold.domain.paths import check_log_id
 from tidefold.domain.table.table_spec import ARRIVAL, POSTGRESQL
 from tidefold.domain.table.table_spec_validation import check
@@ -65,7 +65,7 @@ class Changelog:
         self._logs: dict[str, LogWriter] = {}
         self._closed = False
 
-    def log(self, log: str, shape: Shape | None = None) -> LogWriter:
+    def log(self, log: str, shape: TableSpec | None = None) -> LogWriter:
         """The writer of a log, the same one each time. `shape` may be left out for a log that exists.
 
         Raises InvalidInputError for a shape that no log can have, NotFoundError for an unknown log without a shape,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tidefold.changelog.writer.pending_change_sets import PendingChangeSet
 from tidefold.changelog.writer.upload import Uploaded
 from tidefold.domain.ingest.append import Arrival, append, check_shape, reshaped
-from tidefold.domain.log_state import ChangeSet, Landed, LogState, Position, Shape
+from tidefold.domain.log_state import ChangeSet, LandedFileRecord, LogState, Position, TableSpec
 from tidefold.errors import ConflictError, NotFoundError
 from tidefold.ledger import Ledger
 
@@ -15,7 +15,7 @@ from tidefold.ledger import Ledger
 class Confirming:
     """One log's ledger, as the writer named `writer` sees it. What it knows is as of the last time it looked."""
 
-    def __init__(self, ledger: Ledger, log: str, writer: str, shape: Shape | None) -> None:
+    def __init__(self, ledger: Ledger, log: str, writer: str, shape: TableSpec | None) -> None:
         state = ledger.find()
         if state is None and shape is None:
             message = f"The store has no log `{log}`."
@@ -23,7 +23,7 @@ class Confirming:
         if state is not None and shape is not None:
             check_shape(state, shape)
         self.log = log
-        self.shape: Shape = shape if shape is not None else state.shape  # type: ignore[union-attr]
+        self.shape: TableSpec = shape if shape is not None else state.shape  # type: ignore[union-attr]
         self._ledger = ledger
         self._writer = writer
         self._begun = state is not None
@@ -95,7 +95,7 @@ class Confirming:
 
     def _arrival(self, one: PendingChangeSet, uploaded: Uploaded, high: tuple[int, ...]) -> Arrival:
         end = one.place + one.rows
-        landed = Landed(
+        landed = LandedFileRecord(
             number=0,
             name=f"{self._writer}+0+{one.place:010d}",
             length=uploaded.bytes,

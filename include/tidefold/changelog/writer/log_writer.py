@@ -16,7 +16,7 @@ from tidefold.changelog.writer.segment_ownership import Custody
 from tidefold.changelog.writer.settings import WriterSettings
 from tidefold.changelog.writer.upload import Uploaded
 from tidefold.changelog.writer.upload_scheduler import Part, UploadScheduler, UploadTask
-from tidefold.domain.log_state import Shape
+from tidefold.domain.log_state import TableSpec
 from tidefold.errors import ConflictError, InvalidInputError, RefusedError, SupersededError
 
 _LOGGER = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ class LogWriter:
         self._closed = False
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> TableSpec:
         return self._shape
 
     @property

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from tidefold.changelog.schema import ARRIVAL, DELETE, UPSERT, change_schema, order_columns
 from tidefold.changelog.writer.type_coercion import fit_column, fit_values, shown, wrong
-from tidefold.domain.log_state import Shape
+from tidefold.domain.log_state import TableSpec
 from tidefold.errors import InvalidInputError
 
 Changes: TypeAlias = pa.Table | Iterable[Mapping[str, Any]] | Mapping[str, Any]
@@ -36,7 +36,7 @@ class Buffer:
         return pa.concat_tables(tables) if tables else None
 
 
-def change_table(changes: Changes, shape: Shape, offset: int, now: int) -> pa.Table:
+def change_table(changes: Changes, shape: TableSpec, offset: int, now: int) -> pa.Table:
     """The changes under the log's schema, `_offset` counted from `offset`, `_ts` = `now` where none is given.
 
     `_kg` is left to be filled. `_op` is 0 or `upsert` (also when absent), 1 or `delete`. An upsert brings every
@@ -63,7 +63,7 @@ def change_table(changes: Changes, shape: Shape, offset: int, now: int) -> pa.Ta
     return pa.table([filled[name] for name in schema.names], schema=schema)
 
 
-def highest(table: pa.Table, shape: Shape) -> tuple[int, ...]:
+def highest(table: pa.Table, shape: TableSpec) -> tuple[int, ...]:
     """The highest order in a table of changes, compared number by number."""
     high: list[int] = []
     for name in order_columns(shape):
@@ -73,7 +73,7 @@ def highest(table: pa.Table, shape: Shape) -> tuple[int, ...]:
     return tuple(high)
 
 
-def _from_rows(changes: Iterable[Mapping[str, Any]] | Mapping[str, Any], shape: Shape) -> pa.Table:
+def _from_rows(changes: Iterable[Mapping[str, Any]] | Mapping[str, Any], shape: TableSpec) -> pa.Table:
     rows = _mappings(changes)
     names = dict.fromkeys(name for row in rows for name in row)
     _check_names(list(names), shape)
@@ -116,7 +116,7 @@ def _no_operation(given: object, number: int) -> InvalidInputError:
     return wrong(f"`_op` of change {number} is {shown(given)}, which is none", "Use 0 or `upsert`, 1 or `delete`.")
 
 
-def _check_names(names: list[str], shape: Shape) -> None:
+def _check_names(names: list[str], shape: TableSpec) -> None:
     known = {"_op", "_ts"} | {column.name for column in shape.columns}
     known |= set() if shape.order == ARRIVAL else set(order_columns(shape))
     unknown = [name for name in names if name not in known]
@@ -149,7 +149,7 @@ def _instants(given: pa.Table, now: int) -> Any:
     return pc.fill_null(fit_column("_ts", given.column("_ts"), pa.int64()), now)
 
 
-def _user_column(given: pa.Table, name: str, type_: pa.DataType, shape: Shape, op: Any) -> Any:
+def _user_column(given: pa.Table, name: str, type_: pa.DataType, shape: TableSpec, op: Any) -> Any:
     if name in shape.key:
         return _required(given, name, type_)
     deleted = pc.equal(op, DELETE)

@@ -29,7 +29,7 @@ from tidefold.changelog.write_intents import Intent, IntentLog
 from tidefold.changelog.writer.metrics import Metrics
 from tidefold.changelog.writer.upload import Uploaded, upload
 from tidefold.changelog.writer.upload_scheduler import Part
-from tidefold.domain.log_state import Shape
+from tidefold.domain.log_state import TableSpec
 from tidefold.errors import InvalidInputError, UnknownOutcomeError
 from tidefold.storage import Store
 
@@ -323,7 +323,7 @@ class SegmentUploader:
 
 def _with_key_groups(parts: Sequence[Part], connection: duckdb.DuckDBPyConnection) -> list[pa.Table]:
     """The tables of the parts with their key groups; logs of one shape are asked for together."""
-    by_shape: dict[Shape, list[int]] = {}
+    by_shape: dict[TableSpec, list[int]] = {}
     for index, part in enumerate(parts):
         by_shape.setdefault(part.shape, []).append(index)
     filled: dict[int, pa.Table] = {}

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidefold.changelog.segment import WrittenChangeSet, write_parts
-from tidefold.domain.commit_times import Times
+from tidefold.domain.commit_times import CommitTimeRange
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.errors import InvalidInputError
 from tidefold.storage import Store
@@ -34,7 +34,7 @@ class Uploaded:
     key_groups: KeyGroups
     local: str | None = None
     local_offset: int | None = None
-    times: Times | None = None
+    times: CommitTimeRange | None = None
 
 
 def upload(

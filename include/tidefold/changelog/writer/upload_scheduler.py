@@ -20,7 +20,7 @@ from tidefold.changelog.writer.metrics import Metrics
 from tidefold.changelog.writer.retry import Cancel, RetryingExecutor, RetryPolicy, Timer
 from tidefold.changelog.writer.settings import WriterSettings
 from tidefold.changelog.writer.upload import Uploaded
-from tidefold.domain.log_state import Shape
+from tidefold.domain.log_state import TableSpec
 from tidefold.errors import RefusedError
 
 _LOGGER = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ class Part:
 
     log: str
     place: int
-    shape: Shape
+    shape: TableSpec
     fence: int
     table: pa.Table
 

@@ -13,7 +13,7 @@ from tidefold.cli.terminal import Terminal
 from tidefold.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from tidefold.domain.log_state import Shape
+    from tidefold.domain.log_state import TableSpec
     from tidefold.operations.inspect.explain_key import Kept, KeyExplained, Origin
 
 Key = Annotated[
@@ -46,7 +46,7 @@ def explain(terminal: Terminal, log: Log, key: Key, snapshot: SnapshotId = None,
     terminal.result(data, *_said(found))
 
 
-def key_text(words: list[str], shape: Shape) -> str:
+def key_text(words: list[str], shape: TableSpec) -> str:
     """The key as a JSON object: given as one, or as pairs whose values are read by the types of their columns."""
     if len(words) == 1 and words[0].lstrip().startswith("{"):
         return words[0]

@@ -42,11 +42,11 @@ class MergeEntry(Entry):
     groups: list[GroupEntry] = Field(default=[], description="partial updates: columns with an order of their own")
     aggregates: dict[str, Text] = Field(default={}, description="column: function that merges its values")
 
-    def merge(self, own_order: bool) -> Merge:
+    def merge(self, source_ordered: bool) -> Merge:
         """As the life cycle has it."""
         groups = tuple(Group(tuple(g.columns), tuple(g.order)) for g in self.groups)
         merge = Merge(self.engine, self.deletes or Deletes.APPLY, groups, tuple(sorted(self.aggregates.items())))
-        exact = self.deletes or not inexact(merge, own_order)
+        exact = self.deletes or not inexact(merge, source_ordered)
         return merge if exact else replace(merge, deletes=Deletes.QUARANTINE)
 
 

@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from tidefold.config.models.base import Entry
 from tidefold.domain.table.schema_evolution import ChangeKind, Policies, Policy
-from tidefold.domain.table.table_spec import Engine, Shape
+from tidefold.domain.table.table_spec import Engine, TableSpec
 from tidefold.domain.table.table_spec_validation import Mistake
 from tidefold.domain.table.type_conversion import parse_value
 
@@ -51,7 +51,7 @@ SchemaValue = Annotated[
 ]
 
 
-def change_mistakes(shape: Shape) -> Iterator[Mistake]:
+def change_mistakes(shape: TableSpec) -> Iterator[Mistake]:
     """Aliases that are no one's alone, and defaults that are no value or would have no exact meaning."""
     taken = {column.name.casefold(): column.name for column in shape.columns}
     for column in shape.columns:
@@ -71,7 +71,7 @@ def change_mistakes(shape: Shape) -> Iterator[Mistake]:
     yield from _defaults(shape)
 
 
-def _defaults(shape: Shape) -> Iterator[Mistake]:
+def _defaults(shape: TableSpec) -> Iterator[Mistake]:
     for column in (c for c in shape.columns if c.may_lack):
         at = ("columns", column.name, "default")
         if column.name in shape.key:

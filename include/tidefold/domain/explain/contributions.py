@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tidefold.domain.table.table_spec import Engine, Shape
+from tidefold.domain.table.table_spec import Engine, TableSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Change:
         return self.delete or self.clear
 
 
-def made_of(shape: Shape | None, changes: Sequence[Change]) -> Mapping[int, tuple[str, ...]]:
+def made_of(shape: TableSpec | None, changes: Sequence[Change]) -> Mapping[int, tuple[str, ...]]:
     """The number of each change that the row consists of, and the columns that it gave; the changes are in the order
     in which they count. Empty: there is no row. Without a shape the last change is the row.
     """

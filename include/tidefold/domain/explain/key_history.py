@@ -14,10 +14,10 @@ from tidefold.domain.commit_times import AsOf
 from tidefold.domain.explain.contributions import Change as Change
 from tidefold.domain.explain.contributions import made_of
 from tidefold.domain.log_state import Expire, LogState, Snapshot
-from tidefold.domain.table.table_spec import Engine, Shape
+from tidefold.domain.table.table_spec import Engine, TableSpec
 
 
-class Fate(StrEnum):
+class ChangeOutcome(StrEnum):
     """What became of a change, as far as one view of the rows is concerned."""
 
     CURRENT = "made the row"
@@ -32,7 +32,7 @@ class Fate(StrEnum):
     WAITING = "not folded yet"
 
 
-class Standing(StrEnum):
+class RowAgreement(StrEnum):
     """How the row of a view, as it was read, agrees with what the log says of it."""
 
     MADE = "made"
@@ -45,7 +45,7 @@ class Standing(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class FoldedRange:
     """Change sets with `after` < sqn <= `to`, folded into a snapshot by its run; None: folded only while it is read.
     `imported`: its rows came from outside, in the place of all that the log had. `before`: of its changes only those
     count that were committed before this instant.
@@ -78,20 +78,20 @@ class Layer:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ExplainedChange:
     """A change, what became of it, and the snapshot with its run that folded it or left it out. `gave`: of a row that
     consists of several changes, the columns that come from it.
     """
 
     change: Change
-    fate: Fate
+    fate: ChangeOutcome
     snapshot: int | None = None
     run: str = ""
     gave: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Explained:
+class KeyHistory:
     """What the log still says of a key: `winner` made the row of the view, or deleted it; None: no change that is left
     did. `dropping`: the layers at and above the winner's, the oldest first, that drop rows for their age. `partly_cut`:
     the log was cut within what the winner was folded with, so another change may have won. `imported`: the snapshot
@@ -99,17 +99,17 @@ class Explained:
     """
 
     winner: Change | None
-    changes: tuple[Told, ...]
-    dropping: tuple[Layer, ...] = ()
+    changes: tuple[ExplainedChange, ...]
+    dropping: tuple[FoldedRange, ...] = ()
     partly_cut: bool = False
     imported: int | None = None
 
 
-def layers(state: LogState, snapshot: Snapshot | None, live: bool = False) -> tuple[Layer, ...]:
+def layers(state: LogState, snapshot: Snapshot | None, live: bool = False) -> tuple[FoldedRange, ...]:
     """What the rows of a snapshot were folded from, the newest first; `live`: with what waits on top of it."""
-    found: list[Layer] = []
+    found: list[FoldedRange] = []
     if live:
-        found.append(Layer(snapshot.to_sqn if snapshot else 0, state.last_sqn, None, ""))
+        found.append(FoldedRange(snapshot.to_sqn if snapshot else 0, state.last_sqn, None, ""))
     current = snapshot
     while current is not None:
         if current.as_of:
@@ -117,22 +117,24 @@ def layers(state: LogState, snapshot: Snapshot | None, live: bool = False) -> tu
         skipped = current.to_sqn if current.skipped_from is not None else None
         imported = current.external is not None
         span = (current.from_sqn, current.folds_to)
-        found.append(Layer(*span, current.id, current.run, skipped, current.expire, imported))
+        found.append(FoldedRange(*span, current.id, current.run, skipped, current.expire, imported))
         current = None if imported or current.source is None else state.snapshot(current.source)
     return tuple(found)
 
 
-def _as_of(state: LogState, snapshot: Snapshot, wanted: AsOf) -> tuple[Layer, ...]:
+def _as_of(state: LogState, snapshot: Snapshot, wanted: AsOf) -> tuple[FoldedRange, ...]:
     """Those of the snapshot that was the newest then: what lies above its base was folded anew, by its own run."""
     head = None if wanted.head is None else state.snapshot(wanted.head)
-    own = Layer(head.to_sqn if head else 0, snapshot.to_sqn, snapshot.id, snapshot.run, None, snapshot.expire)
+    own = FoldedRange(head.to_sqn if head else 0, snapshot.to_sqn, snapshot.id, snapshot.run, None, snapshot.expire)
     below = layers(state, head)
     base = next((n for n, layer in enumerate(below) if layer.snapshot == snapshot.base), len(below))
     anew = (replace(layer, snapshot=snapshot.id, run=snapshot.run, expire=None) for layer in below[:base])
     return tuple(replace(layer, before=wanted.at) for layer in (own, *anew, *below[base:]))
 
 
-def explain(state: LogState, view: Sequence[Layer], changes: Sequence[Change], shape: Shape | None = None) -> Explained:
+def explain(
+    state: LogState, view: Sequence[FoldedRange], changes: Sequence[Change], shape: TableSpec | None = None
+) -> KeyHistory:
     """Tells of each change of one key, in the order of the log, what became of it in this view. Without a shape the
     last change of a key is its row.
     """
@@ -144,84 +146,84 @@ def explain(state: LogState, view: Sequence[Layer], changes: Sequence[Change], s
     ordered = sorted(changes, key=lambda c: (c.sqn, c.number))
     told = tuple(_told(change, view, later, winner, parts) for change in ordered)
     if winner is None:
-        return Explained(None, told, imported=next((layer.snapshot for layer in view if layer.imported), None))
+        return KeyHistory(None, told, imported=next((layer.snapshot for layer in view if layer.imported), None))
     top = next(i for i, layer in enumerate(view) if layer.takes(winner))
     dropping = tuple(layer for layer in view[top::-1] if layer.expire)
     one_alone = shape is None or shape.merge.engine is Engine.LAST
     cut = view[top].after < state.truncated_to if one_alone else state.truncated_to > 0
-    return Explained(winner, told, dropping, cut)
+    return KeyHistory(winner, told, dropping, cut)
 
 
-def _in_order(view: Sequence[Layer], changes: Sequence[Change], shape: Shape | None) -> list[Change]:
+def _in_order(view: Sequence[FoldedRange], changes: Sequence[Change], shape: TableSpec | None) -> list[Change]:
     """The changes that the view folds, as they count: where rows keep no order, what is folded later counts later."""
     found = []
     for age, layer in enumerate(view):
         for change in changes:
             if not change.repeated and layer.takes(change):
-                own = shape is None or not shape.takes_late
+                own = shape is None or not shape.accepts_late
                 found.append(((-age if own else 0, change.place, change.sqn, change.number), change))
     return [change for _, change in sorted(found, key=lambda one: one[0])]
 
 
-def standing(told: Explained, present: bool, same: bool, was_kept: bool) -> Standing:
+def standing(told: KeyHistory, present: bool, same: bool, was_kept: bool) -> RowAgreement:
     """`present`: the row was found; `same`: it is what the winner says; `was_kept`: a kept snapshot has the key."""
     winner = told.winner
     if winner is None:
         if told.imported is not None:
-            return Standing.IMPORTED
-        return Standing.CUT if present or was_kept else Standing.ABSENT
+            return RowAgreement.IMPORTED
+        return RowAgreement.CUT if present or was_kept else RowAgreement.ABSENT
     if winner.removes and not present:
-        return Standing.DELETED
+        return RowAgreement.DELETED
     if present and same and not winner.removes:
-        return Standing.MADE
+        return RowAgreement.MADE
     if told.dropping and not present:
-        return Standing.EXPIRED
-    return Standing.CUT if told.partly_cut else Standing.DIFFERS
+        return RowAgreement.EXPIRED
+    return RowAgreement.CUT if told.partly_cut else RowAgreement.DIFFERS
 
 
 def _told(
     change: Change,
-    view: Sequence[Layer],
-    later: Sequence[Layer],
+    view: Sequence[FoldedRange],
+    later: Sequence[FoldedRange],
     winner: Change | None,
     parts: Mapping[int, tuple[str, ...]],
-) -> Told:
+) -> ExplainedChange:
     if change.repeated:
-        return Told(change, Fate.REPEATED)
+        return ExplainedChange(change, ChangeOutcome.REPEATED)
     layer = next((layer for layer in view if layer.takes(change)), None)
     if layer is None or winner is None:
         return _outside(change, view, later)
     if change == winner or change.number in parts:
-        return Told(change, Fate.CURRENT, layer.snapshot, layer.run, parts.get(change.number, ()))
-    return Told(change, _lost(change, winner), layer.snapshot, layer.run)
+        return ExplainedChange(change, ChangeOutcome.CURRENT, layer.snapshot, layer.run, parts.get(change.number, ()))
+    return ExplainedChange(change, _lost(change, winner), layer.snapshot, layer.run)
 
 
-def _lost(change: Change, winner: Change) -> Fate:
+def _lost(change: Change, winner: Change) -> ChangeOutcome:
     if change.place == winner.place:
-        return Fate.AGAIN
+        return ChangeOutcome.AGAIN
     if change.place > winner.place:
-        return Fate.REPLACED  # Between folds the later one counts: a table keeps no order of its rows.
-    return Fate.EARLIER if change.order == winner.order else Fate.OLDER
+        return ChangeOutcome.REPLACED  # Between folds the later one counts: a table keeps no order of its rows.
+    return ChangeOutcome.EARLIER if change.order == winner.order else ChangeOutcome.OLDER
 
 
-def _outside(change: Change, view: Sequence[Layer], later: Sequence[Layer]) -> Told:
+def _outside(change: Change, view: Sequence[FoldedRange], later: Sequence[FoldedRange]) -> ExplainedChange:
     """A change that the view does not fold: left out by a restore, or later than it."""
     for layer in view:
         if layer.folds(change.sqn) and layer.is_late(change):
-            return Told(change, Fate.AFTER, layer.snapshot, layer.run)
+            return ExplainedChange(change, ChangeOutcome.AFTER, layer.snapshot, layer.run)
     for layer in view:
         if layer.skips(change.sqn):
-            return Told(change, Fate.SKIPPED, layer.snapshot, layer.run)
+            return ExplainedChange(change, ChangeOutcome.SKIPPED, layer.snapshot, layer.run)
     for layer in later:
         if layer.folds(change.sqn):
-            return Told(change, Fate.LATER, layer.snapshot, layer.run)
+            return ExplainedChange(change, ChangeOutcome.LATER, layer.snapshot, layer.run)
     for layer in later:
         if layer.skips(change.sqn):
-            return Told(change, Fate.SKIPPED, layer.snapshot, layer.run)
-    return Told(change, Fate.WAITING)
+            return ExplainedChange(change, ChangeOutcome.SKIPPED, layer.snapshot, layer.run)
+    return ExplainedChange(change, ChangeOutcome.WAITING)
 
 
-def unknown(state: LogState, view: Sequence[Layer]) -> tuple[tuple[int, int], ...]:
+def unknown(state: LogState, view: Sequence[FoldedRange]) -> tuple[tuple[int, int], ...]:
     """The ranges of change sets (first, last) within a view that cannot tell of every change any more: cut off, or
     squashed to the last change a key.
     """

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from tidefold.domain.log_state import ChangeSet, Column, Landed, LogState, Position, Shape
+from tidefold.domain.log_state import ChangeSet, Column, LandedFileRecord, LogState, Position, TableSpec
 from tidefold.domain.source_progress import NameReading
 from tidefold.errors import ConflictError, RefusedError, SupersededError
 
@@ -22,7 +22,7 @@ class Arrival:
     names: how the name of the file was read; None where a log has only one way.
     """
 
-    landed: Landed
+    landed: LandedFileRecord
     change_set: ChangeSet | None
     position: Position
     names: NameReading | None = None
@@ -130,7 +130,7 @@ def taken(state: LogState, arrivals: Sequence[Arrival]) -> bool:
     )
 
 
-def _as_brought(entry: Landed) -> Landed:
+def _as_brought(entry: LandedFileRecord) -> LandedFileRecord:
     """What is the same of a file, whoever takes it."""
     return replace(entry, number=0, sqn=None, high=(), run="", instant="", count=0, again=None, time=None)
 
@@ -177,7 +177,7 @@ def names(state: LogState) -> frozenset[str]:
     return frozenset(segments | {e.quarantine for e in state.landed if e.quarantine} | set(state.garbage))
 
 
-def check_shape(state: LogState, shape: Shape) -> None:
+def check_shape(state: LogState, shape: TableSpec) -> None:
     """Raises RefusedError when somebody brings changes of another table than the log's (I28). The number of buckets is
     no matter of it, nor how a source calls and writes what is in a column.
     """
@@ -191,12 +191,12 @@ def check_shape(state: LogState, shape: Shape) -> None:
     )
 
 
-def _as_stored(shape: Shape) -> Shape:
+def _as_stored(shape: TableSpec) -> TableSpec:
     columns = tuple(Column(column.name, column.type) for column in shape.columns)
     return replace(shape, columns=columns, buckets=1, ignored=())
 
 
-def differences(one: Shape, other: Shape, *named: str) -> list[str]:
+def differences(one: TableSpec, other: TableSpec, *named: str) -> list[str]:
     """In what two shapes differ, but for the number of buckets: `key: id before, number now`."""
     old, new = _described(one), _described(other)
     return [
@@ -211,12 +211,12 @@ def is_empty(state: LogState) -> bool:
     return not state.landed and not state.change_sets and not state.snapshots and not state.truncated_to
 
 
-def reshaped(state: LogState, shape: Shape) -> LogState:
+def reshaped(state: LogState, shape: TableSpec) -> LogState:
     """An empty log with the shape that is configured now."""
     return replace(state, shape=shape) if is_empty(state) and state.shape != shape else state
 
 
-def _described(shape: Shape) -> dict[str, str]:
+def _described(shape: TableSpec) -> dict[str, str]:
     parts = {"key": ", ".join(shape.key), "order": ", ".join(shape.order_by) or shape.order}
     parts |= {"key_groups": str(shape.key_groups), "merge": _merging(shape)}
     written = {column.name: f" as {column.encoding}" if column.encoding else "" for column in shape.columns}
@@ -224,7 +224,7 @@ def _described(shape: Shape) -> dict[str, str]:
     return {**parts, "column order": ", ".join(column.name for column in shape.columns)}
 
 
-def _merging(shape: Shape) -> str:
+def _merging(shape: TableSpec) -> str:
     merge = shape.merge
     groups = (f"{', '.join(g.columns)} by {', '.join(g.order) or 'place'}" for g in merge.groups)
     functions = (f"{name} {function}" for name, function in merge.aggregates)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from tidefold.domain.explain.key_history import Layer, layers
+from tidefold.domain.explain.key_history import FoldedRange, layers
 from tidefold.domain.ingest.append import require_fence, require_open
-from tidefold.domain.log_state import ChangeSet, Landed, LogState
+from tidefold.domain.log_state import ChangeSet, LandedFileRecord, LogState
 from tidefold.errors import ConflictError
 
 
@@ -88,7 +88,7 @@ def retake(state: LogState, retaken: Retaken) -> LogState:
     return replace(state, landed=landed, change_sets=(*state.change_sets, *numbered))
 
 
-def _corrected(entry: Landed, retaken: Retaken, settled: dict[int, Settled]) -> Landed:
+def _corrected(entry: LandedFileRecord, retaken: Retaken, settled: dict[int, Settled]) -> LandedFileRecord:
     one = settled.get(entry.number, Settled(entry.number))
     left = entry.quarantined - one.total
     return replace(
@@ -109,12 +109,12 @@ def refused_in(state: LogState) -> tuple[str, ...]:
     return tuple(dict.fromkeys(e.quarantine for e in state.landed if e.quarantine and e.quarantined))
 
 
-def since(state: LogState, entry: Landed) -> int:
+def since(state: LogState, entry: LandedFileRecord) -> int:
     """The first sqn whose changes may be newer than a record of this file."""
     return next((e.sqn for e in state.landed[entry.number - 1 :] if e.sqn is not None), state.last_sqn + 1)
 
 
-def high_before(state: LogState, entry: Landed) -> tuple[int, ...]:
+def high_before(state: LogState, entry: LandedFileRecord) -> tuple[int, ...]:
     """The highest order that the partition of this file had reached before it."""
     highs = {c.sqn: c.high for c in state.change_sets}
     former = (e for e in state.landed[: entry.number - 1] if (e.topic, e.partition) == (entry.topic, entry.partition))
@@ -130,16 +130,16 @@ def left_out(state: LogState) -> tuple[tuple[int, int], ...]:
     return tuple(sorted({*ranges, *((0, end) for end in _imported(found))}))
 
 
-def _layers(state: LogState) -> tuple[Layer, ...]:
+def _layers(state: LogState) -> tuple[FoldedRange, ...]:
     return (*layers(state, state.latest), *layers(state, state.attempt))
 
 
-def _imported(found: Iterable[Layer]) -> Iterator[int]:
+def _imported(found: Iterable[FoldedRange]) -> Iterator[int]:
     """Up to where imports took the place of the log."""
     return (one.to if one.skipped_to is None else one.skipped_to for one in found if one.imported)
 
 
-def is_left_out(state: LogState, entry: Landed) -> bool:
+def is_left_out(state: LogState, entry: LandedFileRecord) -> bool:
     """Whether the file of this account landed in a range that a restore or an import left out.
 
     A file without changes that landed last before an import cannot be told from one after it: it counts as before, as
@@ -152,7 +152,7 @@ def is_left_out(state: LogState, entry: Landed) -> bool:
     return any(after <= before < to for after, to in ranges) or before <= max(_imported(_layers(state)), default=-1)
 
 
-def room(state: LogState, entry: Landed) -> tuple[int, int | None]:
+def room(state: LogState, entry: LandedFileRecord) -> tuple[int, int | None]:
     """Between which offsets [first, end) the records of this file lie: after what its partition had before it, before
     what came next.
     """

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from tidefold.domain.log_state import ChangeSet, Hold, Kind, LogState, Reader, Snapshot, State, Tag
+from tidefold.domain.log_state import ChangeSet, Consumer, Hold, LogState, Snapshot, SnapshotKind, State, Tag
 from tidefold.domain.retention.tag_names import require_free
 from tidefold.domain.snapshot.transitions import known
 from tidefold.errors import ConflictError, InvalidInputError, RefusedError
@@ -30,7 +30,7 @@ class Bound:
 
 def with_files(snapshots: Iterable[Snapshot]) -> tuple[Snapshot, ...]:
     """Those that have files of their own."""
-    return tuple(s for s in snapshots if s.kind is not Kind.TAIL)
+    return tuple(s for s in snapshots if s.kind is not SnapshotKind.TAIL)
 
 
 def newest(state: LogState, keep: int) -> tuple[Snapshot, ...]:
@@ -42,7 +42,7 @@ def newest(state: LogState, keep: int) -> tuple[Snapshot, ...]:
 
 def tails(state: LogState) -> tuple[Snapshot, ...]:
     """The completed snapshots that consist of another one's files and the change sets after them."""
-    return tuple(s for s in state.snapshots if s.state is State.COMPLETED and s.kind is Kind.TAIL)
+    return tuple(s for s in state.snapshots if s.state is State.COMPLETED and s.kind is SnapshotKind.TAIL)
 
 
 def protected(state: LogState, keep: int) -> frozenset[int]:
@@ -165,7 +165,7 @@ def _of_tails(state: LogState) -> Iterable[Bound]:
 
 def _behind(state: LogState, snapshot: int) -> int:
     found = known(state, snapshot)
-    return found.from_sqn if found.kind is Kind.TAIL else found.to_sqn
+    return found.from_sqn if found.kind is SnapshotKind.TAIL else found.to_sqn
 
 
 def truncate(state: LogState, keep: int | None) -> LogState:
@@ -273,7 +273,7 @@ def release(state: LogState, name: str) -> LogState:
     return state if left == state.holds else replace(state, holds=left)
 
 
-def register(state: LogState, reader: Reader) -> LogState:
+def register(state: LogState, reader: Consumer) -> LogState:
     """Notes how far a reader of the log has come. Refused when he stands before what was cut, or beyond the end."""
     if not state.truncated_to <= reader.sqn <= state.last_sqn:
         raise RefusedError(

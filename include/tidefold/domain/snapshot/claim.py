@@ -11,7 +11,7 @@ from enum import StrEnum
 from tidefold.domain.commit_times import until
 from tidefold.domain.external_snapshot import External, Ownership
 from tidefold.domain.ingest.append import never_took
-from tidefold.domain.log_state import Expire, Kind, LogState, Snapshot, State
+from tidefold.domain.log_state import Expire, LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.snapshot.transitions import held, known, require_published
 from tidefold.errors import RefusedError
 
@@ -43,7 +43,7 @@ class Claim:
 
     run: str
     request: str
-    kind: Kind
+    kind: SnapshotKind
     instant: str
     takeover: bool = False
     stalled: Snapshot | None = None
@@ -121,7 +121,7 @@ def tail(state: LogState, asked: Claim) -> LogState:
         epoch=state.epoch,
         run=asked.run,
         request=asked.request,
-        kind=Kind.TAIL,
+        kind=SnapshotKind.TAIL,
         state=State.COMPLETED,
         base=latest.id,
         from_sqn=latest.to_sqn,
@@ -234,7 +234,7 @@ def _require_completed(state: LogState, snapshot: int) -> Snapshot:
 def _restoring(state: LogState, begun: Snapshot, asked: Restore) -> Snapshot:
     """The attempt that brings the rows of a snapshot back, under a new id: undoing it is one more restore."""
     wanted = _require_completed(state, asked.snapshot)
-    is_tail = wanted.kind is Kind.TAIL
+    is_tail = wanted.kind is SnapshotKind.TAIL
     origin = wanted.base if is_tail else wanted.id
     begun = replace(
         begun, origin=origin, from_sqn=wanted.from_sqn if is_tail else wanted.to_sqn, horizon=wanted.horizon

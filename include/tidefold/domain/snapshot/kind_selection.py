@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tidefold.domain.log_state import Kind, LogState, State
+from tidefold.domain.log_state import LogState, SnapshotKind, State
 
 
 class Rule(StrEnum):
@@ -20,7 +20,7 @@ class Rule(StrEnum):
 class Choice:
     """A kind, and why this one, as the end of a sentence."""
 
-    kind: Kind
+    kind: SnapshotKind
     because: str
 
 
@@ -45,22 +45,26 @@ def choose(state: LogState, terms: Terms) -> Choice:
     base is the newest completed snapshot.
     """
     if terms.rule is not Rule.AUTO:
-        return Choice(Kind(terms.rule), "it was asked for")
+        return Choice(SnapshotKind(terms.rule), "it was asked for")
     latest = state.latest
     if latest is None:
-        return Choice(Kind.FULL, "there is no snapshot yet whose files could be shared")
+        return Choice(SnapshotKind.FULL, "there is no snapshot yet whose files could be shared")
     if terms.buckets not in (None, state.shape.buckets):
-        return Choice(Kind.FULL, f"the number of buckets changes from {state.shape.buckets} to {terms.buckets}")
+        return Choice(SnapshotKind.FULL, f"the number of buckets changes from {state.shape.buckets} to {terms.buckets}")
     since = _since_full(state)
     if since >= terms.full_every:
-        return Choice(Kind.FULL, f"{since} incremental snapshots were made since the last full one")
+        return Choice(SnapshotKind.FULL, f"{since} incremental snapshots were made since the last full one")
     if terms.links:
-        return Choice(Kind.FULL, "the store takes unchanged files over as links, which costs no bytes")
+        return Choice(SnapshotKind.FULL, "the store takes unchanged files over as links, which costs no bytes")
     written = touched_bytes(state)
     if latest.bytes_full <= _WORTH * written:
-        return Choice(Kind.FULL, f"about {written:,} of {latest.bytes_full:,} bytes are written anew in any case")
+        return Choice(
+            SnapshotKind.FULL, f"about {written:,} of {latest.bytes_full:,} bytes are written anew in any case"
+        )
     copied = latest.bytes_full - written
-    return Choice(Kind.INCREMENTAL, f"a full one would copy about {copied:,} bytes to write {written:,} new ones")
+    return Choice(
+        SnapshotKind.INCREMENTAL, f"a full one would copy about {copied:,} bytes to write {written:,} new ones"
+    )
 
 
 def touched_bytes(state: LogState) -> int:
@@ -77,5 +81,5 @@ def touched_bytes(state: LogState) -> int:
 
 def _since_full(state: LogState) -> int:
     made = [s for s in state.snapshots if s.counts and s.state not in (State.ABORTED, State.ONGOING)]
-    fulls = [number for number, s in enumerate(made) if s.kind is Kind.FULL]
+    fulls = [number for number, s in enumerate(made) if s.kind is SnapshotKind.FULL]
     return len(made) - 1 - fulls[-1] if fulls else len(made)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tidefold.domain.log_state import ChangeSet, Expire, Kind, LogState, Snapshot, State
+from tidefold.domain.log_state import ChangeSet, Expire, LogState, Snapshot, SnapshotKind, State
 
 # Change sets with `after` < sqn <= `to`.
 _Span = tuple[int, int]
@@ -53,7 +53,7 @@ def older(state: LogState, snapshot: Snapshot) -> Iterator[Older]:
 
 
 def _is_kept(snapshot: Snapshot | None) -> bool:
-    return snapshot is not None and snapshot.state is State.COMPLETED and snapshot.kind is not Kind.TAIL
+    return snapshot is not None and snapshot.state is State.COMPLETED and snapshot.kind is not SnapshotKind.TAIL
 
 
 def _before(span: _Span, spans: tuple[_Span, ...]) -> tuple[_Span, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidefold.domain.key_groups import KeyGroups
-from tidefold.domain.log_state import Kind, Position, Shape, Snapshot
+from tidefold.domain.log_state import Position, Snapshot, SnapshotKind, TableSpec
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.table.schema import FIRST, Schema
 
@@ -44,9 +44,9 @@ class DataFile:
         return self.rows + (self.deletions.rows if self.deletions else 0)
 
 
-def home(log: str, kind: Kind, snapshot: int) -> str:
+def home(log: str, kind: SnapshotKind, snapshot: int) -> str:
     """Folder of a snapshot's files: a full one's own, else the table's, which many snapshots share."""
-    return LogPaths(log).snapshot(snapshot) if kind is Kind.FULL else LogPaths(log).table
+    return LogPaths(log).snapshot(snapshot) if kind is SnapshotKind.FULL else LogPaths(log).table
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +67,11 @@ class Manifest:
     log: str
     snapshot: int
     epoch: int
-    kind: Kind
+    kind: SnapshotKind
     base: int | None
     from_sqn: int
     to_sqn: int
-    shape: Shape
+    shape: TableSpec
     files: tuple[DataFile, ...]
     bytes_copied: int = 0
     expired: int = 0

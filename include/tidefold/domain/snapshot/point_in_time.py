@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from tidefold.domain.commit_times import NEVER, AsOf, micros, next_second, tag_of, told
-from tidefold.domain.log_state import ChangeSet, Expire, Kind, LogState, Snapshot, State
+from tidefold.domain.log_state import ChangeSet, Expire, LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.retention.tag_names import require_free
 from tidefold.domain.snapshot.claim import Claim, blocked, next_id, same_request, supersede, token_of
 from tidefold.domain.snapshot.lineage import Older, older
@@ -61,7 +61,7 @@ def change_sets_of(state: LogState, snapshot: Snapshot) -> tuple[ChangeSet, ...]
 def _on_top(state: LogState, head: Snapshot | None, to: int) -> Snapshot:
     """What would be folded next onto a snapshot, up to an sqn."""
     base, after = (head.id, head.to_sqn) if head else (None, 0)
-    return Snapshot(next_id(state), 0, "", "", Kind.FULL, State.ONGOING, base, after, max(to, after), "")
+    return Snapshot(next_id(state), 0, "", "", SnapshotKind.FULL, State.ONGOING, base, after, max(to, after), "")
 
 
 def _lineage(state: LogState, snapshot: Snapshot | None) -> Iterator[Snapshot]:
@@ -131,7 +131,7 @@ def _begin(state: LogState, asked: Claim, at: int, planned: Plan) -> LogState:
         epoch=state.epoch + 1,
         run=asked.run,
         request=asked.request,
-        kind=Kind.FULL,
+        kind=SnapshotKind.FULL,
         state=State.ONGOING,
         base=base.id if base else None,
         from_sqn=base.to_sqn if base else 0,

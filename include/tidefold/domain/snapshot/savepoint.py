@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tidefold.domain.external_snapshot import Layout
 from tidefold.domain.key_groups import KeyGroups, bucket_ranges
-from tidefold.domain.log_state import Kind, Shape
+from tidefold.domain.log_state import SnapshotKind, TableSpec
 from tidefold.domain.paths import DataFileName, LogPaths
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
 from tidefold.domain.source_progress import Position
@@ -61,7 +61,7 @@ class Savepoint:
     sqn: int
     instant: str
     rows: int
-    shape: Shape
+    shape: TableSpec
     positions: tuple[Position, ...]
     files: tuple[SavedFile, ...]
     delta_log: tuple[str, ...] = ()
@@ -75,7 +75,7 @@ class Savepoint:
     def manifest(self) -> Manifest:
         """The files of a native one as those of a full snapshot."""
         files = tuple(f.data_file() for f in self.files)
-        facts = (self.log, self.snapshot, 0, Kind.FULL, None, self.sqn, self.sqn, self.shape, files)
+        facts = (self.log, self.snapshot, 0, SnapshotKind.FULL, None, self.sqn, self.sqn, self.shape, files)
         return Manifest(*facts, cleared=self.cleared)
 
 

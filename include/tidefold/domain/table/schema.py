@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tidefold.domain.table.table_spec import Column, Shape, renamed
+from tidefold.domain.table.table_spec import Column, TableSpec, renamed
 
 if TYPE_CHECKING:
     from tidefold.domain.log_state import LogState
@@ -36,7 +36,7 @@ class Schema:
 
 
 @dataclass(frozen=True, slots=True)
-class Former:
+class ColumnOrigin:
     """How the values of a column are had from rows of an older schema: what it is called there (None: it was not there,
     and its value is `default`), and the types that it has had since then, the last is that of today.
     """
@@ -67,7 +67,7 @@ def schemas_of(state: LogState) -> tuple[Schema, ...]:
     return state.schemas or (first_schema(state.shape.columns),)
 
 
-def shape_at(state: LogState, schema: int) -> Shape:
+def shape_at(state: LogState, schema: int) -> TableSpec:
     """The shape that the log had, or has, with this schema."""
     known = schemas_of(state)
     newest, wanted = known[-1], schema_of(known, schema)
@@ -83,7 +83,7 @@ def schema_of(schemas: Sequence[Schema], schema: int) -> Schema:
     return next(s for s in schemas if s.id == schema)
 
 
-def formers(schemas: Sequence[Schema], older: int, newer: int) -> dict[str, Former]:
+def column_origins(schemas: Sequence[Schema], older: int, newer: int) -> dict[str, ColumnOrigin]:
     """Of each column of the newer schema where its value comes from in rows of the older one. None for one schema."""
     if older == newer or not schemas:
         return {}
@@ -91,11 +91,11 @@ def formers(schemas: Sequence[Schema], older: int, newer: int) -> dict[str, Form
     return {name: _former(line, number) for name, number in line[-1].named.items()}
 
 
-def _former(line: Sequence[Schema], number: int) -> Former:
+def _former(line: Sequence[Schema], number: int) -> ColumnOrigin:
     having = [s.columns[s.ids.index(number)] for s in line if number in s.ids]
     types = tuple(column.type for column in having)
     there = number in line[0].ids
-    return Former(having[0].name, types) if there else Former(None, types, having[0].default)
+    return ColumnOrigin(having[0].name, types) if there else ColumnOrigin(None, types, having[0].default)
 
 
 def must_rewrite(schemas: Sequence[Schema], older: int, newer: int) -> bool:
@@ -106,7 +106,7 @@ def must_rewrite(schemas: Sequence[Schema], older: int, newer: int) -> bool:
     # What was dropped goes from the files too: one day a column may have its name again.
     if set(before.ids) - set(after.ids):
         return True
-    found = formers(schemas, older, newer)
+    found = column_origins(schemas, older, newer)
     return not all(found[column.name].is_same(column) for column in after.columns)
 
 

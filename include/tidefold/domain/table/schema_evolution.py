@@ -10,7 +10,7 @@ from itertools import pairwise
 from tidefold.domain.ingest.append import differences, is_empty, reshaped
 from tidefold.domain.log_state import LogState, State
 from tidefold.domain.table.schema import Schema, bare, schemas_of
-from tidefold.domain.table.table_spec import Column, Engine, Shape, renamed
+from tidefold.domain.table.table_spec import Column, Engine, TableSpec, renamed
 from tidefold.domain.table.type_conversion import has_text, widens
 from tidefold.errors import RefusedError
 
@@ -80,7 +80,7 @@ class Change:
         return f"{self.kind} `{self.column}` from {self.before} to {self.after}"
 
 
-def evolve(state: LogState, shape: Shape, policies: Policies, instant: str, run: str = "") -> LogState:
+def evolve(state: LogState, shape: TableSpec, policies: Policies, instant: str, run: str = "") -> LogState:
     """Takes up the columns of a shape that is configured. The number of buckets is no matter of it.
 
     What was announced under the former schema and is not appended is given up, so that every change set has the schema
@@ -101,7 +101,7 @@ def evolve(state: LogState, shape: Shape, policies: Policies, instant: str, run:
     return replace(state, shape=shape, schemas=schemas, fence=state.fence + (schemas != state.schemas))
 
 
-def with_found(state: LogState, shape: Shape) -> Shape:
+def with_found(state: LogState, shape: TableSpec) -> TableSpec:
     """The configured shape with the columns that the source brought. A name in the configuration decides itself."""
     newest = schemas_of(state)[-1]
     named = {*shape.ignored, *(name for column in shape.columns for name in (column.name, *column.aliases))}
@@ -136,7 +136,7 @@ def told(state: LogState) -> list[str]:
     ]
 
 
-def changes(before: Schema, after: Schema, shape: Shape) -> tuple[Change, ...]:
+def changes(before: Schema, after: Schema, shape: TableSpec) -> tuple[Change, ...]:
     """What the newer schema changes. `shape` is that of the newer one: its key and its order allow less."""
     return tuple(_limited(change, shape) for change in _differing(before, after))
 
@@ -177,7 +177,7 @@ def _retyped(name: str, old: str, new: str) -> Change:
     return Change(ChangeKind.RETYPE, name, old, new, why)
 
 
-def _limited(change: Change, shape: Shape) -> Change:
+def _limited(change: Change, shape: TableSpec) -> Change:
     """A key may only be widened such that it stays in its key group, and what orders a log not even that in a history,
     whose rows name its values.
     """
@@ -194,7 +194,7 @@ def _limited(change: Change, shape: Shape) -> Change:
     return change
 
 
-def _next_schema(state: LogState, before: Schema, shape: Shape, instant: str, run: str) -> Schema:
+def _next_schema(state: LogState, before: Schema, shape: TableSpec, instant: str, run: str) -> Schema:
     highest = max(number for schema in schemas_of(state) for number in schema.ids)
     ids = []
     for number in _matched(before, shape.columns):
@@ -212,7 +212,7 @@ def _matched(before: Schema, columns: tuple[Column, ...]) -> Iterator[int | None
         yield there[column.name] if column.name in there else next(free, None)
 
 
-def _taken_back(state: LogState, shape: Shape) -> tuple[Schema, ...]:
+def _taken_back(state: LogState, shape: TableSpec) -> tuple[Schema, ...]:
     """The schemas without the newest, if nothing was ever made with it and the columns are those of before again."""
     known = schemas_of(state)
     used = {c.schema for c in state.change_sets}
@@ -221,7 +221,7 @@ def _taken_back(state: LogState, shape: Shape) -> tuple[Schema, ...]:
     return known[:-1] if again and known[-1].id not in used else known
 
 
-def _require_same_log(state: LogState, after: Schema, shape: Shape) -> None:
+def _require_same_log(state: LogState, after: Schema, shape: TableSpec) -> None:
     """Raises RefusedError unless the shapes differ by columns alone."""
     names = _names(schemas_of(state)[-1], after)
     known = replace(state.shape, ignored=shape.ignored)
@@ -248,7 +248,7 @@ def _names(before: Schema, after: Schema) -> Mapping[str, str]:
     return {name: now[number] for name, number in before.named.items() if number in now}
 
 
-def _without(shape: Shape, known: set[str]) -> Shape:
+def _without(shape: TableSpec, known: set[str]) -> TableSpec:
     """The shape as it is for these columns: a new one may come with a group or a function of its own."""
     merge = renamed(shape, shape.columns, {name: name for name in known}).merge
     return replace(shape, merge=merge)

@@ -83,7 +83,7 @@ class Merge:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class TableSpec:
     """What never changes silently in a log: key, columns, kind of order, and how keys are spread.
 
     `order_by`: the columns that order it, when its order is `columns`. `spread`: how many of the key columns decide the
@@ -111,28 +111,28 @@ class Shape:
         return len(self.order_by) if self.order == COLUMNS else ORDER_WIDTH[self.order]
 
     @property
-    def own_order(self) -> bool:
+    def source_ordered(self) -> bool:
         """Whether changes of a key can only come in the order that counts, so that a table need not keep it."""
         return self.order != COLUMNS
 
     @property
-    def takes_late(self) -> bool:
+    def accepts_late(self) -> bool:
         """Whether a change finds its right place also when newer ones of its key were folded before."""
-        return not self.own_order or self.merge.engine in (Engine.HISTORY, Engine.APPEND)
+        return not self.source_ordered or self.merge.engine in (Engine.HISTORY, Engine.APPEND)
 
     @property
-    def keeps_order(self) -> bool:
+    def stores_order(self) -> bool:
         """Whether each row of the table says the place of the change that made it."""
         engine = self.merge.engine
-        return engine is Engine.HISTORY or (not self.own_order and engine in (Engine.LAST, Engine.FIRST))
+        return engine is Engine.HISTORY or (not self.source_ordered and engine in (Engine.LAST, Engine.FIRST))
 
     @property
-    def keeps_hidden(self) -> bool:
+    def needs_sidecar(self) -> bool:
         """Whether there is more to keep than rows: of deleted keys, or of single columns, the place of their change."""
         engine = self.merge.engine
         if engine is Engine.PARTIAL:
-            return not self.own_order or any(group.order for group in self.merge.groups)
-        return engine is Engine.HISTORY or (not self.own_order and engine is Engine.LAST)
+            return not self.source_ordered or any(group.order for group in self.merge.groups)
+        return engine is Engine.HISTORY or (not self.source_ordered and engine is Engine.LAST)
 
     @property
     def table_key(self) -> tuple[str, ...]:
@@ -142,7 +142,7 @@ class Shape:
     @property
     def table_columns(self) -> tuple[Column, ...]:
         """The columns that readers see: the user's, then those that the engine needs."""
-        system = [Column(ORDER, "array<long>")] if self.keeps_order else []
+        system = [Column(ORDER, "array<long>")] if self.stores_order else []
         if self.merge.engine is Engine.HISTORY:
             system += [Column(VALID_FROM, self._validity), Column(VALID_TO, self._validity)]
         return (*self.columns, *system)
@@ -154,7 +154,7 @@ class Shape:
         return types[self.order_by[0]] if len(self.order_by) == 1 else "timestamp"
 
 
-def renamed(shape: Shape, columns: tuple[Column, ...], names: Mapping[str, str]) -> Shape:
+def renamed(shape: TableSpec, columns: tuple[Column, ...], names: Mapping[str, str]) -> TableSpec:
     """The shape with other columns. `names`: what the columns that it speaks of are called there; of one that is not
     named, nothing is said any more.
     """

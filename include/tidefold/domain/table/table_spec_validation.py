@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from tidefold.domain.log_state import Column
-from tidefold.domain.table.table_spec import COLUMNS, Deletes, Engine, Merge, Shape
+from tidefold.domain.table.table_spec import COLUMNS, Deletes, Engine, Merge, TableSpec
 from tidefold.domain.table.types import encodings_of, parse_type
 from tidefold.errors import InvalidInputError
 
@@ -23,7 +23,7 @@ _COLUMN = re.compile(r"[^\W_]\w{0,127}")
 Mistake: TypeAlias = tuple[str, tuple[str | int, ...], str, str]
 
 
-def check(shape: Shape, orders: Collection[str]) -> None:
+def check(shape: TableSpec, orders: Collection[str]) -> None:
     """Raises InvalidInputError with the first mistake of a shape. `orders` are the kinds of order that there are."""
     for code, place, message, hint in _mistakes(shape, orders):
         raise InvalidInputError(code, f"Shape: {_dotted(place)} {message}", hint=hint)
@@ -87,7 +87,7 @@ def _sentence(said: str) -> str:
     return said[:1].upper() + said[1:]
 
 
-def _mistakes(shape: Shape, orders: Collection[str]) -> Iterator[Mistake]:
+def _mistakes(shape: TableSpec, orders: Collection[str]) -> Iterator[Mistake]:
     yield from _malformed(shape)
     yield from column_mistakes([column.name for column in shape.columns])
     yield from type_mistakes(shape.columns)
@@ -98,7 +98,7 @@ def _mistakes(shape: Shape, orders: Collection[str]) -> Iterator[Mistake]:
     yield from _spread(shape)
 
 
-def _malformed(shape: Shape) -> Iterator[Mistake]:
+def _malformed(shape: TableSpec) -> Iterator[Mistake]:
     """What has to be a tuple of at least one. A list would never equal what the ledger has."""
     for name, given, kind in (("key", shape.key, str), ("columns", shape.columns, Column)):
         if not isinstance(given, tuple) or not all(isinstance(one, kind) for one in given):
@@ -108,7 +108,7 @@ def _malformed(shape: Shape) -> Iterator[Mistake]:
             yield f"{name.upper()}_INVALID", (name,), "is empty.", "Name at least one column."
 
 
-def _spread(shape: Shape) -> Iterator[Mistake]:
+def _spread(shape: TableSpec) -> Iterator[Mistake]:
     if type(shape.key_groups) is not int or not 1 <= shape.key_groups <= MAX_KEY_GROUPS:
         hint = f"Use a whole number from 1 to {MAX_KEY_GROUPS}."
         yield "KEY_GROUPS_INVALID", ("key_groups",), f"cannot be {shape.key_groups!r}.", hint
@@ -133,7 +133,7 @@ FUNCTIONS: dict[str, tuple[str, ...]] = {
 _COMMUTING = ("sum", "product", "min", "max", "count", "bool_and", "bool_or")
 
 
-def merge_mistakes(shape: Shape) -> Iterator[Mistake]:
+def merge_mistakes(shape: TableSpec) -> Iterator[Mistake]:
     """The mistakes of a shape whose columns and key are right by themselves."""
     merge, types = shape.merge, {column.name: column.type for column in shape.columns}
     yield from _key(shape)
@@ -144,13 +144,13 @@ def merge_mistakes(shape: Shape) -> Iterator[Mistake]:
         yield _without_effect("aggregates", merge.engine, "aggregate")
     yield from _groups(shape, types)
     yield from _aggregates(shape, types)
-    why = inexact(merge, shape.own_order)
+    why = inexact(merge, shape.source_ordered)
     if merge.deletes is Deletes.APPLY and why:
         hint = "Set `deletes: ignore` or `deletes: quarantine`."
         yield "DELETES_INEXACT", ("merge", "deletes"), f"cannot be `apply`: {why}.", hint
 
 
-def _key(shape: Shape) -> Iterator[Mistake]:
+def _key(shape: TableSpec) -> Iterator[Mistake]:
     appends = shape.merge.engine is Engine.APPEND
     if appends and shape.key:
         yield "KEY_WITHOUT_EFFECT", ("key",), "has no effect with `merge: append`.", "Remove it."
@@ -159,7 +159,7 @@ def _key(shape: Shape) -> Iterator[Mistake]:
         yield "LOG_WITHOUT_KEY", ("key",), "is missing: a log needs a key.", hint
 
 
-def _order(shape: Shape, types: Mapping[str, str]) -> Iterator[Mistake]:
+def _order(shape: TableSpec, types: Mapping[str, str]) -> Iterator[Mistake]:
     for i, name in enumerate(shape.order_by):
         if name not in types:
             hint = f"Columns are: {', '.join(types)}."
@@ -178,7 +178,7 @@ def _without_effect(name: str, engine: Engine, other: str) -> Mistake:
     return "MERGE_WITHOUT_EFFECT", ("merge", name), f"has no effect with the engine `{engine}`.", hint
 
 
-def _groups(shape: Shape, types: Mapping[str, str]) -> Iterator[Mistake]:
+def _groups(shape: TableSpec, types: Mapping[str, str]) -> Iterator[Mistake]:
     seen: set[str] = set()
     for i, group in enumerate(shape.merge.groups):
         at = ("merge", "groups", i)
@@ -196,7 +196,7 @@ def _groups(shape: Shape, types: Mapping[str, str]) -> Iterator[Mistake]:
                 yield "ORDER_COLUMN", (*at, "order"), f"names `{name}` of type {types[name]}.", hint
 
 
-def _aggregates(shape: Shape, types: Mapping[str, str]) -> Iterator[Mistake]:
+def _aggregates(shape: TableSpec, types: Mapping[str, str]) -> Iterator[Mistake]:
     if shape.merge.engine is not Engine.AGGREGATE:
         return
     for name, function in shape.merge.aggregates:
@@ -216,7 +216,7 @@ def _aggregates(shape: Shape, types: Mapping[str, str]) -> Iterator[Mistake]:
             yield "AGGREGATE_INEXACT", ("columns", name), message, hint
 
 
-def _function(shape: Shape, function: str, type_: str, at: tuple[str | int, ...]) -> Iterator[Mistake]:
+def _function(shape: TableSpec, function: str, type_: str, at: tuple[str | int, ...]) -> Iterator[Mistake]:
     kind, allowed = type_.split("(")[0].split("<")[0], FUNCTIONS[function]
     if allowed and kind not in allowed:
         hint = f"`{function}` takes {', '.join(allowed)}."
@@ -228,11 +228,11 @@ def _function(shape: Shape, function: str, type_: str, at: tuple[str | int, ...]
         yield "AGGREGATE_INEXACT", at, f"cannot be `{function}`: it depends on the order of what is added.", hint
 
 
-def inexact(merge: Merge, own_order: bool) -> str:
-    """Why deletes cannot be applied; empty: they can. `own_order`: see `Shape`."""
+def inexact(merge: Merge, source_ordered: bool) -> str:
+    """Why deletes cannot be applied; empty: they can. `source_ordered`: see `TableSpec`."""
     if merge.engine is Engine.APPEND:
         return "a table without a key has no row to find"
-    if not own_order and merge.engine in (Engine.FIRST, Engine.AGGREGATE):
+    if not source_ordered and merge.engine in (Engine.FIRST, Engine.AGGREGATE):
         return f"with `engine: {merge.engine}` a delete that comes late cannot be told from an early one"
     if any(group.order for group in merge.groups):
         return "groups with an order of their own cannot be compared with it"

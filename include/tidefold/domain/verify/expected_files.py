@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from tidefold.domain.log_state import Drop, Kind, LogState, Snapshot, State
+from tidefold.domain.log_state import DeletionState, LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.paths import LogPaths, data_path
 from tidefold.domain.retention.local_copies import CopyName
 from tidefold.domain.retention.retention import with_files
@@ -35,7 +35,7 @@ class Part(StrEnum):
     SEGMENT = "segment"
 
 
-class Harm(StrEnum):
+class DamageKind(StrEnum):
     """What is wrong with a copy. `unreadable`: the disk does not give its bytes; `foreign`: it names other files."""
 
     MISSING = "missing"
@@ -83,7 +83,7 @@ class Copy:
     """One copy of a file, with all names that it was found under; `harm`: what is wrong with it, if anything is."""
 
     names: tuple[Expected, ...]
-    harm: Harm | None = None
+    harm: DamageKind | None = None
 
     @property
     def place(self) -> Place:
@@ -103,7 +103,7 @@ class Damage:
     """
 
     part: Part
-    harm: Harm
+    harm: DamageKind
     places: tuple[Place, ...]
     snapshots: tuple[int, ...]
     good: tuple[Place, ...] = ()
@@ -127,7 +127,7 @@ class Damage:
 
 def kept(state: LogState | None) -> tuple[Snapshot, ...]:
     """The snapshots whose files must be there: completed and staged ones with files of their own."""
-    if state is None or state.dropped is not Drop.NO:
+    if state is None or state.dropped is not DeletionState.NO:
         return ()
     return with_files(s for s in state.snapshots if s.state in (State.COMPLETED, State.STAGED))
 
@@ -175,14 +175,14 @@ def _names(
     paths = LogPaths(log)
     for snapshot in named_by:
         own = snapshot.id in asked
-        if snapshot.kind is Kind.FULL:
+        if snapshot.kind is SnapshotKind.FULL:
             yield Expected(Place(data_path(paths.snapshot(snapshot.id), name)), (snapshot.id,), required=own, asked=own)
         if snapshot.id in local:
             place = Place(data_path(str(CopyName(log, snapshot.id)), name), Where.LOCAL)
             yield Expected(place, (snapshot.id,), required=own, asked=own)
     # Readers of older versions of the table need the files of all that were published; those of a staged full snapshot
     # are put there beforehand, and once more when it is published. An incremental one has them nowhere else.
-    shown = tuple(s.id for s in named_by if (s.published or s.kind is Kind.INCREMENTAL) and s.id in asked)
+    shown = tuple(s.id for s in named_by if (s.published or s.kind is SnapshotKind.INCREMENTAL) and s.id in asked)
     yield Expected(Place(data_path(paths.table, name)), shown, required=bool(shown), asked=True)
 
 

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from tidefold.changelog.schema import DELETE, UPSERT, has_absent, order_columns, place_columns, table_schema
 from tidefold.changelog.segment import at_least
-from tidefold.domain.table.table_spec import ARRIVAL, Engine, Shape
+from tidefold.domain.table.table_spec import ARRIVAL, Engine, TableSpec
 
 # What is sorted, and what is taken from it, are about so many times the changes.
 _TIMES = 4
@@ -38,7 +38,7 @@ class Newest:
     deletes: int
 
 
-def find(changes: pa.Table, cleared: tuple[int, ...], shape: Shape, memory: int) -> Newest | None:
+def find(changes: pa.Table, cleared: tuple[int, ...], shape: TableSpec, memory: int) -> Newest | None:
     """The newest changes. None: they are no plain upserts and deletes of a log in its own order, or tied, or more than
     can be sorted within `memory` bytes, so that it must be done where they can be put on a disk.
 
@@ -65,9 +65,9 @@ def find(changes: pa.Table, cleared: tuple[int, ...], shape: Shape, memory: int)
     return Newest(keys, rows, pc.sum(pc.equal(ops, DELETE)).as_py() or 0)
 
 
-def is_plain(changes: pa.Table, shape: Shape) -> bool:
+def is_plain(changes: pa.Table, shape: TableSpec) -> bool:
     """Whether each change says all of its row, and is newer than what is there."""
-    return shape.merge.engine is Engine.LAST and shape.own_order and not has_absent(changes)
+    return shape.merge.engine is Engine.LAST and shape.source_ordered and not has_absent(changes)
 
 
 def _changing(ordered: pa.Table, names: tuple[str, ...]) -> npt.NDArray[np.bool_]:
@@ -79,7 +79,7 @@ def _changing(ordered: pa.Table, names: tuple[str, ...]) -> npt.NDArray[np.bool_
     return np.append(reduce(np.logical_or, differ), True)
 
 
-def _has_ties(ordered: pa.Table, ends: npt.NDArray[np.bool_], shape: Shape) -> bool:
+def _has_ties(ordered: pa.Table, ends: npt.NDArray[np.bool_], shape: TableSpec) -> bool:
     """Whether a key has two changes of one order: SQL finds out whether they say different things."""
     orders = order_columns(shape)
     if not orders or shape.order == ARRIVAL:

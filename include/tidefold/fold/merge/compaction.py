@@ -7,11 +7,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidefold.changelog.schema import CLEAR, has_absent
-from tidefold.domain.table.table_spec import Engine, Shape
+from tidefold.domain.table.table_spec import Engine, TableSpec
 from tidefold.fold.merge.engines.statements import key_list, latest
 
 
-def squashed(changes: pa.Table, shape: Shape) -> pa.Table:
+def squashed(changes: pa.Table, shape: TableSpec) -> pa.Table:
     """The same effect in fewer changes, with the schema of a change set.
 
     Where only the last change of a key counts that one is left, and every clear. Partial changes, and those of other
@@ -26,7 +26,7 @@ def squashed(changes: pa.Table, shape: Shape) -> pa.Table:
     return pa.concat_tables([changes.filter(pc.field("_op") == CLEAR), newest])
 
 
-def of_keys(changes: pa.Table, keys: pa.Table, shape: Shape) -> pa.Table:
+def of_keys(changes: pa.Table, keys: pa.Table, shape: TableSpec) -> pa.Table:
     """The changes whose key is one of `keys`."""
     names = key_list(shape)
     with duckdb.connect() as connection:

@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidefold.changelog.key_group_hash import quoted
-from tidefold.changelog.schema import CLEAR, has_absent, hidden_schema, order_columns, table_schema
-from tidefold.domain.table.table_spec import Engine, Shape
+from tidefold.changelog.schema import CLEAR, has_absent, order_columns, sidecar_schema, table_schema
+from tidefold.domain.table.table_spec import Engine, TableSpec
 from tidefold.errors import InvalidInputError, TidefoldError
 from tidefold.fold.merge.arrow_merge import find, replaced
 from tidefold.fold.merge.engines import Statements, statements
@@ -66,7 +66,7 @@ class Merged:
 def merged(
     base: pa.RecordBatchReader | None,
     changes: pa.Table,
-    shape: Shape,
+    shape: TableSpec,
     before: Before | None = None,
     *,
     memory: int,
@@ -92,7 +92,7 @@ def merged(
         emptied = tuple(cleared) > tuple(before.cleared) and shape.merge.engine is not Engine.HISTORY
         connection.register("given_base", table_schema(shape).empty_table() if base is None or emptied else base)
         _make_base(connection, clears, shape)
-        connection.register("hidden", hidden_schema(shape).empty_table() if before.hidden is None else before.hidden)
+        connection.register("hidden", sidecar_schema(shape).empty_table() if before.hidden is None else before.hidden)
         asked = statements(shape, with_absent=has_absent(changes), horizon=before.horizon)
         for name, query in asked.tables:
             connection.execute(f"CREATE TEMP TABLE {name} AS {query}")
@@ -123,7 +123,9 @@ def _values_explained() -> Iterator[None]:
         raise
 
 
-def _make_live(connection: duckdb.DuckDBPyConnection, clears: bool, shape: Shape, before: Before) -> tuple[int, ...]:
+def _make_live(
+    connection: duckdb.DuckDBPyConnection, clears: bool, shape: TableSpec, before: Before
+) -> tuple[int, ...]:
     """Makes `live`, the changes that no clear removes, and `clears`; answers the highest clear of all rows."""
     known = tuple(before.cleared)
     _make_clears(connection, shape)
@@ -144,7 +146,7 @@ def _make_live(connection: duckdb.DuckDBPyConnection, clears: bool, shape: Shape
     return cleared
 
 
-def _make_clears(connection: duckdb.DuckDBPyConnection, shape: Shape) -> None:
+def _make_clears(connection: duckdb.DuckDBPyConnection, shape: TableSpec) -> None:
     """A clear comes before the changes of its own order."""
     names = [*(quoted(name) for name in shape.spread_key), *(order_columns(shape) or ("_offset",)), "_ts"]
     at = f"list_concat([{', '.join(order_columns(shape))}], [-1, -1])" if shape.order_width else order(shape)
@@ -155,7 +157,7 @@ def _make_clears(connection: duckdb.DuckDBPyConnection, shape: Shape) -> None:
     )
 
 
-def _make_base(connection: duckdb.DuckDBPyConnection, clears: bool, shape: Shape) -> None:
+def _make_base(connection: duckdb.DuckDBPyConnection, clears: bool, shape: TableSpec) -> None:
     """Makes `base`: the rows that no clear of some keys removes. In a log's own order every clear is newer."""
     if not clears or not shape.key or shape.merge.engine is Engine.HISTORY:
         _make_view(connection, "base", "SELECT * FROM given_base")
@@ -174,10 +176,10 @@ def has_clears(changes: pa.Table) -> bool:
     return bool(pc.any(pc.equal(changes.column("_op"), CLEAR)).as_py())
 
 
-def _hidden(connection: duckdb.DuckDBPyConnection, asked: Statements, shape: Shape) -> pa.Table | None:
+def _hidden(connection: duckdb.DuckDBPyConnection, asked: Statements, shape: TableSpec) -> pa.Table | None:
     if asked.hidden is None:
         return None
-    found = connection.sql(asked.hidden).to_arrow_table().cast(hidden_schema(shape))
+    found = connection.sql(asked.hidden).to_arrow_table().cast(sidecar_schema(shape))
     return found if found.num_rows else None
 
 

@@ -9,7 +9,7 @@ import duckdb
 
 from tidefold.changelog.key_group_hash import quoted
 from tidefold.changelog.schema import order_columns
-from tidefold.domain.table.table_spec import ARRIVAL, Engine, Shape
+from tidefold.domain.table.table_spec import ARRIVAL, Engine, TableSpec
 from tidefold.fold.merge.engines.statements import key_list
 
 TIED = "tied"
@@ -26,7 +26,7 @@ class Tied:
     listed: tuple[str, ...] = ()
 
 
-def tied(connection: duckdb.DuckDBPyConnection, shape: Shape) -> Tied:
+def tied(connection: duckdb.DuckDBPyConnection, shape: TableSpec) -> Tied:
     """The ties among the changes that count (`live`)."""
     if not shape.order_width or shape.order == ARRIVAL or shape.merge.engine not in _DECIDING:
         return Tied()
@@ -47,6 +47,6 @@ def tied(connection: duckdb.DuckDBPyConnection, shape: Shape) -> Tied:
     return Tied(count, tuple(_told(shape, row) for row in found))
 
 
-def _told(shape: Shape, row: tuple[object, ...]) -> str:
+def _told(shape: TableSpec, row: tuple[object, ...]) -> str:
     width = len(shape.key)
     return json.dumps({**dict(zip(shape.key, row[:width], strict=True)), "order": list(row[width:])}, default=str)

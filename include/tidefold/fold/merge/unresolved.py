@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidefold.domain.table.table_spec import Shape
+from tidefold.domain.table.table_spec import TableSpec
 from tidefold.fold.merge.engines.statements import UNRESOLVED
 
 # So many are listed by name; the others are only counted.
@@ -24,7 +24,9 @@ class Unresolved:
     listed: tuple[str, ...] = ()
 
 
-def without_unresolved(batches: Iterable[pa.RecordBatch], shape: Shape, found: Unresolved) -> Iterator[pa.RecordBatch]:
+def without_unresolved(
+    batches: Iterable[pa.RecordBatch], shape: TableSpec, found: Unresolved
+) -> Iterator[pa.RecordBatch]:
     """The rows that can be made, without their mark; the others are noted in `found`."""
     for batch in batches:
         marks = batch.column(UNRESOLVED)
@@ -35,7 +37,7 @@ def without_unresolved(batches: Iterable[pa.RecordBatch], shape: Shape, found: U
         yield rows
 
 
-def _note(left_out: pa.RecordBatch, shape: Shape, found: Unresolved) -> None:
+def _note(left_out: pa.RecordBatch, shape: TableSpec, found: Unresolved) -> None:
     found.count += left_out.num_rows
     names = left_out.select([*shape.key, UNRESOLVED]).slice(0, LISTED - len(found.listed)).to_pylist()
     listed = (json.dumps({"columns": row.pop(UNRESOLVED).split(", "), "key": row}, default=str) for row in names)

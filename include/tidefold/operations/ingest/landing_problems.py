@@ -13,7 +13,7 @@ from tidefold.domain.landing_problems import (
     list_problems,
     with_first_seen,
 )
-from tidefold.domain.log_state import Landed
+from tidefold.domain.log_state import LandedFileRecord
 from tidefold.operations.ingest.log_ingest import LogIngest
 
 _SHOWN = 400
@@ -50,7 +50,7 @@ def _waiting(intake: LogIngest) -> Iterator[LandingProblem]:
 def _in_vain(intake: LogIngest) -> Iterator[LandingProblem]:
     """Files that were taken, still lie there, and brought nothing."""
     alone = {file.name: file.alone for file in intake.files}
-    accounts: dict[str, list[Landed]] = {}
+    accounts: dict[str, list[LandedFileRecord]] = {}
     for entry in (intake.begun if intake.error else intake.state).landed:
         if entry.name in alone and (entry.quarantined or entry.repeated or entry.resent or entry.unproved):
             accounts.setdefault(entry.name, []).append(entry)
@@ -58,7 +58,7 @@ def _in_vain(intake: LogIngest) -> Iterator[LandingProblem]:
         yield from _judged(name, intake.log, entries, alone=alone[name])
 
 
-def _judged(name: str, log: str, entries: Sequence[Landed], *, alone: bool) -> Iterator[LandingProblem]:
+def _judged(name: str, log: str, entries: Sequence[LandedFileRecord], *, alone: bool) -> Iterator[LandingProblem]:
     count = {one: sum(getattr(entry, one) for entry in entries) for one in _COUNTS}
     if count["unproved"]:
         message = (

@@ -15,7 +15,7 @@ from functools import partial
 from tidefold.changelog import write_intents
 from tidefold.changelog.write_intents import Announced, ExpectedFiles, IntentLog, Taking
 from tidefold.domain.ingest.append import append, check_shape, give_up, names, reshaped
-from tidefold.domain.log_state import Drop, LogState
+from tidefold.domain.log_state import DeletionState, LogState
 from tidefold.errors import ConflictError, RefusedError, TidefoldError
 from tidefold.ledger import Ledger
 from tidefold.storage import Store
@@ -99,7 +99,7 @@ def _settled(ledger: Ledger, announced: IntentLog, taking: Taking | None, files:
 
 def _settle_log(ledger: Ledger, announced: IntentLog, taking: Taking | None, files: ExpectedFiles) -> None:
     state = ledger.peek(announced.shape)
-    if state.fence > announced.fence or state.dropped is not Drop.NO:
+    if state.fence > announced.fence or state.dropped is not DeletionState.NO:
         return  # Taken before, or refused for good; a log that was dropped stays so.
     if taking:
         try:

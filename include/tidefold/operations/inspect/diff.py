@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from tidefold.changelog.segment import Indexes, read_change_set
 from tidefold.domain.key_groups import KeyGroups, bucket_ranges
 from tidefold.domain.snapshot.manifest import DataFile, Deletions
-from tidefold.domain.table.schema import formers, lost
+from tidefold.domain.table.schema import column_origins, lost
 from tidefold.domain.table.table_spec import renamed
 from tidefold.operations.inspect.read import Wanted, plan_read
 from tidefold.operations.pipeline import Pipeline
@@ -64,7 +64,7 @@ def _alike(plans: Sequence[ReadPlan]) -> tuple[list[ReadPlan], tuple[str, ...]]:
     if older.schema == newer.schema:
         return [*plans], ()
     schemas = max((plan.schemas for plan in plans), key=len)
-    known = formers(schemas, older.schema, newer.schema)
+    known = column_origins(schemas, older.schema, newer.schema)
     common = tuple(c for c in newer.shape.columns if known[c.name].name is not None)
     added = (name for name, former in known.items() if former.name is None)
     shape = renamed(newer.shape, common, {c.name: c.name for c in common})

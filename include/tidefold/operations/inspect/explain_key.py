@@ -17,19 +17,19 @@ from typing import Any
 from tidefold.changelog.schema import CLEAR, DELETE, MERGE, UPSERT, order_columns, place_columns
 from tidefold.domain.explain.key_history import (
     Change,
-    Explained,
-    Fate,
-    Standing,
-    Told,
+    ChangeOutcome,
+    ExplainedChange,
+    KeyHistory,
+    RowAgreement,
     explain,
     layers,
     standing,
     unknown,
 )
 from tidefold.domain.key_groups import KeyGroups
-from tidefold.domain.log_state import ChangeSet, Kind, Landed, LogState, Snapshot, State
+from tidefold.domain.log_state import ChangeSet, LandedFileRecord, LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.snapshot.transitions import readable
-from tidefold.domain.table.table_spec import Engine, Group, Shape
+from tidefold.domain.table.table_spec import Engine, Group, TableSpec
 from tidefold.errors import CorruptError, NotFoundError
 from tidefold.operations.inspect.read import Wanted, What, found_state, one_key, plan_from, published
 from tidefold.operations.pipeline import Pipeline
@@ -39,32 +39,33 @@ from tidefold.read.task import SQN, read_task
 OPS = {UPSERT: "upsert", DELETE: "delete", CLEAR: "clear", MERGE: "merge"}
 _SEVERAL = (Engine.PARTIAL, Engine.AGGREGATE)
 REMARKS = {
-    Standing.MADE: "",
-    Standing.DELETED: "The row is not there: it was deleted.",
-    Standing.EXPIRED: "The row is not there: it was dropped for its age.",
-    Standing.IMPORTED: "The log does not tell of it: the rows below its changes were imported.",
-    Standing.CUT: "What made it so is no longer in the log, which was cut.",
-    Standing.ABSENT: "The row is not there: no change of this key is folded in.",
-    Standing.DIFFERS: "The row is not what the log says of it: `tidefold verify` looks for damage.",
+    RowAgreement.MADE: "",
+    RowAgreement.DELETED: "The row is not there: it was deleted.",
+    RowAgreement.EXPIRED: "The row is not there: it was dropped for its age.",
+    RowAgreement.IMPORTED: "The log does not tell of it: the rows below its changes were imported.",
+    RowAgreement.CUT: "What made it so is no longer in the log, which was cut.",
+    RowAgreement.ABSENT: "The row is not there: no change of this key is folded in.",
+    RowAgreement.DIFFERS: "The row is not what the log says of it: `tidefold verify` looks for damage.",
 }
 
 
-def why(told: Told, winner: Change | None, shape: Shape) -> str:
+def why(told: ExplainedChange, winner: Change | None, shape: TableSpec) -> str:
     """What became of a change, for people."""
     gave = f"gives {', '.join(told.gave)}; " if told.gave and shape.merge.engine in _SEVERAL else ""
     where = "" if told.snapshot is None else f"snapshot {told.snapshot} by run {told.run}"
     lost = f" than change set {winner.sqn}" if winner else ""
     return {
-        Fate.CURRENT: gave + (f"counts; folded into {where}" if where else "counts; not folded into a snapshot yet"),
-        Fate.OLDER: f"older order{lost}",
-        Fate.EARLIER: f"same order, earlier position{lost}",
-        Fate.AGAIN: "the same change once more",
-        Fate.REPEATED: "sent again: its order lies below what its partition had brought before",
-        Fate.REPLACED: f"replaced by what was folded later{f'; itself into {where}' if where else ''}",
-        Fate.SKIPPED: f"left out for good by what made {where}",
-        Fate.LATER: f"later than this view: folded into {where}",
-        Fate.AFTER: "committed after the instant of this view",
-        Fate.WAITING: "not folded yet",
+        ChangeOutcome.CURRENT: gave
+        + (f"counts; folded into {where}" if where else "counts; not folded into a snapshot yet"),
+        ChangeOutcome.OLDER: f"older order{lost}",
+        ChangeOutcome.EARLIER: f"same order, earlier position{lost}",
+        ChangeOutcome.AGAIN: "the same change once more",
+        ChangeOutcome.REPEATED: "sent again: its order lies below what its partition had brought before",
+        ChangeOutcome.REPLACED: f"replaced by what was folded later{f'; itself into {where}' if where else ''}",
+        ChangeOutcome.SKIPPED: f"left out for good by what made {where}",
+        ChangeOutcome.LATER: f"later than this view: folded into {where}",
+        ChangeOutcome.AFTER: "committed after the instant of this view",
+        ChangeOutcome.WAITING: "not folded yet",
     }[told.fate]
 
 
@@ -81,7 +82,7 @@ class Origin:
     """
 
     op: str
-    fate: Fate
+    fate: ChangeOutcome
     why: str
     order: tuple[int, ...]
     topic: str | None
@@ -105,7 +106,7 @@ class Kept:
     """What a kept snapshot has of the key; `error`: it cannot be read."""
 
     snapshot: int
-    kind: Kind
+    kind: SnapshotKind
     state: State
     to_sqn: int
     row_hash: str | None = None
@@ -130,7 +131,7 @@ class KeyExplained:
     to_sqn: int
     row: Row | None
     row_hash: str | None
-    standing: Standing
+    standing: RowAgreement
     remark: str
     made_by: Origin | None
     changes: tuple[Origin, ...]
@@ -176,7 +177,7 @@ class _Explaining:
         same = winner is not None and self._agrees(row, told)
         stands = standing(told, row is not None, same, any(one.present for one in kept))
         origins = {one.change.number: self._origin(one, winner) for one in told.changes}
-        known = winner is not None and stands is not Standing.CUT
+        known = winner is not None and stands is not RowAgreement.CUT
         return KeyExplained(
             log=state.log,
             key=dict(self._key.values),
@@ -225,7 +226,7 @@ class _Explaining:
         flags = (op == DELETE, again, op == CLEAR, op == MERGE)
         return Change(number, values[SQN], place, *flags, given, ranks if op == UPSERT else (), values["_ts"])
 
-    def _agrees(self, row: Row | None, told: Explained) -> bool:
+    def _agrees(self, row: Row | None, told: KeyHistory) -> bool:
         """Whether the row has what the changes gave that it consists of; what was added up is not added again."""
         if row is None or self._state.shape.merge.engine in (Engine.AGGREGATE, Engine.HISTORY):
             return row is not None
@@ -262,7 +263,7 @@ class _Explaining:
     def _row_in(self, snapshot: Snapshot) -> Row | None:
         """There may be hundreds of tails on one snapshot: of those only what it has is read."""
         state = self._state
-        if snapshot.kind is not Kind.TAIL:
+        if snapshot.kind is not SnapshotKind.TAIL:
             return self._row(plan_from(self._pipeline, state, Wanted(snapshot=snapshot.id, key=self._text, today=True)))
         [top, *_] = layers(state, snapshot)
         winner = explain(state, (top,), self._changes, state.shape).winner
@@ -270,7 +271,7 @@ class _Explaining:
             return self._row_of(winner)
         return self._row_in(readable(state, snapshot.base or 0))
 
-    def _origin(self, told: Told, winner: Change | None) -> Origin:
+    def _origin(self, told: ExplainedChange, winner: Change | None) -> Origin:
         change, state = told.change, self._state
         values, source = self._values[change.number], _change_set(state, change.sqn)
         landed = _landed(state, source, change)
@@ -309,7 +310,7 @@ def _change_set(state: LogState, sqn: int) -> ChangeSet:
     return next(c for c in state.change_sets if c.sqn == sqn)
 
 
-def _landed(state: LogState, source: ChangeSet, change: Change) -> Landed | None:
+def _landed(state: LogState, source: ChangeSet, change: Change) -> LandedFileRecord | None:
     """The landed file that brought a change. A record that was refused at first comes in a change set of its own."""
     partition, offset = change.place[-2:]
     holds = [e for e in state.landed if e.partition == partition and e.first_offset <= offset < e.next_offset]

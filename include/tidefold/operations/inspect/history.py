@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidefold.domain.log_state import Kind, Snapshot
+from tidefold.domain.log_state import Snapshot, SnapshotKind
 from tidefold.domain.table.schema_evolution import told
 from tidefold.errors import NotFoundError
 from tidefold.operations.local_copies.manage import snapshots_here
@@ -38,7 +38,7 @@ def _wanted(snapshots: Sequence[Snapshot], restored: Snapshot, origin: int) -> i
     # A whole one is taken over as it is; of those on one base no two tails end at the same sqn.
     if restored.folds_to == restored.from_sqn:
         return origin
-    ends = (s for s in snapshots if s.kind is Kind.TAIL and (s.base, s.to_sqn) == (origin, restored.folds_to))
+    ends = (s for s in snapshots if s.kind is SnapshotKind.TAIL and (s.base, s.to_sqn) == (origin, restored.folds_to))
     return next((s.id for s in ends), origin)
 
 

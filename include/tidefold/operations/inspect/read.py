@@ -13,7 +13,7 @@ import pyarrow as pa
 from tidefold.changelog.key_group_hash import with_key_groups
 from tidefold.changelog.schema import change_schema, table_schema
 from tidefold.domain.key_groups import Share
-from tidefold.domain.log_state import ChangeSet, Kind, LogState, Shape, Snapshot
+from tidefold.domain.log_state import ChangeSet, LogState, Snapshot, SnapshotKind, TableSpec
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.domain.snapshot.transitions import readable
 from tidefold.domain.table.schema import shape_at
@@ -130,7 +130,7 @@ def _live(pipeline: Pipeline, state: LogState) -> ReadPlan:
 
 
 def _of_snapshot(pipeline: Pipeline, state: LogState, chosen: Snapshot) -> ReadPlan:
-    if chosen.kind is not Kind.TAIL:
+    if chosen.kind is not SnapshotKind.TAIL:
         manifest = read_manifest(pipeline.store, state.log, chosen)
         return replace(_planned(pipeline, state, manifest, (), manifest.schema), shape=manifest.shape)
     below = None if chosen.base is None else readable(state, chosen.base)
@@ -191,7 +191,7 @@ def _cut(state: LogState, after: int) -> RefusedError:
     )
 
 
-def one_key(shape: Shape, text: str) -> OneKey:
+def one_key(shape: TableSpec, text: str) -> OneKey:
     """A key given as JSON, with the types of its columns. Raises InvalidInputError."""
     hint = "Name every key column, as in " + "{" + ", ".join(f'"{name}": ...' for name in shape.key) + "}."
     try:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tidefold.domain.landing_problems import NO_PROBLEMS, LandingProblems
-from tidefold.domain.log_state import Hold, LogState, Position, Reader, Snapshot, State, Stopped, Tag
+from tidefold.domain.log_state import Consumer, Hold, LogState, Position, Snapshot, State, Stopped, Tag
 from tidefold.domain.retention.retention import tails
 from tidefold.domain.table.schema import FIRST
 from tidefold.domain.table.schema_evolution import told
@@ -45,7 +45,7 @@ class LogStatus:
     tail: Snapshot | None = None
     tags: tuple[Tag, ...] = ()
     holds: tuple[Hold, ...] = ()
-    readers: tuple[Reader, ...] = ()
+    readers: tuple[Consumer, ...] = ()
     garbage: int = 0
     local: tuple[int, ...] = ()
     local_partial: tuple[int, ...] = ()

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from itertools import islice
 
 from tidefold.domain.ingest.quarantine_retry import refused_in
-from tidefold.domain.log_state import Landed, LogState
+from tidefold.domain.log_state import LandedFileRecord, LogState
 from tidefold.errors import CorruptError, NotFoundError
 from tidefold.operations.inspect.read import found_state
 from tidefold.operations.pipeline import Pipeline
@@ -112,7 +112,7 @@ def _shown(one: Refused) -> RefusedRecord:
     )
 
 
-def taken_at(landed: Landed) -> str | None:
+def taken_at(landed: LandedFileRecord) -> str | None:
     """When a file was taken; of one that an older version took, when it was written."""
     if landed.instant or not landed.changed:
         return landed.instant or None

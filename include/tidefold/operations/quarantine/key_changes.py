@@ -23,7 +23,7 @@ from tidefold.changelog.segment import Indexes, read_change_set
 from tidefold.domain.explain.key_history import layers
 from tidefold.domain.ingest.quarantine_retry import left_out
 from tidefold.domain.key_groups import KeyGroups
-from tidefold.domain.log_state import LogState, Shape, Snapshot, State
+from tidefold.domain.log_state import LogState, Snapshot, State, TableSpec
 from tidefold.domain.source_progress_history import positions_at
 from tidefold.fold.merge.compaction import of_keys
 from tidefold.operations.ingest.schema_update import as_now
@@ -143,7 +143,7 @@ def _has_passed(move: _Move, known: _Known, state: LogState) -> bool:
     return deleted or all(position.high > move.order for position in state.positions)
 
 
-def _row_before(key: Key, order: tuple[int, ...], known: _Known, shape: Shape) -> tuple[Row | None, Any]:
+def _row_before(key: Key, order: tuple[int, ...], known: _Known, shape: TableSpec) -> tuple[Row | None, Any]:
     """The row of a key before an order, and the order of the last change that gave all of it."""
     row, whole_at = known.base.get(key), None
     clears = [(place, one) for place, one in known.events.get(None, ()) if one["_op"] == CLEAR]
@@ -230,7 +230,7 @@ def _read(pipeline: Pipeline, state: LogState, base: Snapshot | None, keys: Coll
     return known
 
 
-def _clears(changes: pa.Table, shape: Shape) -> Iterable[Row]:
+def _clears(changes: pa.Table, shape: TableSpec) -> Iterable[Row]:
     rows = changes.filter(pc.field("_op") == CLEAR).to_pylist()
     whole = [row for row in rows if all(row[name] is None for name in shape.key)]
     return {place_of_row(row, shape): row for row in whole}.values()

@@ -19,7 +19,7 @@ from tidefold.changelog.schema import CLEAR, DELETE, change_schema, place_column
 from tidefold.changelog.segment import Indexes, read_change_set
 from tidefold.domain.ingest.quarantine_retry import left_out, since
 from tidefold.domain.key_groups import KeyGroups
-from tidefold.domain.log_state import LogState, Shape
+from tidefold.domain.log_state import LogState, TableSpec
 from tidefold.domain.table.table_spec import Engine
 from tidefold.fold.merge.compaction import of_keys
 from tidefold.operations.ingest.schema_update import as_now
@@ -61,7 +61,7 @@ class NewerChanges:
     table was cleared. `left_out`: of each key (None: of all) the highest place that a restore or an import left out.
     """
 
-    shape: Shape
+    shape: TableSpec
     changes: pa.Table
     by_key: dict[Key, list[tuple[Place, int, bool, frozenset[str]]]] = field(default_factory=dict)
     cleared: Place = ()
@@ -73,7 +73,7 @@ class NewerChanges:
         key = key_of_row(row, shape)
         waits = max(self.left_out.get(key, ()), self.left_out.get(None, ())) >= place
         later = [one for one in self.by_key.get(key, ()) if one[0] >= place]
-        if shape.takes_late or not (later or self.cleared >= place):
+        if shape.accepts_late or not (later or self.cleared >= place):
             return Decision("left_out" if waits else "changes")
         if not _counts_the_last(shape):
             return Decision("newer")
@@ -91,10 +91,10 @@ class NewerChanges:
         return pa.concat_tables([kept, self.changes.take(pa.array(again, pa.int64()))]) if again else kept
 
 
-def _counts_the_last(shape: Shape) -> bool:
+def _counts_the_last(shape: TableSpec) -> bool:
     """Whether a row is what its newest changes say, column by column, in the order of the log."""
     engine = shape.merge.engine
-    return engine is Engine.LAST or (engine is Engine.PARTIAL and not shape.keeps_hidden)
+    return engine is Engine.LAST or (engine is Engine.PARTIAL and not shape.needs_sidecar)
 
 
 def find_newer(store: Store, state: LogState, look: SecondLook, table: pa.Table) -> NewerChanges:
@@ -124,7 +124,7 @@ def find_newer(store: Store, state: LogState, look: SecondLook, table: pa.Table)
     return found
 
 
-def _by_key(changes: pa.Table, shape: Shape) -> dict[Key, list[tuple[Place, int, bool, frozenset[str]]]]:
+def _by_key(changes: pa.Table, shape: TableSpec) -> dict[Key, list[tuple[Place, int, bool, frozenset[str]]]]:
     names = [*shape.key, *place_columns(shape), "_op", "_absent"]
     found: dict[Key, list[tuple[Place, int, bool, frozenset[str]]]] = defaultdict(list)
     for number, row in enumerate(changes.select(names).to_pylist() if shape.key else ()):
@@ -133,18 +133,18 @@ def _by_key(changes: pa.Table, shape: Shape) -> dict[Key, list[tuple[Place, int,
     return found
 
 
-def _cleared(changes: pa.Table, shape: Shape) -> Place:
+def _cleared(changes: pa.Table, shape: TableSpec) -> Place:
     """The place before which the whole table was cleared; what has its order comes after it."""
     clears = changes.filter(pc.field("_op") == CLEAR)
     whole = [row for row in clears.to_pylist() if all(row[name] is None for name in shape.key)]
     return max(((*place_of_row(row, shape)[:-2], -1, -1) for row in whole), default=())
 
 
-def key_of_row(row: Row, shape: Shape) -> Key:
+def key_of_row(row: Row, shape: TableSpec) -> Key:
     """The key of a change."""
     return tuple(row[name] for name in shape.key)
 
 
-def place_of_row(row: Row, shape: Shape) -> Place:
+def place_of_row(row: Row, shape: TableSpec) -> Place:
     """Its place: the order, then the source position."""
     return tuple(row[name] for name in place_columns(shape))

@@ -11,8 +11,8 @@ from typing import Any
 from tidefold.changelog.schema import CLEAR, order_columns
 from tidefold.changelog.segment import read_change_set
 from tidefold.domain.ingest.quarantine_retry import high_before, since
-from tidefold.domain.log_state import LogState, Shape
-from tidefold.domain.source_progress import Landed
+from tidefold.domain.log_state import LogState, TableSpec
+from tidefold.domain.source_progress import LandedFileRecord
 from tidefold.domain.table.table_spec import MARIADB, MYSQL, POSTGRESQL
 from tidefold.operations.ingest.schema_update import as_now
 from tidefold.sources.ingest.accounting import COUNTING
@@ -43,7 +43,7 @@ class ResentProof:
             return "repeated"
         return self._judge_counted(row, order, before, one.landed) if self._counts else None
 
-    def _judge_counted(self, row: Row, order: Order, before: Order, landed: Landed) -> str | None:
+    def _judge_counted(self, row: Row, order: Order, before: Order, landed: LandedFileRecord) -> str | None:
         """Rows of one order are told apart by their number alone: a new one is proved by its order, or by its content
         where nothing was sent again so far.
         """
@@ -58,7 +58,7 @@ class ResentProof:
             return None
         return "unproved"
 
-    def _taken(self, landed: Landed, offset: int) -> list[tuple[Order, str]]:
+    def _taken(self, landed: LandedFileRecord, offset: int) -> list[tuple[Order, str]]:
         """What the log has of the partition before an offset, since its file landed."""
         found, shape = [], self._state.shape
         for change_set in self._state.change_sets:
@@ -69,7 +69,7 @@ class ResentProof:
                         found.append((order_of_row(row, shape), _content(row)))
         return found
 
-    def _was_resent(self, landed: Landed) -> bool:
+    def _was_resent(self, landed: LandedFileRecord) -> bool:
         """Whether the source had gone back by the end of this file."""
         place = (landed.topic, landed.partition)
         return any(
@@ -77,7 +77,7 @@ class ResentProof:
         )
 
 
-def order_of_row(row: Row, shape: Shape) -> Order:
+def order_of_row(row: Row, shape: TableSpec) -> Order:
     """The order of a change."""
     return tuple(row[name] for name in order_columns(shape))
 

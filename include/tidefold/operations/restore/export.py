@@ -14,7 +14,7 @@ import msgspec
 from tidefold.compute.runners import Runner, in_threads
 from tidefold.delta.table_state import COMMIT, made_from
 from tidefold.domain.key_groups import KeyGroups
-from tidefold.domain.log_state import Kind, LogState, Snapshot, State
+from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
 from tidefold.domain.snapshot.transitions import known
 from tidefold.domain.verify.expected_files import Where
@@ -158,7 +158,7 @@ def _results(answers: Sequence[str | TidefoldError]) -> list[FoldResult]:
 
 def _manifest(wanted: Snapshot, plan: RestorePlan, made: Sequence[DataFile], log: str) -> Manifest:
     ordered = tuple(sorted(made, key=lambda file: file.name))
-    ids = (wanted.id, wanted.epoch, Kind.FULL, wanted.base, wanted.from_sqn, wanted.folds_to)
+    ids = (wanted.id, wanted.epoch, SnapshotKind.FULL, wanted.base, wanted.from_sqn, wanted.folds_to)
     cleared = plan.base.cleared if plan.base else ()
     files = tuple(replace(file, carried=False) for file in ordered)
     return Manifest(log, *ids, plan.shape, files, cleared=cleared, schema=wanted.schema)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tidefold.domain.key_groups import KeyGroups, bucket_ranges
-from tidefold.domain.log_state import ChangeSet, Expire, Kind, LogState, Shape, Snapshot
+from tidefold.domain.log_state import ChangeSet, Expire, LogState, Snapshot, SnapshotKind, TableSpec
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.retention.local_copies import CopyName
 from tidefold.domain.snapshot.lineage import older
@@ -78,7 +78,7 @@ class RestorePlan:
     """
 
     base: Manifest | None
-    shape: Shape
+    shape: TableSpec
     tasks: tuple[FoldTask, ...]
     failed: tuple[Read, ...]
 
@@ -90,7 +90,7 @@ def wanted_by(state: LogState, attempt: Snapshot) -> Wanted:
 
 def wanted_rows(state: LogState, snapshot: Snapshot) -> Wanted:
     """The rows of a completed snapshot, as they are. Raises CorruptError, RefusedError."""
-    if snapshot.kind is Kind.TAIL:
+    if snapshot.kind is SnapshotKind.TAIL:
         return _wanted(state, snapshot.base, snapshot, None)
     return Wanted(state, snapshot, (), snapshot.schema)
 
@@ -127,7 +127,7 @@ def plan_restore(
 
 
 def _task(
-    wanted: Wanted, places: Places, into: Into, shape: Shape, bucket: KeyGroups, recipes: tuple[Recipe, ...]
+    wanted: Wanted, places: Places, into: Into, shape: TableSpec, bucket: KeyGroups, recipes: tuple[Recipe, ...]
 ) -> FoldTask:
     return FoldTask(
         *(wanted.state.log, shape, into.snapshot, into.epoch, bucket, into.target, places.logs, recipes),

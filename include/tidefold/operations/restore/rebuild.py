@@ -9,7 +9,7 @@ from typing import Any
 from tidefold.domain import ledger_rebuild
 from tidefold.domain.ledger_evidence import require_known
 from tidefold.domain.ledger_rebuild import Proof, Rebuilt
-from tidefold.domain.log_state import LogState, Shape, State
+from tidefold.domain.log_state import LogState, State, TableSpec
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.errors import CorruptError
@@ -55,7 +55,7 @@ def _require_proved(store: Store, state: LogState) -> None:
         ) from error
 
 
-def find_proofs(store: Store, log: str, shape: Shape) -> tuple[Proof, ...]:
+def find_proofs(store: Store, log: str, shape: TableSpec) -> tuple[Proof, ...]:
     """What manifests and the published table prove of a log's snapshots."""
     evidence = find_evidence(store, LogState(log, shape))
     stored = [_read(store, LogPaths(log).manifest(snapshot)) for snapshot in sorted(evidence.manifests)]

@@ -8,7 +8,7 @@ from typing import Any
 
 from tidefold.changelog.write_intents import ExpectedFiles, announced
 from tidefold.domain.external_snapshot import External
-from tidefold.domain.log_state import Drop, LogState, State
+from tidefold.domain.log_state import DeletionState, LogState, State
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.retention.local_copies import segment_of
 from tidefold.errors import ConflictError, NotFoundError, RefusedError
@@ -34,11 +34,11 @@ def drop(pipeline: Pipeline, log: str, plan: bool = True) -> Outcome:
     except NotFoundError:
         return Outcome(log, "nothing", "the store has no such log")
     ledger.require_current(state)
-    if state.dropped is Drop.GONE:
+    if state.dropped is DeletionState.GONE:
         return _leftovers(pipeline, state, plan)
     if plan:
         _require_closed(state)
-    elif state.dropped is Drop.NO:
+    elif state.dropped is DeletionState.NO:
         state = ledger.commit(_going)
     shared, own = files_of_log(pipeline.store, state)
     files = (*shared, *own)
@@ -102,13 +102,13 @@ def _leftovers(pipeline: Pipeline, gone: LogState, plan: bool) -> Outcome:
 
 def _going(state: LogState) -> LogState:
     _require_closed(state)
-    return replace(state, dropped=Drop.GOING)
+    return replace(state, dropped=DeletionState.GOING)
 
 
 def _gone(state: LogState) -> LogState:
-    if state.dropped is Drop.GONE:
+    if state.dropped is DeletionState.GONE:
         return state
-    if state.dropped is Drop.NO:
+    if state.dropped is DeletionState.NO:
         raise ConflictError(
             "DROPPED_MEANWHILE",
             f"Another command has dropped `{state.log}`, and it was started again.",
@@ -116,7 +116,7 @@ def _gone(state: LogState) -> LogState:
         )
     last = max((s.id for s in state.snapshots), default=state.last_snapshot)
     # Whatever is still on its way to this log is refused by the next one of that name.
-    gone = LogState(state.log, state.shape, state.version, state.epoch, dropped=Drop.GONE, last_snapshot=last)
+    gone = LogState(state.log, state.shape, state.version, state.epoch, dropped=DeletionState.GONE, last_snapshot=last)
     former = (*state.former, *filter(None, [state.incarnation]))
     return replace(gone, fence=state.fence + 1, life=state.life + 1, former=former)
 

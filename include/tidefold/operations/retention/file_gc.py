@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 
 from tidefold.delta.publish import delta_errors
 from tidefold.delta.published_table import active_files
-from tidefold.domain.log_state import Kind, LogState, Snapshot, State
+from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.paths import DataFileName, LogPaths, data_path
 from tidefold.domain.retention.retention import with_files
 from tidefold.errors import CorruptError, NotFoundError
@@ -89,7 +89,7 @@ def plan_unnamed(store: Store, state: LogState) -> tuple[str, ...]:
     """Data files in folders of full snapshots that their manifests do not name: the engine ran a task twice (I35)."""
     paths = LogPaths(state.log)
     # Decided ones only: a staged one may be begun again by a later epoch in this moment.
-    full = {s.id: s for s in state.snapshots if s.kind is Kind.FULL and s.state in _DECIDED}
+    full = {s.id: s for s in state.snapshots if s.kind is SnapshotKind.FULL and s.state in _DECIDED}
     stored: dict[int, list[str]] = {}
     for path in (entry.path for entry in store.list(paths.snapshots, unfinished=True)):
         name, folder = _name_of(path), _folder(paths, path)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from tidefold.domain.log_state import Hold, Reader
+from tidefold.domain.log_state import Consumer, Hold
 from tidefold.domain.retention import retention
 from tidefold.errors import InvalidInputError
 from tidefold.operations.outcome import Outcome
@@ -73,7 +73,7 @@ def register(pipeline: Pipeline, log: str, name: str, sqn: int) -> Outcome:
     """Notes that a reader has read the log up to `sqn`: what follows is kept for him. Raises RefusedError."""
     check_name(name)
     ledger = pipeline.ledger(log)
-    ledger.commit(lambda state: retention.register(state, Reader(name, sqn)))
+    ledger.commit(lambda state: retention.register(state, Consumer(name, sqn)))
     return Outcome(log, "registered", f"reader `{name}` has read up to change set {sqn}", facts={"sqn": sqn})
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tidefold.changelog.segment import read_index
 from tidefold.changelog.write_intents import ExpectedFiles, announced
-from tidefold.domain.log_state import ChangeSet, Drop, LogState
+from tidefold.domain.log_state import ChangeSet, DeletionState, LogState
 from tidefold.domain.paths import CHANGELOG, INTENTS, LogPaths
 from tidefold.errors import CorruptError, NotFoundError
 from tidefold.ledger import Ledger
@@ -83,7 +83,7 @@ def _needed(store: Store, state: LogState, sharing: Mapping[str, frozenset[str]]
 def _change_sets(store: Store, log: str) -> tuple[ChangeSet, ...]:
     state = Ledger(store, log).find()
     # Of two logs that go at once the second must not leave to the first what that has looked at already.
-    return state.change_sets if state and state.dropped is Drop.NO else ()
+    return state.change_sets if state and state.dropped is DeletionState.NO else ()
 
 
 def plan_unclaimed(store: Store, logs: Sequence[str]) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidefold.domain.log_state import Kind, LogState, Snapshot, State
+from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.paths import LogPaths, data_path
 from tidefold.domain.retention import retention
 from tidefold.ledger import read_manifest
@@ -70,7 +70,7 @@ def _outcome(
     kept = [s.id for s in state.snapshots if s.state is State.COMPLETED]
     facts = {
         "snapshots": [s.id for s in retired],
-        "tails": sum(s.kind is Kind.TAIL for s in retired),
+        "tails": sum(s.kind is SnapshotKind.TAIL for s in retired),
         "kept": kept,
         "files": len(files),
         "bytes": sum(file.bytes for file in files),

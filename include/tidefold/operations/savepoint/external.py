@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tidefold.domain.external_snapshot import External, Layout, Ownership
 from tidefold.domain.ingest.append import differences
-from tidefold.domain.log_state import Kind, LogState, Shape, Snapshot, State
+from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State, TableSpec
 from tidefold.domain.snapshot import claim, transitions
 from tidefold.domain.snapshot.savepoint import DELTA_LOG, DESCRIPTION, SavedFile, Savepoint
 from tidefold.domain.source_progress_history import positions_at
@@ -85,7 +85,7 @@ def original_at(address: str) -> Original:
 
 def _of_store(store: Store, other: Store, state: LogState, wanted: int) -> Original:
     snapshot = transitions.readable(state, wanted)
-    if snapshot.state is not State.COMPLETED or snapshot.kind is not Kind.FULL:
+    if snapshot.state is not State.COMPLETED or snapshot.kind is not SnapshotKind.FULL:
         raise RefusedError(
             "WRONG_STATE",
             f"Snapshot {snapshot.id} of `{state.log}` in that store is {snapshot.state} and {snapshot.kind}.",
@@ -117,7 +117,7 @@ def checked_original(pipeline: Pipeline, log: str, wanted: Import) -> Original:
     return original
 
 
-def _check_shape(savepoint: Savepoint, configured: Shape) -> None:
+def _check_shape(savepoint: Savepoint, configured: TableSpec) -> None:
     theirs = savepoint.shape
     if savepoint.kind is Layout.CANONICAL:
         theirs = replace(theirs, key_groups=configured.key_groups)

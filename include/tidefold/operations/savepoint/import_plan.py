@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tidefold.domain.external_snapshot import External, Layout, Ownership
 from tidefold.domain.key_groups import KeyGroups, bucket_ranges
-from tidefold.domain.log_state import LogState, Shape, Snapshot, State
+from tidefold.domain.log_state import LogState, Snapshot, State, TableSpec
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.manifest import home
 from tidefold.domain.snapshot.savepoint import SavedFile
@@ -21,8 +21,8 @@ _log = logging.getLogger(__name__)
 
 
 def plan_import(
-    snapshot: Snapshot, external: External, log: str, configured: Shape, places: Places, copy: bool
-) -> tuple[Shape, tuple[FoldTask, ...]]:
+    snapshot: Snapshot, external: External, log: str, configured: TableSpec, places: Places, copy: bool
+) -> tuple[TableSpec, tuple[FoldTask, ...]]:
     """The shape of the new snapshot and one task for each bucket with rows, the largest first.
 
     Raises CorruptError when the original is not what was claimed any more (I6).
@@ -53,7 +53,7 @@ def plan_import(
     return shape, tuple(sorted(tasks, key=lambda task: -task.weight))
 
 
-def _inputs(original: Original, bucket: KeyGroups, shape: Shape) -> tuple[Input, ...]:
+def _inputs(original: Original, bucket: KeyGroups, shape: TableSpec) -> tuple[Input, ...]:
     everything = KeyGroups(0, shape.key_groups - 1)
     same = original.savepoint.shape.key_groups == shape.key_groups
     files = [(f, f.data_file(None if same else everything)) for f in original.savepoint.files]

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from tidefold.delta.publish import publish, shorten_log
 from tidefold.delta.published_table import Published
-from tidefold.domain.log_state import Kind, LogState, Snapshot, State
+from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot import claim, transitions
 from tidefold.errors import AlreadyExistsError
@@ -44,7 +44,7 @@ def confirm(
         if rolled is None:
             return Outcome(log, "nothing", "no snapshot waits for confirmation")
         return _outcome(log, "published", transitions.known(ledger.read(), rolled))
-    if chosen.published or chosen.kind is Kind.TAIL:
+    if chosen.published or chosen.kind is SnapshotKind.TAIL:
         return _outcome(log, "already", chosen)
     _let_through(pipeline, log, chosen.id, override_by, why)
     ledger.commit(lambda state: transitions.confirm(state, chosen.id))
@@ -117,7 +117,7 @@ def _choose(state: LogState, snapshot: int | None, run_id: str | None) -> Snapsh
 
 def _outcome(log: str, result: str, snapshot: Snapshot) -> Outcome:
     facts = {"rows": snapshot.rows, "table_version": snapshot.table_version, "bytes": snapshot.bytes_full}
-    if snapshot.kind is Kind.TAIL:
+    if snapshot.kind is SnapshotKind.TAIL:
         return Outcome(log, result, f"snapshot {snapshot.id} is tail-only and complete from its beginning", snapshot.id)
     message = f"snapshot {snapshot.id} with {snapshot.rows:,} rows is version {snapshot.table_version} of the table"
     if snapshot.state is not State.COMPLETED:

@@ -16,7 +16,7 @@ import msgspec
 
 from tidefold.compute.runners import Answer, Runner
 from tidefold.domain.external_snapshot import External, Layout
-from tidefold.domain.log_state import Kind, LogState, Shape, Snapshot, State
+from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State, TableSpec
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot import claim, transitions
 from tidefold.domain.snapshot.manifest import Manifest, home
@@ -98,7 +98,7 @@ def weight(pipeline: Pipeline, log: str, asking: Asking) -> int:
 
 
 def _has_rows_to_write(pipeline: Pipeline, state: LogState, attempt: Snapshot) -> bool:
-    rescaled = attempt.kind is Kind.FULL and state.shape.buckets != pipeline.log(state.log).buckets
+    rescaled = attempt.kind is SnapshotKind.FULL and state.shape.buckets != pipeline.log(state.log).buckets
     source = None if attempt.source is None else state.snapshot(attempt.source)
     reshaped = source is not None and must_rewrite(state.schemas, source.schema, attempt.schema)
     anew = attempt.origin is None and (rescaled or attempt.expire is not None)
@@ -107,7 +107,7 @@ def _has_rows_to_write(pipeline: Pipeline, state: LogState, attempt: Snapshot) -
 
 def _has_deletions(pipeline: Pipeline, state: LogState, attempt: Snapshot, source: Snapshot | None) -> bool:
     """Whether there are rows to write because neither a full snapshot nor a restored one has deletions."""
-    if source is None or (attempt.kind is not Kind.FULL and attempt.origin is None):
+    if source is None or (attempt.kind is not SnapshotKind.FULL and attempt.origin is None):
         return False
     return any(file.deletions for file in read_manifest(pipeline.store, state.log, source).files)
 
@@ -165,7 +165,7 @@ def _claim(pipeline: Pipeline, log: str, asking: Asking) -> Snapshot | Outcome:
     return mine
 
 
-def _waiting(state: LogState, configured: Shape) -> str:
+def _waiting(state: LogState, configured: TableSpec) -> str:
     if state.latest is None:
         return ""
     waiting = [] if state.shape.buckets == configured.buckets else [f"{configured.buckets} buckets"]
@@ -220,9 +220,9 @@ def _imported(pipeline: Pipeline, log: str, snapshot: Snapshot) -> Attempt:
     return Attempt(log, snapshot, None, shape, tasks, facts)
 
 
-def _shape_of(state: LogState, snapshot: Snapshot, base: Manifest | None, configured: Shape) -> Shape:
+def _shape_of(state: LogState, snapshot: Snapshot, base: Manifest | None, configured: TableSpec) -> TableSpec:
     """The number of buckets changes with a full snapshot only: an incremental one shares files of the old buckets."""
-    buckets = configured.buckets if snapshot.kind is Kind.FULL or base is None else base.shape.buckets
+    buckets = configured.buckets if snapshot.kind is SnapshotKind.FULL or base is None else base.shape.buckets
     return replace(shape_at(state, snapshot.schema), buckets=buckets)
 
 

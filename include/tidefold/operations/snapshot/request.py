@@ -12,7 +12,7 @@ import msgspec
 
 from tidefold.domain.commit_times import told
 from tidefold.domain.external_snapshot import External, Ownership
-from tidefold.domain.log_state import Expire, Kind, LogState, Snapshot, State
+from tidefold.domain.log_state import Expire, LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.snapshot import claim
 from tidefold.domain.snapshot.kind_selection import Choice, Rule, Terms, choose
 from tidefold.errors import InvalidInputError
@@ -54,7 +54,7 @@ def as_of_claim(pipeline: Pipeline, state: LogState, asking: Asking) -> claim.Cl
     ttl, run = pipeline.log(state.log).ttl, _run_of(asking)
     request = request_of({"as_of": asking.as_of})
     expire = ttl.expire(told(asking.as_of)) if ttl else None
-    return claim.Claim(run, request, Kind.FULL, now(), asking.takeover, expire=expire, token=_new_token())
+    return claim.Claim(run, request, SnapshotKind.FULL, now(), asking.takeover, expire=expire, token=_new_token())
 
 
 def _new_token() -> str:
@@ -76,7 +76,7 @@ def claim_of(pipeline: Pipeline, state: LogState, asking: Asking, external: Exte
     terms = Terms(rule, _links(pipeline), pipeline.config.snapshots.full_every, config.buckets)
     chosen = _choose_import(external) if external else choose(state, terms)
     wanted: dict[str, Any] = {
-        "kind": asking.kind or Kind.FULL,
+        "kind": asking.kind or SnapshotKind.FULL,
         **({"asked": True} if asking.kind else {}),
         **({"restore": asking.restore} if asking.restore else {}),
         **({"import": external} if external else {}),
@@ -86,7 +86,7 @@ def claim_of(pipeline: Pipeline, state: LogState, asking: Asking, external: Exte
         *(_run_of(asking), request_of(wanted), chosen.kind, instant, asking.takeover, asking.stalled.get(state.log)),
         restore=asking.restore,
         because=chosen.because,
-        expire=expire if chosen.kind is Kind.FULL or asking.restore else None,
+        expire=expire if chosen.kind is SnapshotKind.FULL or asking.restore else None,
         renew=asking.kind is Rule.FULL and _would_differ(pipeline, state, expire),
         external=external,
         lateness=config.lateness,
@@ -104,8 +104,8 @@ def horizon_of(pipeline: Pipeline, state: LogState) -> int | None:
 
 def _choose_import(external: External) -> Choice:
     if external.ownership is Ownership.NO_CLAIM:
-        return Choice(Kind.FULL, "the original stays the user's, and may go")
-    return Choice(Kind.INCREMENTAL, "the original's files are taken over where that is possible")
+        return Choice(SnapshotKind.FULL, "the original stays the user's, and may go")
+    return Choice(SnapshotKind.INCREMENTAL, "the original's files are taken over where that is possible")
 
 
 def _links(pipeline: Pipeline) -> bool:
@@ -118,7 +118,7 @@ def _would_differ(pipeline: Pipeline, state: LogState, expire: Expire | None) ->
     if latest is None:
         return False
     rescaled = state.shape.buckets != pipeline.log(state.log).buckets
-    if latest.kind is not Kind.FULL or rescaled or latest.schema != state.schema:
+    if latest.kind is not SnapshotKind.FULL or rescaled or latest.schema != state.schema:
         return True
     return expire is not None and any(
         has_expired(file, expire) for file in read_manifest(pipeline.store, state.log, latest).files

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any, cast
 
 from tidefold.delta.publish import create_snapshot_table, provide_new_files
-from tidefold.domain.log_state import Kind, Position, Shape, Snapshot
+from tidefold.domain.log_state import Position, Snapshot, SnapshotKind, TableSpec
 from tidefold.domain.paths import data_path
 from tidefold.domain.snapshot import transitions
 from tidefold.domain.snapshot.manifest import DataFile, Manifest, home
@@ -41,7 +41,7 @@ class Attempt:
     log: str
     snapshot: Snapshot
     base: Manifest | None
-    shape: Shape
+    shape: TableSpec
     tasks: tuple[FoldTask, ...]
     facts: Mapping[str, Any]
     schemas: tuple[Schema, ...] = ()
@@ -77,7 +77,7 @@ def stage(pipeline: Pipeline, attempt: Attempt, results: Sequence[FoldResult]) -
         schemas=attempt.schemas,
         positions=attempt.positions,
     )
-    if manifest.kind is Kind.FULL:
+    if manifest.kind is SnapshotKind.FULL:
         create_snapshot_table(store, manifest)
         if not snapshot.as_of:
             provide_new_files(store, manifest, pipeline.config.snapshots.copies)
@@ -161,7 +161,7 @@ def _left_out(manifest: Manifest) -> str:
 def _which(snapshot: Snapshot) -> str:
     if snapshot.as_of:
         return f" as of {snapshot.as_of}"
-    return "" if snapshot.kind is Kind.FULL else f", {snapshot.kind}"
+    return "" if snapshot.kind is SnapshotKind.FULL else f", {snapshot.kind}"
 
 
 def _read(attempt: Attempt, results: Sequence[FoldResult]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from tidefold.changelog.segment import Indexes, read_change_set, write_segment
 from tidefold.changelog.write_intents import Intent, IntentLog
 from tidefold.domain.commit_times import joined
 from tidefold.domain.ingest.append import require_fence
-from tidefold.domain.log_state import ChangeSet, Kind, LogState, State
+from tidefold.domain.log_state import ChangeSet, LogState, SnapshotKind, State
 from tidefold.domain.paths import CHANGELOG
 from tidefold.domain.retention import retention
 from tidefold.domain.snapshot import claim
@@ -40,7 +40,7 @@ def take_tail(pipeline: Pipeline, log: str, run_id: str) -> Outcome:
     if before is None:
         return Outcome(log, "nothing", "nothing was ingested yet")
     roll_forward(pipeline, log)
-    asked = claim.Claim(run_id, request_of({"kind": Kind.TAIL}), Kind.TAIL, now())
+    asked = claim.Claim(run_id, request_of({"kind": SnapshotKind.TAIL}), SnapshotKind.TAIL, now())
     state = ledger.commit(lambda current: claim.tail(current, asked))
     snapshot = claim.of_run(state, run_id)
     if snapshot is None:

@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tidefold.delta.table_state import COMMIT, DeltaState, delta_state, made_from
-from tidefold.domain.log_state import Kind, LogState, Snapshot
+from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.retention.local_copies import CopyName
 from tidefold.domain.snapshot.manifest import Manifest
-from tidefold.domain.verify.expected_files import Damage, Harm, Part, Place, Where, kept
+from tidefold.domain.verify.expected_files import Damage, DamageKind, Part, Place, Where, kept
 from tidefold.errors import CorruptError, RefusedError
 from tidefold.operations.verify.check_files import Stores
 from tidefold.operations.verify.repair import clear_halves
@@ -21,7 +21,7 @@ from tidefold.storage import Store
 def own_logs(stores: Stores, manifest: Manifest, local: bool) -> list[Damage]:
     """What is wrong with the Delta log of a snapshot's folder, and with that of its local copy if there is one."""
     paths = LogPaths(manifest.log)
-    folders = [Place(paths.snapshot(manifest.snapshot))] if manifest.kind is Kind.FULL else []
+    folders = [Place(paths.snapshot(manifest.snapshot))] if manifest.kind is SnapshotKind.FULL else []
     folders += [Place(str(CopyName(manifest.log, manifest.snapshot)), Where.LOCAL)] if local else []
     expected, _ = made_from(manifest)
     harms = [(folder, _harm(stores[folder.where], folder.path, expected)) for folder in folders]
@@ -34,14 +34,14 @@ def own_logs(stores: Stores, manifest: Manifest, local: bool) -> list[Damage]:
     ]
 
 
-def _harm(store: Store, folder: str, expected: DeltaState) -> Harm | None:
+def _harm(store: Store, folder: str, expected: DeltaState) -> DamageKind | None:
     try:
         found = delta_state(store, folder)
     except CorruptError:
-        return Harm.UNREADABLE
+        return DamageKind.UNREADABLE
     if found == expected:
         return None
-    return Harm.FOREIGN if _others(store, folder) else Harm.MISSING if found is None else Harm.ALTERED
+    return DamageKind.FOREIGN if _others(store, folder) else DamageKind.MISSING if found is None else DamageKind.ALTERED
 
 
 def _others(store: Store, folder: str) -> list[str]:
@@ -75,13 +75,13 @@ def published_table(store: Store, state: LogState, manifests: Mapping[int, Manif
     path = LogPaths(state.log).table
     try:
         found = delta_state(store, path)
-        harm = Harm.MISSING if found is None else Harm.FOREIGN
+        harm = DamageKind.MISSING if found is None else DamageKind.FOREIGN
     except CorruptError:
-        found, harm = None, Harm.UNREADABLE
+        found, harm = None, DamageKind.UNREADABLE
     if any(found == made_from(manifests[s.id])[0] for s in shown if s.id in manifests):
         return None
     hint = f"Every snapshot is a table of its own, under `{LogPaths(state.log).snapshots}/`."
-    if harm is Harm.FOREIGN:
+    if harm is DamageKind.FOREIGN:
         hint = (
             f"Undo what others committed (RESTORE to version {shown[0].table_version}), or `tidefold confirm "
             f"{state.log} --reconcile` replaces it with the next snapshot."

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import cast
 
-from tidefold.domain.verify.expected_files import Copy, Expected, Harm, Place, StoredFile, Where
+from tidefold.domain.verify.expected_files import Copy, DamageKind, Expected, Place, StoredFile, Where
 from tidefold.errors import NotFoundError
 from tidefold.storage import Store, is_lost_by_disk
 
@@ -38,7 +38,7 @@ def examine(
     """
     wanted = tuple(files)
     sizes = _sizes(stores, wanted)
-    missing = {file: [Copy((n,), Harm.MISSING) for n in file.names if _lacks(n, sizes)] for file in wanted}
+    missing = {file: [Copy((n,), DamageKind.MISSING) for n in file.names if _lacks(n, sizes)] for file in wanted}
     found = [copy for file in wanted for copy in _found(stores, file, sizes)]
     progress = Progress(tell, sum(copy.bytes for copy in found))
     with ThreadPoolExecutor(_READERS) as pool:
@@ -88,23 +88,23 @@ def _found(stores: Stores, file: StoredFile, sizes: Mapping[Place, int]) -> list
     return [_Found(file, tuple(names), sizes[names[0].place]) for names in by_identity.values()]
 
 
-def _harm(stores: Stores, copy: _Found, deep: bool, progress: Progress) -> Harm | None:
+def _harm(stores: Stores, copy: _Found, deep: bool, progress: Progress) -> DamageKind | None:
     expected = copy.file.bytes
     if expected is not None and copy.bytes != expected:
-        return Harm.CUT if copy.bytes < expected else Harm.ALTERED
+        return DamageKind.CUT if copy.bytes < expected else DamageKind.ALTERED
     if not deep:
         return None
     place = copy.names[0].place
     try:
         digest = digest_of(stores, place)
     except NotFoundError:
-        return Harm.MISSING
+        return DamageKind.MISSING
     except OSError as error:
         if not is_lost_by_disk(error):
             raise
-        return Harm.UNREADABLE
+        return DamageKind.UNREADABLE
     progress.add(copy.bytes)
-    return None if digest == copy.file.sha256 else Harm.ALTERED
+    return None if digest == copy.file.sha256 else DamageKind.ALTERED
 
 
 def digest_of(stores: Stores, place: Place) -> str:

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from tidefold.changelog.segment import check_pieces, ends_whole
 from tidefold.domain.log_state import ChangeSet
-from tidefold.domain.verify.expected_files import Copy, Expected, Harm, Part, Place, StoredFile, Where
+from tidefold.domain.verify.expected_files import Copy, DamageKind, Expected, Part, Place, StoredFile, Where
 from tidefold.errors import CorruptError, NotFoundError
 from tidefold.ledger import Ledger
 from tidefold.operations.verify.check_files import Progress, Stores, Tell, digest_of
@@ -43,7 +43,7 @@ def examine_segments(
 
     def look(file: StoredFile, name: Expected) -> Copy | None:
         if name.place not in sizes:
-            return Copy((name,), Harm.MISSING) if name.required else None
+            return Copy((name,), DamageKind.MISSING) if name.required else None
         harm = _harm(stores, name.place, sizes[name.place], segments[file], deep)
         progress.add(sum(c.length for c in segments[file]))
         return Copy((name,), harm)
@@ -65,21 +65,21 @@ def _sizes(stores: Stores, places: Collection[Place]) -> dict[Place, int]:
     }
 
 
-def _harm(stores: Stores, place: Place, size: int, change_sets: tuple[ChangeSet, ...], deep: bool) -> Harm | None:
+def _harm(stores: Stores, place: Place, size: int, change_sets: tuple[ChangeSet, ...], deep: bool) -> DamageKind | None:
     if size < max(c.offset + c.length for c in change_sets):
-        return Harm.CUT
+        return DamageKind.CUT
     store = stores[place.where]
     try:
         if deep:
             check_pieces(store, place.path, change_sets)
     except NotFoundError:
-        return Harm.MISSING
+        return DamageKind.MISSING
     except CorruptError:
-        return Harm.ALTERED if ends_whole(store, place.path) else Harm.CUT
+        return DamageKind.ALTERED if ends_whole(store, place.path) else DamageKind.CUT
     except OSError as error:
         if not is_lost_by_disk(error):
             raise
-        return Harm.UNREADABLE
+        return DamageKind.UNREADABLE
     return None
 
 

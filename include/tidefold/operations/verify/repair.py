@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 
-from tidefold.domain.verify.expected_files import Copy, Harm, Place, StoredFile, Where
+from tidefold.domain.verify.expected_files import Copy, DamageKind, Place, StoredFile, Where
 from tidefold.errors import CorruptError, NotFoundError
 from tidefold.operations.verify.check_files import Stores, digest_of
 from tidefold.storage import Store, is_lost_by_disk
@@ -29,9 +29,9 @@ def repair_file(stores: Stores, file: StoredFile, copies: Iterable[Copy]) -> Pla
         for copy in damaged:
             # Names that shared the damaged bytes share the new ones: as many copies as before.
             paths = _paths(copy, where)
-            if paths and copy.harm is not Harm.MISSING:
+            if paths and copy.harm is not DamageKind.MISSING:
                 _replace(stores, file.sha256, source, store, paths)
-        missing = [path for copy in damaged if copy.harm is Harm.MISSING for path in _paths(copy, where)]
+        missing = [path for copy in damaged if copy.harm is DamageKind.MISSING for path in _paths(copy, where)]
         if missing:
             _put_back(stores, file, source, where, missing)
         clear_halves(store, [path for copy in damaged for path in _paths(copy, where)])

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tidefold.domain.log_state import LogState, State
-from tidefold.domain.verify.expected_files import Copy, Damage, Harm, Part, StoredFile, Where
+from tidefold.domain.verify.expected_files import Copy, Damage, DamageKind, Part, StoredFile, Where
 from tidefold.errors import CorruptError
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.verify.scope import Scope
@@ -22,7 +22,7 @@ class Checked:
 
     def count(self, found: Mapping[StoredFile, tuple[Copy, ...]]) -> None:
         self.files += len(found)
-        self.copies += sum(copy.harm is not Harm.MISSING for copies in found.values() for copy in copies)
+        self.copies += sum(copy.harm is not DamageKind.MISSING for copies in found.values() for copy in copies)
         self.single += sum(sum(copy.harm is None for copy in copies) == 1 for copies in found.values())
 
 

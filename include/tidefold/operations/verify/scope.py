@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tidefold.domain.log_state import ChangeSet, Drop, Kind, LogState, Snapshot
+from tidefold.domain.log_state import ChangeSet, DeletionState, LogState, Snapshot, SnapshotKind
 from tidefold.domain.snapshot.transitions import readable
 from tidefold.domain.verify.expected_files import kept
 from tidefold.errors import TidefoldError
@@ -31,7 +31,7 @@ class Scope:
 
 def scope_of(pipeline: Pipeline, state: LogState, snapshot: int | None) -> Scope:
     """Everything of the log, or what one snapshot consists of. Raises NotFoundError when that one is not kept."""
-    if state.dropped is not Drop.NO:
+    if state.dropped is not DeletionState.NO:
         return Scope(state, (), frozenset(), frozenset(), ())
     there = kept(state)
     asked, change_sets = frozenset(s.id for s in there), state.change_sets
@@ -43,7 +43,7 @@ def scope_of(pipeline: Pipeline, state: LogState, snapshot: int | None) -> Scope
 
 def _of_one(state: LogState, snapshot: int) -> tuple[frozenset[int], tuple[ChangeSet, ...]]:
     found = readable(state, snapshot)
-    if found.kind is not Kind.TAIL or found.base is None:
+    if found.kind is not SnapshotKind.TAIL or found.base is None:
         return frozenset({found.id}), ()
     return frozenset({found.base}), state.between(found.from_sqn, found.to_sqn)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
-from tidefold.domain.log_state import Shape
+from tidefold.domain.log_state import TableSpec
 from tidefold.errors import TidefoldError
 from tidefold.quality.report.result import CheckResult, Findings
 from tidefold.quality.run.cost import Meter
@@ -49,7 +49,7 @@ class Beside:
 
 
 def run_checks(
-    rows: JudgedRows, shape: Shape, checks: Sequence[Check], beside: Beside, meter: Meter | None = None
+    rows: JudgedRows, shape: TableSpec, checks: Sequence[Check], beside: Beside, meter: Meter | None = None
 ) -> Findings:
     """The results in the order of `checks`. Raises TidefoldError: what could not be computed has not passed."""
     meter, begun = meter or Meter(), time.perf_counter()
@@ -76,7 +76,7 @@ def _own(checks: Sequence[Check], references: bool) -> list[Check]:
 
 
 def _numbers(
-    rows: JudgedRows, shape: Shape, checks: Sequence[Check], beside: Beside, meter: Meter
+    rows: JudgedRows, shape: TableSpec, checks: Sequence[Check], beside: Beside, meter: Meter
 ) -> tuple[Statistics, list[CheckResult]]:
     types = {c.name: c.type for c in shape.table_columns}
     what = ", ".join(c.name for c in checks[:3])
@@ -97,7 +97,7 @@ def _before(base: Base, checks: Sequence[Check], what: str, meter: Meter) -> Sta
         return _computed(what, lambda: collect(base.read(), wanted, base.types))
 
 
-def _reference(check: Check, rows: JudgedRows, shape: Shape, beside: Beside) -> CheckResult:
+def _reference(check: Check, rows: JudgedRows, shape: TableSpec, beside: Beside) -> CheckResult:
     target = beside.targets.get((check.kwargs["log"], check.kwargs["staged"]))
     return judge_references(check, rows, target, shape.table_key)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tidefold.domain.log_state import Column as TableColumn
-from tidefold.domain.log_state import Shape
+from tidefold.domain.log_state import TableSpec
 from tidefold.domain.paths import data_path
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
 from tidefold.errors import TidefoldError
@@ -163,7 +163,7 @@ def _read(spark: SparkSession, store: Store, manifest: Manifest) -> DataFrame:
 
 
 def _numbered_rows(
-    address: str, folder: str, files: Sequence[DataFile], shape: Shape, batches: Iterable[pa.RecordBatch]
+    address: str, folder: str, files: Sequence[DataFile], shape: TableSpec, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     store = open_store(address, Path("/"))
     for number in (n for batch in batches for n in batch.column(0).to_pylist()):

@@ -15,7 +15,7 @@ from deltalake.exceptions import DeltaError
 
 from tidefold.changelog.schema import table_schema
 from tidefold.delta.deletion_vectors import without_deleted
-from tidefold.domain.log_state import Kind, Shape
+from tidefold.domain.log_state import SnapshotKind, TableSpec
 from tidefold.domain.paths import data_path
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
 from tidefold.errors import CorruptError
@@ -28,7 +28,7 @@ def check_files(store: Store, manifest: Manifest) -> None:
     """Raises CorruptError unless manifest, staged Delta table and disk agree on every file's name and size."""
     folder = manifest.home
     wanted = {data_path("", f.name).lstrip("/"): f.bytes for f in manifest.files}
-    if manifest.kind is Kind.FULL:
+    if manifest.kind is SnapshotKind.FULL:
         shown = {data_path("", f.name).lstrip("/"): f.bytes for f in manifest.shown}
         _compare(manifest, "its Delta table", shown, _active_files(store.uri(folder), store.options()))
     stored = {e.path.removeprefix(f"{folder}/"): e.bytes for e in store.list(data_path(folder, "").rstrip("/"))}
@@ -36,7 +36,7 @@ def check_files(store: Store, manifest: Manifest) -> None:
     _compare(manifest, "the store", wanted, {path: size for path, size in stored.items() if path in wanted})
 
 
-def file_rows(store: Store, folder: str, file: DataFile, shape: Shape) -> Iterator[pa.RecordBatch]:
+def file_rows(store: Store, folder: str, file: DataFile, shape: TableSpec) -> Iterator[pa.RecordBatch]:
     """The rows of one file that are not deleted, every column nullable and of its type today."""
     schema = pa.schema([field.with_nullable(True) for field in table_schema(shape)])
     with store.open(data_path(folder, file.name)) as stream:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tidefold.domain.landed_range import LandedRange
-from tidefold.domain.log_state import Shape
+from tidefold.domain.log_state import TableSpec
 from tidefold.errors import InvalidInputError
 from tidefold.quality.suite.catalogue import REFUSED_RECORDS, Types, compile_checks
 from tidefold.quality.suite.check import Check, Severity, canonical
@@ -76,7 +76,7 @@ class Suite:
 
 def load_suite(
     path: Path | None,
-    shape: Shape,
+    shape: TableSpec,
     max_row_drop: float,
     logs: Mapping[str, Types] | None = None,
     max_refused: float = MAX_REFUSED,

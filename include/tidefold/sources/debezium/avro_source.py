@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from tidefold.domain.log_state import Shape
+from tidefold.domain.log_state import TableSpec
 from tidefold.sources.api import ParsedFile
 from tidefold.sources.debezium.avro_file import MAGIC, read_head, records, whole_blocks
 from tidefold.sources.debezium.avro_schema import connect_words
@@ -31,7 +31,7 @@ class DebeziumAvro(DebeziumJson):
         """Whole blocks can be taken; the block in which a file ends is still being written."""
         return looked_at(file, lambda stream: _ending(stream, file))
 
-    def parse(self, task: FileTask, shape: Shape, quarantine: QuarantineWriter) -> ParsedFile:
+    def parse(self, task: FileTask, shape: TableSpec, quarantine: QuarantineWriter) -> ParsedFile:
         return parse_file(task, lambda stream: _parse(stream, task, self.place_of(task), shape, quarantine))
 
     def texts(self, stream: BinaryIO, file: TakenFile) -> Iterator[bytes]:
@@ -52,7 +52,9 @@ def _ending(stream: BinaryIO, file: LandedFile) -> Ending:
     return Ending(complete, torn=complete < file.size)
 
 
-def _parse(stream: BinaryIO, task: FileTask, place: Place, shape: Shape, quarantine: QuarantineWriter) -> ParsedFile:
+def _parse(
+    stream: BinaryIO, task: FileTask, place: Place, shape: TableSpec, quarantine: QuarantineWriter
+) -> ParsedFile:
     checksum = read_whole(stream, task, MAGIC)
     head = read_head(stream)
     typed = Typed(records(stream, head, task.until), connect_words(head.schema), checksum)

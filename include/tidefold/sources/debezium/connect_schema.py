@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from tidefold.domain.table.table_spec import Column, Shape
+from tidefold.domain.table.table_spec import Column, TableSpec
 from tidefold.domain.table.types import MAX_PRECISION, Type, parse_type
 from tidefold.sources.records.encodings import Form, form_of
 from tidefold.sources.records.errors import RefusedRecordError
@@ -57,7 +57,7 @@ _UNNAMED: dict[str, dict[str, tuple[str, ...]]] = {
 }
 
 
-def forms_of(schema: Any, shape: Shape) -> tuple[Form, ...]:
+def forms_of(schema: Any, shape: TableSpec) -> tuple[Form, ...]:
     """The form of each column, by the schema of an envelope. Raises RefusedRecordError when a column cannot be that."""
     fields = _after(schema)
     return tuple(_form(fields.get(column.name), column, parse_type(column.type)) for column in shape.columns)

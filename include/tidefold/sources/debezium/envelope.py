@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from tidefold.changelog.schema import CLEAR, DELETE, MERGE, UPSERT
-from tidefold.domain.log_state import Shape
+from tidefold.domain.log_state import TableSpec
 from tidefold.domain.table.table_spec import Engine
 from tidefold.sources.debezium.connect_schema import forms_of, named_by, schema_beside, types_by
 from tidefold.sources.debezium.moved_keys import former_key
@@ -49,7 +49,7 @@ _UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 class RecordReader(Accounting):
     """Takes the lines of one file one after the other."""
 
-    def __init__(self, shape: Shape, place: Place, schema: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, shape: TableSpec, place: Place, schema: Mapping[str, Any] | None = None) -> None:
         """`schema`: of the records that have none beside them; None: they are as the configuration says. Raises
         RefusedRecordError when a column cannot be what it says.
         """

@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from tidefold.domain.log_state import LogState, Shape
+from tidefold.domain.log_state import LogState, TableSpec
 from tidefold.domain.source_progress import NameReading
 from tidefold.sources.api import Feed, Listing, ParsedFile, Reader
 from tidefold.sources.debezium.envelope import RecordReader
@@ -68,7 +68,7 @@ class KafkaLines:
         own, strange = of_topic(files, folder, [p.topic for p in state.positions])
         return Listing(own, (*self._with_hints(problems, state), *strange))
 
-    def takes_any_name(self, shape: Shape) -> bool:
+    def takes_any_name(self, shape: TableSpec) -> bool:
         """Whether the log can take files whose names do not say where their records stand."""
         return False
 
@@ -95,7 +95,7 @@ class KafkaLines:
     def ending(self, file: LandedFile, taken: int) -> Ending:
         return ending_of(file, taken)
 
-    def parse(self, task: FileTask, shape: Shape, quarantine: QuarantineWriter) -> ParsedFile:
+    def parse(self, task: FileTask, shape: TableSpec, quarantine: QuarantineWriter) -> ParsedFile:
         reader = self.line_reader(shape, self.place_of(task))
         return parse_file(task, lambda stream: parse_lines(stream, task, shape, reader, quarantine))
 
@@ -124,13 +124,13 @@ class KafkaLines:
                 if said is not None or not says:
                     yield file.start + number if said is None else said, text
 
-    def line_reader(self, shape: Shape, place: Place) -> Reader:
+    def line_reader(self, shape: TableSpec, place: Place) -> Reader:
         """What takes the lines of one file; usually what also takes refused ones once more."""
         reader = self.reader(shape, place)
         assert reader is not None
         return reader
 
-    def reader(self, shape: Shape, place: Place) -> Reader | None:
+    def reader(self, shape: TableSpec, place: Place) -> Reader | None:
         """See Source."""
         raise NotImplementedError
 
@@ -138,7 +138,7 @@ class KafkaLines:
 class DebeziumJson(KafkaLines):
     """`format: debezium-json`."""
 
-    def reader(self, shape: Shape, place: Place) -> Reader:
+    def reader(self, shape: TableSpec, place: Place) -> Reader:
         return RecordReader(shape, place)
 
     def said_offset(self, text: bytes) -> int | None:

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidefold.domain.log_state import Shape
+from tidefold.domain.log_state import TableSpec
 from tidefold.sources.api import ParsedFile
 from tidefold.sources.debezium.avro_schema import connect_words
 from tidefold.sources.debezium.connect_schema import PRECISION
@@ -40,7 +40,7 @@ class DebeziumParquet(DebeziumJson):
     def ending(self, file: LandedFile, taken: int) -> Ending:
         return parquet_ending(file, taken)
 
-    def parse(self, task: FileTask, shape: Shape, quarantine: QuarantineWriter) -> ParsedFile:
+    def parse(self, task: FileTask, shape: TableSpec, quarantine: QuarantineWriter) -> ParsedFile:
         return parse_file(task, lambda stream: _parse(stream, task, self.place_of(task), shape, quarantine))
 
     def texts(self, stream: BinaryIO, file: TakenFile) -> Iterator[bytes]:
@@ -48,7 +48,9 @@ class DebeziumParquet(DebeziumJson):
             yield from typed_texts(Typed(_rows(parquet), _words(parquet), file.checksum))
 
 
-def _parse(stream: BinaryIO, task: FileTask, place: Place, shape: Shape, quarantine: QuarantineWriter) -> ParsedFile:
+def _parse(
+    stream: BinaryIO, task: FileTask, place: Place, shape: TableSpec, quarantine: QuarantineWriter
+) -> ParsedFile:
     checksum = read_whole(stream, task, MAGIC)
     try:
         with pq.ParquetFile(stream) as file:

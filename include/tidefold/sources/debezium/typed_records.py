@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from tidefold.domain.log_state import Shape
+from tidefold.domain.log_state import TableSpec
 from tidefold.sources.api import ParsedFile, SchemaStopError
 from tidefold.sources.debezium.envelope import RecordReader
 from tidefold.sources.ingest.accounting import Place
@@ -41,7 +41,9 @@ def typed_texts(typed: Typed) -> Iterator[bytes]:
     return (_encode(_with_named_numbers(record, floats)) for record in typed.records)
 
 
-def parse_typed(typed: Typed, task: FileTask, place: Place, shape: Shape, quarantine: QuarantineWriter) -> ParsedFile:
+def parse_typed(
+    typed: Typed, task: FileTask, place: Place, shape: TableSpec, quarantine: QuarantineWriter
+) -> ParsedFile:
     """Gives every new record of the file to the reader."""
     taker = _Taker(typed.schema, task, place, shape, quarantine)
     builder = TableBuilder(shape, task.file.partition)
@@ -60,7 +62,7 @@ class _Taker:
     """Gives records to the reader and what it refuses to the quarantine."""
 
     def __init__(
-        self, schema: Mapping[str, Any], task: FileTask, place: Place, shape: Shape, quarantine: QuarantineWriter
+        self, schema: Mapping[str, Any], task: FileTask, place: Place, shape: TableSpec, quarantine: QuarantineWriter
     ) -> None:
         after = _after_of(schema)
         self._schema = {"type": "struct", "fields": [_small(after)]}

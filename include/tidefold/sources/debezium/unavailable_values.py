@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from tidefold.domain.log_state import Shape
+from tidefold.domain.log_state import TableSpec
 from tidefold.domain.table.types import Type, parse_type
 
 PLACEHOLDER = "__debezium_unavailable_value"
@@ -39,7 +39,7 @@ def _decoded(value: msgspec.Raw) -> Any:
     return msgspec.json.decode(value) if bytes(value)[:1] in (b'"', b"[", b"{") else None
 
 
-def marks(shape: Shape) -> tuple[bytes, ...]:
+def marks(shape: TableSpec) -> tuple[bytes, ...]:
     """Bytes of which at least one is in every text in which a column of this shape is unavailable."""
     kinds = {kind for column in shape.columns for kind in _kinds(parse_type(column.type))}
     found = {_BYTES}

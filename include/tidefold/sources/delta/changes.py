@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, QueryBuilder
 
-from tidefold.domain.log_state import Column, Shape
+from tidefold.domain.log_state import Column, TableSpec
 from tidefold.sources.delta.log import Action, Commit
 from tidefold.sources.files.parquet import instants
 from tidefold.sources.records.columnar_changes import of_text
@@ -27,7 +27,7 @@ class Version:
 
     store: Store
     commit: Commit
-    shape: Shape
+    shape: TableSpec
 
     def table(self, version: int) -> DeltaTable:
         """The table as it was at a version."""

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from tidefold.domain.log_state import LogState, Position, Shape
+from tidefold.domain.log_state import LogState, Position, TableSpec
 from tidefold.errors import InvalidInputError, NotFoundError, RefusedError, StorageError, TidefoldError
 from tidefold.sources.api import Feed, Listing, ParsedFile, UnfitFileError
 from tidefold.sources.delta.changes import (  # fmt: skip
@@ -85,10 +85,10 @@ class DeltaFeed:
     def ending(self, file: LandedFile, taken: int) -> Ending:
         return Ending(file.size)
 
-    def reader(self, shape: Shape, place: Place) -> None:
+    def reader(self, shape: TableSpec, place: Place) -> None:
         """A refused row stays refused: correct it in the table, which makes a new version."""
 
-    def parse(self, task: FileTask, shape: Shape, quarantine: QuarantineWriter) -> ParsedFile:
+    def parse(self, task: FileTask, shape: TableSpec, quarantine: QuarantineWriter) -> ParsedFile:
         try:
             return self._parse(task, shape, quarantine)
         except NotFoundError as error:
@@ -98,7 +98,7 @@ class DeltaFeed:
         except (DeltaError, pa.ArrowException, msgspec.DecodeError, ValueError) as error:
             raise UnfitFileError(_problem_of(task, self._unreadable(error))) from error
 
-    def _parse(self, task: FileTask, shape: Shape, quarantine: QuarantineWriter) -> ParsedFile:
+    def _parse(self, task: FileTask, shape: TableSpec, quarantine: QuarantineWriter) -> ParsedFile:
         number = task.file.start
         table = self._table(number)
         self._check(table, task, shape)
@@ -135,7 +135,7 @@ class DeltaFeed:
         except DeltaError as error:
             raise self._unreadable(error) from error
 
-    def _check(self, table: DeltaTable, task: FileTask, shape: Shape) -> None:
+    def _check(self, table: DeltaTable, task: FileTask, shape: TableSpec) -> None:
         """What a version must fulfil so that its changes are exactly what the table says."""
         file = task.file
         metadata = table.metadata()

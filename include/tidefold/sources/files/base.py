@@ -12,7 +12,7 @@ from typing import ClassVar
 import msgspec
 import pyarrow as pa
 
-from tidefold.domain.log_state import LogState, Shape
+from tidefold.domain.log_state import LogState, TableSpec
 from tidefold.domain.table.table_spec import COLUMNS, Engine
 from tidefold.sources.api import Feed, Listing
 from tidefold.sources.ingest.accounting import Account, Place
@@ -35,11 +35,11 @@ class AnyFiles:
     def listing(self, state: LogState) -> Listing:
         return Listing(*list_any(Path(self.feed.path), self.endings))
 
-    def reader(self, shape: Shape, place: Place) -> None:
+    def reader(self, shape: TableSpec, place: Place) -> None:
         """A refused row stays refused: land a corrected one in a file of its own."""
 
 
-def misfit(names: Sequence[str], shape: Shape, beside: Sequence[str]) -> str | None:
+def misfit(names: Sequence[str], shape: TableSpec, beside: Sequence[str]) -> str | None:
     """What is wrong with the columns that a file has, if anything is."""
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -66,7 +66,7 @@ class RowTaker:
     """
 
     file: LandedFile
-    shape: Shape
+    shape: TableSpec
     rules: Rules
     cast: Cast
     quarantine: QuarantineWriter

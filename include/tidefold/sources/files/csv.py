@@ -12,7 +12,7 @@ from typing import BinaryIO
 import pyarrow as pa
 from pyarrow import csv
 
-from tidefold.domain.log_state import Shape
+from tidefold.domain.log_state import TableSpec
 from tidefold.sources.api import ParsedFile, UnfitFileError
 from tidefold.sources.files.base import AnyFiles, RowTaker, misfit
 from tidefold.sources.ingest.parse_file import check_prefix, parse_file
@@ -59,10 +59,10 @@ class Csv(AnyFiles):
     def ending(self, file: LandedFile, taken: int) -> Ending:
         return csv_ending(file, self.rules.quote.encode())
 
-    def parse(self, task: FileTask, shape: Shape, quarantine: QuarantineWriter) -> ParsedFile:
+    def parse(self, task: FileTask, shape: TableSpec, quarantine: QuarantineWriter) -> ParsedFile:
         return parse_file(task, lambda stream: self._parse(stream, task, shape, quarantine))
 
-    def _parse(self, stream: BinaryIO, task: FileTask, shape: Shape, quarantine: QuarantineWriter) -> ParsedFile:
+    def _parse(self, stream: BinaryIO, task: FileTask, shape: TableSpec, quarantine: QuarantineWriter) -> ParsedFile:
         file = task.file
         if not begins_as_named(stream, file):
             raise UnfitFileError(wrong_content(file.name))
@@ -109,7 +109,7 @@ class Csv(AnyFiles):
         for at, refused, text in uncut.rows:
             taker.refuse(at, refused, text)
 
-    def _names(self, stream: Blocks, shape: Shape) -> list[str]:
+    def _names(self, stream: Blocks, shape: TableSpec) -> list[str]:
         """The columns of the header line, or those that the configuration names."""
         if self.rules.header is not True:
             return list(self.rules.header or (column.name for column in shape.columns))

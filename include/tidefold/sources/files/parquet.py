@@ -8,7 +8,7 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidefold.domain.log_state import Shape
+from tidefold.domain.log_state import TableSpec
 from tidefold.sources.api import ParsedFile, UnfitFileError
 from tidefold.sources.files.base import AnyFiles, RowTaker, misfit, numbered
 from tidefold.sources.ingest.parse_file import parse_file, read_whole
@@ -33,10 +33,10 @@ class Parquet(AnyFiles):
     def ending(self, file: LandedFile, taken: int) -> Ending:
         return parquet_ending(file, taken)
 
-    def parse(self, task: FileTask, shape: Shape, quarantine: QuarantineWriter) -> ParsedFile:
+    def parse(self, task: FileTask, shape: TableSpec, quarantine: QuarantineWriter) -> ParsedFile:
         return parse_file(task, lambda stream: self._parse(stream, task, shape, quarantine))
 
-    def _parse(self, stream: BinaryIO, task: FileTask, shape: Shape, quarantine: QuarantineWriter) -> ParsedFile:
+    def _parse(self, stream: BinaryIO, task: FileTask, shape: TableSpec, quarantine: QuarantineWriter) -> ParsedFile:
         checksum = read_whole(stream, task)
         taker = RowTaker(task.file, shape, self.rules, of_values, quarantine, horizon=task.horizon)
         try:
@@ -46,7 +46,7 @@ class Parquet(AnyFiles):
             raise DamagedError(str(error).splitlines()[0]) from error
         return ParsedFile(taker.account, taker.table, checksum)
 
-    def _batches(self, stream: BinaryIO, task: FileTask, shape: Shape) -> Iterator[pa.RecordBatch]:
+    def _batches(self, stream: BinaryIO, task: FileTask, shape: TableSpec) -> Iterator[pa.RecordBatch]:
         with pq.ParquetFile(stream, coerce_int96_timestamp_unit="us", page_checksum_verification=True) as file:
             schema = _schema(file)
             names = own_names(shape, schema.names)
@@ -110,7 +110,7 @@ def _plain(type_: pa.DataType) -> pa.DataType:
     return views.get(type_, type_)
 
 
-def misfit_type(schema: pa.Schema, shape: Shape) -> str | None:
+def misfit_type(schema: pa.Schema, shape: TableSpec) -> str | None:
     """What is wrong with the type of a column, if anything is."""
     columns = {column.name: column for column in shape.columns}
     for field in schema:

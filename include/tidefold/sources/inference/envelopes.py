@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from tidefold.domain.table.table_spec import Column, Shape
+from tidefold.domain.table.table_spec import Column, TableSpec
 from tidefold.domain.table.table_spec_validation import column_mistakes
 from tidefold.sources.debezium.envelope import RecordReader
 from tidefold.sources.debezium.unavailable_values import is_unavailable
@@ -46,7 +46,7 @@ def find_refused(
     proposed = tuple(Column(c.name, c.type or "string", c.encoding) for c in columns)
     if next(column_mistakes([column.name for column in proposed]), None):
         return ""  # That is said elsewhere.
-    shape = Shape(tuple(key), proposed, order, key_groups=1, buckets=1)
+    shape = TableSpec(tuple(key), proposed, order, key_groups=1, buckets=1)
     reader = RecordReader(shape, Place("", 0, 0, 0, (), ()))
     reasons: Counter[str] = Counter()
     first = ""

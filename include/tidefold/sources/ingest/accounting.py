@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidefold.domain.log_state import Shape
+from tidefold.domain.log_state import TableSpec
 from tidefold.domain.table.table_spec import Deletes, Engine
 from tidefold.sources.ingest.taken_records import Match, TakenRecords
 from tidefold.sources.records.errors import RefusedRecordError
@@ -193,7 +193,7 @@ class Accounting:
         batch, self.batch = self.batch, Batch()
         return batch
 
-    def takes_delete(self, shape: Shape) -> bool:
+    def takes_delete(self, shape: TableSpec) -> bool:
         """Whether a delete counts in this log; one that does not is counted as ignored. Raises RefusedRecordError."""
         if shape.merge.engine is Engine.APPEND:
             raise RefusedRecordError("KEYLESS_CHANGE", "A log without a key accepts only new rows.")

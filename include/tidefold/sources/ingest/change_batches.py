@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from tidefold.changelog.key_group_hash import with_key_groups
 from tidefold.changelog.schema import CLEAR, arrow_type, change_schema, order_columns
-from tidefold.domain.log_state import Column, Shape
+from tidefold.domain.log_state import Column, TableSpec
 from tidefold.domain.table.type_conversion import parse_value
 from tidefold.sources.ingest.accounting import Batch
 from tidefold.sources.records.record_types import field
@@ -24,7 +24,7 @@ _GROUPED_ROWS = 65_536
 class TableBuilder:
     """Collects batches; `table` is their changes, key groups not yet filled, or None when there were none."""
 
-    def __init__(self, shape: Shape, partition: int) -> None:
+    def __init__(self, shape: TableSpec, partition: int) -> None:
         self._shape = shape
         self._partition = partition
         self._schema = change_schema(shape)
@@ -79,7 +79,7 @@ def is_empty(row: Any) -> bool:
 
 
 def grouped(
-    tables: Iterable[pa.Table], shape: Shape, connection: duckdb.DuckDBPyConnection | None = None
+    tables: Iterable[pa.Table], shape: TableSpec, connection: duckdb.DuckDBPyConnection | None = None
 ) -> Iterator[pa.Table]:
     """The same tables with key groups, filled for many small ones at once; `connection` as for `with_key_groups`."""
     waiting: list[pa.Table] = []
@@ -95,7 +95,7 @@ def grouped(
 
 
 def _filled(
-    tables: Sequence[pa.Table], shape: Shape, connection: duckdb.DuckDBPyConnection | None
+    tables: Sequence[pa.Table], shape: TableSpec, connection: duckdb.DuckDBPyConnection | None
 ) -> Iterator[pa.Table]:
     whole = pa.concat_tables(tables)
     filled = with_key_groups(whole, shape, connection)

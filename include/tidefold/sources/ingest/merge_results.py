@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tidefold.domain.ingest.append import Arrival, append
-from tidefold.domain.log_state import ChangeSet, Landed, LogState, Position, Shape
+from tidefold.domain.log_state import ChangeSet, LandedFileRecord, LogState, Position, TableSpec
 from tidefold.sources.ingest.accounting import COUNTING, Account
 from tidefold.sources.ingest.parse_task import FileResult
 from tidefold.sources.ingest.plan import FileTask
@@ -96,7 +96,7 @@ def _is_early_stop(found: Found, position: Position) -> bool:
     return problem is not None and problem.stops and found.task.high != position.high
 
 
-def needs_another_look(task: FileTask, account: Account, position: Position, shape: Shape) -> bool:
+def needs_another_look(task: FileTask, account: Account, position: Position, shape: TableSpec) -> bool:
     """True when an earlier file of the same run, unknown when this one was read, changes how it must be read."""
     moved = task.next_offset < position.next_offset
     if moved and account.lowest is not None and account.lowest < position.next_offset:
@@ -139,10 +139,10 @@ def _arrival(task: FileTask, found: Found, account: Account, before: Position, c
     return Arrival(landed, change_set, replace(after, next_offset=end), task.file.names)
 
 
-def _landed(task: FileTask, found: Found, account: Account, kept: Kept) -> Landed:
+def _landed(task: FileTask, found: Found, account: Account, kept: Kept) -> LandedFileRecord:
     """The account of a file, its offsets and its number not yet known."""
     quarantined = sum(account.refused.values())
-    return Landed(
+    return LandedFileRecord(
         number=0,
         name=task.file.name,
         length=task.until,

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
-from tidefold.domain.log_state import Shape
+from tidefold.domain.log_state import TableSpec
 from tidefold.sources.api import ParsedFile, Reader, SchemaStopError, UnfitFileError
 from tidefold.sources.ingest.accounting import LateOffsetError
 from tidefold.sources.ingest.change_batches import TableBuilder
@@ -107,7 +107,7 @@ _BATCH_ROWS = 16_384
 
 
 def parse_lines(
-    stream: BinaryIO, task: FileTask, shape: Shape, reader: Reader, quarantine: QuarantineWriter
+    stream: BinaryIO, task: FileTask, shape: TableSpec, reader: Reader, quarantine: QuarantineWriter
 ) -> ParsedFile:
     """Gives every new line to the reader. Raises what `parse_file` makes an UnfitFileError of."""
     file = task.file

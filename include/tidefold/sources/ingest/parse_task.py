@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from tidefold.changelog.key_group_hash import connect
 from tidefold.changelog.segment import WrittenChangeSet, write_parts
-from tidefold.domain.log_state import Shape
+from tidefold.domain.log_state import TableSpec
 from tidefold.errors import Packed, StorageError, packed, unforeseen
 from tidefold.sources.api import Feed, ParsedFile, SchemaStopError, Source, UnfitFileError
 from tidefold.sources.ingest.accounting import Account
@@ -39,7 +39,7 @@ class LogFiles:
 
     log: str
     feed: Feed
-    shape: Shape
+    shape: TableSpec
     quarantine: str
     files: tuple[FileTask, ...]
 

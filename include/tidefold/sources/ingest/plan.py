@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from tidefold.domain.log_state import Landed, LogState, Position
+from tidefold.domain.log_state import LandedFileRecord, LogState, Position
 from tidefold.sources.ingest.taken_records import TakenFile
 from tidefold.sources.landing.completeness import Ending
 from tidefold.sources.landing.listing import LandedFile
@@ -153,14 +153,14 @@ def _task(
     )
 
 
-def _earlier(file: LandedFile, landed: Iterable[Landed], there: Collection[str]) -> tuple[TakenFile, ...]:
+def _earlier(file: LandedFile, landed: Iterable[LandedFileRecord], there: Collection[str]) -> tuple[TakenFile, ...]:
     """The files that brought offsets which this one may bring again; `there`: the files that still are.
 
     One that was renamed is found by its bytes: under its new name it was taken too.
     """
     known = list(landed)
     copies = {(entry.checksum, entry.length): entry.name for entry in known if entry.name in there}
-    brought: dict[str, list[Landed]] = {}
+    brought: dict[str, list[LandedFileRecord]] = {}
     for entry in known:
         if entry.first_offset < entry.next_offset and entry.next_offset > file.start:
             brought.setdefault(entry.name, []).append(entry)
@@ -179,7 +179,7 @@ def _earlier(file: LandedFile, landed: Iterable[Landed], there: Collection[str])
     )
 
 
-def _known(landed: Iterable[Landed]) -> dict[str, _Known]:
+def _known(landed: Iterable[LandedFileRecord]) -> dict[str, _Known]:
     """What was taken of each file name, over all the times that it grew."""
     known: dict[str, _Known] = {}
     for account in landed:
@@ -188,7 +188,7 @@ def _known(landed: Iterable[Landed]) -> dict[str, _Known]:
     return known
 
 
-def _intervals(landed: Iterable[Landed]) -> tuple[tuple[int, int], ...]:
+def _intervals(landed: Iterable[LandedFileRecord]) -> tuple[tuple[int, int], ...]:
     """The offsets taken, as ordered intervals [first, next) that do not touch."""
     merged: list[tuple[int, int]] = []
     for first, end in sorted((a.first_offset, a.next_offset) for a in landed if a.first_offset < a.next_offset):

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from tidefold.domain.log_state import Column, Shape
+from tidefold.domain.log_state import Column, TableSpec
 from tidefold.domain.table.table_spec import COLUMNS, Engine
 from tidefold.domain.table.types import parse_type
 from tidefold.sources.ingest.accounting import Accounting, Order, Place
@@ -32,7 +32,7 @@ _UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 class PlainRows:
     """Decodes the rows of one log. `beside` names fields that may stand among the columns without being one."""
 
-    def __init__(self, shape: Shape, beside: Sequence[str] = (), configured: Shape | None = None) -> None:
+    def __init__(self, shape: TableSpec, beside: Sequence[str] = (), configured: TableSpec | None = None) -> None:
         """`configured`: the shape as it is told to others; `shape` calls its columns as the source does."""
         self._shape = shape
         self._own = {c.name: own.name for c, own in zip(shape.columns, (configured or shape).columns, strict=True)}

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from tidefold.changelog.key_group_hash import connect
 from tidefold.changelog.schema import DELETE, MERGE, UPSERT
-from tidefold.domain.log_state import Shape
+from tidefold.domain.log_state import TableSpec
 from tidefold.domain.table.table_spec import COLUMNS, Engine
 from tidefold.sources.api import Feed, ParsedFile, Reader
 from tidefold.sources.debezium.json_source import KafkaLines, offset_in
@@ -52,21 +52,21 @@ class Json(KafkaLines):
     def said_offset(self, text: bytes) -> int | None:
         return None if self._options.record == "value" else offset_in(text)
 
-    def takes_any_name(self, shape: Shape) -> bool:
+    def takes_any_name(self, shape: TableSpec) -> bool:
         """Where columns order the rows, and equal rows are one: as for CSV and Parquet."""
         return shape.order == COLUMNS and shape.merge.engine not in COUNTING
 
-    def parse(self, task: FileTask, shape: Shape, quarantine: QuarantineWriter) -> ParsedFile:
+    def parse(self, task: FileTask, shape: TableSpec, quarantine: QuarantineWriter) -> ParsedFile:
         parsed = super().parse(task, shape, quarantine)
         if not task.file.alone or parsed.table is None:
             return parsed
         return replace(parsed, table=_placed_by_content(parsed.table, shape))
 
-    def reader(self, shape: Shape, place: Place) -> Reader:
+    def reader(self, shape: TableSpec, place: Place) -> Reader:
         return JsonReader(shape, place, self._options)
 
 
-def _placed_by_content(table: pa.Table, shape: Shape) -> pa.Table:
+def _placed_by_content(table: pa.Table, shape: TableSpec) -> pa.Table:
     """Changes whose place is made of their content alone: it does not depend on the files or on their order."""
     content = table.select(["_op", "_absent", *(column.name for column in shape.columns)])
     with connect() as connection:
@@ -102,7 +102,7 @@ class _Ops:
 class JsonReader(Accounting):
     """Takes the lines of one file one after the other."""
 
-    def __init__(self, shape: Shape, place: Place, options: Options) -> None:
+    def __init__(self, shape: TableSpec, place: Place, options: Options) -> None:
         super().__init__(place)
         self._shape = shape
         self._lines = Lines(self, place, options.record)

@@ -12,7 +12,7 @@ import msgspec
 import pyarrow as pa
 
 from tidefold.changelog.schema import CLEAR
-from tidefold.domain.log_state import Landed, LogState, Shape
+from tidefold.domain.log_state import LandedFileRecord, LogState, TableSpec
 from tidefold.errors import CorruptError
 from tidefold.sources.api import Reader, Source
 from tidefold.sources.ingest.accounting import Batch, Place
@@ -39,7 +39,7 @@ OF_THEIR_PLACE = frozenset(("OFFSET_ORDER", "OFFSET_TWICE", "TORN_LINE", "LINE_T
 class Refused:
     """A refused record, and the account of the file that it came in."""
 
-    landed: Landed
+    landed: LandedFileRecord
     entry: Quarantined
 
 
@@ -81,12 +81,12 @@ class SecondLook:
 
 # The text of a record, None when it is not there as a whole; and between which offsets it must lie.
 TextOf = Callable[[Refused], bytes | None]
-RoomOf = Callable[[Landed], tuple[int, int | None]]
+RoomOf = Callable[[LandedFileRecord], tuple[int, int | None]]
 
 
 def look_again(
     source: Source | None,
-    shape: Shape,
+    shape: TableSpec,
     records: Iterable[Refused],
     text_of: TextOf,
     room_of: RoomOf,
@@ -110,7 +110,7 @@ def look_again(
 
 
 def _look(
-    reader: Reader, shape: Shape, look: SecondLook, records: Sequence[Refused], text_of: TextOf, room_of: RoomOf
+    reader: Reader, shape: TableSpec, look: SecondLook, records: Sequence[Refused], text_of: TextOf, room_of: RoomOf
 ) -> SecondLook:
     taken, former, moved = Batch(), Batch(), Batch()
     for one in records:
@@ -136,7 +136,7 @@ def _look(
     return look
 
 
-def _table_of(batch: Batch, shape: Shape, partition: int) -> pa.Table | None:
+def _table_of(batch: Batch, shape: TableSpec, partition: int) -> pa.Table | None:
     builder = TableBuilder(shape, partition)
     builder.add(batch)
     return builder.table()
@@ -173,7 +173,7 @@ def kept_text(entry: Quarantined) -> bytes | None:
     return None if len(text) >= KEPT_TEXT or b"\\x" in text else text
 
 
-def landed_lines(folder: Path, landed: Landed, lines: Collection[int]) -> Mapping[int, bytes]:
+def landed_lines(folder: Path, landed: LandedFileRecord, lines: Collection[int]) -> Mapping[int, bytes]:
     """These lines of a file of a landing folder; none when it is not the file any more that was taken."""
     found: dict[int, bytes] = {}
     try:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from tidefold.domain.table.table_spec import Column, Shape, renamed
+from tidefold.domain.table.table_spec import Column, TableSpec, renamed
 
 
-def has_aliases(shape: Shape, *, of_key: bool = False) -> bool:
+def has_aliases(shape: TableSpec, *, of_key: bool = False) -> bool:
     """Whether any column, or any of the key, has further names."""
     return any(c.aliases and (c.name in shape.key or not of_key) for c in shape.columns)
 
 
-def spelled(shape: Shape, names: Collection[str]) -> Shape:
+def spelled(shape: TableSpec, names: Collection[str]) -> TableSpec:
     """The shape with its columns called as among these names; what has both of its names keeps its own."""
     if not has_aliases(shape):
         return shape
@@ -22,7 +22,7 @@ def spelled(shape: Shape, names: Collection[str]) -> Shape:
     return renamed(shape, columns, called)
 
 
-def own_names(shape: Shape, names: Sequence[str]) -> list[str]:
+def own_names(shape: TableSpec, names: Sequence[str]) -> list[str]:
     """The same names, former ones replaced by those of today."""
     own = {_called(column, names): column.name for column in shape.columns}
     return [own.get(name, name) for name in names]

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from tidefold.changelog.key_group_hash import connect, quoted
 from tidefold.changelog.schema import DELETE, MERGE, UPSERT, arrow_type, change_schema, order_columns
-from tidefold.domain.log_state import Column, Shape
+from tidefold.domain.log_state import Column, TableSpec
 from tidefold.domain.table.table_spec import COLUMNS, Deletes, Engine
 from tidefold.domain.table.type_conversion import parse_value
 from tidefold.domain.table.types import parse_type
@@ -67,7 +67,7 @@ class Made:
 class Changes:
     """Makes changes of the rows of one log."""
 
-    def __init__(self, shape: Shape, rules: Rules, cast: Cast, horizon: int | None = None) -> None:
+    def __init__(self, shape: TableSpec, rules: Rules, cast: Cast, horizon: int | None = None) -> None:
         self._horizon = horizon
         # Opening one takes as long as a thousand rows.
         self._connection = connect()

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from tidefold.domain.log_state import Shape
+from tidefold.domain.log_state import TableSpec
 from tidefold.sources.debezium.unavailable_values import is_unavailable
 from tidefold.sources.records.record_types import NOTHING, AnyHead, Head, Source
 
@@ -110,7 +110,7 @@ def is_ignored(head: AnyHead) -> bool:
     return heartbeat or transaction or "ddl" in value or "tableChanges" in value
 
 
-def refusal_of(head: AnyHead, shape: Shape, why: str, types: Mapping[str, str]) -> RefusedRecordError:
+def refusal_of(head: AnyHead, shape: TableSpec, why: str, types: Mapping[str, str]) -> RefusedRecordError:
     """The reason why a well-formed record was not taken; `why` is what the strict decoder said, `types` are
     those of its columns, as far as it says them.
     """
@@ -136,7 +136,7 @@ def refused_op(op: object) -> RefusedRecordError:
     return RefusedRecordError("OP_UNKNOWN", f"op {str(op)[:40]!r} is not one of r, c, u, d, t, m.")
 
 
-def _refused_row(row: Any, updates: bool, shape: Shape, types: Mapping[str, str]) -> RefusedRecordError | None:
+def _refused_row(row: Any, updates: bool, shape: TableSpec, types: Mapping[str, str]) -> RefusedRecordError | None:
     if row is None:
         return RefusedRecordError("AFTER_MISSING", "An insert or update has no `after`.")
     if not isinstance(row, dict):
@@ -147,7 +147,7 @@ def _refused_row(row: Any, updates: bool, shape: Shape, types: Mapping[str, str]
     return not_sent(unavailable) if unavailable and not updates else None
 
 
-def _refused_columns(row: Mapping[str, Any], shape: Shape, types: Mapping[str, str]) -> RefusedRecordError | None:
+def _refused_columns(row: Mapping[str, Any], shape: TableSpec, types: Mapping[str, str]) -> RefusedRecordError | None:
     known = {*(c.name for c in shape.columns), *shape.ignored}
     unknown = {name: types.get(name) or inferred_type(value) for name, value in row.items() if name not in known}
     null = [name for name in shape.key if row.get(name) is None]

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
-from tidefold.domain.log_state import Shape
+from tidefold.domain.log_state import TableSpec
 from tidefold.domain.table.types import parse_type
 from tidefold.sources.records.encodings import COLUMN_TYPES as COLUMN_TYPES
 from tidefold.sources.records.encodings import INT64, Form, form_of, json_type, or_null, or_unset
@@ -63,16 +63,16 @@ def field(index: int) -> str:
     return f"c{index}"
 
 
-def usual_forms(shape: Shape) -> tuple[Form, ...]:
+def usual_forms(shape: TableSpec) -> tuple[Form, ...]:
     """How values are written when no schema says it."""
     return tuple(form_of(parse_type(c.type), c.encoding) for c in shape.columns)
 
 
-def _types(shape: Shape, forms: Sequence[Form]) -> list[Any]:
+def _types(shape: TableSpec, forms: Sequence[Form]) -> list[Any]:
     return [json_type(parse_type(c.type), form) for c, form in zip(shape.columns, forms, strict=True)]
 
 
-def row_type(shape: Shape, forms: Sequence[Form]) -> type[Any]:
+def row_type(shape: TableSpec, forms: Sequence[Form]) -> type[Any]:
     """A row as `after` has it: every column that has no value of before, no other, key columns not null."""
     columns = zip(shape.columns, _types(shape, forms), strict=True)
     fields: list[Any] = []
@@ -89,7 +89,7 @@ def row_type(shape: Shape, forms: Sequence[Form]) -> type[Any]:
     return msgspec.defstruct("Row", fields, rename=names, forbid_unknown_fields=True, gc=False, kw_only=True)
 
 
-def key_type(shape: Shape, forms: Sequence[Form]) -> type[Any]:
+def key_type(shape: TableSpec, forms: Sequence[Form]) -> type[Any]:
     """The configured key columns, as far as a record's key (or its `before`) has them, or a schema beside them."""
     columns = [(i, c, t) for i, (c, t) in enumerate(zip(shape.columns, _types(shape, forms), strict=True))]
     keys = [(i, c, t) for i, c, t in columns if c.name in shape.key]
@@ -101,12 +101,12 @@ def key_type(shape: Shape, forms: Sequence[Form]) -> type[Any]:
     return msgspec.defstruct("Key", [*fields, *wrapper], rename=names, gc=False)
 
 
-def envelope_type(shape: Shape, forms: Sequence[Form]) -> type[Any]:
+def envelope_type(shape: TableSpec, forms: Sequence[Form]) -> type[Any]:
     """A Debezium envelope, or the schema and the payload in which one is wrapped."""
     return msgspec.defstruct("Envelope", _envelope(shape, forms), gc=False)
 
 
-def _envelope(shape: Shape, forms: Sequence[Form]) -> list[Any]:
+def _envelope(shape: TableSpec, forms: Sequence[Form]) -> list[Any]:
     row, key = row_type(shape, forms), key_type(shape, forms)
     return [
         ("op", str | None, None),
@@ -118,7 +118,7 @@ def _envelope(shape: Shape, forms: Sequence[Form]) -> list[Any]:
     ]
 
 
-def record_type(shape: Shape, forms: Sequence[Form]) -> type[Any]:
+def record_type(shape: TableSpec, forms: Sequence[Form]) -> type[Any]:
     """One line: a Kafka record with its value, or the value alone."""
     fields = [
         ("topic", str | None, None),

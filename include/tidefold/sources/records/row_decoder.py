@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from tidefold.domain.log_state import Shape
+from tidefold.domain.log_state import TableSpec
 from tidefold.domain.table.types import parse_type
 from tidefold.sources.debezium.unavailable_values import is_unavailable
 from tidefold.sources.records import record_types
@@ -20,7 +20,7 @@ from tidefold.sources.records.errors import RefusedRecordError
 class Rows:
     """What reads rows of one shape in one way of writing them."""
 
-    def __init__(self, shape: Shape, forms: Sequence[Form], configured: Shape | None = None) -> None:
+    def __init__(self, shape: TableSpec, forms: Sequence[Form], configured: TableSpec | None = None) -> None:
         """`configured`: the shape as it is told to others; `shape` calls its columns as the source does."""
         self._own = {c.name: own.name for c, own in zip(shape.columns, (configured or shape).columns, strict=True)}
         self.record: Callable[[bytes], Any] = msgspec.json.Decoder(record_types.record_type(shape, forms)).decode
@@ -75,7 +75,7 @@ class Rows:
 
 
 @lru_cache(maxsize=64)
-def rows_of(shape: Shape, forms: tuple[Form, ...], configured: Shape | None = None) -> Rows:
+def rows_of(shape: TableSpec, forms: tuple[Form, ...], configured: TableSpec | None = None) -> Rows:
     """The same, made once: making one costs as much as reading a hundred records, and small files have few."""
     return Rows(shape, forms, configured)
 
@@ -92,7 +92,7 @@ def converted(row: Any, by: Sequence[tuple[str, str, Conversion]]) -> Any:
     return row
 
 
-def conversions(shape: Shape, forms: Sequence[Form]) -> list[tuple[str, str, Conversion]]:
+def conversions(shape: TableSpec, forms: Sequence[Form]) -> list[tuple[str, str, Conversion]]:
     """What is to be done with decoded values: attribute, name of the column, conversion."""
     found = []
     for index, (column, form) in enumerate(zip(shape.columns, forms, strict=True)):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tidefold.domain.log_state import Kind, LogState, Snapshot, State
+from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.retention.retention import Bound, bounds, newest, protected
 from tidefold.operations.local_copies.retain import retain_local
@@ -114,6 +114,6 @@ def _why(state: LogState, snapshot: Snapshot, keep: int | None) -> str:
         reasons.append("all snapshots are kept")
     elif snapshot.id in {s.id for s in newest(state, keep)}:
         reasons.append(f"one of the newest {keep}")
-    elif snapshot.kind is Kind.TAIL:
+    elif snapshot.kind is SnapshotKind.TAIL:
         reasons.append(f"a tail on snapshot {snapshot.base}")
     return ", ".join(reasons) or "something that stays is built on it"

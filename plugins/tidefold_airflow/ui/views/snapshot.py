@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidefold.domain.log_state import Kind, LogState, Snapshot
+from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.manifest import DataFile
 from tidefold.domain.table.schema import schema_of, schemas_of
@@ -87,7 +87,7 @@ def _columns(state: LogState, snapshot: Snapshot) -> Sequence[Column]:
 
 
 def _files(pipeline: Pipeline, state: LogState, snapshot: Snapshot) -> Files:
-    if snapshot.manifest is None or snapshot.kind is Kind.TAIL:
+    if snapshot.manifest is None or snapshot.kind is SnapshotKind.TAIL:
         return Files()
     try:
         manifest = read_manifest(pipeline.store, state.log, snapshot)

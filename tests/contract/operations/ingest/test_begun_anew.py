@@ -15,7 +15,7 @@ from support.landing_pair import PAIR, land, make, rows
 from support.writing import make_changelog
 from tidefold.changelog import write_intents
 from tidefold.compute.runners import in_process
-from tidefold.domain.log_state import Drop, Reader
+from tidefold.domain.log_state import Consumer, DeletionState
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.retention.retention import register
 from tidefold.errors import ConflictError, RefusedError, TidefoldError
@@ -104,7 +104,7 @@ def test_two_drops_at_once_leave_one_head(pipeline: Pipeline) -> None:
     dropping(pipeline, lambda verb, _: verb == "delete", lambda: drop(pipeline, "items", plan=False))
     [head] = pipeline.store.list("logs/items")
     assert head.path.startswith(LogPaths("items").ledger)
-    assert pipeline.ledger("items").read().dropped is Drop.GONE
+    assert pipeline.ledger("items").read().dropped is DeletionState.GONE
     begun = pipeline.ledger("items").begin(before.shape)
     assert (begun.epoch, begun.fence > before.fence, begun.version > before.version) == (before.epoch, True, True)
 
@@ -176,7 +176,7 @@ def test_a_busy_log_is_not_a_refusal(pipeline: Pipeline, monkeypatch: pytest.Mon
     for run in seen:
         recovery.settle(pipeline.store, run)
     assert rows(pipeline, "items") == [0, 1]
-    real(pipeline.ledger("items"), lambda state: register(state, Reader("somebody", 1)))
+    real(pipeline.ledger("items"), lambda state: register(state, Consumer("somebody", 1)))
     assert ingest(pipeline, ["items"], in_process)[0].result == "nothing"
     assert rows(pipeline, "items") == [0, 1]
 

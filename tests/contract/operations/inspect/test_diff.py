@@ -20,7 +20,7 @@ from support.pipelines import CONFIG, judge_all, make_pipeline, put
 from tidefold.changelog.schema import DELETE
 from tidefold.compute.runners import in_process
 from tidefold.domain.key_groups import KeyGroups
-from tidefold.domain.log_state import Column, Shape
+from tidefold.domain.log_state import Column, TableSpec
 from tidefold.domain.snapshot.manifest import DataFile
 from tidefold.errors import CorruptError, NotFoundError
 from tidefold.operations.inspect import diff as operation
@@ -163,7 +163,7 @@ def test_snapshots_of_other_bucket_counts_are_compared(tmp_path: Path) -> None:
 
 def test_of_a_range_with_several_files_only_those_that_differ_are_read(tmp_path: Path) -> None:
     """As after a change of the bucket count: a bucket holds files of smaller ones."""
-    shape = Shape(("id",), (Column("id", "int"),), "postgresql", 16, 1)
+    shape = TableSpec(("id",), (Column("id", "int"),), "postgresql", 16, 1)
     low, high, other = (
         DataFile(name, 1, 1, name, KeyGroups(*span), "")
         for name, span in (("low", (0, 7)), ("high", (8, 15)), ("other", (8, 15)))
@@ -182,7 +182,7 @@ def test_an_unknown_or_retired_snapshot_is_said_so(pipeline: Pipeline) -> None:
 def test_values_that_only_look_alike_are_told_apart() -> None:
     """Null, empty and NaN; names of columns that differ by case alone; keys of several columns."""
     columns = (Column("id", "int"), Column("Id", "string"), Column("x", "double"), Column("before", "string"))
-    shape = Shape(("id", "Id"), columns, "postgresql", 16, 4)
+    shape = TableSpec(("id", "Id"), columns, "postgresql", 16, 4)
 
     def side(*rows: tuple[Any, ...]) -> list[pa.RecordBatch]:
         return pa.Table.from_pylist([dict(zip(("id", "Id", "x", "before"), r, strict=True)) for r in rows]).to_batches()

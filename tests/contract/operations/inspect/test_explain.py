@@ -27,7 +27,7 @@ from tidefold.changelog.segment import read_index
 from tidefold.cli.app import app
 from tidefold.compute.runners import in_process
 from tidefold.config import load_config
-from tidefold.domain.explain.key_history import Fate, Standing
+from tidefold.domain.explain.key_history import ChangeOutcome, RowAgreement
 from tidefold.domain.paths import data_path
 from tidefold.domain.snapshot.claim import Mode, Restore
 from tidefold.errors import InvalidInputError, NotFoundError
@@ -81,7 +81,7 @@ def row(pipeline: Pipeline, key: int, wanted: Wanted) -> dict[str, Any] | None:
     return next((found for batch in batches for found in batch.to_pylist()), None)
 
 
-def told(found: KeyExplained) -> list[tuple[int, Fate]]:
+def told(found: KeyExplained) -> list[tuple[int, ChangeOutcome]]:
     return [(one.sqn, one.fate) for one in found.changes]
 
 
@@ -102,8 +102,13 @@ def test_the_row_its_maker_and_the_losers(pipeline: Pipeline) -> None:
     found = of(pipeline, 1)
     assert (found.view, found.snapshot, found.to_sqn) == ("published", 2, 2)
     assert found.row == {"id": 1, "text": "c"}
-    assert found.standing is Standing.MADE
-    assert told(found) == [(1, Fate.OLDER), (2, Fate.OLDER), (2, Fate.CURRENT), (3, Fate.WAITING)]
+    assert found.standing is RowAgreement.MADE
+    assert told(found) == [
+        (1, ChangeOutcome.OLDER),
+        (2, ChangeOutcome.OLDER),
+        (2, ChangeOutcome.CURRENT),
+        (3, ChangeOutcome.WAITING),
+    ]
     made = found.made_by
     assert made
     assert made == found.changes[2]
@@ -121,19 +126,24 @@ def test_the_row_its_maker_and_the_losers(pipeline: Pipeline) -> None:
 def test_live_an_older_snapshot_a_deleted_key_and_one_that_waits(pipeline: Pipeline) -> None:
     live = of(pipeline, 1, live=True)
     assert live.row == row(pipeline, 1, Wanted(What.LIVE)) == {"id": 1, "text": "d"}
-    assert told(live)[-1] == (3, Fate.CURRENT)
+    assert told(live)[-1] == (3, ChangeOutcome.CURRENT)
     assert live.made_by
     assert (live.made_by.snapshot, live.made_by.run) == (None, None)
     old = of(pipeline, 1, snapshot=1)
     assert old.row == {"id": 1, "text": "a"}
-    assert told(old) == [(1, Fate.CURRENT), (2, Fate.LATER), (2, Fate.LATER), (3, Fate.WAITING)]
+    assert told(old) == [
+        (1, ChangeOutcome.CURRENT),
+        (2, ChangeOutcome.LATER),
+        (2, ChangeOutcome.LATER),
+        (3, ChangeOutcome.WAITING),
+    ]
     deleted = of(pipeline, 2)
-    assert (deleted.row, deleted.standing) == (None, Standing.DELETED)
+    assert (deleted.row, deleted.standing) == (None, RowAgreement.DELETED)
     assert deleted.made_by
     assert (deleted.made_by.op, deleted.made_by.run) == ("delete", "run-2")
     waiting = of(pipeline, 3)
-    assert (waiting.row, waiting.standing, waiting.made_by) == (None, Standing.ABSENT, None)
-    assert told(waiting) == [(3, Fate.WAITING)]
+    assert (waiting.row, waiting.standing, waiting.made_by) == (None, RowAgreement.ABSENT, None)
+    assert told(waiting) == [(3, ChangeOutcome.WAITING)]
 
 
 def test_a_key_that_never_was(pipeline: Pipeline) -> None:
@@ -152,13 +162,13 @@ def test_what_was_cut_is_said_and_where_the_row_already_was(pipeline: Pipeline) 
     subsume(pipeline, "accounts")
     assert truncate(pipeline, "accounts").result == "truncated"
     untouched = of(pipeline, 20)
-    assert (untouched.row, untouched.standing, untouched.made_by) == ({"id": 20, "text": "a"}, Standing.CUT, None)
+    assert (untouched.row, untouched.standing, untouched.made_by) == ({"id": 20, "text": "a"}, RowAgreement.CUT, None)
     assert untouched.unknown == ((1, 3),)
     assert [(kept.snapshot, kept.row_hash) for kept in untouched.kept] == [(n, untouched.row_hash) for n in (3, 4)]
     changed = of(pipeline, 1)
-    assert (told(changed), changed.standing) == ([(4, Fate.CURRENT)], Standing.MADE)
+    assert (told(changed), changed.standing) == ([(4, ChangeOutcome.CURRENT)], RowAgreement.MADE)
     before = of(pipeline, 1, snapshot=3)
-    assert (before.row, before.made_by, told(before)) == ({"id": 1, "text": "d"}, None, [(4, Fate.LATER)])
+    assert (before.row, before.made_by, told(before)) == ({"id": 1, "text": "d"}, None, [(4, ChangeOutcome.LATER)])
     # A delete that was cut leaves no trace, and that is said.
     with pytest.raises(NotFoundError, match="leaves no trace"):
         of(pipeline, 2)
@@ -168,7 +178,7 @@ def test_squashed_changes_are_said_to_be_gone(pipeline: Pipeline) -> None:
     put(pipeline, [{"id": 1, "text": "e"}])
     squash(pipeline, "accounts")
     found = of(pipeline, 1, live=True)
-    assert told(found)[-1] == (4, Fate.CURRENT)
+    assert told(found)[-1] == (4, ChangeOutcome.CURRENT)
     assert (found.changes[-1].first, found.unknown) == (3, ((3, 4),))
     assert found.changes[-1].landed == "accounts+0+0000000057.jsonl"
 
@@ -178,12 +188,12 @@ def test_tails_and_restores(pipeline: Pipeline) -> None:
     put(pipeline, [{"id": 1, "text": "e"}])
     tail = of(pipeline, 1, snapshot=3)
     assert tail.row == row(pipeline, 1, Wanted(snapshot=3)) == {"id": 1, "text": "d"}
-    assert told(tail)[-2:] == [(3, Fate.CURRENT), (4, Fate.WAITING)]
+    assert told(tail)[-2:] == [(3, ChangeOutcome.CURRENT), (4, ChangeOutcome.WAITING)]
     assert [kept.row_hash for kept in tail.kept][-1] == tail.row_hash
     fold(pipeline, "back", restore=Restore(1, Mode.SKIP))
     found = of(pipeline, 1)
     assert found.row == {"id": 1, "text": "a"}
-    assert told(found) == [(1, Fate.CURRENT), *[(sqn, Fate.SKIPPED) for sqn in (2, 2, 3, 4)]]
+    assert told(found) == [(1, ChangeOutcome.CURRENT), *[(sqn, ChangeOutcome.SKIPPED) for sqn in (2, 2, 3, 4)]]
     assert {one.run for one in found.changes[1:]} == {"back"}
     assert [kept.snapshot for kept in found.kept] == [1, 2, 3, 4]
 
@@ -195,12 +205,16 @@ def test_rows_that_were_imported_are_said_to_be(tmp_path: Path) -> None:
     bring_in(made, tmp_path / "save")
     put(made, [{"id": 7, "text": "after"}])
     imported = of(made, 20)
-    assert (imported.row, imported.standing, imported.made_by) == ({"id": 20, "text": "a 20"}, Standing.IMPORTED, None)
-    assert told(imported) == [(1, Fate.SKIPPED)]
+    assert (imported.row, imported.standing, imported.made_by) == (
+        {"id": 20, "text": "a 20"},
+        RowAgreement.IMPORTED,
+        None,
+    )
+    assert told(imported) == [(1, ChangeOutcome.SKIPPED)]
     assert imported.changes[0].run == "in"
-    assert told(of(made, 99)) == [(1, Fate.SKIPPED)]
+    assert told(of(made, 99)) == [(1, ChangeOutcome.SKIPPED)]
     after = of(made, 7, live=True)
-    assert (after.standing, told(after)) == (Standing.MADE, [(2, Fate.CURRENT)])
+    assert (after.standing, told(after)) == (RowAgreement.MADE, [(2, ChangeOutcome.CURRENT)])
 
 
 def test_records_that_were_sent_again_are_told(tmp_path: Path) -> None:
@@ -210,11 +224,11 @@ def test_records_that_were_sent_again_are_told(tmp_path: Path) -> None:
     outcome = take(made)
     found = explain_key(made, "items", '{"id": 1}', live=True)
     assert [(one.offset, one.fate) for one in found.changes] == [
-        (0, Fate.OLDER),
-        (1, Fate.OLDER),
-        (2, Fate.REPEATED),
-        (3, Fate.OLDER),
-        (4, Fate.CURRENT),
+        (0, ChangeOutcome.OLDER),
+        (1, ChangeOutcome.OLDER),
+        (2, ChangeOutcome.REPEATED),
+        (3, ChangeOutcome.OLDER),
+        (4, ChangeOutcome.CURRENT),
     ]
     assert {one.ingest_run for one in found.changes} == {outcome.facts["run"]}
     assert found.made_by
@@ -296,13 +310,15 @@ def test_every_row_of_the_bank_is_explained(tmp_path: Path) -> None:
     for key in expected:
         found = explain_key(made, "tellers", json.dumps({"tid": key}), live=True)
         assert found.row == expected[key]
-        assert found.standing is Standing.MADE
+        assert found.standing is RowAgreement.MADE
         assert found.made_by
         assert found.made_by.values == expected[key]
         assert found.made_by.landed
         assert found.made_by.landed.endswith(".jsonl.gz")
         assert len(found.changes) > 1
-        places = [(one.order, one.partition, one.offset) for one in found.changes if one.fate is not Fate.REPEATED]
+        places = [
+            (one.order, one.partition, one.offset) for one in found.changes if one.fate is not ChangeOutcome.REPEATED
+        ]
         assert max(places) == (found.made_by.order, found.made_by.partition, found.made_by.offset)
         assert explain_key(made, "tellers", json.dumps({"tid": key})).row == truth(2)[key]
 
@@ -354,4 +370,4 @@ def test_a_log_without_a_published_snapshot_says_how_to_look(tmp_path: Path) -> 
     with pytest.raises(NotFoundError) as nothing:
         of(made, 1)
     assert (nothing.value.code, "--live" in nothing.value.hint) == ("NOTHING_PUBLISHED", True)
-    assert told(of(made, 1, live=True)) == [(1, Fate.CURRENT)]
+    assert told(of(made, 1, live=True)) == [(1, ChangeOutcome.CURRENT)]

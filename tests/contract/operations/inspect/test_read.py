@@ -18,7 +18,7 @@ from support.pipelines import CONFIG, contents, judge_all, make_pipeline, put
 from tidefold.changelog.schema import DELETE
 from tidefold.cli.app import app
 from tidefold.compute.runners import in_process
-from tidefold.domain.log_state import Kind, LogState
+from tidefold.domain.log_state import LogState, SnapshotKind
 from tidefold.domain.snapshot import claim
 from tidefold.errors import CorruptError, InvalidInputError, NotFoundError, RefusedError
 from tidefold.operations.inspect.read import Wanted, What, plan_read, read_rows
@@ -118,7 +118,7 @@ def test_a_tail_only_snapshot_is_its_base_and_the_change_sets_up_to_its_end(tmp_
     put(pipeline, [{"id": i, "text": "base"} for i in range(20)])
     publish(pipeline, "run-1")
     put(pipeline, [{"id": 3, "text": "tail"}, {"id": 4, "text": None, "_op": DELETE}])
-    asked = claim.Claim("tail-1", "request", Kind.TAIL, "2026-01-01T00:00:00+00:00")
+    asked = claim.Claim("tail-1", "request", SnapshotKind.TAIL, "2026-01-01T00:00:00+00:00")
     pipeline.ledger("accounts").commit(lambda state: claim.tail(state, asked))
     expected = {i: "tail" if i == 3 else "base" for i in range(20) if i != 4}
     put(pipeline, [{"id": 3, "text": "later"}])

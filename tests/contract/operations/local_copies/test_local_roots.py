@@ -38,7 +38,7 @@ from support.local_copies import (
 from support.pipelines import contents, judge_all, rows_of, snapshot_rows, table_rows
 from tidefold.cli.app import app
 from tidefold.delta.table_state import COMMIT, delta_state, made_from
-from tidefold.domain.log_state import Kind
+from tidefold.domain.log_state import SnapshotKind
 from tidefold.domain.paths import INTENTS, data_path
 from tidefold.domain.retention.local_copies import CopyName
 from tidefold.domain.snapshot.manifest import Manifest
@@ -621,7 +621,7 @@ def test_an_incremental_snapshot_has_a_copy_that_is_a_table_of_its_own(pipeline:
     grown(pipeline, 1, ["items"])
     snapshot = pipeline.ledger("items").read().snapshots[0]
     manifest: Manifest = replace(
-        read_manifest(pipeline.store, "items", snapshot), snapshot=2, base=1, kind=Kind.INCREMENTAL
+        read_manifest(pipeline.store, "items", snapshot), snapshot=2, base=1, kind=SnapshotKind.INCREMENTAL
     )
     digest = write_manifest(pipeline.store, manifest)
     _, commit = made_from(manifest)

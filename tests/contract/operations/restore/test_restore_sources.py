@@ -41,7 +41,7 @@ from support.restoring import (
     take,
 )
 from tidefold.compute.runners import in_process
-from tidefold.domain.log_state import Kind, State
+from tidefold.domain.log_state import SnapshotKind, State
 from tidefold.domain.paths import LogPaths, data_path
 from tidefold.domain.snapshot.claim import Mode, Restore
 from tidefold.domain.snapshot.kind_selection import Rule
@@ -295,7 +295,7 @@ def test_the_same_for_incremental_snapshots(tmp_path: Path, kind: Rule, primary:
     assert all(outcome.facts["read"]["sources"][name].startswith(served) for name in files)
     publish(pipeline)
     assert table_rows(pipeline) == SECOND
-    assert pipeline.ledger(LOG).read().snapshots[-1].kind is Kind(kind)
+    assert pipeline.ledger(LOG).read().snapshots[-1].kind is SnapshotKind(kind)
     check_whole(pipeline, 4)
     # And on from there, as either kind: replay folds the third batch again.
     for number, then in enumerate((Rule.FULL, Rule.INCREMENTAL)):

@@ -32,7 +32,7 @@ from support.savepoints import (
 )
 from tidefold.compute.runners import in_process
 from tidefold.domain.external_snapshot import Layout, Ownership
-from tidefold.domain.log_state import Kind, State
+from tidefold.domain.log_state import SnapshotKind, State
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.claim import Mode, Restore
 from tidefold.domain.snapshot.savepoint import DESCRIPTION
@@ -75,7 +75,7 @@ def test_after_no_claim_the_original_may_go_as_soon_as_the_first_snapshot_is_con
     pipeline = make_pipeline(tmp_path / "two", KEEPING)
     before = contents(saved)
     outcome = bring_in(pipeline, saved)
-    assert outcome.facts["kind"] is Kind.FULL
+    assert outcome.facts["kind"] is SnapshotKind.FULL
     assert contents(saved) == before
     inodes = {p.stat().st_ino for p in saved.rglob("*.parquet")}
     assert not inodes & {p.stat().st_ino for p in (tmp_path / "two").rglob("*.parquet")}
@@ -98,7 +98,7 @@ def test_a_claimed_original_goes_when_its_snapshot_is_subsumed(tmp_path: Path, l
     (tmp_path / "save/_data").mkdir(exist_ok=True)
     for name in ("notes.txt", "_data/mine.parquet"):
         (tmp_path / "save" / name).write_text("the user's")
-    assert bring_in(pipeline, tmp_path / "save", Ownership.CLAIM).facts["kind"] is Kind.INCREMENTAL
+    assert bring_in(pipeline, tmp_path / "save", Ownership.CLAIM).facts["kind"] is SnapshotKind.INCREMENTAL
     rows = THIRD
     for number in (2, 3):
         assert saved_rows_there(tmp_path / "save")
@@ -131,7 +131,7 @@ def test_a_legacy_original_is_never_deleted(tmp_path: Path, layout: Layout) -> N
     before = contents(tmp_path / "save")
     pipeline = make_pipeline(tmp_path / "two", KEEPING)
     outcome = bring_in(pipeline, tmp_path / "save", Ownership.LEGACY)
-    assert outcome.facts["kind"] is Kind.INCREMENTAL
+    assert outcome.facts["kind"] is SnapshotKind.INCREMENTAL
     if layout is Layout.NATIVE:
         assert outcome.facts["bytes_written"] == 0
         inodes = {p.stat().st_ino for p in (tmp_path / "save").rglob("*.parquet")}

@@ -17,7 +17,7 @@ from support.faults import Fault, FaultyStore, Killed, check_nothing_left_over
 from support.pipelines import contents, judge_all, make_pipeline, table_rows
 from support.savepoints import THIRD, bring, changed, cycle, make, save, saved_rows, snapshot_rows
 from tidefold.domain.external_snapshot import Layout, Ownership
-from tidefold.domain.log_state import Kind, State
+from tidefold.domain.log_state import SnapshotKind, State
 from tidefold.domain.paths import LogPaths, data_path
 from tidefold.domain.snapshot.savepoint import BEGUN, DESCRIPTION
 from tidefold.errors import RefusedError, TidefoldError
@@ -154,7 +154,7 @@ def _check_import(recovered: Pipeline, address: Path, mode: Ownership) -> None:
     assert [s.id for s in state.snapshots if s.state is State.COMPLETED] == [state.latest.id]
     assert (state.truncated_to, state.positions[0].next_offset, len(state.landed)) == (3, 49, 1)
     assert table_rows(recovered) == snapshot_rows(recovered, state.latest.id) == THIRD
-    if state.latest.kind is Kind.FULL:
+    if state.latest.kind is SnapshotKind.FULL:
         check_nothing_left_over(recovered, [state.latest.id])
         return
     table = LogPaths("accounts").table

@@ -15,7 +15,7 @@ from tidefold.changelog.schema import DELETE
 from tidefold.compute.runners import in_process
 from tidefold.config.load import TtlConfig
 from tidefold.domain.commit_times import tag_of
-from tidefold.domain.log_state import Hold, Kind, LogState, State
+from tidefold.domain.log_state import Hold, LogState, SnapshotKind, State
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.retention import retention
 from tidefold.domain.snapshot.claim import Mode, Restore
@@ -95,7 +95,7 @@ def test_it_has_what_was_committed_before_the_instant(pipeline: Pipeline, number
     assert outcome.result == "completed"
     made = snapshot_of(pipeline, outcome)
     assert snapshot_rows(pipeline, made.id) == rows_as_of(number)
-    assert (made.kind, made.state, made.rows) == (Kind.FULL, State.COMPLETED, len(rows_as_of(number)))
+    assert (made.kind, made.state, made.rows) == (SnapshotKind.FULL, State.COMPLETED, len(rows_as_of(number)))
     assert made.base == (None if number == 2 else 1 if number < 6 else 2)  # The nearest one that has nothing later.
 
 

@@ -148,7 +148,7 @@ def test_a_life_of_snapshots_of_both_kinds(tmp_path: Path, name: str) -> None:
         ids.append(cycle(pipeline, f"run-{step}", kind))
         assert seen(pipeline) == expected(pipeline, known)
     hidden = [f for s in ids for f in manifest(pipeline, s).files if f.hidden]
-    assert bool(hidden) == pipeline.log(LOG).shape.keeps_hidden
+    assert bool(hidden) == pipeline.log(LOG).shape.needs_sidecar
     assert verify(pipeline, LOG).error is None
     land(tmp_path, [{**c, "_offset": c["_offset"] + 120} for c in changes[:7]])
     assert ingest(pipeline, [LOG], in_process)[0].result == "taken"

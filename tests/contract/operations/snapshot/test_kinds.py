@@ -20,7 +20,7 @@ from support.faults import Killed
 from support.pipelines import CONFIG, judge_all, make_pipeline, put, rows_of, snapshot_rows, table_rows, with_log_shape
 from tidefold.changelog.schema import DELETE
 from tidefold.compute.runners import Answer, Runner, Work, in_process
-from tidefold.domain.log_state import Kind, Snapshot, State
+from tidefold.domain.log_state import Snapshot, SnapshotKind, State
 from tidefold.domain.paths import LogPaths, data_path
 from tidefold.domain.retention.retention import with_files
 from tidefold.domain.snapshot.claim import Mode, Restore
@@ -254,7 +254,7 @@ def test_auto_says_why(pipeline: Pipeline) -> None:
     """On a disk where links cost nothing it makes full ones; where each costs a copy, it counts."""
     outcome = fold(pipeline, "run-1", Rule.AUTO)
     assert (outcome.facts["kind"], outcome.facts["because"]) == (
-        Kind.FULL, "there is no snapshot yet whose files could be shared",
+        SnapshotKind.FULL, "there is no snapshot yet whose files could be shared",
     )  # fmt: skip
     judge_all(pipeline)
     confirm(pipeline, "accounts", run_id="run-1")
@@ -392,7 +392,7 @@ def test_twenty_steps_at_random(
             act(*given_to)
             life.check()
         assert verify(life.pipeline, "accounts").error is None if life.expected else True
-        fulls = [s.id for s in kept(life.pipeline) if s.kind is Kind.FULL]
+        fulls = [s.id for s in kept(life.pipeline) if s.kind is SnapshotKind.FULL]
         for folder_name in ("tables", "logs", "changelog"):
             shutil.rmtree(folder / "store" / folder_name, ignore_errors=True)
         for wanted in fulls:

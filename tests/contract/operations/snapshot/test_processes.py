@@ -19,7 +19,7 @@ from tidefold.delta.publish import provide_new_files
 from tidefold.delta.published_table import Published
 from tidefold.domain.ingest.append import append
 from tidefold.domain.key_groups import KeyGroups
-from tidefold.domain.log_state import Kind, LogState, Snapshot, State, Verdict
+from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State, Verdict
 from tidefold.domain.paths import DataFileName, LogPaths, data_path
 from tidefold.domain.snapshot import claim, transitions
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
@@ -34,7 +34,7 @@ INSTANT = "2026-01-01T00:00:00+00:00"
 
 def _claimed(ledger: Ledger, run: str, takeover: bool = False) -> Snapshot | None:
     """This run's attempt. Refused while another's is open: then it is tried again."""
-    asked = claim.Claim(run, "fold", Kind.FULL, INSTANT, takeover)
+    asked = claim.Claim(run, "fold", SnapshotKind.FULL, INSTANT, takeover)
     return claim.of_run(ledger.commit(partial(claim.claim, asked=asked)), run)
 
 
@@ -51,7 +51,16 @@ def _staged(store: Store, ledger: Ledger, mine: Snapshot) -> None:
     store.put_if_absent(data_path(LogPaths(LOG).snapshot(mine.id), name), data)
     files = (DataFile(name, len(data), len(rows), "00", span, "{}"),)
     manifest = Manifest(
-        LOG, mine.id, mine.epoch, Kind.FULL, mine.base, mine.from_sqn, mine.to_sqn, SHAPE, files, token=mine.token
+        LOG,
+        mine.id,
+        mine.epoch,
+        SnapshotKind.FULL,
+        mine.base,
+        mine.from_sqn,
+        mine.to_sqn,
+        SHAPE,
+        files,
+        token=mine.token,
     )
     create_snapshot_table(store, manifest)
     provide_new_files(store, manifest)

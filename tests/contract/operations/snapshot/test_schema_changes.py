@@ -26,7 +26,7 @@ from support.faults import Fault, FaultyStore, Killed
 from support.pipelines import contents, judge_all, make_pipeline, put, with_log_shape
 from tidefold.changelog.schema import DELETE, MERGE
 from tidefold.compute.runners import in_process
-from tidefold.domain.explain.key_history import Standing
+from tidefold.domain.explain.key_history import RowAgreement
 from tidefold.domain.log_state import Column
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.claim import Mode, Restore
@@ -355,7 +355,7 @@ def test_a_key_is_explained_in_the_columns_of_today(tmp_path: Path) -> None:
     key = '{"number": 1}'
     newest, first = explain_key(pipeline, LOG, key), explain_key(pipeline, LOG, key, snapshot=1)
     assert (newest.row, first.row) == ({"number": 1, "m": 2}, {"number": 1, "m": 1})
-    assert (newest.standing, first.standing) == (Standing.MADE, Standing.MADE)
+    assert (newest.standing, first.standing) == (RowAgreement.MADE, RowAgreement.MADE)
     assert [(kept.snapshot, bool(kept.error)) for kept in newest.kept] == [(1, False), (2, False)]
 
 

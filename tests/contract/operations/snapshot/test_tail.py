@@ -18,7 +18,7 @@ from support.pipelines import CONFIG, judge_all, make_pipeline, put, table_rows
 from tidefold.changelog.schema import DELETE
 from tidefold.changelog.segment import read_change_set
 from tidefold.compute.runners import in_process
-from tidefold.domain.log_state import Kind, State
+from tidefold.domain.log_state import SnapshotKind, State
 from tidefold.domain.paths import INTENTS
 from tidefold.domain.snapshot.claim import Mode, Restore
 from tidefold.errors import ConflictError, RefusedError
@@ -89,7 +89,7 @@ def test_many_tails_share_one_materialization_and_each_is_the_fold_up_to_its_end
     assert {i: rows_read(pipeline, Wanted(snapshot=i)) for i in found} == found
     state = pipeline.ledger("accounts").read()
     assert [(s.kind, s.base, s.state, s.table_version) for s in state.snapshots[1:]] == [
-        (Kind.TAIL, 1, State.COMPLETED, None)
+        (SnapshotKind.TAIL, 1, State.COMPLETED, None)
     ] * 12
     # Never published: readers of the table see what they saw.
     assert table_rows(pipeline) == published
@@ -336,7 +336,9 @@ def test_after_any_fault_the_next_call_ends_as_if_nothing_had_happened(
             recovered = reopened(folder, config=KEEPING)
             act(recovered, "run-2")
             assert sets(recovered) == expected
-            assert sum(s.kind is Kind.TAIL for s in recovered.ledger("accounts").read().snapshots) == (act is tails)
+            assert sum(s.kind is SnapshotKind.TAIL for s in recovered.ledger("accounts").read().snapshots) == (
+                act is tails
+            )
             assert rows_read(recovered, Wanted(What.LIVE)) == rows
             # What every named segment holds can be read: nothing that is needed went with the cleaning up.
             for change_set in recovered.ledger("accounts").read().change_sets:

@@ -13,17 +13,17 @@ from support.builders import SHAPE as POSTGRESQL
 from support.writing import SHAPE
 from tidefold.changelog.schema import change_schema
 from tidefold.changelog.writer.rows_to_arrow import change_table, highest
-from tidefold.domain.log_state import Column, Shape
+from tidefold.domain.log_state import Column, TableSpec
 from tidefold.errors import InvalidInputError
 
 NOON = datetime(2026, 3, 4, 12)
 
 
-def wide(type_: str) -> Shape:
-    return Shape(("id",), (Column("id", "int"), Column("v", type_)), "arrival", 16, 4)
+def wide(type_: str) -> TableSpec:
+    return TableSpec(("id",), (Column("id", "int"), Column("v", type_)), "arrival", 16, 4)
 
 
-def refusal(changes: Any, shape: Shape = SHAPE) -> str:
+def refusal(changes: Any, shape: TableSpec = SHAPE) -> str:
     with pytest.raises(InvalidInputError) as wrong:
         change_table(changes, shape, 0, 0)
     assert wrong.value.code == "CHANGES_INVALID"

@@ -13,15 +13,15 @@ from support.engine_cases import ANY, OWN, histories, named
 from support.naive import key_of, rows_of
 from tidefold.changelog.schema import CLEAR, DELETE, MERGE, place_columns
 from tidefold.domain.explain.contributions import Change
-from tidefold.domain.explain.key_history import Layer, explain
+from tidefold.domain.explain.key_history import FoldedRange, explain
 from tidefold.domain.log_state import LogState
-from tidefold.domain.table.table_spec import Engine, Shape
+from tidefold.domain.table.table_spec import Engine, TableSpec
 
 ONE_VALUE = (Engine.LAST, Engine.FIRST, Engine.PARTIAL)
 CASES = [case for case in (*OWN, *ANY) if case[0].merge.engine in ONE_VALUE]
 
 
-def change_of(shape: Shape, number: int, values: dict[str, Any]) -> Change:
+def change_of(shape: TableSpec, number: int, values: dict[str, Any]) -> Change:
     place, op = tuple(values[name] for name in place_columns(shape)), values["_op"]
     if op == CLEAR and shape.order_width:
         place = (*place[:-2], -1, -1)
@@ -46,7 +46,7 @@ def test_what_the_makers_gave_is_the_row(case: Any, data: st.DataObject, seed: r
         mine = [c for c in changes if (c["_op"] == CLEAR and c["id"] in (None, key[0])) or key_of(shape, c) == key]
         told = explain(
             LogState("log", shape),
-            [Layer(0, 1, 1, "run")],
+            [FoldedRange(0, 1, 1, "run")],
             [change_of(shape, number, values) for number, values in enumerate(mine)],
             shape,
         )

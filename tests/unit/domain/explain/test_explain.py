@@ -16,16 +16,16 @@ from support.builders import SHAPE, appended, manifest_of, new_log, verdict_for
 from tidefold.changelog.schema import DELETE, UPSERT, change_schema, place_columns, table_schema
 from tidefold.domain.explain.key_history import (
     Change,
-    Explained,
-    Fate,
-    Layer,
-    Standing,
+    ChangeOutcome,
+    FoldedRange,
+    KeyHistory,
+    RowAgreement,
     explain,
     layers,
     standing,
     unknown,
 )
-from tidefold.domain.log_state import Kind, LogState
+from tidefold.domain.log_state import LogState, SnapshotKind
 from tidefold.domain.snapshot import claim, transitions
 from tidefold.domain.snapshot.claim import Claim, Mode, Restore
 from tidefold.fold.merge.compaction import squashed
@@ -72,7 +72,7 @@ def test_the_winner_is_the_row_that_the_kernel_keeps(folds: list[list[dict[str, 
         mine += seed.sample(mine, len(mine) // 2) if again else []
         seed.shuffle(mine)
         rows += mine
-        view.insert(0, Layer(number, number + 1, number + 1, f"run-{number}"))
+        view.insert(0, FoldedRange(number, number + 1, number + 1, f"run-{number}"))
         with (
             tempfile.TemporaryDirectory() as scratch,
             merged(base.to_reader(), table_of(mine), SHAPE, memory=100_000_000, scratch=scratch) as done,
@@ -84,9 +84,11 @@ def test_the_winner_is_the_row_that_the_kernel_keeps(folds: list[list[dict[str, 
         made = None if told.winner is None or told.winner.delete else rows[told.winner.number]["text"]
         assert made == kept.get(key)
         fates = [one.fate for one in told.changes]
-        assert fates.count(Fate.CURRENT) == (told.winner is not None)
+        assert fates.count(ChangeOutcome.CURRENT) == (told.winner is not None)
         assert len(fates) == sum(row["id"] == key for row in rows)
-        assert not {Fate.WAITING, Fate.LATER, Fate.SKIPPED, Fate.REPEATED} & set(fates)
+        assert not {ChangeOutcome.WAITING, ChangeOutcome.LATER, ChangeOutcome.SKIPPED, ChangeOutcome.REPEATED} & set(
+            fates
+        )
 
 
 @settings(max_examples=60)
@@ -95,13 +97,13 @@ def test_of_what_is_squashed_the_winner_is_left(rows: list[dict[str, Any]]) -> N
     placed = [{**row, "sqn": 1, "_offset": i, "text": f"{i}"} for i, row in enumerate(rows)]
     left = {row["id"]: row["text"] for row in squashed(table_of(placed), SHAPE).to_pylist()}
     for key, text in left.items():
-        winner = explain(new_log(), [Layer(0, 1, 1, "run")], changes_of(placed, key)).winner
+        winner = explain(new_log(), [FoldedRange(0, 1, 1, "run")], changes_of(placed, key)).winner
         assert winner is not None
         assert placed[winner.number]["text"] == text
 
 
 def completed(state: LogState, run: str, restore: Restore | None = None) -> LogState:
-    state = claim.claim(state, Claim(run, "", Kind.FULL, "", restore=restore))
+    state = claim.claim(state, Claim(run, "", SnapshotKind.FULL, "", restore=restore))
     assert state.attempt
     one = state.attempt.id
     state = transitions.stage(state, manifest_of(state, state.attempt), f"digest-{one}")
@@ -114,7 +116,7 @@ def change(sqn: int, *place: int, delete: bool = False, repeated: bool = False) 
     return Change(100 * sqn + place[-1], sqn, place, delete, repeated)
 
 
-def fates(told: Explained) -> list[tuple[Fate, int | None, str]]:
+def fates(told: KeyHistory) -> list[tuple[ChangeOutcome, int | None, str]]:
     return [(one.fate, one.snapshot, one.run) for one in told.changes]
 
 
@@ -133,35 +135,36 @@ def test_each_change_is_told_what_became_of_it() -> None:
     told = explain(state, layers(state, state.snapshot(2)), changes)
     assert told.winner == changes[4]
     assert fates(told) == [
-        (Fate.REPLACED, 1, "run-1"),
-        (Fate.OLDER, 1, "run-1"),
-        (Fate.OLDER, 1, "run-1"),
-        (Fate.EARLIER, 2, "run-2"),
-        (Fate.CURRENT, 2, "run-2"),
-        (Fate.REPEATED, None, ""),
-        (Fate.WAITING, None, ""),
+        (ChangeOutcome.REPLACED, 1, "run-1"),
+        (ChangeOutcome.OLDER, 1, "run-1"),
+        (ChangeOutcome.OLDER, 1, "run-1"),
+        (ChangeOutcome.EARLIER, 2, "run-2"),
+        (ChangeOutcome.CURRENT, 2, "run-2"),
+        (ChangeOutcome.REPEATED, None, ""),
+        (ChangeOutcome.WAITING, None, ""),
     ]
     live = explain(state, layers(state, state.latest, live=True), changes)
-    assert fates(live)[-1] == (Fate.CURRENT, None, "")
+    assert fates(live)[-1] == (ChangeOutcome.CURRENT, None, "")
     first = explain(state, layers(state, state.snapshot(1)), changes)
-    assert fates(first)[0] == (Fate.CURRENT, 1, "run-1")
-    assert fates(first)[3] == (Fate.LATER, 2, "run-2")
+    assert fates(first)[0] == (ChangeOutcome.CURRENT, 1, "run-1")
+    assert fates(first)[3] == (ChangeOutcome.LATER, 2, "run-2")
 
 
 @pytest.mark.parametrize(
-    ("mode", "fate"), [(Mode.SKIP, (Fate.SKIPPED, 3, "back")), (Mode.REPLAY, (Fate.WAITING, None, ""))]
+    ("mode", "fate"),
+    [(Mode.SKIP, (ChangeOutcome.SKIPPED, 3, "back")), (Mode.REPLAY, (ChangeOutcome.WAITING, None, ""))],
 )
-def test_a_restore_leaves_out_or_lets_wait(mode: Mode, fate: tuple[Fate, int | None, str]) -> None:
+def test_a_restore_leaves_out_or_lets_wait(mode: Mode, fate: tuple[ChangeOutcome, int | None, str]) -> None:
     state = completed(appended(completed(appended(new_log()), "run-1")), "run-2")
     state = completed(state, "back", Restore(1, mode))
     told = explain(state, layers(state, state.latest), [change(1, 1, 1, 0, 0), change(2, 1, 2, 0, 1)])
-    assert fates(told) == [(Fate.CURRENT, 1, "run-1"), fate]
+    assert fates(told) == [(ChangeOutcome.CURRENT, 1, "run-1"), fate]
     earlier = explain(state, layers(state, state.snapshot(2)), [change(2, 1, 2, 0, 1)])
-    assert fates(earlier) == [(Fate.CURRENT, 2, "run-2")]
+    assert fates(earlier) == [(ChangeOutcome.CURRENT, 2, "run-2")]
     # Undone by one more restore: it counts again.
     undone = completed(state, "undone", Restore(2, Mode.SKIP))
     assert fates(explain(undone, layers(undone, undone.latest), [change(2, 1, 2, 0, 1)])) == [
-        (Fate.CURRENT, 2, "run-2")
+        (ChangeOutcome.CURRENT, 2, "run-2")
     ]
 
 
@@ -176,16 +179,16 @@ def test_what_cannot_be_known_any_more_is_named() -> None:
 
 
 def test_how_the_row_agrees_with_the_log() -> None:
-    made = Explained(change(1, 1, 1, 0, 0), ())
-    gone = Explained(change(1, 1, 1, 0, 0, delete=True), ())
-    expiring = replace(made, dropping=(Layer(0, 1, 1, "run"),))
-    assert standing(made, True, True, True) is Standing.MADE
-    assert standing(made, True, False, True) is Standing.DIFFERS
-    assert standing(replace(made, partly_cut=True), True, False, True) is Standing.CUT
-    assert standing(made, False, False, True) is Standing.DIFFERS
-    assert standing(expiring, False, False, True) is Standing.EXPIRED
-    assert standing(gone, False, True, True) is Standing.DELETED
-    assert standing(gone, True, False, True) is Standing.DIFFERS
-    assert standing(Explained(None, ()), True, False, True) is Standing.CUT
-    assert standing(Explained(None, ()), False, False, True) is Standing.CUT
-    assert standing(Explained(None, ()), False, False, False) is Standing.ABSENT
+    made = KeyHistory(change(1, 1, 1, 0, 0), ())
+    gone = KeyHistory(change(1, 1, 1, 0, 0, delete=True), ())
+    expiring = replace(made, dropping=(FoldedRange(0, 1, 1, "run"),))
+    assert standing(made, True, True, True) is RowAgreement.MADE
+    assert standing(made, True, False, True) is RowAgreement.DIFFERS
+    assert standing(replace(made, partly_cut=True), True, False, True) is RowAgreement.CUT
+    assert standing(made, False, False, True) is RowAgreement.DIFFERS
+    assert standing(expiring, False, False, True) is RowAgreement.EXPIRED
+    assert standing(gone, False, True, True) is RowAgreement.DELETED
+    assert standing(gone, True, False, True) is RowAgreement.DIFFERS
+    assert standing(KeyHistory(None, ()), True, False, True) is RowAgreement.CUT
+    assert standing(KeyHistory(None, ()), False, False, True) is RowAgreement.CUT
+    assert standing(KeyHistory(None, ()), False, False, False) is RowAgreement.ABSENT

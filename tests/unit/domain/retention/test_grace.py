@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from support.builders import appended, manifest_of, new_log, verdict_for
-from tidefold.domain.log_state import Kind, LogState
+from tidefold.domain.log_state import LogState, SnapshotKind
 from tidefold.domain.retention import retention
 from tidefold.domain.retention.retention import Grace
 from tidefold.domain.snapshot import claim, transitions
@@ -18,7 +18,7 @@ def published_hourly(count: int) -> LogState:
     state = new_log()
     for hour in range(1, count + 1):
         state = appended(state)
-        state = claim.claim(state, claim.Claim(f"run-{hour}", "r", Kind.FULL, instant(0)))
+        state = claim.claim(state, claim.Claim(f"run-{hour}", "r", SnapshotKind.FULL, instant(0)))
         state = transitions.stage(state, manifest_of(state, state.snapshots[-1]), f"digest-{hour}")
         state = transitions.judge(state, hour, verdict_for(state.snapshots[-1]))
         state = transitions.published(transitions.confirm(state, hour), hour, hour - 1, instant(hour))

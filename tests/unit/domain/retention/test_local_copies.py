@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from support.builders import appended, manifest_of, new_log, verdict_for
-from tidefold.domain.log_state import Kind, LogState
+from tidefold.domain.log_state import LogState, SnapshotKind
 from tidefold.domain.retention.local_copies import CopyName, segment_of, segments_needed, stays
 from tidefold.domain.snapshot import claim, transitions
 from tidefold.storage.local_copies.copies import open_local
 
 
 def claimed(state: LogState, run: str) -> LogState:
-    return claim.claim(appended(state), claim.Claim(run, "r", Kind.FULL, "2026"))
+    return claim.claim(appended(state), claim.Claim(run, "r", SnapshotKind.FULL, "2026"))
 
 
 def completed(state: LogState, run: str) -> LogState:

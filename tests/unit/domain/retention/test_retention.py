@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from support.builders import appended, manifest_of, new_log, verdict_for
-from tidefold.domain.log_state import Hold, Kind, LogState, Reader, State
+from tidefold.domain.log_state import Consumer, Hold, LogState, SnapshotKind, State
 from tidefold.domain.retention import retention
 from tidefold.domain.snapshot import claim, transitions
 from tidefold.errors import InvalidInputError, NotFoundError, RefusedError
@@ -15,7 +15,7 @@ def with_snapshots(count: int, state: LogState | None = None) -> LogState:
     state = state or new_log()
     for number in range(count):
         state = appended(state)
-        state = claim.claim(state, claim.Claim(f"run-{state.epoch}-{number}", "r", Kind.FULL, "2026"))
+        state = claim.claim(state, claim.Claim(f"run-{state.epoch}-{number}", "r", SnapshotKind.FULL, "2026"))
         attempt = state.attempt
         assert attempt
         state = transitions.stage(state, manifest_of(state, attempt), f"digest-{attempt.id}")
@@ -84,7 +84,7 @@ def test_keeping_all_snapshots_keeps_the_log_of_the_first() -> None:
 
 def test_an_open_attempt_keeps_what_it_folds() -> None:
     state = appended(with_snapshots(3))
-    state = claim.claim(state, claim.Claim("next", "r", Kind.FULL, "2026"))
+    state = claim.claim(state, claim.Claim("next", "r", SnapshotKind.FULL, "2026"))
     cut = retention.truncate(state, 1)
     assert cut.truncated_to == 3
     assert {b.name: b.sqn for b in retention.bounds(state, 1)} == {"replay": 3, "materialized": 3, "attempt": 3}
@@ -114,14 +114,14 @@ def test_keeping_none_is_refused() -> None:
 
 
 def test_unfinished_states_are_never_retired() -> None:
-    state = claim.claim(appended(with_snapshots(2)), claim.Claim("next", "r", Kind.FULL, "2026"))
+    state = claim.claim(appended(with_snapshots(2)), claim.Claim("next", "r", SnapshotKind.FULL, "2026"))
     assert retention.subsume(state, 1).attempt
     assert retention.subsume(state, 1).attempt.state is State.ONGOING  # type: ignore[union-attr]
 
 
 def with_tail(state: LogState, run: str = "tail") -> LogState:
     """One more change set, and a tail-only snapshot of it."""
-    return claim.tail(appended(state), claim.Claim(run, "t", Kind.TAIL, "2026"))
+    return claim.tail(appended(state), claim.Claim(run, "t", SnapshotKind.TAIL, "2026"))
 
 
 def bound_of(state: LogState, name: str, keep: int | None = 1) -> int | None:
@@ -195,10 +195,10 @@ def test_what_cannot_be_held_is_refused_by_name() -> None:
 def test_the_slowest_reader_bounds_the_cut() -> None:
     """C11."""
     state = with_snapshots(5)
-    state = retention.register(retention.register(state, Reader("slow", 1)), Reader("fast", 4))
+    state = retention.register(retention.register(state, Consumer("slow", 1)), Consumer("fast", 4))
     assert [(b.name, b.sqn) for b in retention.bounds(state, 1)][:2] == [("reader slow", 1), ("reader fast", 4)]
     assert retention.truncate(state, 1).truncated_to == 1
-    state = retention.register(state, Reader("slow", 5))
+    state = retention.register(state, Consumer("slow", 5))
     assert retention.truncate(state, 1).truncated_to == 4
     assert retention.truncate(retention.unregister(state, "fast"), 1).truncated_to == 5
     # A reader keeps the log and no snapshot.
@@ -209,10 +209,10 @@ def test_a_reader_stands_inside_the_log() -> None:
     cut = retention.truncate(with_snapshots(5), 2)
     for sqn in (cut.truncated_to - 1, cut.last_sqn + 1):
         with pytest.raises(RefusedError) as refused:
-            retention.register(cut, Reader("index", sqn))
+            retention.register(cut, Consumer("index", sqn))
         assert refused.value.code == "READER_OUTSIDE_LOG"
     for sqn in (cut.truncated_to, cut.last_sqn):
-        assert retention.register(cut, Reader("index", sqn)).readers == (Reader("index", sqn),)
+        assert retention.register(cut, Consumer("index", sqn)).readers == (Consumer("index", sqn),)
 
 
 def test_a_restore_under_way_keeps_what_it_is_built_from() -> None:
@@ -220,7 +220,7 @@ def test_a_restore_under_way_keeps_what_it_is_built_from() -> None:
     state = retention.tag(with_tail(with_snapshots(1)), "mine", 2)
     state = with_snapshots(3, state)
     back = claim.Restore(2, claim.Mode.REPLAY)
-    state = claim.claim(state, claim.Claim("back", "r", Kind.FULL, "2026", restore=back))
+    state = claim.claim(state, claim.Claim("back", "r", SnapshotKind.FULL, "2026", restore=back))
     state = retention.untag(state, "mine")
     assert retention.protected(state, 1) == {1, 5}
     assert (bound_of(state, "attempt"), retention.truncate(state, 1).truncated_to) == (1, 1)
@@ -231,7 +231,7 @@ def test_after_a_replay_the_log_behind_it_stays_until_it_is_folded_again() -> No
     """I9."""
     state = retention.tag(with_snapshots(3), "mine", 1)
     back = claim.Restore(1, claim.Mode.REPLAY)
-    state = claim.claim(state, claim.Claim("back", "r", Kind.FULL, "2026", restore=back))
+    state = claim.claim(state, claim.Claim("back", "r", SnapshotKind.FULL, "2026", restore=back))
     assert state.attempt
     state = transitions.stage(state, manifest_of(state, state.attempt), "digest-back")
     state = transitions.judge(state, 4, verdict_for(state.snapshots[-1]))
@@ -245,8 +245,8 @@ def test_only_the_tail_is_squashed_and_not_across_who_needs_its_parts() -> None:
     state = with_tail(appended(appended(with_snapshots(2))))
     state = appended(appended(appended(state)))
     assert [[c.sqn for c in run] for run in retention.squashable(state)] == [[3, 4, 5], [6, 7, 8]]
-    read = retention.register(state, Reader("index", 7))
+    read = retention.register(state, Consumer("index", 7))
     assert [[c.sqn for c in run] for run in retention.squashable(read)] == [[3, 4, 5], [6, 7]]
-    claimed = claim.claim(state, claim.Claim("next", "r", Kind.FULL, "2026"))
+    claimed = claim.claim(state, claim.Claim("next", "r", SnapshotKind.FULL, "2026"))
     assert retention.squashable(claimed) == ()
     assert retention.squashable(with_snapshots(2)) == ()

@@ -17,7 +17,7 @@ from tidefold.changelog import write_intents
 from tidefold.changelog.segment import write_segment
 from tidefold.changelog.write_intents import Intent, IntentLog
 from tidefold.domain.ingest.append import append
-from tidefold.domain.log_state import ChangeSet, Drop, Kind, LogState, Reader
+from tidefold.domain.log_state import ChangeSet, Consumer, DeletionState, LogState, SnapshotKind
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.retention import retention
 from tidefold.domain.retention.retention import Grace
@@ -32,7 +32,7 @@ INSTANT = "2026-01-01T00:00:00+00:00"
 
 
 def confirmed(state: LogState, run: str) -> LogState:
-    state = claim.claim(appended(state), claim.Claim(run, "r", Kind.FULL, INSTANT))
+    state = claim.claim(appended(state), claim.Claim(run, "r", SnapshotKind.FULL, INSTANT))
     attempt = state.attempt
     assert attempt
     state = transitions.stage(state, manifest_of(state, attempt), f"digest-{attempt.id}")
@@ -62,7 +62,7 @@ def test_pages_that_a_stray_version_names_stay_for_the_writer_who_moves_again() 
                 asleep.clear()
                 for _ in range(4):
                     others = Ledger(store, "accounts")
-                    others.commit(lambda state: retention.register(state, Reader("x", len(state.readers))))
+                    others.commit(lambda state: retention.register(state, Consumer("x", len(state.readers))))
                     others.commit(lambda state: retention.unregister(state, "x"))
                 Ledger(store, "accounts").prune(keep=2)
             real(path, data)
@@ -140,7 +140,7 @@ def test_an_interrupted_drop_of_one_log_does_not_stop_the_others_of_its_run() ->
     ledger = Ledger(store, "accounts")
     fence = ledger.begin(SHAPE).fence
     write_intents.begin(store, Intent("run", 0, INSTANT, (IntentLog("accounts", SHAPE, fence),), ("changelog/x.seg",)))
-    ledger.commit(lambda state: replace(state, dropped=Drop.GOING))
+    ledger.commit(lambda state: replace(state, dropped=DeletionState.GOING))
     [run] = write_intents.announced(store)
     recovery.settle(store, run)
     assert list(write_intents.announced(store)) == []

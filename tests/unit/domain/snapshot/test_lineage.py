@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from support.builders import appended, manifest_of, new_log, verdict_for
 from tidefold.domain.explain.key_history import layers
-from tidefold.domain.log_state import ChangeSet, Expire, Kind, LogState, State
+from tidefold.domain.log_state import ChangeSet, Expire, LogState, SnapshotKind, State
 from tidefold.domain.retention import retention
 from tidefold.domain.snapshot import claim, transitions
 from tidefold.domain.snapshot.claim import Claim, Mode, Restore
@@ -38,7 +38,7 @@ class Life:
 
     def complete(self, restore: Restore | None = None, expire: Expire | None = None) -> None:
         self.run += 1
-        asked = Claim(f"run-{self.run}", "", Kind.FULL, "", restore=restore, expire=expire)
+        asked = Claim(f"run-{self.run}", "", SnapshotKind.FULL, "", restore=restore, expire=expire)
         state = claim.claim(self.state, asked)
         attempt = state.attempt
         if attempt is None:
@@ -66,7 +66,7 @@ class Life:
         self.run += 1
         if self.state.latest:
             before = self.state
-            self.state = claim.tail(before, Claim(f"run-{self.run}", "", Kind.TAIL, ""))
+            self.state = claim.tail(before, Claim(f"run-{self.run}", "", SnapshotKind.TAIL, ""))
             if self.state != before:
                 [new] = self.state.snapshots[-1:]
                 base = self.made[new.base or 0]
@@ -124,14 +124,14 @@ def test_what_is_offered_makes_exactly_the_rows_and_nothing_that_could_is_left_o
     life = lived(steps, cut)
     state = life.state
     for snapshot in state.snapshots:
-        if snapshot.state is not State.COMPLETED or snapshot.kind is Kind.TAIL:
+        if snapshot.state is not State.COMPLETED or snapshot.kind is SnapshotKind.TAIL:
             continue
         offered = list(older(state, snapshot))
         for found in offered:
             below = life.made[found.snapshot.id] if found.snapshot else ()
             assert (*below, *sqns(found.change_sets)) == life.made[snapshot.id]
             assert found.snapshot is None or found.snapshot.state is State.COMPLETED
-            assert found.snapshot is None or found.snapshot.kind is not Kind.TAIL
+            assert found.snapshot is None or found.snapshot.kind is not SnapshotKind.TAIL
         assert {found.snapshot and found.snapshot.id for found in offered} == possible(life, snapshot.id)
 
 
@@ -142,7 +142,7 @@ def possible(life: Life, wanted: int) -> set[int | None]:
     found: set[int | None] = set()
     for base in (None, *ancestors(state, wanted)):
         known = state.snapshot(base) if base else None
-        if base and (known is None or known.state is not State.COMPLETED or known.kind is Kind.TAIL):
+        if base and (known is None or known.state is not State.COMPLETED or known.kind is SnapshotKind.TAIL):
             continue
         below = life.made[base] if base else ()
         rest = life.made[wanted][len(below) :]

@@ -8,7 +8,7 @@ import pytest
 
 from support.builders import SHAPE, appended, arrival, manifest_of, new_log, verdict_for
 from tidefold.domain.ingest.append import append, check_shape
-from tidefold.domain.log_state import Kind, LogState, State
+from tidefold.domain.log_state import LogState, SnapshotKind, State
 from tidefold.domain.snapshot import claim as claims
 from tidefold.domain.snapshot import transitions
 from tidefold.errors import (
@@ -22,7 +22,7 @@ from tidefold.errors import (
 
 
 def claim(state: LogState, run: str = "run-1", request: str = "r", takeover: bool = False) -> LogState:
-    return claims.claim(state, claims.Claim(run, request, Kind.FULL, "2026-01-01", takeover))
+    return claims.claim(state, claims.Claim(run, request, SnapshotKind.FULL, "2026-01-01", takeover))
 
 
 def staged(state: LogState, run: str = "run-1") -> LogState:

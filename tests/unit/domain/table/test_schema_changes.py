@@ -9,28 +9,28 @@ import pytest
 
 from support.builders import appended, manifest_of, new_log, verdict_for
 from tidefold.domain.ingest.append import append, check_shape, require_fence
-from tidefold.domain.log_state import Column, Kind, LogState, Shape, State
+from tidefold.domain.log_state import Column, LogState, SnapshotKind, State, TableSpec
 from tidefold.domain.snapshot import claim, transitions
-from tidefold.domain.table.schema import FIRST, Former, formers, lost, must_rewrite, shape_at
+from tidefold.domain.table.schema import FIRST, ColumnOrigin, column_origins, lost, must_rewrite, shape_at
 from tidefold.domain.table.schema_evolution import ChangeKind, Policies, Policy, changes_of, evolve
 from tidefold.domain.table.table_spec import COLUMNS, Engine, Group, Merge
 from tidefold.domain.table.type_conversion import keeps_values, parse_value, steps, widens
 from tidefold.errors import RefusedError, SupersededError
 
 KEY = Column("id", "int")
-SHAPE = Shape(("id",), (KEY, Column("n", "int"), Column("text", "string")), "postgresql", 16, 4)
+SHAPE = TableSpec(("id",), (KEY, Column("n", "int"), Column("text", "string")), "postgresql", 16, 4)
 ALL = Policies(*[Policy.EVOLVE] * 6)
 
 
-def log(shape: Shape = SHAPE) -> LogState:
+def log(shape: TableSpec = SHAPE) -> LogState:
     return appended(new_log(shape))
 
 
-def with_columns(*columns: Column, shape: Shape = SHAPE, **changes: Any) -> Shape:
+def with_columns(*columns: Column, shape: TableSpec = SHAPE, **changes: Any) -> TableSpec:
     return replace(shape, columns=columns, **changes)
 
 
-def became(state: LogState, shape: Shape, policies: Policies = ALL) -> LogState:
+def became(state: LogState, shape: TableSpec, policies: Policies = ALL) -> LogState:
     return evolve(state, shape, policies, "2026-01-01T00:00:00Z", "r")
 
 
@@ -44,7 +44,7 @@ RENAMED = with_columns(KEY, Column("number", "int", aliases=("n",)), Column("tex
 DROPPED = with_columns(KEY, Column("text", "string"))
 RETYPED = with_columns(KEY, Column("n", "string"), Column("text", "string"))
 LONG = with_columns(KEY, Column("n", "long"), Column("text", "string"))
-KINDS: list[tuple[ChangeKind, Shape, Shape, str]] = [
+KINDS: list[tuple[ChangeKind, TableSpec, TableSpec, str]] = [
     (ChangeKind.ADD, SHAPE, ADDED, "add `more` long"),
     (ChangeKind.WIDEN, SHAPE, WIDENED, "widen `n` from int to long"),
     (ChangeKind.RENAME, SHAPE, RENAMED, "rename `n` to `number`"),
@@ -57,7 +57,7 @@ KINDS: list[tuple[ChangeKind, Shape, Shape, str]] = [
 @pytest.mark.parametrize("policy", [Policy.EVOLVE, Policy.FREEZE, Policy.QUARANTINE])
 @pytest.mark.parametrize(("kind", "before", "after", "said"), KINDS, ids=[k[0] for k in KINDS])
 def test_every_kind_of_change_is_taken_up_or_refused_by_its_own_policy(
-    kind: ChangeKind, before: Shape, after: Shape, said: str, policy: Policy
+    kind: ChangeKind, before: TableSpec, after: TableSpec, said: str, policy: Policy
 ) -> None:
     """I28: what a policy holds is refused by name, before anything happens; the hint names policy and kind."""
     state = log(before)
@@ -98,7 +98,7 @@ def test_what_loses_nothing_is_taken_up_unless_somebody_says_otherwise() -> None
         (with_columns(*SHAPE.columns[:2], Column("text", "long")), "values of string are none of long"),
     ],
 )  # fmt: skip
-def test_what_no_policy_can_allow(shape: Shape, said: str) -> None:
+def test_what_no_policy_can_allow(shape: TableSpec, said: str) -> None:
     with pytest.raises(RefusedError) as refused:
         became(log(), shape)
     assert refused.value.code == "SHAPE_CHANGED"
@@ -116,7 +116,7 @@ def test_a_key_may_be_renamed_and_widened() -> None:
 
 def test_what_orders_a_log_keeps_its_numbers() -> None:
     columns = (KEY, Column("at", "date"), Column("n", "int"))
-    shape = Shape(("id",), columns, COLUMNS, 16, 4, ("at",))
+    shape = TableSpec(("id",), columns, COLUMNS, 16, 4, ("at",))
     with pytest.raises(RefusedError, match="it orders the changes"):
         became(log(shape), replace(shape, columns=(KEY, Column("at", "timestamp"), Column("n", "int"))))
     renamed = replace(shape, columns=(KEY, Column("when", "date", aliases=("at",)), Column("n", "int")))
@@ -154,7 +154,7 @@ def test_other_things_of_a_column_change_freely() -> None:
 
 def test_an_empty_log_takes_any_shape() -> None:
     state = new_log(SHAPE)
-    other = Shape(("text",), (Column("text", "string"),), "arrival", 8, 2)
+    other = TableSpec(("text",), (Column("text", "string"),), "arrival", 8, 2)
     assert became(state, other, Policies(*[Policy.FREEZE] * 6)).shape == other
 
 
@@ -185,7 +185,9 @@ def test_a_schema_that_nothing_was_made_with_is_taken_back() -> None:
     assert (back.schemas, back.shape) == ((), SHAPE)
     later = became(used(dropped), SHAPE)
     assert later.schema == 3
-    assert formers(later.schemas, 1, 3)["n"] == Former(None, ("int",), None), "the column is another one now"
+    assert column_origins(later.schemas, 1, 3)["n"] == ColumnOrigin(None, ("int",), None), (
+        "the column is another one now"
+    )
     assert must_rewrite(later.schemas, 1, 3)
 
 
@@ -193,11 +195,11 @@ def test_names_that_nothing_was_made_with_are_names_all_the_same() -> None:
     """A column that is renamed twice before anything is taken in keeps its values."""
     state = became(log(), RENAMED)
     again = with_columns(KEY, Column("count", "int", aliases=("number",)), Column("text", "string"))
-    assert formers(became(state, again).schemas, 1, 3)["count"].name == "n"
+    assert column_origins(became(state, again).schemas, 1, 3)["count"].name == "n"
 
 
 def test_an_open_attempt_keeps_the_schema_that_it_began_with() -> None:
-    state = claim.claim(log(), claim.Claim("run", "r", Kind.FULL, "2026-01-01T00:00:00Z"))
+    state = claim.claim(log(), claim.Claim("run", "r", SnapshotKind.FULL, "2026-01-01T00:00:00Z"))
     moved = became(state, RENAMED)
     attempt = moved.attempt
     assert attempt
@@ -208,7 +210,9 @@ def test_an_open_attempt_keeps_the_schema_that_it_began_with() -> None:
     judged = transitions.judge(staged, attempt.id, verdict_for(staged.attempt))
     done = transitions.confirm(judged, attempt.id)
     assert (done.shape, done.latest and done.latest.state) == (RENAMED, State.COMPLETED)
-    again = claim.claim(transitions.published(used(done), attempt.id, 0), claim.Claim("next", "r", Kind.FULL, ""))
+    again = claim.claim(
+        transitions.published(used(done), attempt.id, 0), claim.Claim("next", "r", SnapshotKind.FULL, "")
+    )
     assert again.attempt
     assert again.attempt.schema == 2
 
@@ -217,14 +221,14 @@ def test_where_values_come_from() -> None:
     state = used(became(log(), with_columns(*SHAPE.columns, Column("more", "int", default="5"))))
     state = used(became(state, with_columns(KEY, Column("number", "long", aliases=("n",)), SHAPE.columns[2],
                                             Column("more", "long", default="5"))))  # fmt: skip
-    assert formers(state.schemas, 1, 3) == {
-        "id": Former("id", ("int", "int", "int")),
-        "number": Former("n", ("int", "int", "long")),
-        "text": Former("text", ("string", "string", "string")),
-        "more": Former(None, ("int", "long"), "5"),
+    assert column_origins(state.schemas, 1, 3) == {
+        "id": ColumnOrigin("id", ("int", "int", "int")),
+        "number": ColumnOrigin("n", ("int", "int", "long")),
+        "text": ColumnOrigin("text", ("string", "string", "string")),
+        "more": ColumnOrigin(None, ("int", "long"), "5"),
     }
-    assert formers(state.schemas, 2, 3)["more"] == Former("more", ("int", "long"))
-    assert formers(state.schemas, 3, 3) == {}
+    assert column_origins(state.schemas, 2, 3)["more"] == ColumnOrigin("more", ("int", "long"))
+    assert column_origins(state.schemas, 3, 3) == {}
     assert [must_rewrite(state.schemas, *pair) for pair in ((1, 1), (1, 2), (2, 3), (3, 3))] == [0, 1, 1, 0]
 
 

@@ -11,7 +11,7 @@ import pytest
 from tidefold.changelog.key_group_hash import with_key_groups
 from tidefold.changelog.schema import arrow_type, change_schema
 from tidefold.changelog.writer.type_coercion import fit_column, fit_values
-from tidefold.domain.table.table_spec import Column, Shape
+from tidefold.domain.table.table_spec import Column, TableSpec
 from tidefold.domain.table.types import Type, canonical, encodings_of, parse_type
 from tidefold.errors import InvalidInputError
 
@@ -51,7 +51,7 @@ def test_blanks_are_not_part_of_a_type_and_encodings_of_an_array_are_its_element
 
 
 def groups(type_: str, values: list[Any]) -> list[int]:
-    shape = Shape(("k",), (Column("k", type_),), "arrival", 32768, 1)
+    shape = TableSpec(("k",), (Column("k", type_),), "arrival", 32768, 1)
     rows = pa.Table.from_pylist([{"k": v} for v in values], schema=change_schema(shape))
     found: list[int] = with_key_groups(rows, shape).column("_kg").to_pylist()
     return found

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.builders import appended, manifest_of, new_log
-from tidefold.domain.log_state import Kind, LogState, State
+from tidefold.domain.log_state import LogState, SnapshotKind, State
 from tidefold.domain.retention.local_copies import (
     CopyName,
     LocalFile,
@@ -53,7 +53,7 @@ def in_state(state: LogState, snapshot: int, new: State) -> LogState:
 def begun(snapshots: int) -> LogState:
     state = new_log()
     for number in range(1, snapshots + 1):
-        state = claim.claim(appended(state), claim.Claim(f"run-{number}", "r", Kind.FULL, "2026"))
+        state = claim.claim(appended(state), claim.Claim(f"run-{number}", "r", SnapshotKind.FULL, "2026"))
         if number < snapshots:
             state = transitions.abort(state, number, "made to")
     return state

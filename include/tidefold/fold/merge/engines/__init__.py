@@ -7,7 +7,7 @@ from the changes, and join it to the base in one pass.
 
 from __future__ import annotations
 
-from tidefold.domain.table.table_spec import Engine, Shape
+from tidefold.domain.table.table_spec import Engine, TableSpec
 from tidefold.fold.merge.engines.aggregate import aggregate
 from tidefold.fold.merge.engines.append import append
 from tidefold.fold.merge.engines.first import first
@@ -17,7 +17,7 @@ from tidefold.fold.merge.engines.partial import partial, partial_by_columns
 from tidefold.fold.merge.engines.statements import Statements as Statements
 
 
-def statements(shape: Shape, *, with_absent: bool, horizon: int | None) -> Statements:
+def statements(shape: TableSpec, *, with_absent: bool, horizon: int | None) -> Statements:
     """What a fold of this shape runs. `with_absent`: some change says nothing about some column; `horizon`: what was
     deleted before it need not be remembered.
     """
@@ -31,7 +31,7 @@ def statements(shape: Shape, *, with_absent: bool, horizon: int | None) -> State
     if engine is Engine.HISTORY:
         return history(shape, horizon)
     if engine is Engine.PARTIAL:
-        return partial_by_columns(shape, horizon) if shape.keeps_hidden else partial(shape)
-    if not shape.own_order:
+        return partial_by_columns(shape, horizon) if shape.needs_sidecar else partial(shape)
+    if not shape.source_ordered:
         return last_by_columns(shape, horizon)
     return partial(shape, required=True) if with_absent else last(shape)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tidefold.changelog.key_group_hash import quoted
 from tidefold.changelog.schema import MERGE, UPSERT
-from tidefold.domain.table.table_spec import Column, Shape
+from tidefold.domain.table.table_spec import Column, TableSpec
 from tidefold.fold.merge.engines.statements import Statements, duck_type, joined, key_list, place, said, values
 
 
@@ -37,7 +37,7 @@ _FUNCTIONS = {
 }
 
 
-def aggregate(shape: Shape) -> Statements:
+def aggregate(shape: TableSpec) -> Statements:
     """A null is never added, and a column without a function has the last value that was given for it."""
     key, here, functions = key_list(shape), place(shape), dict(shape.merge.aggregates)
     added = f"_op = {MERGE} AND (_begun IS NULL OR {here} > _begun)"

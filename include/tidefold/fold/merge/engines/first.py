@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from tidefold.changelog.key_group_hash import quoted
 from tidefold.changelog.schema import DELETE, UPSERT
-from tidefold.domain.table.table_spec import ORDER, Shape
+from tidefold.domain.table.table_spec import ORDER, TableSpec
 from tidefold.fold.merge.engines.statements import Statements, joined, key_list, place, values
 
 
-def first(shape: Shape) -> Statements:
+def first(shape: TableSpec) -> Statements:
     """In a log's own order the row that is there came first. Else rows keep their place, and nothing is deleted."""
     key, here = key_list(shape), place(shape)
     deleted = f"max(CASE WHEN _op = {DELETE} THEN {here} END) OVER (PARTITION BY {key})"
@@ -25,11 +25,11 @@ def first(shape: Shape) -> Statements:
     chosen = [
         f"CASE WHEN {stays} THEN base.{quoted(c.name)} ELSE touched._v{i}.v END" for i, c in enumerate(values(shape))
     ]
-    if shape.keeps_order:
+    if shape.stores_order:
         chosen.append(f"CASE WHEN {stays} THEN base.{ORDER} ELSE touched._place END")
     counts = "SELECT count(*) FILTER (_place IS NOT NULL), count(*) FILTER (_place IS NULL) FROM touched"
     return Statements((("touched", touched),), counts, joined(shape, chosen, f"{stays} OR touched._place IS NOT NULL"))
 
 
-def _came_first(shape: Shape) -> str:
-    return "true" if shape.own_order else f"base.{ORDER} <= touched._place"
+def _came_first(shape: TableSpec) -> str:
+    return "true" if shape.source_ordered else f"base.{ORDER} <= touched._place"

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from tidefold.changelog.key_group_hash import quoted
 from tidefold.changelog.schema import DELETE, UPSERT
-from tidefold.domain.table.table_spec import ORDER, VALID_FROM, VALID_TO, Shape
+from tidefold.domain.table.table_spec import ORDER, VALID_FROM, VALID_TO, TableSpec
 from tidefold.fold.merge.engines.statements import Statements, key_list, place, values
 
 
-def history(shape: Shape, horizon: int | None) -> Statements:
+def history(shape: TableSpec, horizon: int | None) -> Statements:
     """Deletes are kept beside the table: those that end a version, and others until the horizon."""
     key = key_list(shape)
     line = f"PARTITION BY {key} ORDER BY _place"
@@ -25,7 +25,7 @@ def history(shape: Shape, horizon: int | None) -> Statements:
         f"SELECT {columns}, _place AS {ORDER}, _from AS {VALID_FROM}, _until AS {VALID_TO} FROM points "
         f"WHERE _op = {UPSERT} ORDER BY {key}, _place"
     )
-    recent = "false" if shape.own_order else "true" if horizon is None else f"_place[1] >= {horizon}"
+    recent = "false" if shape.source_ordered else "true" if horizon is None else f"_place[1] >= {horizon}"
     hidden = (
         f"SELECT {key}, '' AS _column, _place AS _order, _from AS _at FROM points "
         f"WHERE _op = {DELETE} AND (_before = {UPSERT} OR {recent}) ORDER BY {key}, _place"
@@ -34,7 +34,7 @@ def history(shape: Shape, horizon: int | None) -> Statements:
     return Statements((("points", points),), counts, rows, hidden)
 
 
-def _points(shape: Shape) -> str:
+def _points(shape: TableSpec) -> str:
     """All points of all keys, each once: of two changes of one order the later position counts. A clear is a delete
     of every key that there is.
     """
@@ -61,7 +61,7 @@ def _points(shape: Shape) -> str:
     )
 
 
-def _instant(shape: Shape) -> str:
+def _instant(shape: TableSpec) -> str:
     """From when a version is valid: by the one column that orders the log, else by the time of its commit."""
     types = {column.name: column.type for column in shape.columns}
     if len(shape.order_by) != 1:

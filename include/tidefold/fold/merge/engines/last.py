@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from tidefold.changelog.key_group_hash import quoted
 from tidefold.changelog.schema import DELETE, UPSERT
-from tidefold.domain.table.table_spec import ORDER, Shape
+from tidefold.domain.table.table_spec import ORDER, TableSpec
 from tidefold.fold.merge.engines.statements import IS_UPSERT, Statements, joined, key_list, latest, place, values
 
 _COUNTS = f"SELECT count(*) FILTER (_op = {UPSERT}), count(*) FILTER (_op = {DELETE}) FROM touched"
 
 
-def last(shape: Shape) -> Statements:
+def last(shape: TableSpec) -> Statements:
     """In a log's own order every change is newer than the row that is there."""
     columns, key = ", ".join(quoted(column.name) for column in shape.columns), key_list(shape)
     # Keys are never null (ingest refuses them), so a plain anti join compares them rightly.
@@ -21,7 +21,7 @@ def last(shape: Shape) -> Statements:
     return Statements((("touched", latest(shape)),), _COUNTS, rows)
 
 
-def last_by_columns(shape: Shape, horizon: int | None) -> Statements:
+def last_by_columns(shape: TableSpec, horizon: int | None) -> Statements:
     """The row keeps the place of its change, and a deleted key a tombstone, so that late changes find their place."""
     columns, key = ", ".join(quoted(column.name) for column in values(shape)), key_list(shape)
     rest = f", {columns}" if columns else ""

@@ -9,14 +9,14 @@ from collections.abc import Mapping
 
 from tidefold.changelog.key_group_hash import quoted
 from tidefold.changelog.schema import DELETE
-from tidefold.domain.table.table_spec import Column, Group, Shape
+from tidefold.domain.table.table_spec import Column, Group, TableSpec
 from tidefold.fold.merge.engines.statements import LOWEST, Statements, joined, key_list, literal, place, said, values
 
 # In the hidden table beside names of columns: the row's deletion, and its being there.
 _GONE, _THERE = "", "+"
 
 
-def partial(shape: Shape, *, required: bool = False) -> Statements:
+def partial(shape: TableSpec, *, required: bool = False) -> Statements:
     """In a log's own order every change is newer than the row that is there. `required`: an absent value must have a
     former one (a source that did not repeat it says that there is one), or its row is marked; else it is null.
     """
@@ -54,7 +54,7 @@ def _chosen(index: int, column: Column, there: str) -> str:
     )
 
 
-def partial_by_columns(shape: Shape, horizon: int | None) -> Statements:
+def partial_by_columns(shape: TableSpec, horizon: int | None) -> Statements:
     """Each column's value keeps the place of the change that gave it, beside the table; so does a row's deletion."""
     key, own = key_list(shape), {name: group for group in shape.merge.groups for name in group.columns}
     columns = values(shape)
@@ -85,7 +85,7 @@ def partial_by_columns(shape: Shape, horizon: int | None) -> Statements:
     return Statements(tables, counts, rows, hidden)
 
 
-def _rank(shape: Shape, group: Group | None) -> str:
+def _rank(shape: TableSpec, group: Group | None) -> str:
     """By what a column's value is compared: null where the change does not count for it."""
     if group is None or not group.order:
         return place(shape)
@@ -102,7 +102,7 @@ def as_number(expression: str, type_: str) -> str:
     return f"epoch_us({expression})" if type_ == "timestamp" else f"{expression}::BIGINT"
 
 
-def _kept(shape: Shape) -> str:
+def _kept(shape: TableSpec) -> str:
     """What was kept of the keys that changes come for, one row a key."""
     key = key_list(shape)
     kept = "".join(f", max(_order) FILTER (_column = {literal(c.name)}) AS _h{i}" for i, c in enumerate(values(shape)))
@@ -110,7 +110,7 @@ def _kept(shape: Shape) -> str:
     return f"SELECT {key}, {marks}{kept} FROM hidden SEMI JOIN live USING ({key}) GROUP BY {key}"
 
 
-def _given(shape: Shape, ranks: Mapping[str, str]) -> str:
+def _given(shape: TableSpec, ranks: Mapping[str, str]) -> str:
     """What the changes give, one row a key."""
     key = key_list(shape)
     taken = ""
@@ -122,7 +122,7 @@ def _given(shape: Shape, ranks: Mapping[str, str]) -> str:
     return f"SELECT {key}, {marks}{taken} FROM live GROUP BY {key}"
 
 
-def _merged(shape: Shape) -> str:
+def _merged(shape: TableSpec) -> str:
     """Of each column: whether the new value counts (`_n`), or the kept one (`_k`), and the place of what counts."""
     key = key_list(shape)
     gone = f"coalesce(greatest(given._d, kept._d), {LOWEST})"

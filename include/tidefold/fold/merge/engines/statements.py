@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tidefold.changelog.key_group_hash import quoted
 from tidefold.changelog.schema import UPSERT, order_columns, place_columns
-from tidefold.domain.table.table_spec import Column, Shape
+from tidefold.domain.table.table_spec import Column, TableSpec
 
 # DuckDB's names of the types of columns.
 _TYPES = {
@@ -41,27 +41,27 @@ def duck_type(type_: str) -> str:
     return _TYPES.get(type_, type_.upper())
 
 
-def place(shape: Shape) -> str:
+def place(shape: TableSpec) -> str:
     """The place of a change as a list of whole numbers: order, then partition and offset."""
     return f"[{', '.join(f'{name}::BIGINT' for name in place_columns(shape))}]"
 
 
-def order(shape: Shape) -> str:
+def order(shape: TableSpec) -> str:
     """Its order alone; where a log has none, its place."""
     names = order_columns(shape)
     return f"[{', '.join(names)}]" if names else place(shape)
 
 
-def key_list(shape: Shape, of: str = "") -> str:
+def key_list(shape: TableSpec, of: str = "") -> str:
     return ", ".join(of + quoted(name) for name in shape.key)
 
 
-def same_key(shape: Shape) -> str:
+def same_key(shape: TableSpec) -> str:
     """The condition that a row of the base has the key of `touched`. Keys are never null."""
     return " AND ".join(f"base.{quoted(name)} = touched.{quoted(name)}" for name in shape.key)
 
 
-def values(shape: Shape) -> list[Column]:
+def values(shape: TableSpec) -> list[Column]:
     """The user's columns beside the key."""
     return [column for column in shape.columns if column.name not in shape.key]
 
@@ -76,7 +76,7 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def joined(shape: Shape, expressions: Iterable[str], where: str, unresolved: str | None = None) -> str:
+def joined(shape: TableSpec, expressions: Iterable[str], where: str, unresolved: str | None = None) -> str:
     """One pass over the base: every row of it, every key of `touched`. `expressions` come after the key, one for each
     other column of the table; `unresolved` after all columns.
     """
@@ -91,7 +91,7 @@ def joined(shape: Shape, expressions: Iterable[str], where: str, unresolved: str
     return f"SELECT {ordered} FROM ({found}) ORDER BY {key_list(shape)}"
 
 
-def latest(shape: Shape, relation: str = "live", columns: str = "*") -> str:
+def latest(shape: TableSpec, relation: str = "live", columns: str = "*") -> str:
     """Of each key the change with the highest place."""
     newest = ", ".join(f"{name} DESC" for name in place_columns(shape))
     return (
