@@ -89,7 +89,7 @@ def _follow(airflow: LocalAirflow, followed: datetime, landed: datetime) -> date
 def _compare(config: Path, phase: str) -> None:
     pipeline = open_pipeline(config)
     for log, settings in pipeline.config.logs.items():
-        columns = {column.name: column.type for column in settings.columns}
+        columns = {column.name: column.type for column in settings.shape.columns}
         rows = check(pipeline.store.uri(LogPaths(log).table), log, phase, columns)
         _say(f"  {log:<12}{rows:>9,} rows equal to the database after {phase}")
 

@@ -80,7 +80,7 @@ class Past(Scene):
         return found
 
     def rows(self, log: str, snapshot: Snapshot) -> Rows:
-        columns = [column.name for column in self.pipeline.log(log).columns]
+        columns = [column.name for column in self.pipeline.log(log).shape.columns]
         table = DeltaTable(self.pipeline.store.uri(LogPaths(log).snapshot(snapshot.id))).to_pyarrow_table()
         return {row[KEYS[log]]: row for row in table.select(columns).to_pylist()}
 

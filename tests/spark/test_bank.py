@@ -75,7 +75,7 @@ def test_every_phase_equals_the_database_in_table_and_snapshot(spark: SparkSessi
         }
         for log in LOGS:
             paths = LogPaths(log)
-            text = {i for i, c in enumerate(pipeline.log(log).columns) if c.type == "string"}
+            text = {i for i, c in enumerate(pipeline.log(log).shape.columns) if c.type == "string"}
             expected = truth(log, phase, text)
             assert len(expected) > 0
             for path in (paths.table, paths.snapshot(number)):

@@ -73,7 +73,7 @@ class Scene:
 
     def rows_equal_truth(self, log: str, phase: str) -> int:
         """Rows of the published table, all equal to the database's at the end of a phase."""
-        columns = {column.name: column.type for column in self.pipeline.log(log).columns}
+        columns = {column.name: column.type for column in self.pipeline.log(log).shape.columns}
         return check(self.pipeline.store.uri(LogPaths(log).table), log, phase, columns)
 
     def all_equal_truth(self, phase: str) -> list[int]:

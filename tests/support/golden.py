@@ -132,7 +132,7 @@ def land(golden: Golden, log: str, changes: Iterable[tuple[str, Row]]) -> None:
     folder = golden.root / "landing" / log
     last = max(folder.iterdir()).read_text().splitlines()[-1]
     first = json.loads(last)["offset"] + 1
-    key = golden.pipeline.log(log).key
+    key = golden.pipeline.log(log).shape.key
     lines = []
     for offset, (op, row) in enumerate(changes, first):
         own = {"key": {name: row[name] for name in key}, "topic": log}
@@ -146,7 +146,7 @@ def one_more(golden: Golden, text: str) -> dict[str, list[Row]]:
     after = {}
     for log in golden.logs:
         rows = rows_of(golden, log, Wanted(What.LIVE))
-        changes, after[log] = changed(rows, golden.pipeline.log(log).key, text)
+        changes, after[log] = changed(rows, golden.pipeline.log(log).shape.key, text)
         if golden.pipeline.log(log).source:
             land(golden, log, changes)
             assert ingest(golden.pipeline, [log], in_process)[0].result == "taken"

@@ -14,9 +14,9 @@ from tidefold.config.models.sources import StateJsonEntry, options
 from tidefold.config.table_spec import lateness, shape_of, stops_of
 from tidefold.config.validation import check_all, check_log
 from tidefold.config.yaml_document import Document, Place, Problem, config_error, read_document
-from tidefold.domain.log_state import Column, Expire, TableSpec
+from tidefold.domain.log_state import Expire
 from tidefold.domain.table.schema_evolution import Policies
-from tidefold.domain.table.table_spec import Merge
+from tidefold.domain.table.table_spec import TableSpec
 from tidefold.sources.api import Feed
 
 
@@ -69,34 +69,31 @@ class TtlConfig(_Resolved):
 
 
 class LogConfig(_Resolved):
-    """One log: what it is made from and what its table looks like."""
+    """One log: what it is made from and what its table looks like.
+
+    id: its name.
+    source: where its changes come from; None: a program writes them.
+    shape: the definition of its table, which its ledger is held to.
+    late: what happens to changes below the horizon: `accept` or `quarantine`.
+    lateness: how far below the highest order deletes are remembered, in the unit of that order.
+    policies: which changes of the columns are allowed.
+    deletion_vectors: whether incremental snapshots may mark rows instead of rewriting files.
+    stops: codes of refused records that stop their partition.
+    on_bad_record, on_bad_file: as the file has them.
+    """
 
     id: str
     source: SourceConfig | None
-    key: tuple[str, ...]
-    columns: tuple[Column, ...]
-    order: str
-    key_groups: int
-    buckets: int
+    shape: TableSpec
     on_bad_record: str
     on_bad_file: str | None = None
     quality: QualityConfig
     ttl: TtlConfig | None = None
-    order_by: tuple[str, ...] = ()
-    merge: Merge = Merge()
-    spread: int = 0
     late: str = "accept"
     lateness: int | None = None
     policies: Policies = Policies()
     deletion_vectors: bool = False
-    ignored: tuple[str, ...] = ()
     stops: tuple[str, ...] = ()
-
-    @property
-    def shape(self) -> TableSpec:
-        """What the ledger holds the log to."""
-        how = (self.order_by, self.merge, self.spread, self.ignored)
-        return TableSpec(self.key, self.columns, self.order, self.key_groups, self.buckets, *how)
 
 
 class Config(_Resolved):
@@ -181,19 +178,11 @@ def _resolve(log: str, entry: LogEntry, base: Path) -> LogConfig:
     return LogConfig(
         id=log,
         source=_source(entry, base),
-        key=shape.key,
-        columns=shape.columns,
-        order=shape.order,
-        order_by=shape.order_by,
-        merge=shape.merge,
-        spread=shape.spread,
+        shape=shape,
         late=entry.late.policy if entry.late else "accept",
         lateness=lateness(entry, shape),
         policies=entry.schema_changes.policies,
-        key_groups=entry.key_groups,
-        buckets=entry.buckets,
         deletion_vectors=entry.deletion_vectors,
-        ignored=shape.ignored,
         stops=stops_of(entry),
         on_bad_record=entry.on_bad_record,
         on_bad_file=entry.on_bad_file,

@@ -191,7 +191,7 @@ def test_every_row_is_read_as_it_was_written(kept: Golden) -> None:
 def test_one_key_is_found(kept: Golden) -> None:
     """Keys are spread over the files as they were: another hash would look in the wrong bucket."""
     for log, truth in kept.logs.items():
-        key = kept.pipeline.log(log).key
+        key = kept.pipeline.log(log).shape.key
         for row in truth["live"][:3]:
             wanted = Wanted(What.LIVE, key=json.dumps({name: row[name] for name in key}))
             assert read(kept, log, wanted) == [row]
@@ -200,7 +200,7 @@ def test_one_key_is_found(kept: Golden) -> None:
 def test_rows_are_explained_and_refused_records_counted(kept: Golden) -> None:
     before = contents(kept.root)
     for log, truth in kept.logs.items():
-        key = kept.pipeline.log(log).key
+        key = kept.pipeline.log(log).shape.key
         for row in truth["live"][:3]:
             found = explain_key(kept.pipeline, log, json.dumps({name: row[name] for name in key}), live=True)
             assert json.loads(json.dumps(found.row, default=lambda value: value.isoformat())) == row

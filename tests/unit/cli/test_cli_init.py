@@ -42,8 +42,8 @@ def test_the_file_validates_and_its_comments_say_what_was_seen(folder: Path) -> 
     assert init("landing").exit_code == 0
     accounts = load_config(Path("tidefold.yaml")).logs["accounts"]
     assert accounts.source.folder == folder / "landing/bank.public.accounts"
-    assert accounts.key == ("aid",)
-    assert [(c.name, c.type) for c in accounts.columns] == [("aid", "long"), ("on", "string"), ("rate", "double")]
+    assert accounts.shape.key == ("aid",)
+    assert [(c.name, c.type) for c in accounts.shape.columns] == [("aid", "long"), ("on", "string"), ("rate", "double")]
     assert "aid: long # 7 to 7 seen: `int` would fit" in Path("tidefold.yaml").read_text()
     assert CliRunner().invoke(app, ["validate"]).exit_code == 0
 
@@ -135,9 +135,9 @@ def test_deletes_of_a_csv_feed_are_deletes_without_a_word_of_the_user(folder: Pa
     assert [text.split(":")[0] for text in json.loads(done.stdout)["assumed"]["orders"]] == ["op", "key", "order"]
     orders = load_config(Path("tidefold.yaml")).logs["orders"]
     assert orders.source.options["op"]["column"] == "op"
-    assert (orders.key, orders.order_by) == (("order_id",), ("updated_at",))
+    assert (orders.shape.key, orders.shape.order_by) == (("order_id",), ("updated_at",))
     types = {"order_id": "long", "total": "decimal(18,2)", "updated_at": "timestamp"}
-    assert {c.name: c.type for c in orders.columns} == types
+    assert {c.name: c.type for c in orders.shape.columns} == types
 
 
 def test_the_path_ends_above_the_folders_of_partitions_and_days(folder: Path) -> None:
@@ -158,7 +158,7 @@ def test_interactive_asks_each_question_and_takes_the_first_candidate_for_an_emp
     done = CliRunner().invoke(app, ["init", "landing", "--interactive"], input="code, place\n\n")
     assert done.exit_code == 0, done.output
     items = load_config(Path("tidefold.yaml")).logs["items"]
-    assert (items.key, items.order_by) == (("code", "place"), ("seen",))
+    assert (items.shape.key, items.shape.order_by) == (("code", "place"), ("seen",))
     assert "QUESTION" not in Path("tidefold.yaml").read_text().partition("logs:")[2]
 
 
@@ -169,7 +169,7 @@ def test_interactive_names_columns_of_files_without_a_header(folder: Path) -> No
     assert done.exit_code == 0, done.output
     items = load_config(Path("tidefold.yaml")).logs["items"]
     assert items.source.options["header"] == ["id", "text", "at"]
-    assert (items.source.options["delimiter"], items.key, items.order_by) == (";", ("id",), ("at",))
+    assert (items.source.options["delimiter"], items.shape.key, items.shape.order_by) == (";", ("id",), ("at",))
 
 
 def test_landing_folders_elsewhere_are_named_in_full(folder: Path) -> None:

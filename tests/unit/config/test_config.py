@@ -71,7 +71,7 @@ def test_a_good_file_gives_absolute_paths_and_the_order_of_the_file(tmp_path: Pa
 
 def test_defaults(tmp_path: Path) -> None:
     tellers = load_config(write(tmp_path, GOOD)).logs["tellers"]
-    assert (tellers.order, tellers.key_groups, tellers.buckets) == ("postgresql", 128, 8)
+    assert (tellers.shape.order, tellers.shape.key_groups, tellers.shape.buckets) == ("postgresql", 128, 8)
     assert (tellers.on_bad_record, tellers.quality.suite, tellers.quality.max_row_drop) == ("quarantine", None, 0.5)
 
 
@@ -92,7 +92,7 @@ def test_an_unknown_key_of_a_source_names_those_that_there_are(tmp_path: Path) -
 
 def test_column_names_are_text_as_written_not_what_yaml_makes_of_them(tmp_path: Path) -> None:
     tellers = load_config(write(tmp_path, GOOD)).logs["tellers"]
-    assert [c.name for c in tellers.columns] == ["tid", "on", "1"]
+    assert [c.name for c in tellers.shape.columns] == ["tid", "on", "1"]
 
 
 def test_nothing_can_be_changed_afterwards(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_columns_have_a_type_or_a_type_and_an_encoding(tmp_path: Path) -> None:
     columns = "{tid: int, on: 'decimal(12, 2)', 1: {type: array<timestamp>, encoding: iso}}"
     text = GOOD.replace("{tid: int, on: string, 1: string}", columns)
     tellers = load_config(write(tmp_path, text)).logs["tellers"]
-    assert tellers.columns == (
+    assert tellers.shape.columns == (
         Column("tid", "int"),
         Column("on", "decimal(12,2)"),
         Column("1", "array<timestamp>", "iso"),

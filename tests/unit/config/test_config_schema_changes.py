@@ -41,7 +41,7 @@ def test_policies_by_kind_or_in_one_word(tmp_path: Path) -> None:
 
 def test_former_names_and_values_of_before(tmp_path: Path) -> None:
     columns = "n: {type: long, aliases: [m, k], default: 5}, ok: {type: boolean, default: true}, d: {type: date, default: '2026-01-31'}"  # noqa: E501
-    assert load(tmp_path, columns).columns[1:] == (
+    assert load(tmp_path, columns).shape.columns[1:] == (
         Column("n", "long", aliases=("m", "k"), default="5"),
         Column("ok", "boolean", default="true"),
         Column("d", "date", default="2026-01-31"),

@@ -144,7 +144,7 @@ def report(terminal: Terminal, log: Log, snapshot: SnapshotId = None) -> None:
 def check_suites(config: Config) -> None:
     """Raises ConfigError naming each log whose suite file is missing or wrong, with the line that names the file."""
     problems = []
-    columns = {log.id: {c.name: c.type for c in log.columns} for log in config.logs.values()}
+    columns = {log.id: {c.name: c.type for c in log.shape.columns} for log in config.logs.values()}
     for log in config.logs.values():
         try:
             load_suite(log.quality.suite, log.shape, log.quality.max_row_drop, columns)

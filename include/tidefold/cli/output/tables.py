@@ -42,7 +42,7 @@ def log_table(logs: Iterable[LogConfig]) -> Table:
 def _log_row(log: LogConfig) -> tuple[str, ...]:
     suite = log.quality.suite.name if log.quality.suite else "-"
     fed_from = log.source.address if log.source else "written by a program"
-    return (log.id, ", ".join(log.key), str(len(log.columns)), log.order, fed_from, suite)
+    return (log.id, ", ".join(log.shape.key), str(len(log.shape.columns)), log.shape.order, fed_from, suite)
 
 
 def status_table(found: Sequence[LogStatus]) -> Table:

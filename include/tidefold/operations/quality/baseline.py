@@ -40,7 +40,7 @@ class Case:
 def suite_of(pipeline: Pipeline, state: LogState, snapshot: Snapshot) -> Suite:
     """The suite of a log as it is configured now. Raises InvalidInputError."""
     quality = pipeline.log(state.log).quality
-    columns = {log.id: {c.name: c.type for c in log.columns} for log in pipeline.config.logs.values()}
+    columns = {log.id: {c.name: c.type for c in log.shape.columns} for log in pipeline.config.logs.values()}
     shape = shape_at(state, snapshot.schema)
     return load_suite(quality.suite, shape, quality.max_row_drop, columns, quality.max_refused)
 

@@ -98,7 +98,7 @@ def weight(pipeline: Pipeline, log: str, asking: Asking) -> int:
 
 
 def _has_rows_to_write(pipeline: Pipeline, state: LogState, attempt: Snapshot) -> bool:
-    rescaled = attempt.kind is SnapshotKind.FULL and state.shape.buckets != pipeline.log(state.log).buckets
+    rescaled = attempt.kind is SnapshotKind.FULL and state.shape.buckets != pipeline.log(state.log).shape.buckets
     source = None if attempt.source is None else state.snapshot(attempt.source)
     reshaped = source is not None and must_rewrite(state.schemas, source.schema, attempt.schema)
     anew = attempt.origin is None and (rescaled or attempt.expire is not None)

@@ -109,7 +109,7 @@ def _would_rewrite(pipeline: Pipeline, state: LogState, attempt: Snapshot) -> bo
     if base is None:
         return False
     manifest = read_manifest(pipeline.store, state.log, base)
-    rescaled = manifest.shape.buckets != pipeline.log(state.log).buckets
+    rescaled = manifest.shape.buckets != pipeline.log(state.log).shape.buckets
     must_go = any(has_expired(file, attempt.expire) or file.deletions for file in manifest.files)
     return rescaled or must_go or must_rewrite(state.schemas, manifest.schema, attempt.schema)
 

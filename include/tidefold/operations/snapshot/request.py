@@ -73,7 +73,7 @@ def claim_of(pipeline: Pipeline, state: LogState, asking: Asking, external: Exte
     """
     config, instant = pipeline.log(state.log), now()
     rule = asking.kind or pipeline.config.snapshots.kind
-    terms = Terms(rule, _links(pipeline), pipeline.config.snapshots.full_every, config.buckets)
+    terms = Terms(rule, _links(pipeline), pipeline.config.snapshots.full_every, config.shape.buckets)
     chosen = _choose_import(external) if external else choose(state, terms)
     wanted: dict[str, Any] = {
         "kind": asking.kind or SnapshotKind.FULL,
@@ -117,7 +117,7 @@ def _would_differ(pipeline: Pipeline, state: LogState, expire: Expire | None) ->
     latest = state.latest
     if latest is None:
         return False
-    rescaled = state.shape.buckets != pipeline.log(state.log).buckets
+    rescaled = state.shape.buckets != pipeline.log(state.log).shape.buckets
     if latest.kind is not SnapshotKind.FULL or rescaled or latest.schema != state.schema:
         return True
     return expire is not None and any(

@@ -51,4 +51,4 @@ def test_what_a_program_writes_is_folded_and_published(tmp_path: Path) -> None:
 def test_its_configuration_names_no_source(tmp_path: Path) -> None:
     (tmp_path / "tidefold.yaml").write_text(CONFIG)
     log = load_config(tmp_path / "tidefold.yaml").logs["orders"]
-    assert (log.source, log.order) == (None, "arrival")
+    assert (log.source, log.shape.order) == (None, "arrival")

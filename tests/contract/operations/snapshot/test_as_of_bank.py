@@ -36,7 +36,7 @@ def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Pipeline:
 
 def rows_as_of(pipeline: Pipeline, log: str, at: datetime, run: str) -> Rows:
     made = snapshot_of(pipeline, kept_as_of(pipeline, micros(at.isoformat()), run, log))
-    columns = [column.name for column in pipeline.log(log).columns]
+    columns = [column.name for column in pipeline.log(log).shape.columns]
     table = DeltaTable(pipeline.store.uri(LogPaths(log).snapshot(made.id))).to_pyarrow_table()
     return {row[KEYS[log]]: row for row in table.select(columns).to_pylist()}
 
