@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidefold.sources.landing import streams
-from tidefold.sources.landing.streams import CutShortError, DamagedError, Fingerprint, ShrunkError, chunks, unzipped
+from tidefold.sources.landing.streams import CutShortError, DamagedError, Fingerprint, ShrunkError, chunks, unzip
 
 
 def blocks_of(data: bytes, sizes: list[int]) -> list[bytes]:
@@ -59,7 +59,7 @@ def test_a_line_without_an_end_takes_no_more_memory_than_the_longest_line_allowe
 @given(st.lists(st.binary(max_size=50), min_size=1, max_size=4), st.lists(st.integers(1, 30)), st.integers(0, 3))
 def test_gzip_of_many_members_with_padding_reads_as_one(members: list[bytes], sizes: list[int], padding: int) -> None:
     zipped = b"".join(gzip.compress(member) + b"\0" * padding for member in members)
-    assert b"".join(unzipped(blocks_of(zipped, sizes))) == b"".join(members)
+    assert b"".join(unzip(blocks_of(zipped, sizes))) == b"".join(members)
 
 
 def test_every_cut_of_a_gzip_file_is_noticed() -> None:
@@ -68,7 +68,7 @@ def test_every_cut_of_a_gzip_file_is_noticed() -> None:
     for end in range(1, len(zipped)):
         if end != whole:
             with pytest.raises(CutShortError):
-                list(unzipped([zipped[:end]]))
+                list(unzip([zipped[:end]]))
 
 
 @pytest.mark.parametrize("damage", ["content", "checksum", "garbage after", "zeros"])
@@ -83,13 +83,13 @@ def test_damaged_gzip_is_told_from_cut_gzip(damage: str) -> None:
     else:
         zipped = bytearray(100)
     with pytest.raises(DamagedError):
-        list(unzipped([bytes(zipped)]))
+        list(unzip([bytes(zipped)]))
 
 
 def test_a_small_gzip_file_of_many_zeros_comes_in_small_blocks() -> None:
     packer = zlib.compressobj(wbits=31)
     bomb = b"".join(packer.compress(bytes(streams.BLOCK)) for _ in range(50)) + packer.flush()
-    sizes = [len(block) for block in unzipped([bomb])]
+    sizes = [len(block) for block in unzip([bomb])]
     assert sum(sizes) == 50 * streams.BLOCK
     assert max(sizes) <= streams.BLOCK
 

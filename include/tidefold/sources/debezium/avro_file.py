@@ -1,7 +1,7 @@
 """Avro object container files: where their blocks are, and the records in them as plain values.
 
-Values are decoded without their logical types, so that nothing is rounded or refused for what Python cannot hold: a
-decimal is its bytes, a date its days. What they mean stands in the schema.
+Values are decoded without their logical types, so that nothing is rounded or refused because Python cannot hold it: a
+decimal is its bytes, a date its days. The schema has their meaning.
 """
 
 from __future__ import annotations
@@ -21,73 +21,100 @@ import pyarrow as pa
 from tidefold.sources.landing.streams import CutShortError, DamagedError
 
 MAGIC = b"Obj\x01"
-_SYNC = 16
-_MOST = 1 << 31
 _LOGICAL = ("logicalType", "precision", "scale")
 
 
+def _record(name: str, **fields: Any) -> Any:
+    kinds = [{"name": field, "type": kind} for field, kind in fields.items()]
+    return fastavro.parse_schema({"type": "record", "name": name, "fields": kinds})
+
+
+# The specification describes the container itself as Avro records.
+_SYNC = {"type": "fixed", "name": "Sync", "size": 16}
+_HEADER = _record(
+    "Header",
+    magic={"type": "fixed", "name": "Magic", "size": len(MAGIC)},
+    meta={"type": "map", "values": "bytes"},
+    sync=_SYNC,
+)
+_BLOCK = _record("Block", count="long", data="bytes", sync=_SYNC)
+
+
 @dataclass(frozen=True, slots=True)
-class Head:
-    """The beginning of a file: the writer's schema, how blocks are compressed, and the mark that ends each of them."""
+class AvroHeader:
+    """The beginning of a file.
+
+    schema: of the writer.
+    codec: how blocks are compressed.
+    sync: the mark at the end of each block.
+    """
 
     schema: Any
     codec: str
     sync: bytes
 
 
-def read_head(stream: BinaryIO) -> Head:
-    """Raises CutShortError when the file ends within it, DamagedError when it is none."""
-    if _exactly(stream, len(MAGIC)) != MAGIC:
+def read_header(stream: BinaryIO) -> AvroHeader:
+    """Raises CutShortError when the file ends within it, DamagedError when the file does not begin with one."""
+    begin = stream.read(len(MAGIC))
+    if not MAGIC.startswith(begin):
         raise DamagedError("it does not begin like an Avro file")
-    metadata: dict[str, bytes] = {}
-    while count := _long(stream):
-        if count < 0:
-            _long(stream)  # The size of what follows, for those who skip it.
-        for _ in range(abs(count)):
-            name = _exactly(stream, _size(stream)).decode("utf-8", "replace")
-            metadata[name] = _exactly(stream, _size(stream))
+    stream.seek(0)
+    found = _read(stream, _HEADER, "its header")
     try:
-        schema = json.loads(metadata.get("avro.schema", b""))
+        schema = json.loads(found["meta"].get("avro.schema", b""))
     except ValueError as error:
         raise DamagedError(f"its schema cannot be read ({error})") from error
-    return Head(schema, metadata.get("avro.codec", b"null").decode("ascii", "replace"), _exactly(stream, _SYNC))
+    return AvroHeader(schema, found["meta"].get("avro.codec", b"null").decode("ascii", "replace"), found["sync"])
 
 
-def whole_blocks(stream: BinaryIO, size: int) -> int:
-    """How many of the first `size` bytes are the head and whole blocks. Raises what `read_head` raises."""
-    head = read_head(stream)
+def count_whole_bytes(stream: BinaryIO, size: int) -> int:
+    """How many of the first `size` bytes are the header and whole blocks. Raises what `read_header` raises."""
+    header = read_header(stream)
     end = stream.tell()
-    while end < size:
-        try:
-            _long(stream)
-            stream.seek(_size(stream), io.SEEK_CUR)
-            if stream.tell() + _SYNC > size:
-                return end
-            if _exactly(stream, _SYNC) != head.sync:
-                raise DamagedError(f"the block at byte {end} does not end with the file's mark")
-        except CutShortError:
-            return end
-        end = stream.tell()
+    try:
+        while end < size:
+            _read_block(stream, header)
+            if stream.tell() > size:
+                break
+            end = stream.tell()
+    except CutShortError:
+        pass
     return end
 
 
-def records(stream: BinaryIO, head: Head, until: int) -> Iterator[Any]:
-    """The records up to byte `until`, the stream standing behind the head. Raises DamagedError, CutShortError."""
+def read_records(stream: BinaryIO, header: AvroHeader, until: int) -> Iterator[Any]:
+    """The records up to byte `until`. The stream is behind the header. Raises DamagedError, CutShortError."""
     try:
-        schema = fastavro.parse_schema(_plain(head.schema))
+        schema = fastavro.parse_schema(_plain(header.schema))
     except Exception as error:  # Whatever fastavro raises for what is no schema.
-        raise DamagedError(f"its schema is none ({error})") from error
+        raise DamagedError(f"its schema is not valid ({error})") from error
     while (begin := stream.tell()) < until:
-        count, data = _long(stream), _exactly(stream, _size(stream))
-        if _exactly(stream, _SYNC) != head.sync:
-            raise DamagedError(f"the block at byte {begin} does not end with the file's mark")
+        block = _read_block(stream, header)
         try:
-            block = io.BytesIO(_unpacked(data, head.codec))
-            yield from (fastavro.schemaless_reader(block, schema, None) for _ in range(count))
-        except (DamagedError, CutShortError):
+            data = io.BytesIO(_decompress(block["data"], header.codec))
+            yield from (fastavro.schemaless_reader(data, schema, None) for _ in range(block["count"]))
+        except DamagedError:
             raise
         except Exception as error:
             raise DamagedError(f"the block at byte {begin} cannot be read ({error})") from error
+
+
+def _read_block(stream: BinaryIO, header: AvroHeader) -> Any:
+    begin = stream.tell()
+    block = _read(stream, _BLOCK, f"the block at byte {begin}")
+    if block["sync"] != header.sync:
+        raise DamagedError(f"the block at byte {begin} does not end with the file's mark")
+    return block
+
+
+def _read(stream: BinaryIO, schema: Any, what: str) -> Any:
+    try:
+        return fastavro.schemaless_reader(stream, schema, None)
+    except (EOFError, IndexError) as error:  # A number that is cut off is an IndexError.
+        raise CutShortError from error
+    except (ValueError, MemoryError, OverflowError) as error:
+        raise DamagedError(f"{what} cannot be read ({error})") from error
 
 
 def _plain(schema: Any) -> Any:
@@ -99,10 +126,10 @@ def _plain(schema: Any) -> Any:
     return [_plain(one) for one in schema] if isinstance(schema, list) else schema
 
 
-def _unpacked(data: bytes, codec: str) -> bytes:
+def _decompress(data: bytes, codec: str) -> bytes:
     if codec == "deflate":
         return zlib.decompress(data, wbits=-15)
-    if codec == "snappy":  # Behind it stands a checksum of what is in it.
+    if codec == "snappy":  # A checksum of the content follows it.
         found = pa.decompress(data[:-4], decompressed_size=_snappy_size(data), codec="snappy", asbytes=True)
         if zlib.crc32(found) != int.from_bytes(data[-4:], "big"):
             raise DamagedError("a checksum is wrong")
@@ -114,7 +141,7 @@ def _unpacked(data: bytes, codec: str) -> bytes:
     if codec == "zstandard":
         return bytes(pa.CompressedInputStream(pa.BufferReader(data), "zstd").read())
     if codec != "null":
-        raise DamagedError(f"its codec {codec[:20]!r} is not known")
+        raise DamagedError(f"its codec {codec[:20]!r} is unknown")
     return data
 
 
@@ -126,30 +153,3 @@ def _snappy_size(data: bytes) -> int:
             return size
         shift += 7
     raise DamagedError("a block has no length")
-
-
-def _long(stream: BinaryIO) -> int:
-    """A number as Avro writes it: seven bits a byte, the lowest first, its sign in the last bit."""
-    number = shift = 0
-    while True:
-        [byte] = _exactly(stream, 1)
-        number |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (number >> 1) ^ -(number & 1)
-        shift += 7
-        if shift > 63:
-            raise DamagedError("a length is too long")
-
-
-def _size(stream: BinaryIO) -> int:
-    size = _long(stream)
-    if not 0 <= size < _MOST:
-        raise DamagedError("a length is too long")
-    return size
-
-
-def _exactly(stream: BinaryIO, size: int) -> bytes:
-    data = stream.read(size)
-    if len(data) < size:
-        raise CutShortError
-    return data

@@ -7,7 +7,7 @@ from typing import BinaryIO
 
 from tidefold.domain.log_state import TableSpec
 from tidefold.sources.api import ParsedFile
-from tidefold.sources.debezium.avro_file import MAGIC, read_head, records, whole_blocks
+from tidefold.sources.debezium.avro_file import MAGIC, count_whole_bytes, read_header, read_records
 from tidefold.sources.debezium.avro_schema import connect_words
 from tidefold.sources.debezium.json_source import DebeziumJson
 from tidefold.sources.debezium.typed_records import Typed, parse_typed, typed_texts
@@ -35,8 +35,9 @@ class DebeziumAvro(DebeziumJson):
         return parse_file(task, lambda stream: _parse(stream, task, self.place_of(task), shape, quarantine))
 
     def texts(self, stream: BinaryIO, file: TakenFile) -> Iterator[bytes]:
-        head = read_head(stream)
-        return typed_texts(Typed(records(stream, head, file.length), connect_words(head.schema), file.checksum))
+        header = read_header(stream)
+        records = read_records(stream, header, file.length)
+        return typed_texts(Typed(records, connect_words(header.schema), file.checksum))
 
 
 def _ending(stream: BinaryIO, file: LandedFile) -> Ending:
@@ -44,7 +45,7 @@ def _ending(stream: BinaryIO, file: LandedFile) -> Ending:
         return Ending(0, problem=wrong_content(file.name))
     stream.seek(0)
     try:
-        complete = whole_blocks(stream, file.size)
+        complete = count_whole_bytes(stream, file.size)
     except CutShortError:
         return Ending(0, torn=True)
     except DamagedError as error:
@@ -56,6 +57,6 @@ def _parse(
     stream: BinaryIO, task: FileTask, place: Place, shape: TableSpec, quarantine: QuarantineWriter
 ) -> ParsedFile:
     checksum = read_whole(stream, task, MAGIC)
-    head = read_head(stream)
-    typed = Typed(records(stream, head, task.until), connect_words(head.schema), checksum)
+    header = read_header(stream)
+    typed = Typed(read_records(stream, header, task.until), connect_words(header.schema), checksum)
     return parse_typed(typed, task, place, shape, quarantine)

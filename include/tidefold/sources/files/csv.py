@@ -20,7 +20,7 @@ from tidefold.sources.ingest.plan import FileTask
 from tidefold.sources.landing.completeness import Ending, begins_as_named, csv_ending
 from tidefold.sources.landing.listing import LandedFile
 from tidefold.sources.landing.problems import Problem, unfit_schema, wrong_content
-from tidefold.sources.landing.streams import Blocks, DamagedError, Fingerprint, unzipped
+from tidefold.sources.landing.streams import Blocks, DamagedError, Fingerprint, unzip
 from tidefold.sources.quarantine.writer import QuarantineWriter
 from tidefold.sources.records.column_aliases import own_names
 from tidefold.sources.records.columnar_changes import Rules, of_text
@@ -69,7 +69,7 @@ class Csv(AnyFiles):
         content = Fingerprint(stream, task.until)
         check_prefix(content, task)
         content.rewind()  # It is read again from its header on.
-        blocks = as_utf8(unzipped(content.blocks()) if file.gzip else content.blocks(), self.rules.encoding)
+        blocks = as_utf8(unzip(content.blocks()) if file.gzip else content.blocks(), self.rules.encoding)
         cast = partial(of_text, formats=self.rules.timestamp_formats)
         taker = RowTaker(file, shape, self.rules, cast, quarantine, task.records, task.horizon, bool(task.stops))
         try:

@@ -30,7 +30,7 @@ from tidefold.sources.landing.streams import (
     Fingerprint,
     ShrunkError,
     chunks,
-    unzipped,
+    unzip,
     without_bom,
 )
 
@@ -185,7 +185,7 @@ def _raw_lines(file: LandedFile) -> Iterator[bytes]:
     with open_landed(file) as stream:
         blocks: Iterable[bytes] = Fingerprint(stream, file.size).blocks()
         try:
-            for chunk in chunks(unzipped(blocks) if file.gzip else blocks):
+            for chunk in chunks(unzip(blocks) if file.gzip else blocks):
                 yield from without_bom(chunk).lines
         except (CutShortError, DamagedError, ShrunkError):
             return  # A sample needs no whole file; ingest says what is wrong with it.

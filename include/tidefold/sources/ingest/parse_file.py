@@ -33,7 +33,7 @@ from tidefold.sources.landing.streams import (
     Fingerprint,
     ShrunkError,
     chunks,
-    unzipped,
+    unzip,
     without_bom,
 )
 from tidefold.sources.quarantine.writer import QuarantineWriter
@@ -130,7 +130,7 @@ def parse_lines(
 
 
 def _chunks(content: Fingerprint, task: FileTask) -> Iterator[Chunk]:
-    blocks = unzipped(content.blocks()) if task.file.gzip else content.blocks()
+    blocks = unzip(content.blocks()) if task.file.gzip else content.blocks()
     first = task.from_beginning or not task.begin
     for chunk in chunks(blocks):
         yield without_bom(chunk) if first else chunk
@@ -141,7 +141,7 @@ def read_lines(stream: BinaryIO, until: int, *, gzip: bool) -> Iterator[bytes]:
     """The lines of a file up to a byte, without those that are blank."""
     blocks = Fingerprint(stream, until).blocks()
     first = True
-    for chunk in chunks(unzipped(blocks) if gzip else blocks):
+    for chunk in chunks(unzip(blocks) if gzip else blocks):
         yield from (line for line in (without_bom(chunk) if first else chunk).lines if line and not line.isspace())
         first = False
 

@@ -14,7 +14,7 @@ import msgspec
 
 from tidefold.sources.landing.listing import LandedFile, open_landed
 from tidefold.sources.landing.problems import Problem, damaged, unopened, wrong_content
-from tidefold.sources.landing.streams import BLOCK, GZIP_MAGIC, MAX_LINE, CutShortError, DamagedError, unzipped
+from tidefold.sources.landing.streams import BLOCK, GZIP_MAGIC, MAX_LINE, CutShortError, DamagedError, unzip
 
 _FEW = 64
 
@@ -93,7 +93,7 @@ def _zipped_ending(stream: BinaryIO, file: LandedFile) -> Ending:
         return Ending(0, problem=wrong_content(file.name))
     stream.seek(0)
     try:
-        for _ in unzipped(_blocks(stream, file.size)):
+        for _ in unzip(_blocks(stream, file.size)):
             pass
     except CutShortError:
         return Ending(0, torn=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
 import zlib
@@ -82,36 +83,24 @@ class Fingerprint:
         return self._hash.hexdigest()
 
 
-def unzipped(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """The content of a gzip file of any number of members. Raises CutShortError or DamagedError."""
-    machine = zlib.decompressobj(wbits=31)
-    between = False
-    for block in blocks:
-        while block:
-            if between:
-                # Writers may pad between members; a file that BEGINS with zeros was lost in a crash.
-                block = block.lstrip(b"\0")
-                if not block:
-                    break
-                machine, between = zlib.decompressobj(wbits=31), False
-            yield from _inflate(machine, block)
-            block, between = machine.unused_data, machine.eof
-    if not between:
+def unzip(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """The content of a gzip file of any number of members, at most BLOCK bytes at a time.
+
+    Raises CutShortError or DamagedError.
+    """
+    source = io.BufferedReader(Blocks(blocks), BLOCK)
+    if not source.peek(1):
         raise CutShortError
-
-
-def _inflate(machine: zlib._Decompress, block: bytes) -> Iterator[bytes]:
-    """At most BLOCK bytes at a time, so that a small file cannot become a large amount of memory."""
     try:
-        while True:
-            data = machine.decompress(block, BLOCK)
-            if data:
+        with gzip.GzipFile(fileobj=source) as stream:
+            while data := stream.read(BLOCK):
                 yield data
-            block = machine.unconsumed_tail
-            # A full block may leave more behind even when all input was consumed.
-            if machine.eof or (not block and len(data) < BLOCK):
-                return
-    except zlib.error as error:
+    except EOFError as error:
+        raise CutShortError from error
+    except (gzip.BadGzipFile, zlib.error) as error:
+        # The library says the same of a member whose first byte is the file's last one.
+        if str(error) == f"Not a gzipped file ({GZIP_MAGIC[:1]!r})":
+            raise CutShortError from error
         raise DamagedError(str(error)) from error
 
 

@@ -23,7 +23,7 @@ from tidefold.sources.landing.streams import (
     Fingerprint,
     ShrunkError,
     chunks,
-    unzipped,
+    unzip,
     without_bom,
 )
 from tidefold.sources.quarantine.writer import KEPT_TEXT, Quarantined
@@ -179,7 +179,7 @@ def landed_lines(folder: Path, landed: LandedFileRecord, lines: Collection[int])
     try:
         with open_regular(os.path.abspath(folder), landed.name) as stream:
             content = Fingerprint(stream, landed.length)
-            blocks = unzipped(content.blocks()) if landed.name.endswith(".gz") else content.blocks()
+            blocks = unzip(content.blocks()) if landed.name.endswith(".gz") else content.blocks()
             number = 0
             for chunk in chunks(blocks):
                 for line in (chunk if number else without_bom(chunk)).lines:
