@@ -84,7 +84,7 @@ def begin(root: Path, rows: int, buckets: int = 16, key_groups: int = 128, where
 def fold(pipeline: Pipeline, run: str, kind: Rule, runner: Runner) -> None:
     """From segments on disk to the synced commit that shows the rows; the gate is passed without looking."""
     [outcome] = materialize(pipeline, ["bench"], Asking(run, kind=kind), runner)
-    if outcome.error:
+    if outcome.error_code:
         raise SystemExit(outcome.message)
     judge_all(pipeline, "bench")
     confirm(pipeline, "bench")

@@ -163,7 +163,7 @@ def opened(root: Path, landing: Path) -> Pipeline:
 
 def take(spark: SparkSession, landing: Path, root: Path) -> None:
     [outcome] = ingest(opened(root, landing), ["accounts"], on_spark(spark))
-    if outcome.result != "taken":
+    if outcome.status != "taken":
         raise SystemExit(outcome.message)
 
 

@@ -68,7 +68,7 @@ def write(pipeline: Pipeline, ids: range, seed: int) -> None:
 def take(pipeline: Pipeline, run: str, kind: Rule = Rule.FULL, restore: int | None = None) -> Outcome:
     asking = Asking(run, kind=kind) if restore is None else Asking(run, restore=Restore(restore, Mode.SKIP))
     [outcome] = materialize(pipeline, ["bench"], asking, in_process if restore is None else in_threads())
-    if outcome.error:
+    if outcome.error_code:
         raise SystemExit(outcome.message)
     return outcome
 

@@ -120,9 +120,9 @@ def _snapshot(pipeline: Pipeline, run: str, spark: Any) -> Outcome:
         ingest(pipeline, [log], in_process)
         materialize(pipeline, [log], Asking(run), in_process)
         [outcome] = judge(pipeline, [log], run, SparkEngine(spark))
-        if outcome.result == "passed":
+        if outcome.status == "passed":
             confirm(pipeline, log)
-        elif outcome.result == "failed":
+        elif outcome.status == "failed":
             abort(pipeline, log, "it failed its gate")
     return outcome
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +9,13 @@ import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from support.pipelines import make_pipeline
-from tidefold.errors import InvalidInputError, StorageError, TidefoldError
-from tidefold.operations.outcome import Outcome
-from tidefold.spark.result_file import read_outcomes
+from tidefold.errors import AlreadyExistsError, ConflictError, InvalidInputError, StorageError, TidefoldError
+from tidefold.operations.outcome import Outcome, Status
+from tidefold.spark.result_file import read_outcomes, write_outcomes
 from tidefold_airflow.operators.results import report, result_path
 from tidefold_airflow.operators.run_context import Scope, airflow_errors
 
-GOOD = Outcome("tellers", "staged", "snapshot 1 staged", 1)
+GOOD = Outcome("tellers", Status.STAGED, "snapshot 1 staged", 1)
 WRONG = Outcome.of_error("accounts", InvalidInputError("BAD_RECORDS", "Line 3 is broken."))
 PASSING = Outcome.of_error("branches", StorageError("STORAGE", "The disk is full."))
 
@@ -63,22 +62,31 @@ def test_a_failed_task_still_says_what_it_did_to_the_other_logs() -> None:
 def test_an_older_result_is_never_read(tmp_path: Path) -> None:
     scope = Scope(make_pipeline(tmp_path), ["accounts"], "dag/scheduled__2026-11-21T09:00:00+00:00")
     path = result_path(scope, "ingest", 1)
-    path.write_text(json.dumps({"outcomes": [GOOD.to_dict()]}))
+    write_outcomes(path, [GOOD])
     assert result_path(scope, "ingest", 2) != path
     assert read_outcomes(result_path(scope, "ingest", 1)) == []
 
 
 def test_a_result_is_read_once(tmp_path: Path) -> None:
     path = tmp_path / "result.json"
-    path.write_text(json.dumps({"outcomes": [GOOD.to_dict(), WRONG.to_dict()]}))
-    assert [o.log for o in read_outcomes(path)] == ["tellers", "accounts"]
+    write_outcomes(path, [GOOD, WRONG])
+    assert read_outcomes(path) == [GOOD, WRONG]
     assert not path.exists()
 
 
 @pytest.mark.parametrize(
-    ("error", "final"), [(InvalidInputError("CONFIG", "Wrong."), True), (StorageError("STORAGE", "Busy."), False)]
+    ("error", "final"),
+    [
+        (InvalidInputError("CONFIG", "Wrong."), True),
+        (StorageError("STORAGE", "Busy."), False),
+        (AlreadyExistsError("EXISTS", "The name is in use."), True),
+        (ConflictError("CONFLICT", "Another writer was first."), False),
+    ],
 )
-def test_errors_become_airflows_with_code_and_sentence(error: TidefoldError, final: bool) -> None:
+def test_an_error_is_retried_by_one_rule_on_both_paths(error: TidefoldError, final: bool) -> None:
     with pytest.raises(AirflowException, match=error.code) as raised, airflow_errors():
         raise error
     assert isinstance(raised.value, AirflowFailException) is final
+    with pytest.raises(AirflowException, match=error.code) as reported:
+        _report(Outcome.of_error("accounts", error))
+    assert isinstance(reported.value, AirflowFailException) is final

@@ -69,11 +69,11 @@ def plain(rows: dict[int, dict[str, Any]]) -> dict[int, dict[str, Any]]:
 def test_a_feed_becomes_its_table_without_a_word_of_the_user(feed: OrdinaryFeed, folder: Path) -> None:
     pipeline = begun(folder, feed)
     first = run(pipeline, "first")
-    assert (first.error, first.facts["refused"]) == (None, {}), first.message
+    assert (first.error_code, first.facts["refused"]) == (None, {}), first.message
     assert plain(table(pipeline)) == plain(truth(feed.events(1) if "late" not in feed.name else feed.events(1)[:8]))
     feed.write(folder / "landing", feed.events(2), 2)
     second = run(open_pipeline(folder / "tidefold.yaml"), "second")
-    assert (second.error, second.facts["refused"]) == (None, {}), second.message
+    assert (second.error_code, second.facts["refused"]) == (None, {}), second.message
     assert plain(table(pipeline)) == plain(truth([*feed.events(1), *feed.events(2)]))
 
 

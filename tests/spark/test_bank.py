@@ -56,7 +56,7 @@ def run(pipeline: Pipeline, spark: SparkSession, name: str) -> dict[str, list[st
         "quality": judge.judge(pipeline, LOGS, name, SparkEngine(spark)),
         "confirm": [confirm(pipeline, log, run_id=name) for log in LOGS],
     }
-    return {step: [o.result for o in outcomes] for step, outcomes in steps.items()}
+    return {step: [o.status for o in outcomes] for step, outcomes in steps.items()}
 
 
 @pytest.fixture

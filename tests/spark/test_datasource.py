@@ -59,7 +59,7 @@ class Bank:
         put(self.pipeline, changes)
 
     def publish(self, run: str) -> None:
-        assert materialize(self.pipeline, ["accounts"], Asking(run), in_process)[0].result == "staged"
+        assert materialize(self.pipeline, ["accounts"], Asking(run), in_process)[0].status == "staged"
         judge_all(self.pipeline)
         confirm(self.pipeline, "accounts")
 

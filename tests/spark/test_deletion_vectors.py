@@ -29,7 +29,7 @@ VECTORS = CONFIG.replace("buckets: 4\n", "buckets: 4\n    deletion_vectors: true
 
 def judged(pipeline: Pipeline, spark: SparkSession, run: str) -> Outcome:
     [staged] = materialize(pipeline, ["accounts"], Asking(run), on_spark(spark))
-    assert staged.result == "staged", staged
+    assert staged.status == "staged", staged
     [outcome] = judge(pipeline, ["accounts"], run, SparkEngine(spark))
     return outcome
 
@@ -49,7 +49,7 @@ def test_the_gate_and_readers_see_the_rows_that_count(pipeline: Pipeline, spark:
     state = pipeline.ledger("accounts").read()
     assert any(f.deletions for f in read_manifest(pipeline.store, "accounts", state.snapshots[-1]).files)
     # With a row that was marked the key would be there twice.
-    assert (outcome.result, outcome.facts["rows"]) == ("passed", 200)
+    assert (outcome.status, outcome.facts["rows"]) == ("passed", 200)
     confirm(pipeline, "accounts", run_id="run-2")
     expected = {i: {1: "b", 300: "new"}.get(i, f"a {i}") for i in (*range(200), 300) if i != 2}
     found = spark.read.format("delta").load(pipeline.store.uri("tables/accounts"))

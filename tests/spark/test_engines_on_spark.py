@@ -62,10 +62,10 @@ def land(pipeline: Pipeline, log: str, start: int, rows: list[dict[str, Any]]) -
 
 def cycle(spark: SparkSession, pipeline: Pipeline, run: str) -> None:
     runner = on_spark(spark)
-    assert {o.result for o in ingest(pipeline, LOGS, runner)} == {"taken"}
-    assert {o.result for o in materialize(pipeline, LOGS, Asking(run), runner)} == {"staged"}
-    assert {o.result for o in judge(pipeline, LOGS, None, SparkEngine(spark))} == {"passed"}
-    assert {confirm(pipeline, log).result for log in LOGS} == {"published"}
+    assert {o.status for o in ingest(pipeline, LOGS, runner)} == {"taken"}
+    assert {o.status for o in materialize(pipeline, LOGS, Asking(run), runner)} == {"staged"}
+    assert {o.status for o in judge(pipeline, LOGS, None, SparkEngine(spark))} == {"passed"}
+    assert {confirm(pipeline, log).status for log in LOGS} == {"published"}
 
 
 def table(spark: SparkSession, pipeline: Pipeline, log: str, columns: str, by: str) -> list[tuple[Any, ...]]:

@@ -45,7 +45,7 @@ def test_both_logs_fold_in_one_round_and_spark_reads_the_same_rows(spark: SparkS
     put(pipeline, first)
     put(pipeline, first[:10], log="tellers")
     outcomes = materialize(pipeline, ["accounts", "tellers"], Asking("run-1"), on_spark(spark))
-    assert [o.result for o in outcomes] == ["staged", "staged"]
+    assert [o.status for o in outcomes] == ["staged", "staged"]
     for log in ("accounts", "tellers"):
         judge_all(pipeline, log)
         confirm(pipeline, log)

@@ -43,7 +43,7 @@ def test_good_rows_pass_and_the_verdict_is_stored_and_bound(pipeline: Pipeline, 
     snapshot = stage(pipeline, ROWS)
     assert pending(pipeline, ["accounts", "pairs"], "run-1") == ["accounts"]
     outcome = judge_one(pipeline, spark)
-    assert (outcome.result, outcome.message) == ("passed", "snapshot 1 passed: 3 checks passed")
+    assert (outcome.status, outcome.message) == ("passed", "snapshot 1 passed: 3 checks passed")
     verdict = pipeline.ledger("accounts").read().snapshots[-1].verdict
     assert verdict
     assert verdict.manifest == snapshot.manifest
@@ -89,7 +89,7 @@ def test_a_crash_between_verdict_file_and_ledger_is_healed(pipeline: Pipeline, s
 def test_a_bad_key_fails(pipeline: Pipeline, spark: SparkSession, rows: list[Row], summary: str) -> None:
     stage(pipeline, rows)
     outcome = judge_one(pipeline, spark)
-    assert (outcome.result, outcome.message) == ("failed", f"snapshot 1 failed: {summary}")
+    assert (outcome.status, outcome.message) == ("failed", f"snapshot 1 failed: {summary}")
 
 
 def test_a_compound_key_is_judged_as_a_whole(pipeline: Pipeline, spark: SparkSession) -> None:
@@ -145,7 +145,7 @@ def test_warnings_alone_pass_and_another_suite_judges_again(pipeline: Pipeline, 
     expectation = {"type": "expect_column_max_to_be_between", "kwargs": {"column": "aid", "max_value": 50}}
     stage(pipeline, ROWS)
     give_suite(pipeline, expectation)
-    assert judge_one(pipeline, spark).result == "failed"
+    assert judge_one(pipeline, spark).status == "failed"
     give_suite(pipeline, {**expectation, "severity": "warn"})
     assert pending(pipeline, ["accounts"], None) == ["accounts"]
     outcome = judge_one(pipeline, spark)
@@ -172,7 +172,7 @@ def test_a_check_that_cannot_be_computed_is_an_error_and_no_verdict(
     stage(pipeline, ROWS)
     give_suite(pipeline, expectation)
     outcome = judge_one(pipeline, spark)
-    assert (outcome.result, outcome.error) == ("error", code)
+    assert (outcome.status, outcome.error_code) == ("error", code)
     assert says in outcome.message
     assert pipeline.ledger("accounts").read().snapshots[-1].verdict is None
     assert pipeline.store.list("logs/accounts/quality") == []
@@ -182,7 +182,7 @@ def test_a_store_may_have_any_name(tmp_path: Path, spark: SparkSession) -> None:
     # Spark takes these characters for a pattern unless they are escaped.
     pipeline = make_pipeline(tmp_path, "st[o]re {a,b} *? ü")
     stage(pipeline, ROWS)
-    assert judge_one(pipeline, spark).result == "passed"
+    assert judge_one(pipeline, spark).status == "passed"
 
 
 def test_a_log_with_an_error_does_not_hold_up_the_others(pipeline: Pipeline, spark: SparkSession) -> None:
@@ -191,7 +191,7 @@ def test_a_log_with_an_error_does_not_hold_up_the_others(pipeline: Pipeline, spa
     (pipeline.config.path.parent / "accounts.yaml").write_text("nonsense")
     assert pending(pipeline, ["accounts", "pairs"], None) == ["pairs"]
     outcomes = judge(pipeline, ["accounts", "pairs", "absent"], None, SparkEngine(spark))
-    assert [(o.result, o.error) for o in outcomes] == [
+    assert [(o.status, o.error_code) for o in outcomes] == [
         ("error", "SUITE_INVALID"),
         ("passed", None),
         ("error", "LOG_NOT_CONFIGURED"),
@@ -202,9 +202,9 @@ def test_only_the_snapshot_of_the_run_is_judged(pipeline: Pipeline) -> None:
     [nothing_ingested] = judge(pipeline, ["accounts"], None, None)
     stage(pipeline, ROWS)
     [other_run] = judge(pipeline, ["accounts"], "run-2", None)
-    assert (nothing_ingested.result, other_run.result) == ("nothing", "nothing")
+    assert (nothing_ingested.status, other_run.status) == ("nothing", "nothing")
     assert pending(pipeline, ["accounts"], "run-2") == []
-    assert judge_one(pipeline, None).error == "SPARK_NEEDED"
+    assert judge_one(pipeline, None).error_code == "SPARK_NEEDED"
 
 
 def test_files_that_are_not_those_of_the_manifest_are_refused(pipeline: Pipeline, spark: SparkSession) -> None:
@@ -212,17 +212,17 @@ def test_files_that_are_not_those_of_the_manifest_are_refused(pipeline: Pipeline
     file = staged_file(pipeline)
     data = file.read_bytes()
     file.write_bytes(data[:-1])
-    assert judge_one(pipeline, spark).error == "STAGED_FILES_DIFFER"
+    assert judge_one(pipeline, spark).error_code == "STAGED_FILES_DIFFER"
     file.unlink()
-    assert judge_one(pipeline, spark).error == "STAGED_FILES_DIFFER"
+    assert judge_one(pipeline, spark).error_code == "STAGED_FILES_DIFFER"
     file.write_bytes(data)
     DeltaTable(file.parent.parent).delete("aid = 5")
-    assert judge_one(pipeline, spark).error == "STAGED_FILES_DIFFER"
+    assert judge_one(pipeline, spark).error_code == "STAGED_FILES_DIFFER"
     first_commit = file.parent.parent / "_delta_log" / f"{0:020d}.json"
     first_commit.write_text("nonsense")
-    assert judge_one(pipeline, spark).error == "STAGED_TABLE_UNREADABLE"
+    assert judge_one(pipeline, spark).error_code == "STAGED_TABLE_UNREADABLE"
     shutil.rmtree(first_commit.parent)
-    assert judge_one(pipeline, spark).error == "STAGED_TABLE_UNREADABLE"
+    assert judge_one(pipeline, spark).error_code == "STAGED_TABLE_UNREADABLE"
 
 
 def test_damaged_bytes_are_an_error_never_a_pass(pipeline: Pipeline, spark: SparkSession) -> None:
@@ -231,7 +231,7 @@ def test_damaged_bytes_are_an_error_never_a_pass(pipeline: Pipeline, spark: Spar
     data = bytearray(file.read_bytes())
     data[4 : len(data) // 2] = bytes(len(data) // 2 - 4)
     file.write_bytes(bytes(data))
-    assert judge_one(pipeline, spark).error == "CHECK_NOT_COMPUTED"
+    assert judge_one(pipeline, spark).error_code == "CHECK_NOT_COMPUTED"
     assert pipeline.store.list("logs/accounts/quality") == []
 
 
@@ -326,6 +326,6 @@ def test_refused_records_are_told_and_too_many_fail(
 
     pipeline.ledger("accounts").commit(refuse)
     outcome = judge_one(pipeline, spark)
-    assert outcome.result == result
+    assert outcome.status == result
     assert outcome.message.startswith(said)
     assert "refused records" in Path(outcome.facts["report"]).read_text()

@@ -89,12 +89,12 @@ def test_a_suite_that_asks_for_more_than_was_stored_reads_the_base(
     stage(pipeline, ROWS, run="run-2")
     give(tmp_path, DRIFT)
     outcome = judge_one(pipeline, spark)
-    assert outcome.result == "passed"
+    assert outcome.status == "passed"
     assert [p["name"] for p in judgement(outcome)["cost"]] == ["expectations", "numbers", "numbers of snapshot 1"]
     give(tmp_path, [{"mean_drift": {"column": "aid", "max_drop": 0}}])
     for file in (tmp_path / "store" / "snapshots").glob("**/0000000001/**/*.parquet"):
         file.unlink()
-    assert judge_one(pipeline, spark).error == "STAGED_ROWS_UNREADABLE"
+    assert judge_one(pipeline, spark).error_code == "STAGED_ROWS_UNREADABLE"
 
 
 def test_references_look_in_the_newest_completed_snapshot_and_name_it(
@@ -113,7 +113,7 @@ def test_references_look_in_the_newest_completed_snapshot_and_name_it(
     # The same run staged the missing branch: that counts only where it is asked for.
     give(tmp_path, [{"references": {**REFERENCE["references"], "staged": True}}])
     passed = judge_one(pipeline, spark)
-    assert (passed.result, judgement(passed)["checks"][-1]["compared"]) == ("passed", "branches snapshot 2 (staged)")
+    assert (passed.status, judgement(passed)["checks"][-1]["compared"]) == ("passed", "branches snapshot 2 (staged)")
 
 
 def test_a_warning_warns_and_shows_the_keys_of_its_rows(
@@ -132,14 +132,14 @@ def test_an_audit_judges_again_and_changes_nothing_but_its_own_report(
     pipeline: Pipeline, spark: SparkSession, tmp_path: Path
 ) -> None:
     """A failed audit is no error: its result says so, and every stored byte of before stays as it was."""
-    assert [o.result for o in audit(pipeline, ["accounts"], None, None)] == ["nothing"]
+    assert [o.status for o in audit(pipeline, ["accounts"], None, None)] == ["nothing"]
     complete(pipeline, spark, ROWS)
     give(tmp_path, [{"range": {"column": "bid", "max": 1}}])
     before = {e.path: pipeline.store.read(e.path) for e in pipeline.store.list("")}
     assert audits_pending(pipeline, ["accounts", "branches"], "daily/1") == ["accounts"]
     [first] = audit(pipeline, ["accounts"], "daily/1", SparkEngine(spark))
     assert first.message == "audit of snapshot 1 failed: 1 of 4 checks failed: bid at most 1 (33 unexpected values)"
-    assert (first.result, first.error, first.facts["audit"]) == ("failed", None, True)
+    assert (first.status, first.error_code, first.facts["audit"]) == ("failed", None, True)
     after = {e.path: pipeline.store.read(e.path) for e in pipeline.store.list("")}
     assert {path: after[path] for path in before} == before
     assert sorted(Path(p).suffix for p in after.keys() - before.keys()) == [".html", ".json"]

@@ -60,16 +60,16 @@ def main(root: Path) -> None:
         (root / "landing" / log / f"{log}+0+0000000050.jsonl").write_text("{bad\n")
     runner = losing(pipeline, root / "marks")
     outcomes = ingest(pipeline, PAIR, runner)
-    assert [o.result for o in outcomes] == ["taken", "taken"], outcomes
+    assert [o.status for o in outcomes] == ["taken", "taken"], outcomes
     states = [pipeline.ledger(log).read() for log in PAIR]
     named = {c.segment for s in states for c in s.change_sets} | {e.quarantine for s in states for e in s.landed}
     folders = ["changelog", *(LogPaths(log).quarantine for log in PAIR)]
     assert {e.path for folder in folders for e in pipeline.store.list(folder)} == {*filter(None, named)}
     outcomes = materialize(pipeline, PAIR, Asking("run"), runner)
-    assert [o.result for o in outcomes] == ["staged", "staged"], outcomes
+    assert [o.status for o in outcomes] == ["staged", "staged"], outcomes
     for log in PAIR:
         judge_all(pipeline, log)
-        assert confirm(pipeline, log).result == "published"
+        assert confirm(pipeline, log).status == "published"
     lost = [path for outcome in clean(pipeline, PAIR)[1:] for path in outcome.facts["paths"]]
     assert len(lost) == len(PAIR), lost
     for log in PAIR:

@@ -43,10 +43,10 @@ def test_spark_reads_every_version_as_deltalake_does(spark: SparkSession, tmp_pa
         name = columns[1].name
         put(pipeline, [{"id": i, name: str(i) if columns[1].type == "string" else i} for i in _ids(number)])
         [outcome] = materialize(pipeline, ["accounts"], Asking(f"r{number}", kind=Rule.INCREMENTAL), on_spark(spark))
-        assert outcome.result == "staged", outcome
+        assert outcome.status == "staged", outcome
         if number == 1:
             # The gate reads files that lack the new column.
-            assert judge(pipeline, ["accounts"], None, SparkEngine(spark))[0].result == "passed"
+            assert judge(pipeline, ["accounts"], None, SparkEngine(spark))[0].status == "passed"
         else:
             judge_all(pipeline)
         confirm(pipeline, "accounts")

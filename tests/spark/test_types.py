@@ -69,7 +69,7 @@ def run(pipeline: Pipeline, spark: SparkSession, name: str) -> list[str]:
         *judge.judge(pipeline, logs, name, SparkEngine(spark)),
         confirm(pipeline, "items", run_id=name),
     ]
-    return [outcome.result for outcome in outcomes]
+    return [outcome.status for outcome in outcomes]
 
 
 def test_every_type_is_published_and_found_by_every_reader(spark: SparkSession, tmp_path: Path) -> None:

@@ -149,7 +149,7 @@ def one_more(golden: Golden, text: str) -> dict[str, list[Row]]:
         changes, after[log] = changed(rows, golden.pipeline.log(log).shape.key, text)
         if golden.pipeline.log(log).source:
             land(golden, log, changes)
-            assert ingest(golden.pipeline, [log], in_process)[0].result == "taken"
+            assert ingest(golden.pipeline, [log], in_process)[0].status == "taken"
         else:
             with Changelog(golden.pipeline.store) as changelog:
                 changelog.log(log).append([{**row, **({"_op": "delete"} if op == "d" else {})} for op, row in changes])
@@ -159,10 +159,10 @@ def one_more(golden: Golden, text: str) -> dict[str, list[Row]]:
 
 def fold(golden: Golden, log: str, run: str, restore: Restore | None = None) -> int:
     [staged] = materialize(golden.pipeline, [log], Asking(run, restore=restore), in_process)
-    assert staged.result == "staged", staged
+    assert staged.status == "staged", staged
     assert staged.snapshot
     judge_all(golden.pipeline, log)
-    assert confirm(golden.pipeline, log, run_id=run).result == "published"
+    assert confirm(golden.pipeline, log, run_id=run).status == "published"
     return staged.snapshot
 
 
@@ -179,14 +179,14 @@ def end_what_waits(golden: Golden) -> None:
             continue
         if attempt:
             [again] = materialize(golden.pipeline, [log], Asking(attempt.run), in_process)
-            assert (again.result, again.snapshot) == ("already", attempt.id), again
+            assert (again.status, again.snapshot) == ("already", attempt.id), again
         if attempt and attempt.verdict is None:
             judge_all(golden.pipeline, log)
-        assert confirm(golden.pipeline, log).error is None
+        assert confirm(golden.pipeline, log).error_code is None
         check_table(golden, log, kept_rows(truth)[truth["attempt"] or truth["latest"]])
     landed = [log for log in golden.logs if golden.pipeline.log(log).source]
-    assert {o.error for o in ingest(golden.pipeline, landed, in_process)} == {None}
-    assert all(outcome.error is None for outcome in clean(golden.pipeline, list(golden.logs)))
+    assert {o.error_code for o in ingest(golden.pipeline, landed, in_process)} == {None}
+    assert all(outcome.error_code is None for outcome in clean(golden.pipeline, list(golden.logs)))
     assert list(write_intents.announced(golden.pipeline.store)) == []
     for log, truth in golden.logs.items():
         assert read(golden, log, Wanted(What.LIVE)) == truth["whole"]
@@ -196,9 +196,9 @@ def retire(golden: Golden) -> None:
     logs = list(golden.logs)
     for log in logs:
         for outcome in (subsume(golden.pipeline, log), truncate(golden.pipeline, log)):
-            assert outcome.error is None, outcome
+            assert outcome.error_code is None, outcome
     for outcome in (*retain_local(golden.pipeline, logs), *clean(golden.pipeline, logs)):
-        assert outcome.error is None, outcome
+        assert outcome.error_code is None, outcome
 
 
 Fields = dict[Any, set[str]]

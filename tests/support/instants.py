@@ -43,7 +43,7 @@ def judged(pipeline: Pipeline, run: str, log: str = "accounts") -> None:
 def kept_as_of(pipeline: Pipeline, at: int, run: str, log: str = "accounts") -> Outcome:
     """The whole way; the outcome of the first step that ended it, or of the confirmation."""
     made = staged(pipeline, at, run, log)
-    if made.result != "staged" and not (made.result == "already" and "STAGED" in made.message):
+    if made.status != "staged" and not (made.status == "already" and "STAGED" in made.message):
         return made
     judged(pipeline, run, log)
     return confirm(pipeline, log, run_id=run)

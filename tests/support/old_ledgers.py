@@ -58,7 +58,7 @@ def fold(root: Path, run: str, **asking: Any) -> Outcome:
 
 def publish(root: Path, run: str) -> None:
     judge_all(opened(root))
-    assert confirm(opened(root), LOG, run_id=run).result == "published"
+    assert confirm(opened(root), LOG, run_id=run).status == "published"
 
 
 def copied(root: Path, target: Path) -> Path:

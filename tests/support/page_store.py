@@ -94,12 +94,12 @@ class Story:
 
     def ingest(self, *logs: str) -> None:
         for outcome in ingest(self.pipeline, logs, in_process):
-            assert not outcome.error, outcome
+            assert not outcome.error_code, outcome
 
     def stage(self, log: str, number: int, passed: bool | None = True) -> int:
         """Materializes and judges; `passed` None: not judged."""
         [staged] = materialize(self.pipeline, [log], Asking(run_id(number)), in_process)
-        assert not staged.error, staged
+        assert not staged.error_code, staged
         if passed is not None:
             self.judge(log, passed)
         return staged.snapshot or 0

@@ -38,7 +38,7 @@ def land(config: Path, phase: str, start: datetime, days: int) -> None:
 def published(pipeline: Pipeline, run: str) -> None:
     """All that has landed becomes a snapshot, and the log is cut as far as that allows; in this process."""
     outcomes = ingest(pipeline, LOGS, in_process) + materialize(pipeline, LOGS, Asking(run), in_process)
-    assert not [outcome for outcome in outcomes if outcome.error]
+    assert not [outcome for outcome in outcomes if outcome.error_code]
     for log in LOGS:
         judge_all(pipeline, log)
         confirm(pipeline, log, run_id=run)

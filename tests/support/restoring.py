@@ -63,13 +63,13 @@ def cycle(pipeline: Pipeline, run: str, changes: Rows, kind: Rule | None = None)
     if changes:
         take(pipeline, changes)
     outcome = fold(pipeline, run, kind)
-    assert outcome.result == "staged", outcome
+    assert outcome.status == "staged", outcome
     publish(pipeline)
 
 
 def publish(pipeline: Pipeline) -> None:
     judge_all(pipeline)
-    assert confirm(pipeline, LOG).result == "published"
+    assert confirm(pipeline, LOG).status == "published"
 
 
 def restore(pipeline: Pipeline, snapshot: int, mode: Mode = Mode.REPLAY, kind: Rule | None = None) -> Outcome:

@@ -43,7 +43,7 @@ def finish(pipeline: Pipeline, run: str) -> Outcome:
 
 def cycle(pipeline: Pipeline, run: str) -> Outcome:
     [outcome] = materialize(pipeline, ["accounts"], Asking(run), in_process)
-    assert outcome.result == "staged", outcome
+    assert outcome.status == "staged", outcome
     finish(pipeline, run)
     return outcome
 
@@ -74,7 +74,7 @@ def bring(pipeline: Pipeline, address: Path | str, mode: Ownership = Ownership.N
 
 def bring_in(pipeline: Pipeline, address: Path | str, mode: Ownership = Ownership.NO_CLAIM, run: str = "in") -> Outcome:
     outcome = bring(pipeline, address, mode, run)
-    assert outcome.result == "staged", outcome
+    assert outcome.status == "staged", outcome
     finish(pipeline, run)
     return outcome
 

@@ -151,8 +151,8 @@ def rows_after(batches: Sequence[int]) -> Rows:
 def done(outcomes: Sequence[Outcome]) -> None:
     """An error of a log ends the run, as it does in the DAG."""
     for outcome in outcomes:
-        if outcome.error:
-            raise TidefoldError(outcome.error, outcome.message)
+        if outcome.error_code:
+            raise TidefoldError(outcome.error_code, outcome.message)
 
 
 def take(pipeline: Pipeline) -> None:

@@ -117,6 +117,6 @@ def complete(
 ) -> None:
     """A published snapshot, to be the base of the next one."""
     snapshot = stage(pipeline, rows, log, run)
-    assert judge_one(pipeline, spark, log).result == "passed"
+    assert judge_one(pipeline, spark, log).status == "passed"
     ledger = pipeline.ledger(log)
     ledger.commit(lambda state: transitions.published(transitions.confirm(state, snapshot.id), snapshot.id, 0))

@@ -91,7 +91,7 @@ def local(root: Path, count: int, groups: int) -> list[list[int]]:
 
 def fold(root: Path, run: str, kind: Rule = Rule.INCREMENTAL, runner: Runner = in_process) -> None:
     [outcome] = materialize(opened(root), [LOG], Asking(run, kind=kind), runner)
-    assert not outcome.error, outcome.message
+    assert not outcome.error_code, outcome.message
 
 
 def cycle(root: Path, run: str, kind: Rule = Rule.INCREMENTAL) -> None:

@@ -11,7 +11,7 @@ from functools import partial
 from tidefold.compute.runners import in_process, in_threads
 from tidefold.errors import unforeseen
 from tidefold.operations.ingest import ingest
-from tidefold.operations.outcome import Outcome, each_log
+from tidefold.operations.outcome import Outcome, Status, each_log
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.quality import audit, judge
 from tidefold.operations.snapshot import materialize
@@ -56,12 +56,12 @@ def without_spark(
     def act(log: str) -> Outcome:
         if _pending(pipeline, step, log, plans):
             pending.append(log)
-            return Outcome(log, "pending", "needs Spark")
+            return Outcome(log, Status.PENDING, "needs Spark")
         return _acts(pipeline, step, tell, plans)(log)
 
     answered = {outcome.log: outcome for outcome in each_log(logs, act)}
     answered |= {o.log: o for o in _here(pipeline, step, _small(pipeline, step, pending, plans), tell, plans)}
-    spark = tuple(log for log in pending if answered[log].result == "pending")
+    spark = tuple(log for log in pending if answered[log].status is Status.PENDING)
     if spark:
         # The job would do it too, but nobody reads what it says while it runs.
         pipeline.before_write()

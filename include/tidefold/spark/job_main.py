@@ -29,10 +29,10 @@ def run_job(argv: Sequence[str], act: Callable[[Pipeline, Request], Sequence[Out
         print(f"error {error}", file=sys.stderr)
         return error.exit_code
     for outcome in outcomes:
-        print(f"{outcome.log}: {outcome.result}: {outcome.message}", flush=True)
+        print(f"{outcome.log}: {outcome.status}: {outcome.message}", flush=True)
     if request.result:
         write_outcomes(Path(request.result), outcomes)
-    return next((int(o.facts.get("exit_code", 1)) for o in outcomes if o.error), 0)
+    return next((o.error.exit_code for o in outcomes if o.error), 0)
 
 
 def _parse(argv: Sequence[str]) -> Request:

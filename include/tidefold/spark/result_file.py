@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
+
+import msgspec
 
 from tidefold.operations.outcome import Outcome
 from tidefold.storage.safe_files import make_private_folder
@@ -15,15 +16,15 @@ def write_outcomes(path: Path, outcomes: Sequence[Outcome]) -> None:
     """Whoever reads the file sees all of it or none."""
     make_private_folder(path.parent)
     part = path.with_name(f"{path.name}.part")
-    part.write_text(json.dumps({"outcomes": [outcome.to_dict() for outcome in outcomes]}))
+    part.write_bytes(msgspec.json.encode({"outcomes": outcomes}))
     os.replace(part, path)
 
 
 def read_outcomes(path: Path) -> list[Outcome]:
     """The outcomes that a job wrote, and removes the file; none when the job died before it could write."""
     try:
-        written = json.loads(path.read_text())
+        written = path.read_bytes()
     except FileNotFoundError:
         return []
     path.unlink()
-    return [Outcome(**each) for each in written["outcomes"]]
+    return msgspec.json.decode(written, type=dict[str, list[Outcome]])["outcomes"]

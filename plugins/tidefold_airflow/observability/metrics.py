@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from tidefold.operations.outcome import Status
+
 if TYPE_CHECKING:
     from tidefold.operations.inspect.status import LogStatus
     from tidefold.operations.outcome import Outcome
@@ -31,7 +33,7 @@ class Gauge:
 def of_outcomes(step: str, outcomes: Sequence[Outcome]) -> Iterator[Gauge]:
     """Whether the step failed for each log, and every number among its facts."""
     for outcome in outcomes:
-        yield Gauge(outcome.log, f"{step}.failed", float(bool(outcome.error) or outcome.result == "failed"))
+        yield Gauge(outcome.log, f"{step}.failed", float(bool(outcome.error) or outcome.status is Status.FAILED))
         for name, value in _numbers(outcome.facts):
             yield Gauge(outcome.log, f"{step}.{name}", value)
 
@@ -70,5 +72,5 @@ def _numbers(facts: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, f
     for name, value in facts.items():
         if isinstance(value, Mapping):
             yield from _numbers(value, f"{above}{name}.")
-        elif isinstance(value, int | float) and not isinstance(value, bool) and name != "exit_code":
+        elif isinstance(value, int | float) and not isinstance(value, bool):
             yield f"{above}{name}", float(value)

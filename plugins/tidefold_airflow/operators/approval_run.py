@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tidefold.errors import InvalidInputError, RefusedError
-from tidefold.operations.outcome import Outcome
-from tidefold_airflow.operators.run_context import WAITS, Scope
+from tidefold.operations.outcome import Outcome, Status
+from tidefold_airflow.operators.run_context import Scope
 
 if TYPE_CHECKING:
     from tidefold.domain.log_state import Snapshot
@@ -89,7 +89,7 @@ def ask_about(dag: str, log: str, snapshot: Snapshot) -> Outcome:
             )
     summary = snapshot.verdict.summary if snapshot.verdict else ""
     message = f"snapshot {snapshot.id} failed its quality gate ({summary}); a person decides: run {run_id} of {dag}"
-    return Outcome(log, "asked", message, snapshot.id)
+    return Outcome(log, Status.ASKED, message, snapshot.id)
 
 
 def waits(scope: Scope, log: str, dag: str) -> Outcome | None:
@@ -107,14 +107,14 @@ def waits(scope: Scope, log: str, dag: str) -> Outcome | None:
     if found.open:
         since = f"waits for an approval since {found.since} (required actions of {dag})"
         message = f"skipped: snapshot {attempt.id} {since}"
-        return Outcome(log, WAITS, message, attempt.id)
+        return Outcome(log, Status.WAITS, message, attempt.id)
     return _give_up(scope, log, attempt)
 
 
 def still_waits(scope: Scope, log: str, dag: str) -> Outcome:
     """The same in a step after one that found the log waiting: it stays out of the run, also when it was answered."""
     message = "skipped: it waited for an approval when this run began; the next run goes on"
-    return waits(scope, log, dag) or Outcome(log, "nothing", message)
+    return waits(scope, log, dag) or Outcome(log, Status.NOTHING, message)
 
 
 def _give_up(scope: Scope, log: str, attempt: Snapshot) -> Outcome | None:
@@ -123,9 +123,9 @@ def _give_up(scope: Scope, log: str, attempt: Snapshot) -> Outcome | None:
     # The answer may have taken effect between the two looks.
     state = scope.pipeline.ledger(log).read()
     if state.attempt != attempt:
-        return Outcome(log, WAITS, f"skipped: snapshot {attempt.id} was just decided about", attempt.id)
+        return Outcome(log, Status.WAITS, f"skipped: snapshot {attempt.id} was just decided about", attempt.id)
     done = abort(scope.pipeline, log, "its approval ended without an answer", snapshot=attempt.id)
-    return Outcome(log, "aborted", f"{done.message}; the next run folds its changes again", attempt.id)
+    return Outcome(log, Status.ABORTED, f"{done.message}; the next run folds its changes again", attempt.id)
 
 
 def _send(message: Any) -> Any:

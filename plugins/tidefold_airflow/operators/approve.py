@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from tidefold.errors import GateFailedError
-from tidefold.operations.outcome import Outcome, each_log
+from tidefold.operations.outcome import Outcome, Status, each_log
 from tidefold_airflow.operators.approval import Answer, Question, answer_of, ask
 from tidefold_airflow.operators.approval_run import needs_answer
 from tidefold_airflow.operators.base import TidefoldLogOperator
@@ -102,7 +102,7 @@ class TidefoldUnansweredOperator(TidefoldLogOperator):
 
         staged = find_staged(scope.pipeline.ledger(log).read(), self.snapshot, self.manifest)
         if staged is None:
-            return Outcome(log, "nothing", f"snapshot {self.snapshot} waits for nobody")
+            return Outcome(log, Status.NOTHING, f"snapshot {self.snapshot} waits for nobody")
         return abort(scope.pipeline, log, "its approval ended without an answer", snapshot=staged.id)
 
 
@@ -123,7 +123,9 @@ def _pointless(state: LogState, snapshot: int | str) -> Outcome:
         said = "was let through"
     else:
         said = f"is {found.state}{f' ({found.reason})' if found.reason else ''}"
-    return Outcome(state.log, "pointless", f"snapshot {snapshot} {said}: there is nothing to decide", int(snapshot))
+    return Outcome(
+        state.log, Status.POINTLESS, f"snapshot {snapshot} {said}: there is nothing to decide", int(snapshot)
+    )
 
 
 def _decide(scope: Scope, log: str, staged: Snapshot, answer: Answer) -> Outcome:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.exceptions import AirflowSkipException
 
 from tidefold.errors import InvalidInputError
+from tidefold.operations.outcome import Status
 from tidefold_airflow.operators.results import Summary, report
 from tidefold_airflow.operators.run_context import Scope, airflow_errors, open_scope, truth
 from tidefold_airflow.operators.spark import TidefoldSparkOperator
@@ -54,7 +55,7 @@ class TidefoldRestoreOperator(TidefoldSparkOperator):
         [log] = scope.logs
         state = scope.pipeline.ledger(log).read()
         if claim.of_run(state, scope.run):
-            return Outcome(log, "already", "this run has restored it")
+            return Outcome(log, Status.ALREADY, "this run has restored it")
         outcome = explain(scope.pipeline, log, self._asking(scope))
         for bucket in outcome.facts["buckets"]:
             first, last = bucket["key_groups"]

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from tidefold.errors import ConflictError, StorageError
 from tidefold.operations.outcome import Outcome
 from tidefold.storage.safe_files import make_private_folder
 from tidefold_airflow.observability.metrics import of_outcomes, send
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from tidefold_airflow.operators.run_context import Scope
 
 _log = logging.getLogger(__name__)
-_TRANSIENT = {StorageError.exit_code, ConflictError.exit_code}
 Summary = dict[str, dict[str, Any]]
 
 
@@ -37,7 +35,7 @@ def result_path(scope: Scope, step: str, attempt: int) -> Path:
 def report(outcomes: Sequence[Outcome], context: Context) -> Summary:
     """Logs one line a log and gives the XCom value; raises, naming the failed logs, when there are any."""
     send(of_outcomes(context["ti"].task_id.rpartition(".")[2], outcomes))
-    summary = {o.log: {"result": o.result, "snapshot": o.snapshot, "error": o.error} for o in outcomes}
+    summary = {o.log: {"result": o.status.value, "snapshot": o.snapshot, "error": o.error_code} for o in outcomes}
     for outcome in outcomes:
         _log.log(logging.ERROR if outcome.error else logging.INFO, "%s: %s", outcome.log, outcome.message)
     failed = [o for o in outcomes if o.error]
@@ -49,5 +47,5 @@ def report(outcomes: Sequence[Outcome], context: Context) -> Summary:
 
 
 def _failure(failed: Sequence[Outcome], of: int) -> AirflowException:
-    kind = AirflowException if any(o.facts.get("exit_code") in _TRANSIENT for o in failed) else AirflowFailException
+    kind = AirflowException if any(o.error and o.error.transient for o in failed) else AirflowFailException
     return kind(f"{len(failed)} of {of} logs failed. " + " ".join(f"{o.log}: {o.message}" for o in failed))

@@ -49,7 +49,7 @@ class TidefoldKeepingOperator(TidefoldLogOperator):
             return report(self._told(self.remove(scope, plan=True)), context)
         if self.approval:
             planned = self._told(self.remove(scope, plan=True))
-            going = [outcome for outcome in planned if outcome.result == "planned"]
+            going = [outcome for outcome in planned if outcome.status == "planned"]
             if going:
                 ask(self._question(going, self.approval), context, shown=_digest(planned))
         return report(self.remove(scope, plan=False), context)

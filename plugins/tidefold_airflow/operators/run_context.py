@@ -16,6 +16,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from tidefold import PROJECT
 from tidefold.errors import InvalidInputError, RefusedError, TidefoldError
+from tidefold.operations.outcome import Status
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from tidefold.wiring import Pipeline
 
 
-# What a step says of a log that it leaves out, as a person has to decide about its snapshot.
-WAITS = "waits"
 # Names of logs; none: all. None is what a template or another task gives that has nothing to give.
 Logs = Sequence[str] | None
 
@@ -126,7 +125,9 @@ def waiting_logs(context: Context) -> frozenset[str]:
     for step in (task.task_id for task in ti.task.upstream_list if _is_step(task)):
         summary = ti.xcom_pull(task_ids=step, map_indexes=-1)
         if isinstance(summary, Mapping):
-            found |= {log for log, what in summary.items() if isinstance(what, Mapping) and what.get("result") == WAITS}
+            found |= {
+                log for log, what in summary.items() if isinstance(what, Mapping) and what.get("result") == Status.WAITS
+            }
     return frozenset(found)
 
 

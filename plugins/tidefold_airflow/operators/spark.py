@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk.exceptions import AirflowException
 
+from tidefold.errors import GateFailedError
+from tidefold.operations.outcome import ErrorInfo, Status
 from tidefold.spark.result_file import read_outcomes
 from tidefold_airflow.observability.links import ReportLink, SnapshotLink
 from tidefold_airflow.operators.approval_run import still_waits, waits
@@ -107,7 +109,7 @@ class TidefoldSparkOperator(SparkSubmitOperator):
 
     def _unless_waiting(self, scope: Scope, outcome: Outcome) -> Outcome:
         """Looks into Airflow only where another attempt is in the way."""
-        if self.approval_dag is None or outcome.error != "ATTEMPT_OPEN":
+        if self.approval_dag is None or outcome.error_code != "ATTEMPT_OPEN":
             return outcome
         return waits(scope, outcome.log, self.approval_dag) or outcome
 
@@ -153,9 +155,9 @@ class TidefoldSparkOperator(SparkSubmitOperator):
 
 def _coloured(step: str, outcome: Outcome) -> Outcome:
     """A gate that says no is no failure of `quality`: confirm fails. Nothing follows an audit."""
-    if step != "audit" or outcome.result != "failed":
+    if step != "audit" or outcome.status is not Status.FAILED:
         return outcome
-    return replace(outcome, error="GATE_FAILED", facts={**outcome.facts, "exit_code": 3})
+    return replace(outcome, error=ErrorInfo.of(GateFailedError("GATE_FAILED", outcome.message)))
 
 
 # A run by hand has no data interval.

@@ -129,7 +129,7 @@ def test_a_ledger_that_cannot_be_read_hides_no_other(tmp_path: Path) -> None:
     text = shown(ask, "/")
     assert "tellers unreadable" in text
     [error] = [one.error for one in status(story.pipeline, ["tellers"]) if one.error]
-    code = error.error or "none"
+    code = error.error_code or "none"
     assert f"[{code}]" in text
     assert "branches up to date" in text
     answer = ask.get("/logs/tellers")
@@ -260,7 +260,7 @@ def test_what_retention_would_remove_is_what_the_plans_say(tmp_path: Path) -> No
     assert contents(tmp_path) == before
     assert plans["subsume"].facts["files"] > 0
     for name, outcome in plans.items():
-        assert f"{outcome.result} {outcome.message} tidefold {name} accounts" in text
+        assert f"{outcome.status} {outcome.message} tidefold {name} accounts" in text
         assert all(path in text for path in outcome.facts["paths"][:50])
         if "bytes" in outcome.facts:
             assert f"{outcome.facts['files']:,} {in_units(outcome.facts['bytes'])}" in text

@@ -155,7 +155,7 @@ def test_a_publisher_that_sleeps_through_two_publishes_publishes_nothing(
     monkeypatch.setattr(publishing, "_commit", sleeps)
     shown = table(pipeline).version()
     outcome = confirm(pipeline, "accounts", run_id="run-3")
-    assert outcome.result == "published"
+    assert outcome.status == "published"
     assert table(pipeline).version() == shown + 2
     assert table_rows(pipeline) == rows_after(5)
     completed = [s for s in pipeline.ledger("accounts").read().snapshots if s.table_version is not None]

@@ -48,7 +48,7 @@ def pipeline(tmp_path: Path) -> Pipeline:
         put(made, [{"id": i, "text": f"{number} {i}"} for i in range(20)])
         materialize(made, ["accounts"], Asking(f"run-{number}"), in_process)
         judge_all(made)
-        assert confirm(made, "accounts", run_id=f"run-{number}").result == "published"
+        assert confirm(made, "accounts", run_id=f"run-{number}").status == "published"
     put(made, [{"id": 1, "text": "waits"}])
     put(made, [{"id": 1, "text": "waits more"}])
     return made
@@ -104,7 +104,7 @@ def error_of(act: Callable[[], object]) -> str | None:
         outcome = act()
     except TidefoldError as error:
         return error.code if error.hint else "without a hint"
-    return outcome.error if isinstance(outcome, Outcome) else None
+    return outcome.error_code if isinstance(outcome, Outcome) else None
 
 
 def check_refused_everywhere(pipeline: Pipeline, code: str) -> None:
@@ -115,7 +115,7 @@ def check_refused_everywhere(pipeline: Pipeline, code: str) -> None:
         assert contents(store) == before, name
     [one] = status(pipeline, ["accounts"])
     assert one.error is not None
-    assert one.error.error == code
+    assert one.error_code.error_code == code
     assert "Next:" in one.error.message
 
 
@@ -202,8 +202,8 @@ def test_77_a_missing_page(pipeline: Pipeline) -> None:
 def test_77_a_version_missing_below_the_newest_is_history_and_no_damage(pipeline: Pipeline) -> None:
     versions = sorted(head_path(pipeline).parent.iterdir())
     versions[2].unlink()
-    assert take_tail(pipeline, "accounts", "tail").result == "completed"
-    assert materialize(pipeline, ["accounts"], Asking("run-x"), in_process)[0].result == "staged"
+    assert take_tail(pipeline, "accounts", "tail").status == "completed"
+    assert materialize(pipeline, ["accounts"], Asking("run-x"), in_process)[0].status == "staged"
 
 
 MANIFESTS: dict[str, tuple[Callable[[bytes], bytes], str]] = {
@@ -322,10 +322,10 @@ def test_78_a_ledger_that_names_a_table_version_that_is_not_there(pipeline: Pipe
 def test_an_index_entry_that_names_bytes_beyond_the_segment(pipeline: Pipeline) -> None:
     forged(pipeline, lambda s: change_set(s, offset=10**9, length=10**9))
     outcome = materialize(pipeline, ["accounts"], Asking("run-x"), in_process)[0]
-    assert outcome.error in (None, "SEGMENT_CORRUPT")
+    assert outcome.error_code in (None, "SEGMENT_CORRUPT")
 
 
 def test_a_change_set_that_says_other_key_groups_than_it_has(pipeline: Pipeline) -> None:
     """Its checksum is of the segment's own index, so the fold reads what is there and not what is said."""
     forged(pipeline, lambda s: change_set(s, checksum="00" * 32, key_groups=KeyGroups(0, 15)))
-    assert materialize(pipeline, ["accounts"], Asking("run-x"), in_process)[0].error == "SEGMENT_CORRUPT"
+    assert materialize(pipeline, ["accounts"], Asking("run-x"), in_process)[0].error_code == "SEGMENT_CORRUPT"

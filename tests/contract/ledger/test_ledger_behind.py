@@ -74,7 +74,7 @@ def run_all(root: Path) -> Outcome:
     """What a scheduled run does, each step in a process of its own."""
     for step in (lambda: take(root), lambda: fold(root, "next")):
         outcome = step()
-        if outcome.error:
+        if outcome.error_code:
             return outcome
     if (state := opened(root).ledger(LOG).find()) and state.attempt:
         judge_all(opened(root))
@@ -100,7 +100,7 @@ COMMANDS: dict[str, Callable[[Path], Outcome]] = {
 def call(command: str, root: Path) -> str:
     """The error's code, or empty."""
     try:
-        return COMMANDS[command](root).error or ""
+        return COMMANDS[command](root).error_code or ""
     except TidefoldError as error:
         return error.code
 
@@ -171,10 +171,10 @@ def test_putting_the_newer_ledger_back_is_the_way_out(tmp_path: Path) -> None:
     root = begin(tmp_path / "root")
     shutil.copytree(root / "store" / PATHS.folder, tmp_path / "backup")
     go_back(root, 6)
-    assert take(root).error == "LEDGER_BEHIND"
+    assert take(root).error_code == "LEDGER_BEHIND"
     shutil.copytree(tmp_path / "backup", root / "store" / PATHS.folder, dirs_exist_ok=True)
-    assert take(root).result == "taken"
-    assert fold(root, "run-2").result == "staged"
+    assert take(root).status == "taken"
+    assert fold(root, "run-2").status == "staged"
     publish(root, "run-2")
     assert len(published(root)) == 7
 
@@ -189,7 +189,7 @@ def test_any_trace_of_a_snapshot_shows_that_a_ledger_was_lost(tmp_path: Path, le
         if name != left:
             shutil.rmtree(store / folder)
     before = contents(store)
-    assert take(root).error == "LEDGER_LOST"
+    assert take(root).error_code == "LEDGER_LOST"
     assert contents(store) == before
 
 
@@ -215,21 +215,21 @@ def test_neither_commits_of_others_nor_a_clean_up_of_the_log_hide_it(tmp_path: P
     shutil.rmtree(root / "store" / PATHS.manifest(2)[: -len("/manifest")])
     for _ in range(3):
         foreign_commit(root)
-        assert take(root).error == "LEDGER_BEHIND"
+        assert take(root).error_code == "LEDGER_BEHIND"
     from deltalake import DeltaTable
 
     table = DeltaTable(opened(root).store.uri(PATHS.table))
     table.create_checkpoint()
     for commit in sorted((root / "store" / PATHS.table / "_delta_log").glob("*.json"))[:-1]:
         commit.unlink()
-    assert take(root).error == "LEDGER_BEHIND"
+    assert take(root).error_code == "LEDGER_BEHIND"
     assert published(root) == before
 
 
 def test_foreign_commits_alone_are_no_sign_of_an_old_ledger(tmp_path: Path) -> None:
     root = begin(tmp_path)
     foreign_commit(root)
-    assert take(root).result == "taken"
+    assert take(root).status == "taken"
 
 
 def test_another_ledger_s_attempt_of_the_same_id_and_epoch_is_left_alone(tmp_path: Path) -> None:

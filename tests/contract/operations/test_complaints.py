@@ -81,9 +81,9 @@ def take(pipeline: Pipeline) -> Outcome:
 def publish(pipeline: Pipeline, run: str) -> Manifest:
     """Folds what waits, and publishes it."""
     [outcome] = materialize(pipeline, [LOG], Asking(run), in_process)
-    assert outcome.result == "staged", outcome
+    assert outcome.status == "staged", outcome
     judge_all(pipeline, LOG)
-    assert confirm(pipeline, LOG, run_id=run).result == "published"
+    assert confirm(pipeline, LOG, run_id=run).status == "published"
     latest = pipeline.ledger(LOG).read().latest
     assert latest
     return read_manifest(pipeline.store, LOG, latest)
@@ -108,7 +108,7 @@ def test_1_a_deleted_row_does_not_come_back(tmp_path: Path) -> None:
     ]
     for number, batch in enumerate(batches):
         land(tmp_path, 10 * number, batch)
-        assert take(pipeline).result == "taken"
+        assert take(pipeline).status == "taken"
         publish(pipeline, f"run-{number}")
     assert rows(pipeline) == [(3, 1, "c")]
     land(tmp_path, 100, [put(1, 19, "later still"), put(2, 31, "new")])
@@ -161,7 +161,7 @@ def test_4_what_is_read_twice_is_taken_once(tmp_path: Path) -> None:
     records = [put(i, i, "t") for i in range(6)]
     land(tmp_path, 0, records[:3])
     take(pipeline)
-    assert take(pipeline).result == "nothing"
+    assert take(pipeline).status == "nothing"
     land(tmp_path, 0, records)
     again = take(pipeline)
     assert again.facts["changes"] == 3
@@ -169,7 +169,7 @@ def test_4_what_is_read_twice_is_taken_once(tmp_path: Path) -> None:
     take(pipeline)
     publish(pipeline, "run-1")
     [same] = materialize(pipeline, [LOG], Asking("run-1"), in_process)
-    assert same.result == "already"
+    assert same.status == "already"
     assert rows(pipeline) == [(i, i, "t") for i in range(6)]
     state = pipeline.ledger(LOG).read()
     assert sum(entry.changes for entry in state.landed) == 6
@@ -244,21 +244,21 @@ def test_14_a_clean_up_deletes_only_what_the_ledger_has_released(tmp_path: Path)
     land(tmp_path, 900, [put(1, 9, "under way")])
     take(pipeline)
     [staged] = materialize(pipeline, [LOG], Asking("run-9"), in_process)
-    assert staged.result == "staged"
+    assert staged.status == "staged"
     for path in ("tables/items/_data/notes.txt", "changelog/stranger.bin", "tables/other/_data/0.parquet"):
         stranger = tmp_path / "store" / path
         stranger.parent.mkdir(parents=True, exist_ok=True)
         stranger.write_bytes(b"not ours")
     before = contents(tmp_path / "store")
     blind = Pipeline(pipeline.config, _BlindStore(tmp_path / "store"))
-    assert {outcome.result for outcome in clean(blind, [LOG])} == {"error"}
+    assert {outcome.status for outcome in clean(blind, [LOG])} == {"error"}
     assert contents(tmp_path / "store") == before
     clean(pipeline, [LOG])
     assert contents(tmp_path / "store") == before
     subsume(pipeline, LOG)
     truncate(pipeline, LOG)
     judge_all(pipeline, LOG)
-    assert confirm(pipeline, LOG, run_id="run-9").result == "published"
+    assert confirm(pipeline, LOG, run_id="run-9").status == "published"
     assert rows(pipeline)[:2] == [(0, 3, "3"), (1, 9, "under way")]
     assert (tmp_path / "store/tables/items/_data/notes.txt").exists()
     assert (tmp_path / "store/changelog/stranger.bin").exists()
@@ -277,7 +277,7 @@ def test_22_no_landed_file_is_skipped_and_a_failed_try_moves_nothing(tmp_path: P
     bad = land(tmp_path, 20, [put(2, 2, "c"), "{not json}"])
     land(tmp_path, 30, [put(3, 3, "d")])
     os.utime(old, (1_000_000_000, 1_000_000_000))
-    assert take(pipeline).error == "BAD_RECORDS"
+    assert take(pipeline).error_code == "BAD_RECORDS"
     assert contents(tmp_path / "store") == before
     land(tmp_path, 20, [put(2, 2, "c")])
     assert (take(pipeline).facts["files"], bad.exists()) == (3, True)
@@ -306,6 +306,6 @@ def test_23_the_position_outlives_the_log_and_the_log_does_not_grow(tmp_path: Pa
     state = pipeline.ledger(LOG).read()
     assert (state.positions[0].next_offset, state.truncated_to) == (120, 11)
     assert [len(read_change_set(pipeline.store, c)) for c in state.change_sets] == [10]
-    assert take(open_pipeline(tmp_path / "tidefold.yaml")).result == "nothing"
+    assert take(open_pipeline(tmp_path / "tidefold.yaml")).status == "nothing"
     land(tmp_path, 120, [put(1, 50, "goes on")])
     assert take(pipeline).facts["changes"] == 1

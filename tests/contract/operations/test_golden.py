@@ -214,7 +214,7 @@ def test_verify_finds_nothing_wrong(kept: Golden) -> None:
     before = contents(kept.root)
     for log in kept.logs:
         outcome = verify(kept.pipeline, log)
-        assert (outcome.result, outcome.facts["damage"], outcome.facts["warnings"]) == ("whole", [], [])
+        assert (outcome.status, outcome.facts["damage"], outcome.facts["warnings"]) == ("whole", [], [])
         assert outcome.facts["files"]
     assert contents(kept.root) == before
 
@@ -283,7 +283,7 @@ def test_local_copies_are_offered_at_the_address_that_they_were_made_for(golden:
         assert list(one.local) == truth["local"]
         for snapshot in one.local:
             assert table(here / one.log / f"{snapshot:010d}") == kept_rows(truth)[snapshot]
-        assert verify(golden.pipeline, one.log).result == "whole"
+        assert verify(golden.pipeline, one.log).status == "whole"
     segments = [path.relative_to(here) for path in here.rglob("*.seg")]
     assert segments
     for path in segments:
@@ -316,10 +316,10 @@ def test_the_life_goes_on(golden: Golden) -> None:
         deleted = [[s.id for s in one.snapshots if s.state is State.DELETED] for one in (before[log], state)]
         assert deleted[0] < deleted[1]
         assert state.truncated_to >= before[log].truncated_to
-        assert verify(golden.pipeline, log).result == "whole"
+        assert verify(golden.pipeline, log).status == "whole"
         assert read(golden, log, Wanted(What.LIVE)) == rows[log][max(rows[log])]
     check_kept_rows(golden, rows)
-    assert all(outcome.result == "nothing" for outcome in clean(golden.pipeline, list(golden.logs)))
+    assert all(outcome.status == "nothing" for outcome in clean(golden.pipeline, list(golden.logs)))
 
 
 def acts(golden: Golden, log: str) -> dict[str, Callable[[], object]]:
@@ -349,7 +349,7 @@ def refusal(act: Callable[[], object]) -> tuple[str | None, str]:
     except TidefoldError as error:
         return error.code, f"{error.message} {error.hint}"
     assert isinstance(outcome, Outcome)
-    return outcome.error, outcome.message
+    return outcome.error_code, outcome.message
 
 
 def test_a_store_of_a_later_version_is_refused_by_name(golden: Golden) -> None:

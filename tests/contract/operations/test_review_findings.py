@@ -74,7 +74,7 @@ def test_the_end_of_time_and_years_below_1000_have_right_bounds(tmp_path: Path) 
     early, last = datetime(201, 5, 6, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
     put(pipeline, [{"id": 1, "text": "a", "at": early}, {"id": 2, "text": "b", "at": last}])
     [outcome] = materialize(pipeline, ["accounts"], Asking("run"), in_process)
-    assert outcome.result == "staged"
+    assert outcome.status == "staged"
     judge_all(pipeline)
     confirm(pipeline, "accounts")
     table = DeltaTable(pipeline.store.uri(LogPaths("accounts").table))
@@ -107,7 +107,7 @@ def test_an_error_that_nobody_foresaw_stops_one_log_and_leaves_no_attempt(
 
     monkeypatch.setattr(stage_module, "create_snapshot_table", breaks)
     accounts, tellers = materialize(pipeline, ["accounts", "tellers"], Asking("run"), in_process)
-    assert (accounts.error, tellers.result) == ("UNFORESEEN", "staged")
+    assert (accounts.error_code, tellers.status) == ("UNFORESEEN", "staged")
     assert "surprise" in accounts.message
     assert pipeline.ledger("accounts").read().attempt is None
 
@@ -119,10 +119,10 @@ def test_an_error_right_after_the_claim_leaves_no_open_attempt(pipeline: Pipelin
     manifest.unlink()
     put(pipeline, [{"id": 2, "text": "2"}])
     [outcome] = materialize(pipeline, ["accounts"], Asking("run-2"), in_process)
-    assert outcome.error == "FILE_MISSING"
+    assert outcome.error_code == "FILE_MISSING"
     assert pipeline.ledger("accounts").read().attempt is None
     manifest.write_bytes(whole)
-    assert materialize(pipeline, ["accounts"], Asking("run-3"), in_process)[0].result == "staged"
+    assert materialize(pipeline, ["accounts"], Asking("run-3"), in_process)[0].status == "staged"
 
 
 def test_a_retired_snapshot_is_confirmed_already_and_its_run_makes_no_second(pipeline: Pipeline) -> None:
@@ -130,10 +130,10 @@ def test_a_retired_snapshot_is_confirmed_already_and_its_run_makes_no_second(pip
         cycle(pipeline, number)
     subsume(pipeline, "accounts")
     outcome = confirm(pipeline, "accounts", snapshot=1)
-    assert (outcome.result, outcome.message.endswith("DELETED since")) == ("already", True)
+    assert (outcome.status, outcome.message.endswith("DELETED since")) == ("already", True)
     put(pipeline, [{"id": 4, "text": "4"}])
     [again] = materialize(pipeline, ["accounts"], Asking("run-1"), in_process)
-    assert (again.result, again.snapshot) == ("already", 1)
+    assert (again.status, again.snapshot) == ("already", 1)
 
 
 def test_an_unreadable_folder_is_an_error_and_not_an_empty_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,7 +155,7 @@ def test_a_missing_segment_is_damage_and_says_so(pipeline: Pipeline, tmp_path: P
     state = put(pipeline, [{"id": 1, "text": "a"}])
     (tmp_path / "store" / state.change_sets[0].segment).unlink()
     [outcome] = materialize(pipeline, ["accounts"], Asking("run"), in_process)
-    assert outcome.error == "SEGMENT_CORRUPT"
+    assert outcome.error_code == "SEGMENT_CORRUPT"
     assert "it is gone" in outcome.message
 
 
@@ -169,13 +169,13 @@ def test_a_job_of_a_dropped_log_does_nothing_to_the_next_of_that_name(pipeline: 
         abort(pipeline, "accounts", "in the way")
         drop(pipeline, "accounts", plan=False)
         put(pipeline, [{"id": 50, "text": "new"}])
-        assert materialize(pipeline, ["accounts"], Asking("new"), in_process)[0].result == "staged"
+        assert materialize(pipeline, ["accounts"], Asking("new"), in_process)[0].status == "staged"
         return in_process(work, tasks)
 
     [zombie] = materialize(pipeline, ["accounts"], Asking("old"), sleeps)
-    assert zombie.error
+    assert zombie.error_code
     judge_all(pipeline)
-    assert confirm(pipeline, "accounts").result == "published"
+    assert confirm(pipeline, "accounts").status == "published"
     assert table_rows(pipeline) == {50: "new"}
 
 
@@ -186,7 +186,7 @@ def test_a_confirm_that_finishes_a_publication_says_so(pipeline: Pipeline) -> No
     materialize(pipeline, ["accounts"], Asking("run"), in_process)
     judge_all(pipeline)
     pipeline.ledger("accounts").commit(lambda state: transitions.confirm(state, 1))
-    assert confirm(pipeline, "accounts").result == "published"
+    assert confirm(pipeline, "accounts").status == "published"
 
 
 def test_the_head_of_a_log_of_small_files_stays_within_64_kib(tmp_path: Path) -> None:

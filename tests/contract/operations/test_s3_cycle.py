@@ -42,7 +42,7 @@ def fold(pipeline: Pipeline, run: str) -> Outcome:
 
 def cycle(pipeline: Pipeline, run: str) -> Outcome:
     staged = fold(pipeline, run)
-    assert staged.result == "staged", staged
+    assert staged.status == "staged", staged
     judge_all(pipeline)
     return confirm(pipeline, "accounts", run_id=run)
 
@@ -58,7 +58,7 @@ def grow(pipeline: Pipeline, rounds: int) -> dict[int, Rows]:
         model |= {int(str(c["id"])): str(c["text"]) for c in changes}
         model.pop(20 + number)
         outcome = cycle(pipeline, f"run-{number}")
-        assert (outcome.result, outcome.facts["table_version"]) == ("published", number - 1)
+        assert (outcome.status, outcome.facts["table_version"]) == ("published", number - 1)
         history[number] = dict(model)
     return history
 
@@ -69,7 +69,7 @@ def test_a_log_lives_its_whole_life_in_s3(pipeline: Pipeline) -> None:
     assert {n: snapshot_rows(pipeline, n) for n in history} == history
 
     assert subsume(pipeline, "accounts").facts["snapshots"] == [1, 2]
-    assert truncate(pipeline, "accounts").result == "truncated"
+    assert truncate(pipeline, "accounts").status == "truncated"
     assert table_rows(pipeline) == history[4]
     assert {n: snapshot_rows(pipeline, n) for n in (3, 4)} == {n: history[n] for n in (3, 4)}
     left = [entry.path for entry in pipeline.store.list("", unfinished=True)]
@@ -77,13 +77,13 @@ def test_a_log_lives_its_whole_life_in_s3(pipeline: Pipeline) -> None:
     assert not [path for path in left if path.endswith(".part")]
 
     put(pipeline, [{"id": 1, "text": "never seen"}])
-    assert fold(pipeline, "run-5").result == "staged"
+    assert fold(pipeline, "run-5").status == "staged"
     abort(pipeline, "accounts", reason="made to")
     assert table_rows(pipeline) == history[4]
-    assert cycle(pipeline, "run-6").result == "published"
+    assert cycle(pipeline, "run-6").status == "published"
     assert table_rows(pipeline) == {**history[4], 1: "never seen"}
 
-    assert drop(pipeline, "accounts", plan=False).result == "dropped"
+    assert drop(pipeline, "accounts", plan=False).status == "dropped"
     assert [e.path for e in pipeline.store.list("tables") + pipeline.store.list("snapshots")] == []
 
 
@@ -104,7 +104,7 @@ def test_commits_whose_answers_are_lost_are_published_once(pipeline: Pipeline, s
     for kept in ("/ledger/", "/manifest", ".parquet", "tables/accounts/_delta_log"):
         s3.server.fail("PUT", kept, lost=True)
     outcome = cycle(pipeline, "run-2")
-    assert (outcome.result, outcome.facts["table_version"]) == ("published", 1)
+    assert (outcome.status, outcome.facts["table_version"]) == ("published", 1)
     assert table_rows(pipeline) == {**history[1], 1: "once"}
     assert confirm(pipeline, "accounts", run_id="run-2").facts["table_version"] == 1
 
@@ -115,7 +115,7 @@ def test_a_table_that_is_not_shown_is_an_error_and_published_later(
 ) -> None:
     history = grow(pipeline, 1)
     put(pipeline, [{"id": 1, "text": "later"}])
-    assert fold(pipeline, "run-2").result == "staged"
+    assert fold(pipeline, "run-2").status == "staged"
     judge_all(pipeline)
     s3.server.fail(method, "tables/accounts/_delta_log", status=403, code="AccessDenied", times=99)
     with pytest.raises(StorageError) as failed:
@@ -123,7 +123,7 @@ def test_a_table_that_is_not_shown_is_an_error_and_published_later(
     assert "\x1b" not in failed.value.message
     s3.server.heal()
     assert table_rows(pipeline) == history[1]
-    assert confirm(pipeline, "accounts", run_id="run-2").result == "published"
+    assert confirm(pipeline, "accounts", run_id="run-2").status == "published"
     assert table_rows(pipeline) == {**history[1], 1: "later"}
 
 

@@ -59,18 +59,18 @@ def test_an_ingest_takes_every_file_once_and_leaves_nothing(tmp_path: Path, way:
     pipeline = make_landing(tmp_path)
     land_three(tmp_path)
     [outcome] = ingest(pipeline, ["items"], twice(way))
-    assert (outcome.result, outcome.error) == ("taken", None)
+    assert (outcome.status, outcome.error_code) == ("taken", None)
     assert (outcome.facts["changes"], outcome.facts["quarantined"]) == (5, 1)
     assert offsets(pipeline) == [0, 1, 3, 4, 5]
     assert len(quarantined(pipeline)) == 1
     check_store_is_tidy(pipeline)
-    assert ingest(pipeline, ["items"], in_process)[0].result == "nothing"
+    assert ingest(pipeline, ["items"], in_process)[0].status == "nothing"
 
 
 def test_a_copy_that_ends_after_its_run_leaves_garbage_that_clean_finds(tmp_path: Path) -> None:
     pipeline, zombies = make_landing(tmp_path), Zombies()
     land_three(tmp_path)
-    assert ingest(pipeline, ["items"], zombies)[0].result == "taken"
+    assert ingest(pipeline, ["items"], zombies)[0].status == "taken"
     before = contents(tmp_path / "store")
     assert all(isinstance(answer, str) for answer in zombies.awake())
     assert contents(tmp_path / "store").keys() > before.keys()
@@ -94,7 +94,7 @@ def test_what_a_living_run_writes_is_left_alone(tmp_path: Path) -> None:
         assert contents(tmp_path / "store") == before
         return answers
 
-    assert ingest(pipeline, ["items"], disturbed)[0].result == "taken"
+    assert ingest(pipeline, ["items"], disturbed)[0].status == "taken"
     assert offsets(pipeline) == [0, 1, 3, 4, 5]
     check_store_is_tidy(pipeline)
 
@@ -136,9 +136,9 @@ def test_a_task_that_fails_after_it_wrote_leaves_nothing(tmp_path: Path) -> None
         in_process(work, tasks)
         return [StorageError("STORAGE", "the executor was lost") for _ in tasks]
 
-    assert ingest(pipeline, ["items"], loses)[0].error == "STORAGE"
+    assert ingest(pipeline, ["items"], loses)[0].error_code == "STORAGE"
     assert not contents(tmp_path / "store")
-    assert ingest(pipeline, ["items"], in_process)[0].result == "taken"
+    assert ingest(pipeline, ["items"], in_process)[0].status == "taken"
 
 
 def test_an_older_intent_that_names_its_files_is_still_ended(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_local_copies_of_segments_are_those_that_the_log_names(tmp_path: Path, w
     pipeline = savepoints.make_pipeline(tmp_path, config.read_text())
     land_three(tmp_path)
     [outcome] = ingest(pipeline, ["items"], twice(way))
-    assert (outcome.result, outcome.facts["no_local_copy"]) == ("taken", [])
+    assert (outcome.status, outcome.facts["no_local_copy"]) == ("taken", [])
     retain_local(pipeline, ["items"])
     named = {c.segment for c in state_of(pipeline).change_sets}
     copies = {path.split("/", 1)[1] for path in contents(tmp_path / "local") if path.endswith(".seg")}
@@ -211,9 +211,9 @@ def test_a_fold_gives_the_same_rows_and_clean_leaves_only_what_a_manifest_names(
 
 def _cycle(pipeline: Pipeline, run: str, runner: Runner) -> None:
     [outcome] = materialize(pipeline, ["accounts"], Asking(run), runner)
-    assert outcome.result == "staged", outcome
+    assert outcome.status == "staged", outcome
     judge_all(pipeline)
-    assert confirm(pipeline, "accounts", run_id=run).result == "published"
+    assert confirm(pipeline, "accounts", run_id=run).status == "published"
 
 
 @pytest.mark.parametrize("when", ["staged", "published", "aborted"])
@@ -223,7 +223,7 @@ def test_a_fold_task_that_ends_late_changes_nothing(tmp_path: Path, when: str) -
     _cycle(pipeline, "run-1", in_process)
     put(pipeline, [{"id": 7, "text": "b 7"}])
     [outcome] = materialize(pipeline, ["accounts"], Asking("run-2"), zombies)
-    assert outcome.result == "staged"
+    assert outcome.status == "staged"
     completed = [1, 2]
     if when == "staged":
         zombies.awake()
@@ -232,7 +232,7 @@ def test_a_fold_task_that_ends_late_changes_nothing(tmp_path: Path, when: str) -
         abort(pipeline, "accounts", "refused", run_id="run-2")
         completed = [1]
     else:
-        assert confirm(pipeline, "accounts", run_id="run-2").result == "published"
+        assert confirm(pipeline, "accounts", run_id="run-2").status == "published"
     zombies.awake()
     assert table_rows(pipeline) == (BEFORE if when == "aborted" else BEFORE | {7: "b 7"})
     clean(pipeline, ["accounts"])
@@ -253,7 +253,7 @@ def test_a_restore_gives_the_same_rows(tmp_path: Path, way: str, damaged: bool) 
             break
     asking = Asking("back", restore=Restore(2, Mode.REPLAY))
     [outcome] = materialize(pipeline, ["accounts"], asking, twice(way))
-    assert outcome.result == "staged", outcome
+    assert outcome.status == "staged", outcome
     restoring.publish(pipeline)
     assert table_rows(pipeline) == restoring.SECOND
 
@@ -267,16 +267,16 @@ def test_savepoints_imports_and_restores_to_a_place(
     for module in (export, take):
         monkeypatch.setattr(module, "in_threads", lambda *_: twice(way))
     pipeline = savepoints.make(tmp_path / "one")
-    assert savepoints.save(pipeline, tmp_path / "saved", layout).result == "saved"
+    assert savepoints.save(pipeline, tmp_path / "saved", layout).status == "saved"
     if layout is Layout.NATIVE:
         assert rows_of(str(tmp_path / "saved")) == savepoints.THIRD
-    assert export.restore_to(pipeline, "accounts", 2, str(tmp_path / "there")).result == "restored"
+    assert export.restore_to(pipeline, "accounts", 2, str(tmp_path / "there")).status == "restored"
     assert rows_of(str(tmp_path / "there")) == savepoints.SECOND
     for mode in (Ownership.NO_CLAIM, Ownership.LEGACY):
         other = make_pipeline(tmp_path / f"other-{mode.name}")
         asking = Asking("in", imported=Import(open_address(str(tmp_path / "saved")).uri(""), mode))
         [outcome] = materialize(other, ["accounts"], asking, twice(way))
-        assert outcome.result == "staged", outcome
+        assert outcome.status == "staged", outcome
         savepoints.finish(other, "in")
         assert table_rows(other) == savepoints.THIRD
 

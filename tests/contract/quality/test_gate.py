@@ -69,11 +69,11 @@ def test_a_damaged_file_is_an_error_and_never_a_pass(pipeline: Pipeline) -> None
     file = staged_file(pipeline)
     good = file.read_bytes()
     file.write_bytes(good[:-1])
-    assert judge_one(pipeline).error == "STAGED_FILES_DIFFER"
+    assert judge_one(pipeline).error_code == "STAGED_FILES_DIFFER"
     file.write_bytes(good[:4] + bytes(len(good) - 8) + good[-4:])
-    assert judge_one(pipeline).error == "STAGED_ROWS_UNREADABLE"
+    assert judge_one(pipeline).error_code == "STAGED_ROWS_UNREADABLE"
     file.write_bytes(good)
-    assert judge_one(pipeline).result == "passed"
+    assert judge_one(pipeline).status == "passed"
 
 
 def test_a_process_that_judged_ends_in_silence(pipeline: Pipeline) -> None:
@@ -84,7 +84,7 @@ def test_a_process_that_judged_ends_in_silence(pipeline: Pipeline) -> None:
         "from tidefold.operations.quality.judge import judge;"
         "from tidefold.quality.run.duckdb_rows import open_duckdb;"
         f"pipeline = open_pipeline(Path({str(pipeline.config.path)!r}));\n"
-        "with open_duckdb() as engine: print(judge(pipeline, ['accounts'], None, engine)[0].result)"
+        "with open_duckdb() as engine: print(judge(pipeline, ['accounts'], None, engine)[0].status)"
     )
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("passed\n", "")

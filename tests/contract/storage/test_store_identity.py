@@ -154,7 +154,7 @@ def test_an_idle_run_asks_one_thing_more_where_an_id_is_configured_and_none_with
 
     def idle() -> None:
         pipeline = open_pipeline(folder / "tidefold.yaml")
-        assert ingest(pipeline, ["items"], in_process)[0].result == "nothing"
+        assert ingest(pipeline, ["items"], in_process)[0].status == "nothing"
 
     without = counted(idle)
     configure(folder, f"store_id: {made}")

@@ -263,7 +263,7 @@ def test_the_outcomes_that_a_job_wrote_are_printed(pipeline: Pipeline, monkeypat
     job(
         monkeypatch,
         "import json, sys; r = json.loads(sys.argv[1]); "
-        "o = {'log': 'accounts', 'result': 'staged', 'message': r['asking']['run'], 'snapshot': 1}; "
+        "o = {'log': 'accounts', 'status': 'staged', 'message': r['asking']['run'], 'snapshot': 1}; "
         "o |= {'error': None, 'facts': {}}; "
         "open(r['result'], 'w').write(json.dumps({'outcomes': [o]}))",
     )

@@ -52,7 +52,7 @@ def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
 def cycle(pipeline: Pipeline, run: str) -> None:
     materialize(pipeline, ["accounts"], Asking(run), in_process)
     judge_all(pipeline)
-    assert confirm(pipeline, "accounts", run_id=run).result == "published"
+    assert confirm(pipeline, "accounts", run_id=run).status == "published"
 
 
 def call(*arguments: str) -> Result:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from tidefold.cli.commands.full_run import WholeRun
-from tidefold.operations.outcome import Outcome
+from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.snapshot.request import Asking
 
 
@@ -22,7 +22,7 @@ class Notes:
 def test_a_log_that_failed_the_gate_gets_its_next_steps() -> None:
     terminal = Notes()
     run = WholeRun(cast(Any, terminal), cast(Any, None), Asking("r1"))
-    run.steps["quality"] = [Outcome("good", "passed", ""), Outcome("held", "failed", "row count 1 < 50")]
+    run.steps["quality"] = [Outcome("good", Status.PASSED, ""), Outcome("held", Status.FAILED, "row count 1 < 50")]
     run.tell_next()
     [said] = terminal.notes
     assert "`tidefold report held`" in said

@@ -58,7 +58,7 @@ def test_the_source_of_the_page_takes_its_lines(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "notes+0+0000000000.jsonl").write_text("id=7 text=hello\nid=8 text=you\nid=x\nid=9 other=1\nid=7\n")
     [outcome] = ingest(pipeline, ["notes"], in_process)
-    assert (outcome.error, outcome.facts["refused"]) == ("UNKNOWN_COLUMN", {"NOT_A_RECORD": 1})
+    assert (outcome.error_code, outcome.facts["refused"]) == ("UNKNOWN_COLUMN", {"NOT_A_RECORD": 1})
     [change_set] = pipeline.ledger("notes").read().change_sets
     assert change_set.rows == 2
 

@@ -10,7 +10,7 @@ from tidefold.cli.spark_submit import run_step
 from tidefold.cli.takeover import asking_for
 from tidefold.cli.terminal import Terminal
 from tidefold.domain.log_state import State
-from tidefold.operations.outcome import Outcome, each_log
+from tidefold.operations.outcome import Outcome, Status, each_log
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.confirm import confirm
@@ -18,7 +18,7 @@ from tidefold.operations.snapshot.request import Asking
 from tidefold.spark.dispatch import Step
 
 # What was taken is folded all the same.
-GOES_ON = ("stopped", "incomplete")
+GOES_ON = (Status.STOPPED, Status.INCOMPLETE)
 
 
 @dataclass(slots=True)
@@ -58,7 +58,7 @@ class WholeRun:
 
     def tell_next(self) -> None:
         """Says what can be done about each log that the gate held; an error says it itself."""
-        for log in (o.log for o in self.steps.get("quality", ()) if o.result == "failed"):
+        for log in (o.log for o in self.steps.get("quality", ()) if o.status is Status.FAILED):
             self.terminal.note(
                 f"next: `tidefold report {log}` shows why {log} was not published. Correct its source or its suite, "
                 f"then `tidefold run {log}`. To publish it as it is: `tidefold materialize {log}`, "
@@ -106,7 +106,7 @@ class WholeRun:
             self.terminal.line(name)
         print_lines(self.terminal, outcomes, indent="  ")
         # A log that stopped has taken everything up to there.
-        return [o.log for o in outcomes if o.result in GOES_ON or (not o.error and o.result != "failed")]
+        return [o.log for o in outcomes if o.status in GOES_ON or (not o.error and o.status is not Status.FAILED)]
 
     def _abort(self, logs: list[str], reason: str) -> None:
         if logs:
@@ -115,5 +115,5 @@ class WholeRun:
     def _why(self, log: str, reason: str) -> str:
         """The error that stopped the log in this run, so that it is found in the history later."""
         outcomes = [o for one in self.steps.values() for o in one if o.log == log]
-        errors = [o for o in outcomes if o.error and o.result not in GOES_ON]
+        errors = [o for o in outcomes if o.error and o.status not in GOES_ON]
         return errors[-1].message if errors else reason

@@ -13,7 +13,7 @@ from tidefold.cli.options import Log, Logs, Plan
 from tidefold.cli.output.outcomes import print_outcomes
 from tidefold.cli.terminal import Terminal, chosen_logs
 from tidefold.errors import InvalidInputError
-from tidefold.operations.outcome import Outcome, each_log
+from tidefold.operations.outcome import Outcome, Status, each_log
 
 TagName = Annotated[str, typer.Argument(help="Name of the tag.", metavar="TAG")]
 
@@ -135,7 +135,7 @@ def _print(terminal: Terminal, verb: str, outcomes: list[Outcome]) -> int:
     for outcome in outcomes:
         for bound in outcome.facts.get("bounds", ()):
             terminal.line(f"  {outcome.log}: {bound['name']} keeps the log after {bound['sqn']}: {bound['why']}")
-        for path in outcome.facts.get("paths", ()) if outcome.result == "planned" else ():
+        for path in outcome.facts.get("paths", ()) if outcome.status is Status.PLANNED else ():
             terminal.line(f"  {outcome.log}: {path}")
     return code
 

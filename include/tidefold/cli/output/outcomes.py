@@ -6,15 +6,15 @@ from collections.abc import Iterable, Sequence
 
 from tidefold.cli.terminal import Terminal
 from tidefold.errors import GateFailedError
-from tidefold.operations.outcome import Outcome
+from tidefold.operations.outcome import Outcome, Status
 
 
 def exit_code(outcomes: Iterable[Outcome]) -> int:
     """3 when a gate failed, else the code of the first error, else 0."""
     listed = list(outcomes)
-    if any(o.result == "failed" or o.error == "GATE_FAILED" for o in listed):
+    if any(o.status is Status.FAILED or o.error_code == "GATE_FAILED" for o in listed):
         return GateFailedError.exit_code
-    return next((int(o.facts.get("exit_code", 1)) for o in listed if o.error), 0)
+    return next((o.error.exit_code for o in listed if o.error), 0)
 
 
 def print_lines(terminal: Terminal, outcomes: Iterable[Outcome], indent: str = "") -> None:
@@ -23,7 +23,7 @@ def print_lines(terminal: Terminal, outcomes: Iterable[Outcome], indent: str = "
         if outcome.error:
             terminal.note(f"error {outcome.log}: {outcome.message}")
         else:
-            terminal.line(f"{indent}{outcome.log}: {outcome.result}: {outcome.message}")
+            terminal.line(f"{indent}{outcome.log}: {outcome.status}: {outcome.message}")
 
 
 def print_outcomes(terminal: Terminal, verb: str, outcomes: Sequence[Outcome], *, after: str = "") -> int:
@@ -31,6 +31,6 @@ def print_outcomes(terminal: Terminal, verb: str, outcomes: Sequence[Outcome], *
     code = exit_code(outcomes)
     print_lines(terminal, outcomes)
     terminal.json({"command": verb, "exit_code": code, "outcomes": [o.to_dict() for o in outcomes]})
-    if after and not code and any(o.result not in ("nothing", "refused") for o in outcomes):
+    if after and not code and any(o.status not in (Status.NOTHING, Status.REFUSED) for o in outcomes):
         terminal.note(f"next: {after}")
     return code

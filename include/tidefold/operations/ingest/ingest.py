@@ -22,7 +22,7 @@ from tidefold.operations.ingest.landing_problems import find_problems
 from tidefold.operations.ingest.log_ingest import LogIngest, plan_log
 from tidefold.operations.ingest.parse_round import IngestRun, parse_round
 from tidefold.operations.ingest.schema_update import add_brought
-from tidefold.operations.outcome import Outcome
+from tidefold.operations.outcome import ErrorInfo, Outcome, Status
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.quarantine.key_changes import REASON as KEY_CHANGE
 from tidefold.operations.quarantine.retry import retry
@@ -102,7 +102,7 @@ def _brought(pipeline: Pipeline, intake: LogIngest, outcome: Outcome) -> dict[st
     """The columns to add before the log is ingested further, with their types; none where the policy adds none, where
     a type is not known, or where a name cannot be one of a column.
     """
-    if outcome.result != "stopped" or pipeline.log(intake.log).policies.add is not Policy.EVOLVE:
+    if outcome.status is not Status.STOPPED or pipeline.log(intake.log).policies.add is not Policy.EVOLVE:
         return {}
     types = dict(one for problem in intake.all_problems for one in problem.brings)
     known = [column.name for column in intake.state.shape.columns]
@@ -270,8 +270,8 @@ def _taken(pipeline: Pipeline, intake: LogIngest) -> Outcome:
     parts += [f"{intake.completed:,} changes of a key completed"] if intake.completed else []
     refused = all(a.landed.records == a.landed.quarantined > 0 for a in intake.arrivals)
     message = f"{'refused' if refused else 'took'} {files:,} {'file' if files == 1 else 'files'}: {', '.join(parts)}"
-    result = "refused" if refused else "taken"
-    outcome = Outcome(intake.log, result, "; ".join([message, *_remarks(intake)]), facts=facts)
+    status = Status.REFUSED if refused else Status.TAKEN
+    outcome = Outcome(intake.log, status, "; ".join([message, *_remarks(intake)]), facts=facts)
     return _stopped(outcome, pipeline, intake)
 
 
@@ -295,8 +295,8 @@ def _stopped(outcome: Outcome, pipeline: Pipeline, intake: LogIngest) -> Outcome
     if stop is None:
         return _incomplete(outcome, pipeline, intake)
     error = stop.error
-    facts = {**outcome.facts, "exit_code": error.exit_code}
-    return replace(outcome, result="stopped", message=f"{error} ({outcome.message})", error=error.code, facts=facts)
+    message = f"{error} ({outcome.message})"
+    return replace(outcome, status=Status.STOPPED, message=message, error=ErrorInfo.of(error))
 
 
 def _incomplete(outcome: Outcome, pipeline: Pipeline, intake: LogIngest) -> Outcome:
@@ -308,13 +308,12 @@ def _incomplete(outcome: Outcome, pipeline: Pipeline, intake: LogIngest) -> Outc
         return outcome
     others = f" ({left.total - 1:,} more, see `tidefold status {intake.log}`)" if left.total > 1 else ""
     error = InvalidInputError(failing.code, f"{failing.message.rstrip('.')}, since {failing.since}.", hint=failing.hint)
-    facts = {**outcome.facts, "exit_code": error.exit_code}
     message = f"{error}{others} ({outcome.message})"
-    return replace(outcome, result="incomplete", message=message, error=error.code, facts=facts)
+    return replace(outcome, status=Status.INCOMPLETE, message=message, error=ErrorInfo.of(error))
 
 
 def _nothing(pipeline: Pipeline, intake: LogIngest) -> Outcome:
-    outcome = Outcome(intake.log, "nothing", "; ".join(["nothing new", *_remarks(intake)]), facts=_facts(intake))
+    outcome = Outcome(intake.log, Status.NOTHING, "; ".join(["nothing new", *_remarks(intake)]), facts=_facts(intake))
     return _stopped(outcome, pipeline, intake)
 
 

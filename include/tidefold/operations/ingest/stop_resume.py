@@ -7,7 +7,7 @@ import hashlib
 from tidefold.domain.ingest import stop_resume
 from tidefold.domain.log_state import Stopped
 from tidefold.errors import InvalidInputError
-from tidefold.operations.outcome import Outcome
+from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline, now
 
 
@@ -30,6 +30,6 @@ def resume(pipeline: Pipeline, log: str) -> Outcome:
     ledger = pipeline.ledger(log)
     stopped = ledger.read().stopped
     if stopped is None:
-        return Outcome(log, "nothing", "the log is not stopped")
+        return Outcome(log, Status.NOTHING, "the log is not stopped")
     ledger.commit(stop_resume.resume)
-    return Outcome(log, "resumed", f"it takes changes again; it was stopped by {stopped.by}: {stopped.why}")
+    return Outcome(log, Status.RESUMED, f"it takes changes again; it was stopped by {stopped.by}: {stopped.why}")

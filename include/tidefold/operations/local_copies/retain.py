@@ -10,7 +10,7 @@ from typing import Any
 from tidefold.domain.retention.local_copies import CopyName, LocalFile, bytes_on_disk, stays
 from tidefold.errors import unforeseen
 from tidefold.operations.local_copies.inventory import Seen, SegmentCopy, look, unneeded
-from tidefold.operations.outcome import Outcome, each_log
+from tidefold.operations.outcome import Outcome, Status, each_log
 from tidefold.operations.pipeline import Pipeline
 from tidefold.storage import Store
 from tidefold.storage.local_copies.copies import discard_files
@@ -26,13 +26,13 @@ def retain_local(pipeline: Pipeline, logs: Sequence[str], plan: bool = False) ->
     With `plan` nothing changes. What cannot be looked at or removed is a warning in the outcome.
     """
     if pipeline.local is None:
-        return [Outcome(log, "nothing", "local copies are disabled") for log in logs]
+        return [Outcome(log, Status.NOTHING, "local copies are disabled") for log in logs]
     local = pipeline.local
     try:
         seen = look(pipeline.store, local)
     except Exception as error:
         why = _warned("local copies cannot be looked at", error)
-        return [Outcome(log, "nothing", why, facts={"warnings": [why]}) for log in logs]
+        return [Outcome(log, Status.NOTHING, why, facts={"warnings": [why]}) for log in logs]
     segments = _unneeded(pipeline.store, seen, logs)
     left_out = [f"local copies in `{root}` cannot be looked at: {why}" for root, why in local.unreadable.items()]
 
@@ -96,4 +96,4 @@ def _outcome(log: str, facts: Mapping[str, Any], plan: bool) -> Outcome:
     verb = "would remove" if plan else "removed"
     done = f"{verb} {files:,} local {'file' if files == 1 else 'files'}, {facts['bytes']:,} bytes"
     message = "; ".join([done if files or warnings else "no local copy is to be removed", *warnings])
-    return Outcome(log, ("planned" if plan else "removed") if files else "nothing", message, facts=facts)
+    return Outcome(log, (Status.PLANNED if plan else Status.REMOVED) if files else Status.NOTHING, message, facts=facts)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidefold.errors import TidefoldError
-from tidefold.operations.outcome import Outcome, each_log
+from tidefold.operations.outcome import Outcome, Status, each_log
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.quality.baseline import Case, suite_of
 from tidefold.operations.quality.judge import judged_facts, judgement_of, weigh
@@ -56,7 +56,7 @@ def audit(pipeline: Pipeline, logs: Sequence[str], run_id: str | None, engine: Q
 def _act(pipeline: Pipeline, log: str, run_id: str | None, engine: QualityEngine | None) -> Outcome:
     found = _audit(pipeline, log, run_id)
     if found is None:
-        return Outcome(log, "nothing", "no completed snapshot to audit")
+        return Outcome(log, Status.NOTHING, "no completed snapshot to audit")
     judged = _stored(pipeline, found) or judgement_of(pipeline, found.case, engine, audit=True)
     judged = store_audit(pipeline.store, judged, found.path, found.page)
     return _judged(pipeline, judged, found)
@@ -84,6 +84,6 @@ def _stored(pipeline: Pipeline, audit: _Audit) -> Judgement | None:
 def _judged(pipeline: Pipeline, judged: Judgement, audit: _Audit) -> Outcome:
     store = pipeline.store
     facts = {**judged_facts(judged), "report": store.uri(audit.page), "verdict": store.uri(audit.path), "audit": True}
-    result = "passed" if judged.passed else "failed"
-    message = f"audit of snapshot {judged.snapshot} {result}: {judged.summary}"
-    return Outcome(judged.log, result, message, judged.snapshot, facts=facts)
+    status = Status.PASSED if judged.passed else Status.FAILED
+    message = f"audit of snapshot {judged.snapshot} {status}: {judged.summary}"
+    return Outcome(judged.log, status, message, judged.snapshot, facts=facts)

@@ -9,7 +9,7 @@ from tidefold.domain.log_state import State
 from tidefold.domain.snapshot import transitions
 from tidefold.errors import TidefoldError
 from tidefold.ledger import read_manifest
-from tidefold.operations.outcome import Outcome
+from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.quality.baseline import Case, find, history_of, suite_of
 from tidefold.quality.report.result import Circumstances, Judgement, conclude
@@ -71,7 +71,7 @@ def _outcome(pipeline: Pipeline, log: str, run_id: str | None, engine: QualityEn
     except TidefoldError as error:
         return Outcome.of_error(log, error)
     if case is None:
-        return Outcome(log, "nothing", "no staged snapshot to judge")
+        return Outcome(log, Status.NOTHING, "no staged snapshot to judge")
     try:
         return _judge(pipeline, case, engine)
     except TidefoldError as error:
@@ -121,9 +121,9 @@ def judgement_of(pipeline: Pipeline, case: Case, engine: QualityEngine | None, *
 def _judged(pipeline: Pipeline, judged: Judgement, report: str) -> Outcome:
     verdict = verdict_path(judged.log, judged.snapshot, judged.suite)
     facts = {**judged_facts(judged), "report": pipeline.store.uri(report), "verdict": pipeline.store.uri(verdict)}
-    result = "passed" if judged.passed else "failed"
-    message = f"snapshot {judged.snapshot} {result}: {judged.summary}"
-    return Outcome(judged.log, result, message, judged.snapshot, facts=facts)
+    status = Status.PASSED if judged.passed else Status.FAILED
+    message = f"snapshot {judged.snapshot} {status}: {judged.summary}"
+    return Outcome(judged.log, status, message, judged.snapshot, facts=facts)
 
 
 def judged_facts(judged: Judgement) -> dict[str, Any]:

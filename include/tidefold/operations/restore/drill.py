@@ -27,7 +27,7 @@ from tidefold.domain.paths import data_path
 from tidefold.domain.snapshot import transitions
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
 from tidefold.errors import CorruptError, NotFoundError, TidefoldError
-from tidefold.operations.outcome import Outcome
+from tidefold.operations.outcome import ErrorInfo, Outcome, Status
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.restore.export import Elsewhere, Restored, restore_rows
 from tidefold.operations.restore.target_location import clear, open_place
@@ -100,7 +100,7 @@ def drill_newest(pipeline: Pipeline, log: str, trial: Trial | None = None) -> Ou
     """The same for a schedule over all logs: one that has no snapshot yet is `nothing`, and no error."""
     state = pipeline.ledger(log).find()
     if state is None or state.latest is None:
-        return Outcome(log, "nothing", "no snapshot is completed yet")
+        return Outcome(log, Status.NOTHING, "no snapshot is completed yet")
     return drill(pipeline, log, trial=trial)
 
 
@@ -168,8 +168,8 @@ def _recorded(
         "read": read,
     }
     if wrong:
-        facts["exit_code"] = CorruptError.exit_code
         message = f"snapshot {snapshot} cannot be restored as it was: {'; '.join(wrong)}"
-        return Outcome(log, "damaged", message, snapshot, "DRILL_FAILED", facts)
+        error = ErrorInfo.of(CorruptError("DRILL_FAILED", message))
+        return Outcome(log, Status.DAMAGED, message, snapshot, error, facts)
     message = f"snapshot {snapshot}: {facts['rows']:,} rows restored and checked in {found.seconds:.1f} s"
-    return Outcome(log, "passed", f"{message}; the scratch place is removed", snapshot, facts=facts)
+    return Outcome(log, Status.PASSED, f"{message}; the scratch place is removed", snapshot, facts=facts)

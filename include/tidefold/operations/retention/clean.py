@@ -15,7 +15,7 @@ from tidefold.domain.retention.retention import oldest_version
 from tidefold.domain.snapshot import point_in_time, transitions
 from tidefold.errors import TidefoldError
 from tidefold.operations.ingest import recovery
-from tidefold.operations.outcome import Outcome, each_log
+from tidefold.operations.outcome import Outcome, Status, each_log
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.retention.file_gc import (
     delete_hidden,
@@ -68,11 +68,11 @@ def _end_runs(pipeline: Pipeline, plan: bool) -> Outcome:
         "paths": files,
     }
     if not files and not runs:
-        return Outcome(STORE, "nothing", "no run was left unfinished", facts=facts)
+        return Outcome(STORE, Status.NOTHING, "no run was left unfinished", facts=facts)
     counted = f"{len(runs):,} unfinished {'run' if len(runs) == 1 else 'runs'}, {len(files):,} files announced"
     if plan:
-        return Outcome(STORE, "planned", f"would end {counted}; those that no log needs go", facts=facts)
-    return Outcome(STORE, "cleaned", f"ended {counted}; those that no log needs are gone", facts=facts)
+        return Outcome(STORE, Status.PLANNED, f"would end {counted}; those that no log needs go", facts=facts)
+    return Outcome(STORE, Status.CLEANED, f"ended {counted}; those that no log needs are gone", facts=facts)
 
 
 def _with_scratch(pipeline: Pipeline, ended: Outcome, plan: bool) -> Outcome:
@@ -82,9 +82,9 @@ def _with_scratch(pipeline: Pipeline, ended: Outcome, plan: bool) -> Outcome:
         return ended
     if not plan:
         remove_scratch(found)
-    verb, result = ("would remove", "planned") if plan else ("removed", "cleaned")
+    verb, status = ("would remove", Status.PLANNED) if plan else ("removed", Status.CLEANED)
     message = f"{ended.message}; {verb} {len(found):,} left-overs in scratch folders"
-    return replace(ended, result=result, message=message, facts={**ended.facts, "scratch": [str(p) for p in found]})
+    return replace(ended, status=status, message=message, facts={**ended.facts, "scratch": [str(p) for p in found]})
 
 
 def _described(run: Announced, files: Sequence[str]) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def _clean_log(pipeline: Pipeline, log: str, plan: bool) -> Outcome:
     ledger = pipeline.ledger(log)
     state = ledger.find()
     if state is None:
-        return Outcome(log, "nothing", "the store has no such log")
+        return Outcome(log, Status.NOTHING, "the store has no such log")
     given_up = point_in_time.given_up(state, now(), INTERVAL, _PATIENCE)
     # What it would be afterwards: a plan writes nothing.
     state = _without(state, given_up) if plan or not given_up else ledger.commit(partial(_without, seen=given_up))
@@ -107,13 +107,13 @@ def _clean_log(pipeline: Pipeline, log: str, plan: bool) -> Outcome:
         going = delete_hidden(pipeline.store, ledger, state, going)
     facts = {"files": len(going), "paths": list(going), "aborted": [s.id for s in given_up]}
     if not going and not given_up:
-        return Outcome(log, "nothing", "nothing was left behind", facts=facts)
+        return Outcome(log, Status.NOTHING, "nothing was left behind", facts=facts)
     message = f"would remove {len(going):,} files" if plan else f"removed {len(going):,} files"
     message += " that nothing needs"
     if given_up:
         which = ", ".join(f"{s.id} (as of {s.as_of})" for s in given_up)
         message += f"; {'would abort' if plan else 'aborted'} what nobody has worked on for a day: snapshot {which}"
-    return Outcome(log, "planned" if plan else "cleaned", message, facts=facts)
+    return Outcome(log, Status.PLANNED if plan else Status.CLEANED, message, facts=facts)
 
 
 def _aged(pipeline: Pipeline, state: LogState) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from tidefold.domain.paths import LogPaths
 from tidefold.domain.retention.local_copies import segment_of
 from tidefold.errors import ConflictError, NotFoundError, RefusedError
 from tidefold.operations.local_copies.manage import forget
-from tidefold.operations.outcome import Outcome
+from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.retention.segment_gc import plan_release
 from tidefold.operations.savepoint.external import claimed, delete_originals
@@ -32,7 +32,7 @@ def drop(pipeline: Pipeline, log: str, plan: bool = True) -> Outcome:
     try:
         state = ledger.read()
     except NotFoundError:
-        return Outcome(log, "nothing", "the store has no such log")
+        return Outcome(log, Status.NOTHING, "the store has no such log")
     ledger.require_current(state)
     if state.dropped is DeletionState.GONE:
         return _leftovers(pipeline, state, plan)
@@ -44,7 +44,7 @@ def drop(pipeline: Pipeline, log: str, plan: bool = True) -> Outcome:
     files = (*shared, *own)
     facts = _facts(files, delete_originals(_claimed(state), plan))
     if plan:
-        return Outcome(log, "planned", f"would delete {_counted(facts)}", facts=facts)
+        return Outcome(log, Status.PLANNED, f"would delete {_counted(facts)}", facts=facts)
     _delete(pipeline, state, [file.path for file in shared])
     forget(pipeline, log, [file.path for file in shared if segment_of(file.path)])
     # This head needs no pages. It stays: from it a next log of this name goes on with epoch and ids.
@@ -52,7 +52,7 @@ def drop(pipeline: Pipeline, log: str, plan: bool = True) -> Outcome:
     # All of these names are older than that head: a next log of this name never gives them again.
     last = LogPaths(log).ledger_version(gone.version)
     pipeline.store.delete([file.path for file in own if file.path != last])
-    return Outcome(log, "dropped", f"deleted {_counted(facts)}", facts=facts)
+    return Outcome(log, Status.DROPPED, f"deleted {_counted(facts)}", facts=facts)
 
 
 def _facts(files: Sequence[Entry], originals: Sequence[str]) -> dict[str, Any]:
@@ -92,12 +92,14 @@ def _leftovers(pipeline: Pipeline, gone: LogState, plan: bool) -> Outcome:
     coming = ExpectedFiles(announced(pipeline.store))
     files = [path for path in files if path not in coming]
     if not files:
-        return Outcome(gone.log, "nothing", "the store has no such log")
+        return Outcome(gone.log, Status.NOTHING, "the store has no such log")
     if not plan:
         _delete(pipeline, gone, files)
         forget(pipeline, gone.log, ())
     facts = {"files": len(files), "paths": files}
-    return Outcome(gone.log, "planned" if plan else "dropped", f"{len(files):,} files were left of it", facts=facts)
+    return Outcome(
+        gone.log, Status.PLANNED if plan else Status.DROPPED, f"{len(files):,} files were left of it", facts=facts
+    )
 
 
 def _going(state: LogState) -> LogState:

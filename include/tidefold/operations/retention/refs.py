@@ -12,7 +12,7 @@ import re
 from tidefold.domain.log_state import Consumer, Hold
 from tidefold.domain.retention import retention
 from tidefold.errors import InvalidInputError
-from tidefold.operations.outcome import Outcome
+from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
@@ -24,7 +24,7 @@ def tag(pipeline: Pipeline, log: str, name: str, snapshot: int) -> Outcome:
     ledger = pipeline.ledger(log)
     known = any(t.name == name for t in ledger.read().tags)
     ledger.commit(lambda state: retention.tag(state, name, snapshot))
-    return Outcome(log, "already" if known else "tagged", f"snapshot {snapshot} is `{name}`", snapshot)
+    return Outcome(log, Status.ALREADY if known else Status.TAGGED, f"snapshot {snapshot} is `{name}`", snapshot)
 
 
 def check_name(name: str) -> None:
@@ -42,9 +42,9 @@ def untag(pipeline: Pipeline, log: str, name: str) -> Outcome:
     ledger = pipeline.ledger(log)
     found = next((t for t in ledger.read().tags if t.name == name), None)
     if found is None:
-        return Outcome(log, "nothing", f"there is no tag `{name}`")
+        return Outcome(log, Status.NOTHING, f"there is no tag `{name}`")
     ledger.commit(lambda state: retention.untag(state, name))
-    return Outcome(log, "untagged", f"snapshot {found.snapshot} is no longer `{name}`", found.snapshot)
+    return Outcome(log, Status.UNTAGGED, f"snapshot {found.snapshot} is no longer `{name}`", found.snapshot)
 
 
 def hold(pipeline: Pipeline, log: str, name: str, snapshot: int, why: str) -> Outcome:
@@ -56,7 +56,7 @@ def hold(pipeline: Pipeline, log: str, name: str, snapshot: int, why: str) -> Ou
     known = any(h.name == name for h in ledger.read().holds)
     ledger.commit(lambda state: retention.hold(state, Hold(name, snapshot, why)))
     message = f"snapshot {snapshot} and the log behind it are held as `{name}`: {why}"
-    return Outcome(log, "already" if known else "held", message, snapshot)
+    return Outcome(log, Status.ALREADY if known else Status.HELD, message, snapshot)
 
 
 def release(pipeline: Pipeline, log: str, name: str) -> Outcome:
@@ -64,9 +64,9 @@ def release(pipeline: Pipeline, log: str, name: str) -> Outcome:
     ledger = pipeline.ledger(log)
     found = next((h for h in ledger.read().holds if h.name == name), None)
     if found is None:
-        return Outcome(log, "nothing", f"there is no hold `{name}`")
+        return Outcome(log, Status.NOTHING, f"there is no hold `{name}`")
     ledger.commit(lambda state: retention.release(state, name))
-    return Outcome(log, "released", f"snapshot {found.snapshot} is no longer held by `{name}`", found.snapshot)
+    return Outcome(log, Status.RELEASED, f"snapshot {found.snapshot} is no longer held by `{name}`", found.snapshot)
 
 
 def register(pipeline: Pipeline, log: str, name: str, sqn: int) -> Outcome:
@@ -74,13 +74,13 @@ def register(pipeline: Pipeline, log: str, name: str, sqn: int) -> Outcome:
     check_name(name)
     ledger = pipeline.ledger(log)
     ledger.commit(lambda state: retention.register(state, Consumer(name, sqn)))
-    return Outcome(log, "registered", f"reader `{name}` has read up to change set {sqn}", facts={"sqn": sqn})
+    return Outcome(log, Status.REGISTERED, f"reader `{name}` has read up to change set {sqn}", facts={"sqn": sqn})
 
 
 def unregister(pipeline: Pipeline, log: str, name: str) -> Outcome:
     """Forgets a reader."""
     ledger = pipeline.ledger(log)
     if not any(r.name == name for r in ledger.read().readers):
-        return Outcome(log, "nothing", f"there is no reader `{name}`")
+        return Outcome(log, Status.NOTHING, f"there is no reader `{name}`")
     ledger.commit(lambda state: retention.unregister(state, name))
-    return Outcome(log, "unregistered", f"reader `{name}` is forgotten")
+    return Outcome(log, Status.UNREGISTERED, f"reader `{name}` is forgotten")

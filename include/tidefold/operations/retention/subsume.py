@@ -8,7 +8,7 @@ from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.paths import LogPaths, data_path
 from tidefold.domain.retention import retention
 from tidefold.ledger import read_manifest
-from tidefold.operations.outcome import Outcome
+from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.retention.file_gc import delete_hidden
 from tidefold.operations.savepoint.external import claimed, delete_originals
@@ -25,7 +25,7 @@ def subsume(pipeline: Pipeline, log: str, plan: bool = False) -> Outcome:
     ledger = pipeline.ledger(log)
     state = ledger.find()
     if state is None:
-        return Outcome(log, "nothing", "the log has no snapshot yet")
+        return Outcome(log, Status.NOTHING, "the log has no snapshot yet")
     keep = pipeline.config.retention.keep
     if keep is not None:
         wanted = keep
@@ -80,12 +80,12 @@ def _outcome(
     if not retired:
         tagged = sum(s in {t.snapshot for t in state.tags} for s in kept)
         message = f"nothing to retire; {len(kept)} completed snapshots are kept, {tagged} of them tagged"
-        return Outcome(state.log, "nothing", message, facts=facts)
+        return Outcome(state.log, Status.NOTHING, message, facts=facts)
     verb = "would retire" if plan else "retired"
     message = f"{verb} {_named(retired)}: {len(files):,} files, {facts['bytes']:,} bytes; {len(kept)} kept"
     if originals:
         message += f"; {len(originals):,} files of originals that were claimed"
-    return Outcome(state.log, "planned" if plan else "subsumed", message, facts=facts)
+    return Outcome(state.log, Status.PLANNED if plan else Status.SUBSUMED, message, facts=facts)
 
 
 def _named(retired: Sequence[Snapshot]) -> str:

@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 
 from tidefold.domain.log_state import LogState
 from tidefold.domain.retention import retention
-from tidefold.operations.outcome import Outcome
+from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.retention.segment_gc import plan_release
 
@@ -19,7 +19,7 @@ def truncate(pipeline: Pipeline, log: str, plan: bool = False) -> Outcome:
     ledger = pipeline.ledger(log)
     before = ledger.find()
     if before is None:
-        return Outcome(log, "nothing", "the log is empty")
+        return Outcome(log, Status.NOTHING, "the log is empty")
     keep = pipeline.config.retention.keep
     state = retention.truncate(before, keep) if plan else ledger.commit(lambda now: retention.truncate(now, keep))
     released = plan_release(pipeline.store, state)
@@ -51,9 +51,9 @@ def _outcome(before: LogState, state: LogState, going: dict[str, int], keep: int
     }
     holds = f"held by {found[0].name} at {found[0].sqn}: {found[0].why}" if found else "nothing was folded yet"
     if state.truncated_to == before.truncated_to and not going:
-        return Outcome(state.log, "nothing", f"nothing to cut; {holds}", facts=facts)
+        return Outcome(state.log, Status.NOTHING, f"nothing to cut; {holds}", facts=facts)
     verb = "would cut" if plan else "cut"
     message = (
         f"{verb} up to change set {state.truncated_to}: {len(going):,} segments, {facts['bytes']:,} bytes; {holds}"
     )
-    return Outcome(state.log, "planned" if plan else "truncated", message, facts=facts)
+    return Outcome(state.log, Status.PLANNED if plan else Status.TRUNCATED, message, facts=facts)

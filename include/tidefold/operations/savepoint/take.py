@@ -25,7 +25,7 @@ from tidefold.fold.fold_bucket import fold_bucket
 from tidefold.fold.task import Address, FoldResult, FoldTask, Untouched
 from tidefold.ledger import write_description
 from tidefold.operations.local_copies.manage import places_of
-from tidefold.operations.outcome import Outcome
+from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.restore.plan import Into, RestorePlan, plan_restore, require_rows, wanted_rows
 from tidefold.operations.restore.target_location import open_place
@@ -79,7 +79,7 @@ def take_savepoint(pipeline: Pipeline, log: str, wanted: Wanted, note: Note = _l
         raise
     _describe(store, savepoint, begun)
     _ended(store, log)
-    return _outcome(savepoint, store, "saved", read)
+    return _outcome(savepoint, store, Status.SAVED, read)
 
 
 def _chosen(state: LogState, wanted: int | None) -> Snapshot:
@@ -104,7 +104,7 @@ def _already(state: LogState, snapshot: Snapshot, wanted: Wanted, there: Savepoi
     asked = (wanted.layout, state.log, snapshot.id, snapshot.to_sqn, snapshot.instant)
     if (there.kind, there.log, there.snapshot, there.sqn, there.instant) == asked:
         _ended(store, state.log)
-        return _outcome(there, store, "already", {})
+        return _outcome(there, store, Status.ALREADY, {})
     raise RefusedError(
         "SAVEPOINT_EXISTS",
         f"A savepoint is at {store.uri('')}: snapshot {there.snapshot} of `{there.log}`, {there.kind}.",
@@ -197,7 +197,7 @@ def _ended(store: Store, log: str) -> None:
         _log.warning("`%s` is left beside the savepoint of %s: %s", BEGUN, log, error)
 
 
-def _outcome(savepoint: Savepoint, store: Store, result: str, read: dict[str, Any]) -> Outcome:
+def _outcome(savepoint: Savepoint, store: Store, status: Status, read: dict[str, Any]) -> Outcome:
     facts: dict[str, Any] = {
         "address": store.uri(""),
         "kind": savepoint.kind,
@@ -212,4 +212,4 @@ def _outcome(savepoint: Savepoint, store: Store, result: str, read: dict[str, An
         f"snapshot {savepoint.snapshot}, {savepoint.kind}: {savepoint.rows:,} rows in {len(savepoint.files)} files, "
         f"{savepoint.bytes:,} bytes at {facts['address']}"
     )
-    return Outcome(savepoint.log, result, message, savepoint.snapshot, facts=facts)
+    return Outcome(savepoint.log, status, message, savepoint.snapshot, facts=facts)

@@ -12,7 +12,7 @@ from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot import claim, transitions
 from tidefold.errors import AlreadyExistsError
 from tidefold.ledger import read_manifest
-from tidefold.operations.outcome import Outcome
+from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.restore.plan import manifest_of
 
@@ -35,21 +35,21 @@ def confirm(
     """
     ledger = pipeline.ledger(log)
     if not ledger.exists():
-        return Outcome(log, "nothing", "nothing was ingested yet")
+        return Outcome(log, Status.NOTHING, "nothing was ingested yet")
     chosen = _choose(ledger.read(), snapshot, run_id)
     if chosen and chosen.as_of:
         return _kept(pipeline, log, chosen, override_by, why)
     rolled = roll_forward(pipeline, log, reconcile)
     if chosen is None or (rolled is not None and chosen.id == rolled):
         if rolled is None:
-            return Outcome(log, "nothing", "no snapshot waits for confirmation")
-        return _outcome(log, "published", transitions.known(ledger.read(), rolled))
+            return Outcome(log, Status.NOTHING, "no snapshot waits for confirmation")
+        return _outcome(log, Status.PUBLISHED, transitions.known(ledger.read(), rolled))
     if chosen.published or chosen.kind is SnapshotKind.TAIL:
-        return _outcome(log, "already", chosen)
+        return _outcome(log, Status.ALREADY, chosen)
     _let_through(pipeline, log, chosen.id, override_by, why)
     ledger.commit(lambda state: transitions.confirm(state, chosen.id))
     roll_forward(pipeline, log, reconcile)
-    return _outcome(log, "published", transitions.known(ledger.read(), chosen.id))
+    return _outcome(log, Status.PUBLISHED, transitions.known(ledger.read(), chosen.id))
 
 
 def _let_through(pipeline: Pipeline, log: str, snapshot: int, override_by: str | None, why: str | None) -> None:
@@ -71,7 +71,7 @@ def _kept(pipeline: Pipeline, log: str, snapshot: Snapshot, override_by: str | N
     message = f"snapshot {snapshot.id} with {snapshot.rows:,} rows as of {snapshot.as_of} is kept by its tag `{tag}`"
     if snapshot.state is not State.COMPLETED:
         message = f"snapshot {snapshot.id}, as of {snapshot.as_of}, is {snapshot.state} since"
-    return Outcome(log, "already" if before else "completed", message, snapshot.id, facts=facts)
+    return Outcome(log, Status.ALREADY if before else Status.COMPLETED, message, snapshot.id, facts=facts)
 
 
 def _note_completion(pipeline: Pipeline, log: str, snapshot: int) -> None:
@@ -115,11 +115,11 @@ def _choose(state: LogState, snapshot: int | None, run_id: str | None) -> Snapsh
     return state.attempt if state.attempt else None
 
 
-def _outcome(log: str, result: str, snapshot: Snapshot) -> Outcome:
+def _outcome(log: str, status: Status, snapshot: Snapshot) -> Outcome:
     facts = {"rows": snapshot.rows, "table_version": snapshot.table_version, "bytes": snapshot.bytes_full}
     if snapshot.kind is SnapshotKind.TAIL:
-        return Outcome(log, result, f"snapshot {snapshot.id} is tail-only and complete from its beginning", snapshot.id)
+        return Outcome(log, status, f"snapshot {snapshot.id} is tail-only and complete from its beginning", snapshot.id)
     message = f"snapshot {snapshot.id} with {snapshot.rows:,} rows is version {snapshot.table_version} of the table"
     if snapshot.state is not State.COMPLETED:
         message += f", and {snapshot.state} since"
-    return Outcome(log, result, message, snapshot.id, facts=facts)
+    return Outcome(log, status, message, snapshot.id, facts=facts)

@@ -30,7 +30,7 @@ from tidefold.fold.task import Address, FoldResult
 from tidefold.ledger import read_manifest
 from tidefold.operations.ingest.schema_update import as_configured, evolved
 from tidefold.operations.local_copies.manage import clear_leftovers, places_of
-from tidefold.operations.outcome import Outcome
+from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.restore.plan import Into, manifest_of, plan_restore, require_rows, wanted_by
 from tidefold.operations.retention.file_gc import sweep
@@ -153,15 +153,15 @@ def _claim(pipeline: Pipeline, log: str, asking: Asking) -> Snapshot | Outcome:
     elif not ledger.exists():
         if asking.restore:
             ledger.read()  # Raises what says so: nothing was restored.
-        return Outcome(log, "nothing", "nothing was ingested yet")
+        return Outcome(log, Status.NOTHING, "nothing was ingested yet")
     roll_forward(pipeline, log)
     evolved(pipeline, ledger.read(), asking.run or "")
     state = ledger.commit(lambda current: claim.claim(current, claim_of(pipeline, current, asking, external)))
     mine = claim.of_run(state, asking.run or "")
     if mine is None:
-        return Outcome(log, "nothing", f"nothing new to fold{_waiting(state, pipeline.log(log).shape)}")
+        return Outcome(log, Status.NOTHING, f"nothing new to fold{_waiting(state, pipeline.log(log).shape)}")
     if mine.state is not State.ONGOING:
-        return Outcome(log, "already", f"snapshot {mine.id} of this run is {mine.state}", mine.id)
+        return Outcome(log, Status.ALREADY, f"snapshot {mine.id} of this run is {mine.state}", mine.id)
     return mine
 
 

@@ -15,7 +15,7 @@ from tidefold.domain.table.schema import must_rewrite
 from tidefold.errors import InvalidInputError, TidefoldError
 from tidefold.fold.plan import has_expired
 from tidefold.ledger import read_manifest
-from tidefold.operations.outcome import Outcome
+from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.request import Asking, as_of_claim
 
@@ -48,7 +48,7 @@ def begin(pipeline: Pipeline, log: str, asking: Asking) -> Snapshot | Outcome:
     """Claims the attempt that was asked for; what is to be said instead when there is none to make."""
     ledger = pipeline.ledger(log)
     if not ledger.exists():
-        return Outcome(log, "nothing", "nothing was ingested yet")
+        return Outcome(log, Status.NOTHING, "nothing was ingested yet")
     state = ledger.commit(lambda current: _claimed(pipeline, current, asking))
     return _there(state, asking) or _nothing(state, asking)
 
@@ -67,7 +67,7 @@ def _there(state: LogState, asking: Asking) -> Snapshot | Outcome | None:
     if found is None or found.state not in (State.STAGED, State.COMPLETED):
         return None
     which = f"snapshot {found.id} of run {found.run}, as of {found.as_of}, is {found.state}"
-    return Outcome(state.log, "already", which + _missed(state, found), found.id)
+    return Outcome(state.log, Status.ALREADY, which + _missed(state, found), found.id)
 
 
 def _missed(state: LogState, found: Snapshot) -> str:
@@ -84,7 +84,7 @@ def _nothing(state: LogState, asking: Asking) -> Outcome:
     first = [c.times.first for c in state.change_sets if c.times and c.times.first is not None]
     since = f": the first change is of {told(min(first))}" if first else ""
     message = f"nothing was committed before {told(asking.as_of or 0)}{since}; no snapshot is made"
-    return Outcome(state.log, "nothing", message)
+    return Outcome(state.log, Status.NOTHING, message)
 
 
 def would_fold(pipeline: Pipeline, log: str, asking: Asking) -> bool:
@@ -118,7 +118,7 @@ def plan_as_of(pipeline: Pipeline, log: str, asking: Asking) -> Outcome:
     """What would be folded, without any of it. Raises what the claim raises."""
     state = pipeline.ledger(log).find()
     if state is None:
-        return Outcome(log, "nothing", "nothing was ingested yet")
+        return Outcome(log, Status.NOTHING, "nothing was ingested yet")
     claimed, at = _claimed(pipeline, state, asking), asking.as_of or 0
     if claimed == state:
         found = _there(state, asking)
@@ -142,4 +142,4 @@ def _planned(log: str, at: int, planned: Plan) -> Outcome:
         f"would fold at most {facts['changes_at_most']:,} changes of {len(sets):,} change sets onto {begins}; "
         f"{planned.later:,} change sets after it hold nothing from before {told(at)}"
     )
-    return Outcome(log, "planned", message, facts=facts)
+    return Outcome(log, Status.PLANNED, message, facts=facts)

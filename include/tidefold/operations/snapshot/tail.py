@@ -23,7 +23,7 @@ from tidefold.domain.table.schema import shape_at
 from tidefold.errors import ConflictError, RefusedError
 from tidefold.fold.merge.compaction import squashed
 from tidefold.operations.ingest import recovery
-from tidefold.operations.outcome import Outcome
+from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.snapshot.confirm import roll_forward
 from tidefold.operations.snapshot.request import request_of
@@ -38,20 +38,20 @@ def take_tail(pipeline: Pipeline, log: str, run_id: str) -> Outcome:
     ledger = pipeline.ledger(log)
     before = ledger.find()
     if before is None:
-        return Outcome(log, "nothing", "nothing was ingested yet")
+        return Outcome(log, Status.NOTHING, "nothing was ingested yet")
     roll_forward(pipeline, log)
     asked = claim.Claim(run_id, request_of({"kind": SnapshotKind.TAIL}), SnapshotKind.TAIL, now())
     state = ledger.commit(lambda current: claim.tail(current, asked))
     snapshot = claim.of_run(state, run_id)
     if snapshot is None:
-        return Outcome(log, "nothing", "nothing new since the newest snapshot")
+        return Outcome(log, Status.NOTHING, "nothing new since the newest snapshot")
     if before.snapshot(snapshot.id):
-        return Outcome(log, "already", f"snapshot {snapshot.id} of this run is {snapshot.state}", snapshot.id)
+        return Outcome(log, Status.ALREADY, f"snapshot {snapshot.id} of this run is {snapshot.state}", snapshot.id)
     change_sets = state.between(snapshot.from_sqn, snapshot.to_sqn)
     facts = {"base": snapshot.base, "change_sets": len(change_sets), "changes": sum(c.rows for c in change_sets)}
     changes = "1 change" if facts["changes"] == 1 else f"{facts['changes']:,} changes"
     message = f"snapshot {snapshot.id} is snapshot {snapshot.base} and {changes} after it"
-    return Outcome(log, "completed", message, snapshot.id, facts=facts)
+    return Outcome(log, Status.COMPLETED, message, snapshot.id, facts=facts)
 
 
 def squash(pipeline: Pipeline, log: str, plan: bool = False) -> Outcome:
@@ -62,16 +62,16 @@ def squash(pipeline: Pipeline, log: str, plan: bool = False) -> Outcome:
     state = pipeline.ledger(log).find()
     runs = retention.squashable(state) if state else ()
     if state is None or not runs:
-        return Outcome(log, "nothing", _why_not(state))
+        return Outcome(log, Status.NOTHING, _why_not(state))
     sets, rows = sum(map(len, runs)), sum(c.rows for run in runs for c in run)
     facts = {"change_sets": sets, "changes": rows, "into": len(runs)}
     if plan:
-        return Outcome(log, "planned", f"would squash {sets:,} change sets into {len(runs):,}", facts=facts)
+        return Outcome(log, Status.PLANNED, f"would squash {sets:,} change sets into {len(runs):,}", facts=facts)
     facts["changes_kept"] = sum(_squash_run(pipeline, state, run) for run in runs)
     message = (
         f"squashed {sets:,} change sets into {len(runs):,}: {facts['changes_kept']:,} of {rows:,} changes are left"
     )
-    return Outcome(log, "squashed", message, facts=facts)
+    return Outcome(log, Status.SQUASHED, message, facts=facts)
 
 
 def _why_not(state: LogState | None) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from tidefold.domain.log_state import LogState, State
 from tidefold.domain.verify.expected_files import Copy, Damage, DamageKind, Part, StoredFile, Where
 from tidefold.errors import CorruptError
-from tidefold.operations.outcome import Outcome
+from tidefold.operations.outcome import ErrorInfo, Outcome, Status
 from tidefold.operations.verify.scope import Scope
 
 
@@ -42,15 +42,14 @@ def outcome_of(scope: Scope, damage: Sequence[Damage], checked: Checked, repair:
     warned = f"; {scope.warning}" if scope.warning else ""
     looked = f"{_counted(checked.files, 'file')} in {checked.copies:,} copies"
     if left:
-        facts["exit_code"] = CorruptError.exit_code
         mended = f", {len(told) - len(left):,} repaired" if repair else ""
         message = f"{_counted(len(left), 'damaged copy', 'damaged copies')} of {looked}{mended}{warned}"
-        return Outcome(log, "damaged", message, error="DAMAGED", facts=facts)
+        return Outcome(log, Status.DAMAGED, message, error=ErrorInfo.of(CorruptError("DAMAGED", message)), facts=facts)
     if told:
         message = f"repaired {_counted(len(told), 'damaged copy', 'damaged copies')} of {looked}{warned}"
-        return Outcome(log, "repaired", message, facts=facts)
+        return Outcome(log, Status.REPAIRED, message, facts=facts)
     single = f", {checked.single:,} of them in one alone" if checked.single else ""
-    return Outcome(log, "whole", f"{looked}{single}, nothing is damaged{warned}", facts=facts)
+    return Outcome(log, Status.WHOLE, f"{looked}{single}, nothing is damaged{warned}", facts=facts)
 
 
 def _counted(number: int, one: str, many: str = "") -> str:

@@ -20,7 +20,7 @@ from tidefold.domain.verify.expected_files import (
 )
 from tidefold.errors import NotFoundError, TidefoldError
 from tidefold.ledger import Ledger, read_manifest_at
-from tidefold.operations.outcome import Outcome
+from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.verify import check_delta_tables, check_segments
 from tidefold.operations.verify.check_files import Stores, Tell, examine, still_named
@@ -56,7 +56,7 @@ def verify(
     # One that has read nothing yet: damage is looked for in all of its pages.
     state = Ledger(pipeline.store, log).find()
     if state is None:
-        return Outcome(log, "nothing", "the store has no such log")
+        return Outcome(log, Status.NOTHING, "the store has no such log")
     return _Verification(pipeline, wanted, tell, scope_of(pipeline, state, wanted.snapshot)).run()
 
 

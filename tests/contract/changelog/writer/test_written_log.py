@@ -41,8 +41,8 @@ def test_what_a_program_writes_is_folded_and_published(tmp_path: Path) -> None:
         model |= {i: f"{number} {i}" for i in range(number, number + 30)}
         del model[number]
         model[7] = f"{number} last"
-        assert ingest(pipeline, ["orders"], in_process)[0].result == "nothing"
-        assert materialize(pipeline, ["orders"], Asking(f"run-{number}"), in_process)[0].result == "staged"
+        assert ingest(pipeline, ["orders"], in_process)[0].status == "nothing"
+        assert materialize(pipeline, ["orders"], Asking(f"run-{number}"), in_process)[0].status == "staged"
         judge_all(pipeline, "orders")
         confirm(pipeline, "orders")
         assert table_rows(pipeline, "orders") == model

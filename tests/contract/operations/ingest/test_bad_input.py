@@ -433,9 +433,9 @@ def land(folder: Path, files: Sequence[Landing]) -> None:
 def publish(pipeline: Pipeline, run: str) -> Outcome:
     """Folds what waits and publishes it, if there is anything."""
     [outcome] = materialize(pipeline, ["items"], Asking(run), in_process)
-    if outcome.result == "staged":
+    if outcome.status == "staged":
         judge_all(pipeline, "items")
-        assert confirm(pipeline, "items", run_id=run).result == "published"
+        assert confirm(pipeline, "items", run_id=run).status == "published"
     return outcome
 
 
@@ -452,8 +452,8 @@ def begun(folder: Path, columns: str = "{id: int, text: string}", kept: Any = "t
         making = folder.parent / f"{made.name}.making"
         pipeline = make_landing(making, columns)
         land_lines(making, 0, [record(0, 7, after={"id": 7, "text": kept})])
-        assert take(pipeline).result == "taken"
-        assert publish(pipeline, "run-0").result == "staged"
+        assert take(pipeline).status == "taken"
+        assert publish(pipeline, "run-0").status == "staged"
         making.rename(made)
     # Landed files keep their times: what was taken is known by them.
     shutil.copytree(made, folder, dirs_exist_ok=True)
@@ -470,7 +470,7 @@ def test_a_bad_input(tmp_path: Path, case: Case) -> None:
     land(tmp_path, case.files)
     before = contents(tmp_path / "store")
     outcome = take(pipeline)
-    assert outcome.error == case.error
+    assert outcome.error_code == case.error
     assert len(outcome.facts.get("still_writing") or ()) == case.waiting
     if case.error or not (case.counts or case.refused):
         # Only that the file is there is recorded.
@@ -490,7 +490,7 @@ def test_a_bad_input(tmp_path: Path, case: Case) -> None:
     publish(pipeline, "run-1")
     assert rows(pipeline) == sorted([*case.rows, (7, case.kept[1])])
     if not case.error:
-        assert take(pipeline).result in ("nothing", "incomplete")
+        assert take(pipeline).status in ("nothing", "incomplete")
 
 
 def _spread(counts: Mapping[str, int]) -> list[str]:
@@ -533,7 +533,7 @@ def test_31_a_truncated_binary_file_is_never_taken(tmp_path: Path, what: str) ->
     if extension == "avro":  # It may not be passed over: a partition is taken in its order.
         path.with_name(path.name.replace("10.", "20.")).write_bytes(whole)
         before = contents(tmp_path / "store")
-        assert take(pipeline).error == "LANDED_TRUNCATED"
+        assert take(pipeline).error_code == "LANDED_TRUNCATED"
         assert contents(tmp_path / "store") == before
 
 
@@ -544,14 +544,14 @@ def test_32_a_bit_flip_in_what_was_taken_already(tmp_path: Path) -> None:
     whole = path.read_bytes()
     path.write_bytes(flipped(whole, whole.index(b"t1000")) + text_of([record(1)]))
     before = contents(tmp_path / "store")
-    assert take(pipeline).error == "LANDED_CHANGED"
+    assert take(pipeline).error_code == "LANDED_CHANGED"
     assert contents(tmp_path / "store") == before
     path.write_bytes(whole + text_of([record(1)]))
     take(pipeline)
     segment = tmp_path / "store" / state_of(pipeline).change_sets[-1].segment
     segment.write_bytes(flipped(segment.read_bytes(), 40))
     outcome = publish(pipeline, "run-1")
-    assert (outcome.result, outcome.error) == ("error", "SEGMENT_CORRUPT")
+    assert (outcome.status, outcome.error_code) == ("error", "SEGMENT_CORRUPT")
     assert rows(pipeline) == [(7, "t1000")]
 
 
@@ -600,7 +600,7 @@ def test_51_a_range_that_overlaps_what_was_cut_from_the_log(tmp_path: Path) -> N
     [(_, data)] = old.items()
     land_lines(tmp_path, 0, data, "json")
     assert take(pipeline).facts["repeated"] == 1
-    assert publish(pipeline, "run-9").result == "nothing"
+    assert publish(pipeline, "run-9").status == "nothing"
     assert len(rows(pipeline)) == 4
 
 
@@ -654,7 +654,7 @@ def test_61_of_an_upload_in_two_files_the_second_came_first(tmp_path: Path) -> N
     assert take(pipeline).facts["changes"] == 1
     before = contents(tmp_path / "store")
     land_lines(tmp_path, 10, [record(10)])
-    assert take(pipeline).error == "LANDED_LATE"
+    assert take(pipeline).error_code == "LANDED_LATE"
     assert contents(tmp_path / "store") == before
     publish(pipeline, "run-1")
     assert rows(pipeline) == [(2, "t1020"), (7, "t1000")]
@@ -680,7 +680,7 @@ def test_62_a_file_that_is_deleted_or_replaced_after_planning(
         return in_process(work, tasks)
 
     [outcome] = ingest(pipeline, ["items"], meddling)
-    assert (outcome.result, outcome.error) == ("error", code)
+    assert (outcome.status, outcome.error_code) == ("error", code)
     assert {name: data for name, data in contents(tmp_path / "store").items() if "/intents/" not in name} == before
     publish(pipeline, "run-1")
     assert rows(pipeline) == [(7, "t1000")]
@@ -697,7 +697,7 @@ def test_63_very_many_tiny_files_become_few(tmp_path: Path) -> None:
     assert len(segments) == 2
     publish(pipeline, "run-1")
     assert len(rows(pipeline)) == 50
-    assert take(pipeline).result == "nothing"
+    assert take(pipeline).status == "nothing"
 
 
 def test_every_number_has_a_case_and_a_line_in_the_page() -> None:

@@ -60,7 +60,7 @@ def pipeline(tmp_path: Path) -> Pipeline:
 
 
 def taken_anew(pipeline: Pipeline) -> None:
-    assert ingest(pipeline, ["items"], in_process)[0].result == "taken"
+    assert ingest(pipeline, ["items"], in_process)[0].status == "taken"
 
 
 def dropping(pipeline: Pipeline, when: Callable[[str, list[str]], bool], others: Callable[[], object]) -> None:
@@ -71,7 +71,7 @@ def dropping(pipeline: Pipeline, when: Callable[[str, list[str]], bool], others:
 
 def test_a_slow_drop_leaves_the_log_that_began_anew(pipeline: Pipeline) -> None:
     def others() -> None:
-        assert drop(pipeline, "items", plan=False).result == "dropped"
+        assert drop(pipeline, "items", plan=False).status == "dropped"
         taken_anew(pipeline)
 
     dropping(pipeline, lambda verb, _: verb == "delete", others)
@@ -117,7 +117,7 @@ def test_an_ingest_in_flight_does_not_bring_a_dropped_log_back(pipeline: Pipelin
         drop(pipeline, "items", plan=False)
         return answers
 
-    assert ingest(pipeline, ["items"], others)[0].error == "INTAKE_FENCED"
+    assert ingest(pipeline, ["items"], others)[0].error_code == "INTAKE_FENCED"
     assert pipeline.ledger("items").find() is None
 
 
@@ -172,12 +172,12 @@ def test_a_busy_log_is_not_a_refusal(pipeline: Pipeline, monkeypatch: pytest.Mon
         return real(ledger, move, **more)
 
     monkeypatch.setattr(Ledger, "commit", busy)
-    assert ingest(pipeline, ["items"], in_process)[0].error == "LEDGER_BUSY"
+    assert ingest(pipeline, ["items"], in_process)[0].error_code == "LEDGER_BUSY"
     for run in seen:
         recovery.settle(pipeline.store, run)
     assert rows(pipeline, "items") == [0, 1]
     real(pipeline.ledger("items"), lambda state: register(state, Consumer("somebody", 1)))
-    assert ingest(pipeline, ["items"], in_process)[0].result == "nothing"
+    assert ingest(pipeline, ["items"], in_process)[0].status == "nothing"
     assert rows(pipeline, "items") == [0, 1]
 
 
@@ -203,6 +203,6 @@ def test_a_damaged_log_holds_up_no_other(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "store" / newest).write_bytes(b"{}")
     land(tmp_path, "third", 0)
     outcomes = {o.log: o for o in ingest(pipeline, [*PAIR, "third"], in_process)}
-    assert outcomes["third"].result == "taken"
-    assert outcomes["orders"].error == "UNREADABLE"
+    assert outcomes["third"].status == "taken"
+    assert outcomes["orders"].error_code == "UNREADABLE"
     assert rows(pipeline, "items") == [0, 1]

@@ -52,7 +52,7 @@ def test_files_become_change_sets_and_the_message_says_how_many(pipeline: Pipeli
     outcome = take(pipeline)
     counts = "took 2 files: 4 changes, 1 tombstones, 0 repeated, 1 quarantined, 1 re-sent, 1 ignored"
     [quarantine] = outcome.facts["quarantine"]
-    assert outcome.result == "taken"
+    assert outcome.status == "taken"
     assert outcome.message == f"{counts}; refused: 1 BROKEN_JSON, see {quarantine} in the store"
     state = state_of(pipeline)
     assert [(c.sqn, c.rows, c.high) for c in state.change_sets] == [(1, 3, (1002, 1002)), (2, 1, (1004, 1004))]
@@ -62,7 +62,7 @@ def test_files_become_change_sets_and_the_message_says_how_many(pipeline: Pipeli
 
 
 def test_nothing_new_writes_nothing_at_all(pipeline: Pipeline, tmp_path: Path) -> None:
-    assert take(pipeline).result == "nothing"
+    assert take(pipeline).status == "nothing"
     assert not store_files(tmp_path)
     land(tmp_path, 0, [record(0)])
     take(pipeline)
@@ -76,14 +76,14 @@ def test_a_run_that_reads_no_task_needs_no_runner(pipeline: Pipeline) -> None:
     def no_runner(work: Work, tasks: Sequence[str]) -> list[Answer]:
         raise AssertionError("a JVM was started for nothing")
 
-    assert ingest(pipeline, ["items"], no_runner)[0].result == "nothing"
+    assert ingest(pipeline, ["items"], no_runner)[0].status == "nothing"
 
 
 def test_a_line_that_was_written_twice_is_no_bad_record(tmp_path: Path) -> None:
     pipeline = make_landing(tmp_path, policy="fail")
     land(tmp_path, 0, [record(0), record(1), record(1), record(2)])
     outcome = take(pipeline)
-    assert (outcome.result, outcome.facts["changes"], outcome.facts["repeated"]) == ("taken", 3, 1)
+    assert (outcome.status, outcome.facts["changes"], outcome.facts["repeated"]) == ("taken", 3, 1)
     land(tmp_path, 0, [record(0), record(1), record(1), record(2), record(2), record(3)])
     assert take(pipeline).facts["repeated"] == 1
     assert offsets(pipeline) == [0, 1, 2, 3]
@@ -117,7 +117,7 @@ def test_what_is_no_regular_file_is_refused_and_holds_up_its_partition(
     assert not any(b"root:x" in path.read_bytes() for path in store_files(tmp_path))
     assert f"[{problem['code']}]" in outcome.message
     if kind in ("file", "pipe"):
-        assert take(pipeline).error == problem["code"]
+        assert take(pipeline).error_code == problem["code"]
         place.unlink()
         land(tmp_path, 5, [record(5)])
         take(pipeline)
@@ -153,7 +153,7 @@ def test_a_link_that_takes_the_place_of_a_listed_file_is_refused_when_it_is_open
         real = listing.list_landed
         monkeypatch.setattr(json_source, "list_landed", lambda *given: (real(*given), swapped())[0])
     [outcome] = ingest(pipeline, ["items"], run)
-    assert outcome.error == "LANDED_LINK"
+    assert outcome.error_code == "LANDED_LINK"
     assert store_files(tmp_path) == []
 
 
@@ -162,7 +162,7 @@ def test_a_file_that_became_a_link_after_it_was_taken_is_not_followed(pipeline: 
     take(pipeline)
     file.rename(tmp_path / "archived")
     file.symlink_to(tmp_path / "archived")
-    assert take(pipeline).error == "LANDED_LINK"
+    assert take(pipeline).error_code == "LANDED_LINK"
 
 
 def test_a_torn_end_of_the_newest_file_is_left_and_taken_once_it_is_complete(
@@ -177,7 +177,7 @@ def test_a_torn_end_of_the_newest_file_is_left_and_taken_once_it_is_complete(
     before = store_files(tmp_path)
     assert find_pending(pipeline, ["items"]) == []
     outcome = take(pipeline)
-    assert (outcome.result, outcome.error) == ("incomplete", "LANDED_WAITING")
+    assert (outcome.status, outcome.error_code) == ("incomplete", "LANDED_WAITING")
     assert store_files(tmp_path) == before
     land(tmp_path, 0, whole + text_of([record(3, 3), "{torn"])[:-1])
     assert take(pipeline).facts["changes"] == 2
@@ -190,7 +190,7 @@ def test_a_complete_last_line_needs_no_line_end(pipeline: Pipeline, tmp_path: Pa
     land(tmp_path, 0, data[:-1])
     assert take(pipeline).message == "took 1 file: 2 changes, 0 tombstones, 0 repeated, 0 quarantined"
     land(tmp_path, 0, data)
-    assert take(pipeline).result == "nothing"
+    assert take(pipeline).status == "nothing"
     land(tmp_path, 0, data + text_of([record(2)]))
     take(pipeline)
     assert offsets(pipeline) == [0, 1, 2]
@@ -213,7 +213,7 @@ def test_a_grown_gzip_file_gives_only_its_new_records(pipeline: Pipeline, tmp_pa
     outcome = take(pipeline)
     assert (outcome.facts["records"], outcome.facts["changes"], outcome.facts["quarantined"]) == (2, 1, 1)
     assert offsets(pipeline) == [0, 2, 3]
-    assert take(pipeline).result == "nothing"
+    assert take(pipeline).status == "nothing"
 
 
 @pytest.mark.parametrize("extension", ["jsonl", "jsonl.gz"])
@@ -223,10 +223,10 @@ def test_other_bytes_under_a_known_name_are_an_error(pipeline: Pipeline, tmp_pat
     before = state_of(pipeline)
     land(tmp_path, 0, [record(0, 5), record(1, 6), record(2, 7), record(3, 8)], extension)
     outcome = take(pipeline)
-    assert (outcome.result, outcome.error) == ("error", "LANDED_CHANGED")
+    assert (outcome.status, outcome.error_code) == ("error", "LANDED_CHANGED")
     assert find_pending(pipeline, ["items"]) == ["items"]
     land(tmp_path, 0, [record(0)] if extension == "jsonl" else gzip.compress(b""), extension)
-    assert take(pipeline).error == "LANDED_CHANGED"
+    assert take(pipeline).error_code == "LANDED_CHANGED"
     assert state_of(pipeline) == before
 
 
@@ -243,7 +243,7 @@ def test_a_cut_gzip_file_is_left_when_newest_and_stops_its_partition_otherwise(
     land(tmp_path, 50, [record(50)])
     before = state_of(pipeline)
     outcome = take(pipeline)
-    assert (outcome.error, outcome.facts["exit_code"]) == ("LANDED_TRUNCATED", 2)
+    assert (outcome.error_code, outcome.error.exit_code) == ("LANDED_TRUNCATED", 2)
     assert cut.name in outcome.message
     assert state_of(pipeline) == before
     land(tmp_path, 1, whole, "jsonl.gz")
@@ -257,12 +257,12 @@ def test_what_comes_before_a_problem_is_taken_and_the_problem_is_told(pipeline: 
     land(tmp_path, 2, [record(2)])
     land(tmp_path, 0, [record(0, partition=1)], name="{topic}+1+{start:010d}.{extension}")
     outcome = take(pipeline)
-    assert (outcome.result, outcome.error, outcome.facts["files"]) == ("taken", None, 2)
+    assert (outcome.status, outcome.error_code, outcome.facts["files"]) == ("taken", None, 2)
     assert [p["code"] for p in outcome.facts["problems"]] == ["LANDED_TRUNCATED"]
     assert "[LANDED_TRUNCATED]" in outcome.message
     assert [(p.partition, p.next_offset) for p in state_of(pipeline).positions] == [(0, 1), (1, 1)]
     assert quarantined(pipeline) == []
-    assert take(pipeline).error == "LANDED_TRUNCATED"
+    assert take(pipeline).error_code == "LANDED_TRUNCATED"
 
 
 def test_a_torn_line_in_a_file_that_is_not_the_newest_is_quarantined(pipeline: Pipeline, tmp_path: Path) -> None:
@@ -274,7 +274,7 @@ def test_a_torn_line_in_a_file_that_is_not_the_newest_is_quarantined(pipeline: P
     [entry] = quarantined(pipeline)
     assert (entry["line"], entry["reason"]) == (2, "TORN_LINE")
     assert offsets(pipeline) == [0, 5]
-    assert take(pipeline).result == "nothing"
+    assert take(pipeline).status == "nothing"
 
 
 def test_the_same_records_under_another_name_are_counted_and_nothing_is_taken(
@@ -289,7 +289,7 @@ def test_the_same_records_under_another_name_are_counted_and_nothing_is_taken(
     assert (outcome.facts["repeated"], outcome.facts["changes"]) == (6, 3)
     assert offsets(pipeline) == list(range(7))
     assert [(e.first_offset, e.next_offset) for e in state_of(pipeline).landed] == [(0, 4), (4, 4), (4, 7)]
-    assert take(pipeline).result == "nothing"
+    assert take(pipeline).status == "nothing"
 
 
 def test_overlapping_files_of_one_run_are_taken_once(pipeline: Pipeline, tmp_path: Path) -> None:
@@ -331,7 +331,7 @@ def test_offsets_that_come_too_late_are_an_error_and_gaps_are_not(pipeline: Pipe
     late = land(tmp_path, 7, [record(7)])
     land(tmp_path, 20, [record(20)])
     outcome = take(pipeline)
-    assert outcome.error == "LANDED_LATE"
+    assert outcome.error_code == "LANDED_LATE"
     assert "offset 7" in outcome.message
     assert "not in the log" in outcome.message
     assert "tidefold drop LOG" in outcome.message
@@ -341,7 +341,7 @@ def test_offsets_that_come_too_late_are_an_error_and_gaps_are_not(pipeline: Pipe
     # Begun anew, the log takes it.
     (tmp_path / "kept elsewhere").rename(late)
     drop(pipeline, "items", plan=False)
-    assert take(pipeline).error is None
+    assert take(pipeline).error_code is None
     assert offsets(pipeline) == [0, 5, 7, 10, 20]
 
 
@@ -364,18 +364,18 @@ def test_positions_that_begin_anew_stop_the_log_whatever_is_done_with_bad_record
     """In one file, in files of one run, and after what the ledger has: never taken for sent again in silence."""
     land(tmp_path, 0, [record(0, order=500), record(1, order=10, ts_us=600_000)])
     outcome = take(pipeline)
-    assert (outcome.error, outcome.facts["refused"]) == ("TABLE_EVENT", {"ORDER_RESTART": 1})
+    assert (outcome.error_code, outcome.facts["refused"]) == ("TABLE_EVENT", {"ORDER_RESTART": 1})
     assert "line 2" in outcome.message
     assert not pipeline.ledger("items").exists()
     land(tmp_path, 0, [record(0, order=500)])
     land(tmp_path, 1, [record(1, order=10, ts_us=600_000)])
-    assert take(pipeline).error == "TABLE_EVENT"
+    assert take(pipeline).error_code == "TABLE_EVENT"
     assert not pipeline.ledger("items").exists()
     land(tmp_path, 1, [record(1, order=501)])
-    assert take(pipeline).result == "taken"
+    assert take(pipeline).status == "taken"
     land(tmp_path, 2, [record(2, order=10, ts_us=600_000)])
     before = store_files(tmp_path)
-    assert take(pipeline).error == "TABLE_EVENT"
+    assert take(pipeline).error_code == "TABLE_EVENT"
     assert store_files(tmp_path) == before
 
 
@@ -383,16 +383,16 @@ def test_on_bad_record_fail_appends_nothing_and_leaves_the_state_as_before(tmp_p
     pipeline = make_landing(tmp_path, policy="fail")
     land(tmp_path, 0, [record(0), record(1, op="U"), "{bad", record(3)])
     outcome = take(pipeline)
-    assert (outcome.result, outcome.error) == ("error", "BAD_RECORDS")
+    assert (outcome.status, outcome.error_code) == ("error", "BAD_RECORDS")
     assert "1 BROKEN_JSON, 1 OP_UNKNOWN" in outcome.message
     assert f"the first is line 2 of `{TOPIC}+0+0000000000.jsonl` (OP_UNKNOWN:" in outcome.message
     assert outcome.facts["refused"] == {"BROKEN_JSON": 1, "OP_UNKNOWN": 1}
     assert not store_files(tmp_path)
     land(tmp_path, 0, [record(0), record(3)])
-    assert take(pipeline).result == "taken"
+    assert take(pipeline).status == "taken"
     land(tmp_path, 4, [record(4, after=None)])
     before = store_files(tmp_path)
-    assert take(pipeline).error == "BAD_RECORDS"
+    assert take(pipeline).error_code == "BAD_RECORDS"
     assert store_files(tmp_path) == before
 
 
@@ -416,7 +416,7 @@ def test_a_changed_shape_is_refused_before_anything_is_read(pipeline: Pipeline, 
     changed = make_landing(tmp_path, columns="{id: string, text: string}")
     land(tmp_path, 1, [record(1)])
     before = store_files(tmp_path)
-    assert take(changed).error == "SHAPE_CHANGED"
+    assert take(changed).error_code == "SHAPE_CHANGED"
     assert find_pending(changed, ["items"]) == []
     assert store_files(tmp_path) == before
 
@@ -429,7 +429,7 @@ def test_a_failing_log_does_not_stop_the_others(pipeline: Pipeline, tmp_path: Pa
     both = pipeline.config.model_copy(update={"logs": {"missing": missing, "items": log}})
     land(tmp_path, 0, [record(0)])
     outcomes = ingest(replace(pipeline, config=both), ["missing", "items", "unknown"], in_process)
-    assert [(o.result, o.error) for o in outcomes] == [
+    assert [(o.status, o.error_code) for o in outcomes] == [
         ("error", "LANDING_MISSING"),
         ("taken", None),
         ("error", "LOG_NOT_CONFIGURED"),
@@ -443,7 +443,7 @@ def test_a_task_that_fails_leaves_its_log_as_it_was(pipeline: Pipeline, tmp_path
         return [StorageError("STORAGE", "The disk is full.") for _ in tasks]
 
     [outcome] = ingest(pipeline, ["items"], failing)
-    assert (outcome.result, outcome.error) == ("error", "STORAGE")
+    assert (outcome.status, outcome.error_code) == ("error", "STORAGE")
     assert not pipeline.ledger("items").exists()
 
 
@@ -452,10 +452,10 @@ def test_foreign_files_are_named_on_every_run_and_hold_nothing_up(pipeline: Pipe
     land(tmp_path, 0, [record(0)], name="notes.txt")
     land(tmp_path, 0, [record(0)], name="other.topic+0+{start:010d}.{extension}")
     outcome = take(pipeline)
-    assert (outcome.result, [p["code"] for p in outcome.facts["problems"]]) == ("taken", ["FOREIGN_FILE"] * 2)
+    assert (outcome.status, [p["code"] for p in outcome.facts["problems"]]) == ("taken", ["FOREIGN_FILE"] * 2)
     assert find_pending(pipeline, ["items"]) == []
     outcome = take(pipeline)
-    assert (outcome.result, outcome.error) == ("incomplete", "FOREIGN_FILE")
+    assert (outcome.status, outcome.error_code) == ("incomplete", "FOREIGN_FILE")
     assert "notes.txt" in outcome.message
     assert "other.topic" in outcome.message
 
@@ -465,13 +465,13 @@ def test_other_bytes_of_the_same_length_are_an_error_and_a_touch_is_not(pipeline
     take(pipeline)
     before = state_of(pipeline)
     os.utime(file, (1, 1))
-    assert take(pipeline).result == "nothing"
+    assert take(pipeline).status == "nothing"
     whole = file.read_bytes()
     file.write_bytes(whole.replace(b'"t1000"', b'"x1000"'))
     land(tmp_path, 1, [record(1, 2)])
     outcome = take(pipeline)
-    assert (outcome.result, [p["code"] for p in outcome.facts["problems"]]) == ("taken", ["LANDED_CHANGED"])
-    assert take(pipeline).error == "LANDED_CHANGED"
+    assert (outcome.status, [p["code"] for p in outcome.facts["problems"]]) == ("taken", ["LANDED_CHANGED"])
+    assert take(pipeline).error_code == "LANDED_CHANGED"
     file.write_bytes(whole)
-    assert take(pipeline).result == "nothing"
+    assert take(pipeline).status == "nothing"
     assert state_of(pipeline).landed[0] == before.landed[0]

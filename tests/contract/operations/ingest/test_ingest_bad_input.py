@@ -60,12 +60,12 @@ def test_a_bad_record_is_quarantined_and_its_neighbours_are_taken(tmp_path: Path
     pipeline = make_landing(tmp_path)
     land(tmp_path, 0, [*records, record(100, 9)], extension)
     outcome = take(pipeline)
-    assert outcome.result == "taken"
+    assert outcome.status == "taken"
     assert [q["reason"] for q in quarantined(pipeline)] == reasons
     assert outcome.facts["quarantined"] == len(reasons)
     assert outcome.facts["changes"] == len(records) + 1 - len(reasons)
     assert changes_of(pipeline)[-1]["_offset"] == 100
-    assert take(pipeline).result == "nothing"
+    assert take(pipeline).status == "nothing"
 
 
 HANDLED: dict[str, tuple[list[Any], dict[str, int]]] = {
@@ -106,7 +106,7 @@ def test_what_is_no_error_is_counted(tmp_path: Path, case: str) -> None:
     outcome = take(pipeline)
     names = ("changes", "tombstones", "repeated", "resent", "unproved", "quarantined", "ignored")
     assert {name: outcome.facts[name] for name in names if outcome.facts[name]} == counts
-    assert take(pipeline).result == "nothing"
+    assert take(pipeline).status == "nothing"
 
 
 def test_29_a_zero_byte_file_is_left_when_newest_and_stops_its_partition_otherwise(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_29_a_zero_byte_file_is_left_when_newest_and_stops_its_partition_otherwi
     for extension in ("jsonl", "jsonl.gz"):
         land(tmp_path, 0, b"", extension)
     land(tmp_path, 5, b"")
-    assert take(pipeline).error == "LANDED_EMPTY"
+    assert take(pipeline).error_code == "LANDED_EMPTY"
     land(tmp_path, 0, [record(0)])
     land(tmp_path, 0, [record(0)], "jsonl.gz")
     outcome = take(pipeline)
@@ -127,7 +127,7 @@ def test_30_a_file_cut_at_any_byte_is_never_taken_wrongly(tmp_path: Path) -> Non
     for end in range(0, len(whole) + 1, 7):
         land(tmp_path, 0, whole[:end])
         outcome = take(pipeline)
-        assert outcome.error is None
+        assert outcome.error_code is None
         assert outcome.facts["quarantined"] == 0
     land(tmp_path, 0, whole)
     take(pipeline)
@@ -153,7 +153,7 @@ def test_31_to_33_a_file_that_is_not_what_its_name_says_is_an_error(
     if not newest:
         land(tmp_path, 9, [record(9)])
     outcome = take(pipeline)
-    assert (outcome.result, outcome.error) == ("error", code)
+    assert (outcome.status, outcome.error_code) == ("error", code)
     assert not (tmp_path / "store").exists() or not list((tmp_path / "store").rglob("*.*"))
 
 

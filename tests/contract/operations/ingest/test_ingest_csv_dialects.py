@@ -19,7 +19,7 @@ def taken(root: Path, source: str, data: str | bytes, columns: str, order: str =
     pipeline = make_rows_landing(root, source, columns, f"order: [{order}]")
     land_text(root, "a.csv", data)
     outcome = take(pipeline)
-    assert outcome.error is None, outcome.message
+    assert outcome.error_code is None, outcome.message
     assert quarantined(pipeline) == []
     names = [column.strip("{ ").split(":")[0] for column in columns.split(", ")]
     return sorted(({name: row[name] for name in names} for row in changes_of(pipeline)), key=lambda row: row["id"])
@@ -133,7 +133,7 @@ def test_a_wrong_dialect_is_named_with_the_line_to_set(
     assert (message in problem["message"], hint in problem["hint"]) == (True, True), problem
     line = problem["hint"].split("`")[1]
     mended = make_rows_landing(tmp_path, f"csv, {line}", PLAIN, "order: [seq]")
-    assert take(mended).error is None
+    assert take(mended).error_code is None
 
 
 def test_line_ends_in_quotes_of_another_kind_do_not_end_a_row(tmp_path: Path) -> None:

@@ -104,17 +104,17 @@ def test_a_truncate_that_other_partitions_went_beyond_is_refused_until_the_log_i
     name = "{topic}+1+{start:010d}.{extension}"
     land(tmp_path, 0, [record(0, 1, order=10)])
     land(tmp_path, 0, [record(0, 2, order=30, partition=1)], name=name)
-    assert take(pipeline).error is None
+    assert take(pipeline).error_code is None
     land(tmp_path, 1, [truncate(1, order=20)])
     before = state_of(pipeline)
     outcome = take(pipeline)
-    assert outcome.error == "TABLE_EVENT"
+    assert outcome.error_code == "TABLE_EVENT"
     assert "partition 1" in outcome.message
     assert "tidefold drop LOG" in outcome.message
     assert state_of(pipeline) == before
     # A truncate that is later than all that was taken is no problem.
     land(tmp_path, 1, [truncate(1, order=40)])
-    assert take(pipeline).error is None
+    assert take(pipeline).error_code is None
     assert rows_after(pipeline) == set()
 
 
@@ -267,7 +267,7 @@ def test_the_binlog_orders_mysql_and_mariadb(tmp_path: Path, connector: str) -> 
     # A replica took over: its binlog begins at 1, and what it writes is later than all before.
     land(tmp_path, 12, [binlog(12, 9, 1, 4, ts_ms=2_000_000_000)])
     outcome = take(pipeline)
-    assert (outcome.error, outcome.facts["refused"]) == ("TABLE_EVENT", {"ORDER_RESTART": 1})
+    assert (outcome.error_code, outcome.facts["refused"]) == ("TABLE_EVENT", {"ORDER_RESTART": 1})
     assert "(1, 4, 0) is below (1000000, 5, 0)" in outcome.message
     land(tmp_path, 12, [record(12)])
     assert take(pipeline).facts["refused"] == {"ORDER_MISSING": 1}
@@ -290,7 +290,7 @@ def test_a_truncate_that_was_sent_again_is_in_nobodys_way(pipeline: Pipeline, tm
     name = "{topic}+1+{start:010d}.{extension}"
     land(tmp_path, 0, [record(0, 1, order=10), truncate(1, order=20)])
     land(tmp_path, 0, [record(0, 2, order=30, partition=1)], name=name)
-    assert take(pipeline).error is None
+    assert take(pipeline).error_code is None
     land(tmp_path, 2, [record(2, 3, order=40)])
     land(tmp_path, 3, [truncate(3, order=20), record(4, 4, order=50)])
     assert take(pipeline).facts["resent"] == 1

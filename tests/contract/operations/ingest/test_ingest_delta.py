@@ -43,7 +43,7 @@ def table_rows(root: Path) -> dict[int, str | None]:
 
 
 def refused(pipeline: Pipeline) -> str | None:
-    return take(pipeline).error
+    return take(pipeline).error_code
 
 
 def test_it_begins_with_the_rows_that_are_there_and_goes_on_with_changes(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_it_begins_with_the_rows_that_are_there_and_goes_on_with_changes(tmp_pat
     outcome = take(pipeline)
     assert (outcome.facts["files"], outcome.facts["changes"], outcome.facts["ignored"]) == (2, 2, 1)
     assert seen(pipeline)[3:] == [(2, 1, UPSERT, 2, "b"), (3, 0, DELETE, 3, None)]
-    assert take(pipeline).result == "nothing"
+    assert take(pipeline).status == "nothing"
     [position] = state_of(pipeline).positions
     assert (position.topic, position.next_offset, position.high) == (str(table.metadata().id), 4, (3, 1))
     assert all(r["_ts"] > 1_600_000_000_000_000 for r in changes_of(pipeline)[3:])
@@ -145,7 +145,7 @@ def test_a_version_that_was_cleaned_up_is_refused_by_name(tmp_path: Path) -> Non
     for version in (1, 2):
         (tmp_path / f"table/_delta_log/{version:020d}.json").unlink()
     outcome = take(pipeline)
-    assert outcome.error == "DELTA_SOURCE_GONE"
+    assert outcome.error_code == "DELTA_SOURCE_GONE"
     assert "Version 1 " in outcome.message
     assert "first that can still be read is 3" in outcome.message
     assert seen(pipeline) == before
@@ -159,7 +159,7 @@ def test_a_file_of_changes_that_was_vacuumed_is_refused_by_name(tmp_path: Path) 
     write(tmp_path, [row(2)])
     shutil.rmtree(tmp_path / "table/_change_data")
     outcome = take(pipeline)
-    assert outcome.error == "DELTA_SOURCE_GONE"
+    assert outcome.error_code == "DELTA_SOURCE_GONE"
     assert "Version 1 " in outcome.message
     assert "first that can still be read is 2" in outcome.message
 

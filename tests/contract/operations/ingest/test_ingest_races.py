@@ -48,7 +48,7 @@ def test_a_file_replaced_or_removed_after_planning_is_not_taken(pipeline: Pipeli
             return in_process(work, tasks)
 
         [outcome] = ingest(pipeline, ["items"], disturbed)
-        assert (outcome.result, outcome.error) == ("error", code)
+        assert (outcome.status, outcome.error_code) == ("error", code)
         assert not store_files(tmp_path)
     assert take(pipeline).facts["changes"] == 2
 
@@ -85,7 +85,7 @@ def test_of_a_file_that_grows_though_newer_ones_are_there_nothing_is_taken(
         return in_process(work, tasks)
 
     [outcome] = ingest(pipeline, ["items"], growing)
-    assert (outcome.error, outcome.facts["exit_code"]) == ("LANDED_GROWING", ConflictError.exit_code)
+    assert (outcome.error_code, outcome.error.exit_code) == ("LANDED_GROWING", ConflictError.exit_code)
     assert store_files(tmp_path) == []
     assert take(pipeline).facts["quarantined"] == 0
     assert offsets(pipeline) == [0, 1, 2, 3]
@@ -123,7 +123,7 @@ def test_a_folder_that_cannot_be_read_for_a_moment_loses_nothing(
     with monkeypatch.context() as patch:
         patch.setattr(os, "scandir", scandir)
         outcome = take(pipeline)
-    assert (outcome.error, outcome.facts["exit_code"]) == ("LANDING_UNREADABLE", StorageError.exit_code)
+    assert (outcome.error_code, outcome.error.exit_code) == ("LANDING_UNREADABLE", StorageError.exit_code)
     assert take(pipeline).facts["files"] == 2
     assert offsets(pipeline) == [0, 1]
 
@@ -133,7 +133,7 @@ def overtaken(pipeline: Pipeline) -> Runner:
 
     def run(work: Work, tasks: Sequence[str]) -> list[Answer]:
         answers = in_process(work, tasks)
-        assert take(pipeline).result in ("taken", "refused")
+        assert take(pipeline).status in ("taken", "refused")
         return answers
 
     return run
@@ -156,10 +156,10 @@ def test_the_slower_of_two_ingests_at_once_is_refused_takes_nothing_and_leaves_n
     land(tmp_path, 0, [record(0), "{bad"])
     land(tmp_path, 1, [record(1)])
     [outcome] = ingest(pipeline, ["items"], overtaken(pipeline))
-    assert (outcome.result, outcome.error) == ("error", "OFFSETS_TAKEN")
+    assert (outcome.status, outcome.error_code) == ("error", "OFFSETS_TAKEN")
     assert offsets(pipeline) == [0, 1]
     assert stored_files(pipeline) == named_files(pipeline)
-    assert take(pipeline).result == "nothing"
+    assert take(pipeline).status == "nothing"
 
 
 HEARTBEAT = record(7, topic="__debezium-heartbeat.shop", value={"ts_ms": 1})
@@ -174,7 +174,7 @@ def test_two_ingests_at_once_account_once_for_a_file_without_new_offsets(
     member = gzip.compress(text_of([line]))
     land(tmp_path, 1, member, "jsonl.gz")
     # The same account twice is one account, and no error.
-    assert ingest(pipeline, ["items"], overtaken(pipeline))[0].error in ("OFFSETS_TAKEN", None)
+    assert ingest(pipeline, ["items"], overtaken(pipeline))[0].error_code in ("OFFSETS_TAKEN", None)
     assert [entry.records for entry in state_of(pipeline).landed] == [2, 1]
     land(tmp_path, 1, member + gzip.compress(text_of([record(2), record(3)])), "jsonl.gz")
     take(pipeline)
@@ -189,12 +189,12 @@ def test_two_ingests_at_once_of_different_partitions_are_both_taken(pipeline: Pi
         answers = in_process(work, tasks)
         land(tmp_path, 0, other, name="{topic}+1+{start:010d}.{extension}")
         first.rename(tmp_path / "aside")
-        assert take(pipeline).result == "taken"
+        assert take(pipeline).status == "taken"
         (tmp_path / "aside").rename(first)
         return answers
 
     first = tmp_path / "landing" / TOPIC / f"{TOPIC}+0+0000000000.jsonl"
-    assert ingest(pipeline, ["items"], run)[0].result == "taken"
+    assert ingest(pipeline, ["items"], run)[0].status == "taken"
     assert [(p.partition, p.next_offset) for p in state_of(pipeline).positions] == [(0, 1), (1, 1)]
 
 
@@ -221,12 +221,12 @@ def test_what_was_written_is_removed_only_when_it_is_certain_that_nothing_was_co
         raise error
 
     monkeypatch.setattr(Ledger, "commit", commit)
-    assert take(pipeline).error == error.code
+    assert take(pipeline).error_code == error.code
     assert len(stored_files(pipeline)) == (2 if left or done else 0)
     assert bool(pipeline.store.list(INTENTS)) is left
     monkeypatch.undo()
     # What was left is told to the log by the next ingest.
-    assert take(pipeline).result == ("nothing" if left or done else "taken")
+    assert take(pipeline).status == ("nothing" if left or done else "taken")
     assert offsets(pipeline) == [0]
     assert stored_files(pipeline) == named_files(pipeline)
     assert pipeline.store.list(INTENTS) == []

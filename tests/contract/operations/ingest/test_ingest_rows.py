@@ -227,7 +227,7 @@ def test_parquet_rows(tmp_path: Path) -> None:
         (1, UPSERT, "a"),
         (3, DELETE, None),
     ]
-    assert take(pipeline).result == "nothing"
+    assert take(pipeline).status == "nothing"
 
 
 def test_a_row_is_the_same_whichever_format_brings_it(tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ def test_frozen_means_that_nothing_is_taken_with_such_a_record(
     pipeline = configured(tmp_path, TEXT, schema)
     land(tmp_path, 0, [with_after(0, 1, text="a"), with_after(1, 2, **after)])
     outcome = take(pipeline)
-    assert (outcome.result, outcome.error) == ("error", "SCHEMA_FROZEN")
+    assert (outcome.status, outcome.error_code) == ("error", "SCHEMA_FROZEN")
     assert reason in outcome.message
     assert "schema: {" in outcome.message
     assert not pipeline.ledger("items").exists()
@@ -223,7 +223,7 @@ def test_files_of_rows_with_former_names(tmp_path: Path, format_: str) -> None:
         else:
             pq.write_table(table, folder / f"{number}.parquet")
     outcome = plain(pipeline)
-    assert (outcome.result, outcome.facts["problems"]) == ("taken", [])
+    assert (outcome.status, outcome.facts["problems"]) == ("taken", [])
     assert rows(pipeline) == [
         {"id": 1, "label": "a", "more": 7, "_order": rows(pipeline)[0]["_order"]},
         {"id": 2, "label": "b", "more": None, "_order": rows(pipeline)[1]["_order"]},
@@ -237,7 +237,7 @@ def test_a_policy_holds_an_ingest_before_anything_is_read(tmp_path: Path) -> Non
     land(tmp_path, 1, [with_after(1, 2)])
     before = contents(tmp_path / "store")
     outcome = take(configured(tmp_path, "{id: int}", "{drop: freeze}"))
-    assert (outcome.error, "`schema.drop` of the log is `freeze`" in outcome.message) == ("SHAPE_CHANGED", True)
+    assert (outcome.error_code, "`schema.drop` of the log is `freeze`" in outcome.message) == ("SHAPE_CHANGED", True)
     assert contents(tmp_path / "store") == before
     dropped = configured(tmp_path, "{id: int}", "{drop: evolve}")
     assert take(dropped).facts["changes"] == 1

@@ -72,7 +72,7 @@ def fold(pipeline: Pipeline, run: str) -> None:
     if not pipeline.ledger("items").exists():
         return
     [outcome] = materialize(pipeline, ["items"], Asking(run, False), in_process)
-    assert outcome.error is None, outcome
+    assert outcome.error_code is None, outcome
     if state_of(pipeline).attempt:
         judge_all(pipeline, "items")
         confirm(pipeline, "items", run_id=run)
@@ -94,7 +94,7 @@ def check(
         land(root, begin, operations[begin:end])
         if data.draw(st.booleans(), label="take") or end == len(operations):
             outcome = take(pipeline)
-            assert outcome.error is None, outcome
+            assert outcome.error_code is None, outcome
         if data.draw(st.booleans(), label="fold"):
             fold(pipeline, f"run-{begin}")
         begin = end
@@ -241,7 +241,7 @@ class TestS4Metadata:
         pipeline = make(tmp_path, VALUE, ", state: carts")
         land(tmp_path, 0, [op("set", 1, {"text": "a"}), {**METADATA, **changed}, op("set", 2, {"text": "a"})])
         outcome = take(pipeline)
-        assert (outcome.error, store_files(tmp_path)) == ("TABLE_EVENT", [])
+        assert (outcome.error_code, store_files(tmp_path)) == ("TABLE_EVENT", [])
         assert next(iter(changed)) in outcome.message
 
     def test_the_time_to_live_is_that_of_the_log(self, tmp_path: Path) -> None:
@@ -250,7 +250,7 @@ class TestS4Metadata:
         land(tmp_path, 0, [{"op": "metadata", "ttl_days": 3}])
         assert take(pipeline).facts["ignored"] == 1
         land(tmp_path, 1, [{"op": "metadata", "ttl_days": 4}])
-        assert take(pipeline).error == "TABLE_EVENT"
+        assert take(pipeline).error_code == "TABLE_EVENT"
 
 
 class TestS5Queue:
@@ -328,7 +328,7 @@ def test_a_second_partition_is_not_taken_unless_it_is_said_to_be_one(tmp_path: P
     take(many)
     assert sorted((r["_partition"], r["id"]) for r in changes_of(many)) == [(0, 1), (1, 2)]
     land(tmp_path, 1, [op("clear")])
-    assert take(many).error == "TABLE_EVENT"
+    assert take(many).error_code == "TABLE_EVENT"
 
 
 def mistakes(root: Path, log: Iterable[str]) -> list[str]:

@@ -276,7 +276,7 @@ def test_a_file_that_grew_is_taken_from_where_it_was(tmp_path: Path) -> None:
     land_bytes(tmp_path, 0, data, "avro")
     assert take(pipeline).facts["records"] == len(values) - taken
     assert [c["_offset"] for c in changes_of(pipeline)] == list(range(len(values)))
-    assert take(pipeline).result == "nothing"
+    assert take(pipeline).status == "nothing"
 
 
 def container(codec: str, pack: Callable[[bytes], bytes]) -> bytes:
@@ -316,7 +316,7 @@ def test_every_codec_is_read(codec: str, tmp_path: Path) -> None:
     land_bytes(tmp_path, 0, container(codec, CODECS[codec]), "avro")
     assert take(pipeline).facts["changes"] == 2
     land_bytes(tmp_path, 2, container(codec, lambda data: CODECS[codec](data)[:-6] + b"------"), "avro")
-    assert take(pipeline).error in ("LANDED_DAMAGED", "LANDED_TRUNCATED")
+    assert take(pipeline).error_code in ("LANDED_DAMAGED", "LANDED_TRUNCATED")
 
 
 def test_whole_records_bring_their_offsets_keys_and_headers(tmp_path: Path) -> None:
@@ -382,7 +382,7 @@ def test_a_column_that_is_not_configured_stops_the_log(kind: Format, tmp_path: P
     pipeline = configured(less)
     land_bytes(tmp_path, 0, kind.data(VALUES[:2]), kind.extension)
     outcome = take(pipeline)
-    assert (outcome.result, outcome.error) == ("stopped", "UNKNOWN_COLUMN")
+    assert (outcome.status, outcome.error_code) == ("stopped", "UNKNOWN_COLUMN")
     assert "add `tags: {type: 'array<string>', default: null}` to `columns`" in outcome.message
     assert take(configured(YAML)).facts["changes"] == 2
 
@@ -433,7 +433,7 @@ def test_a_bad_file_is_named_and_what_follows_waits(
     land_bytes(tmp_path, 0, harm(kind.data(VALUES[:2])), kind.extension)
     land_bytes(tmp_path, 2, kind.data(VALUES[3:4]), kind.extension)
     outcome = take(pipeline)
-    assert outcome.error in code.split()
+    assert outcome.error_code in code.split()
     assert not pipeline.ledger("items").exists() or not state_of(pipeline).change_sets
 
 

@@ -48,7 +48,7 @@ def test_daily_files_of_json_lines_are_taken_whole(tmp_path: Path) -> None:
     for day in range(3):
         land_text(tmp_path, f"customers-2026-11-{day + 1:02d}.jsonl", rows(5 * day, 5))
     outcome = take(pipeline)
-    assert (outcome.result, outcome.facts["changes"], outcome.facts["repeated"]) == ("taken", 15, 0)
+    assert (outcome.status, outcome.facts["changes"], outcome.facts["repeated"]) == ("taken", 15, 0)
     assert ids(pipeline) == list(range(15))
     assert names_of(pipeline) is NameReading.ANY
     assert take(pipeline).message == "nothing new"
@@ -77,7 +77,7 @@ def test_whatever_files_are_called_each_record_is_in_one_count(
         land_text(root, name, gzip.compress(text) if name.endswith(".gz") else text)
     outcome = take(pipeline)
     if not visible:
-        assert outcome.result == "nothing"
+        assert outcome.status == "nothing"
         return
     problems = {problem["file"] for problem in outcome.facts["problems"]}
     entries = pipeline.ledger("items").read().landed
@@ -91,7 +91,7 @@ def test_a_log_that_needs_positions_names_the_line_to_set(tmp_path: Path) -> Non
     pipeline = make_rows_landing(tmp_path, ORDERED, more="")
     land_text(tmp_path, "customers-2026-11-01.jsonl", rows(0, 5))
     outcome = take(pipeline)
-    assert (outcome.result, outcome.error) == ("error", "LANDED_NAME")
+    assert (outcome.status, outcome.error_code) == ("error", "LANDED_NAME")
     assert "order: [COLUMN]" in outcome.message
     assert "names: kafka-dash" in outcome.message
     assert not pipeline.ledger("items").exists()
@@ -104,7 +104,7 @@ def test_a_keyless_log_takes_no_such_names(tmp_path: Path) -> None:
     pipeline = make_rows_landing(tmp_path, ORDERED, more="merge: append", key="[]")
     land_text(tmp_path, "clicks.jsonl", rows(0, 2))
     outcome = take(pipeline)
-    assert outcome.error == "LANDED_NAME"
+    assert outcome.error_code == "LANDED_NAME"
     assert "`merge: append` needs such names" in outcome.message
     assert "TOPIC+0+0000000000.jsonl" in outcome.message
 
@@ -122,7 +122,7 @@ def test_any_names_are_refused_in_the_configuration_where_nothing_orders_rows(
 def test_the_dash_form_is_read_only_where_the_configuration_says_so(tmp_path: Path) -> None:
     pipeline = make_landing(tmp_path)
     land(tmp_path, 0, [record(0)], name="{topic}-0-0000000000.jsonl")
-    assert take(pipeline).error == "LANDED_NAME"
+    assert take(pipeline).error_code == "LANDED_NAME"
     path = tmp_path / "tidefold.yaml"
     path.write_text(path.read_text().replace("postgresql,", "postgresql, names: kafka-dash,"))
     from tidefold.wiring import open_pipeline
@@ -137,7 +137,7 @@ def test_the_dash_form_is_read_only_where_the_configuration_says_so(tmp_path: Pa
     assert take(pipeline).facts["changes"] == 1
     path.write_text(path.read_text().replace("postgresql,", "postgresql, names: kafka,"))
     outcome = take(open_pipeline(path))
-    assert outcome.error == "NAMES_CHANGED"
+    assert outcome.error_code == "NAMES_CHANGED"
     assert "Set `names: kafka-dash`" in outcome.message
 
 
@@ -149,7 +149,7 @@ def test_kafka_names_may_become_the_wider_form_and_never_any(tmp_path: Path) -> 
     assert (outcome.facts["changes"], names_of(pipeline)) == (2, NameReading.KAFKA)
     assert [p["code"] for p in outcome.facts["problems"]] == ["LANDED_NAME"]
     (tmp_path / "landing/items/notes-of-today.jsonl").unlink()
-    assert take(make_rows_landing(tmp_path, f"{ORDERED}, names: any")).error == "NAMES_CHANGED"
+    assert take(make_rows_landing(tmp_path, f"{ORDERED}, names: any")).error_code == "NAMES_CHANGED"
     land_text(tmp_path, "items-0-2.jsonl", rows(2, 1))
     pipeline = make_rows_landing(tmp_path, f"{ORDERED}, names: kafka-dash")
     assert (take(pipeline).facts["changes"], names_of(pipeline)) == (1, NameReading.KAFKA_DASH)
@@ -187,7 +187,7 @@ def test_rows_of_any_file_are_placed_by_their_content(tmp_path: Path) -> None:
 def test_an_ordinary_file_may_grow_and_a_refused_row_says_where_it_stands(tmp_path: Path) -> None:
     pipeline = make_rows_landing(tmp_path, ORDERED)
     land_text(tmp_path, "all.jsonl", rows(0, 2) + "{broken\n")
-    assert (take(pipeline).facts["changes"], take(pipeline).result) == (2, "nothing")
+    assert (take(pipeline).facts["changes"], take(pipeline).status) == (2, "nothing")
     land_text(tmp_path, "all.jsonl", rows(0, 2) + "{broken\n" + rows(2, 1) + "{torn")
     outcome = take(pipeline)
     assert (outcome.facts["records"], outcome.facts["changes"]) == (1, 1)

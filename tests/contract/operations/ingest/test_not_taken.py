@@ -53,7 +53,7 @@ def test_what_was_not_taken_is_in_the_status_until_it_is_dealt_with(pipeline: Pi
     land_text(tmp_path, "torn.csv", HEAD + "1,a,1\n2,b")
     land_text(tmp_path, "empty.csv", "")
     outcome = take(pipeline)
-    assert (outcome.result, outcome.error) == ("taken", None)
+    assert (outcome.status, outcome.error_code) == ("taken", None)
     assert outcome.facts["not_taken"] == {"FOREIGN_FILE": 1, "LANDED_FORMAT": 1, "LANDED_WAITING": 2}
     assert codes(pipeline) == {
         "bad.csv": "LANDED_FORMAT",
@@ -69,10 +69,10 @@ def test_what_was_not_taken_is_in_the_status_until_it_is_dealt_with(pipeline: Pi
     readme.unlink()
     land_text(tmp_path, "torn.csv", HEAD + "1,a,1\n2,b,2\n")
     outcome = take(pipeline)
-    assert (outcome.result, outcome.error, outcome.facts["changes"]) == ("taken", None, 2)
+    assert (outcome.status, outcome.error_code, outcome.facts["changes"]) == ("taken", None, 2)
     assert codes(pipeline) == {"empty.csv": "LANDED_WAITING"}
     # An empty file holds no record: it never makes a run fail.
-    assert take(pipeline).error is None
+    assert take(pipeline).error_code is None
 
 
 def test_a_file_without_a_column_is_an_error_at_once_and_stays_in_the_status(
@@ -80,25 +80,25 @@ def test_a_file_without_a_column_is_an_error_at_once_and_stays_in_the_status(
 ) -> None:
     land_text(tmp_path, "good.csv", HEAD + "1,a,1\n")
     land_text(tmp_path, "short.csv", "id,text\n1,a\n")
-    assert take(pipeline).error == "LANDED_SCHEMA"
+    assert take(pipeline).error_code == "LANDED_SCHEMA"
     assert codes(pipeline) == {"short.csv": "LANDED_SCHEMA"}
 
 
 def test_a_file_that_stays_makes_the_second_run_fail_and_holds_up_nothing(pipeline: Pipeline, tmp_path: Path) -> None:
     bad = land_text(tmp_path, "bad.csv", ZIPPED)
     land_text(tmp_path, "a.csv", HEAD + "1,a,1\n")
-    assert take(pipeline).error is None
+    assert take(pipeline).error_code is None
     since = listed(pipeline)["bad.csv"].since
     land_text(tmp_path, "b.csv", HEAD + "2,a,1\n")
     outcome = take(pipeline)
-    assert (outcome.result, outcome.error, outcome.facts["exit_code"]) == ("incomplete", "LANDED_FORMAT", 2)
+    assert (outcome.status, outcome.error_code, outcome.error.exit_code) == ("incomplete", "LANDED_FORMAT", 2)
     assert outcome.facts["changes"] == 1, "what can be taken is taken all the same"
     assert f"since {since}" in outcome.message
     assert "took 1 file" in outcome.message
     # Edited, it is another one: that is seen again, and given one run.
     bad.write_bytes(ZIPPED + b"other\n")
     land_text(tmp_path, "c.csv", HEAD + "3,a,1\n")
-    assert take(pipeline).error is None
+    assert take(pipeline).error_code is None
 
 
 @pytest.mark.parametrize(
@@ -110,8 +110,8 @@ def test_the_policy_says_when_a_file_makes_a_run_fail(
     pipeline = make_rows_landing(tmp_path, more=f"order: [seq]\n    on_bad_file: {policy}")
     land_text(tmp_path, "a.csv", HEAD + "1,a,1\n")
     land_text(tmp_path, "readme.txt", "x")
-    assert take(pipeline).error == first
-    assert take(pipeline).error == second
+    assert take(pipeline).error_code == first
+    assert take(pipeline).error_code == second
     assert codes(pipeline) == {"readme.txt": "FOREIGN_FILE"}
 
 
@@ -123,22 +123,22 @@ def test_an_edited_file_is_not_hidden_by_another_that_is_new(tmp_path: Path) -> 
     edited.write_text(HEAD + "1,b,1\n")
     os.utime(edited, (1, 1))
     land_text(tmp_path, "b.csv", HEAD + "2,a,1\n")
-    assert take(pipeline).result == "taken"
+    assert take(pipeline).status == "taken"
     assert codes(pipeline) == {"a.csv": "LANDED_CHANGED"}
     land_text(tmp_path, "c.csv", HEAD + "3,a,1\n")
     outcome = take(pipeline)
-    assert (outcome.result, outcome.error) == ("incomplete", "LANDED_CHANGED")
+    assert (outcome.status, outcome.error_code) == ("incomplete", "LANDED_CHANGED")
 
 
 def test_an_idle_log_writes_nothing_and_a_log_that_took_nothing_says_why(pipeline: Pipeline, tmp_path: Path) -> None:
     land_text(tmp_path, "readme.txt", "x")
-    assert take(pipeline).result == "nothing"
+    assert take(pipeline).status == "nothing"
     assert codes(pipeline) == {"readme.txt": "FOREIGN_FILE"}
     before = store_files(tmp_path)
-    assert take(pipeline).error == "FOREIGN_FILE"
+    assert take(pipeline).error_code == "FOREIGN_FILE"
     assert store_files(tmp_path) == before
     (tmp_path / FOLDER / "readme.txt").unlink()
-    assert take(pipeline).result == "nothing"
+    assert take(pipeline).status == "nothing"
     assert codes(pipeline) == {}
 
 
@@ -147,11 +147,11 @@ def test_all_rows_of_a_file_refused_is_not_taken(tmp_path: Path) -> None:
     pipeline = make_rows_landing(tmp_path)
     land_text(tmp_path, "a.csv", HEAD + "x,a,1\ny,b,2\n")
     outcome = take(pipeline)
-    assert (outcome.result, outcome.error) == ("refused", None)
+    assert (outcome.status, outcome.error_code) == ("refused", None)
     assert outcome.message.startswith("refused 1 file: 0 changes")
     assert "all of its 2 records were refused" in outcome.message
     assert codes(pipeline) == {"a.csv": "LANDED_REFUSED"}
-    assert take(pipeline).error == "LANDED_REFUSED"
+    assert take(pipeline).error_code == "LANDED_REFUSED"
 
 
 def test_a_file_that_brings_nothing_and_one_that_cannot_be_compared_are_shown(tmp_path: Path) -> None:

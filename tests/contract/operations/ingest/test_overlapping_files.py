@@ -211,7 +211,7 @@ def test_each_record_of_each_file_is_in_exactly_one_count(
     state = state_of(pipeline)
     taken = {entry.name: entry for entry in state.landed}
     named = {p["file"] for p in outcome.facts["problems"]}
-    assert outcome.error in (None, "LANDED_LATE")
+    assert outcome.error_code in (None, "LANDED_LATE")
     held_up = {name for name in landed if name not in taken} - named
     assert not held_up or named, "a file that is not taken waits behind one that is named"
     first: dict[int, bool] = {}

@@ -59,17 +59,17 @@ def test_an_unknown_column_stops_the_partition_in_order(tmp_path: Path, extensio
     land(tmp_path, 0, MIXED, extension)
     land(tmp_path, 4, [with_after(4, 3, text="c")], extension)
     outcome = take(pipeline)
-    assert (outcome.result, outcome.error, outcome.facts["exit_code"]) == ("stopped", "UNKNOWN_COLUMN", 2)
+    assert (outcome.status, outcome.error_code, outcome.error.exit_code) == ("stopped", "UNKNOWN_COLUMN", 2)
     assert "Line 3 of `shop.public.items+0+0000000000." in outcome.message
     assert "add `more: {type: 'long', default: null}` to `columns`" in outcome.message
     assert (outcome.facts["changes"], outcome.facts["quarantined"], outcome.facts["refused"]) == (2, 0, {})
     assert rows(pipeline) == [{"id": 1, "text": "a"}, {"id": 2, "text": "b"}]
     before = state_of(pipeline)
     again = take(pipeline)
-    assert (again.result, again.error) == ("stopped", "UNKNOWN_COLUMN")
+    assert (again.status, again.error_code) == ("stopped", "UNKNOWN_COLUMN")
     assert state_of(pipeline) == before
     pipeline = configured(tmp_path, "{id: int, text: string, more: {type: 'long', default: null}}")
-    assert take(pipeline).result == "taken"
+    assert take(pipeline).status == "taken"
     assert offsets(pipeline) == [0, 1, 2, 3, 4]
     assert rows(pipeline) == [
         {"id": 1, "text": "aa", "more": 5},
@@ -77,13 +77,13 @@ def test_an_unknown_column_stops_the_partition_in_order(tmp_path: Path, extensio
         {"id": 3, "text": "c", "more": None},
     ]
     assert [landed.complete for landed in state_of(pipeline).landed] == [False, True, True]
-    assert take(pipeline).result == "nothing"
+    assert take(pipeline).status == "nothing"
 
 
 def test_a_stop_at_the_first_record_takes_nothing(tmp_path: Path) -> None:
     pipeline = configured(tmp_path)
     land(tmp_path, 0, MIXED[2:])
-    assert take(pipeline).error == "UNKNOWN_COLUMN"
+    assert take(pipeline).error_code == "UNKNOWN_COLUMN"
     assert not state_of(pipeline).landed
     assert [p.code for p in state_of(pipeline).landing.listed] == ["UNKNOWN_COLUMN"]
     pipeline = configured(tmp_path, more="ignored: [more]")
@@ -107,7 +107,7 @@ def test_a_stopped_file_grows_and_stops_again(tmp_path: Path) -> None:
     land(tmp_path, 0, [*MIXED, with_after(4, 3, text="c", other="x")])
     pipeline = configured(tmp_path, "{id: int, text: string, more: {type: long, default: null}}")
     outcome = take(pipeline)
-    assert (outcome.error, outcome.facts["changes"]) == ("UNKNOWN_COLUMN", 2)
+    assert (outcome.error_code, outcome.facts["changes"]) == ("UNKNOWN_COLUMN", 2)
     assert "Line 5 of" in outcome.message
     land(tmp_path, 0, [*MIXED, with_after(4, 3, text="c", other="x"), with_after(5, 4, text="d")])
     pipeline = configured(tmp_path, "{id: int, text: string, more: {type: long, default: null}}", "ignored: [other]")
@@ -121,7 +121,7 @@ def test_the_rest_of_a_stopped_file_must_be_the_file_that_was_taken(tmp_path: Pa
     take(pipeline)
     path.write_bytes(gzip.compress(path.read_bytes()))
     pipeline = configured(tmp_path, "{id: int, text: string, more: {type: long, default: null}}")
-    assert "LANDED_CHANGED" in (take(pipeline).error or "")
+    assert "LANDED_CHANGED" in (take(pipeline).error_code or "")
 
 
 def test_a_column_that_the_source_dropped_stops_the_log(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_a_column_that_the_source_dropped_stops_the_log(tmp_path: Path) -> None:
     pipeline = configured(tmp_path)
     land(tmp_path, 0, [with_after(0, 1, text="a"), with_after(1, 1), record(2, 1, "d")])
     outcome = take(pipeline)
-    assert (outcome.result, outcome.error) == ("stopped", "MISSING_COLUMN")
+    assert (outcome.status, outcome.error_code) == ("stopped", "MISSING_COLUMN")
     assert "set `text: {type: 'string', default: null}` in `columns`" in outcome.message
     assert rows(pipeline) == [{"id": 1, "text": "a"}]
     pipeline = configured(tmp_path, "{id: int, text: {type: string, default: null}}")
@@ -150,14 +150,14 @@ def test_an_update_with_a_placeholder_and_an_unknown_column_stops(tmp_path: Path
     pipeline = configured(tmp_path)
     placeholder = {"id": 1, "text": "__debezium_unavailable_value", "more": 1}
     land(tmp_path, 0, [with_after(0, 1, text="a"), record(1, 1, "u", after=placeholder)])
-    assert take(pipeline).error == "UNKNOWN_COLUMN"
+    assert take(pipeline).error_code == "UNKNOWN_COLUMN"
 
 
 def test_a_renamed_key_stops(tmp_path: Path) -> None:
     """Fault: a record whose key has another name was put aside as KEY_NULL, one by one."""
     pipeline = configured(tmp_path)
     land(tmp_path, 0, [with_after(0, 1, text="a"), record(1, 2, after={"number": 2, "text": "b"}, key={"number": 2})])
-    assert take(pipeline).error == "UNKNOWN_COLUMN"
+    assert take(pipeline).error_code == "UNKNOWN_COLUMN"
 
 
 def test_what_the_configuration_says_outright_still_holds(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_a_table_is_built_again_from_its_landed_files_across_add_drop_rename_and
     for start, columns, records in landed:
         pipeline = configured(tmp_path, columns, "schema: {drop: evolve}\n    ignored: [old]" if start > 2 else "")
         land(tmp_path, start, records)
-        assert take(pipeline).result == "taken"
+        assert take(pipeline).status == "taken"
     before = rows(pipeline)
     assert before == [
         {"id": 1, "label": "aa", "more": 5},
@@ -189,7 +189,7 @@ def test_a_table_is_built_again_from_its_landed_files_across_add_drop_rename_and
         {"id": 3, "label": "c", "more": 6},
     ]
     drop(pipeline, "items", plan=False)
-    assert take(pipeline).result == "taken"
+    assert take(pipeline).status == "taken"
     assert rows(pipeline) == before
 
 
@@ -203,7 +203,7 @@ def test_files_of_rows_with_other_columns_stop_the_log(tmp_path: Path) -> None:
     (tmp_path / "landing" / TOPIC / "a.csv").write_text("id,text\n1,a\n")
     (tmp_path / "landing" / TOPIC / "b.csv").write_text("id,text,more\n2,b,5\n")
     outcome = take(pipeline)
-    assert (outcome.result, outcome.error, outcome.facts["changes"]) == ("stopped", "LANDED_SCHEMA", 1)
+    assert (outcome.status, outcome.error_code, outcome.facts["changes"]) == ("stopped", "LANDED_SCHEMA", 1)
     (tmp_path / "tidefold.yaml").write_text("\n".join([*lines, "    ignored: [more]"]) + "\n")
     pipeline = Pipeline(load_config(tmp_path / "tidefold.yaml"), open_store("store", tmp_path))
     assert take(pipeline).facts["changes"] == 1
@@ -216,7 +216,7 @@ def test_a_record_that_is_sent_again_without_the_new_column_does_not_stop(tmp_pa
     land(tmp_path, 0, [with_after(i, i, text="a", more=i) for i in range(3)])
     land(tmp_path, 3, [record(3, 1, order=1001, after={"id": 1, "text": "a"}), with_after(4, 4, text="b", more=4)])
     outcome = take(pipeline)
-    assert (outcome.result, outcome.facts["changes"], outcome.facts["resent"]) == ("taken", 4, 1)
+    assert (outcome.status, outcome.facts["changes"], outcome.facts["resent"]) == ("taken", 4, 1)
 
 
 EVOLVE = "schema: {add: evolve, drop: evolve}"
@@ -226,7 +226,7 @@ def test_with_evolve_the_column_is_added_in_the_middle_of_the_stream(tmp_path: P
     pipeline = configured(tmp_path, more=EVOLVE)
     land(tmp_path, 0, [*MIXED, with_after(4, 3, text="c", more=6, other=["x"]), with_after(5, 4, text="d")])
     outcome = take(pipeline)
-    assert (outcome.result, outcome.error, outcome.facts["changes"]) == ("taken", None, 6)
+    assert (outcome.status, outcome.error_code, outcome.facts["changes"]) == ("taken", None, 6)
     assert outcome.facts["added"] == {"more": "long", "other": "array<string>"}
     expected = [
         {"id": 1, "text": "aa", "more": 5, "other": None},
@@ -235,7 +235,7 @@ def test_with_evolve_the_column_is_added_in_the_middle_of_the_stream(tmp_path: P
         {"id": 4, "text": "d", "more": None, "other": None},
     ]
     assert rows(pipeline) == expected
-    assert take(pipeline).result == "nothing"
+    assert take(pipeline).status == "nothing"
     assert [s.found for s in state_of(pipeline).schemas] == [(), (3,), (3, 4)]
     pipeline = configured(tmp_path, "{id: int, text: string, other: array<string>}", EVOLVE)
     land(tmp_path, 6, [with_after(6, 5, text="e", more=7, other=None)])
@@ -259,7 +259,7 @@ def test_with_evolve_a_column_without_a_certain_type_stops_the_log(tmp_path: Pat
     pipeline = configured(tmp_path, more=EVOLVE)
     land(tmp_path, 0, [with_after(0, 1, text="a"), with_after(1, 2, text="b", more=None)])
     outcome = take(pipeline)
-    assert (outcome.result, outcome.error, outcome.facts["changes"]) == ("stopped", "UNKNOWN_COLUMN", 1)
+    assert (outcome.status, outcome.error_code, outcome.facts["changes"]) == ("stopped", "UNKNOWN_COLUMN", 1)
     assert "add `more: {type: 'TYPE', default: null}`" in outcome.message
 
 
@@ -267,9 +267,9 @@ def test_a_column_that_was_added_is_in_the_table_and_in_a_table_built_again(tmp_
     pipeline = configured(tmp_path, more=EVOLVE)
     for run, records in enumerate((MIXED[:2], MIXED[2:])):
         land(tmp_path, 2 * run, records)
-        assert take(pipeline).result == "taken"
+        assert take(pipeline).status == "taken"
         [outcome] = materialize(pipeline, ["items"], Asking(f"r{run}", False), in_process)
-        assert outcome.result == "staged", outcome.message
+        assert outcome.status == "staged", outcome.message
         judge_all(pipeline, "items")
         confirm(pipeline, "items", run_id=f"r{run}")
     table = DeltaTable(pipeline.store.uri("tables/items")).to_pyarrow_table().sort_by("id").to_pylist()
@@ -282,11 +282,11 @@ def test_a_column_that_was_added_is_in_the_table_and_in_a_table_built_again(tmp_
 def test_what_was_taken_before_a_stop_is_folded_and_confirmed(tmp_path: Path) -> None:
     pipeline = configured(tmp_path)
     land(tmp_path, 0, MIXED)
-    assert take(pipeline).result == "stopped"
+    assert take(pipeline).status == "stopped"
     [outcome] = materialize(pipeline, ["items"], Asking("r1", False), in_process)
-    assert outcome.result == "staged"
+    assert outcome.status == "staged"
     judge_all(pipeline, "items")
-    assert confirm(pipeline, "items", run_id="r1").error is None
+    assert confirm(pipeline, "items", run_id="r1").error_code is None
 
 
 @given(data=st.data())
@@ -313,13 +313,13 @@ def test_any_history_of_columns_ends_as_its_replay_and_is_built_again(
     for _ in range(2 * len(names) + 1):
         pipeline = configured(root, "{" + ", ".join(f"{n}: {t}" for n, t in columns.items()) + "}")
         outcome = take(pipeline)
-        if outcome.error is None:
+        if outcome.error_code is None:
             break
-        assert (outcome.result, outcome.error) == ("stopped", "UNKNOWN_COLUMN")
+        assert (outcome.status, outcome.error_code) == ("stopped", "UNKNOWN_COLUMN")
         columns |= {name: "{type: long, default: null}" for name in names if f"`{name}: {{type" in outcome.message}
     expected = [{n: replay[item][n] for n in columns if n != "id"} | {"id": item} for item in sorted(replay)]
     assert rows(pipeline) == expected
     assert sum(landed.records for landed in state_of(pipeline).landed) == len(records)
     drop(pipeline, "items", plan=False)
-    assert take(pipeline).result == "taken"
+    assert take(pipeline).status == "taken"
     assert rows(pipeline) == expected

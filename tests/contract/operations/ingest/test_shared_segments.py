@@ -64,7 +64,7 @@ def test_500_small_logs_make_one_segment(tmp_path: Path) -> None:
     for log in logs:
         land(tmp_path, log, 0, 20)
     outcomes = ingest(pipeline, logs, in_process)
-    assert {(o.result, o.facts["changes"]) for o in outcomes} == {("taken", 20)}
+    assert {(o.status, o.facts["changes"]) for o in outcomes} == {("taken", 20)}
     [segment] = segments(pipeline)
     assert [entry.log for entry in read_index(pipeline.store, segment)] == logs
     assert rows(pipeline, "log_499") == list(range(20))
@@ -84,7 +84,7 @@ def test_the_writer_dies_at_any_call_and_the_next_ingest_takes_everything_once(t
                 ingest(store, PAIR, in_process)
             ended = isinstance(store.store, FaultyStore) and store.store.calls <= at
             again = ingest(pipeline, PAIR, in_process)
-            assert not any(o.error for o in again)
+            assert not any(o.error_code for o in again)
             assert [rows(pipeline, log) for log in PAIR] == [[0], [0]]
             long_ago(pipeline)
             clean(pipeline, PAIR)
@@ -116,7 +116,7 @@ def test_the_writer_dies_between_the_two_appends_and_the_other_log_is_rolled_for
         raise AssertionError("nothing has to be parsed again")
 
     [outcome] = ingest(pipeline, [other], no_tasks)
-    assert outcome.result == "nothing"
+    assert outcome.status == "nothing"
     assert (rows(pipeline, first), rows(pipeline, other)) == ([0], [0])
     assert pipeline.store.list(INTENTS) == []
 
@@ -151,7 +151,7 @@ def test_a_writer_that_dies_before_it_says_what_it_brings_is_refused_and_leaves_
     long_ago(pipeline)
     clean(pipeline, PAIR)
     assert segments(pipeline) == set()
-    assert {o.result for o in ingest(pipeline, PAIR, in_process)} == {"taken"}
+    assert {o.status for o in ingest(pipeline, PAIR, in_process)} == {"taken"}
     assert [rows(pipeline, log) for log in PAIR] == [[0], [0]]
 
 
@@ -167,9 +167,9 @@ def test_a_slow_writer_that_was_given_up_is_refused_and_the_next_ingest_takes_ev
         return answers
 
     late = ingest(pipeline, PAIR, sleeps)
-    assert [o.error for o in late] == ["INTAKE_FENCED", "INTAKE_FENCED"]
+    assert [o.error_code for o in late] == ["INTAKE_FENCED", "INTAKE_FENCED"]
     assert named(pipeline) == set()
-    assert {o.result for o in ingest(pipeline, PAIR, in_process)} == {"taken"}
+    assert {o.status for o in ingest(pipeline, PAIR, in_process)} == {"taken"}
     assert [rows(pipeline, log) for log in PAIR] == [[0], [0]]
     long_ago(pipeline)
     clean(pipeline, PAIR)
@@ -189,7 +189,7 @@ def test_whoever_comes_in_between_tells_the_logs_and_the_writer_finds_it_done(
             recovery.settle(pipeline.store, run)
 
     monkeypatch.setattr(write_intents, "bring", bring)
-    assert {o.result for o in ingest(pipeline, PAIR, in_process)} == {"taken"}
+    assert {o.status for o in ingest(pipeline, PAIR, in_process)} == {"taken"}
     assert [rows(pipeline, log) for log in PAIR] == [[0], [0]]
     assert segments(pipeline) == named(pipeline)
 
@@ -197,7 +197,7 @@ def test_whoever_comes_in_between_tells_the_logs_and_the_writer_finds_it_done(
 def fold(pipeline: Pipeline, log: str, run: str) -> None:
     materialize(pipeline, [log], Asking(run), in_process)
     judge_all(pipeline, log)
-    assert confirm(pipeline, log, run_id=run).result == "published"
+    assert confirm(pipeline, log, run_id=run).status == "published"
 
 
 def folded_past(pipeline: Pipeline, root: Path, log: str) -> None:
@@ -301,6 +301,6 @@ def test_patience_is_only_a_delay(tmp_path: Path) -> None:
             recovery.settle(pipeline.store, run)
         return in_process(work, tasks)
 
-    assert {o.error for o in ingest(pipeline, PAIR, sleeps)} == {"INTAKE_FENCED"}
+    assert {o.error_code for o in ingest(pipeline, PAIR, sleeps)} == {"INTAKE_FENCED"}
     ingest(pipeline, PAIR, in_process)
     assert [rows(pipeline, log) for log in PAIR] == [[0], [0]]

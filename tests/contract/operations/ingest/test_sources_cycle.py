@@ -34,7 +34,7 @@ def fold(pipeline: Pipeline, run: str) -> None:
     if not pipeline.ledger("items").exists():
         return
     [outcome] = materialize(pipeline, ["items"], Asking(run, False), in_process)
-    assert outcome.error is None, outcome
+    assert outcome.error_code is None, outcome
     if state_of(pipeline).attempt:
         judge_all(pipeline, "items")
         confirm(pipeline, "items", run_id=run)
@@ -80,7 +80,7 @@ def test_files_in_any_split_order_and_fold(
     while begin < len(again):
         end = data.draw(st.integers(begin + 1, len(again)))
         _land(root, source, f"{data.draw(st.integers(0, 99))}-{begin}", again[begin:end])
-        assert take(pipeline).error is None
+        assert take(pipeline).error_code is None
         if data.draw(st.booleans()):
             fold(pipeline, f"run-{begin}")
         begin = end

@@ -27,7 +27,7 @@ from tidefold.ledger import Ledger
 from tidefold.operations.ingest import stop_resume as stop_module
 from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.inspect.status import status
-from tidefold.operations.outcome import Outcome
+from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
@@ -50,7 +50,7 @@ def steps(gate: bool = True, cut: Callable[[str, str], None] = lambda step, when
             attempt = pipeline.ledger("accounts").read().attempt
             if attempt and attempt.state is State.STAGED:
                 judge_all(pipeline, passed=gate)
-            outcomes = [Outcome(log, "passed" if gate else "failed", "as given") for log in logs]
+            outcomes = [Outcome(log, Status.PASSED if gate else Status.FAILED, "as given") for log in logs]
         cut(step.name, "after")
         return outcomes
 
@@ -188,7 +188,7 @@ def test_an_ingest_of_a_stopped_log_is_refused_and_the_next_one_after_it_loses_n
     before = contents(tmp_path / "store")
     assert find_pending(pipeline, ["items"]) == []
     [refused] = ingest(pipeline, ["items"], in_process)
-    assert (refused.error, refused.facts["exit_code"]) == ("LOG_STOPPED", 3)
+    assert (refused.error_code, refused.error.exit_code) == ("LOG_STOPPED", 3)
     assert "stopped by me (a move)" in refused.message
     assert "tidefold resume items" in refused.message
     assert contents(tmp_path / "store") == before
@@ -209,7 +209,7 @@ def test_an_ingest_that_was_on_its_way_when_the_log_was_stopped_is_refused(tmp_p
         return answers  # type: ignore[return-value]
 
     [refused] = ingest(pipeline, ["items"], run)  # type: ignore[arg-type]
-    assert refused.error == "LOG_STOPPED"
+    assert refused.error_code == "LOG_STOPPED"
     assert state_of(pipeline).last_sqn == 1
     stop_module.resume(pipeline, "items")
     assert take(pipeline).facts["changes"] == 1
@@ -226,7 +226,7 @@ def test_a_stopped_log_does_not_hold_up_those_beside_it(tmp_path: Path) -> None:
     stopped(pipeline, PAIR[0])
     land_pair(tmp_path, 10)
     refused, taken = ingest(pipeline, PAIR, in_process)
-    assert (refused.error, taken.result) == ("LOG_STOPPED", "taken")
+    assert (refused.error_code, taken.status) == ("LOG_STOPPED", "taken")
 
 
 def test_a_writer_of_a_stopped_log_is_refused_and_goes_on_when_it_is_resumed(tmp_path: Path) -> None:

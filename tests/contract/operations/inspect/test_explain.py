@@ -67,9 +67,9 @@ def truth(phase: int) -> dict[int, dict[str, Any]]:
 
 def fold(pipeline: Pipeline, run: str, log: str = "accounts", restore: Restore | None = None) -> None:
     [outcome] = materialize(pipeline, [log], Asking(run, restore=restore), in_process)
-    assert not outcome.error, outcome
+    assert not outcome.error_code, outcome
     judge_all(pipeline, log)
-    assert confirm(pipeline, log, run_id=run).result == "published"
+    assert confirm(pipeline, log, run_id=run).status == "published"
 
 
 def of(pipeline: Pipeline, key: int, **how: Any) -> KeyExplained:
@@ -160,7 +160,7 @@ def test_what_was_cut_is_said_and_where_the_row_already_was(pipeline: Pipeline) 
     put(pipeline, [{"id": 1, "text": "e"}])
     fold(pipeline, "run-4")
     subsume(pipeline, "accounts")
-    assert truncate(pipeline, "accounts").result == "truncated"
+    assert truncate(pipeline, "accounts").status == "truncated"
     untouched = of(pipeline, 20)
     assert (untouched.row, untouched.standing, untouched.made_by) == ({"id": 20, "text": "a"}, RowAgreement.CUT, None)
     assert untouched.unknown == ((1, 3),)

@@ -153,7 +153,7 @@ def test_a_log_that_was_cut_says_from_where_it_can_be_read(tmp_path: Path) -> No
         put(pipeline, [{"id": 1, "text": f"{number}"}])
         publish(pipeline, f"run-{number}")
     held, tail = (plan_read(pipeline, "accounts", w) for w in (Wanted(What.LOG), Wanted(What.LOG, since=3)))
-    assert truncate(pipeline, "accounts").result == "truncated"
+    assert truncate(pipeline, "accounts").status == "truncated"
     state = pipeline.ledger("accounts").read()
     assert state.truncated_to == 3
     with pytest.raises(RefusedError) as cut:

@@ -65,8 +65,8 @@ def pipeline(tmp_path: Path) -> Pipeline:
 
 def retain(pipeline: Pipeline, log: str = "items", plan: bool = False) -> dict[str, Any]:
     [outcome] = retain_local(pipeline, [log], plan)
-    assert outcome.error is None
-    return {"result": outcome.result, "message": outcome.message, **outcome.facts}
+    assert outcome.error_code is None
+    return {"result": outcome.status, "message": outcome.message, **outcome.facts}
 
 
 # The life of copies.
@@ -291,7 +291,7 @@ def test_an_abort_succeeds_whatever_becomes_of_the_local_copy(
     assert counted.calls > 3
     for at in range(counted.calls):
         pipeline, _ = failing(root, tmp_path / "copy", monkeypatch, at, fault=Fault.ERROR_BEFORE)
-        assert abort(pipeline, "items", "made to").result == "aborted"
+        assert abort(pipeline, "items", "made to").status == "aborted"
         healthy = make(tmp_path / "copy")
         assert offered(healthy) == (1,)
         retain(healthy)
@@ -305,7 +305,7 @@ def test_a_full_disk_costs_the_copies_and_nothing_else(
     full = on(pipeline, monkeypatch, FullDisk(disk(pipeline).root))
     land(full, 0, 5)
     [taken, *_] = outcomes = cycle(full, "run-1")
-    assert all(o.error is None for o in outcomes)
+    assert all(o.error_code is None for o in outcomes)
     assert "No space left" in taken.message
     assert "No space left" in taken.facts["no_local_copy"][0]
     assert all("No space left" in o.facts["local"]["warning"] for o in outcomes[2:])
@@ -328,10 +328,10 @@ def test_a_file_where_the_folder_should_be_is_a_warning_everywhere(pipeline: Pip
     """I15: no step fails, retention and status among them."""
     (tmp_path / "local").write_text("in the way")
     land(pipeline, 0, 5)
-    assert all(o.error is None for o in cycle(pipeline, "run-1"))
+    assert all(o.error_code is None for o in cycle(pipeline, "run-1"))
     assert retain(pipeline)["warnings"]
     assert [s.local for s in status(pipeline, PAIR)] == [(), ()]
-    assert drop(pipeline, "items", plan=False).result == "dropped"
+    assert drop(pipeline, "items", plan=False).status == "dropped"
     assert (tmp_path / "local").read_text() == "in the way"
 
 
@@ -351,7 +351,7 @@ def test_a_primary_file_that_is_not_what_was_staged_fails_the_snapshot(pipeline:
     land(pipeline, 0, 5)
     take(pipeline)
     outcome = stage(rotten, "run-1")
-    assert outcome.error == "STAGED_FILE_CHANGED"
+    assert outcome.error_code == "STAGED_FILE_CHANGED"
     assert [s.state for s in pipeline.ledger("items").read().snapshots] == [State.ABORTED]
     assert copies_of(pipeline) == []
     cycle(pipeline, "run-2", ["items"])
@@ -510,7 +510,7 @@ def test_a_ledger_that_cannot_be_read_keeps_its_copies(pipeline: Pipeline, tmp_p
     newest.write_bytes(b"{")
     before = copied_files(pipeline)
     found = {outcome.log: outcome for outcome in retain_local(pipeline, PAIR)}
-    assert found["orders"].error == "UNREADABLE"
+    assert found["orders"].error_code == "UNREADABLE"
     left = copied_files(pipeline)
     assert [p for p in before if p.startswith("orders/")] == [p for p in left if p.startswith("orders/")]
     assert segments_here(pipeline) == [p for p in before if p.startswith("changelog/")]

@@ -122,7 +122,7 @@ def test_copies_of_snapshots_take_turns_and_segments_stay_together(pipeline: Pip
     assert len(segments_here(pipeline)) == 4
     assert (offered(pipeline), offered(pipeline, "orders")) == ((1, 2, 3, 4), (1, 2, 3, 4))
     check_whole(pipeline)
-    assert verify(pipeline, "items").result == "whole"
+    assert verify(pipeline, "items").status == "whole"
     retain_local(pipeline, PAIR)
     assert (offered(pipeline), segments_here(pipeline)) == ((4,), [])
 
@@ -137,7 +137,7 @@ def test_roots_may_come_go_and_change_places_between_runs(tmp_path: Path) -> Non
         check_whole(pipeline)
         if number < 5:
             assert offered(pipeline) == tuple(range(1, number + 1))
-            assert verify(pipeline, "items").result == "whole"
+            assert verify(pipeline, "items").status == "whole"
     assert where(pipeline) == {f"items/000000000{i}": "c" for i in (3, 4, 5)}
     pipeline = configured(tmp_path, "paths: [b, a, c]")
     assert where(pipeline) == {f"items/000000000{i}": folder for i, folder in enumerate("aaccc", 1)}
@@ -195,7 +195,7 @@ def test_a_root_that_is_no_folder_any_more_hides_no_copy_in_the_other(
     ]
     assert [s.local for s in status(pipeline, PAIR)] == [(2,), (2,)]
     verified = verify(pipeline, "items", Asked(repair=True))
-    assert (verified.result, len(verified.facts["warnings"])) == ("whole", 1)
+    assert (verified.status, len(verified.facts["warnings"])) == ("whole", 1)
     assert broken in verified.message
     [retained] = retain_local(pipeline, ["items"])
     assert broken in retained.message
@@ -209,9 +209,9 @@ def test_snapshots_go_on_and_their_copies_where_there_is_a_disk(pipeline: Pipeli
     in_the_way(tmp_path, "b")
     assert once_more(pipeline, 60)["warning"].startswith("STORAGE")
     assert once_more(pipeline, 70)["warning"] is None
-    assert abort(pipeline, "items", "nothing is open").result == "nothing"
+    assert abort(pipeline, "items", "nothing is open").status == "nothing"
     assert offered(pipeline) == (2, 4)
-    assert drop(pipeline, "orders", plan=False).result == "dropped"
+    assert drop(pipeline, "orders", plan=False).status == "dropped"
     assert copies_of(pipeline, "orders") == []
     # The disk is back, with what it held: nothing of it counts that should not.
     (tmp_path / "b").unlink()
@@ -263,14 +263,14 @@ def test_no_root_answers(pipeline: Pipeline, tmp_path: Path) -> None:
     for name in "ab":
         in_the_way(tmp_path, name)
     land(pipeline, 50)
-    assert all(o.error is None for o in cycle(pipeline, "run-after"))
+    assert all(o.error_code is None for o in cycle(pipeline, "run-after"))
     assert retain_local(pipeline, ["items"])[0].facts["warnings"]
     assert [s.local for s in status(pipeline, PAIR)] == [(), ()]
     use = local_use(pipeline)
     assert use
     assert [root.error is not None for root in use.roots] == [True, True]
     verified = verify(pipeline, "items")
-    assert (verified.result, len(verified.facts["warnings"])) == ("whole", 1)
+    assert (verified.status, len(verified.facts["warnings"])) == ("whole", 1)
 
 
 def test_several_roots_are_one_store(tmp_path: Path) -> None:
@@ -367,7 +367,7 @@ def test_no_copy_is_made_when_there_is_no_room(quoted: Pipeline) -> None:
     assert all(f"{number:,}" in facts["warning"] for number in (limited.config.local.quota_bytes, used, needed))
     assert set(before) <= set(copied_files(limited))
     judge_all(limited, "items")
-    assert confirm(limited, "items").result == "published"
+    assert confirm(limited, "items").status == "published"
     assert offered(limited) == (2,)
     assert len(table_rows(limited, "items")) == 15
 
@@ -661,7 +661,7 @@ def test_a_copy_of_which_files_are_gone_is_told_of_and_kept_like_a_whole_one(pip
     [retained] = retain_local(pipeline, ["items"])
     assert (retained.facts["snapshots"], retained.facts["warnings"]) == ([1], [])
     assert copies_of(pipeline) == ["items/0000000002"]
-    assert verify(pipeline, "items", Asked(repair=True)).error is None
+    assert verify(pipeline, "items", Asked(repair=True)).error_code is None
     assert offered(pipeline) == (2,)
     once_more(pipeline, 60)
     assert offered(pipeline) == (2, 3)

@@ -23,7 +23,7 @@ from tidefold.quality.suite.suite import Suite
 def staged(pipeline: Pipeline, run: str) -> LandedRange:
     """What landed for the snapshot of a run, which is then confirmed."""
     [outcome] = materialize(pipeline, ["items"], Asking(run, False), in_process)
-    assert outcome.result == "staged", outcome.message
+    assert outcome.status == "staged", outcome.message
     state = state_of(pipeline)
     assert state.attempt
     found = landed_range(state, state.attempt)
@@ -45,7 +45,7 @@ def test_refused_records_count_in_the_range_in_which_they_landed(tmp_path: Path)
     land(tmp_path, 22, [record(22, 3)])
     take(pipeline)
     assert staged(pipeline, "r3") == LandedRange(1, 0, ())
-    assert retry(pipeline, "items").result == "nothing"
+    assert retry(pipeline, "items").status == "nothing"
 
 
 def test_a_truncate_is_known_and_a_new_snapshot_of_the_source_is_none(tmp_path: Path) -> None:

@@ -49,9 +49,9 @@ def rows(pipeline: Pipeline, what: What = What.LIVE) -> dict[int, tuple[Any, ...
 
 def fold(pipeline: Pipeline, run: str) -> int:
     [outcome] = materialize(pipeline, ["items"], Asking(run), in_process)
-    assert not outcome.error, outcome
+    assert not outcome.error_code, outcome
     judge_all(pipeline, "items")
-    assert confirm(pipeline, "items", run_id=run).result == "published"
+    assert confirm(pipeline, "items", run_id=run).status == "published"
     return int(outcome.facts["unresolved"])
 
 

@@ -80,9 +80,9 @@ def rows(pipeline: Pipeline, what: What = What.LIVE) -> dict[int, str]:
 
 def fold(pipeline: Pipeline, run: str, restore: Restore | None = None) -> None:
     [outcome] = materialize(pipeline, ["items"], Asking(run, restore=restore), in_process)
-    assert not outcome.error, outcome
+    assert not outcome.error_code, outcome
     judge_all(pipeline, "items")
-    assert confirm(pipeline, "items", run_id=run).result == "published"
+    assert confirm(pipeline, "items", run_id=run).status == "published"
 
 
 def check_counts(pipeline: Pipeline) -> None:
@@ -94,7 +94,7 @@ def check_counts(pipeline: Pipeline) -> None:
     refused = sum(one.count for one in count_refused(pipeline, "items"))
     assert refused == status(pipeline, ["items"])[0].quarantined == len(quarantined(pipeline))
     assert len(changes_of(pipeline)) == sum(entry.changes for entry in state.landed)
-    assert verify(pipeline, "items").result == "whole"
+    assert verify(pipeline, "items").status == "whole"
 
 
 def test_reasons_are_counted_with_an_example(pipeline: Pipeline) -> None:
@@ -146,7 +146,7 @@ def test_what_can_be_read_now_is_taken_and_the_rest_stays(pipeline: Pipeline) ->
     """I5: the rows are those of a program that never refused; the accounts are right."""
     before = state_of(pipeline)
     outcome = retry(pipeline, "items")
-    assert (outcome.result, outcome.facts["changes"], outcome.facts["reasons"]) == ("taken", 3, {"BROKEN_JSON": 1})
+    assert (outcome.status, outcome.facts["changes"], outcome.facts["reasons"]) == ("taken", 3, {"BROKEN_JSON": 1})
     after = state_of(pipeline)
     assert after.positions == before.positions
     assert rows(pipeline) == {1: "t1011", 2: "t1003", 100: "t1001", 101: "t1002", 102: "t1010"}
@@ -155,11 +155,11 @@ def test_what_can_be_read_now_is_taken_and_the_rest_stays(pipeline: Pipeline) ->
     assert found.made_by
     assert (found.made_by.landed, found.made_by.offset) == (f"{TOPIC}+0+0000000000.jsonl", 2)
     again = retry(pipeline, "items")
-    assert (again.result, again.facts["staying"]) == ("nothing", 1)
+    assert (again.status, again.facts["staying"]) == ("nothing", 1)
     assert state_of(pipeline) == after
     assert not list(write_intents.announced(pipeline.store))
     assert len(pipeline.store.list("logs/items/quarantine")) == 1
-    assert all(o.result == "nothing" for o in clean(pipeline, ["items"]))
+    assert all(o.status == "nothing" for o in clean(pipeline, ["items"]))
     # What comes next is taken as if nothing had been refused.
     land(pipeline.config.path.parent, 20, [record(20, 100, op="u")])
     assert take(pipeline).facts["changes"] == 1
@@ -167,7 +167,7 @@ def test_what_can_be_read_now_is_taken_and_the_rest_stays(pipeline: Pipeline) ->
 
 
 def test_one_reason_alone(pipeline: Pipeline) -> None:
-    assert retry(pipeline, "items", "BROKEN_JSON").result == "nothing"
+    assert retry(pipeline, "items", "BROKEN_JSON").status == "nothing"
     assert retry(pipeline, "items", "NO_SUCH_REASON").facts["records"] == 0
     assert retry(pipeline, "items", "VALUE_INVALID").facts["changes"] == 3
     check_counts(pipeline)
@@ -207,10 +207,10 @@ def test_where_the_log_was_cut_a_record_stays(tmp_path: Path, monkeypatch: pytes
         take(made)
         fold(made, f"run-{number}")
     subsume(made, "items")
-    assert truncate(made, "items").result == "truncated"
+    assert truncate(made, "items").status == "truncated"
     before = state_of(made)
     outcome = retry(made, "items")
-    assert (outcome.result, outcome.facts["why"]) == ("nothing", {"log_cut": 1})
+    assert (outcome.status, outcome.facts["why"]) == ("nothing", {"log_cut": 1})
     assert "the log was cut" in outcome.message
     assert state_of(made) == before
 
@@ -234,7 +234,7 @@ def test_what_a_restore_left_out_stays_out(tmp_path: Path, monkeypatch: pytest.M
     fold(made, "back", Restore(1, Mode.SKIP))
     outcome = retry(made, "items")
     # Key 100 landed in the range, key 200 before it, but has a newer change in it.
-    assert (outcome.result, outcome.facts["why"]) == ("nothing", {"left_out": 2})
+    assert (outcome.status, outcome.facts["why"]) == ("nothing", {"left_out": 2})
     assert rows(made) == {1: "t1000"}
     fold(made, "undone", Restore(state_of(made).snapshots[0].id, Mode.REPLAY))
     assert retry(made, "items").facts["why"] == {}
@@ -255,7 +255,7 @@ def test_what_landed_before_an_import_stays_out(tmp_path: Path, monkeypatch: pyt
         take(made)
         asking = Asking("in", imported=Import(open_address(str(tmp_path / "save")).uri(""), Ownership.NO_CLAIM))
         [outcome] = materialize(made, ["items"], asking, in_process)
-        assert outcome.result == "staged", outcome
+        assert outcome.status == "staged", outcome
         assert retry(made, "items").facts["why"] == {"left_out": 2}
         judge_all(made, "items")
         confirm(made, "items", run_id="in")
@@ -293,7 +293,7 @@ def test_text_that_was_not_kept_as_a_whole_comes_from_the_landed_file(
     # Landed anew with other bytes, it is not the file that was taken.
     assert path.exists()
     land(tmp_path, 10, [record(10, 102, after={"id": 102, "text": "z" * 9000})])
-    assert (retry(made, "items").result, 102 in rows(made)) == ("nothing", False)
+    assert (retry(made, "items").status, 102 in rows(made)) == ("nothing", False)
 
 
 def test_another_shape_is_refused(pipeline: Pipeline) -> None:
@@ -322,7 +322,7 @@ def test_two_at_once_take_each_record_once(pipeline: Pipeline, monkeypatch: pyte
     assert len({(c["_partition"], c["_offset"]) for c in changes_of(pipeline)}) == len(changes_of(pipeline))
     check_counts(pipeline)
     assert not list(write_intents.announced(pipeline.store))
-    assert all(o.result == "nothing" for o in clean(pipeline, ["items"]))
+    assert all(o.status == "nothing" for o in clean(pipeline, ["items"]))
 
 
 def test_a_newer_change_that_comes_in_between_is_seen(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -360,7 +360,7 @@ def test_always_overtaken_it_says_so_and_leaves_nothing(pipeline: Pipeline, monk
         retry(pipeline, "items")
     assert overtaken.value.code == "RETRY_OVERTAKEN"
     check_counts(pipeline)
-    assert all(o.result == "nothing" for o in clean(pipeline, ["items"]))
+    assert all(o.status == "nothing" for o in clean(pipeline, ["items"]))
 
 
 FAULTS = [*((fault, False) for fault in Fault), (Fault.ERROR_BEFORE, True), (Fault.ERROR_AFTER, True)]
@@ -515,7 +515,7 @@ def test_a_retry_notes_the_reason_of_today(pipeline: Pipeline, monkeypatch: pyte
     path = pipeline.config.path
     path.write_text(path.read_text().replace("text: string", "text: string, more: string"))
     wider = replace(pipeline, config=make_config(path))
-    assert retry(wider, "items").result == "nothing"
+    assert retry(wider, "items").status == "nothing"
     assert {one.reason for one in count_refused(wider, "items")} == {"MISSING_COLUMN", "BROKEN_JSON"}
     before = state_of(wider)
     retry(wider, "items")

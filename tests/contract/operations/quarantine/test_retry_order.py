@@ -74,9 +74,9 @@ def counted_rows(pipeline: Pipeline) -> Counter[tuple[Any, ...]]:
 
 def fold(pipeline: Pipeline, run: str) -> None:
     [outcome] = materialize(pipeline, ["items"], Asking(run), in_process)
-    assert not outcome.error, outcome
+    assert not outcome.error_code, outcome
     judge_all(pipeline, "items")
-    assert confirm(pipeline, "items", run_id=run).result == "published"
+    assert confirm(pipeline, "items", run_id=run).status == "published"
 
 
 def check_counts(pipeline: Pipeline) -> None:
@@ -242,7 +242,7 @@ def test_a_retry_never_keeps_an_old_value(tmp_path: Path, monkeypatch: pytest.Mo
     assert whole_rows(made) == expected
     fold(made, "run-2")
     assert whole_rows(made, What.TABLE) == expected
-    assert retry(made, "items").result == "nothing"
+    assert retry(made, "items").status == "nothing"
 
 
 def test_what_a_retry_brings_is_right_as_of_every_instant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -303,5 +303,5 @@ def test_a_log_that_took_nothing_may_be_begun_anew(tmp_path: Path, monkeypatch: 
     path = tmp_path / "tidefold.yaml"
     path.write_text(path.read_text().replace("key: [id]", "key: [id, n]"))
     outcome = take(open_pipeline(path))
-    assert outcome.error == "SHAPE_CHANGED"
+    assert outcome.error_code == "SHAPE_CHANGED"
     assert "tidefold drop items" in outcome.message

@@ -107,10 +107,10 @@ def rows(pipeline: Pipeline, what: What) -> dict[int, tuple[int, str]]:
 def fold(pipeline: Pipeline, runs: Iterator[int]) -> None:
     run = f"run-{next(runs)}"
     [outcome] = materialize(pipeline, ["items"], Asking(run), in_process)
-    assert not outcome.error, outcome
-    if outcome.result == "staged":
+    assert not outcome.error_code, outcome
+    if outcome.status == "staged":
         judge_all(pipeline, "items")
-        assert confirm(pipeline, "items", run_id=run).result == "published"
+        assert confirm(pipeline, "items", run_id=run).status == "published"
 
 
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))

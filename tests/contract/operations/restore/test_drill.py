@@ -53,7 +53,7 @@ def test_the_newest_snapshot_is_restored_checked_recorded_and_removed(made: Benc
     pipeline = made.reset()
     before = without_ledger(pipeline)
     outcome = drill(pipeline, LOG, trial=clock())
-    assert (outcome.result, outcome.snapshot, outcome.error) == ("passed", 3, None)
+    assert (outcome.status, outcome.snapshot, outcome.error_code) == ("passed", 3, None)
     size = sum(f.bytes for f in files_of(pipeline, 3))
     found = recorded(pipeline)
     assert found
@@ -73,7 +73,7 @@ def test_one_that_is_named_and_a_tail(made: Bench) -> None:
     take(pipeline, {5: None})
     assert take_tail(pipeline, LOG, "tail").snapshot == 4
     for snapshot in (1, 4):
-        assert drill(pipeline, LOG, snapshot, clock()).result == "passed"
+        assert drill(pipeline, LOG, snapshot, clock()).status == "passed"
         found = recorded(pipeline, snapshot)
         assert found
         assert found.passed
@@ -88,12 +88,12 @@ def test_what_cannot_be_had_fails_by_name_and_is_recorded(made: Bench) -> None:
     spoil(pipeline, 3, "corrupt")
     for path in (copy_of(pipeline, 3) / "_data").iterdir():
         flip(path)
-    assert drill(pipeline, LOG, trial=clock()).result == "passed"  # From snapshot 2 and the log.
+    assert drill(pipeline, LOG, trial=clock()).status == "passed"  # From snapshot 2 and the log.
     spoil(pipeline, 2, "missing")
     spoil(pipeline, 1, "missing")
     before = without_ledger(pipeline)
     outcome = drill(pipeline, LOG, trial=clock())
-    assert (outcome.result, outcome.error, outcome.facts["exit_code"]) == ("damaged", "DRILL_FAILED", 5)
+    assert (outcome.status, outcome.error_code, outcome.error.exit_code) == ("damaged", "DRILL_FAILED", 5)
     assert any(f.name in outcome.message for f in files_of(pipeline, 3))
     found = recorded(pipeline)
     assert found
@@ -183,6 +183,6 @@ def test_what_a_killed_drill_left_goes_with_the_next_one(made: Bench) -> None:
         held.append((parent / f"{name}.lock").open("xb"))
         fcntl.flock(held[-1], fcntl.LOCK_EX)
     held[0].close()  # As the system does it for a process that ends.
-    assert drill(pipeline, LOG).error is None
+    assert drill(pipeline, LOG).error_code is None
     assert sorted(path.name for path in parent.iterdir()) == ["alive", "alive.lock"]
     held[1].close()

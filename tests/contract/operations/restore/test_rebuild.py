@@ -58,13 +58,13 @@ def test_the_log_goes_on_from_what_the_table_shows(tmp_path: Path, kind: str, co
     go_back(root, count)
     untouched = contents(root)
     planned = rebuild(opened(root), LOG)
-    assert (planned.result, planned.facts["published"], planned.facts["goes_on_after"]) == ("planned", 2, 2)
+    assert (planned.status, planned.facts["published"], planned.facts["goes_on_after"]) == ("planned", 2, 2)
     assert contents(root) == untouched
     done = rebuild(opened(root), LOG, plan=False)
-    assert (done.result, done.facts["stopped"]) == ("rebuilt", None)
+    assert (done.status, done.facts["stopped"]) == ("rebuilt", None)
     assert published(root) == before
-    assert verify(opened(root), LOG).result == "whole"
-    assert rebuild(opened(root), LOG).result == "nothing"
+    assert verify(opened(root), LOG).status == "whole"
+    assert rebuild(opened(root), LOG).status == "nothing"
     # What landed since the snapshot is taken, and nothing from before it.
     assert take(root).facts["changes"] == 3
     assert fold(root, "after").snapshot == 3
@@ -74,7 +74,7 @@ def test_the_log_goes_on_from_what_the_table_shows(tmp_path: Path, kind: str, co
     assert published(root) == truth(9)
     for snapshot, rows in kept.items():
         assert rows_of(opened(root).store.uri(PATHS.snapshot(snapshot))) == rows
-    assert verify(opened(root), LOG).result == "whole"
+    assert verify(opened(root), LOG).status == "whole"
 
 
 def test_what_the_table_never_showed_is_aborted(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_the_command_plans_first(tmp_path: Path) -> None:
     said = CliRunner().invoke(app, ["rebuild", LOG, "--yes", *config])
     assert said.exit_code == 0, said.output
     assert "not known any more" in said.output
-    assert take(root).result == "taken"
+    assert take(root).status == "taken"
 
 
 def test_a_copy_with_an_older_ledger_is_refused_and_rebuilt(tmp_path: Path) -> None:
@@ -168,9 +168,9 @@ def test_a_copy_with_an_older_ledger_is_refused_and_rebuilt(tmp_path: Path) -> N
     shutil.copytree(root / "landing", backup / "landing")
     shutil.copy(root / "tidefold.yaml", backup)
     land(backup, 9)
-    assert take(backup).error == "LEDGER_BEHIND"
+    assert take(backup).error_code == "LEDGER_BEHIND"
     assert published(backup) == truth(9)
-    assert rebuild(opened(backup), LOG, plan=False).result == "rebuilt"
+    assert rebuild(opened(backup), LOG, plan=False).status == "rebuilt"
     assert take(backup).facts["changes"] == 3
     fold(backup, "after")
     publish(backup, "after")

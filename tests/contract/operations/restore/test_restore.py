@@ -51,9 +51,9 @@ def fold(pipeline: Pipeline, run: str, restore: Restore | None = None) -> Outcom
 
 def cycle(pipeline: Pipeline, run: str, restore: Restore | None = None) -> Outcome:
     outcome = fold(pipeline, run, restore)
-    assert outcome.result == "staged", outcome
+    assert outcome.status == "staged", outcome
     judge_all(pipeline)
-    assert confirm(pipeline, "accounts", run_id=run).result == "published"
+    assert confirm(pipeline, "accounts", run_id=run).status == "published"
     return outcome
 
 
@@ -107,7 +107,7 @@ def test_skip_leaves_out_for_good_what_came_after_and_records_it(pipeline: Pipel
     assert (staged.facts["mode"], staged.facts["skipped"], staged.facts["replayed"]) == ("skip", (2, 4), None)
     assert "; left out for good: change sets 2 to 4" in staged.message
     assert table_rows(pipeline) == FIRST
-    assert fold(pipeline, "run-5").result == "nothing"
+    assert fold(pipeline, "run-5").status == "nothing"
     rows = changed(pipeline, FIRST, {1: "later", 2: None})
     cycle(pipeline, "run-6")
     assert table_rows(pipeline) == rows
@@ -119,11 +119,11 @@ def test_undo_is_one_more_restore(pipeline: Pipeline) -> None:
     cycle(pipeline, "back", back(1, Mode.SKIP))
     cycle(pipeline, "undo", back(3))
     assert table_rows(pipeline) == THIRD
-    assert fold(pipeline, "run-6").result == "nothing"
+    assert fold(pipeline, "run-6").status == "nothing"
     cycle(pipeline, "again", back(4))
     assert table_rows(pipeline) == FIRST
     # The skipped range belongs to the snapshot that skipped it, and comes back with its rows.
-    assert fold(pipeline, "run-8").result == "nothing"
+    assert fold(pipeline, "run-8").status == "nothing"
     assert restored_by(history(pipeline, "accounts")) == {4: 1, 5: 3, 6: 4}
 
 
@@ -142,7 +142,7 @@ def test_a_tail_comes_back_as_the_fold_up_to_its_end(pipeline: Pipeline, mode: M
     assert table_rows(pipeline) == rows
     assert restored_by(history(pipeline, "accounts")) == {6: 4}
     if mode is Mode.SKIP:
-        assert fold(pipeline, "run-7").result == "nothing"
+        assert fold(pipeline, "run-7").status == "nothing"
     else:
         cycle(pipeline, "run-7")
         assert table_rows(pipeline) == late
@@ -152,7 +152,7 @@ def test_a_whole_snapshot_comes_back_without_spark(pipeline: Pipeline) -> None:
     asking = Asking("back", restore=back(2))
     assert pending(pipeline, ["accounts"], asking) == []
     found = without_spark(pipeline, Step("materialize", asking), ["accounts"])
-    assert (found.spark, found.done[0].result) == ((), "staged")
+    assert (found.spark, found.done[0].status) == ((), "staged")
     judge_all(pipeline)
     confirm(pipeline, "accounts")
     assert table_rows(pipeline) == SECOND
@@ -162,9 +162,9 @@ def test_the_same_run_again_is_the_same_snapshot_and_another_request_of_it_is_re
     """I4."""
     cycle(pipeline, "back", back(1))
     again = fold(pipeline, "back", back(1))
-    assert (again.result, again.snapshot) == ("already", 4)
+    assert (again.status, again.snapshot) == ("already", 4)
     for other in (back(2), back(1, Mode.SKIP), None):
-        assert fold(pipeline, "back", other).error == "RUN_CHANGED"
+        assert fold(pipeline, "back", other).error_code == "RUN_CHANGED"
     assert len(history(pipeline, "accounts")) == 4
 
 
@@ -181,7 +181,7 @@ def test_what_is_retired_aborted_or_unknown_is_refused_by_name(tmp_path: Path) -
         (9, "SNAPSHOT_UNKNOWN", "9"),
     ):
         refused = fold(pipeline, "back", back(snapshot))
-        assert refused.error == code
+        assert refused.error_code == code
         assert said in refused.message
         assert pending(pipeline, ["accounts"], Asking("back", restore=back(snapshot))) == []
     assert {e.path for e in pipeline.store.list("")} == before
@@ -194,7 +194,7 @@ def test_a_replay_is_refused_where_the_log_is_cut_and_a_skip_is_not(tmp_path: Pa
     subsume(pipeline, "accounts")
     assert truncate(pipeline, "accounts").facts["truncated_to"] == 2
     refused = fold(pipeline, "back", back(1))
-    assert refused.error == "LOG_CUT"
+    assert refused.error_code == "LOG_CUT"
     assert "the log was cut up to change set 2, the snapshot ends with 1" in refused.message
     assert "--mode skip" in refused.message
     cycle(pipeline, "back", back(1, Mode.SKIP))
@@ -205,9 +205,9 @@ def test_an_open_attempt_blocks_a_restore_until_it_is_taken_over(pipeline: Pipel
     """I20."""
     put(pipeline, [{"id": 1, "text": "d"}])
     fold(pipeline, "run-4")
-    assert fold(pipeline, "back", back(1)).error == "ATTEMPT_OPEN"
+    assert fold(pipeline, "back", back(1)).error_code == "ATTEMPT_OPEN"
     [taken] = materialize(pipeline, ["accounts"], Asking("back", True, restore=back(1)), in_process)
-    assert (taken.result, taken.snapshot) == ("staged", 5)
+    assert (taken.status, taken.snapshot) == ("staged", 5)
 
 
 def test_a_restore_that_the_gate_refuses_changes_nothing_for_readers(pipeline: Pipeline) -> None:
@@ -255,7 +255,7 @@ def test_a_crash_between_confirm_and_publish_of_a_restore_is_rolled_forward(pipe
     fold(pipeline, "back", back(1))
     judge_all(pipeline)
     pipeline.ledger("accounts").commit(lambda s: transitions.confirm(s, 4))
-    assert confirm(pipeline, "accounts").result == "published"
+    assert confirm(pipeline, "accounts").status == "published"
     assert table_rows(pipeline) == FIRST
 
 
@@ -265,8 +265,8 @@ def restoring(snapshot: int) -> Any:
     def act(pipeline: Pipeline, run: str) -> None:
         asking = Asking(run, restore=back(snapshot))
         [outcome] = materialize(pipeline, ["accounts"], asking, _runner(pipeline))
-        if outcome.error:
-            raise TidefoldError(outcome.error, outcome.message)
+        if outcome.error_code:
+            raise TidefoldError(outcome.error_code, outcome.message)
         if pipeline.ledger("accounts").read().attempt:
             judge_all(pipeline)
         confirm(pipeline, "accounts", run_id=run)

@@ -139,7 +139,7 @@ def test_each_file_comes_from_the_first_place_that_has_it(
     if expected is None:
         check_failed(pipeline, outcome, before, wanted)
         return
-    assert outcome.result == "staged", outcome
+    assert outcome.status == "staged", outcome
     read = outcome.facts["read"]
     sources = read["sources"]
     assert {name: sources[name] for name in wanted} == expected
@@ -165,12 +165,12 @@ def check_account(read: dict[str, Any], expected: dict[str, str]) -> None:
 
 def check_whole(pipeline: Pipeline, snapshot: int) -> None:
     found = verify(pipeline, LOG, Asked(snapshot))
-    assert found.result == "whole", found
+    assert found.status == "whole", found
 
 
 def check_failed(pipeline: Pipeline, outcome: Outcome, before: dict[str, bytes], wanted: set[str]) -> None:
     """A typed error that names each try; nothing is changed, nothing is left."""
-    assert (outcome.result, outcome.error, outcome.facts["exit_code"]) == ("error", "NO_GOOD_COPY", 5)
+    assert (outcome.status, outcome.error_code, outcome.error.exit_code) == ("error", "NO_GOOD_COPY", 5)
     assert any(name in outcome.message for name in wanted)
     assert outcome.message.count("store:tables/") + outcome.message.count("store:snapshots/") >= 2
     assert stored(pipeline) == before
@@ -219,8 +219,8 @@ def test_the_store_s_manifest_is_damaged(benches: dict[str, Bench], older: str) 
             path.unlink()
         outcome = restore(pipeline, 2)
         if local == "stale id" and older != "ok":
-            assert outcome.error in ("NO_GOOD_COPY", "CHECKSUM", "FILE_MISSING")
-            assert outcome.facts["exit_code"] == 5
+            assert outcome.error_code in ("NO_GOOD_COPY", "CHECKSUM", "FILE_MISSING")
+            assert outcome.error.exit_code == 5
             assert pipeline.ledger(LOG).read().snapshots[-1].state is State.ABORTED
             continue
         said = [one["place"] for one in outcome.facts["manifests"]]
@@ -288,7 +288,7 @@ def test_the_same_for_incremental_snapshots(tmp_path: Path, kind: Rule, primary:
     before = stored(pipeline)
     outcome = restore(pipeline, 2, kind=kind)
     if primary != "ok" and older != "ok":
-        assert (outcome.result, outcome.error) == ("error", "NO_GOOD_COPY")
+        assert (outcome.status, outcome.error_code) == ("error", "NO_GOOD_COPY")
         assert stored(pipeline) == before
         return
     served = "older:1" if primary != "ok" else "store:tables/"
@@ -322,7 +322,7 @@ def test_a_local_copy_of_an_incremental_snapshot_serves_too(tmp_path: Path, loca
     if primary == "missing":
         spoil(pipeline, 2, "missing")
     outcome = restore(pipeline, 2, kind=Rule.FULL)
-    assert outcome.result == "staged", outcome
+    assert outcome.status == "staged", outcome
     sources = outcome.facts["read"]["sources"]
     rest = "store:tables" if primary == "ok" else "older:1"
     assert {name: sources[name].partition("/")[0] for name in files} == {
@@ -350,7 +350,7 @@ def test_the_same_for_tails(tmp_path: Path, kind: str, primary: str, older: str)
     before = stored(pipeline)
     outcome = restore(pipeline, 4, Mode.SKIP)
     if older == "none":
-        assert (outcome.error, outcome.facts["exit_code"]) == ("NO_GOOD_COPY", 5)
+        assert (outcome.error_code, outcome.error.exit_code) == ("NO_GOOD_COPY", 5)
         assert stored(pipeline) == before
         return
     served = "older:2" if primary != "ok" else "store:"
@@ -365,7 +365,7 @@ def test_an_unreadable_local_root_is_no_reason_to_fail(benches: dict[str, Bench]
     pipeline = benches["three"].reset()
     (tmp_path / "file").write_text("no folder")
     outcome = restore(replace(pipeline, local=LocalStore(tmp_path / "file" / "local")), 2)
-    assert outcome.result == "staged", outcome
+    assert outcome.status == "staged", outcome
     assert outcome.facts["read"]["local"]["files"] == 0
 
 
@@ -388,7 +388,7 @@ def test_after_every_cut_what_is_kept_still_restores(tmp_path: Path) -> None:
             if lost:
                 spoil(copy, number, "missing")
             outcome = restore(copy, number)
-            assert outcome.result == "staged", outcome
+            assert outcome.status == "staged", outcome
             assert set(outcome.facts["read"]["older"].values()) == ({number - 1} if lost else set())
             publish(copy)
             assert table_rows(copy) == truths[number]
@@ -414,7 +414,7 @@ def test_rows_that_went_for_their_age_do_not_come_back(tmp_path: Path) -> None:
         pipeline = make_pipeline(tmp_path, config_now)
         asking = Asking(f"back-{number}", restore=Restore(2, Mode.REPLAY), kind=kind)
         [outcome] = materialize(pipeline, [LOG], asking, in_process)
-        assert outcome.result == "staged", outcome
+        assert outcome.status == "staged", outcome
         assert set(outcome.facts["read"]["older"].values()) == {1}
         publish(pipeline)
         assert set(rows_of(pipeline.store.uri(LogPaths(LOG).table))) == {1, 4}
@@ -437,7 +437,7 @@ def test_an_older_way_that_would_bring_aged_rows_back_is_no_way(tmp_path: Path) 
     spoil(pipeline, 2, "missing")
     pipeline = make_pipeline(tmp_path, config)
     refused = restore(pipeline, 3)
-    assert (refused.result, refused.error) == ("error", "NO_GOOD_COPY")
+    assert (refused.status, refused.error_code) == ("error", "NO_GOOD_COPY")
     # Where the restore itself drops them, the first one serves.
     pipeline = make_pipeline(tmp_path, aged)
     asking = Asking("again", restore=Restore(3, Mode.REPLAY), kind=Rule.FULL)
@@ -505,7 +505,7 @@ def test_a_failure_at_any_call_to_the_store_leaves_no_file_of_the_restore(
         left = stored_in_primary(again)
         assert {name for name in left if name not in before} == set(), (at, fault)
         assert left == before
-        assert restore(again, 2).result in ("staged", "already")
+        assert restore(again, 2).status in ("staged", "already")
         publish(again)
         assert table_rows(again) == SECOND
 

@@ -80,7 +80,7 @@ def test_the_rows_come_as_a_table_of_their_own(made: Bench, tmp_path: Path) -> N
     before = everything(pipeline)
     to = tmp_path / "new" / "place"
     outcome = restore_to(pipeline, LOG, 2, str(to))
-    assert (outcome.result, outcome.facts["rows"], outcome.facts["to"]) == ("restored", len(SECOND), str(to))
+    assert (outcome.status, outcome.facts["rows"], outcome.facts["to"]) == ("restored", len(SECOND), str(to))
     assert rows_of(str(to)) == SECOND
     said = check_described(to, SECOND, 2, 2)
     assert said["key_groups"] == [0, 15, 16]
@@ -372,7 +372,7 @@ def test_the_rows_must_be_as_many_as_the_ledger_says(
         restore_to(pipeline, LOG, 2, str(tmp_path / "to"))
     assert not (tmp_path / "to").exists()
     outcome = restore(pipeline, 2)
-    assert (outcome.error, outcome.facts["exit_code"]) == ("ROWS_DIFFER", 5)
+    assert (outcome.error_code, outcome.error.exit_code) == ("ROWS_DIFFER", 5)
     assert pipeline.ledger(LOG).read().snapshots[-1].state is State.ABORTED
 
 

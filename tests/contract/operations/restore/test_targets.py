@@ -49,14 +49,14 @@ def test_a_place_below_a_target_is_used(made: Pipeline, act: str) -> None:
 
 
 def test_a_drill_without_a_place_needs_no_target(made: Pipeline) -> None:
-    assert drill(made, "accounts").result == "passed"
+    assert drill(made, "accounts").status == "passed"
 
 
 def test_only_from_a_target_is_imported(made: Pipeline, tmp_path: Path) -> None:
     root = made.config.path.parent
     person = replace(made, any_target=True)
     for place in ("allowed/saved", "elsewhere"):
-        assert save(person, root / place).result == "saved"
+        assert save(person, root / place).status == "saved"
     other = replace(make_pipeline(tmp_path, TARGETS.replace("allowed,", f"{root}/allowed,")), any_target=False)
-    assert bring(other, root / "elsewhere").error == "TARGET_NOT_ALLOWED"
-    assert bring(other, root / "allowed" / "saved").result == "staged"
+    assert bring(other, root / "elsewhere").error_code == "TARGET_NOT_ALLOWED"
+    assert bring(other, root / "allowed" / "saved").status == "staged"

@@ -56,7 +56,7 @@ def test_a_plan_changes_nothing_and_names_exactly_what_goes(pipeline: Pipeline, 
 def test_kept_snapshots_the_table_and_its_kept_versions_read_as_before(pipeline: Pipeline) -> None:
     rows = {n: snapshot_rows(pipeline, n) for n in (4, 5)}
     assert subsume(pipeline, "accounts").facts["snapshots"] == [1, 2, 3]
-    assert truncate(pipeline, "accounts").result == "truncated"
+    assert truncate(pipeline, "accounts").status == "truncated"
     assert {n: snapshot_rows(pipeline, n) for n in (4, 5)} == rows
     assert table_rows(pipeline) == rows[5]
     uri = pipeline.store.uri(LogPaths("accounts").table)
@@ -70,8 +70,8 @@ def test_again_is_nothing(pipeline: Pipeline, tmp_path: Path) -> None:
     subsume(pipeline, "accounts")
     truncate(pipeline, "accounts")
     before = contents(tmp_path / "store")
-    assert subsume(pipeline, "accounts").result == "nothing"
-    assert truncate(pipeline, "accounts").result == "nothing"
+    assert subsume(pipeline, "accounts").status == "nothing"
+    assert truncate(pipeline, "accounts").status == "nothing"
     assert contents(tmp_path / "store") == before
 
 
@@ -85,11 +85,11 @@ def test_the_log_goes_on_after_a_cut(pipeline: Pipeline) -> None:
 
 def test_a_tagged_snapshot_stays_and_reads_until_it_is_freed(pipeline: Pipeline) -> None:
     first = snapshot_rows(pipeline, 1)
-    assert tag(pipeline, "accounts", "start", 1).result == "tagged"
-    assert tag(pipeline, "accounts", "start", 1).result == "already"
+    assert tag(pipeline, "accounts", "start", 1).status == "tagged"
+    assert tag(pipeline, "accounts", "start", 1).status == "already"
     assert subsume(pipeline, "accounts").facts["snapshots"] == [2, 3]
     assert snapshot_rows(pipeline, 1) == first
-    assert untag(pipeline, "accounts", "start").result == "untagged"
+    assert untag(pipeline, "accounts", "start").status == "untagged"
     assert subsume(pipeline, "accounts").facts["snapshots"] == [1]
 
 
@@ -99,14 +99,14 @@ def test_a_staged_snapshot_keeps_what_it_carries(pipeline: Pipeline) -> None:
     subsume(pipeline, "accounts")
     truncate(pipeline, "accounts")
     judge_all(pipeline)
-    assert confirm(pipeline, "accounts").result == "published"
+    assert confirm(pipeline, "accounts").status == "published"
     assert len(table_rows(pipeline)) == 40
 
 
 def test_keeping_all_retires_nothing(tmp_path: Path) -> None:
     pipeline = make_pipeline(tmp_path)
     grow(pipeline, 1, 3)
-    assert subsume(pipeline, "accounts").result == "nothing"
+    assert subsume(pipeline, "accounts").status == "nothing"
     assert truncate(pipeline, "accounts").facts["truncated_to"] == 1
 
 
@@ -140,10 +140,10 @@ def test_a_drop_deletes_what_its_plan_named_and_nothing_of_others(pipeline: Pipe
     planned = drop(pipeline, "accounts")
     assert contents(tmp_path / "store") == before
     assert planned.facts["bytes"] == sum(len(before[p]) for p in planned.facts["paths"])
-    assert drop(pipeline, "accounts", plan=False).result == "dropped"
+    assert drop(pipeline, "accounts", plan=False).status == "dropped"
     left = set(contents(tmp_path / "store")) - others - {"store.json"}
     assert [path.rsplit("/", 1)[0] for path in left] == ["logs/accounts/ledger"]
-    assert drop(pipeline, "accounts", plan=False).result == "nothing"
+    assert drop(pipeline, "accounts", plan=False).status == "nothing"
     grow(pipeline, 1, 1)
     assert len(table_rows(pipeline)) == 40
     # The next log of the name never meets an id of the last.

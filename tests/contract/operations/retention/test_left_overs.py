@@ -65,15 +65,15 @@ def test_commits_behind_a_checkpoint_go_and_nobody_misses_them(pipeline: Pipelin
     outcome = cleaned(pipeline)
     assert outcome.facts["paths"] == planned.facts["paths"]
     assert commits(pipeline) == [10, 11, 12]
-    assert cleaned(pipeline).result == "nothing"
+    assert cleaned(pipeline).status == "nothing"
     assert table_rows(pipeline) == ROWS
     uri = pipeline.store.uri(f"tables/{LOG}")
     assert DeltaTable(uri, version=11).to_pyarrow_table().num_rows == RUNS - 1
-    assert verify(pipeline, LOG, Asked(deep=True)).error is None
+    assert verify(pipeline, LOG, Asked(deep=True)).error_code is None
     # Everything goes on: publication, the comparison with the ledger, the return of a snapshot.
     cycle(pipeline, "next", {99: "99"}, Rule.INCREMENTAL)
     assert table_rows(pipeline) == {**ROWS, 99: "99"}
-    assert restore(pipeline, RUNS - 1, Mode.SKIP).result == "staged"
+    assert restore(pipeline, RUNS - 1, Mode.SKIP).status == "staged"
     publish(pipeline)
     assert table_rows(pipeline) == {i: f"{i}" for i in range(RUNS - 1)}
     assert commits(pipeline) == [10, 11, 12, 13, 14]
@@ -145,7 +145,7 @@ def test_what_nobody_has_touched_for_days_goes_from_scratch_folders(
     assert [Path(one).name for one in planned.facts["scratch"]] == ["tidefold-1", "1.log", "1.json", "spark-1"]
     assert all((tmp_path / name).exists() for name in places["old"])
     outcome = clean(pipeline, [LOG])[0]
-    assert (outcome.result, outcome.facts["scratch"]) == ("cleaned", planned.facts["scratch"])
+    assert (outcome.status, outcome.facts["scratch"]) == ("cleaned", planned.facts["scratch"])
     assert not any((tmp_path / name).exists() for name in places["old"])
     assert all((tmp_path / name).exists() for name in places["new"])
     assert (secret / "file").exists()

@@ -60,7 +60,7 @@ def saved(tmp_path: Path) -> Path:
 def restored(pipeline: Pipeline, snapshot: int, run: str, mode: Mode = Mode.SKIP) -> Outcome:
     asking = Asking(run, restore=Restore(snapshot, mode))
     [outcome] = materialize(pipeline, ["accounts"], asking, in_process)
-    assert outcome.result == "staged", outcome
+    assert outcome.status == "staged", outcome
     finish(pipeline, run)
     return outcome
 
@@ -86,7 +86,7 @@ def test_after_no_claim_the_original_may_go_as_soon_as_the_first_snapshot_is_con
     assert table_rows(pipeline) == rows
     restored(pipeline, 1, "back")
     assert table_rows(pipeline) == THIRD
-    assert verify(pipeline, "accounts", Asked()).result == "whole"
+    assert verify(pipeline, "accounts", Asked()).status == "whole"
 
 
 @pytest.mark.parametrize("layout", list(Layout))
@@ -115,7 +115,7 @@ def test_a_claimed_original_goes_when_its_snapshot_is_subsumed(tmp_path: Path, l
     assert set(contents(tmp_path / "save")) == {"notes.txt", "_data/mine.parquet"}
     assert table_rows(pipeline) == rows
     assert pipeline.ledger("accounts").read().snapshots[0].state is State.DELETED
-    assert verify(pipeline, "accounts", Asked()).result == "whole"
+    assert verify(pipeline, "accounts", Asked()).status == "whole"
     for snapshot in (s for s in pipeline.ledger("accounts").read().snapshots if s.state is State.COMPLETED):
         assert len(snapshot_rows(pipeline, snapshot.id)) == snapshot.rows
 
@@ -209,9 +209,9 @@ def test_a_second_claim_of_an_original_is_refused(tmp_path: Path, saved: Path) -
     bring_in(pipeline, saved, Ownership.CLAIM)
     for mode in Ownership:
         refused = bring(pipeline, saved, mode, f"again {mode}")
-        assert refused.error == "ORIGINAL_CLAIMED"
+        assert refused.error_code == "ORIGINAL_CLAIMED"
     [other] = materialize(pipeline, ["tellers"], Asking("x", imported=import_of(saved, Ownership.CLAIM)), in_process)
-    assert other.error == "ORIGINAL_CLAIMED"
+    assert other.error_code == "ORIGINAL_CLAIMED"
     assert not pipeline.ledger("tellers").exists()
 
 
@@ -236,7 +236,7 @@ def test_restore_reads_an_original_where_the_store_has_lost_the_files(
     outcome = restored(pipeline, 1, "back")
     assert outcome.facts["read"]["external"]["files"] == 4
     assert snapshot_rows(pipeline, 3) == THIRD
-    assert verify(pipeline, "accounts", Asked(snapshot=3)).result == "whole"
+    assert verify(pipeline, "accounts", Asked(snapshot=3)).status == "whole"
 
 
 # Where the log goes on
@@ -271,7 +271,7 @@ def test_a_canonical_one_may_have_other_key_groups_and_a_native_one_not(tmp_path
     config = CONFIG.replace("key_groups: 16", "key_groups: 37").replace("buckets: 4", "buckets: 5")
     pipeline = make_pipeline(tmp_path / "two", config)
     refused = bring(pipeline, tmp_path / "native")
-    assert refused.error == "SHAPE_DIFFERS"
+    assert refused.error_code == "SHAPE_DIFFERS"
     assert "key_groups: 16 there, 37 configured" in refused.message
     bring_in(pipeline, tmp_path / "canonical")
     assert table_rows(pipeline) == THIRD
@@ -293,7 +293,7 @@ def test_what_a_log_took_and_did_not_fold_is_left_out_and_recorded(tmp_path: Pat
     assert (outcome.facts["read"]["external"]["files"], outcome.facts["read"]["older"]) == (4, {})
     assert table_rows(pipeline) == THIRD
     [nothing] = materialize(pipeline, ["accounts"], Asking("run-4"), in_process)
-    assert nothing.result == "nothing"
+    assert nothing.status == "nothing"
     later = changed(pipeline, THIRD, {92: "folded"})
     cycle(pipeline, "run-5")
     assert table_rows(pipeline) == later
@@ -322,7 +322,7 @@ def test_rows_of_an_import_are_never_made_from_the_log_alone(tmp_path: Path, sav
         path.write_bytes(b"lost")
     asking = Asking("back", restore=Restore(2, Mode.SKIP))
     [outcome] = materialize(pipeline, ["accounts"], asking, in_process)
-    assert outcome.error == "NO_GOOD_COPY", outcome
+    assert outcome.error_code == "NO_GOOD_COPY", outcome
     assert table_rows_of_version(pipeline, 0) == {1: "own"}
 
 
@@ -339,8 +339,8 @@ def test_the_same_run_again_is_the_same_snapshot_and_another_request_of_it_is_re
     """I4."""
     pipeline = make_pipeline(tmp_path / "two")
     bring_in(pipeline, saved)
-    assert bring(pipeline, saved).result == "already"
-    assert bring(pipeline, saved, Ownership.LEGACY).error == "RUN_CHANGED"
+    assert bring(pipeline, saved).status == "already"
+    assert bring(pipeline, saved, Ownership.LEGACY).error_code == "RUN_CHANGED"
 
 
 # Snapshots of another store
@@ -352,7 +352,7 @@ def test_a_full_snapshot_of_another_store_is_imported(tmp_path: Path) -> None:
     folder = tmp_path / "one/store/snapshots/accounts/0000000002"
     before = contents(tmp_path / "one")
     refused = bring(pipeline, folder, Ownership.CLAIM)
-    assert refused.error == "ORIGINAL_OF_STORE"
+    assert refused.error_code == "ORIGINAL_OF_STORE"
     bring_in(pipeline, folder)
     assert table_rows(pipeline) == SECOND
     assert pipeline.ledger("accounts").read().positions[0].next_offset == 47
@@ -366,11 +366,11 @@ def test_an_unconfirmed_or_unknown_snapshot_of_another_store_is_refused(tmp_path
     materialize(one, ["accounts"], Asking("run-4"), in_process)
     pipeline = make_pipeline(tmp_path / "two")
     folder = tmp_path / "one/store/snapshots/accounts"
-    assert bring(pipeline, folder / "0000000004").error == "WRONG_STATE"
-    assert bring(pipeline, folder / "0000000009").error == "SNAPSHOT_UNKNOWN"
-    assert bring(pipeline, tmp_path / "nowhere").error == "SAVEPOINT_UNKNOWN"
-    assert bring(pipeline, tmp_path / "nowhere/snapshots/accounts/0000000001").error == "SAVEPOINT_UNKNOWN"
-    assert bring(one, folder / "0000000003", run="own").error == "ADDRESS_TAKEN"
+    assert bring(pipeline, folder / "0000000004").error_code == "WRONG_STATE"
+    assert bring(pipeline, folder / "0000000009").error_code == "SNAPSHOT_UNKNOWN"
+    assert bring(pipeline, tmp_path / "nowhere").error_code == "SAVEPOINT_UNKNOWN"
+    assert bring(pipeline, tmp_path / "nowhere/snapshots/accounts/0000000001").error_code == "SAVEPOINT_UNKNOWN"
+    assert bring(one, folder / "0000000003", run="own").error_code == "ADDRESS_TAKEN"
     assert not pipeline.ledger("accounts").exists()
 
 
@@ -423,7 +423,7 @@ def test_damage_is_refused_by_name_and_nothing_is_changed(tmp_path: Path, damage
     pipeline = make_pipeline(tmp_path / "two")
     before = contents(tmp_path / "save")
     refused = bring(pipeline, tmp_path / "save", Ownership.CLAIM)
-    assert refused.error == code, refused
+    assert refused.error_code == code, refused
     assert contents(tmp_path / "save") == before
     left = {e.path for top in ("tables", "snapshots") for e in pipeline.store.list(top, unfinished=True)}
     assert not left
@@ -453,7 +453,7 @@ def test_another_shape_is_refused_with_every_difference(tmp_path: Path, saved: P
     """I28."""
     pipeline = make_pipeline(tmp_path / "two", config)
     refused = bring(pipeline, saved)
-    assert refused.error == "SHAPE_DIFFERS"
+    assert refused.error_code == "SHAPE_DIFFERS"
     assert said in refused.message
     assert not pipeline.ledger("accounts").exists()
 
@@ -468,7 +468,7 @@ def test_an_original_that_changes_between_claim_and_fold_aborts(tmp_path: Path, 
     found = import_plan.original_at(str(saved))
     with mock.patch.object(import_plan, "original_at", return_value=_other(found)):
         refused = bring(pipeline, saved)
-    assert refused.error == "ORIGINAL_CHANGED"
+    assert refused.error_code == "ORIGINAL_CHANGED"
     assert pipeline.ledger("accounts").read().snapshots[0].state is State.ABORTED
 
 
@@ -508,9 +508,9 @@ def test_what_cannot_be_deleted_cannot_be_claimed(tmp_path: Path, s3: S3Bucket) 
     pipeline = make_pipeline(tmp_path / "two")
     s3.server.fail("POST", "?delete", status=403, code="AccessDenied", times=99)
     refused = bring(pipeline, s3.address, Ownership.CLAIM)
-    assert refused.error == "CANNOT_CLAIM"
+    assert refused.error_code == "CANNOT_CLAIM"
     assert not pipeline.ledger("accounts").exists()
-    assert bring(pipeline, s3.address, Ownership.LEGACY).result == "staged"
+    assert bring(pipeline, s3.address, Ownership.LEGACY).status == "staged"
 
 
 def test_a_confirmed_import_shows_in_history_and_first_snapshot_ids_rise(tmp_path: Path, saved: Path) -> None:

@@ -28,7 +28,7 @@ ALL = {1: "t1005", 2: "t1001", 4: "t1006", 5: "t1007"}
 
 def fold(pipeline: Pipeline, run: str, imported: Import | None = None, log: str = "items") -> Outcome:
     [outcome] = materialize(pipeline, [log], Asking(run, imported=imported), in_process)
-    assert outcome.result == "staged", outcome
+    assert outcome.status == "staged", outcome
     judge_all(pipeline, log)
     confirm(pipeline, log, run_id=run)
     return outcome
@@ -78,7 +78,7 @@ def test_a_log_goes_on_elsewhere_from_the_middle_of_its_source(tmp_path: Path, l
     fold(moved, "run-2")
     assert table_rows(moved, "items") == ALL
     assert state_of(moved).positions == state_of(pipeline).positions
-    assert take(moved).result == "nothing"
+    assert take(moved).status == "nothing"
     assert [c.sqn for c in state_of(moved).change_sets] == [3, 4]
 
 

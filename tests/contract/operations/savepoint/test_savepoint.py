@@ -35,7 +35,7 @@ def pipeline(tmp_path: Path) -> Pipeline:
 def test_a_savepoint_stays_readable_when_the_store_is_gone(tmp_path: Path, pipeline: Pipeline, layout: Layout) -> None:
     """N9: by deltalake and Polars, or by pyarrow, DuckDB and Polars."""
     saved = save(pipeline, tmp_path / "save", layout)
-    assert (saved.result, saved.snapshot, saved.facts["rows"]) == ("saved", 3, len(THIRD))
+    assert (saved.status, saved.snapshot, saved.facts["rows"]) == ("saved", 3, len(THIRD))
     shutil.rmtree(tmp_path / "one")
     assert saved_rows(tmp_path / "save", layout) == THIRD
     assert not (tmp_path / "save" / BEGUN).exists()
@@ -132,7 +132,7 @@ def test_the_same_call_again_is_already_and_another_one_is_refused(tmp_path: Pat
     """I4; a savepoint is the user's: nothing of it is ever changed."""
     save(pipeline, tmp_path / "save")
     before = contents(tmp_path / "save")
-    assert save(pipeline, tmp_path / "save").result == "already"
+    assert save(pipeline, tmp_path / "save").status == "already"
     for how in ({"snapshot": 1}, {"layout": Layout.CANONICAL}, {"snapshot": 2, "overwrite": True}):
         with pytest.raises(RefusedError) as refused:
             save(pipeline, tmp_path / "save", **how)  # type: ignore[arg-type]

@@ -71,7 +71,7 @@ def test_a_savepoint_is_whole_or_none(tmp_path: Path, layout: Layout, fault: Fau
         with opened(FaultyStore(address, at=at, fault=fault)), suppress(Killed, TidefoldError):
             save(pipeline, address, layout)
         _check_half(address, fault)
-        assert save(pipeline, address, layout, overwrite=True).result in ("saved", "already")
+        assert save(pipeline, address, layout, overwrite=True).status in ("saved", "already")
         savepoint, _ = read_description(open_address(str(address)))
         named = {f.path for f in savepoint.files} | {*savepoint.delta_log, DESCRIPTION}
         assert set(contents(address)) == named
@@ -101,13 +101,13 @@ def test_half_a_savepoint_is_not_overwritten_unasked(tmp_path: Path) -> None:
     assert refused.value.code == "SAVEPOINT_UNFINISHED"
     assert contents(address) == before
     # Nor is it imported.
-    assert bring(make_pipeline(tmp_path / "two"), address).error == "SAVEPOINT_UNKNOWN"
+    assert bring(make_pipeline(tmp_path / "two"), address).error_code == "SAVEPOINT_UNKNOWN"
 
 
 def importing(pipeline: Pipeline, address: Path, mode: Ownership) -> None:
     outcome = bring(pipeline, address, mode, "in")
-    if outcome.error:
-        raise TidefoldError(outcome.error, outcome.message)
+    if outcome.error_code:
+        raise TidefoldError(outcome.error_code, outcome.message)
     attempt = pipeline.ledger("accounts").read().attempt
     if attempt and attempt.state is State.STAGED:
         judge_all(pipeline)

@@ -25,7 +25,7 @@ from tidefold.operations.inspect.explain_key import explain_key
 from tidefold.operations.inspect.history import history
 from tidefold.operations.inspect.read import Wanted, read_rows
 from tidefold.operations.inspect.status import status
-from tidefold.operations.outcome import Outcome
+from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.restore.drill import drill
 from tidefold.operations.retention.clean import clean
@@ -55,7 +55,7 @@ def change(number: int, key: int, text: str | None) -> dict[str, Any]:
 
 def cycle(pipeline: Pipeline, run: str, restore: Restore | None = None) -> Outcome:
     [outcome] = materialize(pipeline, ["accounts"], Asking(run, restore=restore), in_process)
-    if outcome.result != "staged":
+    if outcome.status != "staged":
         return outcome
     judge_all(pipeline)
     return confirm(pipeline, "accounts", run_id=run)
@@ -92,7 +92,7 @@ def rows_as_of(number: int) -> dict[int, str]:
 @pytest.mark.parametrize("number", [2, 3, 4, 5, 6])
 def test_it_has_what_was_committed_before_the_instant(pipeline: Pipeline, number: int) -> None:
     outcome = kept_as_of(pipeline, day(number), "backfill")
-    assert outcome.result == "completed"
+    assert outcome.status == "completed"
     made = snapshot_of(pipeline, outcome)
     assert snapshot_rows(pipeline, made.id) == rows_as_of(number)
     assert (made.kind, made.state, made.rows) == (SnapshotKind.FULL, State.COMPLETED, len(rows_as_of(number)))
@@ -102,7 +102,7 @@ def test_it_has_what_was_committed_before_the_instant(pipeline: Pipeline, number
 def test_nothing_was_committed_before(pipeline: Pipeline) -> None:
     before = contents(pipeline.config.path.parent)
     outcome = kept_as_of(pipeline, day(1), "backfill")
-    assert (outcome.result, outcome.error) == ("nothing", None)
+    assert (outcome.status, outcome.error_code) == ("nothing", None)
     assert "the first change is of 2025-11-01T12:00:00Z" in outcome.message
     assert contents(pipeline.config.path.parent) == before
 
@@ -127,8 +127,8 @@ def test_nobody_takes_it_for_the_newest(pipeline: Pipeline) -> None:
     [told] = status(pipeline, ["accounts"])
     assert (told.latest, told.why, told.as_of_attempts) == (before.latest, "", ())
     put(pipeline, [change(6, 7, "f7")])
-    assert take_tail(pipeline, "accounts", "tail").result == "completed"
-    assert cycle(pipeline, "run-3").result == "published"
+    assert take_tail(pipeline, "accounts", "tail").status == "completed"
+    assert cycle(pipeline, "run-3").status == "published"
     newest = ledger.read().latest
     assert newest
     assert (newest.base, newest.table_version) == (2, 2)
@@ -140,11 +140,11 @@ def test_it_can_be_looked_at_as_any_other(pipeline: Pipeline, tmp_path: Path) ->
     made = kept_as_of(pipeline, day(4), "backfill").snapshot or 0
     _, batches = read_rows(pipeline, "accounts", Wanted(snapshot=made))
     assert {row["id"]: row["text"] for batch in batches for row in batch.to_pylist()} == rows_as_of(4)
-    assert verify(pipeline, "accounts").result == "whole"
-    assert drill(pipeline, "accounts", made).error is None
+    assert verify(pipeline, "accounts").status == "whole"
+    assert drill(pipeline, "accounts", made).error_code is None
     assert sum(diff(pipeline, "accounts", made, 2).counts.values()) == 2
     saved = take_savepoint(pipeline, "accounts", Savepoint(str(tmp_path / "saved"), made), print)
-    assert (saved.result, saved.facts["rows"]) == ("saved", len(rows_as_of(4)))
+    assert (saved.status, saved.facts["rows"]) == ("saved", len(rows_as_of(4)))
     assert str(history(pipeline, "accounts")[0].as_of) == "2025-11-04T00:00:00Z"
 
 
@@ -165,10 +165,10 @@ def test_the_same_run_again_is_the_same_snapshot(pipeline: Pipeline) -> None:
     first = kept_as_of(pipeline, day(4), "backfill")
     before = contents(pipeline.config.path.parent)
     again = kept_as_of(pipeline, day(4), "backfill")
-    assert (again.result, again.snapshot) == ("already", first.snapshot)
-    assert confirm(pipeline, "accounts", run_id="backfill").result == "already"
+    assert (again.status, again.snapshot) == ("already", first.snapshot)
+    assert confirm(pipeline, "accounts", run_id="backfill").status == "already"
     assert contents(pipeline.config.path.parent) == before
-    assert staged(pipeline, day(5), "backfill").error == "RUN_CHANGED"
+    assert staged(pipeline, day(5), "backfill").error_code == "RUN_CHANGED"
 
 
 def test_another_run_finds_it_and_is_told_what_came_too_late(pipeline: Pipeline) -> None:
@@ -176,7 +176,7 @@ def test_another_run_finds_it_and_is_told_what_came_too_late(pipeline: Pipeline)
     assert kept_as_of(pipeline, day(4), "other").message.endswith("is COMPLETED")
     put(pipeline, [change(3, 50, "late")])
     again = kept_as_of(pipeline, day(4), "other")
-    assert (again.result, again.snapshot) == ("already", first.snapshot)
+    assert (again.status, again.snapshot) == ("already", first.snapshot)
     assert "1 change set taken since may hold changes from before then" in again.message
     untag(pipeline, "accounts", "as-of-2025-11-04")
     anew = kept_as_of(pipeline, day(4), "third")
@@ -188,11 +188,11 @@ def test_its_tag_keeps_it_and_without_it_retention_takes_it(pipeline: Pipeline) 
     store = pipeline.config.path.parent / "store"
     before = set(contents(store / "snapshots")) | set(contents(store / "tables"))
     made = kept_as_of(pipeline, day(4), "backfill").snapshot or 0
-    assert subsume(pipeline, "accounts").result == "nothing"
+    assert subsume(pipeline, "accounts").status == "nothing"
     untag(pipeline, "accounts", "as-of-2025-11-04")
     assert subsume(pipeline, "accounts").facts["snapshots"] == [made]
     assert set(contents(store / "snapshots")) | set(contents(store / "tables")) == before
-    assert snapshot_of(pipeline, Outcome("accounts", "", "", made)).state is State.DELETED
+    assert snapshot_of(pipeline, Outcome("accounts", Status.STAGED, "", made)).state is State.DELETED
     assert snapshot_rows(pipeline, kept_as_of(pipeline, day(4), "backfill").snapshot or 0) == rows_as_of(4)
 
 
@@ -203,7 +203,7 @@ def test_a_snapshot_whose_base_goes_stays_whole(pipeline: Pipeline) -> None:
         cycle(pipeline, run)
     assert 1 in subsume(pipeline, "accounts").facts["snapshots"]
     assert snapshot_rows(pipeline, made) == rows_as_of(3)
-    assert verify(pipeline, "accounts").result == "whole"
+    assert verify(pipeline, "accounts").status == "whole"
     untag(pipeline, "accounts", "as-of-2025-11-03")
     subsume(pipeline, "accounts")
     # Records of snapshots that are gone, and no file of any other.
@@ -211,16 +211,16 @@ def test_a_snapshot_whose_base_goes_stays_whole(pipeline: Pipeline) -> None:
     snapshots = pipeline.ledger("accounts").read().snapshots
     gone = [LogPaths("accounts").manifest(s.id) for s in snapshots if s.state is State.DELETED]
     assert {path for path in removed if not path.endswith("/completed")} <= set(gone)
-    assert clean(pipeline, ["accounts"])[1].result == "nothing"
+    assert clean(pipeline, ["accounts"])[1].status == "nothing"
 
 
 def test_a_cut_log_names_the_oldest_possible_instant(pipeline: Pipeline) -> None:
     put(pipeline, [change(6, 7, "f7")])
     cycle(pipeline, "run-3")
     subsume(pipeline, "accounts")
-    assert truncate(pipeline, "accounts").result == "truncated"
+    assert truncate(pipeline, "accounts").status == "truncated"
     outcome = kept_as_of(pipeline, day(3), "backfill")
-    assert outcome.error == "AS_OF_TOO_OLD"
+    assert outcome.error_code == "AS_OF_TOO_OLD"
     assert "The oldest possible instant is 2025-11-05T12:00:01Z." in outcome.message
     oldest = kept_as_of(pipeline, day(5) + NOON + 1_000_000, "backfill-2")
     assert snapshot_rows(pipeline, oldest.snapshot or 0) == rows_as_of(6)
@@ -228,17 +228,17 @@ def test_a_cut_log_names_the_oldest_possible_instant(pipeline: Pipeline) -> None
 
 def test_a_restore_of_it_skips_and_never_replays(pipeline: Pipeline) -> None:
     made = kept_as_of(pipeline, day(4), "backfill").snapshot or 0
-    assert cycle(pipeline, "back", Restore(made, Mode.REPLAY)).error == "AS_OF_NO_REPLAY"
-    assert cycle(pipeline, "back", Restore(made, Mode.SKIP)).result == "published"
+    assert cycle(pipeline, "back", Restore(made, Mode.REPLAY)).error_code == "AS_OF_NO_REPLAY"
+    assert cycle(pipeline, "back", Restore(made, Mode.SKIP)).status == "published"
     assert table_rows(pipeline) == rows_as_of(4)
     put(pipeline, [change(6, 8, "f8")])
-    assert cycle(pipeline, "run-3").result == "published"
+    assert cycle(pipeline, "run-3").status == "published"
     assert table_rows(pipeline) == {**rows_as_of(4), 8: "f8"}
-    assert verify(pipeline, "accounts").result == "whole"
+    assert verify(pipeline, "accounts").status == "whole"
     # On top of it instants after it are possible; those before are of a life that was left.
     after = kept_as_of(pipeline, day(6), "backfill-2").snapshot or 0
     assert snapshot_rows(pipeline, after) == rows_as_of(4)
-    assert kept_as_of(pipeline, day(3), "backfill-3").error == "AS_OF_TOO_OLD"
+    assert kept_as_of(pipeline, day(3), "backfill-3").error_code == "AS_OF_TOO_OLD"
 
 
 def test_what_a_restore_left_out_stays_out(pipeline: Pipeline) -> None:
@@ -263,46 +263,46 @@ def test_it_stands_beside_the_attempt_of_a_scheduled_run(pipeline: Pipeline) -> 
     """Bad input 105 and 107, I20: neither waits for the other, whichever is first, and several may be open."""
     ledger = pipeline.ledger("accounts")
     put(pipeline, [change(6, 7, "f7")])
-    assert staged(pipeline, day(3), "b3").result == "staged"
-    assert materialize(pipeline, ["accounts"], Asking("run-3"), in_process)[0].result == "staged"
-    assert staged(pipeline, day(4), "b4").result == "staged"
+    assert staged(pipeline, day(3), "b3").status == "staged"
+    assert materialize(pipeline, ["accounts"], Asking("run-3"), in_process)[0].status == "staged"
+    assert staged(pipeline, day(4), "b4").status == "staged"
     state = ledger.read()
     assert state.attempt
     assert state.attempt.run == "run-3"
     assert [s.run for s in state.as_of_attempts] == ["b3", "b4"]
-    assert squash(pipeline, "accounts").result == "nothing"
+    assert squash(pipeline, "accounts").status == "nothing"
     with pytest.raises(RefusedError, match="ATTEMPT_OPEN"):
         drop(pipeline, "accounts", plan=False)
     judged(pipeline, "b4")
-    assert confirm(pipeline, "accounts", run_id="b4").result == "completed"
+    assert confirm(pipeline, "accounts", run_id="b4").status == "completed"
     judge_all(pipeline)
-    assert confirm(pipeline, "accounts", run_id="run-3").result == "published"
-    assert abort(pipeline, "accounts", "not wanted", run_id="b3").result == "aborted"
+    assert confirm(pipeline, "accounts", run_id="run-3").status == "published"
+    assert abort(pipeline, "accounts", "not wanted", run_id="b3").status == "aborted"
     assert ledger.read().as_of_attempts == ()
     assert table_rows(pipeline) == {**rows_as_of(6), 7: "f7"}
 
 
 def test_abort_without_a_name_leaves_it(pipeline: Pipeline) -> None:
     staged(pipeline, day(3), "b3")
-    assert abort(pipeline, "accounts", "by hand").result == "nothing"
+    assert abort(pipeline, "accounts", "by hand").status == "nothing"
     [open_] = pipeline.ledger("accounts").read().as_of_attempts
-    assert abort(pipeline, "accounts", "by hand", open_.id).result == "aborted"
+    assert abort(pipeline, "accounts", "by hand", open_.id).status == "aborted"
     assert not (pipeline.config.path.parent / "store" / "snapshots" / "accounts" / f"{open_.id:010d}").exists()
 
 
 def test_two_runs_at_one_instant_do_not_meet(pipeline: Pipeline) -> None:
     staged(pipeline, day(3), "b3")
-    assert staged(pipeline, day(3), "other").error == "ATTEMPT_OPEN"
+    assert staged(pipeline, day(3), "other").error_code == "ATTEMPT_OPEN"
     [outcome] = materialize(pipeline, ["accounts"], Asking("other", takeover=True, as_of=day(3)), in_process)
-    assert outcome.result == "staged"
+    assert outcome.status == "staged"
     judged(pipeline, "other")
-    assert confirm(pipeline, "accounts", run_id="other").result == "completed"
-    assert confirm(pipeline, "accounts", run_id="b3").result == "nothing"
+    assert confirm(pipeline, "accounts", run_id="other").status == "completed"
+    assert confirm(pipeline, "accounts", run_id="b3").status == "nothing"
 
 
 def test_while_it_is_open_its_base_and_the_log_behind_it_stay(pipeline: Pipeline) -> None:
     """I10, I9: the bound names it."""
-    assert staged(pipeline, day(4), "b4").result == "staged"
+    assert staged(pipeline, day(4), "b4").status == "staged"
     for run in ("run-3", "run-4"):
         put(pipeline, [change(6, 7, run)])
         cycle(pipeline, run)
@@ -329,23 +329,23 @@ def test_one_that_nobody_goes_on_with_is_aborted_by_clean(pipeline: Pipeline, mo
 def test_a_squashed_run_serves_only_instants_outside_of_it(pipeline: Pipeline) -> None:
     put(pipeline, [change(6, 7, "f7")])
     put(pipeline, [change(8, 7, "h7")])
-    assert squash(pipeline, "accounts").result == "squashed"
-    assert kept_as_of(pipeline, day(7), "b7").error == "AS_OF_SQUASHED"
+    assert squash(pipeline, "accounts").status == "squashed"
+    assert kept_as_of(pipeline, day(7), "b7").error_code == "AS_OF_SQUASHED"
     assert snapshot_rows(pipeline, kept_as_of(pipeline, day(6), "b6").snapshot or 0) == rows_as_of(6)
     assert snapshot_rows(pipeline, kept_as_of(pipeline, day(9), "b9").snapshot or 0) == {**rows_as_of(6), 7: "h7"}
 
 
 def test_changes_without_a_time_are_refused_by_name(pipeline: Pipeline) -> None:
     put(pipeline, [{"id": 9, "text": "?", "_ts": None}])
-    assert kept_as_of(pipeline, day(7), "b7").error == "AS_OF_NO_TIMES"
+    assert kept_as_of(pipeline, day(7), "b7").error_code == "AS_OF_NO_TIMES"
     cycle(pipeline, "run-3")
-    assert kept_as_of(pipeline, day(7), "b7").error == "AS_OF_NO_TIMES"
+    assert kept_as_of(pipeline, day(7), "b7").error_code == "AS_OF_NO_TIMES"
     assert pipeline.ledger("accounts").read().as_of_attempts == ()
 
 
 def test_a_tag_of_that_name_is_not_taken_away(pipeline: Pipeline) -> None:
     pipeline.ledger("accounts").commit(lambda state: retention.tag(state, tag_of(day(4)), 1))
-    assert kept_as_of(pipeline, day(4), "b4").error == "TAG_TAKEN"
+    assert kept_as_of(pipeline, day(4), "b4").error_code == "TAG_TAKEN"
     untag(pipeline, "accounts", tag_of(day(4)))
     staged(pipeline, day(4), "b4")
     judged(pipeline, "b4")
@@ -353,30 +353,30 @@ def test_a_tag_of_that_name_is_not_taken_away(pipeline: Pipeline) -> None:
     with pytest.raises(RefusedError, match="TAG_TAKEN"):
         confirm(pipeline, "accounts", run_id="b4")
     untag(pipeline, "accounts", tag_of(day(4)))
-    assert confirm(pipeline, "accounts", run_id="b4").result == "completed"
+    assert confirm(pipeline, "accounts", run_id="b4").status == "completed"
 
 
 def test_a_hold_keeps_it_too(pipeline: Pipeline) -> None:
     made = kept_as_of(pipeline, day(4), "b4").snapshot or 0
     pipeline.ledger("accounts").commit(lambda state: retention.hold(state, Hold("audit", made, "asked for")))
     untag(pipeline, "accounts", tag_of(day(4)))
-    assert subsume(pipeline, "accounts").result == "nothing"
+    assert subsume(pipeline, "accounts").status == "nothing"
 
 
 def test_a_plan_writes_nothing(pipeline: Pipeline) -> None:
     before = contents(pipeline.config.path.parent)
     outcome = plan_as_of(pipeline, "accounts", Asking("plan", as_of=day(4)))
-    assert (outcome.result, outcome.facts["as_of"], outcome.facts["base"]) == ("planned", "2025-11-04T00:00:00Z", 1)
+    assert (outcome.status, outcome.facts["as_of"], outcome.facts["base"]) == ("planned", "2025-11-04T00:00:00Z", 1)
     facts = [outcome.facts[name] for name in ("change_sets", "changes_at_most", "change_sets_later")]
     assert facts == [1, 2, 2]
-    assert plan_as_of(pipeline, "accounts", Asking("plan", as_of=day(1))).result == "nothing"
+    assert plan_as_of(pipeline, "accounts", Asking("plan", as_of=day(1))).status == "nothing"
     assert contents(pipeline.config.path.parent) == before
 
 
 def test_files_alone_need_no_spark(pipeline: Pipeline) -> None:
     """Where the rows are those of a snapshot, its files are taken over in this process."""
     sorted_ = without_spark(pipeline, Step("materialize", Asking("b3", as_of=day(3))), ["accounts"])
-    assert [o.result for o in sorted_.done] == ["staged"]
+    assert [o.status for o in sorted_.done] == ["staged"]
     assert sorted_.done[0].facts["files_carried"] == sorted_.done[0].facts["files"]
     assert without_spark(pipeline, Step("materialize", Asking("b4", as_of=day(4))), ["accounts"]).spark == ("accounts",)
 
@@ -440,10 +440,10 @@ def test_what_older_programs_did_not_write_down_is_found_in_the_changes(pipeline
     put(pipeline, [change(8, 7, "h7")])
     squash(pipeline, "accounts")
     pipeline.ledger("accounts").commit(older)
-    assert kept_as_of(pipeline, day(5), "b5").error == "AS_OF_SQUASHED"
+    assert kept_as_of(pipeline, day(5), "b5").error_code == "AS_OF_SQUASHED"
     truncate(pipeline, "accounts")
     refused = kept_as_of(pipeline, day(5), "b5")
-    assert refused.error == "AS_OF_TOO_OLD"
+    assert refused.error_code == "AS_OF_TOO_OLD"
     assert "The oldest possible instant is 20" in refused.message
     assert "instant is 2025-11-0" not in refused.message
 

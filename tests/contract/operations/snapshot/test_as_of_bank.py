@@ -54,4 +54,4 @@ def test_each_day_forwards_and_backwards(pipeline: Pipeline, log: str) -> None:
         assert rows_as_of(pipeline, log, at, f"backwards/{at:%F}") == rows_before(folder, log, at)
     state = ledger.read()
     assert (state.latest, state.positions, state.change_sets) == (before.latest, before.positions, before.change_sets)
-    assert kept_as_of(pipeline, micros(FIRST.isoformat()), "too-old", log).error == "AS_OF_TOO_OLD"
+    assert kept_as_of(pipeline, micros(FIRST.isoformat()), "too-old", log).error_code == "AS_OF_TOO_OLD"

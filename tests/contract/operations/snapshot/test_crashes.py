@@ -44,8 +44,8 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def cycle(pipeline: Pipeline, run: str) -> None:
     """One run as the DAG makes it; an error of a step ends it."""
     [outcome] = materialize(pipeline, ["accounts"], Asking(run), _runner(pipeline))
-    if outcome.error:
-        raise TidefoldError(outcome.error, outcome.message)
+    if outcome.error_code:
+        raise TidefoldError(outcome.error_code, outcome.message)
     if pipeline.ledger("accounts").read().attempt:
         judge_all(pipeline)
     confirm(pipeline, "accounts", run_id=run)
@@ -54,8 +54,8 @@ def cycle(pipeline: Pipeline, run: str) -> None:
 def cycle_then_abort(pipeline: Pipeline, run: str) -> None:
     """A run whose gate refuses."""
     [outcome] = materialize(pipeline, ["accounts"], Asking(run), _runner(pipeline))
-    if outcome.error:
-        raise TidefoldError(outcome.error, outcome.message)
+    if outcome.error_code:
+        raise TidefoldError(outcome.error_code, outcome.message)
     abort(pipeline, "accounts", "refused", run_id=run)
 
 

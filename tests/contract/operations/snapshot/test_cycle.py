@@ -39,7 +39,7 @@ def fold(pipeline: Pipeline, run: str, takeover: bool = False) -> Outcome:
 
 
 def cycle(pipeline: Pipeline, run: str) -> Outcome:
-    assert fold(pipeline, run).result == "staged"
+    assert fold(pipeline, run).status == "staged"
     judge_all(pipeline)
     return confirm(pipeline, "accounts", run_id=run)
 
@@ -63,7 +63,7 @@ def test_ten_rounds_of_random_changes_equal_the_oracle_in_table_and_snapshots(pi
                 model[key] = text
         put(pipeline, changes)
         outcome = cycle(pipeline, f"run-{number}")
-        assert (outcome.result, outcome.facts["table_version"]) == ("published", number - 1)
+        assert (outcome.status, outcome.facts["table_version"]) == ("published", number - 1)
         assert table_rows(pipeline) == model
         history[number] = dict(model)
     assert {n: snapshot_rows(pipeline, n) for n in history} == history
@@ -90,11 +90,11 @@ def test_nothing_new_writes_nothing_at_all(pipeline: Pipeline, tmp_path: Path) -
     cycle(pipeline, "run-1")
     before = contents(tmp_path / "store")
     assert pending(pipeline, ["accounts", "tellers"], Asking("run-2")) == []
-    assert fold(pipeline, "run-2").result == "nothing"
-    assert fold(pipeline, "run-1").result == "already"
-    assert confirm(pipeline, "accounts").result == "nothing"
-    assert confirm(pipeline, "accounts", run_id="run-1").result == "already"
-    assert abort(pipeline, "accounts", "no reason").result == "nothing"
+    assert fold(pipeline, "run-2").status == "nothing"
+    assert fold(pipeline, "run-1").status == "already"
+    assert confirm(pipeline, "accounts").status == "nothing"
+    assert confirm(pipeline, "accounts", run_id="run-1").status == "already"
+    assert abort(pipeline, "accounts", "no reason").status == "nothing"
     assert contents(tmp_path / "store") == before
 
 
@@ -104,7 +104,7 @@ def test_a_crash_between_confirm_and_publish_is_rolled_forward_by_whoever_comes_
     judge_all(pipeline)
     pipeline.ledger("accounts").commit(lambda s: transitions.confirm(s, 1))
     put(pipeline, upserts([2], "b"))
-    assert fold(pipeline, "run-2").result == "staged"
+    assert fold(pipeline, "run-2").status == "staged"
     assert table_rows(pipeline) == {1: "a 1"}
 
 
@@ -133,7 +133,7 @@ def test_a_failed_gate_leaves_everything_as_it_was(pipeline: Pipeline, tmp_path:
     with pytest.raises(GateFailedError):
         confirm(pipeline, "accounts")
     assert table_rows(pipeline)[3] == "a 3"
-    assert abort(pipeline, "accounts", "gate failed", run_id="run-2").result == "aborted"
+    assert abort(pipeline, "accounts", "gate failed", run_id="run-2").status == "aborted"
     after = {p: b for p, b in contents(tmp_path / "store").items() if "/ledger/" not in p}
     assert after.pop("logs/accounts/snapshots/0000000002/manifest")
     assert after == kept
@@ -144,7 +144,7 @@ def test_an_override_publishes_what_the_gate_refused_and_names_who(pipeline: Pip
     put(pipeline, upserts([1], "a"))
     fold(pipeline, "run-1")
     judge_all(pipeline, passed=False)
-    assert confirm(pipeline, "accounts", override_by="ann", why="expected").result == "published"
+    assert confirm(pipeline, "accounts", override_by="ann", why="expected").status == "published"
     latest = pipeline.ledger("accounts").read().latest
     assert latest
     assert latest.verdict
@@ -160,7 +160,7 @@ def test_a_zombie_that_wakes_after_a_retry_is_refused_and_cleans_up(pipeline: Pi
         return answers
 
     [zombie] = materialize(pipeline, ["accounts"], Asking("run-1"), sleeps_while_a_retry_finishes)
-    assert zombie.error == "SUPERSEDED"
+    assert zombie.error_code == "SUPERSEDED"
     assert "superseded by attempt 2" in zombie.message
     with pytest.raises(SupersededError):
         confirm(pipeline, "accounts", snapshot=1)
@@ -192,12 +192,12 @@ def test_a_damaged_segment_stops_its_log_only(pipeline: Pipeline, tmp_path: Path
     whole = segment.read_bytes()
     segment.write_bytes(whole[:-3])
     accounts, tellers = materialize(pipeline, ["accounts", "tellers"], Asking("run-1"), in_process)
-    assert (accounts.error, tellers.result) == ("SEGMENT_CORRUPT", "staged")
+    assert (accounts.error_code, tellers.status) == ("SEGMENT_CORRUPT", "staged")
     after = pipeline.ledger("accounts").read()
     assert after.attempt is None
     assert pipeline.store.list("snapshots/accounts") == []
     segment.write_bytes(whole)
-    assert fold(pipeline, "run-1").result == "staged"
+    assert fold(pipeline, "run-1").status == "staged"
 
 
 @pytest.mark.parametrize(("damage", "code"), [("missing", "NOT_FOUND"), ("flipped", "NO_GOOD_COPY")])
@@ -215,7 +215,7 @@ def test_a_damaged_base_file_is_an_error_and_never_other_rows(
         else:
             file.unlink()
     put(pipeline, upserts([1], "b"))
-    assert fold(pipeline, "run-2").error == code
+    assert fold(pipeline, "run-2").error_code == code
     for name, data in whole.items():
         (tmp_path / "store/snapshots/accounts/0000000001/_data" / name).write_bytes(data)
     assert table_rows(pipeline) == rows
@@ -242,7 +242,7 @@ def test_a_foreign_commit_is_refused_by_name(pipeline: Pipeline, foreign: str) -
     assert refused.value.code == "FOREIGN_COMMIT"
     assert "version 1" in refused.value.message
     DeltaTable(uri).restore(0)
-    assert confirm(pipeline, "accounts").result in ("published", "nothing")
+    assert confirm(pipeline, "accounts").status in ("published", "nothing")
     assert len(table_rows(pipeline)) == 51
 
 
@@ -254,7 +254,7 @@ def test_a_user_s_vacuum_harms_neither_table_nor_staged_files(pipeline: Pipeline
     table = DeltaTable(pipeline.store.uri(LogPaths("accounts").table))
     table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
     judge_all(pipeline)
-    assert confirm(pipeline, "accounts").result == "published"
+    assert confirm(pipeline, "accounts").status == "published"
     assert (table_rows(pipeline)[1], table_rows(pipeline)[30]) == ("b 1", "a 30")
 
 
@@ -278,4 +278,4 @@ def test_changes_that_leave_no_row_begin_an_empty_table(pipeline: Pipeline) -> N
 def test_a_changed_number_of_key_groups_is_refused_by_name(pipeline: Pipeline) -> None:
     put(pipeline, upserts([1], "a"))
     [outcome] = materialize(with_log_shape(pipeline, key_groups=32), ["accounts"], Asking("run-1"), in_process)
-    assert outcome.error == "SHAPE_CHANGED"
+    assert outcome.error_code == "SHAPE_CHANGED"

@@ -56,7 +56,7 @@ def cycle(pipeline: Pipeline, run: str, changes: Rows, kind: Rule | None = None)
 
 def finished(pipeline: Pipeline, asking: Asking, log: str = "accounts") -> Outcome:
     [outcome] = materialize(pipeline, [log], asking, in_process)
-    assert outcome.result == "staged", outcome
+    assert outcome.status == "staged", outcome
     judge_all(pipeline, log)
     confirm(pipeline, log, run_id=asking.run)
     return outcome
@@ -160,7 +160,7 @@ def test_any_of_them_can_be_restored(marked: Pipeline, wanted: int) -> None:
     assert table_rows(marked) == live(marked) == rows
     cycle(marked, "run-5", {5: "e"})
     assert table_rows(marked) == {**rows, 5: "e"}
-    assert verify(marked, "accounts").error is None
+    assert verify(marked, "accounts").error_code is None
 
 
 def test_a_restore_that_writes_rows_anew_is_work_for_spark(marked: Pipeline) -> None:
@@ -188,8 +188,8 @@ def test_a_savepoint_has_the_rows_that_count(marked: Pipeline, tmp_path: Path, l
 
 
 def test_drill_verify_and_diff_know_them(marked: Pipeline, tmp_path: Path) -> None:
-    assert drill(marked, "accounts", 3, Trial(str(tmp_path / "drill"))).error is None
-    assert verify(marked, "accounts").error is None
+    assert drill(marked, "accounts", 3, Trial(str(tmp_path / "drill"))).error_code is None
+    assert verify(marked, "accounts").error_code is None
     found = diff(marked, "accounts", 2, 3)
     assert sum(found.counts.values()) == len(THIRD)
 

@@ -101,11 +101,11 @@ def land(folder: Path, changes: list[dict[str, Any]]) -> None:
 
 def cycle(pipeline: Pipeline, run: str, kind: Rule) -> int:
     [taken] = ingest(pipeline, [LOG], in_process)
-    assert (taken.error, taken.result) == (None, "taken"), taken
+    assert (taken.error_code, taken.status) == (None, "taken"), taken
     [outcome] = materialize(pipeline, [LOG], Asking(run, kind=kind), in_process)
-    assert outcome.result == "staged", outcome
+    assert outcome.status == "staged", outcome
     judge_all(pipeline, LOG)
-    assert confirm(pipeline, LOG).result == "published"
+    assert confirm(pipeline, LOG).status == "published"
     assert outcome.snapshot is not None
     return outcome.snapshot
 
@@ -151,14 +151,14 @@ def test_a_life_of_snapshots_of_both_kinds(tmp_path: Path, name: str) -> None:
     assert bool(hidden) == pipeline.log(LOG).shape.needs_sidecar
     assert verify(pipeline, LOG).error is None
     land(tmp_path, [{**c, "_offset": c["_offset"] + 120} for c in changes[:7]])
-    assert ingest(pipeline, [LOG], in_process)[0].result == "taken"
+    assert ingest(pipeline, [LOG], in_process)[0].status == "taken"
     again = [*changes, *({**c, "_offset": c["_offset"] + 120} for c in changes[:7])]
     _, live = read_rows(pipeline, LOG, Wanted(What.LIVE))
     assert comparable(pipeline, [row for batch in live for row in batch.to_pylist()]) == expected(pipeline, again)
     for number, snapshot in enumerate(ids):
         asking = Asking(f"back-{snapshot}", restore=Restore(snapshot, Mode.SKIP))
         [back] = materialize(pipeline, [LOG], asking, in_process)
-        assert back.result == "staged", back
+        assert back.status == "staged", back
         judge_all(pipeline, LOG)
         confirm(pipeline, LOG)
         assert seen(pipeline) == expected(pipeline, changes[: 30 * number + 30])
@@ -180,11 +180,11 @@ def test_a_savepoint_carries_what_is_kept_beside_the_rows(tmp_path: Path, name: 
     changes = some_changes(there, random.Random(name), 90, deletes)
     land(tmp_path / "there", changes[:60])
     cycle(there, "run-1", Rule.FULL)
-    assert save(there, tmp_path / "saved").error is None
+    assert save(there, tmp_path / "saved").error_code is None
     bring_in(here, tmp_path / "saved", mode)
     assert seen(here) == expected(here, changes[:60])
     land(tmp_path / "here", changes[60:])
     cycle(here, "run-2", Rule.INCREMENTAL)
     assert seen(here) == expected(here, changes)
-    assert verify(here, LOG).error is None
-    assert drill(here, LOG).error is None
+    assert verify(here, LOG).error_code is None
+    assert drill(here, LOG).error_code is None

@@ -50,7 +50,7 @@ def fold(pipeline: Pipeline, run: str, kind: Rule | None = None, runner: Runner 
 
 def cycle(pipeline: Pipeline, run: str, kind: Rule | None = None) -> Outcome:
     outcome = fold(pipeline, run, kind)
-    assert outcome.result == "staged", outcome
+    assert outcome.status == "staged", outcome
     judge_all(pipeline)
     confirm(pipeline, "accounts", run_id=run)
     return outcome
@@ -115,13 +115,13 @@ def test_a_full_one_after_incremental_ones_stands_alone(pipeline: Pipeline, tmp_
 def test_a_full_one_on_request_when_nothing_is_new(pipeline: Pipeline) -> None:
     """Only when it would differ from the newest; and without a JVM."""
     cycle(pipeline, "run-1", Rule.INCREMENTAL)
-    assert fold(pipeline, "run-2", Rule.INCREMENTAL).result == "nothing"
-    assert fold(pipeline, "run-3").result == "nothing"  # As configured: a schedule makes nothing new of nothing.
+    assert fold(pipeline, "run-2", Rule.INCREMENTAL).status == "nothing"
+    assert fold(pipeline, "run-3").status == "nothing"  # As configured: a schedule makes nothing new of nothing.
     assert pending(pipeline, ["accounts"], Asking("run-4", kind=Rule.FULL)) == []
     outcome = cycle(pipeline, "run-4", Rule.FULL)
     assert (outcome.facts["files_carried"], outcome.facts["bytes_written"]) == (4, 0)
     assert snapshot_rows(pipeline, 2) == table_rows(pipeline)
-    assert fold(pipeline, "run-5", Rule.FULL).result == "nothing"
+    assert fold(pipeline, "run-5", Rule.FULL).status == "nothing"
 
 
 def test_an_attempt_that_was_aborted_leaves_no_file_in_the_table(pipeline: Pipeline) -> None:
@@ -183,24 +183,24 @@ def test_a_new_number_of_buckets_takes_effect_in_the_next_full_snapshot(
     for number, (wanted, then) in enumerate([(1, {**back, 7: "d"}), (3, {**rows, 7: "e"})]):
         asking = Asking(f"back-{number}", restore=Restore(wanted, Mode.SKIP))
         [restored] = materialize(config, ["accounts"], asking, in_process)
-        assert restored.result == "staged", restored
+        assert restored.status == "staged", restored
         judge_all(config)
         confirm(config, "accounts", run_id=f"back-{number}")
         assert table_rows(config) == rows_in(config, wanted)
         put(config, [{"id": 7, "text": then[7]}])
         cycle(config, f"on-{number}")
         assert table_rows(config) == then
-    assert verify(wider, "accounts").error is None
+    assert verify(wider, "accounts").error_code is None
 
 
 def test_a_rescale_alone_is_made_on_request(pipeline: Pipeline) -> None:
     cycle(pipeline, "run-1")
     wider = with_log_shape(pipeline, buckets=8)
-    assert fold(wider, "run-2").result == "nothing"
+    assert fold(wider, "run-2").status == "nothing"
     assert pending(wider, ["accounts"], Asking("run-3", kind=Rule.FULL)) == ["accounts"]
     assert cycle(wider, "run-3", Rule.FULL).facts["buckets"] == 8
     assert table_rows(wider) == {i: f"a {i}" for i in range(40)}
-    assert fold(wider, "run-4", Rule.FULL).result == "nothing"
+    assert fold(wider, "run-4", Rule.FULL).status == "nothing"
 
 
 # Rows that are too old
@@ -234,7 +234,7 @@ def test_rows_that_are_too_old_go_in_a_full_snapshot_and_in_a_restore(tmp_path: 
     outcome = cycle(pipeline, "run-2", Rule.FULL)
     assert outcome.facts["expired"] == 20
     assert set(rows_in(pipeline, 2)) == {*range(40), 99}
-    assert fold(pipeline, "run-2b", Rule.FULL).result == "nothing"  # None is too old any more.
+    assert fold(pipeline, "run-2b", Rule.FULL).status == "nothing"  # None is too old any more.
     assert read_manifest(pipeline.store, "accounts", kept(pipeline)[-1]).expired == 20
     [restored] = materialize(pipeline, ["accounts"], Asking("back", restore=Restore(1, Mode.SKIP)), in_process)
     assert restored.facts["expired"] == 20
@@ -306,15 +306,15 @@ class Walk:
             outcome = fold(self.pipeline, run, kind, runner)
         except Killed:
             outcome = None
-        if outcome is None or outcome.error:
+        if outcome is None or outcome.error_code:
             # Another coordinator, on its own view of the store, took over or comes now.
             other = replace(self.pipeline)
             [outcome] = materialize(
                 other, ["accounts"], Asking(f"other-{self.steps}", takeover=True, kind=kind), in_process
             )
-        if outcome.result == "nothing":
+        if outcome.status == "nothing":
             return
-        assert outcome.result in ("staged", "already"), outcome
+        assert outcome.status in ("staged", "already"), outcome
         judge_all(self.pipeline)
         confirm(self.pipeline, "accounts")
         self.expected[kept(self.pipeline)[-1].id] = dict(self.rows)
@@ -336,7 +336,7 @@ class Walk:
         wanted = found[which % len(found)]
         asking = Asking(f"back-{self.steps}", restore=Restore(wanted.id, Mode.SKIP))
         [outcome] = materialize(self.pipeline, ["accounts"], asking, in_process)
-        assert outcome.result == "staged", outcome
+        assert outcome.status == "staged", outcome
         judge_all(self.pipeline)
         confirm(self.pipeline, "accounts")
         self.rows = dict(self.expected[wanted.id])

@@ -51,11 +51,11 @@ def land(folder: Path, start: int, *changes: tuple[int, int, str | None]) -> Non
 
 def cycle(pipeline: Pipeline, run: str) -> Outcome:
     [taken] = ingest(pipeline, [LOG], in_process)
-    assert taken.error is None
+    assert taken.error_code is None
     [outcome] = materialize(pipeline, [LOG], Asking(run), in_process)
-    assert outcome.result == "staged", outcome
+    assert outcome.status == "staged", outcome
     judge_all(pipeline, LOG)
-    assert confirm(pipeline, LOG).result == "published"
+    assert confirm(pipeline, LOG).status == "published"
     return taken
 
 
@@ -114,7 +114,7 @@ def test_late_records_stay_until_they_are_accepted(tmp_path: Path) -> None:
     assert retry(pipeline, LOG).facts["changes"] == 0
     accepting = opened(tmp_path, "accept")
     assert retry(accepting, LOG).facts["changes"] == 1
-    assert materialize(accepting, [LOG], Asking("run-5"), in_process)[0].result == "staged"
+    assert materialize(accepting, [LOG], Asking("run-5"), in_process)[0].status == "staged"
     judge_all(accepting, LOG)
     confirm(accepting, LOG)
     assert table(accepting)[5] == "late"

@@ -52,7 +52,7 @@ def test_a_rescale_that_was_aborted_is_still_to_be_made(pipeline: Pipeline) -> N
     assert fold(wider, "run-2", Rule.FULL).facts["buckets"] == 8
     abort(wider, LOG, "not now")
     assert wider.ledger(LOG).read().shape.buckets == 4
-    assert fold(wider, "run-3", Rule.FULL).result == "staged"
+    assert fold(wider, "run-3", Rule.FULL).status == "staged"
     publish(wider)
     assert wider.ledger(LOG).read().shape.buckets == 8
 
@@ -102,7 +102,7 @@ def test_keys_of_every_type_survive_a_rescale(tmp_path: Path, kind: str) -> None
     pipeline = make_pipeline(tmp_path, config)
     rows = {key: f"{n}" for n, key in enumerate(KEYS[kind])}
     put(pipeline, [{"id": key, "text": text} for key, text in rows.items()])
-    assert fold(pipeline, "run-1").result == "staged"
+    assert fold(pipeline, "run-1").status == "staged"
     publish(pipeline)
 
     def read(snapshot: int) -> dict[object, str]:
@@ -140,7 +140,7 @@ def test_what_a_restore_may_fall_back_on_is_not_retired_under_it(pipeline: Pipel
             path.unlink()
     asking = Asking("back", restore=Restore(2, Mode.SKIP), kind=Rule.INCREMENTAL)
     [outcome] = materialize(pipeline, [LOG], asking, run)
-    assert outcome.result == "staged", outcome
+    assert outcome.status == "staged", outcome
     publish(pipeline)
     pipeline.store.delete(going)
     assert table_rows(pipeline) == ROWS
@@ -166,7 +166,7 @@ def test_a_drill_of_an_incremental_snapshot_with_a_lost_file_is_recorded(pipelin
     truncate(pipeline, LOG)
     names_of(pipeline, 1, files_of(pipeline, 1)[0].name)[0].unlink()
     outcome = drill(pipeline, LOG, 1, trial=Trial(str(tmp_path / "drill")))
-    assert outcome.error == "DRILL_FAILED"
+    assert outcome.error_code == "DRILL_FAILED"
     drilled = pipeline.ledger(LOG).read().snapshots[0].drill
     assert drilled is not None
     assert not drilled.passed
@@ -189,7 +189,7 @@ def test_the_same_run_that_asks_for_another_kind_is_refused(pipeline: Pipeline) 
     configured_so = replace(pipeline, config=pipeline.config.model_copy(update={"snapshots": incremental}))
     take(pipeline, ROWS)
     assert fold(configured_so, "run-1").facts["kind"] == "incremental"
-    assert fold(configured_so, "run-1", Rule.FULL).error == "RUN_CHANGED"
+    assert fold(configured_so, "run-1", Rule.FULL).error_code == "RUN_CHANGED"
 
 
 def test_a_recipe_that_cannot_be_followed_leaves_no_file_in_the_place(pipeline: Pipeline, tmp_path: Path) -> None:
@@ -251,8 +251,8 @@ def test_a_table_file_that_was_altered_is_not_shared(s3: S3Bucket, tmp_path: Pat
     for file in read_manifest(pipeline.store, LOG, state.snapshots[0]).files:
         key = f"a/store/{data_path(LogPaths(LOG).table, file.name)}"
         s3.client.put_object(Bucket=s3.name, Key=key, Body=b"x" * file.bytes)
-    assert fold(pipeline, "run-2", Rule.INCREMENTAL).error == "NAME_TAKEN"
-    assert fold(pipeline, "run-3", Rule.FULL).result == "staged"
+    assert fold(pipeline, "run-2", Rule.INCREMENTAL).error_code == "NAME_TAKEN"
+    assert fold(pipeline, "run-3", Rule.FULL).status == "staged"
 
 
 def test_clean_goes_on_where_a_manifest_is_lost(pipeline: Pipeline) -> None:
@@ -262,7 +262,7 @@ def test_clean_goes_on_where_a_manifest_is_lost(pipeline: Pipeline) -> None:
     take(pipeline, {1: "b"})
     before = {e.path for e in pipeline.store.list("tables")}
     # A zombie's file, after its attempt failed for want of the manifest.
-    assert fold(pipeline, "run-2").error == "FILE_MISSING"
+    assert fold(pipeline, "run-2").error_code == "FILE_MISSING"
     late = data_path(LogPaths(LOG).snapshot(2), "late.parquet")
     pipeline.store.put_if_absent(late, b"late")
     [_, outcome] = clean(pipeline, [LOG])
@@ -290,7 +290,7 @@ def test_what_an_attempt_of_a_dropped_log_writes_late_is_cleaned_up(pipeline: Pi
         pipeline.store.put_if_absent(lates[0], b"late")
         return [StorageError("STORAGE", "late") for _ in tasks]
 
-    assert materialize(pipeline, [LOG], Asking("run-2", kind=kind), run)[0].error
+    assert materialize(pipeline, [LOG], Asking("run-2", kind=kind), run)[0].error_code
     [late] = lates
     assert late in {e.path for e in pipeline.store.list("")}
     before = {e.path for e in pipeline.store.list("tables")} | {e.path for e in pipeline.store.list("snapshots")}

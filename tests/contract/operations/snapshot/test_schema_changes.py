@@ -73,7 +73,7 @@ def take(pipeline: Pipeline, *rows: Row) -> None:
 
 def fold(pipeline: Pipeline, run: str, kind: Rule = Rule.FULL, restore: Restore | None = None) -> Outcome:
     [outcome] = materialize(pipeline, [LOG], Asking(run, kind=kind, restore=restore), in_process)
-    if outcome.result == "staged":
+    if outcome.status == "staged":
         judge_all(pipeline)
         confirm(pipeline, LOG)
     return outcome
@@ -213,7 +213,7 @@ def test_a_value_that_does_not_fit_ends_the_attempt_and_changes_nothing(tmp_path
     narrow = configured(pipeline, ID, N)
     take(narrow, {"id": 3, "n": 8})
     outcome = fold(narrow, "b")
-    assert (outcome.result, outcome.error) == ("error", "VALUE_UNFIT")
+    assert (outcome.status, outcome.error_code) == ("error", "VALUE_UNFIT")
     assert "1099511627776" in outcome.message
     assert delta_rows(narrow) == before
     assert DeltaTable(pipeline.store.uri(LogPaths(LOG).table)).version() == 0
@@ -230,7 +230,7 @@ def test_a_policy_holds_before_anything_happens(tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match="drop `n` int"):
         evolved(held, held.ledger(LOG).read())
     [outcome] = materialize(held, [LOG], Asking("r"), in_process)
-    assert outcome.error == "SHAPE_CHANGED"
+    assert outcome.error_code == "SHAPE_CHANGED"
     assert contents(tmp_path / "store") == before
 
 
@@ -365,10 +365,10 @@ def test_what_waits_for_a_full_snapshot_is_told(tmp_path: Path) -> None:
     fold(pipeline, "a")
     pipeline = configured(pipeline, ID, column("m", "int", "n"))
     [outcome] = materialize(pipeline, [LOG], Asking("b"), in_process)
-    assert (outcome.result, "schema 2 waits" in outcome.message) == ("nothing", True)
+    assert (outcome.status, "schema 2 waits" in outcome.message) == ("nothing", True)
     [found] = status(pipeline, [LOG])
     assert found.schema_waits.endswith("rename `n` to `m`")
-    assert fold(pipeline, "c", Rule.FULL).result == "staged"
+    assert fold(pipeline, "c", Rule.FULL).status == "staged"
     assert delta_rows(pipeline) == {1: {"id": 1, "m": 1}}
     [found] = status(pipeline, [LOG])
     assert (found.schema, found.schema_waits) == (2, "")
@@ -513,8 +513,8 @@ class Life:
     def fold(self, kind: Rule, restore: Restore | None = None) -> None:
         self.runs += 1
         outcome = fold(self.pipeline, f"run-{self.runs}", kind, restore)
-        if outcome.result != "staged":
-            assert outcome.result == "nothing", outcome
+        if outcome.status != "staged":
+            assert outcome.status == "nothing", outcome
             return
         assert outcome.snapshot
         if restore:
@@ -584,7 +584,7 @@ def test_any_row_of_schema_changes_between_any_folds_gives_the_rows_of_the_oracl
             elif step == "tail" and life.pipeline.ledger(LOG).read().latest:
                 life.runs += 1
                 outcome = take_tail(life.pipeline, LOG, f"run-{life.runs}")
-                if outcome.result == "completed":
+                if outcome.status == "completed":
                     assert read(life.pipeline, Wanted(snapshot=outcome.snapshot)) == life.at(len(life.events))
             elif step in ("add", "drop", "rename", "type"):
                 life.alter(step, data)

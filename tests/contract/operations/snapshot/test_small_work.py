@@ -65,7 +65,7 @@ def done(found: Sorted) -> list[Outcome]:
 def published(pipeline: Pipeline, run: str = "run-1") -> None:
     for log in LOGS:
         judge_all(pipeline, log)
-        assert confirm(pipeline, log, run_id=run).result == "published"
+        assert confirm(pipeline, log, run_id=run).status == "published"
 
 
 def known(pipeline: Pipeline, log: str) -> list[Any]:
@@ -109,18 +109,18 @@ def test_a_small_ingest_lists_what_landed_once_and_executes_what_it_weighed(
     stamp_of = listing.stamp_of
     monkeypatch.setattr(listing, "stamp_of", look)
     first, second = done(step(above(pipeline, PLENTY), "ingest"))
-    assert [first.result, second.result] == ["taken", "taken"]
+    assert [first.status, second.status] == ["taken", "taken"]
     assert sorted(looks) == [f"{log}+0+0000000000.jsonl" for log in LOGS]
 
 
 def test_the_outcome_says_that_and_why(pipeline: Pipeline) -> None:
     weight = weigh(pipeline, "accounts")
     taken, _ = done(step(above(pipeline, PLENTY), "ingest"))
-    assert taken.result == "taken"
+    assert taken.status == "taken"
     assert taken.message.endswith(f"; without Spark, as there were {weight:,} bytes to read")
     assert taken.facts["bytes_without_spark"] == weight
     again, _ = done(step(above(pipeline, PLENTY), "ingest"))
-    assert (again.result, again.message) == ("nothing", "nothing new")
+    assert (again.status, again.message) == ("nothing", "nothing new")
 
 
 def test_the_command_line_starts_no_spark_for_it(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_as_many_bytes_as_the_limit_are_still_small(
     assert weight > 1
     found = step(above(pipeline, weight + more), name)
     assert found.spark == spark
-    assert {o.result for o in found.done if o.log == "accounts"} <= {"taken", "staged"}
+    assert {o.status for o in found.done if o.log == "accounts"} <= {"taken", "staged"}
     assert pipeline.ledger("accounts").exists() == (name == "materialize" or not spark)
 
 
@@ -204,8 +204,8 @@ def test_an_error_of_one_log_leaves_the_others(pipeline: Pipeline) -> None:
     made = with_log_shape(above(pipeline, PLENTY), on_bad_record="fail")
     (made.config.path.parent / "landing/accounts/accounts+0+0000000000.jsonl").write_text("no record\n")
     bad, good = step(made, "ingest").done
-    assert (good.log, good.result) == ("tellers", "taken")
-    assert (bad.log, bad.error) == ("accounts", "BAD_RECORDS")
+    assert (good.log, good.status) == ("tellers", "taken")
+    assert (bad.log, bad.error_code) == ("accounts", "BAD_RECORDS")
     assert "without Spark" not in bad.message
 
 
@@ -216,7 +216,7 @@ def test_an_error_that_nobody_foresaw_is_an_outcome_of_each_log(
         raise RuntimeError("a bug")
 
     monkeypatch.setattr(ingest, "execute", fails)
-    assert {outcome.error for outcome in done(step(above(pipeline, PLENTY), "ingest"))} == {"UNFORESEEN"}
+    assert {outcome.error_code for outcome in done(step(above(pipeline, PLENTY), "ingest"))} == {"UNFORESEEN"}
 
 
 def test_a_fold_that_fails_is_aborted_and_the_other_log_is_staged(pipeline: Pipeline) -> None:
@@ -228,8 +228,8 @@ def test_a_fold_that_fails_is_aborted_and_the_other_log_is_staged(pipeline: Pipe
     path = made.config.path.parent / "store" / damaged.segment
     path.write_bytes(b"\0" * path.stat().st_size)
     bad, good = step(made, "materialize").done
-    assert (good.log, good.result) == ("tellers", "staged")
-    assert (bad.log, bad.error) == ("accounts", "SEGMENT_CORRUPT")
+    assert (good.log, good.status) == ("tellers", "staged")
+    assert (bad.log, bad.error_code) == ("accounts", "SEGMENT_CORRUPT")
     assert made.ledger("accounts").read().attempt is None
 
 
@@ -245,7 +245,7 @@ def test_what_cannot_be_weighed_is_for_the_job_to_report(pipeline: Pipeline) -> 
     (made.config.path.parent / "store" / manifest).write_bytes(b"{}")
     found = step(made, "materialize", "run-2")
     assert found.spark == ("accounts",)
-    assert [(o.log, o.result) for o in found.done] == [("tellers", "staged")]
+    assert [(o.log, o.status) for o in found.done] == [("tellers", "staged")]
 
 
 def test_the_gate_is_small_work_too(pipeline: Pipeline) -> None:
@@ -253,13 +253,13 @@ def test_the_gate_is_small_work_too(pipeline: Pipeline) -> None:
     done(step(made, "ingest"))
     done(step(made, "materialize"))
     for outcome in done(step(made, "quality")):
-        assert outcome.result == "passed"
+        assert outcome.status == "passed"
         assert outcome.message.endswith(
             f"; without Spark, as there were {outcome.facts['bytes_without_spark']:,} bytes to read"
         )
     for log in LOGS:
-        assert confirm(made, log, run_id="run-1").result == "published"
-    assert [outcome.result for outcome in done(step(made, "audit"))] == ["passed", "passed"]
+        assert confirm(made, log, run_id="run-1").status == "published"
+    assert [outcome.status for outcome in done(step(made, "audit"))] == ["passed", "passed"]
 
 
 @pytest.mark.parametrize(
@@ -281,7 +281,7 @@ def test_a_suite_that_might_be_judged_otherwise_stays_on_spark(pipeline: Pipelin
     done(step(made, "materialize"))
     found = step(made, "quality")
     assert found.spark == ("accounts",)
-    assert [(o.log, o.result) for o in found.done] == [("tellers", "passed")]
+    assert [(o.log, o.status) for o in found.done] == [("tellers", "passed")]
 
 
 def test_a_tail_that_comes_back_and_rows_as_of_an_instant_are_weighed_too(pipeline: Pipeline) -> None:
@@ -296,7 +296,7 @@ def test_a_tail_that_comes_back_and_rows_as_of_an_instant_are_weighed_too(pipeli
     back = Step("materialize", Asking("back", restore=Restore(tail, Mode.SKIP)))
     assert without_spark(pipeline, back, ["accounts"]).spark == ("accounts",)
     found = without_spark(made, back, ["accounts"])
-    assert (found.spark, found.done[0].result) == ((), "staged")
+    assert (found.spark, found.done[0].status) == ((), "staged")
     judge_all(made)
     confirm(made, "accounts")
     assert len(table_rows(made)) == 50
@@ -304,4 +304,4 @@ def test_a_tail_that_comes_back_and_rows_as_of_an_instant_are_weighed_too(pipeli
     past = Step("materialize", Asking("past", as_of=1005 * 1000))
     assert without_spark(pipeline, past, ["tellers"]).spark == ("tellers",)
     [kept] = without_spark(made, past, ["tellers"]).done
-    assert (kept.result, kept.facts["rows"]) == ("staged", 5)
+    assert (kept.status, kept.facts["rows"]) == ("staged", 5)

@@ -49,15 +49,15 @@ def pipeline(tmp_path: Path) -> Pipeline:
 
 def cycle(pipeline: Pipeline, run: str, restore: Restore | None = None) -> Outcome:
     [outcome] = materialize(pipeline, ["accounts"], Asking(run, restore=restore), in_process)
-    assert outcome.result == "staged", outcome
+    assert outcome.status == "staged", outcome
     judge_all(pipeline)
-    assert confirm(pipeline, "accounts", run_id=run).result == "published"
+    assert confirm(pipeline, "accounts", run_id=run).status == "published"
     return outcome
 
 
 def tail(pipeline: Pipeline, run: str) -> int:
     outcome = take_tail(pipeline, "accounts", run)
-    assert outcome.result == "completed"
+    assert outcome.status == "completed"
     assert outcome.snapshot
     return outcome.snapshot
 
@@ -117,19 +117,19 @@ def test_a_tail_costs_one_small_write_whatever_the_log_and_the_table_hold(pipeli
 
 def test_the_same_run_again_and_nothing_new_write_nothing(pipeline: Pipeline) -> None:
     """I4."""
-    assert take_tail(pipeline, "accounts", "tail-0").result == "nothing"
+    assert take_tail(pipeline, "accounts", "tail-0").status == "nothing"
     put(pipeline, [{"id": 1, "text": "b"}])
     first = tail(pipeline, "tail-1")
     before = pipeline.store.list("")
     again = take_tail(pipeline, "accounts", "tail-1")
-    assert (again.result, again.snapshot) == ("already", first)
-    assert take_tail(pipeline, "accounts", "tail-2").result == "nothing"
-    assert confirm(pipeline, "accounts", snapshot=first).result == "already"
+    assert (again.status, again.snapshot) == ("already", first)
+    assert take_tail(pipeline, "accounts", "tail-2").status == "nothing"
+    assert confirm(pipeline, "accounts", snapshot=first).status == "already"
     assert pipeline.store.list("") == before
 
 
 def test_without_a_materialization_there_is_no_tail(pipeline: Pipeline) -> None:
-    assert take_tail(pipeline, "tellers", "tail-1").result == "nothing"
+    assert take_tail(pipeline, "tellers", "tail-1").status == "nothing"
     put(pipeline, [{"id": 1, "text": "a"}], log="tellers")
     with pytest.raises(RefusedError) as refused:
         take_tail(pipeline, "tellers", "tail-1")
@@ -142,7 +142,7 @@ def test_a_tail_beside_an_open_attempt_is_built_on_what_is_complete(pipeline: Pi
     found = tail(pipeline, "tail-1")
     assert rows_read(pipeline, Wanted(snapshot=found)) == rows
     judge_all(pipeline)
-    assert confirm(pipeline, "accounts", run_id="run-2").result == "published"
+    assert confirm(pipeline, "accounts", run_id="run-2").status == "published"
     assert table_rows(pipeline) == rows
     assert rows_read(pipeline, Wanted(snapshot=found)) == rows
 
@@ -163,7 +163,7 @@ def test_tails_go_with_what_they_are_built_on_and_are_counted_apart(pipeline: Pi
     cut = truncate(pipeline, "accounts")
     assert [b["name"] for b in cut.facts["bounds"]] == ["replay", "materialized"]
     assert len(pipeline.store.list("changelog")) == 1
-    assert subsume(pipeline, "accounts").result == "nothing"
+    assert subsume(pipeline, "accounts").status == "nothing"
 
 
 @pytest.mark.parametrize("keeper", ["tag", "hold"])
@@ -174,7 +174,7 @@ def test_a_tag_or_a_hold_keeps_a_tail_with_its_base_and_its_log(pipeline: Pipeli
     if keeper == "tag":
         tag(pipeline, "accounts", "mine", kept)
     else:
-        assert hold(pipeline, "accounts", "mine", kept, "audit").result == "held"
+        assert hold(pipeline, "accounts", "mine", kept, "audit").status == "held"
     for number in (2, 3, 4):
         put(pipeline, [{"id": number, "text": "c"}])
         cycle(pipeline, f"run-{number}")
@@ -225,13 +225,13 @@ def test_a_squash_keeps_the_rows_of_every_tail_and_of_every_replay(pipeline: Pip
     last = tail(pipeline, "tail-2")
     before = sum(c.rows for c in pipeline.ledger("accounts").read().unfolded)
     planned = squash(pipeline, "accounts", plan=True)
-    assert (planned.result, planned.facts) == ("planned", {"change_sets": 12, "changes": before, "into": 2})
+    assert (planned.status, planned.facts) == ("planned", {"change_sets": 12, "changes": before, "into": 2})
     assert len(sets(pipeline)) == 13
     done = squash(pipeline, "accounts")
     # Of 18 changes each: key 1, six deletes, six new; then key 1, key 2, six deletes.
-    assert (done.result, done.facts["changes_kept"]) == ("squashed", 13 + 8)
+    assert (done.status, done.facts["changes_kept"]) == ("squashed", 13 + 8)
     assert sets(pipeline) == [(1, 1), (2, 7), (8, 13)]
-    assert squash(pipeline, "accounts").result == "nothing"
+    assert squash(pipeline, "accounts").status == "nothing"
     assert rows_read(pipeline, Wanted(snapshot=middle)) == middle_rows
     assert rows_read(pipeline, Wanted(snapshot=last)) == rows
     assert rows_read(pipeline, Wanted(What.LIVE)) == rows
@@ -278,11 +278,11 @@ def test_while_an_attempt_is_made_nothing_is_squashed(pipeline: Pipeline) -> Non
         put(pipeline, [{"id": 1, "text": f"{number}"}])
 
     def at_work(work: Any, tasks: Any) -> Any:
-        assert squash(pipeline, "accounts").result == "nothing"
+        assert squash(pipeline, "accounts").status == "nothing"
         return in_process(work, tasks)
 
     [outcome] = materialize(pipeline, ["accounts"], Asking("run-2"), at_work)
-    assert outcome.result == "staged"
+    assert outcome.status == "staged"
 
 
 def test_a_squash_that_comes_too_late_changes_nothing_and_leaves_nothing(

@@ -59,12 +59,12 @@ def fold(pipeline: Pipeline, asking: Asking) -> Outcome:
 
 def test_an_attempt_without_progress_is_taken_over_and_its_job_is_refused_when_it_wakes(pipeline: Pipeline) -> None:
     attempt = begin(pipeline)
-    assert fold(pipeline, Asking("run-2")).error == "ATTEMPT_OPEN"
+    assert fold(pipeline, Asking("run-2")).error_code == "ATTEMPT_OPEN"
     found = stalled(pipeline)
     assert found == {"accounts": attempt}
-    assert fold(pipeline, Asking("run-2", stalled=found)).result == "staged"
+    assert fold(pipeline, Asking("run-2", stalled=found)).status == "staged"
     judge_all(pipeline)
-    assert confirm(pipeline, "accounts", run_id="run-2").result == "published"
+    assert confirm(pipeline, "accounts", run_id="run-2").status == "published"
     assert len(table_rows(pipeline)) == 20
     for late in (lambda: confirm(pipeline, "accounts", snapshot=attempt.id), lambda: beat(pipeline, attempt)):
         with pytest.raises(SupersededError):
@@ -80,7 +80,7 @@ def test_an_attempt_that_shows_progress_is_left_alone(pipeline: Pipeline) -> Non
     attempt = begin(pipeline)
     found = stalled(pipeline, lambda: beat(pipeline, attempt))
     assert found == {}
-    assert fold(pipeline, Asking("run-2", stalled=found)).error == "ATTEMPT_OPEN"
+    assert fold(pipeline, Asking("run-2", stalled=found)).error_code == "ATTEMPT_OPEN"
 
 
 def test_one_that_moves_between_the_look_and_the_claim_is_left_alone(pipeline: Pipeline) -> None:
@@ -88,7 +88,7 @@ def test_one_that_moves_between_the_look_and_the_claim_is_left_alone(pipeline: P
     attempt = begin(pipeline)
     found = stalled(pipeline)
     beat(pipeline, attempt)
-    assert fold(pipeline, Asking("run-2", stalled=found)).error == "ATTEMPT_OPEN"
+    assert fold(pipeline, Asking("run-2", stalled=found)).error_code == "ATTEMPT_OPEN"
 
 
 def test_another_attempt_that_began_meanwhile_is_left_alone(pipeline: Pipeline) -> None:
@@ -101,8 +101,8 @@ def test_of_two_that_wait_for_the_same_one_takes_it_over(pipeline: Pipeline) -> 
     """I20."""
     begin(pipeline)
     found = stalled(pipeline)
-    assert fold(pipeline, Asking("run-2", stalled=found)).result == "staged"
-    assert fold(pipeline, Asking("run-3", stalled=found)).error == "ATTEMPT_OPEN"
+    assert fold(pipeline, Asking("run-2", stalled=found)).status == "staged"
+    assert fold(pipeline, Asking("run-3", stalled=found)).error_code == "ATTEMPT_OPEN"
 
 
 def never(seconds: float) -> None:
@@ -131,7 +131,7 @@ def test_what_was_seen_reaches_the_job_as_it_was_seen(pipeline: Pipeline) -> Non
     request = Request("tidefold.yaml", ("accounts",), Asking("run-2", stalled=stalled(pipeline)), "result.json")
     sent = msgspec.json.decode(request.encoded(), type=Request)
     assert sent == request
-    assert fold(pipeline, sent.asking).result == "staged"
+    assert fold(pipeline, sent.asking).status == "staged"
 
 
 def test_a_job_at_work_raises_its_count_until_it_ends(pipeline: Pipeline) -> None:
@@ -162,17 +162,17 @@ def test_a_job_lives_also_while_it_takes_files_over(pipeline: Pipeline, monkeypa
         return real(*given)  # type: ignore[arg-type]
 
     monkeypatch.setattr(module, "stage", stage)
-    assert fold(pipeline, Asking("run-1")).result == "staged"
+    assert fold(pipeline, Asking("run-1")).status == "staged"
     assert len(at_work) == 1
 
 
 def test_the_work_of_a_superseded_job_ends_as_its_own_error(pipeline: Pipeline) -> None:
     def is_taken_over(work: Work, tasks: Sequence[str]) -> list[Answer]:
         answers = in_process(work, tasks)
-        assert fold(pipeline, Asking("run-2", stalled=stalled(pipeline))).result == "staged"
+        assert fold(pipeline, Asking("run-2", stalled=stalled(pipeline))).status == "staged"
         return answers
 
     [late] = materialize(pipeline, ["accounts"], Asking("run-1"), is_taken_over)
-    assert (late.result, late.error) == ("error", "SUPERSEDED")
+    assert (late.status, late.error_code) == ("error", "SUPERSEDED")
     judge_all(pipeline)
-    assert confirm(pipeline, "accounts", run_id="run-2").result == "published"
+    assert confirm(pipeline, "accounts", run_id="run-2").status == "published"

@@ -151,7 +151,7 @@ def in_table(name: str, log: str = "accounts") -> str:
 
 def check_whole(pipeline: Pipeline, log: str = "accounts") -> Outcome:
     outcome = verify(pipeline, log)
-    assert (outcome.result, outcome.error, outcome.facts["damage"]) == ("whole", None, [])
+    assert (outcome.status, outcome.error_code, outcome.facts["damage"]) == ("whole", None, [])
     return outcome
 
 
@@ -170,8 +170,8 @@ def test_a_whole_log_is_looked_at_and_nothing_is_changed(pipeline: Pipeline, tmp
     facts = outcome.facts
     assert (facts["files"], facts["copies"], facts["single"]) == (5 + 2, 5 + 2, 5 + 2)
     assert facts["snapshots"] == [1, 2]
-    assert verify(pipeline, "accounts", Asked(repair=True)).result == "whole"
-    assert verify(pipeline, "tellers").result == "nothing"
+    assert verify(pipeline, "accounts", Asked(repair=True)).status == "whole"
+    assert verify(pipeline, "tellers").status == "nothing"
     assert contents(tmp_path) == before
 
 
@@ -188,7 +188,7 @@ def test_a_file_that_table_and_snapshots_share_by_hard_link_is_one_copy(
     outcome = verify(pipeline, "accounts", Asked(repair=repair))
     [damage] = outcome.facts["damage"]
     assert brief([damage]) == [("data file", how, [1, 2], names, [])]
-    assert (outcome.error, outcome.facts["exit_code"], damage["repaired"]) == ("DAMAGED", 5, "")
+    assert (outcome.error_code, outcome.error.exit_code, damage["repaired"]) == ("DAMAGED", 5, "")
     assert "`tidefold restore accounts 2 --mode replay`" in damage["hint"]
     assert damage["why"] == ("no copy of it is proved to be good" if repair else "")
     assert contents(full(pipeline, "")) == before
@@ -241,7 +241,7 @@ def test_a_name_that_is_gone_is_found_and_linked_to_the_copy_that_is_there(pipel
     assert "tidefold verify accounts --repair" in found(pipeline)[0]["hint"]
     assert brief(found(pipeline, deep=False)) == expected
     outcome = verify(pipeline, "accounts", Asked(repair=True))
-    assert (outcome.result, outcome.error) == ("repaired", None)
+    assert (outcome.status, outcome.error_code) == ("repaired", None)
     assert full(pipeline, gone).samefile(full(pipeline, there))
     check_whole(pipeline)
 
@@ -295,7 +295,7 @@ def test_each_damage_in_each_copy_is_found_and_repaired_from_the_other(
     damage = found(copied, "items")
     assert sorted(brief(damage)) == sorted((words, expected_harm, ids, paths, sources) for paths in damaged)
     outcome = verify(copied, "items", Asked(repair=True))
-    assert (outcome.result, [d["repaired"] for d in outcome.facts["damage"]]) == ("repaired", sources * len(damaged))
+    assert (outcome.status, [d["repaired"] for d in outcome.facts["damage"]]) == ("repaired", sources * len(damaged))
     check_whole(copied, "items")
     no_halves(copied)
     after = contents(copied.config.path.parent)
@@ -312,7 +312,7 @@ def test_names_that_shared_the_damaged_bytes_share_the_new_ones(copied: Pipeline
     harm(snapshot, "altered")
     with snapshot.open("rb") as reader:
         spoilt = snapshot.read_bytes()
-        assert verify(copied, "items", Asked(repair=True)).result == "repaired"
+        assert verify(copied, "items", Asked(repair=True)).status == "repaired"
         assert reader.read() == spoilt
     assert snapshot.samefile(table)
     assert snapshot.stat().st_nlink == 2
@@ -326,7 +326,7 @@ def test_another_snapshot_s_real_copy_repairs_the_shared_file(pipeline: Pipeline
     harm(full(pipeline, own(2, name)), "altered")
     damage = found(pipeline)
     assert brief(damage) == [("data file", "altered", [1, 2], [own(2, name), in_table(name)], [own(1, name)])]
-    assert verify(pipeline, "accounts", Asked(repair=True)).result == "repaired"
+    assert verify(pipeline, "accounts", Asked(repair=True)).status == "repaired"
     # Two copies they were, two copies they are.
     assert check_whole(pipeline).facts["copies"] == 5 + 2 + 1
     assert len(snapshot_rows(pipeline, 2)) == len(table_rows(pipeline)) == 100
@@ -345,7 +345,7 @@ def test_a_copy_on_another_device_is_a_copy(pipeline: Pipeline, tmp_path: Path) 
         assert pipeline.store.identity(own(1, name)) != pipeline.store.identity(own(2, name))
         harm(full(pipeline, own(2, name)), "altered")
         assert brief(found(pipeline))[0][4] == [own(1, name)]
-        assert verify(pipeline, "accounts", Asked(repair=True)).result == "repaired"
+        assert verify(pipeline, "accounts", Asked(repair=True)).status == "repaired"
     finally:
         shutil.rmtree(elsewhere)
 
@@ -456,7 +456,7 @@ def test_a_snapshot_s_own_delta_log_is_made_anew_from_the_manifest(pipeline: Pip
     [damage] = found(pipeline)
     shown = "unreadable" if how == "cut" else how
     assert brief([damage]) == [("delta log", shown, [2], [path], [PATHS.manifest(2)])]
-    assert verify(pipeline, "accounts", Asked(repair=True)).result == "repaired"
+    assert verify(pipeline, "accounts", Asked(repair=True)).status == "repaired"
     check_whole(pipeline)
     assert len(snapshot_rows(pipeline, 2)) == 100
 
@@ -479,7 +479,7 @@ def test_what_others_committed_is_named_and_not_repaired(pipeline: Pipeline) -> 
     assert own_log["why"] == "other programs committed to it: 00000000000000000001.json"
     assert brief([table]) == [("published table", "foreign", [2], ["tables/accounts/_delta_log"], [])]
     assert "RESTORE to version 1" in table["hint"]
-    assert outcome.error == "DAMAGED"
+    assert outcome.error_code == "DAMAGED"
 
 
 def test_a_table_that_is_gone_is_found(pipeline: Pipeline) -> None:
@@ -536,7 +536,7 @@ def test_local_copies_that_cannot_be_looked_at_are_a_warning(copied: Pipeline) -
             raise StorageError("STORAGE", "no such device")
 
     outcome = verify(replace(copied, local=LocalRoots([Gone(disk(copied).root)])), "items")
-    assert (outcome.result, len(outcome.facts["warnings"])) == ("whole", 1)
+    assert (outcome.status, len(outcome.facts["warnings"])) == ("whole", 1)
     assert "no such device" in outcome.message
 
 
@@ -556,10 +556,10 @@ def test_in_s3_what_is_gone_is_put_back_from_another_object(in_s3: Pipeline) -> 
     name = file_of(in_s3, 1)
     in_s3.store.delete([own(1, name)])
     assert brief(found(in_s3)) == [("data file", "missing", [1], [own(1, name)], [in_table(name)])]
-    assert verify(in_s3, "accounts", Asked(repair=True)).result == "repaired"
+    assert verify(in_s3, "accounts", Asked(repair=True)).status == "repaired"
     in_s3.store.delete([f"snapshots/accounts/0000000001/{COMMIT}"])
     assert [d["part"] for d in found(in_s3)] == ["delta log"]
-    assert verify(in_s3, "accounts", Asked(repair=True)).result == "repaired"
+    assert verify(in_s3, "accounts", Asked(repair=True)).status == "repaired"
     check_whole(in_s3)
 
 
@@ -573,7 +573,7 @@ def test_in_s3_what_is_altered_is_named_and_not_replaced_until_it_is_removed(in_
     assert "never replaces an object in S3" in damage["why"]
     assert f"aws s3 rm {in_s3.store.uri(own(1, name))}" in damage["hint"]
     in_s3.store.delete([own(1, name)])
-    assert verify(in_s3, "accounts", Asked(repair=True)).result == "repaired"
+    assert verify(in_s3, "accounts", Asked(repair=True)).status == "repaired"
     assert in_s3.store.read(own(1, name)) == right
 
 
@@ -654,7 +654,7 @@ def test_a_repair_that_fails_at_any_call_is_finished_by_the_next(template: Path,
         with suppress(Killed, StorageError):
             verify(replace(pipeline, store=store), "items", Asked(repair=True))
         assert all(full(pipeline, p).read_bytes() in (right[p], spoilt[p]) for p in paths)
-        assert verify(pipeline, "items", Asked(repair=True)).error is None
+        assert verify(pipeline, "items", Asked(repair=True)).error_code is None
         assert {path: full(pipeline, path).read_bytes() for path in paths} == right
         no_halves(pipeline)
         # Whoever is killed makes no more calls: an undisturbed one says how many there are.
