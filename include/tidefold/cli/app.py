@@ -21,6 +21,7 @@ from tidefold.cli.commands import (
     restore,
     retention,
     savepoint,
+    scrub,
     tail,
     verify,
 )
@@ -65,7 +66,7 @@ _GROUPS = {
     "Begin": (init.init, inspect.validate),
     "Look (no Spark)": (
         *(inspect.status, inspect.history, read.read, explain.explain, inspect.report),
-        *(diff.diff, verify.verify, restore.drill),
+        *(diff.diff, verify.verify, scrub.scrub, restore.drill),
     ),
     "Work": (
         *(pipeline.run, pipeline.ingest, pipeline.materialize, pipeline.quality, pipeline.audit),

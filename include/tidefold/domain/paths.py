@@ -104,6 +104,14 @@ class LogPaths:
         return f"{self.folder}/quality/{snapshot:010d}"
 
     @property
+    def proofs(self) -> str:
+        """Records of scrubs: the newest number counts, the others are removed."""
+        return f"{self.folder}/proofs"
+
+    def proof(self, number: int) -> str:
+        return f"{self.proofs}/{number:010d}.json"
+
+    @property
     def quarantine(self) -> str:
         return f"{self.folder}/quarantine"
 

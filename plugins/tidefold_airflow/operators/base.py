@@ -111,7 +111,7 @@ class TidefoldVerifyOperator(TidefoldLogOperator):
     def act(self, scope: Scope, log: str) -> Outcome:
         from tidefold.operations.verify.verify import Asked, verify
 
-        outcome = verify(scope.pipeline, log, Asked(deep=self.deep, repair=self.repair))
+        outcome = verify(scope.pipeline, log, Asked(deep=self.deep, repair=self.repair, record=True))
         for damage in outcome.facts.get("damage", ()):
             self.log.error("%s: %s", log, damage)
         return outcome

@@ -40,18 +40,18 @@ def verify(
     from tidefold.operations.verify.verify import verify as act
 
     pipeline = terminal.pipeline()
-    asked = Asked(snapshot, deep, repair)
+    asked = Asked(snapshot, deep, repair, record=True)
     outcomes = each_log(
         chosen_logs(pipeline, logs),
         lambda log: act(pipeline, log, asked, ProgressLine(lambda text: terminal.note(f"{log}: {text}"))),
     )
     code = print_outcomes(terminal, "verify", outcomes)
     for outcome in outcomes:
-        _print_damage(terminal, outcome)
+        print_damage(terminal, outcome)
     return code
 
 
-def _print_damage(terminal: Terminal, outcome: Outcome) -> None:
+def print_damage(terminal: Terminal, outcome: Outcome) -> None:
     for damage in outcome.facts.get("damage", ()):
         terminal.line(f"  {outcome.log}: {_described(damage)}")
         for path in damage["paths"][1:]:

@@ -77,6 +77,16 @@ class StoredFile:
     bytes: int | None
     names: tuple[Expected, ...]
 
+    @property
+    def name(self) -> str:
+        """Stays the same while copies come and go."""
+        return _stable_name(self.part, self.names[0].place)
+
+
+def _stable_name(part: Part, place: Place) -> str:
+    # No two data files have one name, wherever they lie.
+    return place.path.rpartition("/")[2] if part is Part.DATA else place.path
+
 
 @dataclass(frozen=True, slots=True)
 class Copy:
@@ -110,6 +120,11 @@ class Damage:
     repaired: str = ""
     why: str = ""
     hint: str = ""
+
+    @property
+    def name(self) -> str:
+        """That of the `StoredFile`."""
+        return _stable_name(self.part, self.places[0])
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON: places as texts."""
@@ -184,6 +199,13 @@ def _names(
     # are put there beforehand, and once more when it is published. An incremental one has them nowhere else.
     shown = tuple(s.id for s in named_by if (s.published or s.kind is SnapshotKind.INCREMENTAL) and s.id in asked)
     yield Expected(Place(data_path(paths.table, name)), shown, required=bool(shown), asked=True)
+
+
+def count_copies(file: StoredFile, links: bool) -> int:
+    """How many copies of a file reading all of them takes at most; `links`: names in the store share one copy."""
+    required = [name.place.where for name in file.names if name.required]
+    stored = sum(where is Where.STORE for where in required)
+    return (min(stored, 1) if links else stored) + sum(where is Where.LOCAL for where in required)
 
 
 def damages(file: StoredFile, copies: Iterable[Copy]) -> list[Damage]:

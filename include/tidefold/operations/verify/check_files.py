@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import cast
@@ -30,9 +30,13 @@ class _Found:
 
 
 def examine(
-    stores: Stores, files: Iterable[StoredFile], *, deep: bool = True, tell: Tell = lambda done, total: None
+    stores: Stores,
+    files: Iterable[StoredFile],
+    *,
+    deep: bool | Container[StoredFile] = True,
+    tell: Tell = lambda done, total: None,
 ) -> dict[StoredFile, tuple[Copy, ...]]:
-    """All copies of each file. Not `deep`: only whether they are there, and their length.
+    """All copies of each file. Not `deep`: only whether they are there, and their length. Files: only these are read.
 
     A copy that several names share is read once. Raises StorageError when a store does not answer.
     """
@@ -40,13 +44,18 @@ def examine(
     sizes = _sizes(stores, wanted)
     missing = {file: [Copy((n,), DamageKind.MISSING) for n in file.names if _lacks(n, sizes)] for file in wanted}
     found = [copy for file in wanted for copy in _found(stores, file, sizes)]
-    progress = Progress(tell, sum(copy.bytes for copy in found))
+    progress = Progress(tell, sum(copy.bytes for copy in found if is_read(copy.file, deep)))
     with ThreadPoolExecutor(_READERS) as pool:
-        harms = list(pool.map(lambda copy: _harm(stores, copy, deep, progress), found))
+        harms = list(pool.map(lambda copy: _harm(stores, copy, is_read(copy.file, deep), progress), found))
     copies: dict[StoredFile, list[Copy]] = {file: [] for file in wanted}
     for copy, harm in zip(found, harms, strict=True):
         copies[copy.file].append(Copy(copy.names, harm))
     return {file: (*copies[file], *missing[file]) for file in wanted}
+
+
+def is_read(file: StoredFile, deep: bool | Container[StoredFile]) -> bool:
+    """Whether the bytes of a file are read, too."""
+    return deep if isinstance(deep, bool) else file in deep
 
 
 class Progress:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from tidefold.changelog.segment import check_pieces, ends_whole
@@ -10,7 +10,7 @@ from tidefold.domain.log_state import ChangeSet
 from tidefold.domain.verify.expected_files import Copy, DamageKind, Expected, Part, Place, StoredFile, Where
 from tidefold.errors import CorruptError, NotFoundError
 from tidefold.ledger import Ledger
-from tidefold.operations.verify.check_files import Progress, Stores, Tell, digest_of
+from tidefold.operations.verify.check_files import Progress, Stores, Tell, digest_of, is_read
 from tidefold.operations.verify.repair import replace_from
 from tidefold.storage import is_lost_by_disk
 
@@ -31,9 +31,14 @@ def _segment_file(path: str) -> StoredFile:
 
 
 def examine_segments(
-    stores: Stores, segments: Mapping[StoredFile, tuple[ChangeSet, ...]], *, deep: bool, tell: Tell
+    stores: Stores,
+    segments: Mapping[StoredFile, tuple[ChangeSet, ...]],
+    *,
+    deep: bool | Container[StoredFile],
+    tell: Tell,
 ) -> dict[StoredFile, tuple[Copy, ...]]:
     """All copies of each segment. Not `deep`: only whether they are there and long enough for what the ledger says.
+    Files: only these are read.
 
     Raises StorageError when a store does not answer.
     """
@@ -44,7 +49,7 @@ def examine_segments(
     def look(file: StoredFile, name: Expected) -> Copy | None:
         if name.place not in sizes:
             return Copy((name,), DamageKind.MISSING) if name.required else None
-        harm = _harm(stores, name.place, sizes[name.place], segments[file], deep)
+        harm = _harm(stores, name.place, sizes[name.place], segments[file], is_read(file, deep))
         progress.add(sum(c.length for c in segments[file]))
         return Copy((name,), harm)
 

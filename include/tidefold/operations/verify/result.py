@@ -52,6 +52,12 @@ def outcome_of(scope: Scope, damage: Sequence[Damage], checked: Checked, repair:
     return Outcome(log, Status.WHOLE, f"{looked}{single}, nothing is damaged{warned}", facts=facts)
 
 
+def add_warning(outcome: Outcome, warning: str) -> Outcome:
+    """The outcome with one more warning."""
+    facts = {**outcome.facts, "warnings": [*outcome.facts.get("warnings", ()), warning]}
+    return replace(outcome, message=f"{outcome.message}; {warning}", facts=facts)
+
+
 def _counted(number: int, one: str, many: str = "") -> str:
     return f"{number:,} {one if number == 1 else many or f'{one}s'}"
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from tidefold.domain.log_state import DeletionState
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.domain.verify.expected_files import (
@@ -14,18 +15,21 @@ from tidefold.domain.verify.expected_files import (
     Place,
     StoredFile,
     Where,
+    count_copies,
     damages,
     data_files,
     manifest_files,
 )
+from tidefold.domain.verify.scrub_round import ProofRecord, record_verify
 from tidefold.errors import NotFoundError, TidefoldError
 from tidefold.ledger import Ledger, read_manifest_at
 from tidefold.operations.outcome import Outcome, Status
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.verify import check_delta_tables, check_segments
 from tidefold.operations.verify.check_files import Stores, Tell, examine, still_named
+from tidefold.operations.verify.proof_record import write_proof
 from tidefold.operations.verify.repair import repair_file
-from tidefold.operations.verify.result import Checked, outcome_of
+from tidefold.operations.verify.result import Checked, add_warning, outcome_of
 from tidefold.operations.verify.scope import Scope, scope_of
 
 # Is told what is being read, how many bytes of it were read, and how many there are.
@@ -33,15 +37,26 @@ Telling = Callable[[str, int, int], None]
 _Found = Mapping[StoredFile, tuple[Copy, ...]]
 _Repair = Callable[[Stores, StoredFile, Sequence[Copy]], Place]
 _Plan = Callable[[Scope], Iterable[StoredFile]]
+# Returns the names of the files to read, of all files and of the bytes that reading each of them takes.
+Choose = Callable[[Mapping[str, int]], Collection[str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """`snapshot`: only this one. Not `deep`: presence and length alone. `repair`: from a good copy, if there is one."""
+    """What a verification does.
+
+    snapshot: only this one.
+    deep: read all bytes, and not only look at presence and length.
+    repair: from a good copy, if there is one.
+    choose: read the bytes of these files only; of the others look at presence and length.
+    record: store that the log was proved, if every file was read.
+    """
 
     snapshot: int | None = None
     deep: bool = True
     repair: bool = False
+    choose: Choose | None = None
+    record: bool = False
 
 
 def verify(
@@ -57,11 +72,23 @@ def verify(
     state = Ledger(pipeline.store, log).find()
     if state is None:
         return Outcome(log, Status.NOTHING, "the store has no such log")
-    return _Verification(pipeline, wanted, tell, scope_of(pipeline, state, wanted.snapshot)).run()
+    verification = Verification(pipeline, wanted, tell, scope_of(pipeline, state, wanted.snapshot))
+    outcome = verification.run()
+    every = wanted.deep and wanted.snapshot is None and state.dropped is DeletionState.NO
+    if not (wanted.record and every):
+        return outcome
+    warning = write_proof(pipeline.store, log, verification.record_verify)
+    return add_warning(outcome, warning) if warning else outcome
 
 
 @dataclass(slots=True)
-class _Verification:
+class Verification:
+    """One look at the files of a log.
+
+    damage: what was found, repaired or not.
+    sizes: the data files and segments, and the bytes that reading each of them takes, with all copies.
+    """
+
     pipeline: Pipeline
     asked: Asked
     tell: Telling
@@ -69,6 +96,8 @@ class _Verification:
     stores: Stores = field(init=False)
     damage: list[Damage] = field(default_factory=list)
     checked: Checked = field(default_factory=Checked)
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    _read: bool | Container[StoredFile] = False
 
     def __post_init__(self) -> None:
         local = None if self.scope.blind else self.pipeline.local
@@ -80,11 +109,33 @@ class _Verification:
 
     def run(self) -> Outcome:
         manifests = self._manifests()
+        self._choose(manifests)
         self._data_files(manifests)
         self._own_logs(manifests)
         self._published_table(manifests)
         self._segments()
         return outcome_of(self.scope, self.damage, self.checked, self.asked.repair)
+
+    def left(self) -> set[str]:
+        """The names of the files with damage that is not repaired."""
+        return {damage.name for damage in self.damage if not damage.repaired}
+
+    def record_verify(self, before: ProofRecord) -> ProofRecord:
+        """The record of a run that has read every file."""
+        return record_verify(before, self.sizes, self.left(), now())
+
+    def _choose(self, manifests: Mapping[int, Manifest]) -> None:
+        scope = self.scope
+        data = data_files(self.log, scope.kept, manifests, scope.local, scope.asked)
+        segments = check_segments.segment_files(scope.change_sets)
+        links = self.pipeline.store.links
+        bytes_of = {file: (file.bytes or 0) * count_copies(file, links) for file in data}
+        bytes_of |= {file: sum(c.length for c in inside) for file, inside in segments.items()}
+        self.sizes = {file.name: size for file, size in bytes_of.items()}
+        self._read = self.asked.deep
+        if self.asked.choose:
+            names = self.asked.choose(self.sizes)
+            self._read = {file for file in bytes_of if file.name in names}
 
     def _manifests(self) -> dict[int, Manifest]:
         """The manifests of all kept snapshots that have one good copy at least, after they were looked at."""
@@ -106,14 +157,14 @@ class _Verification:
         def plan(scope: Scope) -> Iterable[StoredFile]:
             return data_files(self.log, scope.kept, manifests, scope.local, scope.asked)
 
-        found = examine(self.stores, plan(self.scope), deep=self.asked.deep, tell=self._telling("data files"))
+        found = examine(self.stores, plan(self.scope), deep=self._read, tell=self._telling("data files"))
         self.checked.count(found)
         self._settle(found, plan, repair_file)
 
     def _segments(self) -> None:
         segments = check_segments.segment_files(self.scope.change_sets)
         tell = self._telling("segments")
-        found = check_segments.examine_segments(self.stores, segments, deep=self.asked.deep, tell=tell)
+        found = check_segments.examine_segments(self.stores, segments, deep=self._read, tell=tell)
         self.checked.count(found)
 
         def plan(scope: Scope) -> Iterable[StoredFile]:

@@ -1,0 +1,118 @@
+"""Which files a scrub reads next, and what a log's proofs come to. Pure.
+
+The files of a log lie on a ring, by the sha256 of their names. A round goes once around the ring, a share in each run.
+New files lie anywhere on the ring, so they never keep a round from its end.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+# After this time a proof or a drill is reported as old. No decision depends on it.
+OLD_AFTER = timedelta(days=35)
+
+
+@dataclass(frozen=True, slots=True)
+class ProofRecord:
+    """What is known of the newest proofs of a log: of scrubs, and of complete runs of `verify`.
+
+    number: counts the records of a log.
+    instant: when the newest of them ended (ISO 8601, for people).
+    by: `scrub` or `verify`.
+    position: the place on the ring up to which the present round has read; empty: the next run begins a round.
+    read_files, read_bytes: read in the newest round, or in the one under way.
+    files, bytes: what the log had then.
+    proved: when the newest round that read every file ended; empty: none did.
+    damaged: names of the files with damage that is left. Each run reads them again.
+    """
+
+    number: int = 0
+    instant: str = ""
+    by: str = ""
+    position: str = ""
+    read_files: int = 0
+    read_bytes: int = 0
+    files: int = 0
+    bytes: int = 0
+    proved: str = ""
+    damaged: tuple[str, ...] = ()
+
+    @property
+    def share(self) -> float:
+        """The share of the log's bytes that the newest round, or the one under way, has read: 0 to 1."""
+        if not self.position and self.proved:
+            return 1.0
+        return min(self.read_bytes / self.bytes, 1.0) if self.bytes else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ScrubChoice:
+    """What one run reads.
+
+    names: the files, those with known damage among them.
+    position: the place on the ring that the run reaches; empty: the round ends.
+    files, bytes: how much of the round that is, without files that are only read again.
+    """
+
+    names: frozenset[str]
+    position: str
+    files: int
+    bytes: int
+
+
+def place_on_ring(name: str) -> str:
+    """Where a file lies on the ring."""
+    return hashlib.sha256(name.encode()).hexdigest()
+
+
+def choose_files(sizes: Mapping[str, int], position: str, budget: int, damaged: Collection[str] = ()) -> ScrubChoice:
+    """The next files after `position`, until they have `budget` bytes together: at least one file, if there is one.
+
+    The file that reaches the budget is the last, so a run reads less than the budget and one file.
+    """
+    left = sorted((place_on_ring(name), name) for name in sizes if place_on_ring(name) > position)
+    chosen: list[tuple[str, str]] = []
+    total = 0
+    for place, name in left:
+        if chosen and total >= budget:
+            break
+        chosen.append((place, name))
+        total += sizes[name]
+    again = [name for name in damaged if name in sizes]
+    reached = chosen[-1][0] if len(chosen) < len(left) else ""
+    return ScrubChoice(frozenset([*(name for _, name in chosen), *again]), reached, len(chosen), total)
+
+
+def record_scrub(
+    before: ProofRecord, choice: ScrubChoice, sizes: Mapping[str, int], damaged: Collection[str], instant: str
+) -> ProofRecord:
+    """The record after a run. A round that ends proves the log, if no damage is left."""
+    begins = not before.position
+    ends = not choice.position and not damaged
+    return replace(
+        before,
+        number=before.number + 1,
+        instant=instant,
+        by="scrub",
+        position=choice.position,
+        read_files=choice.files + (0 if begins else before.read_files),
+        read_bytes=choice.bytes + (0 if begins else before.read_bytes),
+        files=len(sizes),
+        bytes=sum(sizes.values()),
+        proved=instant if ends else before.proved,
+        damaged=tuple(sorted(damaged)),
+    )
+
+
+def record_verify(before: ProofRecord, sizes: Mapping[str, int], damaged: Collection[str], instant: str) -> ProofRecord:
+    """The record after a `verify` that has read every file: the next scrub begins a round."""
+    every = ScrubChoice(frozenset(sizes), "", len(sizes), sum(sizes.values()))
+    return replace(record_scrub(replace(before, position=""), every, sizes, damaged, instant), by="verify")
+
+
+def is_old(instant: str, now: str) -> bool:
+    """Whether a proof or a drill of that instant is to be repeated."""
+    return datetime.fromisoformat(now) - datetime.fromisoformat(instant) > OLD_AFTER

@@ -1,0 +1,150 @@
+"""Reads a bounded share of a log's files in each run, so that damage is found before a file is needed. No JVM.
+
+A scrub is a verification that reads the next files of a round and looks at presence and length of the others. Ledger,
+manifests and Delta logs are read in each run, because they say which files there must be.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+
+from tidefold.domain.log_state import DeletionState
+from tidefold.domain.verify.scrub_round import ProofRecord, ScrubChoice, choose_files, record_scrub
+from tidefold.errors import CorruptError, InvalidInputError
+from tidefold.ledger import Ledger
+from tidefold.operations.outcome import ErrorInfo, Outcome, Status
+from tidefold.operations.pipeline import Pipeline, now
+from tidefold.operations.verify.alarm import Alarm, alarm_of_ledger, find_alarms
+from tidefold.operations.verify.proof_record import find_proof, write_proof
+from tidefold.operations.verify.result import add_warning
+from tidefold.operations.verify.scope import scope_of
+from tidefold.operations.verify.verify import Asked, Telling, Verification
+
+DEFAULT_SHARE = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class ScrubBudget:
+    """How much a run reads of a log: `share` of its bytes, or `bytes`. At least one file."""
+
+    share: float = DEFAULT_SHARE
+    bytes: int | None = None
+
+    def of(self, total: int) -> int:
+        """The budget in bytes."""
+        return math.ceil(self.share * total) if self.bytes is None else self.bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ScrubReport:
+    """What a run has read, and what is left to do.
+
+    read_files, read_bytes: read in this run; files, bytes: what the log has.
+    round_share: the share of the bytes that the round has read so far, 0 to 1.
+    round_ended: whether every file was read since the round began.
+    proved: when the newest round that read every file and left no damage ended; empty: none did.
+    repaired: how many damaged copies were repaired.
+    alarms: damage that is left.
+    """
+
+    read_files: int
+    read_bytes: int
+    files: int
+    bytes: int
+    round_share: float
+    round_ended: bool
+    proved: str
+    repaired: int
+    alarms: Sequence[Alarm]
+
+
+@dataclass(slots=True)
+class _Round:
+    """Chooses the next files of a round, and remembers what it chose."""
+
+    before: ProofRecord
+    budget: ScrubBudget
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    choice: ScrubChoice = field(default_factory=lambda: ScrubChoice(frozenset(), "", 0, 0))
+
+    def choose(self, sizes: Mapping[str, int]) -> frozenset[str]:
+        budget = self.budget.of(sum(sizes.values()))
+        self.sizes, self.choice = sizes, choose_files(sizes, self.before.position, budget, self.before.damaged)
+        return self.choice.names
+
+
+def parse_share(text: str) -> float:
+    """A share such as `5%` or `0.05`. Raises InvalidInputError."""
+    number, percent = (text.strip()[:-1], 100) if text.strip().endswith("%") else (text, 1)
+    try:
+        share = float(number) / percent
+    except ValueError:
+        share = math.nan
+    if not 0 < share <= 1:
+        message = f"`{text}` is not a share of the files."
+        raise InvalidInputError("SCRUB_SHARE_INVALID", message, hint="Give a share above 0% up to 100%, such as `5%`.")
+    return share
+
+
+def scrub(
+    pipeline: Pipeline,
+    log: str,
+    budget: ScrubBudget | None = None,
+    *,
+    repair: bool = True,
+    tell: Telling = lambda what, done, total: None,
+) -> Outcome:
+    """Reads the next files of the log, repairs what has a good copy, and records how far the round is.
+
+    Its outcome is an error (exit code 5) with one alarm a file while damage is left. Raises StorageError.
+    """
+    try:
+        # One that has read nothing yet: damage is looked for in all of its pages.
+        state = Ledger(pipeline.store, log).find()
+    except CorruptError as error:
+        if error.code == "LEDGER_NEWER":
+            raise
+        return _alarmed(log, alarm_of_ledger(log, error), error)
+    if state is None or state.dropped is not DeletionState.NO:
+        return Outcome(log, Status.NOTHING, "the store has no such log")
+    round_ = _Round(find_proof(pipeline.store, log) or ProofRecord(), budget or ScrubBudget())
+    asked = Asked(repair=repair, choose=round_.choose)
+    verification = Verification(pipeline, asked, tell, scope_of(pipeline, state, None))
+    outcome = verification.run()
+    after = record_scrub(round_.before, round_.choice, round_.sizes, verification.left(), now())
+    warning = write_proof(pipeline.store, log, lambda newest: after)
+    made = _describe(outcome, round_, after)
+    return add_warning(made, warning) if warning else made
+
+
+def _describe(found: Outcome, round_: _Round, after: ProofRecord) -> Outcome:
+    """The outcome of a verification as that of the scrub."""
+    alarms = find_alarms(found.facts["damage"])
+    report = ScrubReport(
+        read_files=len(round_.choice.names),
+        read_bytes=sum(round_.sizes[name] for name in round_.choice.names),
+        files=after.files,
+        bytes=after.bytes,
+        round_share=round(after.read_bytes / after.bytes, 4) if after.position and after.bytes else 1.0,
+        round_ended=not after.position,
+        proved=after.proved,
+        repaired=len(found.facts["damage"]) - len(alarms),
+        alarms=alarms,
+    )
+    read = f"read {report.read_files:,} of {report.files:,} files ({report.read_bytes:,} bytes)"
+    mended = f", repaired {report.repaired:,}" if report.repaired else ""
+    ended = "the round ended" if report.round_ended else f"the round has read {report.round_share:.0%}"
+    message = f"{read}{mended}; {ended}"
+    if alarms:
+        more = f" And {len(alarms) - 1:,} more." if alarms[1:] else ""
+        message = f"ALARM, {alarms[0]}{more} ({message})"
+    error = replace(found.error, message=message) if found.error else None
+    return replace(found, message=message, error=error, facts={**found.facts, **asdict(report)})
+
+
+def _alarmed(log: str, alarm: Alarm, error: CorruptError) -> Outcome:
+    message = f"ALARM, {alarm}"
+    info = replace(ErrorInfo.of(error), message=message, hint=alarm.command)
+    return Outcome(log, Status.DAMAGED, message, error=info, facts={"alarms": [asdict(alarm)]})

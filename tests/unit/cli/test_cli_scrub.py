@@ -1,0 +1,81 @@
+"""scrub as a command: what it prints where, its exit codes, and what `status` shows of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from support.pipelines import judge_all, make_pipeline, put
+from tidefold.cli.app import app
+from tidefold.compute.runners import in_process
+from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.materialize import materialize
+from tidefold.operations.snapshot.request import Asking
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
+    """One published snapshot of `accounts`; `tellers` was never begun."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TIDEFOLD_CONFIG", raising=False)
+    made = make_pipeline(tmp_path)
+    put(made, [{"id": i, "text": "a"} for i in range(20)])
+    materialize(made, ["accounts"], Asking("run-1"), in_process)
+    judge_all(made)
+    confirm(made, "accounts")
+    return made
+
+
+def call(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments), prog_name="tidefold")
+
+
+def call_json(*arguments: str) -> Any:
+    return json.loads(call(*arguments, "--format", "json").stdout)
+
+
+def test_it_is_listed_and_teaches() -> None:
+    assert " scrub " in call("--help").stdout
+    page = call("scrub", "--help").stdout
+    assert "Example: tidefold scrub" in page
+    assert "Next: tidefold " in page
+    assert all(option in page for option in ("--share", "--bytes", "--no-repair"))
+
+
+def test_shares_add_up_until_the_round_ends(pipeline: Pipeline) -> None:
+    first = call("scrub", "accounts", "--bytes", "1")
+    assert first.exit_code == 0
+    assert "accounts: whole: read 1 of " in first.stdout
+    assert "the round has read" in first.stdout
+    [outcome] = call_json("scrub", "accounts", "--share", "100%")["outcomes"]
+    assert (outcome["facts"]["round_ended"], outcome["facts"]["alarms"]) == (True, [])
+    assert call("scrub").stdout.splitlines()[-1] == "tellers: nothing: the store has no such log"
+
+
+def test_damage_that_is_left_is_an_alarm_with_exit_code_5(pipeline: Pipeline) -> None:
+    [segment] = [p for p in Path("store/changelog").rglob("*") if p.is_file() and "intents" not in str(p)]
+    segment.unlink()
+    found = call("scrub", "accounts")
+    assert found.exit_code == 5
+    assert "error accounts: ALARM, segment missing: changelog/" in found.stderr
+    assert "It means: " in found.stderr
+    assert "next: " in found.stdout
+    answer = call_json("scrub", "accounts")
+    assert answer["exit_code"] == 5
+    [alarm] = answer["outcomes"][0]["facts"]["alarms"]
+    assert sorted(alarm) == ["command", "file", "harm", "means"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [["--share", "0%"], ["--share", "x"], ["--bytes", "0"], ["--bytes", "x"], ["--share=5%", "--bytes=1"]],
+)
+def test_a_wrong_bound_is_refused_before_anything_is_read(pipeline: Pipeline, wrong: list[str]) -> None:
+    found = call("scrub", *wrong)
+    assert found.exit_code == 2
+    assert "[SCRUB_SHARE_INVALID]" in found.stderr
