@@ -34,8 +34,9 @@ lint: install ## ruff, mypy --strict, import contracts
 wrap: ## Wrap the text of README, CONTRIBUTING, CHANGELOG and docs/*.md at 100 columns
 	$(RUN) scripts/wrap_text.py
 
-errors: install ## Write docs/errors.md from the program and docs/error-codes.toml
+errors: install ## Write docs/errors.md and the table of checks in docs/quality.md from the program
 	$(RUN) scripts/error_reference.py
+	$(RUN) scripts/suite_reference.py
 
 test: install ## All tests: unit, model, contract, Spark, Airflow
 	@scripts/run_tests

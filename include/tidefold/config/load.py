@@ -8,16 +8,17 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from tidefold.config.messages import problems_of
 from tidefold.config.models.file import FileEntry, LocalConfig, LogEntry, RetentionConfig, SnapshotsConfig, SparkConfig
 from tidefold.config.models.sources import StateJsonEntry, options
 from tidefold.config.table_spec import lateness, shape_of, stops_of
 from tidefold.config.validation import check_all, check_log
-from tidefold.config.yaml_document import Document, Place, Problem, config_error, read_document
 from tidefold.domain.log_state import Expire
 from tidefold.domain.table.schema_evolution import Policies
 from tidefold.domain.table.table_spec import TableSpec
+from tidefold.errors import NotFoundError
 from tidefold.sources.api import Feed
+from tidefold.yaml_files.document import ConfigProblem, Place, YamlDocument, config_error, parse_document, read_text
+from tidefold.yaml_files.messages import find_problems
 
 
 class _Resolved(BaseModel):
@@ -140,17 +141,41 @@ def key_line(path: Path, place: Place) -> int:
 
 
 def log_mistakes(log: str, data: object, base: Path) -> list[str]:
-    """What would be refused about one log, in words, before it stands in a file. `base`: folder of that file."""
+    """What would be refused about one log that is not in a file yet. `base`: folder of the future file."""
+    document = YamlDocument({}, {})
     try:
-        return [f"{p.key} {p.message}" for p in check_log(log, LogEntry.model_validate(data), Document({}, {}), base)]
+        problems = check_log(log, LogEntry.model_validate(data), document, base)
     except ValidationError as error:
-        return [f"{p.key} {p.message}" for p in problems_of(error, ("logs", log), lambda place: 1)]
+        problems = find_problems(error, LogEntry, document, ("logs", log))
+    return [f"{p.key} {p.message}" for p in problems]
 
 
-def _read_logs(document: Document, base: Path) -> tuple[dict[str, LogEntry], list[Problem]]:
+def read_document(path: Path) -> YamlDocument:
+    """Reads a configuration file, not checked yet. Raises NotFoundError or ConfigError."""
+    if not path.exists():
+        raise NotFoundError(
+            "CONFIG_NOT_FOUND",
+            f"There is no configuration file `{path}`.",
+            hint="`tidefold init DIR` writes one from landed files; --config or TIDEFOLD_CONFIG names another.",
+        )
+    if not path.is_file():
+        mistake = ConfigProblem("CONFIG_NOT_A_FILE", 0, "", "is not a file.", "Name the YAML file itself.")
+        raise config_error(path, [mistake])
+    text = read_text(path)
+    document = parse_document(path, text)
+    if document.data is None and not text.lstrip().startswith("~"):
+        mistake = ConfigProblem("CONFIG_EMPTY", 0, "", "is empty.", "`tidefold init DIR` writes one.")
+        raise config_error(path, [mistake])
+    if not isinstance(document.data, dict):
+        hint = "Begin with `version: 1`; `tidefold init DIR` writes an example."
+        raise config_error(path, [ConfigProblem("CONFIG_NOT_A_MAPPING", 1, "", "must hold `key: value` lines.", hint)])
+    return document
+
+
+def _read_logs(document: YamlDocument, base: Path) -> tuple[dict[str, LogEntry], list[ConfigProblem]]:
     """Each log by itself, so that a mistake in one does not hide the mistakes of another."""
     entries: dict[str, LogEntry] = {}
-    problems: list[Problem] = []
+    problems: list[ConfigProblem] = []
     given = document.data.get("logs")
     for log, data in given.items() if isinstance(given, dict) else ():
         place = ("logs", log)
@@ -158,17 +183,17 @@ def _read_logs(document: Document, base: Path) -> tuple[dict[str, LogEntry], lis
             entries[log] = LogEntry.model_validate(data)
             problems += check_log(log, entries[log], document, base)
         except ValidationError as error:
-            problems += problems_of(error, place, document.line)
+            problems += find_problems(error, LogEntry, document, place)
     return entries, problems
 
 
-def _read_head(document: Document, problems: list[Problem]) -> FileEntry | None:
+def _read_head(document: YamlDocument, problems: list[ConfigProblem]) -> FileEntry | None:
     """Everything but the logs, which were read before."""
     data: dict[str, Any] = dict(document.data)
     try:
         return FileEntry.model_validate(data)
     except ValidationError as error:
-        found = problems_of(error, (), document.line)
+        found = find_problems(error, FileEntry, document)
         problems += [p for p in found if not p.key.startswith("logs.")]
         return None
 

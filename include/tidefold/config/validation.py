@@ -23,7 +23,6 @@ from tidefold.config.models.sources import (
     StateJsonEntry,
 )
 from tidefold.config.table_spec import mistakes, shape_of
-from tidefold.config.yaml_document import Document, Place, Problem, dotted
 from tidefold.domain.paths import check_log_id
 from tidefold.domain.table.table_spec import COLUMNS, Engine
 from tidefold.domain.table.table_spec_validation import Mistake
@@ -31,6 +30,7 @@ from tidefold.domain.table.types import parse_type
 from tidefold.errors import InvalidInputError
 from tidefold.sources.registry import custom_sources
 from tidefold.storage.s3.address import S3Address
+from tidefold.yaml_files.document import ConfigProblem, Place, YamlDocument, dotted
 
 _NO_TEXT = ("binary", "array")
 
@@ -142,13 +142,13 @@ _STORE_SCHEMES = ("", "file", "s3")
 _CONTAINER_SCHEMES = ("abfs", "abfss", "wasb", "wasbs")
 
 
-def check_log(log: str, entry: LogEntry, document: Document, base: Path) -> Iterator[Problem]:
+def check_log(log: str, entry: LogEntry, document: YamlDocument, base: Path) -> Iterator[ConfigProblem]:
     """The mistakes of one log, each by itself well formed."""
     place: Place = ("logs", log)
 
-    def problem(code: str, at: Place, message: str, hint: str = "") -> Problem:
+    def problem(code: str, at: Place, message: str, hint: str = "") -> ConfigProblem:
         here = (*place, *at)
-        return Problem(code, document.line(here), dotted(here), message, hint)
+        return ConfigProblem(code, document.line(here), dotted(here), message, hint)
 
     try:
         check_log_id(log)
@@ -237,7 +237,7 @@ def _s3_mistake(address: str) -> tuple[str, str, str] | None:
     return None
 
 
-def check_all(document: Document, base: Path, logs: Mapping[str, LogEntry]) -> Iterator[Problem]:
+def check_all(document: YamlDocument, base: Path, logs: Mapping[str, LogEntry]) -> Iterator[ConfigProblem]:
     """Store, local copies, and the mistakes that logs make together: folders that meet would be read as each other's
     input, or cleaned up as each other's files.
     """
@@ -246,7 +246,7 @@ def check_all(document: Document, base: Path, logs: Mapping[str, LogEntry]) -> I
         found = _path_mistake(address, schemes)
         if found:
             code, message, hint = found
-            yield Problem(code, document.line(place), dotted(place), message, hint)
+            yield ConfigProblem(code, document.line(place), dotted(place), message, hint)
         elif urlsplit(address).scheme != "s3":
             folders.append((place, (base / address.removeprefix("file://")).resolve()))
     yield from _copies_somewhere(document)
@@ -260,10 +260,10 @@ def check_all(document: Document, base: Path, logs: Mapping[str, LogEntry]) -> I
                 same = "is the same folder as" if folder == other else "lies inside, or around,"
                 message = f"{same} `{dotted(other_place)}` (line {document.line(other_place)})."
                 hint = "Give each log, the store and each root of local copies a folder of its own."
-                yield Problem("FOLDERS_OVERLAP", document.line(place), dotted(place), message, hint)
+                yield ConfigProblem("FOLDERS_OVERLAP", document.line(place), dotted(place), message, hint)
 
 
-def _roots(document: Document) -> Iterator[tuple[Place, str, tuple[str, ...]]]:
+def _roots(document: YamlDocument) -> Iterator[tuple[Place, str, tuple[str, ...]]]:
     """The addresses under which tidefold itself keeps files, each with the schemes that it may have."""
     given: list[tuple[Place, Any, tuple[str, ...]]] = [(("store",), document.data.get("store"), _STORE_SCHEMES)]
     local = document.data.get("local")
@@ -277,14 +277,14 @@ def _roots(document: Document) -> Iterator[tuple[Place, str, tuple[str, ...]]]:
             yield place, address, schemes
 
 
-def _copies_somewhere(document: Document) -> Iterator[Problem]:
+def _copies_somewhere(document: YamlDocument) -> Iterator[ConfigProblem]:
     """Folders of local copies are given in one way, and at all where copies are made."""
     local = document.data.get("local")
     given = [key for key in ("path", "paths") if isinstance(local, dict) and key in local]
     if isinstance(local, dict) and local.get("mode") == "files" and not given:
         hint = "Name a folder on a disk of this machine: `local: {mode: files, path: var/local}`."
-        yield Problem("CONFIG_MISSING_KEY", document.line(("local",)), "local.path", "is missing.", hint)
+        yield ConfigProblem("CONFIG_MISSING_KEY", document.line(("local",)), "local.path", "is missing.", hint)
     if len(given) > 1:
         hint = "Move that folder into the list, and remove `path`."
         line = document.line(("local", "paths"))
-        yield Problem("LOCAL_PATHS", line, "local.paths", "excludes `local.path`.", hint)
+        yield ConfigProblem("LOCAL_PATHS", line, "local.paths", "excludes `local.path`.", hint)

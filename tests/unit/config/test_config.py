@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from tidefold.config import ConfigError, json_schema, load_config
-from tidefold.config.yaml_document import SIZE_LIMIT
 from tidefold.domain.log_state import Column, TableSpec
 from tidefold.errors import InvalidInputError, NotFoundError
+from tidefold.yaml_files.document import SIZE_LIMIT
 
 GOOD = """\
 version: 1

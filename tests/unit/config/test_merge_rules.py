@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tidefold.config import load_config
-from tidefold.config.yaml_document import ConfigError
 from tidefold.domain.table.table_spec import COLUMNS, POSITION, Deletes, Engine, Group
+from tidefold.yaml_files.document import ConfigError
 
 LOG = """
 version: 1

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+import suite_reference
 from tidefold.domain.log_state import Column, TableSpec
 from tidefold.errors import InvalidInputError
-from tidefold.quality.suite.catalogue import KINDS
 from tidefold.quality.suite.check import Check, Severity
 from tidefold.quality.suite.suite import load_suite
+from tidefold.yaml_files.document import ConfigError
 
 TYPES = {
     "aid": "int", "bid": "long", "price": "decimal(10,2)", "ratio": "double", "status": "string", "flag": "boolean",
@@ -84,70 +85,99 @@ def test_the_catalogue_stands_beside_expectations_and_comes_first(tmp_path: Path
     ]
 
 
+# Entry, the key that the message names (below `checks[1]`), and what it says, hint included.
 REFUSED = [
-    ("3", "a check is a mapping such as"),
-    ("uniqe: bid", "unknown check `uniqe`, did you mean `unique`?"),
-    ("foo: bid", "unknown check `foo`; kinds are: unique, not_null, range"),
-    ("{unique: bid, not_null: bid}", "one check each: `unique`, `not_null`"),
-    ("{severity: warn}", "one check each: none is named"),
-    ("{unique: bid, severity: error}", "severity `error` is neither `fail` nor `warn`"),
-    ("{unique: bid, name: 3}", "`name` is not one line of text"),
-    ("unique: [bid, bid]", "`unique`: give one column, or a list of different ones"),
-    ("unique: []", "`unique`: give one column, or a list of different ones"),
-    ("unique: bit", "no column `bit`, did you mean `bid`?"),
-    ("not_null: {a: b}", "no column"),
-    ("range: bid", "`range` takes a mapping with `column`, `min` (optional), `max` (optional)"),
-    ("range: {column: bid, mim: 0}", "`range`: unknown key `mim`, did you mean `min`?"),
-    ("range: {min: 0}", "`range`: `column` is missing; it takes"),
-    ("range: {column: bid}", "`range`: needs `min` or `max`"),
-    ("range: {column: bid, min: 2, max: 1}", "`min` 2 is greater than `max` 1"),
-    ("range: {column: status, min: 1}", "column `status` is of type `string`, allowed: `number` or `date`"),
-    ("range: {column: bid, min: '1'}", "`min` holds `1`, but `long` needs a number"),
-    ("range: {column: bid, min: true}", "`min` holds `True`, but `long` needs a number"),
-    ("range: {column: bid, max: 9007199254740992}", "numbers from 2^53 on are not compared exactly"),
-    ("range: {column: day, min: 5}", "`min` holds `5`, but `date` needs a date, as 2026-01-31"),
-    ("range: {column: at, min: 2026-01-31}", "`timestamp` needs an instant, as 2026-01-31T00:00:00Z"),
-    ("range: {column: bid, min: .nan}", "`range` holds something that is not text, a number"),
-    ("in_set: {column: status, values: [no]}", "`string` needs text (quote it: YAML reads it as something else)"),
-    ("in_set: {column: bid, values: []}", "`values` must be a list of at least one value"),
-    ("in_set: {column: raw, values: [a]}", "column `raw` is of type `binary`"),
-    ("matches: {column: bid, regex: a}", "column `bid` is of type `long`, allowed: `string`"),
-    ("matches: {column: status, regex: 3}", "`regex` must be a regular expression, as text"),
-    ("row_count: {}", "`row_count`: needs `min` or `max`"),
-    ("row_count: {min: -1}", "`min` is `-1`, but must be a whole number from 0"),
-    ("{row_count: {min: 1}, allow: 0.1}", "`allow` is for checks of single rows: unique, not_null"),
-    ("{unique: bid, allow: 1}", "`allow` is `1`, but must be a share of rows"),
-    ("row_count_drift: {}", "needs `max_drop` or `max_growth`"),
-    ("row_count_drift: {max_drop: -0.1}", "`max_drop` is `-0.1`, but must be a share from 0 up (0.1 is a tenth)"),
-    ("sum_drift: {column: status, max_drop: 0.1}", "allowed: `number`"),
-    ("sum_drift: {column: bid, max_drop: 10 %}", "`max_drop` is `10 %`, but must be a share"),
-    ("freshness: {column: bid, max_age: 2 days}", "allowed: `date` or `timestamp`"),
-    ("freshness: {column: at, max_age: 2}", "`max_age` is `2`, but must be like `30 minutes`, `12 hours` or `2 days`"),
-    ("references: {column: bid, to: branch.bid}", "names no log `branch`, did you mean `branches`?"),
-    ("references: {column: bid, to: branches}", "log `branches` has no column ``; columns are: bid, name"),
-    ("references: {column: bid, to: branches.bit}", "log `branches` has no column `bit`, did you mean `bid`?"),
-    ("references: {column: bid, to: branches.name}", "`branches.name` is of type `string`, the column of type `long`"),
-    ("references: {column: bid, to: branches.bid, staged: 1}", "`staged` is `1`, but must be true or false"),
-    ("distribution: {column: bid, max_shift: 0}", "`max_shift` is `0`, but must be a share from 0.01 to 1"),
-    ("distribution: {column: raw, max_shift: 0.1}", "column `raw` is of type `binary`"),
+    ("3", "", "must be a mapping such as"),
+    ("uniqe: bid", ".uniqe", "is not a known check. Did you mean `unique`?"),
+    ("foo: bid", ".foo", "is not a known check. Checks are: unique, not_null, range"),
+    ("{unique: bid, not_null: bid}", "", "must have one check, and has `unique`, `not_null`"),
+    ("{severity: warn}", "", "must have one check, and has none"),
+    ("{unique: bid, severity: error}", ".severity", "cannot be `error`. Allowed: fail, warn."),
+    ("{unique: bid, name: 3}", ".name", "has the wrong type: it should be a valid string."),
+    ('{unique: bid, name: "a\\nb"}', ".name", "must be one line of text."),
+    ("unique: [bid, bid]", ".unique", "must name one column, or a list of different ones"),
+    ("unique: []", ".unique", "must name one column, or a list of different ones"),
+    ("unique: bit", ".unique", "is `bit`, which is not a column of the log. Did you mean `bid`?"),
+    ("not_null: {a: b}", ".not_null", "which is not a column of the log. Columns are: aid, bid"),
+    ("range: bid", ".range", "must be a mapping with `column`, `min` (optional), `max` (optional)"),
+    ("range: {column: bid, mim: 0}", ".range.mim",
+     "is not a known key. Allowed here: column, min, max. Did you mean `min`?"),
+    ("range: {min: 0}", ".range.column", "is missing."),
+    ("range: {column: bid}", ".range", "needs `min` or `max`"),
+    ("range: {column: bid, min: 2, max: 1}", ".range", "has `min` 2, which is greater than `max` 1"),
+    ("range: {column: status, min: 1}", ".range.column", "of type `string`; allowed types: `number` or `date`"),
+    ("range: {column: bid, min: '1'}", ".range.min", "holds `1`, but `long` needs a number"),
+    ("range: {column: bid, min: true}", ".range.min", "holds `True`, but `long` needs a number"),
+    ("range: {column: bid, max: 9007199254740992}", ".range.max", "numbers from 2^53 on are not compared exactly"),
+    ("range: {column: day, min: 5}", ".range.min", "holds `5`, but `date` needs a date, as 2026-01-31"),
+    ("range: {column: day, min: 2026-13-31}", ".range.min", "`date` needs a date, as 2026-01-31"),
+    ("range: {column: at, min: 2026-01-31}", ".range.min", "`timestamp` needs an instant, as 2026-01-31T00:00:00Z"),
+    ("range: {column: bid, min: .nan}", ".range.min", "holds `nan`, but `long` needs a number"),
+    ("in_set: {column: status, values: [no]}", ".in_set.values",
+     "`string` needs text. Quote it: YAML reads it as something else"),
+    ("in_set: {column: bid, values: []}", ".in_set.values", "must be a list of at least one value"),
+    ("in_set: {column: raw, values: [a]}", ".in_set.column", "is `raw` of type `binary`"),
+    ("matches: {column: bid, regex: a}", ".matches.column", "is `bid` of type `long`; allowed types: `string`"),
+    ("matches: {column: status, regex: 3}", ".matches.regex", "must be a regular expression, as text"),
+    ("row_count: {}", ".row_count", "needs `min` or `max`"),
+    ("row_count: {min: -1}", ".row_count.min", "is `-1`, but must be a whole number from 0"),
+    ("{row_count: {min: 1}, allow: 0.1}", ".allow", "is for checks of single rows: unique, not_null"),
+    ("{unique: bid, allow: 1}", ".allow", "is `1`, but must be a share of rows"),
+    ("row_count_drift: {}", ".row_count_drift", "needs `max_drop` or `max_growth`"),
+    ("row_count_drift: {max_drop: -0.1}", ".row_count_drift.max_drop",
+     "is `-0.1`, but must be a share from 0 up (0.1 is a tenth)"),
+    ("sum_drift: {column: status, max_drop: 0.1}", ".sum_drift.column", "allowed types: `number`"),
+    ("sum_drift: {column: bid, max_drop: 10 %}", ".sum_drift.max_drop", "is `10 %`, but must be a share"),
+    ("freshness: {column: bid, max_age: 2 days}", ".freshness.column", "allowed types: `date` or `timestamp`"),
+    ("freshness: {column: at, max_age: 2}", ".freshness.max_age",
+     "is `2`, but must be like `30 minutes`, `12 hours` or `2 days`"),
+    ("references: {column: bid, to: branch.bid}", ".references.to", "names no log `branch`. Did you mean `branches`?"),
+    ("references: {column: bid, to: branches}", ".references.to",
+     "names column ``, which log `branches` does not have. Columns are: bid, name"),
+    ("references: {column: bid, to: branches.bit}", ".references.to",
+     "names column `bit`, which log `branches` does not have. Did you mean `bid`?"),
+    ("references: {column: bid, to: branches.name}", ".references.to",
+     "names `branches.name` of type `string`, but the column is of type `long`"),
+    ("references: {column: bid, to: branches.bid, staged: 1}", ".references.staged",
+     "is `1`, but must be true or false"),
+    ("distribution: {column: bid, max_shift: 0}", ".distribution.max_shift",
+     "is `0`, but must be a share from 0.01 to 1"),
+    ("distribution: {column: raw, max_shift: 0.1}", ".distribution.column", "is `raw` of type `binary`"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("entry", "says"), REFUSED, ids=[entry for entry, _ in REFUSED])
-def test_a_wrong_entry_is_refused_with_file_line_and_what_is_right(tmp_path: Path, entry: str, says: str) -> None:
+@pytest.mark.parametrize(("entry", "key", "says"), REFUSED, ids=[case[0] for case in REFUSED])
+def test_a_wrong_entry_is_refused_with_file_line_key_and_what_is_right(
+    tmp_path: Path, entry: str, key: str, says: str
+) -> None:
     """Bad input 94 to 110: nothing is guessed."""
     with pytest.raises(InvalidInputError) as refused:
         checks_of(tmp_path, f"checks:\n  - unique: aid\n  - {entry}\n")
     assert refused.value.code == "SUITE_INVALID"
-    assert f"{tmp_path / 'suite.yaml'}`: line 3: " in refused.value.message
-    assert says in refused.value.message
+    assert refused.value.message.startswith(f"{tmp_path / 'suite.yaml'}:3: `checks[1]{key}` ")
+    assert says in f"{refused.value.message} {refused.value.hint}"
+
+
+def test_a_mistake_is_named_with_its_own_line(tmp_path: Path) -> None:
+    text = (
+        "checks:\n  - range:\n      column: bid\n      min: x\n    severity: error\n  - in_set:\n      column: nope\n"
+    )
+    with pytest.raises(ConfigError) as refused:
+        checks_of(tmp_path, text)
+    assert [(p.line, p.key) for p in refused.value.problems] == [
+        (4, "checks[0].range.min"),
+        (5, "checks[0].severity"),
+        (6, "checks[1].in_set.values"),
+        (7, "checks[1].in_set.column"),
+    ]
 
 
 def test_tidefolds_own_checks_cannot_be_named_as_expectations(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match="entries of tidefold's catalogue stand under `checks`"):
+    with pytest.raises(InvalidInputError, match="is not an expectation") as refused:
         checks_of(tmp_path, "expectations:\n  - {type: tidefold_sum_drift, kwargs: {column: bid}}\n")
+    assert "under `checks`" in refused.value.hint
 
 
-def test_every_kind_is_in_the_documentation() -> None:
+def test_the_table_in_the_documentation_is_written_from_the_classes() -> None:
     text = (Path(__file__).parents[3] / "docs" / "quality.md").read_text()
-    assert [kind for kind in KINDS if f"`{kind}:" not in text] == []
+    assert suite_reference.insert_table(text) == text, "run scripts/suite_reference.py"

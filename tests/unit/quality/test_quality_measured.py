@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from tidefold.quality.report.result import CheckResult
 from tidefold.quality.run.drift_checks import Numbers, judge_numbers
 from tidefold.quality.run.statistics import STEPS, ColumnStatistics, Statistics, shift, wanted_by
-from tidefold.quality.suite import catalogue
-from tidefold.quality.suite.check import Check
+from tidefold.quality.suite.check import DISTRIBUTION, FRESHNESS, SUM_DRIFT, Check
 
 AS_OF = "2026-03-01T00:00:00+00:00"
 
@@ -26,7 +25,7 @@ def numbers(now: str | None, before: str | None, rows: int = 10, type_: str = "l
 
 
 def drift(facts: Numbers, **limits: float) -> CheckResult:
-    return judge_numbers(Check("sum of c", catalogue.SUM_DRIFT, {"column": "c", **limits}), facts)
+    return judge_numbers(Check("sum of c", SUM_DRIFT, {"column": "c", **limits}), facts)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +80,7 @@ def test_the_newest_value_may_be_as_old_as_allowed_at_the_frozen_instant(
 ) -> None:
     """I24."""
     now = Statistics(1, (ColumnStatistics("c", "timestamp", 1, 0, most=most),))
-    check = Check("fresh", catalogue.FRESHNESS, {"column": "c", "max_age_seconds": seconds})
+    check = Check("fresh", FRESHNESS, {"column": "c", "max_age_seconds": seconds})
     assert judge_numbers(check, Numbers(now, AS_OF)).passed is passed
 
 
@@ -136,9 +135,9 @@ def test_a_table_that_became_empty_moved_altogether() -> None:
 
 def test_stored_numbers_answer_only_what_they_hold() -> None:
     checks = [
-        Check("s", catalogue.SUM_DRIFT, {"column": "c"}),
-        Check("d", catalogue.DISTRIBUTION, {"column": "d"}),
-        Check("f", catalogue.FRESHNESS, {"column": "e"}),
+        Check("s", SUM_DRIFT, {"column": "c"}),
+        Check("d", DISTRIBUTION, {"column": "d"}),
+        Check("f", FRESHNESS, {"column": "e"}),
     ]
     assert wanted_by(checks) == {"c": False, "d": True, "e": False}
     assert wanted_by(checks, compared_only=True) == {"c": False, "d": True}

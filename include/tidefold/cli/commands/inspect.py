@@ -13,7 +13,7 @@ import typer
 
 from tidefold.cli.options import Log, Logs, SnapshotId
 from tidefold.cli.terminal import Terminal, chosen_logs
-from tidefold.config import Config, Problem, config_error, key_line
+from tidefold.config import Config, ConfigProblem, config_error, key_line
 from tidefold.errors import InvalidInputError
 from tidefold.quality.suite.suite import load_suite
 
@@ -151,7 +151,9 @@ def check_suites(config: Config) -> None:
         except InvalidInputError as error:
             place = ("logs", log.id, "quality", "suite")
             line = key_line(config.path, place)
-            problems.append(Problem(error.code, line, ".".join(place), f"is of no use: {error.message}", error.hint))
+            problems.append(
+                ConfigProblem(error.code, line, ".".join(place), f"is of no use: {error.message}", error.hint)
+            )
     if problems:
         raise config_error(config.path, problems)
 

@@ -62,7 +62,7 @@ def scrub(
 
 
 def _budget(share: str | None, size: str | None) -> ScrubBudget:
-    from tidefold.config.yaml_document import size_in_bytes
+    from tidefold.config import count_bytes
     from tidefold.operations.verify.scrub import DEFAULT_SHARE, ScrubBudget, parse_share
 
     if size is None:
@@ -71,7 +71,7 @@ def _budget(share: str | None, size: str | None) -> ScrubBudget:
         raise InvalidInputError(
             "SCRUB_SHARE_INVALID", "--share and --bytes exclude each other.", hint="Give one of them."
         )
-    bound = int(size) if size.isdecimal() else size_in_bytes(size)
+    bound = int(size) if size.isdecimal() else count_bytes(size)
     if bound < 1:
         message = f"`{size}` is not a number of bytes."
         raise InvalidInputError(

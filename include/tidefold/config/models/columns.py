@@ -7,8 +7,9 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from tidefold.config.models.base import Entry, Text
 from tidefold.domain.table.types import PLAIN, canonical, parse_type
+from tidefold.yaml_files.messages import explain_unknown_value
+from tidefold.yaml_files.model import StrictModel, Text, mistake
 
 _ENCODINGS = (
     *("base64", "string", "number", "boolean", "days", "iso", "micros", "millis", "nanos", "base64url", "hex"),
@@ -23,17 +24,14 @@ _TYPE = {
 }
 
 
-def _expected(why: str) -> str:
-    return why.removeprefix("types are: ")
-
-
 def _type(value: Any) -> Any:
     if not isinstance(value, str):
         raise PydanticCustomError("string_type", "Input should be a valid string")
     try:
         parse_type(canonical(value))
     except ValueError as error:
-        raise PydanticCustomError("column_type", "{expected}", {"expected": _expected(str(error))}) from error
+        problem = explain_unknown_value(value, str(error).removeprefix("types are: "))
+        raise mistake(*problem) from error
     return canonical(value)
 
 
@@ -50,7 +48,7 @@ def _default(value: Any) -> Any:
 DefaultValue = Annotated[str, BeforeValidator(_default), WithJsonSchema({"type": ["string", "number", "boolean"]})]
 
 
-class ColumnEntry(Entry):
+class ColumnEntry(StrictModel):
     """A column with its type, and how the source writes its values."""
 
     type: ColumnType

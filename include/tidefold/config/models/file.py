@@ -2,34 +2,58 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
-from pydantic_core import PydanticCustomError
 
-from tidefold.config.models.base import Entry, Text
 from tidefold.config.models.columns import ColumnValue
 from tidefold.config.models.merge import LateEntry, MergeEntry, MergeValue, OrderValue
 from tidefold.config.models.schema_policy import SchemaEntry, SchemaValue
 from tidefold.config.models.sources import SourceEntry
-from tidefold.config.yaml_document import SIZE, size_in_bytes
 from tidefold.domain.retention.retention import Grace
 from tidefold.domain.snapshot.kind_selection import Rule
+from tidefold.yaml_files.model import StrictModel, Text, mistake
+
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([kMGT]i?)?B", re.ASCII)
+_POWERS = {"k": 1, "M": 2, "G": 3, "T": 4}
 
 
-def _is_size(value: Any) -> Any:
-    if isinstance(value, str) and size_in_bytes(value) > 0:
+def count_bytes(size: str) -> int:
+    """Bytes of `500MB`, `1.5 GB` (units of 1000) or `20GiB` (units of 1024); 0 if it is not a size."""
+    found = _SIZE.fullmatch(size)
+    unit = (found[2] or "") if found else ""
+    factor = (1024 if unit.endswith("i") else 1000) ** _POWERS.get(unit[:1], 0)
+    return int(Decimal(found[1]) * factor) if found else 0
+
+
+def _require_size(value: Any) -> Any:
+    if isinstance(value, str) and count_bytes(value) > 0:
         return value
-    raise PydanticCustomError("size", "must be a size of more than nothing, as 500MB or 20GB")
+    hint = "As an example `500MB`, `20GB` (units of 1000) or `20GiB`."
+    raise mistake("CONFIG_WRONG_TYPE", "must be a size greater than zero, such as 500MB or 20GB.", hint)
 
 
 _Size = Annotated[
-    str | None, BeforeValidator(_is_size), WithJsonSchema({"type": "string", "pattern": f"^{SIZE.pattern}$"})
+    str | None, BeforeValidator(_require_size), WithJsonSchema({"type": "string", "pattern": f"^{_SIZE.pattern}$"})
 ]
 
 
-class SparkConfig(Entry):
+class SparkConfig(StrictModel):
     """How Spark is started, and for what."""
+
+    mismatches: ClassVar[Mapping[str, tuple[str, str, str]]] = {
+        "master": (
+            "NOT_IN_THIS_VERSION",
+            "must be local, local[N], local[*] or spark://host:port.",
+            "Set `local[*]` (all cores), `local[4]` as an example, or the address of a standalone cluster.",
+        ),
+        "driver_memory": (
+            "CONFIG_WRONG_TYPE", "must be a whole number followed by m or g.", "As an example `2g`.",
+        ),
+    }  # fmt: skip
 
     master: str = Field(
         default="local[*]",
@@ -47,10 +71,10 @@ class SparkConfig(Entry):
     @property
     def above_bytes(self) -> int | None:
         """Up to how many bytes Spark is not worth its start; None: it is whenever there are rows."""
-        return size_in_bytes(self.above) if self.above else None
+        return count_bytes(self.above) if self.above else None
 
 
-class LocalConfig(Entry):
+class LocalConfig(StrictModel):
     """Copies of snapshots and segments on this machine's disks."""
 
     mode: Literal["disabled", "files"] = "disabled"
@@ -71,25 +95,26 @@ class LocalConfig(Entry):
     @property
     def quota_bytes(self) -> int | None:
         """The quota; None: no limit."""
-        return size_in_bytes(self.quota) if self.quota else None
+        return count_bytes(self.quota) if self.quota else None
 
 
 # Whoever is reading the table version before the newest still needs its files.
 _LEAST_RETAINED = 2
 
 
-def _retained(value: Any) -> Any:
+def _require_retained(value: Any) -> Any:
     if value == "all" or (type(value) is int and value >= _LEAST_RETAINED):
         return value
-    raise PydanticCustomError("retained", "must be `all` or a whole number from 2")
+    hint = "Readers of the version before the newest need one more."
+    raise mistake("CONFIG_OUT_OF_RANGE", "must be `all` or a whole number from 2.", hint)
 
 
-class RetentionConfig(Entry):
+class RetentionConfig(StrictModel):
     """How many completed snapshots are kept; the log is kept so that it can be replayed onto each of them."""
 
     snapshots: Annotated[
         Any,
-        BeforeValidator(_retained),
+        BeforeValidator(_require_retained),
         WithJsonSchema({"anyOf": [{"const": "all"}, {"type": "integer", "minimum": _LEAST_RETAINED}]}),
     ] = Field(default="all", description="`all`, or how many of the newest snapshots are kept")
 
@@ -121,7 +146,7 @@ class RetentionConfig(Entry):
         return None if self.snapshots == "all" else int(self.snapshots)
 
 
-class SnapshotsConfig(Entry):
+class SnapshotsConfig(StrictModel):
     """What kind of snapshot a materialization makes, and how it takes unchanged files over."""
 
     kind: Rule = Field(
@@ -141,14 +166,14 @@ class SnapshotsConfig(Entry):
         return self.copy_files == "always"
 
 
-class TtlEntry(Entry):
+class TtlEntry(StrictModel):
     """How long rows are kept by their age; those that are older go when a full snapshot is made."""
 
     column: Text = Field(description="date or timestamp column that defines a row's age")
     days: int = Field(ge=1, le=36_500, description="rows older than this many days are dropped")
 
 
-class QualityEntry(Entry):
+class QualityEntry(StrictModel):
     """The quality gate of a log, beside what is always checked."""
 
     suite: Text | None = Field(
@@ -162,7 +187,7 @@ class QualityEntry(Entry):
     )
 
 
-class LogEntry(Entry):
+class LogEntry(StrictModel):
     """One log of keyed changes; it becomes one table."""
 
     source: SourceEntry | None = Field(
@@ -205,15 +230,33 @@ class LogEntry(Entry):
     ttl: TtlEntry | None = None
 
 
-def _not_boolean(given: Any) -> Any:
-    """For Python true is 1; for who wrote `version: yes` it is not."""
-    return str(given).lower() if isinstance(given, bool) else given
+def _spell_boolean(value: Any) -> Any:
+    """In Python true equals 1; `version: yes` must not mean 1."""
+    return str(value).lower() if isinstance(value, bool) else value
 
 
-class FileEntry(Entry):
+def _require_log(value: Any) -> Any:
+    if not value:
+        hint = (
+            "If `tidefold init` wrote the file: answer each QUESTION in it, and remove the `# ` before the lines of "
+            "the log."
+        )
+        raise mistake("CONFIG_EMPTY_VALUE", "names no log.", hint)
+    return value
+
+
+class FileEntry(StrictModel):
     """The whole of `tidefold.yaml`."""
 
-    version: Annotated[Literal[1], BeforeValidator(_not_boolean)]
+    mismatches: ClassVar[Mapping[str, tuple[str, str, str]]] = {
+        "store_id": (
+            "CONFIG_WRONG_TYPE",
+            "must be 32 hexadecimal digits.",
+            "Copy it from `id` in the store's `store.json`, or remove the line: the next run prints it.",
+        )
+    }
+
+    version: Annotated[Literal[1], BeforeValidator(_spell_boolean)]
     store: Text = Field(description="path relative to this file, file:///absolute/path, or s3://bucket/folder")
     store_id: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")] | None = Field(
         default=None,
@@ -227,7 +270,7 @@ class FileEntry(Entry):
         default=[],
         description="folders, here or in S3, below which operators of Airflow may restore to, save to and import from",
     )
-    logs: dict[str, LogEntry] = Field(min_length=1)
+    logs: Annotated[dict[str, LogEntry], BeforeValidator(_require_log)] = Field(min_length=1)
 
 
 def json_schema() -> dict[str, Any]:

@@ -7,17 +7,16 @@ from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
-from pydantic_core import PydanticCustomError
 
-from tidefold.config.models.base import Entry, Text
 from tidefold.domain.table.table_spec import Deletes, Engine, Group, Merge
 from tidefold.domain.table.table_spec_validation import inexact
+from tidefold.yaml_files.model import StrictModel, Text, mistake
 
 _SPAN = re.compile(r"([1-9]\d{0,8})([smhd])", re.ASCII)
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
-class GroupEntry(Entry):
+class GroupEntry(StrictModel):
     """Columns that a partial update brings together."""
 
     columns: list[Text] = Field(min_length=1, description="columns that are updated together")
@@ -30,7 +29,7 @@ def _engine(value: Any) -> Any:
     return {"engine": value} if isinstance(value, str) else value
 
 
-class MergeEntry(Entry):
+class MergeEntry(StrictModel):
     """What becomes of several changes of one key."""
 
     engine: Engine = Field(
@@ -56,10 +55,11 @@ MergeValue = Annotated[MergeEntry, BeforeValidator(_engine, json_schema_input_ty
 def _horizon(value: Any) -> Any:
     if (type(value) is int and value > 0) or (isinstance(value, str) and _SPAN.fullmatch(value)):
         return value
-    raise PydanticCustomError("span", "must be a time as 36h or 7d, or a whole number of more than nothing")
+    message = "must be a time such as 36h or 7d, or a whole number greater than zero."
+    raise mistake("CONFIG_WRONG_TYPE", message)
 
 
-class LateEntry(Entry):
+class LateEntry(StrictModel):
     """How long deletes are remembered, and what becomes of changes that are older than that."""
 
     horizon: Annotated[
@@ -86,7 +86,7 @@ class LateEntry(Entry):
 def _ordering(value: Any) -> Any:
     if isinstance(value, str) or (isinstance(value, list) and value and all(isinstance(v, str) and v for v in value)):
         return value
-    raise PydanticCustomError("ordering", "must be the name of an order, or a list of columns")
+    raise mistake("CONFIG_WRONG_TYPE", "must be the name of an order, or a list of columns.")
 
 
 OrderValue = Annotated[

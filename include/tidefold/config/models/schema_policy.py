@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
-from pydantic_core import PydanticCustomError
 
-from tidefold.config.models.base import Entry
 from tidefold.domain.table.schema_evolution import ChangeKind, Policies, Policy
 from tidefold.domain.table.table_spec import Engine, TableSpec
 from tidefold.domain.table.table_spec_validation import Mistake
 from tidefold.domain.table.type_conversion import parse_value
+from tidefold.yaml_files.model import StrictModel, mistake
 
 # What only a configuration can change, and what records bring too.
 _Configured: TypeAlias = Literal["evolve", "freeze"]
@@ -20,7 +19,7 @@ _Brought: TypeAlias = Literal["evolve", "quarantine", "freeze"]
 _Added: TypeAlias = Literal["stop", "evolve", "quarantine", "freeze"]
 
 
-class SchemaEntry(Entry):
+class SchemaEntry(StrictModel):
     """The policy of each kind of change."""
 
     add: _Added = Field(default="stop", description="a new column; and a record with a column that is not configured")
@@ -42,7 +41,8 @@ class SchemaEntry(Entry):
 
 def _short(value: Any) -> Any:
     if value == "quarantine":
-        raise PydanticCustomError("schema", "can be `quarantine` for `add` and `retype` alone")
+        hint = "As an example `schema: {add: quarantine}`."
+        raise mistake("CONFIG_UNKNOWN_VALUE", "can be `quarantine` for `add` and `retype` alone.", hint)
     return {kind.value: value for kind in ChangeKind} if value in ("evolve", "freeze") else value
 
 

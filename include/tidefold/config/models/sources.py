@@ -9,14 +9,14 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
-from tidefold.config.models.base import Entry, Text
 from tidefold.domain.table.table_spec import COLUMNS, POSITION, VERSION
+from tidefold.yaml_files.model import StrictModel, Text, mistake, mistakes_below
 
 _UPSERTS = ["upsert", "insert", "update", "c", "r", "u", "I", "U"]
 _DELETES = ["delete", "d", "D"]
 
 
-class LandedEntry(Entry):
+class LandedEntry(StrictModel):
     """What all sources have in common whose files land in a folder."""
 
     by_columns: ClassVar[bool] = True
@@ -37,13 +37,29 @@ _KafkaNames = Annotated[
 ]
 
 
+# Words that a later version will know: refused by name, so that nobody takes them for a typing mistake.
+_LATER_CONNECTORS = ("mongodb", "sqlserver", "oracle", "db2", "vitess", "spanner", "informix")
+_LATER_FORMATS = ("canal-json", "maxwell-json", "avro")
+
+
+def _explain_later(value: str, allowed: str) -> PydanticCustomError:
+    message = f"cannot be `{value}` in this version. Allowed: {allowed}."
+    return mistake("NOT_IN_THIS_VERSION", message, f"Set it to {allowed}.")
+
+
+def _refuse_later_connector(value: Any) -> Any:
+    if value in _LATER_CONNECTORS:
+        raise _explain_later(value, "postgresql, mysql, mariadb")
+    return value
+
+
 class DebeziumEntry(LandedEntry):
     """Debezium records, in files that a Kafka sink named."""
 
     by_columns: ClassVar[bool] = False
 
     format: Literal["debezium-json", "debezium-avro", "debezium-parquet"]
-    connector: Literal["postgresql", "mysql", "mariadb"]
+    connector: Annotated[Literal["postgresql", "mysql", "mariadb"], BeforeValidator(_refuse_later_connector)]
     names: _KafkaNames = None
 
     @property
@@ -52,7 +68,7 @@ class DebeziumEntry(LandedEntry):
         return (self.connector,)
 
 
-class OpEntry(Entry):
+class OpEntry(StrictModel):
     """The column that says what a record does. What it says is compared as text, case counts."""
 
     column: Text = Field(description="column or field with the operation")
@@ -132,7 +148,8 @@ def _encoding(given: str) -> str:
     except (LookupError, UnicodeError):
         ascii_stays = False
     if not ascii_stays:
-        raise PydanticCustomError("encoding", "cannot be this one: lines are cut at bytes of ASCII")
+        hint = "As an example `utf-8`, `latin-1` or `cp1252`; convert files in UTF-16 before they land."
+        raise mistake("CONFIG_UNKNOWN_VALUE", "cannot be this one: lines are cut at bytes of ASCII.", hint)
     return name
 
 
@@ -141,7 +158,9 @@ def _format(given: str) -> str:
     try:
         datetime.strptime(datetime(2026, 1, 31, 12, tzinfo=UTC).strftime(given), given)
     except ValueError:
-        raise PydanticCustomError("format", "is no format of a time") from None
+        parts = "%Y year, %m month, %d day, %H hour, %M minute, %S second, %f parts"
+        hint = f'As an example "%d.%m.%Y %H:%M:%S": {parts}.'
+        raise mistake("CONFIG_UNKNOWN_VALUE", "is not a format of a time.", hint) from None
     return given
 
 
@@ -168,7 +187,7 @@ class CsvEntry(ParquetEntry):
     )
 
 
-class DeltaFeedEntry(Entry):
+class DeltaFeedEntry(StrictModel):
     """The change data feed of a Delta table."""
 
     by_columns: ClassVar[bool] = False
@@ -201,23 +220,22 @@ class CustomEntry(LandedEntry):
 
 
 _Source = DebeziumEntry | JsonEntry | CsvEntry | ParquetEntry | DeltaFeedEntry | StateJsonEntry | CustomEntry
-SourceEntry = Annotated[_Source, Field(discriminator="format")]
-SOURCE_ENTRIES: dict[str, type[Entry]] = {
+SOURCE_ENTRIES: dict[str, type[StrictModel]] = {
     name: entry for entry in get_args(_Source) for name in get_args(entry.model_fields["format"].annotation)
 }
+
+
+def _refuse_later_format(value: Any) -> Any:
+    if isinstance(value, dict) and value.get("format") in _LATER_FORMATS:
+        error = _explain_later(value["format"], ", ".join(SOURCE_ENTRIES))
+        raise mistakes_below({("format",): error}, value)
+    return value
+
+
+SourceEntry = Annotated[_Source, Field(discriminator="format"), BeforeValidator(_refuse_later_format)]
 
 
 def options(source: Any) -> dict[str, Any]:
     """What only this format has, as plain values."""
     given: dict[str, Any] = source.model_dump(mode="json", exclude={"format", source.place_key})
     return given
-
-
-def entry_at(entry: type[Entry], place: tuple[str | int, ...]) -> type[Entry]:
-    """The entry that a place within another one leads to."""
-    for part in place:
-        field = entry.model_fields.get(str(part))
-        kinds = get_args(field.annotation) if field else ()
-        inner = next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Entry)), None)
-        entry = inner or entry
-    return entry

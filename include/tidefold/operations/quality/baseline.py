@@ -19,8 +19,7 @@ from tidefold.quality.run.engine import QualityEngine
 from tidefold.quality.run.references import Target
 from tidefold.quality.run.run_checks import Base, Beside, run_checks
 from tidefold.quality.run.staged_rows import check_files
-from tidefold.quality.suite import catalogue
-from tidefold.quality.suite.check import Check
+from tidefold.quality.suite.check import REFERENCES, Check
 from tidefold.quality.suite.suite import Suite, load_suite
 
 _log = logging.getLogger(__name__)
@@ -105,7 +104,7 @@ def _targets(
 ) -> dict[tuple[str, bool], Target]:
     found: dict[tuple[str, bool], Target] = {}
     for check in checks:
-        if check.type == catalogue.REFERENCES:
+        if check.type == REFERENCES:
             log, staged = check.kwargs["log"], check.kwargs["staged"]
             target = _target(pipeline, case, log, staged, engine)
             if target is not None:

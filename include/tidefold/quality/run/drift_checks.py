@@ -9,8 +9,7 @@ from fractions import Fraction
 
 from tidefold.quality.report.result import CheckResult, result
 from tidefold.quality.run.statistics import ColumnStatistics, Statistics, shift
-from tidefold.quality.suite import catalogue
-from tidefold.quality.suite.check import Check
+from tidefold.quality.suite.check import DISTRIBUTION, FRESHNESS, MEAN_DRIFT, ROW_COUNT_DRIFT, Check
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +27,11 @@ class Numbers:
 
 def judge_numbers(check: Check, numbers: Numbers) -> CheckResult:
     """The result of one check. What cannot be compared because it never was there before, passes and says so."""
-    if check.type == catalogue.FRESHNESS:
+    if check.type == FRESHNESS:
         return _freshness(check, numbers)
     if numbers.base is None:
         return result(check, True, observed="first snapshot: nothing to compare with")
-    if check.type == catalogue.ROW_COUNT_DRIFT:
+    if check.type == ROW_COUNT_DRIFT:
         return _change(check, numbers.now.rows, numbers.base_rows or 0, numbers.base_name)
     column = check.kwargs["column"]
     now, before = numbers.now.of(column), numbers.base.of(column)
@@ -40,9 +39,9 @@ def judge_numbers(check: Check, numbers: Numbers) -> CheckResult:
         return result(check, False, detail="no such column")
     if before is None:
         return result(check, True, observed=f"no column `{column}` in {numbers.base_name}: nothing to compare with")
-    if check.type == catalogue.DISTRIBUTION:
+    if check.type == DISTRIBUTION:
         return _distribution(check, now, before, numbers.base_name)
-    of = _mean if check.type == catalogue.MEAN_DRIFT else _total
+    of = _mean if check.type == MEAN_DRIFT else _total
     return _change(check, of(now), of(before), numbers.base_name)
 
 

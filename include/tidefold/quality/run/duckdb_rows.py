@@ -25,8 +25,7 @@ from tidefold.quality.run.engine import ColumnNumbers, MissingValues
 from tidefold.quality.run.regex_translation import translate_regex
 from tidefold.quality.run.staged_rows import JUDGE_AGAIN, file_rows
 from tidefold.quality.run.statistics import STEPS, TIMES
-from tidefold.quality.suite.catalogue import family
-from tidefold.quality.suite.check import Check
+from tidefold.quality.suite.check import Check, family
 from tidefold.storage import Store
 from tidefold.storage.scratch import open_scratch
 

@@ -14,7 +14,7 @@ from tidefold.quality.run.cost import Meter
 from tidefold.quality.run.engine import JudgedRows
 from tidefold.quality.run.samples import as_text, key_text
 from tidefold.quality.suite.check import Check, Severity
-from tidefold.quality.suite.suite_file import closest
+from tidefold.yaml_files.model import suggest
 
 if TYPE_CHECKING:
     from great_expectations.core import ExpectationSuiteValidationResult, ExpectationValidationResult
@@ -109,11 +109,11 @@ def _expectation(check: Check, position: int) -> Expectation:
     try:
         kind = registry.get_expectation_impl(check.type)
     except ExpectationNotFoundError as error:
-        near = closest(check.type, registry.list_registered_expectation_implementations())
+        near = suggest(check.type, registry.list_registered_expectation_implementations(), "")
         raise InvalidInputError(
             "SUITE_UNKNOWN_EXPECTATION",
-            f"Great Expectations has no expectation `{check.type}`{near or '.'}",
-            hint="Correct `type` in the suite file.",
+            f"Great Expectations has no expectation `{check.type}`.",
+            hint=f"Correct `type` in the suite file. {near}".rstrip(),
         ) from error
     try:
         return kind(**check.kwargs, meta={_POSITION: position}, severity=FailureSeverity(_SEVERITY[check.severity]))

@@ -17,9 +17,7 @@ from tidefold.quality.run.engine import JudgedRows
 from tidefold.quality.run.expectations import evaluate, not_computed
 from tidefold.quality.run.references import Target, judge_references
 from tidefold.quality.run.statistics import ColumnStatistics, Statistics, collect, wanted_by
-from tidefold.quality.suite import catalogue
-from tidefold.quality.suite.catalogue import Types
-from tidefold.quality.suite.check import Check
+from tidefold.quality.suite.check import REFERENCES, REFUSED_RECORDS, Check, Types
 
 _T = TypeVar("_T")
 # What was named by log and by whether a staged snapshot counts, too.
@@ -55,7 +53,7 @@ def run_checks(
     meter, begun = meter or Meter(), time.perf_counter()
     expectations = [c for c in checks if not c.own]
     results = dict(zip(map(id, expectations), evaluate(rows, expectations, shape.table_key, meter), strict=True))
-    results |= {id(check): judge_refused(check) for check in checks if check.type == catalogue.REFUSED_RECORDS}
+    results |= {id(check): judge_refused(check) for check in checks if check.type == REFUSED_RECORDS}
     numbers, references = _own(checks, False), _own(checks, True)
     statistics: tuple[ColumnStatistics, ...] = ()
     if numbers:
@@ -71,8 +69,8 @@ def run_checks(
 
 
 def _own(checks: Sequence[Check], references: bool) -> list[Check]:
-    of_rows = [c for c in checks if c.own and c.type != catalogue.REFUSED_RECORDS]
-    return [c for c in of_rows if (c.type == catalogue.REFERENCES) is references]
+    of_rows = [c for c in checks if c.own and c.type != REFUSED_RECORDS]
+    return [c for c in of_rows if (c.type == REFERENCES) is references]
 
 
 def _numbers(

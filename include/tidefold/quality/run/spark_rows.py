@@ -20,7 +20,7 @@ from tidefold.quality.run.cost import Meter
 from tidefold.quality.run.engine import ColumnNumbers, MissingValues
 from tidefold.quality.run.staged_rows import JUDGE_AGAIN, file_rows
 from tidefold.quality.run.statistics import ACCURACY, STEPS, TIMES
-from tidefold.quality.suite.catalogue import family
+from tidefold.quality.suite.check import family
 from tidefold.storage import Store, open_store
 
 if TYPE_CHECKING:

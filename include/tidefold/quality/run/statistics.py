@@ -16,9 +16,7 @@ from typing import Any
 
 from tidefold.errors import TidefoldError
 from tidefold.quality.run.engine import ColumnNumbers, JudgedRows
-from tidefold.quality.suite import catalogue
-from tidefold.quality.suite.catalogue import Types, family
-from tidefold.quality.suite.check import Check
+from tidefold.quality.suite.check import DISTRIBUTION, FRESHNESS, MEAN_DRIFT, SUM_DRIFT, Check, Types, family
 
 # A distribution is kept as this many steps from the least value to the greatest.
 STEPS = 200
@@ -73,17 +71,17 @@ class Statistics:
 
 # Columns whose numbers are wanted: True, when their distribution is.
 Wanted = Mapping[str, bool]
-_DRIFTS = (catalogue.SUM_DRIFT, catalogue.MEAN_DRIFT)
+_DRIFTS = (SUM_DRIFT, MEAN_DRIFT)
 
 
 def wanted_by(checks: Iterable[Check], compared_only: bool = False) -> dict[str, bool]:
     """What the checks need of the rows; with `compared_only`, what they need of the rows they are compared with."""
     found: dict[str, bool] = {}
-    kinds = _DRIFTS if compared_only else (*_DRIFTS, catalogue.FRESHNESS)
+    kinds = _DRIFTS if compared_only else (*_DRIFTS, FRESHNESS)
     for check in checks:
         if check.type in kinds:
             found.setdefault(check.kwargs["column"], False)
-        if check.type == catalogue.DISTRIBUTION:
+        if check.type == DISTRIBUTION:
             found[check.kwargs["column"]] = True
     return found
 

@@ -9,7 +9,24 @@ from datetime import date
 from enum import StrEnum
 from typing import Any
 
-from tidefold.quality.suite.suite_file import OWN
+# Types of checks that tidefold computes itself begin so; no expectation of Great Expectations does.
+OWN = "tidefold_"
+ROW_COUNT_DRIFT = f"{OWN}row_count_drift"
+SUM_DRIFT = f"{OWN}sum_drift"
+MEAN_DRIFT = f"{OWN}mean_drift"
+FRESHNESS = f"{OWN}freshness"
+DISTRIBUTION = f"{OWN}distribution"
+REFERENCES = f"{OWN}references"
+REFUSED_RECORDS = f"{OWN}refused_records"
+
+# Column -> type.
+Types = Mapping[str, str]
+_FAMILIES = {"int": "number", "long": "number", "float": "number", "double": "number"}
+
+
+def family(type_: str) -> str:
+    """What values of a type can be compared with: number, string, boolean, date, timestamp; or the type itself."""
+    return "number" if type_.startswith("decimal") else _FAMILIES.get(type_, type_)
 
 
 class Severity(StrEnum):
@@ -21,8 +38,11 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One expectation of Great Expectations (its type in snake case, its arguments), or one that tidefold computes
-    itself (`tidefold_...`). `name` is for people.
+    """One expectation of Great Expectations, or one check that tidefold computes itself.
+
+    name: for people.
+    type: the name of the expectation in snake case, or `tidefold_...`.
+    kwargs: its arguments.
     """
 
     name: str
@@ -39,10 +59,10 @@ class Check:
 
 def canonical(content: object) -> str:
     """JSON text that is the same for the same content."""
-    return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=_instant)
+    return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=_format_instant)
 
 
-def _instant(value: object) -> str:
+def _format_instant(value: object) -> str:
     if isinstance(value, date):  # datetime is a date, too
         return value.isoformat()
     raise TypeError(f"{type(value).__name__} has no canonical form")

@@ -16,13 +16,12 @@ from typing import Any
 from tidefold.domain.landed_range import LandedRange
 from tidefold.domain.log_state import TableSpec
 from tidefold.errors import InvalidInputError
-from tidefold.quality.suite.catalogue import REFUSED_RECORDS, Types, compile_checks
-from tidefold.quality.suite.check import Check, Severity, canonical
-from tidefold.quality.suite.suite_file import Entry, read_document, read_expectations
+from tidefold.quality.suite.arguments import SuiteContext
+from tidefold.quality.suite.check import REFUSED_RECORDS, Check, Severity, Types, canonical
+from tidefold.quality.suite.suite_file import read_suite_file
 
 # Part of the hash: raised when a built-in check comes to mean something else.
 _BUILT_IN = 2
-_LONGEST_NAME = 80
 # Refused records are rows that lack or are stale: one in a hundred is more than a few bad ones.
 MAX_REFUSED = 0.01
 
@@ -93,30 +92,9 @@ def load_suite(
         )
     if path is None:
         return Suite(shape.table_key, max_row_drop, max_refused=max_refused)
-    document = read_document(path)
     columns = {c.name: c.type for c in shape.table_columns}
-    checks, problems = compile_checks(document.checks, columns, logs or {})
-    entries, wrong = read_expectations(document.expectations, list(columns))
-    document.refuse([*problems, *wrong])
-    return Suite(shape.table_key, max_row_drop, (*checks, *(_own(entry) for entry in entries)), max_refused)
-
-
-def _own(entry: Entry) -> Check:
-    name = entry.name or _readable(entry.type, entry.kwargs)
-    return Check(name, entry.type, entry.kwargs, Severity(entry.severity))
-
-
-def _readable(kind: str, kwargs: Mapping[str, Any]) -> str:
-    """`expect_column_values_to_be_in_set` of column bid: `bid values to be in set`."""
-    columns = [kwargs[k] for k in ("column", "column_A", "column_B") if isinstance(kwargs.get(k), str)]
-    listed = kwargs.get("column_list")
-    columns += [str(c) for c in listed] if isinstance(listed, list) else []
-    text = kind.removeprefix("expect_")
-    if columns:
-        for prefix in ("column_pair_", "compound_columns_", "multicolumn_", "select_column_", "column_"):
-            text = text.removeprefix(prefix)
-        text = f"{', '.join(columns)} {text}"
-    return text.replace("_", " ")[:_LONGEST_NAME]
+    checks = read_suite_file(path, SuiteContext(columns, logs or {}))
+    return Suite(shape.table_key, max_row_drop, checks, max_refused)
 
 
 def _unique(key: tuple[str, ...]) -> Check:

@@ -1,185 +1,192 @@
-"""Reads a suite file: YAML, checked key by key, every problem named with its line."""
+"""Reads a suite file: every mistake with its line, key and next step."""
 
 from __future__ import annotations
 
-import difflib
-import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import date
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, Self
 
-import yaml
+from pydantic import AfterValidator, Field, ValidationError, ValidationInfo, model_validator
+from pydantic_core import PydanticCustomError
 
-from tidefold.errors import InvalidInputError
+from tidefold.quality.suite.arguments import (
+    Allowed,
+    SuiteContext,
+    context_of,
+    explain_unknown_column,
+    is_plain,
+    listing,
+    refuse,
+)
+from tidefold.quality.suite.catalogue import CATALOGUE, AnyCheck
+from tidefold.quality.suite.check import OWN, Check, Severity
+from tidefold.yaml_files.document import ConfigError, ConfigProblem, config_error, parse_document, read_text
+from tidefold.yaml_files.messages import find_problems
+from tidefold.yaml_files.model import StrictModel, Text, mistakes_below, suggest
 
-LISTS = ("checks", "expectations")
-# Types of checks that tidefold computes itself begin so; no expectation of Great Expectations does.
-OWN = "tidefold_"
-_KEYS = ("type", "kwargs", "name", "severity")
-_SEVERITIES = ("fail", "warn")
-# Arguments that say which rows are judged and how results look: the gate's business, not the file's.
+# A list of values may be long.
+_SIZE_LIMIT = 16 << 20
+# Arguments that select rows or the form of results: tidefold sets them.
 _RESERVED = ("batch_id", "result_format", "catch_exceptions", "meta", "id", "severity")
 _COLUMN_ARGUMENTS = ("column", "column_A", "column_B")
+_LONGEST_NAME = 80
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
-    """One entry of a list in a suite file, as YAML has it, and its line."""
-
-    line: int
-    value: object
+def _require_line(name: str) -> str:
+    if not name.isprintable():
+        raise refuse("must be one line of text.")
+    return name
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class _SharedKeys(StrictModel):
+    """The keys that every entry may have."""
+
+    page = "docs/quality.md"
+    name: Annotated[str, AfterValidator(_require_line)] | None = None
+    severity: Literal["fail", "warn"] | None = None
+
+    @property
+    def effect(self) -> Severity:
+        """What happens when it fails."""
+        return Severity(self.severity or Severity.FAIL)
+
+
+class CheckEntry(_SharedKeys):
+    """An entry of `checks`: one kind of the catalogue, and what every entry may have."""
+
+    implicit = ("check",)
+    allow: Allowed = None
+    check: AnyCheck
+
+    @model_validator(mode="before")
+    @classmethod
+    def _find_check(cls, entry: Any) -> Any:
+        kinds = ", ".join(CATALOGUE)
+        if not isinstance(entry, dict):
+            raise refuse("must be a mapping such as `range: {column: ..., min: 0}`.", f"Checks are: {kinds}.")
+        shared = {key: entry[key] for key in ("name", "severity", "allow") if key in entry}
+        named = {key: value for key, value in entry.items() if key not in shared}
+        known = [*CATALOGUE, "name", "severity", "allow"]
+        unknown: dict[tuple[str | int, ...], PydanticCustomError] = {
+            (key,): refuse("is not a known check.", suggest(key, known, f"Checks are: {kinds}."))
+            for key in named
+            if key not in CATALOGUE
+        }
+        if unknown:
+            raise mistakes_below(unknown, entry)
+        if len(named) != 1:
+            raise refuse(f"must have one check, and has {listing(named) or 'none'}.")
+        return {**shared, "check": named}
+
+    @model_validator(mode="after")
+    def _require_rows(self) -> Self:
+        if self.allow is not None and not self.check.of_rows:
+            rows = ", ".join(kind for kind, check in CATALOGUE.items() if check.of_rows)
+            raise mistakes_below({("allow",): refuse(f"is for checks of single rows: {rows}.")}, self.allow)
+        return self
+
+    def build(self) -> list[Check]:
+        """The checks that it stands for. What Great Expectations calls `mostly` is the share of good rows."""
+        checks = self.check.build()
+        mostly = {"mostly": 1 - self.allow} if self.allow else {}
+        return [
+            replace(check, name=self._name(check, len(checks)), kwargs={**check.kwargs, **mostly}, severity=self.effect)
+            for check in checks
+        ]
+
+    def _name(self, check: Check, checks: int) -> str:
+        if not self.name:
+            return check.name
+        return self.name if checks == 1 else f"{self.name} ({check.name})"
+
+
+def _refuse_own(type_: str) -> str:
+    if type_.startswith(OWN):
+        raise refuse(f"is `{type_}`, which is not an expectation.", "Write it under `checks`, as the catalogue shows.")
+    return type_
+
+
+def _check_kwargs(kwargs: Any, info: ValidationInfo) -> Any:
+    errors: dict[tuple[str | int, ...], PydanticCustomError] = {
+        (key,): refuse("is set by tidefold.", "Remove it.") for key in kwargs if key in _RESERVED
+    }
+    if not is_plain(kwargs):
+        errors[()] = refuse("holds something that is not text, a number, a date, a list or a mapping.")
+    if info.data.get("type") != "expect_column_to_exist":
+        named: dict[tuple[str | int, ...], Any] = {(k,): kwargs[k] for k in _COLUMN_ARGUMENTS if k in kwargs}
+        listed = kwargs.get("column_list")
+        named |= {("column_list", i): name for i, name in enumerate(listed if isinstance(listed, list) else [])}
+        columns = context_of(info).columns
+        errors |= {at: explain_unknown_column(name, columns) for at, name in named.items() if name not in columns}
+    if errors:
+        raise mistakes_below(errors, kwargs)
+    return kwargs
+
+
+class ExpectationEntry(_SharedKeys):
+    """An entry of `expectations`: an expectation of Great Expectations by its own name."""
+
+    type: Annotated[Text, AfterValidator(_refuse_own)] = Field(
+        description="the name of an expectation of Great Expectations, in snake case"
+    )
+    kwargs: Annotated[dict[str, Any], AfterValidator(_check_kwargs)] | None = Field(
+        default=None, description="its arguments"
+    )
+
+    def build(self) -> Check:
+        """The check that it is."""
+        kwargs = self.kwargs or {}
+        return Check(self.name or _describe(self.type, kwargs), self.type, kwargs, self.effect)
+
+
+def _describe(type_: str, kwargs: Mapping[str, Any]) -> str:
+    """`expect_column_values_to_be_in_set` of column bid: `bid values to be in set`."""
+    columns = [kwargs[k] for k in _COLUMN_ARGUMENTS if isinstance(kwargs.get(k), str)]
+    listed = kwargs.get("column_list")
+    columns += [str(c) for c in listed] if isinstance(listed, list) else []
+    text = type_.removeprefix("expect_")
+    if columns:
+        for prefix in ("column_pair_", "compound_columns_", "multicolumn_", "select_column_", "column_"):
+            text = text.removeprefix(prefix)
+        text = f"{', '.join(columns)} {text}"
+    return text.replace("_", " ")[:_LONGEST_NAME]
+
+
+class SuiteFile(StrictModel):
     """A suite file: entries of the catalogue, and expectations of Great Expectations."""
 
-    path: Path
-    checks: tuple[Item, ...]
-    expectations: tuple[Item, ...]
+    page = "docs/quality.md"
+    checks: list[CheckEntry] | None = None
+    expectations: list[ExpectationEntry] | None = None
 
-    def refuse(self, problems: Sequence[str]) -> None:
-        """Raises InvalidInputError when there are problems."""
-        if problems:
-            message = f"`{self.path}`: {'; '.join(problems)}."
-            raise InvalidInputError("SUITE_INVALID", message, hint="Correct the suite file.")
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One expectation as the file gives it; an empty `name` means none was given."""
-
-    type: str
-    kwargs: Mapping[str, Any] = field(default_factory=dict)
-    name: str = ""
-    severity: str = "fail"
+    def build(self) -> tuple[Check, ...]:
+        """All checks, those of the catalogue first."""
+        catalogue = [check for entry in self.checks or () for check in entry.build()]
+        return (*catalogue, *(entry.build() for entry in self.expectations or ()))
 
 
-def read_document(path: Path) -> Document:
-    """The entries of a suite file, not yet looked into. Raises InvalidInputError."""
-    text = _read(path)
+def read_suite_file(path: Path, context: SuiteContext) -> tuple[Check, ...]:
+    """The checks of a suite file. Raises ConfigError with every mistake."""
     try:
-        content = yaml.safe_load(text)
-        lines = _lines(text)
-    except (yaml.YAMLError, RecursionError) as error:
-        raise InvalidInputError("SUITE_INVALID", f"`{path}` is not YAML: {one_line(error)}.") from error
-    Document(path, (), ()).refuse(_document_problems(content))
-    listed = {
-        name: tuple(Item(line, value) for line, value in zip(lines[name], content.get(name) or [], strict=True))
-        for name in LISTS
-    }
-    return Document(path, **listed)
-
-
-def read_expectations(items: Iterable[Item], columns: Sequence[str]) -> tuple[list[Entry], list[str]]:
-    """The expectations for a table with these columns, and what is wrong with them."""
-    entries, problems = [], []
-    for item in items:
-        found = _entry_problems(item.value, columns)
-        problems += [f"line {item.line}: {problem}" for problem in found]
-        if not found and isinstance(item.value, dict):
-            entries.append(Entry(**{k: v for k, v in item.value.items() if v is not None}))
-    return entries, problems
-
-
-def closest(word: str, known: Sequence[str]) -> str:
-    """`, did you mean ...?` with the known word nearest to a mistyped one, or nothing."""
-    near = difflib.get_close_matches(word, known, n=1)
-    return f", did you mean `{near[0]}`?" if near else ""
-
-
-def shared_problems(entry: Mapping[Any, Any]) -> list[str]:
-    """What is wrong with the keys that every entry may have."""
-    problems = []
-    name = entry.get("name")
-    if name is not None and not (isinstance(name, str) and name.isprintable()):
-        problems.append("`name` is not one line of text")
-    if entry.get("severity", "fail") not in (*_SEVERITIES, None):
-        problems.append(f"severity `{entry['severity']}` is neither `fail` nor `warn`")
-    return problems
-
-
-def one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
-
-
-def _read(path: Path) -> str:
+        text = read_text(path, _SIZE_LIMIT)
+    except ConfigError as error:
+        hint = "Correct `quality: suite:` of the log, or the file."
+        unreadable = [replace(p, code="SUITE_UNREADABLE", hint=hint) for p in error.problems]
+        raise config_error(path, unreadable) from error
+    problems: list[ConfigProblem] = []
+    checks: tuple[Check, ...] = ()
     try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInputError(
-            "SUITE_UNREADABLE",
-            f"The suite file `{path}` cannot be read: {one_line(error)}.",
-            hint="Correct `quality: suite:` of the log, or the file.",
-        ) from error
-
-
-def _lines(text: str) -> dict[str, list[int]]:
-    """Lines of the entries. Raises YAMLError when a mapping names a key twice, which YAML's loader lets pass."""
-    root = yaml.compose(text, Loader=yaml.SafeLoader)
-    _refuse_repeated_keys(root, ())
-    found: dict[str, list[int]] = {name: [] for name in LISTS}
-    for key, value in root.value if isinstance(root, yaml.MappingNode) else []:
-        if key.value in found and isinstance(value, yaml.SequenceNode):
-            found[key.value] = [item.start_mark.line + 1 for item in value.value]
-    return found
-
-
-def _refuse_repeated_keys(node: yaml.Node | None, above: tuple[int, ...]) -> None:
-    if id(node) in above:
-        raise yaml.YAMLError("it contains itself")
-    seen: set[str] = set()
-    for child in node.value if isinstance(node, yaml.CollectionNode) else []:
-        if isinstance(node, yaml.MappingNode):
-            key, child = child
-            if key.value in seen:
-                raise yaml.YAMLError(f"line {key.start_mark.line + 1} names `{key.value}` a second time")
-            seen.add(str(key.value))
-        _refuse_repeated_keys(child, (*above, id(node)))
-
-
-def _document_problems(document: object) -> list[str]:
-    if not isinstance(document, dict):
-        return ["a suite is a mapping with the keys `checks` and `expectations`"]
-    problems = [f"unknown key `{k}`{closest(str(k), LISTS)}" for k in document if k not in LISTS]
-    return problems + [f"`{k}` is not a list" for k in LISTS if not isinstance(document.get(k, []), list | None)]
-
-
-def _entry_problems(entry: object, columns: Sequence[str]) -> list[str]:
-    if not isinstance(entry, dict):
-        return ["an expectation is a mapping with `type` and `kwargs`"]
-    problems = [f"unknown key `{k}`{closest(str(k), _KEYS)}" for k in entry if k not in _KEYS]
-    kind = entry.get("type")
-    if not isinstance(kind, str) or not kind:
-        problems.append("`type` is missing")
-    elif kind.startswith(OWN):
-        problems.append(f"`{kind}` is no expectation; entries of tidefold's catalogue stand under `checks`")
-    problems += shared_problems(entry)
-    kwargs = entry.get("kwargs")
-    if kwargs is not None and not isinstance(kwargs, dict):
-        return [*problems, "`kwargs` is not a mapping"]
-    return problems + _kwargs_problems(entry, kwargs or {}, columns)
-
-
-def _kwargs_problems(entry: Mapping[str, Any], kwargs: Mapping[Any, Any], columns: Sequence[str]) -> list[str]:
-    problems = [f"`{k}` is set by tidefold" for k in kwargs if k in _RESERVED]
-    if not plain(kwargs):
-        problems.append("`kwargs` holds something that is not text, a number, a date, a list or a mapping")
-    if entry.get("type") == "expect_column_to_exist":
-        return problems
-    named = [kwargs[k] for k in _COLUMN_ARGUMENTS if k in kwargs]
-    named += kwargs["column_list"] if isinstance(kwargs.get("column_list"), list) else []
-    return problems + [f"no column `{c}`{closest(str(c), columns)}" for c in named if c not in columns]
-
-
-def plain(value: object) -> bool:
-    """Whether a value of YAML has a canonical form in JSON."""
-    if isinstance(value, dict):
-        return all(isinstance(k, str) and plain(v) for k, v in value.items())
-    if isinstance(value, list):
-        return all(plain(v) for v in value)
-    if isinstance(value, float):
-        return math.isfinite(value)
-    return value is None or isinstance(value, str | int | date)
+        document = parse_document(path, text, dates=True)
+        problems += document.problems
+        if not isinstance(document.data, dict):
+            message = "must be a mapping with the keys `checks` and `expectations`."
+            raise config_error(path, [ConfigProblem("SUITE_INVALID", 1, "", message)])
+        checks = SuiteFile.model_validate(document.data, context=context).build()
+    except ValidationError as error:
+        problems += find_problems(error, SuiteFile, document)
+    except ConfigError as error:
+        problems += error.problems
+    if problems:
+        raise config_error(path, [replace(p, code="SUITE_INVALID") for p in problems])
+    return checks

@@ -1,0 +1,145 @@
+"""Plain words for what pydantic finds in a file: code, line, key, message and next step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import Tag, ValidationError
+from pydantic_core import ErrorDetails
+
+from tidefold.yaml_files.document import ConfigProblem, Place, YamlDocument, dotted
+from tidefold.yaml_files.model import MISTAKE, StrictModel, suggest
+
+_OUT_OF_RANGE = ("greater_than", "greater_than_equal", "less_than", "less_than_equal", "finite_number")
+
+
+def find_problems(
+    error: ValidationError, model: type[StrictModel], document: YamlDocument, above: Place = ()
+) -> Iterator[ConfigProblem]:
+    """The problems behind an error of a model.
+
+    model: the model that was validated.
+    above: the place of its data in the document.
+    """
+    for detail in error.errors(include_url=False):
+        below, owner = _locate(detail, model)
+        place = (*above, *below)
+        code, message, hint = _explain(detail, place, owner)
+        yield ConfigProblem(code, document.line(place), dotted(place), message, hint)
+
+
+def _locate(detail: ErrorDetails, model: type[StrictModel]) -> tuple[Place, type[StrictModel]]:
+    """The place of a mistake in the file, and the model of the mapping that holds it.
+
+    Pydantic also names the choice of a union. The file has it only in place of an implicit field.
+    """
+    place: list[str | int] = []
+    owner = model
+    parts = iter([part for part in detail["loc"] if part != "[key]"])
+    for part in parts:
+        owner = model
+        implicit = part in model.implicit
+        place += [] if implicit else [part]
+        field = next((f for name, f in model.model_fields.items() if part in (name, f.alias)), None)
+        if field is None:
+            continue
+        annotation = _unwrap(field.annotation)
+        inside = get_origin(annotation) in (dict, list)
+        choices = dict(_find_models(annotation))
+        if not choices:
+            place += parts if inside and not implicit else ()
+            break
+        place += [key for key in [next(parts, None) if inside else None] if key is not None]
+        model = next(iter(choices.values()))
+        if len(set(choices.values())) > 1:
+            tag = str(next(parts, ""))
+            model = choices.get(tag, owner)
+            place += [tag] if implicit and tag else []
+    if detail["type"].startswith("union_tag"):
+        place.append(str(detail["ctx"]["discriminator"]).strip("'"))
+    return tuple(place), owner
+
+
+def _unwrap(annotation: Any) -> Any:
+    """`X` of `X | None` and of `Annotated[X, ...]`."""
+    if get_origin(annotation) is Annotated:
+        return _unwrap(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, UnionType):
+        rest = [arg for arg in get_args(annotation) if arg is not NoneType]
+        return _unwrap(rest[0]) if len(rest) == 1 else annotation
+    return annotation
+
+
+def _find_models(annotation: Any, tag: str = "") -> Iterator[tuple[str, type[StrictModel]]]:
+    """The models that a type allows, each with the tags that choose it in a union."""
+    if isinstance(annotation, type) and issubclass(annotation, StrictModel):
+        literals = [f.annotation for f in annotation.model_fields.values() if get_origin(f.annotation) is Literal]
+        yield tag, annotation
+        yield from ((str(value), annotation) for literal in literals for value in get_args(literal) if not tag)
+    elif get_origin(annotation) is Annotated:
+        inner, *metadata = get_args(annotation)
+        yield from _find_models(inner, next((m.tag for m in metadata if isinstance(m, Tag)), tag))
+    else:
+        for argument in get_args(annotation):
+            yield from _find_models(argument)
+
+
+def _explain(detail: ErrorDetails, place: Place, owner: type[StrictModel]) -> tuple[str, str, str]:
+    kind, context, name = detail["type"], detail.get("ctx", {}), str(place[-1]) if place else ""
+    if kind == MISTAKE:
+        return context["code"], context["message"], context["hint"]
+    if kind in ("missing", "union_tag_not_found"):
+        return "CONFIG_MISSING_KEY", "is missing.", _describe(name, owner)
+    if kind == "extra_forbidden":
+        return _explain_unknown_key(name, owner)
+    if kind in ("literal_error", "union_tag_invalid", "enum"):
+        given, expected = context.get("tag", detail["input"]), context.get("expected") or context["expected_tags"]
+        return explain_unknown_value(given, expected.replace("'", "").replace(" or ", ", "))
+    if kind in _OUT_OF_RANGE:
+        return "CONFIG_OUT_OF_RANGE", f"is out of range: {_reword(detail['msg'])}", ""
+    if kind in ("too_short", "string_too_short"):
+        return "CONFIG_EMPTY_VALUE", "must not be empty.", ""
+    if kind == "string_pattern_mismatch":
+        return owner.mismatches[name]
+    message = f"has the wrong type: {_reword(detail['msg'])}"
+    return "CONFIG_WRONG_TYPE", message, _hint_of_type(kind, detail["input"])
+
+
+def _reword(message: str) -> str:
+    lowered = message[0].lower() + message[1:]
+    for theirs, ours in (
+        ("a valid dictionary or instance of ", "a mapping like "),
+        (" or object to extract fields from", ""),
+        ("dictionary", "mapping"),
+        ("input", "it"),
+    ):
+        lowered = lowered.replace(theirs, ours)
+    return f"{lowered}."
+
+
+def _explain_unknown_key(name: str, owner: type[StrictModel]) -> tuple[str, str, str]:
+    allowed = [field.alias or name for name, field in owner.model_fields.items()]
+    hint = suggest(owner.renamed.get(name, name), allowed, f"Remove it; {owner.page} explains every key.")
+    return "CONFIG_UNKNOWN_KEY", f"is not a known key. Allowed here: {', '.join(allowed)}.", hint
+
+
+def explain_unknown_value(value: object, allowed: str) -> tuple[str, str, str]:
+    """Code, message and hint for a value that is not among the allowed words (`a, b, c`)."""
+    shown = f"`{value}`" if isinstance(value, str | int | float) and len(str(value)) <= 40 else "this value"
+    hint = suggest(value, allowed.split(", "), cutoff=0.5)
+    return "CONFIG_UNKNOWN_VALUE", f"cannot be {shown}. Allowed: {allowed}.", hint
+
+
+def _hint_of_type(kind: str, value: object) -> str:
+    if value is None:
+        return "Give it a value, or remove the line."
+    if kind == "list_type":
+        return f"Write it as a list: `[{value}]`." if isinstance(value, str) else "Write it as a list: `[a, b]`."
+    return "Put it in quotes." if kind == "string_type" else ""
+
+
+def _describe(name: str, owner: type[StrictModel]) -> str:
+    field = owner.model_fields.get(name)
+    return f"It means: {field.description}." if field and field.description else f"{owner.page} shows an example."
