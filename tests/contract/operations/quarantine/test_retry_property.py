@@ -91,7 +91,13 @@ class Database:
         self._log(self._change("d", key, None), create)
 
     def kill(self, back: int) -> None:
-        for one in self.sent[-back:]:
+        """The source sends again from a position of its log: never the insert of a changed key without its delete."""
+        first = max(len(self.sent) - back, 0)
+        if first and first < len(self.sent) and self.sent[first]["value"]["after"]:
+            first -= (
+                self.sent[first - 1]["value"]["source"]["sequence"] == self.sent[first]["value"]["source"]["sequence"]
+            )
+        for one in self.sent[first:]:
             self.send(one)
 
     def take_waiting(self) -> list[dict[str, Any]]:
@@ -134,6 +140,16 @@ def test_a_refused_insert_of_a_key_whose_change_was_refused_too(
 ) -> None:
     """A random stream found it."""
     play(tmp_path, monkeypatch, [("put", 1, 130, False), ("move", 1, 2, 130, False), ("put", 3, 1, False)])
+
+
+def test_a_key_change_that_is_sent_again_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = [("put", 3, 1, False), ("move", 3, 1, 1, False), ("kill", 1), ("kill", 1)]
+    play(tmp_path, monkeypatch, steps)
+
+
+def test_a_key_change_that_is_sent_again_in_a_later_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = [("put", 3, 1, False), ("move", 3, 1, 1, False), ("land", "take"), ("kill", 1), ("kill", 1)]
+    play(tmp_path, monkeypatch, steps)
 
 
 def play(root: Path, monkeypatch: pytest.MonkeyPatch, steps: list[tuple[Any, ...]]) -> None:
