@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class NameReading(StrEnum):
@@ -19,24 +20,42 @@ class NameReading(StrEnum):
     ANY = "any"
 
 
+class StreamPosition(NamedTuple):
+    """How far the source's own order has come in one partition.
+
+    max_order: the highest order seen; empty where it was not recorded.
+    records_at_max: how many records had that order. Counted only where equal records must stay apart.
+    replayed_at_max: how many of them came again since the source went back; None: it did not go back.
+    max_commit_time: the latest commit time seen, in microseconds.
+    """
+
+    max_order: tuple[int, ...] = ()
+    records_at_max: int = 0
+    replayed_at_max: int | None = None
+    max_commit_time: int | None = None
+
+
+NO_POSITION = StreamPosition()
+
+
 @dataclass(frozen=True, slots=True)
 class LandedFileRecord:
-    """What was taken from one landed file: `length` bytes with that sha256, the offsets [first, next).
-
-    `changed` is the file's own time of change then (seconds): another one is a reason to look at its bytes again.
-    `high` is the highest order seen in the partition up to its end; empty where that was not kept; `count`, `again` and
-    `time` belong to it: see Position. `run` and `instant` (ISO 8601) say for people which ingest took it, and when.
+    """What was taken from one landed file. One that grows has a record for each part.
 
     The counts add up: records = changes + tombstones + repeated + resent + unproved + quarantined + ignored.
-    `repeated`: the same bytes came before at the same offset; `resent`: the source's own order says that it sent the
-    record before; `unproved`: the offset was taken, and nothing shows any more what was there. Accounts of older
-    versions have all three in `repeated`.
 
-    `truncates`: how often the source emptied the whole table.
-    `key_changes` of the quarantined ones wait for values of the row under their old key. `settled`: how many records
-    somebody settled by hand, who and why; they count as ignored.
-
-    Not `complete`: a record after the last counted one stopped the log. It and what follows in these bytes wait.
+    length, checksum: the bytes that were read, and their sha256.
+    first_offset, next_offset: the offsets [first, next).
+    repeated: the same bytes came before at the same offset. In older versions also what is now resent and unproved.
+    resent: the source's own order shows that it sent the record before.
+    unproved: the offset was taken, and nothing shows any more what was there.
+    changed: the file's time of change in seconds. Another one is a reason to look at its bytes again.
+    high, count, again, time: the stream position of the partition after the file.
+    run, instant: which ingest took the file, and when (ISO 8601), for people.
+    complete: false if a record after the last counted one stopped the log. That record and what follows wait.
+    truncates: how often the source emptied the whole table.
+    key_changes: how many of the quarantined records wait for values of the row under their old key.
+    settled: how many records a person settled by hand, who and why. These records count as ignored.
     """
 
     number: int
@@ -69,14 +88,18 @@ class LandedFileRecord:
     unproved: int = 0
     settled: tuple[str, ...] = ()
 
+    def with_stream(self, stream: StreamPosition) -> LandedFileRecord:
+        high, count, again, time = stream
+        return replace(self, high=high, count=count, again=again, time=time)
+
+    @property
+    def stream(self) -> StreamPosition:
+        return StreamPosition(self.high, self.count, self.again, self.time)
+
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far one partition of the source has been taken, and the highest order seen in it.
-
-    `time` is the latest commit time (microseconds) seen. Where equal records must stay apart, `count` says how many
-    records carried the highest order, and `again` how many of these came once more since the source went back.
-    """
+    """How far one partition of the source has been taken. `high`, `count`, `again`, `time`: the stream position."""
 
     topic: str
     partition: int
@@ -85,3 +108,10 @@ class Position:
     count: int = 0
     again: int | None = None
     time: int | None = None
+
+    def advance(self, next_offset: int, stream: StreamPosition) -> Position:
+        return Position(self.topic, self.partition, next_offset, *stream)
+
+    @property
+    def stream(self) -> StreamPosition:
+        return StreamPosition(self.high, self.count, self.again, self.time)

@@ -33,9 +33,7 @@ def _after(before: Position | None, entry: LandedFileRecord, high: tuple[int, ..
     stood = before or Position(entry.topic, entry.partition, 0, ())
     reached = max(stood.next_offset, entry.next_offset)
     if entry.high:
-        return Position(
-            entry.topic, entry.partition, reached, max(stood.high, entry.high), entry.count, entry.again, entry.time
-        )
+        return stood.advance(reached, entry.stream._replace(max_order=max(stood.high, entry.high)))
     return replace(stood, next_offset=reached, high=max(stood.high, high))
 
 
@@ -58,10 +56,6 @@ def accounts_of(positions: Iterable[Position]) -> tuple[LandedFileRecord, ...]:
             quarantined=0,
             ignored=0,
             sqn=None,
-            high=p.high,
-            count=p.count,
-            again=p.again,
-            time=p.time,
-        )
+        ).with_stream(p.stream)
         for number, p in enumerate(positions, 1)
     )

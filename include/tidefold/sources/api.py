@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from tidefold.domain.log_state import LogState, TableSpec
-    from tidefold.sources.ingest.accounting import Account, Batch, Place
+    from tidefold.sources.ingest.accounting import Account, Batch, FilePosition
     from tidefold.sources.ingest.plan import FileTask
     from tidefold.sources.landing.completeness import Ending
     from tidefold.sources.landing.listing import LandedFile
@@ -75,10 +75,12 @@ class SchemaStopError(Exception):
 class Reader(Protocol):
     """Takes the records of one file one after the other; `Accounting` has all but `take`."""
 
-    account: Account
     batch: Batch
     offset: int | None
     line: bytes
+
+    @property
+    def account(self) -> Account: ...
 
     def begin(self) -> None: ...
 
@@ -108,5 +110,5 @@ class Source(Protocol):
     def parse(self, task: FileTask, shape: TableSpec, quarantine: QuarantineWriter) -> ParsedFile:
         """Reads one file exactly as it was planned. Raises UnfitFileError when that cannot be."""
 
-    def reader(self, shape: TableSpec, place: Place) -> Reader | None:
+    def reader(self, shape: TableSpec, place: FilePosition) -> Reader | None:
         """What reads refused records, as the quarantine has them, a second time; None: they cannot be read alone."""

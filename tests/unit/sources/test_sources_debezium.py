@@ -10,9 +10,10 @@ import pytest
 from support.landing import TOPIC, record, tombstone
 from tidefold.changelog.schema import CLEAR, DELETE, UPSERT
 from tidefold.domain.log_state import Column, TableSpec
+from tidefold.domain.source_progress import StreamPosition
 from tidefold.sources.debezium.envelope import RecordReader
 from tidefold.sources.debezium.ordering import postgresql_order
-from tidefold.sources.ingest.accounting import LateOffsetError, Place
+from tidefold.sources.ingest.accounting import FilePosition, LateOffsetError
 from tidefold.sources.ingest.change_batches import TableBuilder, grouped
 from tidefold.sources.records.errors import RefusedRecordError
 
@@ -20,8 +21,7 @@ SHAPE = TableSpec(("id",), (Column("id", "int"), Column("text", "string")), "pos
 
 
 def reader(shape: TableSpec = SHAPE, **place: Any) -> RecordReader:
-    settings: dict[str, Any] = {"start": 0, "next_offset": 0, "taken": (), "high": ()}
-    return RecordReader(shape, Place(TOPIC, 0, **{**settings, **place}))
+    return RecordReader(shape, FilePosition(TOPIC, 0, **place))
 
 
 def feed(into: RecordReader, *records: dict[str, Any] | str) -> list[str]:
@@ -107,7 +107,7 @@ def test_records_of_the_connectors_own_topics_are_ignored_but_a_table_may_be_cal
     assert one(record(0, topic="__debezium-heartbeat.shop", value={"ts_ms": 1})) == "ignored"
     assert one(record(0, topic="shop.transaction", value={"status": "END", "id": "5"})) == "ignored"
     assert one(record(0, topic="shop.public.other")) == "WRONG_PARTITION"
-    own = RecordReader(SHAPE, Place("shop.public.transaction", 0, 0, 0, (), ()))
+    own = RecordReader(SHAPE, FilePosition("shop.public.transaction", 0))
     assert feed(own, record(0, topic="shop.public.transaction", op="U")) == ["OP_UNKNOWN"]
 
 
@@ -233,11 +233,11 @@ def test_orders_are_compared_as_numbers_and_what_was_sent_again_is_counted() -> 
         record(4, order=10, op="d", sequence='["9","10"]'),
         record(5, sequence='["11","12"]', ts_us=10**7),
     ) == ["changes", "changes", "resent", "changes", "resent", "changes"]
-    assert (into.account.low, into.account.high) == ((9, 9), (11, 12))
+    assert (into.account.low, into.account.stream.max_order) == ((9, 9), (11, 12))
 
 
 def test_what_the_log_took_before_is_the_beginning() -> None:
-    into = reader(high=(5, 0), next_offset=10, taken=((0, 10),), start=8)
+    into = reader(stream=StreamPosition((5, 0)), next_offset=10, taken=((0, 10),), start=8)
     assert feed(into, record(8), tombstone(9), record(10, sequence='["4","9"]'), record(11, sequence='["5","0"]')) == [
         "unproved",
         "unproved",
@@ -295,10 +295,10 @@ def test_a_second_initial_snapshot_replaces_what_was_there_and_an_incremental_on
     assert into.account.cleared == (90, 90)
     # Rows of a snapshot that was taken before, or lies below what was: sent again.
     for high, ops in (((40, 50), [CLEAR, UPSERT, UPSERT]), ((90, 90), [UPSERT, UPSERT]), ((91, 0), [])):
-        into = reader(high=high)
+        into = reader(stream=StreamPosition(high))
         assert feed(into, *second) == ["changes" if ops else "resent"] * 2
         assert into.batch.ops == ops
-    into = reader(high=(80, 80))
+    into = reader(stream=StreamPosition((80, 80)))
     assert feed(into, record(0, 1, "r", order=90, snapshot="incremental")) == ["changes"]
     assert into.batch.ops == [UPSERT]
 
@@ -313,12 +313,12 @@ def test_a_truncate_is_one_change_that_clears() -> None:
 
 def test_a_lower_order_that_was_committed_later_than_all_before_is_no_repeat() -> None:
     """A server that took over counts its positions anew: to leave its records out would lose them in silence."""
-    into = reader(high=(500, 500), time=9_000)
+    into = reader(stream=StreamPosition((500, 500), max_commit_time=9_000))
     assert feed(into, record(0, order=10, ts_us=9_000), record(1, order=11, ts_us=9_001)) == [
         "resent",
         "ORDER_RESTART",
     ]
-    into = reader(high=(500, 500))  # An older ledger does not know the time.
+    into = reader(stream=StreamPosition((500, 500)))  # An older ledger does not know the time.
     assert feed(into, record(0, order=10, ts_us=9_000)) == ["resent"]
 
 

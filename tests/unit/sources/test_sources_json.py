@@ -12,7 +12,7 @@ from tidefold.changelog.schema import DELETE, MERGE, UPSERT
 from tidefold.domain.log_state import Column, TableSpec
 from tidefold.domain.table.table_spec import COLUMNS, POSITION, Deletes, Engine, Merge
 from tidefold.sources.api import Feed
-from tidefold.sources.ingest.accounting import LateOffsetError, Place
+from tidefold.sources.ingest.accounting import FilePosition, LateOffsetError
 from tidefold.sources.ingest.change_batches import TableBuilder
 from tidefold.sources.json_lines.source import Json, JsonReader
 from tidefold.sources.records.errors import RefusedRecordError
@@ -26,8 +26,7 @@ OP = {"column": "op", "upsert": ["I", "U"], "delete": ["D"]}
 
 
 def reader(shape: TableSpec = SHAPE, place: dict[str, Any] | None = None, **options: Any) -> JsonReader:
-    where = {"start": 0, "next_offset": 0, "taken": (), "high": (), **(place or {})}
-    made = Json(Feed("json", "/landing", options)).reader(shape, Place(TOPIC, 0, **where))
+    made = Json(Feed("json", "/landing", options)).reader(shape, FilePosition(TOPIC, 0, **(place or {})))
     assert isinstance(made, JsonReader)
     return made
 
@@ -70,7 +69,7 @@ def test_a_value_is_a_row() -> None:
     one, two = changes(into)
     assert (one["_op"], one["id"], one["text"], one["_offset"], one["_ts"]) == (UPSERT, 1, "a", 0, 5000)
     assert (two["text"], two["_offset"], two["_absent"]) == (None, 4, None)
-    assert (into.account.first, into.account.last, into.account.high) == (0, 4, ())
+    assert (into.account.first, into.account.last, into.account.stream.max_order) == (0, 4, ())
 
 
 def test_a_value_alone_is_placed_by_the_name_of_its_file_and_its_line() -> None:

@@ -50,7 +50,7 @@ def names(plan: Plan) -> list[str]:
 
 def test_new_files_are_taken_in_order_from_their_beginning() -> None:
     plan = plan_files([file(0), file(10), file(0, partition=1)], {}, state())
-    assert [(t.file.start, t.file.partition, t.begin, t.until, t.high) for t in plan.take] == [
+    assert [(t.file.start, t.file.partition, t.begin, t.until, t.stream.max_order) for t in plan.take] == [
         (0, 0, 0, 100, ()),
         (10, 0, 0, 100, ()),
         (0, 1, 0, 100, ()),

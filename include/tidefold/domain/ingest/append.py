@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tidefold.domain.log_state import ChangeSet, Column, LandedFileRecord, LogState, Position, TableSpec
-from tidefold.domain.source_progress import NameReading
+from tidefold.domain.source_progress import NO_POSITION, NameReading
 from tidefold.errors import ConflictError, RefusedError, SupersededError
 
 
@@ -132,7 +132,7 @@ def taken(state: LogState, arrivals: Sequence[Arrival]) -> bool:
 
 def _as_brought(entry: LandedFileRecord) -> LandedFileRecord:
     """What is the same of a file, whoever takes it."""
-    return replace(entry, number=0, sqn=None, high=(), run="", instant="", count=0, again=None, time=None)
+    return replace(entry, number=0, sqn=None, run="", instant="").with_stream(NO_POSITION)
 
 
 def _append_one(state: LogState, arrival: Arrival) -> LogState:
@@ -160,10 +160,9 @@ def _append_one(state: LogState, arrival: Arrival) -> LogState:
         change_sets = (*state.change_sets, replace(arrival.change_set, sqn=sqn, schema=state.schema))
         state = replace(state, change_sets=change_sets, garbage=garbage)
     known[position.topic, position.partition] = position
-    stands = {name: getattr(position, name) for name in ("high", "count", "again", "time")}
-    account = replace(landed, sqn=sqn, number=len(state.landed) + 1, **stands)
+    record = replace(landed, sqn=sqn, number=len(state.landed) + 1).with_stream(position.stream)
     positions = tuple(known[k] for k in sorted(known))
-    return replace(state, landed=(*state.landed, account), positions=positions, names=arrival.names or state.names)
+    return replace(state, landed=(*state.landed, record), positions=positions, names=arrival.names or state.names)
 
 
 def give_up(state: LogState, fence: int) -> LogState:

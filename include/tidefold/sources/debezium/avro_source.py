@@ -11,7 +11,7 @@ from tidefold.sources.debezium.avro_file import MAGIC, count_whole_bytes, read_h
 from tidefold.sources.debezium.avro_schema import connect_words
 from tidefold.sources.debezium.json_source import DebeziumJson
 from tidefold.sources.debezium.typed_records import Typed, parse_typed, typed_texts
-from tidefold.sources.ingest.accounting import Place
+from tidefold.sources.ingest.accounting import FilePosition
 from tidefold.sources.ingest.parse_file import parse_file, read_whole
 from tidefold.sources.ingest.plan import FileTask
 from tidefold.sources.ingest.taken_records import TakenFile
@@ -54,7 +54,7 @@ def _ending(stream: BinaryIO, file: LandedFile) -> Ending:
 
 
 def _parse(
-    stream: BinaryIO, task: FileTask, place: Place, shape: TableSpec, quarantine: QuarantineWriter
+    stream: BinaryIO, task: FileTask, place: FilePosition, shape: TableSpec, quarantine: QuarantineWriter
 ) -> ParsedFile:
     checksum = read_whole(stream, task, MAGIC)
     header = read_header(stream)

@@ -19,7 +19,7 @@ from tidefold.sources.debezium.connect_schema import forms_of, named_by, schema_
 from tidefold.sources.debezium.moved_keys import former_key
 from tidefold.sources.debezium.ordering import StreamOrder, order_of
 from tidefold.sources.debezium.unavailable_values import marks
-from tidefold.sources.ingest.accounting import COUNTING, Accounting, Order, Place
+from tidefold.sources.ingest.accounting import COUNTING, Account, Accounting, FilePosition, Order
 from tidefold.sources.records import record_types
 from tidefold.sources.records.column_aliases import has_aliases, spelled
 from tidefold.sources.records.errors import (
@@ -49,7 +49,7 @@ _UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 class RecordReader(Accounting):
     """Takes the lines of one file one after the other."""
 
-    def __init__(self, shape: TableSpec, place: Place, schema: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, shape: TableSpec, place: FilePosition, schema: Mapping[str, Any] | None = None) -> None:
         """`schema`: of the records that have none beside them; None: they are as the configuration says. Raises
         RefusedRecordError when a column cannot be what it says.
         """
@@ -65,12 +65,17 @@ class RecordReader(Accounting):
         self._by_schema: dict[bytes, Rows] = {}
         self._order_of = order_of(shape.order)
         engine = shape.merge.engine
-        self._stream = StreamOrder(engine in COUNTING, place.high, place.count, place.again, place.time)
+        self._stream = StreamOrder(engine in COUNTING, *place.stream)
         self._upsert_op = MERGE if engine is Engine.AGGREGATE else UPSERT
         # Whether the offset of the record that is being taken is new.
         self._has_place = False
         # The order of the delete right before the record that is being taken.
         self._deleted: Order | None = None
+
+    @property
+    def account(self) -> Account:
+        self._account.stream = self._stream.position
+        return self._account
 
     def near(self, data: bytes) -> None:
         """Tells what the next lines are cut from: only then are they searched for an unavailable value."""
@@ -87,7 +92,7 @@ class RecordReader(Accounting):
         except RefusedRecordError as refused:
             if not self._is_sent_again(line, refused):
                 raise
-            self.account.resent += 1
+            self._account.resent += 1
 
     def _is_sent_again(self, line: bytes, refused: RefusedRecordError) -> bool:
         """Whether a refused record was sent before, by its order; one that was not takes its place in the order (I32).
@@ -106,8 +111,8 @@ class RecordReader(Accounting):
         if not self._advances(order, source):
             return True
         refused.order = order
-        if self.account.refused_low is None:
-            self.account.refused_low = order
+        if self._account.refused_low is None:
+            self._account.refused_low = order
         return False
 
     def _take(self, line: bytes) -> None:
@@ -138,7 +143,7 @@ class RecordReader(Accounting):
 
     def _take_value(self, rows: Rows, record: Any, value: Any, key: Any) -> None:
         if value is None:
-            self.account.tombstones += 1
+            self._account.tombstones += 1
         elif value.op in ("u", "c", "r"):
             self._upsert(rows, record, value, key)
         elif value.op == "d":
@@ -147,7 +152,7 @@ class RecordReader(Accounting):
         elif value.op == "t":
             self._keep(CLEAR, value, rows.nothing())
         elif value.op == "m":
-            self.account.ignored += 1
+            self._account.ignored += 1
         else:
             raise refused_op(value.op)
 
@@ -178,12 +183,12 @@ class RecordReader(Accounting):
             return
         head = any_head_of(line)
         if head.topic != self._place.topic and head.topic is not None and _OWN_TOPIC.fullmatch(head.topic):
-            self.account.ignored += 1
+            self._account.ignored += 1
         elif self._is_new(head):
             if is_tombstone(head):
-                self.account.tombstones += 1
+                self._account.tombstones += 1
             elif is_ignored(head):
-                self.account.ignored += 1
+                self._account.ignored += 1
             else:
                 raise refusal_of(head, self._shape, why, types_by(self._schema or schema_beside(head.value)))
 
@@ -237,7 +242,7 @@ class RecordReader(Accounting):
         source: Source | None = value.source
         if source is None:
             raise RefusedRecordError("ORDER_MISSING", "The record has no source block.")
-        account, order = self.account, self._order_of(source)
+        account, order = self._account, self._order_of(source)
         if not (self.is_alone or self._advances(order, source)):
             account.resent += 1
             return
@@ -258,25 +263,15 @@ class RecordReader(Accounting):
         """Whether a record was not sent before. What is the first row of a new snapshot comes after a clear, also when
         the row itself is refused. Raises RefusedRecordError.
         """
-        begun_anew = source.snapshot in _INITIAL and self._begins_anew(order)
+        begins_snapshot = False
+        if source.snapshot in _INITIAL:
+            # All rows of an initial snapshot have one order, the highest so far. They replace what the log had before.
+            self._account.snapshot = order
+            high = self._stream.max_order
+            begins_snapshot = bool(high) and order > high
         is_new = self._stream.is_new(order, source.committed, source.snapshot in _BEGINS)
-        self._tell()
-        if is_new and begun_anew:
+        if is_new and begins_snapshot:
             # No change of its own: it is part of the row's record.
             self.batch.add(CLEAR, order, self._known_offset, source.committed, self._rows.nothing())
-            self.account.cleared = max(order, self.account.cleared)
+            self._account.cleared = max(order, self._account.cleared)
         return is_new
-
-    def _begins_anew(self, order: Order) -> bool:
-        """Whether a row of an initial snapshot is the first of one: all its rows carry one order, the highest so far.
-
-        What the log had before is replaced by the snapshot's rows.
-        """
-        first = bool(self._stream.high) and order > self._stream.high
-        self.account.snapshot = order
-        return first
-
-    def _tell(self) -> None:
-        account, stream = self.account, self._stream
-        account.high, account.time = stream.high, stream.time
-        account.count, account.again = stream.count, stream.again

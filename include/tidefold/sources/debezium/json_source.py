@@ -16,7 +16,7 @@ from tidefold.domain.log_state import LogState, TableSpec
 from tidefold.domain.source_progress import NameReading
 from tidefold.sources.api import Feed, Listing, ParsedFile, Reader
 from tidefold.sources.debezium.envelope import RecordReader
-from tidefold.sources.ingest.accounting import COUNTING, Place
+from tidefold.sources.ingest.accounting import COUNTING, FilePosition
 from tidefold.sources.ingest.parse_file import parse_file, parse_lines, read_lines
 from tidefold.sources.ingest.plan import FileTask
 from tidefold.sources.ingest.taken_records import TakenFile, TakenRecords
@@ -99,12 +99,21 @@ class KafkaLines:
         reader = self.line_reader(shape, self.place_of(task))
         return parse_file(task, lambda stream: parse_lines(stream, task, shape, reader, quarantine))
 
-    def place_of(self, task: FileTask) -> Place:
+    def place_of(self, task: FileTask) -> FilePosition:
         """Where the task's file stands in its log."""
         file = task.file
-        first = (file.topic, file.partition, file.start, task.next_offset, task.taken, task.high, task.records)
-        earlier = TakenRecords(task.earlier, self._taken_records) if task.earlier else None
-        return Place(*first, task.count, task.again, task.time, task.horizon, file.alone, earlier)
+        return FilePosition(
+            file.topic,
+            file.partition,
+            file.start,
+            next_offset=task.next_offset,
+            taken=task.taken,
+            stream=task.stream,
+            records=task.records,
+            horizon=task.horizon,
+            alone=file.alone,
+            earlier=TakenRecords(task.earlier, self._taken_records) if task.earlier else None,
+        )
 
     def texts(self, stream: BinaryIO, file: TakenFile) -> Iterator[bytes]:
         """The text of each record of a file, as its reader is given it, up to the length that was taken."""
@@ -124,13 +133,13 @@ class KafkaLines:
                 if said is not None or not says:
                     yield file.start + number if said is None else said, text
 
-    def line_reader(self, shape: TableSpec, place: Place) -> Reader:
+    def line_reader(self, shape: TableSpec, place: FilePosition) -> Reader:
         """What takes the lines of one file; usually what also takes refused ones once more."""
         reader = self.reader(shape, place)
         assert reader is not None
         return reader
 
-    def reader(self, shape: TableSpec, place: Place) -> Reader | None:
+    def reader(self, shape: TableSpec, place: FilePosition) -> Reader | None:
         """See Source."""
         raise NotImplementedError
 
@@ -138,7 +147,7 @@ class KafkaLines:
 class DebeziumJson(KafkaLines):
     """`format: debezium-json`."""
 
-    def reader(self, shape: TableSpec, place: Place) -> Reader:
+    def reader(self, shape: TableSpec, place: FilePosition) -> Reader:
         return RecordReader(shape, place)
 
     def said_offset(self, text: bytes) -> int | None:

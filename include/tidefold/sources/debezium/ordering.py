@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tidefold.domain.source_progress import StreamPosition
 from tidefold.domain.table.table_spec import MARIADB, MYSQL
 from tidefold.sources.ingest.accounting import Order
 from tidefold.sources.records.errors import RefusedRecordError
@@ -62,53 +63,56 @@ def mysql_order(source: Source) -> Order:
 
 @dataclass(slots=True)
 class StreamOrder:
-    """How far a partition's stream has come by order, and whether it went back.
+    """Follows the order of one partition's records and finds those that the source sends again.
 
-    `high` is the highest order, `time` the latest commit time (microseconds) seen. Where equal records must stay apart
-    (`counting`) `count` says how many records carried the highest order, and `again` how many of these came once more
-    since the stream went back; None: it did not.
+    counting: whether equal records must stay apart, so that records of the highest order are counted.
+    max_order, records_at_max, replayed_at_max, max_commit_time: as in StreamPosition.
     """
 
     counting: bool
-    high: Order
-    count: int = 0
-    again: int | None = None
-    time: int | None = None
+    max_order: Order
+    records_at_max: int
+    replayed_at_max: int | None
+    max_commit_time: int | None
+
+    @property
+    def position(self) -> StreamPosition:
+        return StreamPosition(self.max_order, self.records_at_max, self.replayed_at_max, self.max_commit_time)
 
     def is_new(self, order: Order, time: int | None, begins: bool) -> bool:
-        """Whether a record was not sent before; it is taken into account. `begins`: a snapshot begins with it.
+        """Whether a record was not sent before; the position then includes it. `begins`: a snapshot begins with it.
 
         Raises RefusedRecordError for one that only looks as if it was sent before.
         """
-        if order < self.high:
+        if order < self.max_order:
             self._check_time(order, time)
-            self.again = 0 if self.counting else None
+            self.replayed_at_max = 0 if self.counting else None
             return False
         if self.counting and not self._is_counted_new(order, begins):
             return False
-        self.high = order
-        if time is not None and (self.time is None or time > self.time):
-            self.time = time
+        self.max_order = order
+        if time is not None and (self.max_commit_time is None or time > self.max_commit_time):
+            self.max_commit_time = time
         return True
 
     def _is_counted_new(self, order: Order, begins: bool) -> bool:
-        if order > self.high:
-            self.count, self.again = 1, None
+        if order > self.max_order:
+            self.records_at_max, self.replayed_at_max = 1, None
             return True
         if begins:
-            self.again = 0
-        if self.again is not None:
-            self.again += 1
-            if self.again <= self.count:
+            self.replayed_at_max = 0
+        if self.replayed_at_max is not None:
+            self.replayed_at_max += 1
+            if self.replayed_at_max <= self.records_at_max:
                 return False
-        self.count += 1
+        self.records_at_max += 1
         return True
 
     def _check_time(self, order: Order, time: int | None) -> None:
         """What is sent again was there before, so it is not the latest."""
-        if time is not None and self.time is not None and time > self.time:
+        if time is not None and self.max_commit_time is not None and time > self.max_commit_time:
             raise RefusedRecordError(
                 "ORDER_RESTART",
-                f"The record's position {order} is below {self.high}, but it was committed later than all before: "
+                f"The record's position {order} is below {self.max_order}, but it was committed later than all before: "
                 "the source restarted its positions.",
             )

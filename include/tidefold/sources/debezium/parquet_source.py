@@ -16,7 +16,7 @@ from tidefold.sources.debezium.connect_schema import PRECISION
 from tidefold.sources.debezium.json_source import DebeziumJson
 from tidefold.sources.debezium.typed_records import Typed, parse_typed, typed_texts
 from tidefold.sources.files.parquet import MAGIC, parquet_ending
-from tidefold.sources.ingest.accounting import Place
+from tidefold.sources.ingest.accounting import FilePosition
 from tidefold.sources.ingest.parse_file import parse_file, read_whole
 from tidefold.sources.ingest.plan import FileTask
 from tidefold.sources.ingest.taken_records import TakenFile
@@ -49,7 +49,7 @@ class DebeziumParquet(DebeziumJson):
 
 
 def _parse(
-    stream: BinaryIO, task: FileTask, place: Place, shape: TableSpec, quarantine: QuarantineWriter
+    stream: BinaryIO, task: FileTask, place: FilePosition, shape: TableSpec, quarantine: QuarantineWriter
 ) -> ParsedFile:
     checksum = read_whole(stream, task, MAGIC)
     try:

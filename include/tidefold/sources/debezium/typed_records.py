@@ -16,7 +16,7 @@ import msgspec
 from tidefold.domain.log_state import TableSpec
 from tidefold.sources.api import ParsedFile, SchemaStopError
 from tidefold.sources.debezium.envelope import RecordReader
-from tidefold.sources.ingest.accounting import Place
+from tidefold.sources.ingest.accounting import FilePosition
 from tidefold.sources.ingest.change_batches import TableBuilder
 from tidefold.sources.ingest.plan import FileTask
 from tidefold.sources.quarantine.writer import QuarantineWriter
@@ -42,7 +42,7 @@ def typed_texts(typed: Typed) -> Iterator[bytes]:
 
 
 def parse_typed(
-    typed: Typed, task: FileTask, place: Place, shape: TableSpec, quarantine: QuarantineWriter
+    typed: Typed, task: FileTask, place: FilePosition, shape: TableSpec, quarantine: QuarantineWriter
 ) -> ParsedFile:
     """Gives every new record of the file to the reader."""
     taker = _Taker(typed.schema, task, place, shape, quarantine)
@@ -62,7 +62,12 @@ class _Taker:
     """Gives records to the reader and what it refuses to the quarantine."""
 
     def __init__(
-        self, schema: Mapping[str, Any], task: FileTask, place: Place, shape: TableSpec, quarantine: QuarantineWriter
+        self,
+        schema: Mapping[str, Any],
+        task: FileTask,
+        place: FilePosition,
+        shape: TableSpec,
+        quarantine: QuarantineWriter,
     ) -> None:
         after = _after_of(schema)
         self._schema = {"type": "struct", "fields": [_small(after)]}

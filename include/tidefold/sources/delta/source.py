@@ -32,7 +32,7 @@ from tidefold.sources.delta.changes import (  # fmt: skip
 from tidefold.sources.delta.log import first_readable, has_feed, is_mapped, read_commit, versions
 from tidefold.sources.files.base import RowTaker, misfit
 from tidefold.sources.files.parquet import misfit_type
-from tidefold.sources.ingest.accounting import Place
+from tidefold.sources.ingest.accounting import FilePosition
 from tidefold.sources.ingest.plan import FileTask
 from tidefold.sources.landing.completeness import Ending
 from tidefold.sources.landing.listing import LandedFile, Stamp
@@ -85,7 +85,7 @@ class DeltaFeed:
     def ending(self, file: LandedFile, taken: int) -> Ending:
         return Ending(file.size)
 
-    def reader(self, shape: TableSpec, place: Place) -> None:
+    def reader(self, shape: TableSpec, place: FilePosition) -> None:
         """A refused row stays refused: correct it in the table, which makes a new version."""
 
     def parse(self, task: FileTask, shape: TableSpec, quarantine: QuarantineWriter) -> ParsedFile:
@@ -119,7 +119,8 @@ class DeltaFeed:
         account.records += halves
         account.ignored += halves
         account.lowest = account.first = account.last = number
-        account.high = max(task.high, (number, 1)) if account.changes else task.high
+        high = max(task.stream.max_order, (number, 1)) if account.changes else task.stream.max_order
+        account.stream = account.stream._replace(max_order=high)
         account.low = (number, 0) if account.changes else None
         return ParsedFile(account, taker.table, checksum)
 

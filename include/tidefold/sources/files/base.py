@@ -15,7 +15,7 @@ import pyarrow as pa
 from tidefold.domain.log_state import LogState, TableSpec
 from tidefold.domain.table.table_spec import COLUMNS, Engine
 from tidefold.sources.api import Feed, Listing
-from tidefold.sources.ingest.accounting import Account, Place
+from tidefold.sources.ingest.accounting import Account, FilePosition
 from tidefold.sources.landing.listing import LandedFile, list_any
 from tidefold.sources.quarantine.writer import QuarantineWriter
 from tidefold.sources.records.columnar_changes import Cast, Changes, Rules
@@ -35,7 +35,7 @@ class AnyFiles:
     def listing(self, state: LogState) -> Listing:
         return Listing(*list_any(Path(self.feed.path), self.endings))
 
-    def reader(self, shape: TableSpec, place: Place) -> None:
+    def reader(self, shape: TableSpec, place: FilePosition) -> None:
         """A refused row stays refused: land a corrected one in a file of its own."""
 
 

@@ -13,7 +13,7 @@ from tidefold.domain.table.table_spec_validation import column_mistakes
 from tidefold.sources.debezium.envelope import RecordReader
 from tidefold.sources.debezium.unavailable_values import is_unavailable
 from tidefold.sources.inference.proposal import ProposedColumn
-from tidefold.sources.ingest.accounting import Place
+from tidefold.sources.ingest.accounting import FilePosition
 from tidefold.sources.records.errors import RefusedRecordError, inferred_type
 
 _encode = msgspec.json.Encoder().encode
@@ -47,7 +47,7 @@ def find_refused(
     if next(column_mistakes([column.name for column in proposed]), None):
         return ""  # That is said elsewhere.
     shape = TableSpec(tuple(key), proposed, order, key_groups=1, buckets=1)
-    reader = RecordReader(shape, Place("", 0, 0, 0, (), ()))
+    reader = RecordReader(shape, FilePosition("", 0))
     reasons: Counter[str] = Counter()
     first = ""
     for record in sample:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidefold.domain.log_state import TableSpec
+from tidefold.domain.source_progress import NO_POSITION, StreamPosition
 from tidefold.domain.table.table_spec import Deletes, Engine
 from tidefold.sources.ingest.taken_records import Match, TakenRecords
 from tidefold.sources.records.errors import RefusedRecordError
@@ -28,22 +29,23 @@ class LateOffsetError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a file stands in its log: see FileTask for `next_offset`, `taken`, `records` and what follows, and `high`;
-    Position for `count`, `again` and `time`. The records of a file that stands `alone` have no offsets.
-    `earlier` has what was taken at offsets that the file may bring again.
+class FilePosition:
+    """What the log knows about the place of one file, for the reader of its records.
+
+    start: the first offset of the file, by its name.
+    next_offset, taken, stream, records: as in FileTask.
+    horizon: changes whose first order number is lower come too late.
+    alone: the records of the file have no offsets.
+    earlier: the records that were taken at offsets that the file may bring again.
     """
 
     topic: str
     partition: int
-    start: int
-    next_offset: int
-    taken: tuple[tuple[int, int], ...]
-    high: Order
+    start: int = 0
+    next_offset: int = 0
+    taken: tuple[tuple[int, int], ...] = ()
+    stream: StreamPosition = NO_POSITION
     records: int = 0
-    count: int = 0
-    again: int | None = None
-    time: int | None = None
     horizon: int | None = None
     alone: bool = False
     earlier: TakenRecords | None = None
@@ -99,7 +101,16 @@ def late_change(first: int | None, horizon: int | None) -> RefusedRecordError | 
 
 @dataclass(slots=True)
 class Account:
-    """What became of a file's records. The counts add up to `records`: see Landed."""
+    """How the records of a file were counted. The counts add up to `records`: see LandedFileRecord.
+
+    lowest, first, last: the lowest offset, the first new one and the last one.
+    low: the lowest order of the changes.
+    stream: the stream position at the end of the file.
+    refused_low: the lowest order of refused records that were not sent before.
+    snapshot: the order of the rows of an initial snapshot.
+    cleared: the order of the last clear.
+    truncates: how often the source emptied the whole table; a new initial snapshot does not count.
+    """
 
     records: int = 0
     changes: int = 0
@@ -109,30 +120,22 @@ class Account:
     unproved: int = 0
     ignored: int = 0
     refused: dict[str, int] = field(default_factory=dict)
-    # Offsets: the first of the file, the first that is new, and the last.
     lowest: int | None = None
     first: int | None = None
     last: int | None = None
-    # Orders: the lowest and highest kept, and that of the initial snapshot's rows.
     low: Order | None = None
-    high: Order = ()
-    # The lowest of refused records that were not sent before.
+    stream: StreamPosition = NO_POSITION
     refused_low: Order | None = None
     snapshot: Order | None = None
-    # That of the last clear; and how the stream stands at the end of the file: see Position.
     cleared: Order = ()
-    count: int = 0
-    again: int | None = None
-    time: int | None = None
-    # How often the source emptied the whole table; a new initial snapshot is none of these.
     truncates: int = 0
 
 
 class Accounting:
     """The part of a reader that is the same for every format; `batch` holds the changes since it was last emptied."""
 
-    def __init__(self, place: Place) -> None:
-        self.account = self._begun(place)
+    def __init__(self, place: FilePosition) -> None:
+        self._account = Account(stream=place.stream)
         self.batch = Batch()
         # Of the record that is being taken, once it is known.
         self.offset: int | None = None
@@ -147,19 +150,19 @@ class Accounting:
         # Whether the records of this file say their offset; None: no record was taken yet.
         self._says_offset: bool | None = None
 
-    @staticmethod
-    def _begun(place: Place) -> Account:
-        return Account(high=place.high, count=place.count, again=place.again, time=place.time)
+    @property
+    def account(self) -> Account:
+        return self._account
 
     def begin(self) -> None:
         """Counts a record; `take` or `refuse` follows."""
-        self.account.records += 1
+        self._account.records += 1
         self.offset = None
 
     def begin_alone(self, offset: int | None) -> None:
         """The same for a record that is judged by itself, whatever was taken before it; `offset` as far as known."""
         self.is_alone, self._alone, self._says_offset = True, offset, None
-        self.account = self._begun(self._place)
+        self._account = Account(stream=self._place.stream)
         self._last = self._place.start - 1
         self.begin()
 
@@ -182,11 +185,11 @@ class Accounting:
         """The offset of a record that does not say it: that of the file and how many records come before it."""
         if self._alone is not None:
             return self._alone
-        return self._place.start + self._place.records + self.account.records - 1
+        return self._place.start + self._place.records + self._account.records - 1
 
     def refuse(self, reason: str) -> None:
         """Counts a refused record."""
-        self.account.refused[reason] = self.account.refused.get(reason, 0) + 1
+        self._account.refused[reason] = self._account.refused.get(reason, 0) + 1
 
     def taken_batch(self) -> Batch:
         """The changes since the last call."""
@@ -199,7 +202,7 @@ class Accounting:
             raise RefusedRecordError("KEYLESS_CHANGE", "A log without a key accepts only new rows.")
         if shape.merge.deletes is Deletes.QUARANTINE:
             raise RefusedRecordError("DELETE_REFUSED", "This log accepts no deletes.")
-        self.account.ignored += shape.merge.deletes is Deletes.IGNORE
+        self._account.ignored += shape.merge.deletes is Deletes.IGNORE
         return shape.merge.deletes is Deletes.APPLY
 
     def check_late(self, order: Order) -> None:
@@ -223,7 +226,7 @@ class Accounting:
                 f"The record is of {topic[:249]} partition {partition}, "
                 f"the file of {place.topic} partition {place.partition}.",
             )
-        account = self.account
+        account = self._account
         if offset == self._last and account.lowest is not None:
             if self.line != self._said:
                 raise RefusedRecordError("OFFSET_TWICE", f"The record before it has offset {offset} and another text.")
@@ -251,5 +254,5 @@ class Accounting:
         if match is Match.OTHER:
             why = f"Offset {offset} was taken before from `{file}`, which does not have this text there."
             raise RefusedRecordError("OFFSET_TWICE", why)
-        self.account.repeated += match is Match.SAME
-        self.account.unproved += match is Match.UNKNOWN
+        self._account.repeated += match is Match.SAME
+        self._account.unproved += match is Match.UNKNOWN

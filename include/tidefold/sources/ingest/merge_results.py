@@ -93,7 +93,7 @@ def merge(state: LogState, tasks: Sequence[FileTask], found: Mapping[str, Found]
 def _is_early_stop(found: Found, position: Position) -> bool:
     """Whether a record stopped the log that may have been sent before, for all that its reader knew."""
     problem = found.result.problem
-    return problem is not None and problem.stops and found.task.high != position.high
+    return problem is not None and problem.stops and found.task.stream.max_order != position.high
 
 
 def needs_another_look(task: FileTask, account: Account, position: Position, shape: TableSpec) -> bool:
@@ -102,17 +102,16 @@ def needs_another_look(task: FileTask, account: Account, position: Position, sha
     if moved and account.lowest is not None and account.lowest < position.next_offset:
         return True  # Offsets overlap.
     # Rows of an initial snapshot after other records: is it the same snapshot?
-    unseen = bool(position.high) and position.high != task.high
-    if unseen and account.snapshot is not None and account.snapshot != position.high:
+    high, read_with = position.high, task.stream.max_order
+    if high and high != read_with and account.snapshot is not None and account.snapshot != high:
         return True
     # Whether a refused record was sent before is said by its reader, which must know the highest order.
     lowest = min((one for one in (account.low, account.refused_low) if one is not None), default=None)
-    if account.refused_low is not None and position.high != task.high and (lowest or ()) < position.high:
+    if account.refused_low is not None and high != read_with and (lowest or ()) < high:
         return True
     # Which of equal records came again is known only to who knows how many there were.
-    read_as, stands = ((p.high, p.count, p.again) for p in (task, position))
-    uncertain = shape.merge.engine in COUNTING and read_as != stands
-    return uncertain and (lowest is None or lowest <= position.high)
+    uncertain = shape.merge.engine in COUNTING and task.stream[:3] != position.stream[:3]
+    return uncertain and (lowest is None or lowest <= high)
 
 
 def _position(state: LogState, task: FileTask) -> Position:
@@ -123,8 +122,10 @@ def _position(state: LogState, task: FileTask) -> Position:
 
 def _arrival(task: FileTask, found: Found, account: Account, before: Position, count: Count) -> Arrival | None:
     """None when what was taken for sent again may be new: the reader then must know what came before."""
-    after = _after(account, before)
-    change_set = _change_set(found, account, before.high, after.high)
+    latest = max((time for time in (before.time, account.stream.max_commit_time) if time is not None), default=None)
+    high = max(before.high, account.stream.max_order)
+    stream = account.stream._replace(max_order=high, max_commit_time=latest)
+    change_set = _change_set(found, account, before.high, high)
     kept = Kept(change_set.rows if change_set else 0, account.changes if change_set else 0)
     if change_set and change_set.floor is not None:
         kept = count(change_set)
@@ -136,7 +137,7 @@ def _arrival(task: FileTask, found: Found, account: Account, before: Position, c
     first = stand if account.first is None else account.first
     end = first if account.last is None else account.last + 1
     landed = replace(_landed(task, found, account, kept), first_offset=first, next_offset=end)
-    return Arrival(landed, change_set, replace(after, next_offset=end), task.file.names)
+    return Arrival(landed, change_set, before.advance(end, stream), task.file.names)
 
 
 def _landed(task: FileTask, found: Found, account: Account, kept: Kept) -> LandedFileRecord:
@@ -166,13 +167,6 @@ def _landed(task: FileTask, found: Found, account: Account, kept: Kept) -> Lande
         truncates=account.truncates if kept.changes else 0,
         key_changes=account.refused.get("UNAVAILABLE_AFTER_KEY_CHANGE", 0),
     )
-
-
-def _after(account: Account, before: Position) -> Position:
-    """How the stream of the partition stands after a file."""
-    times = [time for time in (before.time, account.time) if time is not None]
-    high = max(before.high, account.high)
-    return replace(before, high=high, count=account.count, again=account.again, time=max(times, default=None))
 
 
 def _change_set(found: Found, account: Account, before: tuple[int, ...], high: tuple[int, ...]) -> ChangeSet | None:

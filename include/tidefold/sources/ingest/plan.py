@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from tidefold.domain.log_state import LandedFileRecord, LogState, Position
+from tidefold.domain.source_progress import NO_POSITION, StreamPosition
 from tidefold.sources.ingest.taken_records import TakenFile
 from tidefold.sources.landing.completeness import Ending
 from tidefold.sources.landing.listing import LandedFile
@@ -38,11 +39,8 @@ class FileTask:
     records: int = 0
     next_offset: int = 0
     taken: tuple[tuple[int, int], ...] = ()
-    high: tuple[int, ...] = ()
+    stream: StreamPosition = NO_POSITION
     newest: bool = True
-    count: int = 0
-    again: int | None = None
-    time: int | None = None
     horizon: int | None = None
     resumes: bool = False
     stops: tuple[str, ...] = ()
@@ -144,11 +142,8 @@ def _task(
         records=known.records,
         next_offset=next_offset,
         taken=covered if file.start < next_offset else (),
-        high=position.high if position else (),
+        stream=position.stream if position else NO_POSITION,
         newest=newest,
-        count=position.count if position else 0,
-        again=position.again if position else None,
-        time=position.time if position else None,
         resumes=not known.complete,
     )
 

@@ -14,7 +14,7 @@ import msgspec
 from tidefold.domain.log_state import Column, TableSpec
 from tidefold.domain.table.table_spec import COLUMNS, Engine
 from tidefold.domain.table.types import parse_type
-from tidefold.sources.ingest.accounting import Accounting, Order, Place
+from tidefold.sources.ingest.accounting import Accounting, FilePosition, Order
 from tidefold.sources.records.encodings import Form, form_of, json_type, or_null, or_unset
 from tidefold.sources.records.errors import (
     RefusedRecordError,
@@ -160,7 +160,7 @@ class Record(Head):
 class Lines:
     """Makes records of the lines of one file. `record`: `kafka` when they say their place, `value` when they do not."""
 
-    def __init__(self, accounting: Accounting, place: Place, record: str) -> None:
+    def __init__(self, accounting: Accounting, place: FilePosition, record: str) -> None:
         self._accounting = accounting
         self._place = place
         self._alone = record == "value"

@@ -15,7 +15,7 @@ from tidefold.domain.log_state import TableSpec
 from tidefold.domain.table.table_spec import COLUMNS, Engine
 from tidefold.sources.api import Feed, ParsedFile, Reader
 from tidefold.sources.debezium.json_source import KafkaLines, offset_in
-from tidefold.sources.ingest.accounting import COUNTING, Accounting, Place
+from tidefold.sources.ingest.accounting import COUNTING, Accounting, FilePosition
 from tidefold.sources.ingest.plan import FileTask
 from tidefold.sources.json_lines.rows import NULL, UNDECODABLE, Lines, PlainRows, Record, plain
 from tidefold.sources.quarantine.writer import QuarantineWriter
@@ -62,7 +62,7 @@ class Json(KafkaLines):
             return parsed
         return replace(parsed, table=_placed_by_content(parsed.table, shape))
 
-    def reader(self, shape: TableSpec, place: Place) -> Reader:
+    def reader(self, shape: TableSpec, place: FilePosition) -> Reader:
         return JsonReader(shape, place, self._options)
 
 
@@ -102,7 +102,7 @@ class _Ops:
 class JsonReader(Accounting):
     """Takes the lines of one file one after the other."""
 
-    def __init__(self, shape: TableSpec, place: Place, options: Options) -> None:
+    def __init__(self, shape: TableSpec, place: FilePosition, options: Options) -> None:
         super().__init__(place)
         self._shape = shape
         self._lines = Lines(self, place, options.record)

@@ -93,7 +93,7 @@ def unzip(blocks: Iterable[bytes]) -> Iterator[bytes]:
         raise CutShortError
     try:
         with gzip.GzipFile(fileobj=source) as stream:
-            while data := stream.read(BLOCK):
+            while data := stream.read1(BLOCK):  # Also what comes before a damaged byte.
                 yield data
     except EOFError as error:
         raise CutShortError from error

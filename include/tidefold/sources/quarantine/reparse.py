@@ -15,7 +15,7 @@ from tidefold.changelog.schema import CLEAR
 from tidefold.domain.log_state import LandedFileRecord, LogState, TableSpec
 from tidefold.errors import CorruptError
 from tidefold.sources.api import Reader, Source
-from tidefold.sources.ingest.accounting import Batch, Place
+from tidefold.sources.ingest.accounting import Batch, FilePosition
 from tidefold.sources.ingest.change_batches import TableBuilder
 from tidefold.sources.landing.streams import (
     CutShortError,
@@ -103,7 +103,7 @@ def look_again(
     grouped = groupby(sorted(records, key=partition), key=partition)
     looks = []
     for place, members in grouped:
-        reader = source.reader(shape, Place(*place, 0, 0, (), (), horizon=horizon)) if source else None
+        reader = source.reader(shape, FilePosition(*place, horizon=horizon)) if source else None
         look = SecondLook(*place, refused=[] if reader else list(members))
         looks.append(_look(reader, shape, look, list(members), text_of, room_of) if reader else look)
     return looks

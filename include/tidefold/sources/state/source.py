@@ -16,7 +16,7 @@ from tidefold.changelog.schema import CLEAR, DELETE, MERGE, UPSERT
 from tidefold.domain.log_state import LogState, TableSpec
 from tidefold.sources.api import Feed, Listing, Reader
 from tidefold.sources.debezium.json_source import KafkaLines, offset_in
-from tidefold.sources.ingest.accounting import Accounting, Place
+from tidefold.sources.ingest.accounting import Accounting, FilePosition
 from tidefold.sources.json_lines.rows import NULL, UNDECODABLE, Lines, PlainRows
 from tidefold.sources.landing.problems import Problem
 from tidefold.sources.records.errors import RefusedRecordError
@@ -56,10 +56,10 @@ class StateJson(KafkaLines):
     def said_offset(self, text: bytes) -> int | None:
         return None if self._options.record == "value" else offset_in(text)
 
-    def line_reader(self, shape: TableSpec, place: Place) -> Reader:
+    def line_reader(self, shape: TableSpec, place: FilePosition) -> Reader:
         return StateReader(shape, place, self._options)
 
-    def reader(self, shape: TableSpec, place: Place) -> None:
+    def reader(self, shape: TableSpec, place: FilePosition) -> None:
         """A refused operation stays refused: those behind it were taken without it."""
 
 
@@ -84,7 +84,7 @@ class _Operation(msgspec.Struct):
 class StateReader(Accounting):
     """Takes the lines of one file one after the other."""
 
-    def __init__(self, shape: TableSpec, place: Place, options: Options) -> None:
+    def __init__(self, shape: TableSpec, place: FilePosition, options: Options) -> None:
         super().__init__(place)
         self._shape = shape
         self._options = options
