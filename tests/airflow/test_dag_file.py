@@ -25,6 +25,7 @@ FILES = sorted((PROJECT / "dags").glob("*.py"))
 CHAINS = {
     DAG: ["ingest", "materialize", "quality", "confirm", "subsume", "truncate", "local_retention", "clean", "abort"],
     TAIL: ["ingest", "tail"],
+    "tidefold_scrub": ["choose", "scrub"],
     "tidefold_maintenance": ["subsume", "truncate", "local_retention", "clean"],
     "tidefold_restore": ["restore", "quality", "confirm", "abort"],
     BACKFILL: ["as_of", "quality", "confirm", "abort"],
@@ -101,6 +102,7 @@ def test_what_runs_often_or_removes_waits_for_a_schedule(tmp_path: Path) -> None
         "tidefold_maintenance": "MAINTENANCE",
         "tidefold_drill": "DRILL",
         "tidefold_report": "REPORT",
+        "tidefold_scrub": "SCRUB",
     }
     files = [file for file in FILES if file.stem in names]
     off = parse(tmp_path, files, **{f"TIDEFOLD_{name}_SCHEDULE": "" for name in names.values()})
@@ -114,6 +116,11 @@ def test_a_configuration_that_cannot_be_is_an_import_error_with_its_code(tmp_pat
     (tmp_path / "tidefold.yaml").write_text("version: 1\nstoer: x\n")
     with pytest.raises(AssertionError, match=r"(?s)\[CONFIG_INVALID\].*stoer"):
         parse(tmp_path, TIDEFOLD_CONFIG=str(tmp_path / "tidefold.yaml"))
+
+
+def test_a_scrub_is_weekly_unless_a_schedule_is_given(tmp_path: Path) -> None:
+    file = PROJECT / "dags" / "tidefold_scrub.py"
+    assert parse(tmp_path, [file])["dags"]["tidefold_scrub"]["schedule"] == "0 0 * * 0"
 
 
 def test_a_backfill_is_of_days_unless_a_schedule_is_given(tmp_path: Path) -> None:

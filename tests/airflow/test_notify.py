@@ -33,6 +33,19 @@ def posted() -> Iterator[tuple[str, list[Any]]]:
     server.server_close()
 
 
+def test_it_says_what_a_scrub_found(posted: tuple[str, list[Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+    from tidefold_airflow.dags.scrub import tidefold_scrub_dag
+
+    address, told = posted
+    monkeypatch.setenv("AIRFLOW_CONN_HOOK", json.dumps({"conn_type": "http", "host": address}))
+    task = tidefold_scrub_dag("nightly", alarm_conn_id="hook").get_task("scrub")
+    [notifier] = task.on_failure_callback
+    ti = SimpleNamespace(dag_id="nightly", run_id="run 1", task_id="scrub")
+    notifier.notify({"ti": ti, "task": task, "exception": RuntimeError("ALARM, segment cut: a/b. Next: c")})
+    [message] = told
+    assert message["text"] == ("tidefold: nightly found damage that is not repaired. ALARM, segment cut: a/b. Next: c")
+
+
 def test_it_says_what_was_not_published_and_why(posted: tuple[str, list[Any]], monkeypatch: pytest.MonkeyPatch) -> None:
     from tidefold_airflow.observability.notify import GateNotifier
 

@@ -110,6 +110,22 @@ def test_verify_fails_for_damage_and_repairs_where_it_may(pipeline: Pipeline) ->
     assert file.exists()
 
 
+def test_scrub_reads_its_share_repairs_and_raises_an_alarm_that_names_file_and_command(pipeline: Pipeline) -> None:
+    whole = execute(operators.TidefoldScrubOperator, pipeline, share="100%")
+    assert {log: what["result"] for log, what in whole.items()} == {"accounts": "whole", "tellers": "nothing"}
+    [file, *_] = Path(pipeline.store.uri("snapshots/accounts/0000000001/_data")).iterdir()
+    file.unlink()
+    assert execute(operators.TidefoldScrubOperator, pipeline, logs=["accounts"])["accounts"]["result"] == "repaired"
+    file.write_bytes(b"spoilt")
+    Path(pipeline.store.uri(f"tables/accounts/_data/{file.name}")).unlink()
+    said = rf"accounts: ALARM, data file .*{file.name}.*It means: .* Next: .*`tidefold restore accounts 1"
+    for _ in range(2):
+        with pytest.raises(AirflowFailException, match=said):
+            execute(operators.TidefoldScrubOperator, pipeline, logs=["accounts"])
+    with pytest.raises(AirflowFailException, match="SCRUB_SHARE_INVALID"):
+        execute(operators.TidefoldScrubOperator, pipeline, share="half")
+
+
 def test_drill_restores_the_newest_snapshot_and_fails_where_it_cannot(pipeline: Pipeline, tmp_path: Path) -> None:
     config = pipeline.config.path
     config.write_text(f"targets: ['{tmp_path / 'scratch'}']\n{config.read_text()}")

@@ -1,4 +1,4 @@
-"""Tells a webhook (a chat, a pager) that a log was not published: `on_failure_callback=GateNotifier("my_webhook")`."""
+"""Tells a webhook (a chat, a pager) that a task failed: `on_failure_callback=GateNotifier("my_webhook")`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class GateNotifier(BaseNotifier):
         """Raises OSError where the address does not answer: Airflow logs it and goes on."""
         ti = context["ti"]
         message = {
-            "text": f"tidefold: {ti.dag_id} did not publish everything. {_reason(context)}",
+            "text": f"tidefold: {ti.dag_id} {_failure_text(context)}. {_reason(context)}",
             "dag": ti.dag_id,
             "run": ti.run_id,
             "task": ti.task_id,
@@ -45,6 +45,10 @@ class GateNotifier(BaseNotifier):
         )
         with urllib.request.urlopen(request, timeout=_SECONDS):
             pass
+
+
+def _failure_text(context: Context) -> str:
+    return getattr(context.get("task"), "failure_text", "did not publish everything")
 
 
 def _reason(context: Context) -> str:

@@ -19,6 +19,7 @@ from tidefold_airflow.operators.retention import (
     TidefoldSubsumeOperator,
     TidefoldTruncateOperator,
 )
+from tidefold_airflow.operators.scrub import TidefoldScrubOperator
 from tidefold_airflow.operators.spark import TidefoldAsOfOperator, TidefoldSparkOperator
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "TidefoldLocalRetentionOperator",
     "TidefoldLogOperator",
     "TidefoldRestoreOperator",
+    "TidefoldScrubOperator",
     "TidefoldSparkOperator",
     "TidefoldSubsumeOperator",
     "TidefoldTailOperator",

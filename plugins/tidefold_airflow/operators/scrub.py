@@ -1,0 +1,52 @@
+"""The operator that reads a share of each log's files, so that damage is found before a file is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tidefold_airflow.operators.base import TidefoldLogOperator
+from tidefold_airflow.operators.run_context import airflow_errors
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from tidefold.operations.outcome import Outcome
+    from tidefold_airflow.operators.results import Summary
+    from tidefold_airflow.operators.run_context import Scope
+
+
+class TidefoldScrubOperator(TidefoldLogOperator):
+    """Reads the next share of each log's files, proves them, and repairs what has a good copy. Starts no Spark.
+
+    Fails, without a retry, where damage is left. The error has one alarm a log: file, meaning, next command.
+
+    :param share: share of each log's bytes, such as `5%` (templated).
+    :param repair: repair from a copy that is proved good.
+    :param logs, config: as for TidefoldSparkOperator.
+    """
+
+    template_fields: Sequence[str] = (*TidefoldLogOperator.template_fields, "share")
+    # What a notifier says of a failed task.
+    failure_text = "found damage that is not repaired"
+
+    def __init__(self, *, share: str | float = "5%", repair: bool = True, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.share = share
+        self.repair = repair
+
+    def execute(self, context: Context) -> Summary:
+        """Refuses a wrong share before any log is read."""
+        from tidefold.operations.verify.scrub import parse_share
+
+        with airflow_errors():
+            parse_share(str(self.share))
+        return super().execute(context)
+
+    def act(self, scope: Scope, log: str) -> Outcome:
+        from tidefold.operations.verify.scrub import ScrubBudget, parse_share, scrub
+
+        outcome = scrub(scope.pipeline, log, ScrubBudget(parse_share(str(self.share))), repair=self.repair)
+        for alarm in outcome.facts.get("alarms", ()):
+            self.log.error("%s: %s", log, alarm)
+        return outcome
