@@ -22,7 +22,15 @@ from tidefold.changelog.writer.rows_to_arrow import change_table
 from tidefold.changelog.writer.settings import WriterSettings
 from tidefold.domain.ingest.append import Arrival, append
 from tidefold.domain.key_groups import KeyGroups
-from tidefold.domain.log_state import ChangeSet, Column, LandedFileRecord, LogState, Position, TableSpec
+from tidefold.domain.log_state import (
+    ChangeSet,
+    ChangeSetLocation,
+    Column,
+    LandedFileRecord,
+    LogState,
+    Position,
+    TableSpec,
+)
 from tidefold.ledger import Ledger
 from tidefold.operations.inspect.status import status_of
 from tidefold.storage import Store
@@ -101,7 +109,7 @@ def shares(rows: int, width: int, compress: bool) -> list[Row]:
             begun = time.perf_counter()
             filled = with_key_groups(table, SHAPE, connection)
             middle = time.perf_counter()
-            write_parts(io.BytesIO(), [("bench", filled)], compress=compress)
+            write_parts(io.BytesIO(), "bench.seg", [("bench", filled)], compress=compress)
             found["key groups (md5 of each key)"].append(size / (middle - begun))
             found["sort, encode, sha256"].append(size / (time.perf_counter() - middle))
     return [Row(f"... one core: {what}", rates, "MB/s") for what, rates in found.items()]
@@ -148,7 +156,7 @@ def arrival(offset: int) -> Arrival:
         sqn=None,
     )
     segment = f"changelog/2026-01-01/{offset:032x}.seg"
-    change_set = ChangeSet(0, segment, 0, 8, 1000, "0" * 64, 1, KeyGroups(0, 127), (offset,))
+    change_set = ChangeSet(0, ChangeSetLocation(segment, 0, 8, 1000, "0" * 64), 1, KeyGroups(0, 127), (offset,))
     return Arrival(landed, change_set, Position("writer", 0, offset + 1, (offset,)))
 
 

@@ -127,12 +127,12 @@ class Oracle:
         assert ends == {(p.topic, p.partition): p.next_offset for p in new.positions}
 
     def _append(self, one: ChangeSet) -> None:
-        place = (one.segment, one.ordinal)
+        place = (one.location.segment, one.location.ordinal)
         log, changes = self.written[place]
         assert log == self.log
         assert place not in self.taken, "taken twice"
         assert one.sqn == max(self.history, default=0) + 1
-        assert one.segment not in self.forgotten
+        assert one.location.segment not in self.forgotten
         self.taken.add(place)
         self.history[one.sqn] = changes
         assert one.times
@@ -149,7 +149,7 @@ class Oracle:
         merged: dict[int, str | None] = {}
         for changes in self.between(one.begin - 1, one.sqn):
             merged.update(changes)
-        assert self.written[one.segment, one.ordinal] == (self.log, merged)
+        assert self.written[one.location.segment, one.location.ordinal] == (self.log, merged)
         assert one.begin > self.position
         ends = {self.expected[s.id].position for s in new.snapshots if s.state is State.COMPLETED and not s.as_of}
         ends |= {self.expected[s.id].position for s in new.snapshots if s.open}
@@ -158,10 +158,10 @@ class Oracle:
         self.effects["change sets were squashed"] += 1
 
     def _garbage(self, old: LogState, new: LogState) -> None:
-        named = {c.segment for c in new.change_sets}
+        named = {c.location.segment for c in new.change_sets}
         assert not named & set(new.garbage)
         assert len(set(new.garbage)) == len(new.garbage)
-        left = {c.segment for c in old.change_sets} - named
+        left = {c.location.segment for c in old.change_sets} - named
         assert left <= set(new.garbage)
         self.forgotten |= set(old.garbage) - set(new.garbage) - named
         assert not named & self.forgotten, "what was marked came back"

@@ -50,7 +50,7 @@ def ingest(world: World, plan: Plan, partition: int) -> Process:
     written = iter(_write(world, segment, plan))
     arrivals = {log: _arrivals(state, plan[log], partition, written, segment) for log, state in begun.items()}
     for log, brought in arrivals.items():
-        if places := tuple((segment, a.change_set.ordinal) for a in brought if a.change_set):
+        if places := tuple((segment, a.change_set.location.ordinal) for a in brought if a.change_set):
             world.takings[log].append(places)
     yield
     takings = [
@@ -126,9 +126,8 @@ def _arrivals(
 
 def _change_set(segment: str, one: WrittenChangeSet) -> ChangeSet:
     """Committed at one instant, which tells nothing of when it comes."""
-    at = committed_at(segment, one.ordinal)
-    place = (one.ordinal, one.offset, one.length, one.checksum, one.rows, one.key_groups)
-    return ChangeSet(0, segment, *place, (0,), times=CommitTimeRange(at, at))
+    at = committed_at(segment, one.location.ordinal)
+    return replace(one.change_set((0,)), times=CommitTimeRange(at, at))
 
 
 def committed_at(segment: str, ordinal: int) -> int:

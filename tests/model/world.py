@@ -129,8 +129,8 @@ class World:
 
     def content(self, change_set: ChangeSet) -> Changes:
         """What a change set holds, if its segment is still there."""
-        self.store.read(change_set.segment, 0, 0)
-        return self.written[change_set.segment, change_set.ordinal][1]
+        self.store.read(change_set.location.segment, 0, 0)
+        return self.written[change_set.location.segment, change_set.location.ordinal][1]
 
     def rows(self, log: str, manifest: Manifest | None) -> dict[int, str]:
         """The rows of a snapshot's own files."""
@@ -183,7 +183,7 @@ class World:
 
     def check(self) -> None:
         stored = self.store.files
-        named = {log: {c.segment for c in s.change_sets} for log in LOGS if (s := self.oracles[log].state)}
+        named = {log: {c.location.segment for c in s.change_sets} for log in LOGS if (s := self.oracles[log].state)}
         for log in named:
             oracle, state = self.oracles[log], self.oracles[log].state
             assert state
@@ -255,7 +255,7 @@ class World:
         self.check()
         assert not self.store.list(INTENTS)
         states = [state for log in LOGS if (state := self.oracles[log].state)]
-        named = {c.segment for state in states for c in state.change_sets}
+        named = {c.location.segment for state in states for c in state.change_sets}
         self.store.delete(plan_unclaimed(self.store, LOGS[:1]))
         assert {e.path for e in self.store.list(CHANGELOG)} == named, "segments are left over"
         for state in states:

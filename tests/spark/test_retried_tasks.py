@@ -62,7 +62,9 @@ def main(root: Path) -> None:
     outcomes = ingest(pipeline, PAIR, runner)
     assert [o.status for o in outcomes] == ["taken", "taken"], outcomes
     states = [pipeline.ledger(log).read() for log in PAIR]
-    named = {c.segment for s in states for c in s.change_sets} | {e.quarantine for s in states for e in s.landed}
+    named = {c.location.segment for s in states for c in s.change_sets} | {
+        e.quarantine for s in states for e in s.landed
+    }
     folders = ["changelog", *(LogPaths(log).quarantine for log in PAIR)]
     assert {e.path for folder in folders for e in pipeline.store.list(folder)} == {*filter(None, named)}
     outcomes = materialize(pipeline, PAIR, Asking("run"), runner)

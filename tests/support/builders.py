@@ -6,6 +6,7 @@ from tidefold.domain.ingest.append import Arrival, append
 from tidefold.domain.key_groups import KeyGroups, bucket_ranges
 from tidefold.domain.log_state import (
     ChangeSet,
+    ChangeSetLocation,
     Column,
     LandedFileRecord,
     LogState,
@@ -47,7 +48,7 @@ def arrival(state: LogState, changes: int = 10) -> Arrival:
         sqn=None,
     )
     span = KeyGroups(0, state.shape.key_groups - 1)
-    change_set = ChangeSet(0, f"changelog/{first}.seg", 0, 8, 100, "00", changes, span, (0, end))
+    change_set = ChangeSet(0, ChangeSetLocation(f"changelog/{first}.seg", 0, 8, 100, "00"), changes, span, (0, end))
     return Arrival(landed, change_set if changes else None, Position("accounts", 0, end, (0, end)))
 
 

@@ -26,6 +26,7 @@ from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.claim import Restore
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.ledger import Ledger, read_manifest
+from tidefold.ledger.stored_form import EMBEDDED, STORED_NAMES
 from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.inspect.read import Wanted, What, read_rows
 from tidefold.operations.local_copies.retain import retain_local
@@ -210,8 +211,10 @@ def collect(kind: Any, document: Any, found: Fields) -> None:
     if dataclasses.is_dataclass(kind):
         document = document or {}  # Not written yet by the program of then.
         found[kind] |= set(document)
+        names = STORED_NAMES.get(kind, {})
         for name, hint in get_type_hints(kind).items():
-            collect(hint, document.get(name), found)
+            if name != EMBEDDED.get(kind):
+                collect(hint, document.get(names.get(name, name)), found)
     elif inner and isinstance(document, list):
         for item in document:
             collect(inner[0], item, found)

@@ -62,7 +62,7 @@ def put(pipeline: Pipeline, changes: list[dict[str, Any]], log: str = "accounts"
     [part] = write_segment(pipeline.store, path, [(log, table)])
     end = first + len(changes)
     high = (1, end - 1)
-    change_set = part.change_set(path, high)
+    change_set = part.change_set(high)
     count = len(changes)
     landed = LandedFileRecord(
         0, f"{log}+0+{first:010d}.jsonl", 1, "", log, 0, first, end, count, count, 0, 0, 0, 0, None

@@ -30,8 +30,22 @@ def put_segments(pipeline: Pipeline, log: str, tables: Sequence[pa.Table]) -> No
             end, count = offset + table.num_rows, table.num_rows
             name = f"{TOPIC}+0+{offset:010d}"
             landed = LandedFileRecord(
-                0, name, part.length, part.checksum, TOPIC, 0, offset, end, count, count, 0, 0, 0, 0, None
+                0,
+                name,
+                part.location.length,
+                part.location.checksum,
+                TOPIC,
+                0,
+                offset,
+                end,
+                count,
+                count,
+                0,
+                0,
+                0,
+                0,
+                None,
             )
-            arrivals.append(Arrival(landed, part.change_set(path, (end - 1,)), Position(TOPIC, 0, end, (end - 1,))))
+            arrivals.append(Arrival(landed, part.change_set((end - 1,)), Position(TOPIC, 0, end, (end - 1,))))
             offset = end
     ledger.commit(lambda state: append(state, arrivals))

@@ -66,7 +66,7 @@ class ChangelogReader:
             state = self._state()
             if change_set.sqn <= state.truncated_to:
                 raise _cut(state, change_set.sqn - 1) from None
-            if change_set.segment not in {one.segment for one in state.change_sets}:
+            if change_set.location.segment not in {one.location.segment for one in state.change_sets}:
                 message = f"Change set {change_set.sqn} of log `{state.log}` was rewritten while it was read."
                 raise RefusedError("LOG_SQUASHED", message, hint="Read again.") from None
             raise

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 
 from tidefold.domain.commit_times import CommitTimeRange
 from tidefold.domain.key_groups import KeyGroups
-from tidefold.domain.log_state import ChangeSet
+from tidefold.domain.log_state import ChangeSet, ChangeSetLocation
 from tidefold.errors import CorruptError, NotFoundError
 from tidefold.storage import Store
 
@@ -70,7 +70,7 @@ class Piece(msgspec.Struct, frozen=True):
     last: int = 0
 
 
-class Entry(msgspec.Struct, frozen=True):
+class IndexEntry(msgspec.Struct, frozen=True):
     """The index entry of one change set; offsets of its pieces count from `offset`."""
 
     log: str
@@ -81,40 +81,40 @@ class Entry(msgspec.Struct, frozen=True):
     schema: Piece
     batches: list[Piece]
 
-    @property
-    def checksum(self) -> str:
-        return hashlib.sha256(msgspec.json.encode(self)).hexdigest()
+    def locate(self, segment: str) -> ChangeSetLocation:
+        """Where the change set is, in the segment at this path."""
+        checksum = hashlib.sha256(msgspec.json.encode(self)).hexdigest()
+        return ChangeSetLocation(segment, self.ordinal, self.offset, self.length, checksum)
 
 
 # Of one store, by the paths of segments.
-Indexes = dict[str, list[Entry]]
+Indexes = dict[str, list[IndexEntry]]
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenChangeSet:
-    """Where a change set ended up: what the ledger keeps of it. `top`: the highest first number of its orders,
-    `times` when its changes were committed.
+    """A change set in a segment, before a log has it.
+
+    log: the log that it is for.
+    location: where it is stored.
+    rows: the number of its changes.
+    key_groups: from the lowest to the highest one that it has changes of.
+    top: the highest first number of its orders.
+    times: when its changes were committed.
     """
 
     log: str
-    ordinal: int
-    offset: int
-    length: int
-    checksum: str
+    location: ChangeSetLocation
     rows: int
     key_groups: KeyGroups
     top: int | None = None
     times: CommitTimeRange | None = None
 
-    def change_set(self, segment: str, high: tuple[int, ...], floor: tuple[int, ...] | None = None) -> ChangeSet:
-        """What a log takes of it; the ledger gives it its number."""
+    def change_set(self, high: tuple[int, ...], floor: tuple[int, ...] | None = None) -> ChangeSet:
+        """The change set as a log appends it; the ledger gives it its number."""
         return ChangeSet(
             sqn=0,
-            segment=segment,
-            ordinal=self.ordinal,
-            offset=self.offset,
-            length=self.length,
-            checksum=self.checksum,
+            location=self.location,
             rows=self.rows,
             key_groups=self.key_groups,
             high=high,
@@ -138,33 +138,32 @@ def write_segment(
     Tables follow `columns.change_schema` and hold at least one row.
     """
     with store.create(path) as stream:
-        return write_parts(stream, parts, compress=compress)
+        return write_parts(stream, path, parts, compress=compress)
 
 
 def write_parts(
-    stream: Writable, parts: Iterable[tuple[str, pa.Table]], *, compress: bool = True
+    stream: Writable, path: str, parts: Iterable[tuple[str, pa.Table]], *, compress: bool = True
 ) -> list[WrittenChangeSet]:
-    """Writes a whole segment into an open stream."""
-    entries: list[Entry] = []
-    seen: list[tuple[int | None, CommitTimeRange | None]] = []
+    """Writes the whole segment `path` into its open stream."""
+    entries: list[IndexEntry] = []
+    written: list[WrittenChangeSet] = []
     stream.write(_MAGIC + bytes([_VERSION, _COMPRESSED if compress else 0]))
     position = len(_MAGIC) + 2
     for ordinal, (log, table) in enumerate(parts):
         body, (schema, *batches) = _encode(table, compress)
-        seen.append((_top_of(table), _times_of(table)))
-        entries.append(Entry(log, ordinal, position, len(body), table.num_rows, schema, batches))
+        entry = IndexEntry(log, ordinal, position, len(body), table.num_rows, schema, batches)
+        span = KeyGroups(batches[0].first, batches[-1].last)
+        top = pc.max(table.column("_o0")).as_py() if "_o0" in table.column_names else None
+        entries.append(entry)
+        written.append(WrittenChangeSet(log, entry.locate(path), table.num_rows, span, top, _find_commit_times(table)))
         stream.write(body)
         position += len(body)
     footer = msgspec.json.encode(entries)
     stream.write(footer + _TRAILER.pack(len(footer), zlib.crc32(footer), _END))
-    return [_written(entry, *facts) for entry, facts in zip(entries, seen, strict=True)]
+    return written
 
 
-def _top_of(table: pa.Table) -> int | None:
-    return pc.max(table.column("_o0")).as_py() if "_o0" in table.column_names else None
-
-
-def _times_of(table: pa.Table) -> CommitTimeRange | None:
+def _find_commit_times(table: pa.Table) -> CommitTimeRange | None:
     if "_ts" not in table.column_names:
         return None
     column = table.column("_ts")
@@ -198,19 +197,13 @@ def _piece(body: memoryview, start: int, end: int, **facts: int) -> Piece:
     return Piece(start, end - start, hashlib.sha256(body[start:end]).hexdigest(), **facts)
 
 
-def _written(entry: Entry, top: int | None, times: CommitTimeRange | None) -> WrittenChangeSet:
-    span = KeyGroups(entry.batches[0].first, entry.batches[-1].last)
-    place = (entry.ordinal, entry.offset, entry.length, entry.checksum, entry.rows)
-    return WrittenChangeSet(entry.log, *place, span, top, times)
-
-
-def read_index(store: Store, path: str) -> list[Entry]:
+def read_index(store: Store, path: str) -> list[IndexEntry]:
     """The footer of a segment; CorruptError when the file is cut or altered there."""
     with store.open(path) as stream:
         return _read_index(stream, path)
 
 
-def _read_index(stream: BinaryIO, path: str) -> list[Entry]:
+def _read_index(stream: BinaryIO, path: str) -> list[IndexEntry]:
     size = stream.seek(0, io.SEEK_END)
     if size < _TRAILER.size + len(_MAGIC) + 2:
         raise _corrupt(path, "it is too short")
@@ -228,10 +221,10 @@ def _read_index(stream: BinaryIO, path: str) -> list[Entry]:
     footer = stream.read(length)
     if zlib.crc32(footer) != crc:
         raise _corrupt(path, "its index was altered")
-    return msgspec.json.decode(footer, type=list[Entry])
+    return msgspec.json.decode(footer, type=list[IndexEntry])
 
 
-def check_pieces(store: Store, path: str, change_sets: Sequence[ChangeSet]) -> list[Entry]:
+def check_pieces(store: Store, path: str, change_sets: Sequence[ChangeSet]) -> list[IndexEntry]:
     """The footer, after all bytes of these change sets were read and found right; of all in the segment when none are
     given. Raises CorruptError, NotFoundError.
     """
@@ -259,17 +252,18 @@ def read_change_set(
     `known` are indexes of this store's segments that the caller read before, and takes up new ones: many small files
     make many change sets in one segment. Raises CorruptError when the bytes are not those that the ledger recorded.
     """
+    segment = change_set.location.segment
     try:
-        with store.open(change_set.segment) as opened:
+        with store.open(segment) as opened:
             stream = _at_once(opened) if wanted is None else opened
-            entries = (known or {}).get(change_set.segment) or _read_index(stream, change_set.segment)
+            entries = (known or {}).get(segment) or _read_index(stream, segment)
             entry = _find(entries, change_set)
             pieces = [b for b in entry.batches if wanted is None or wanted.meets(KeyGroups(b.first, b.last))]
-            data = [_read_piece(stream, change_set.segment, entry, piece) for piece in (entry.schema, *pieces)]
+            data = [_read_piece(stream, segment, entry, piece) for piece in (entry.schema, *pieces)]
     except NotFoundError:
-        raise _corrupt(change_set.segment, "it is gone") from None
+        raise _corrupt(segment, "it is gone") from None
     if known is not None:
-        known[change_set.segment] = entries
+        known[segment] = entries
     # A schema message, some of the batches and an end mark are again a complete Arrow stream.
     table = pa.ipc.open_stream(b"".join([*data, _END_OF_STREAM]), options=_ONE_THREAD).read_all()
     return _counted(table, change_set, wanted)
@@ -284,14 +278,15 @@ def _at_once(stream: BinaryIO) -> BinaryIO:
     return io.BytesIO(stream.read())
 
 
-def _find(entries: list[Entry], change_set: ChangeSet) -> Entry:
-    entry = entries[change_set.ordinal] if change_set.ordinal < len(entries) else None
-    if entry is None or entry.checksum != change_set.checksum:
-        raise _corrupt(change_set.segment, f"change set {change_set.sqn} is not the one that was appended")
+def _find(entries: list[IndexEntry], change_set: ChangeSet) -> IndexEntry:
+    location = change_set.location
+    entry = entries[location.ordinal] if location.ordinal < len(entries) else None
+    if entry is None or entry.locate(location.segment).checksum != location.checksum:
+        raise _corrupt(location.segment, f"change set {change_set.sqn} is not the one that was appended")
     return entry
 
 
-def _read_piece(stream: BinaryIO, path: str, entry: Entry, piece: Piece) -> bytes:
+def _read_piece(stream: BinaryIO, path: str, entry: IndexEntry, piece: Piece) -> bytes:
     stream.seek(entry.offset + piece.offset)
     data = stream.read(piece.length)
     if hashlib.sha256(data).hexdigest() != piece.sha256:

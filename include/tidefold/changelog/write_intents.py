@@ -21,6 +21,7 @@ from tidefold.domain.landing_problems import LandingProblems
 from tidefold.domain.log_state import TableSpec
 from tidefold.domain.paths import INTENTS
 from tidefold.errors import CorruptError, NotFoundError
+from tidefold.ledger.stored_form import decode_stored, encode
 from tidefold.storage import Store
 
 _ARRIVALS = "arrivals.json"
@@ -111,7 +112,7 @@ def begin(store: Store, intent: Intent) -> None:
 
 def bring(store: Store, run: str, takings: Sequence[Taking]) -> None:
     """Says, after everything is written and before any log is told, what each log will be told."""
-    store.put_if_absent(f"{INTENTS}/{run}/{_ARRIVALS}", msgspec.json.encode(tuple(takings)))
+    store.put_if_absent(f"{INTENTS}/{run}/{_ARRIVALS}", encode(tuple(takings)))
 
 
 def end(store: Store, run: str) -> None:
@@ -136,7 +137,7 @@ def _read(store: Store, run: str, paths: Sequence[str]) -> Announced:
         data = store.read(path)
         try:
             if path.endswith(f"/{_ARRIVALS}"):
-                takings = msgspec.json.decode(data, type=tuple[Taking, ...])
+                takings = decode_stored(data, tuple[Taking, ...])
             else:
                 intents.append(msgspec.json.decode(data, type=Intent))
         except msgspec.DecodeError as error:

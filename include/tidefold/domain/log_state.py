@@ -93,23 +93,44 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeSet:
-    """A run of changes of one log appended together.
+class ChangeSetLocation:
+    """Where a change set is stored.
 
-    `sqn` numbers it within the log; one that took the place of a run of others (squash) keeps the number of the last,
-    and `first` is that of the first. `segment`, `ordinal`, `offset`, `length` (bytes) and `checksum` (sha256 of those
-    bytes) say where it is. Changes whose order lies below `floor` were sent again by the source and do not count;
-    `high` is the highest order seen in the partition up to the end of this change set; `top` the highest first number
-    of the orders in it, where columns order the log; `schema` is the id of the one that it was made with. `times`: when
-    its changes were committed, and those that a squash took out of it (None: not known).
+    segment: path of the segment.
+    ordinal: which of the segment's change sets it is, from 0.
+    offset: of its first byte in the segment. A local copy of the segment has the same offsets.
+    length: in bytes.
+    checksum: sha256 of its entry in the index of the segment, which has the sha256 of each piece.
     """
 
-    sqn: int
     segment: str
     ordinal: int
     offset: int
     length: int
     checksum: str
+
+    def __str__(self) -> str:
+        return f"{self.segment}#{self.ordinal}"
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeSet:
+    """A run of changes of one log appended together.
+
+    sqn: its number within the log. One that replaces a run of others (squash) has the number of the last.
+    location: where it is stored.
+    rows: the number of its changes.
+    key_groups: from the lowest to the highest one that it has changes of.
+    high: the highest order in its partition up to the end of this change set.
+    floor: changes whose order is below were sent again by the source and do not count.
+    first: the number of the first change set that it replaces; None: it replaces none.
+    top: the highest first number of the orders in it, where columns order the log.
+    schema: id of the schema that it was made with.
+    times: when its changes were committed, with those that a squash removed; None: not known.
+    """
+
+    sqn: int
+    location: ChangeSetLocation
     rows: int
     key_groups: KeyGroups
     high: tuple[int, ...]

@@ -40,11 +40,11 @@ def _check_change_sets(state: LogState) -> None:
     gap = next((c for c, end in zip(sets, ends, strict=False) if c.begin != end + 1 or c.sqn < c.begin), None)
     if gap:
         raise _corrupt("SQN_GAP", state.log, f"change set {gap.sqn} does not follow the one before it")
-    if any(c.offset < 0 or c.length < 0 or c.rows < 0 for c in sets):
+    if any(c.location.offset < 0 or c.location.length < 0 or c.rows < 0 for c in sets):
         raise _corrupt("RANGE_NEGATIVE", state.log, "a change set has a negative size")
-    if len({(c.segment, c.ordinal) for c in sets}) < len(sets):
+    if len({(c.location.segment, c.location.ordinal) for c in sets}) < len(sets):
         raise _corrupt("SEGMENT_TWICE", state.log, "a change set of a segment is there twice")
-    for path in {c.segment for c in sets}:
+    for path in {c.location.segment for c in sets}:
         _check_path(state.log, path)
 
 

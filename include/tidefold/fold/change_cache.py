@@ -85,7 +85,7 @@ def _read(change_sets: Sequence[ChangeSet], read: Callable[[ChangeSet], pa.Table
 
 
 def _place(change_set: ChangeSet) -> tuple[str, int]:
-    return change_set.segment, change_set.ordinal
+    return change_set.location.segment, change_set.location.ordinal
 
 
 def _of(table: pa.Table, bucket: KeyGroups, wanted: pa.Array | None) -> pa.Table:
@@ -97,7 +97,7 @@ def _of(table: pa.Table, bucket: KeyGroups, wanted: pa.Array | None) -> pa.Table
 
 def _kept(change_set: ChangeSet) -> int:
     """How many compressed bytes are kept of it."""
-    return max(change_set.length - _FRAME, 0)
+    return max(change_set.location.length - _FRAME, 0)
 
 
 class Works:
@@ -138,11 +138,11 @@ def changes_for(
     of them for None. `work` names what is done: only its tasks share what was read. `least`: fewer change sets are not
     read whole; 1 where tasks for all buckets will ask for them.
     """
-    small = [c for c in change_sets if c.length <= _SMALL]
+    small = [c for c in change_sets if c.location.length <= _SMALL]
     if len(small) < least or sum(map(_kept, small)) > _MOST:
         small = []
     else:
         yield from _of_process.of(work).changes(small, bucket, lambda c: read(c, None))
     for change_set in change_sets:
-        if not small or change_set.length > _SMALL:
+        if not small or change_set.location.length > _SMALL:
             yield read(change_set, bucket), change_set.schema

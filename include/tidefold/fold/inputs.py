@@ -58,12 +58,12 @@ class Inputs:
         return changes_for(work, change_sets, bucket, partial(self._change_set, roots), least)
 
     def _change_set(self, roots: Sequence[Address], change_set: ChangeSet, bucket: KeyGroups | None) -> pa.Table:
-        name = f"{change_set.segment}#{change_set.ordinal}"
+        name = str(change_set.location)
 
         def read(root: Address) -> pa.Table:
             return read_change_set(self.store(root), change_set, bucket, self._indexes.setdefault(root.root, {}))
 
-        return self.first(name, change_set.length, roots, read)
+        return self.first(name, change_set.location.length, roots, read)
 
     def first(self, name: str, size: int, addresses: Sequence[Address], act: Callable[[Address], T]) -> T:
         """What `act` gives at the first place where it can. When the durable store does not answer that is no reason to

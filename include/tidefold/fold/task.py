@@ -102,7 +102,7 @@ class FoldTask:
     def weight(self) -> int:
         """About how many bytes the task reads."""
         first = self.recipes[0]
-        changes = sum(c.length * _share(self.bucket, c.key_groups) for c in first.change_sets)
+        changes = sum(c.location.length * _share(self.bucket, c.key_groups) for c in first.change_sets)
         return sum(i.file.bytes for i in first.base) + int(changes)
 
 

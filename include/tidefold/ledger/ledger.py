@@ -28,6 +28,7 @@ from tidefold.errors import (
 from tidefold.ledger.evidence import find_evidence
 from tidefold.ledger.pages import Chunk, Pages
 from tidefold.ledger.serialization import FORMAT, Head, decode, decode_head, digest_of
+from tidefold.ledger.stored_form import encode
 from tidefold.storage import Store
 
 _TRIES = 50
@@ -292,7 +293,7 @@ class Ledger:
 
     def _encode(self, state: LogState, writer: str) -> bytes:
         pages, recent = self._pages.split(state)
-        body = msgspec.json.encode(recent)
+        body = encode(recent)
         previous = self._digests.get(state.version - 1, "")
         head = Head(
             FORMAT, state.log, state.version, writer, digest_of(body), pages, msgspec.Raw(body), previous, state.life

@@ -7,12 +7,11 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-import msgspec
-
 from tidefold.domain.log_state import ChangeSet, LandedFileRecord, LogState, Snapshot
 from tidefold.domain.paths import LogPaths
 from tidefold.errors import AlreadyExistsError
 from tidefold.ledger.serialization import checked, decode, digest_of, read_named
+from tidefold.ledger.stored_form import encode
 from tidefold.storage import Store
 
 _SIZE = 32
@@ -60,7 +59,7 @@ class Pages:
         known = self._written.get((life, name, key))
         if known and self._chunks[self._paths.page(known, life)] == chunk:
             return known
-        data = msgspec.json.encode(chunk)
+        data = encode(chunk)
         digest = digest_of(data)
         path = self._paths.page(digest, life)
         if path not in self._there:

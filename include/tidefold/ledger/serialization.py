@@ -18,6 +18,7 @@ from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.domain.snapshot.savepoint import DESCRIPTION, Savepoint, check_savepoint
 from tidefold.domain.state_validation import check_manifest
 from tidefold.errors import CorruptError, NotFoundError
+from tidefold.ledger.stored_form import decode_stored
 from tidefold.storage import Store
 
 # 2: kinds of snapshots and facts about them that a program of format 1 would lose when it writes the next version.
@@ -81,7 +82,7 @@ def checked(path: str, data: bytes, digest: str) -> bytes:
 def decode(path: str, data: bytes, kind: type[T]) -> T:
     """Raises CorruptError when the bytes are no such document."""
     try:
-        return msgspec.json.decode(data, type=kind)
+        return decode_stored(data, kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise CorruptError("UNREADABLE", f"`{path}` cannot be read: {error}.", hint="Restore the file.") from error
 

@@ -35,7 +35,7 @@ class ReadTask:
     @property
     def weight(self) -> int:
         """Bytes of its files and of the whole change sets: enough to put the largest task first."""
-        return sum(f.bytes for f in self.files) + sum(c.length for c in self.change_sets)
+        return sum(f.bytes for f in self.files) + sum(c.location.length for c in self.change_sets)
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,4 +117,4 @@ def _outdated(store: Store, plan: ReadPlan, task: ReadTask) -> bool:
 
 
 def _places(change_sets: tuple[ChangeSet, ...]) -> set[tuple[str, int]]:
-    return {(c.segment, c.ordinal) for c in change_sets}
+    return {(c.location.segment, c.location.ordinal) for c in change_sets}

@@ -70,7 +70,7 @@ def test_another_work_finds_what_was_damaged_since(pipeline: Pipeline) -> None:
     kept, all_of_them = Works(), KeyGroups(0, 15)
     read = partial_read(pipeline)
     [(whole, _)] = kept.of("one").changes(sets, all_of_them, read)
-    Path(pipeline.store.uri(sets[3].segment)).write_bytes(b"damaged")
+    Path(pipeline.store.uri(sets[3].location.segment)).write_bytes(b"damaged")
     assert kept.of("one").changes(sets, all_of_them, read)[0][0].equals(whole)
     with pytest.raises(CorruptError):
         kept.of("two").changes(sets, all_of_them, read)

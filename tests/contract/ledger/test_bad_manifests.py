@@ -171,7 +171,7 @@ STATES: dict[str, tuple[Callable[[LogState], LogState], str]] = {
     "74 a snapshot that ends before it begins": (lambda s: snapshot(s, to_sqn=0, from_sqn=2), "RANGE_NEGATIVE"),
     "74 a negative length": (lambda s: change_set(s, length=-5), "RANGE_NEGATIVE"),
     "75 a change set twice": (
-        lambda s: change_set(s, segment=s.change_sets[-2].segment, ordinal=s.change_sets[-2].ordinal),
+        lambda s: change_set(s, segment=s.change_sets[-2].location.segment, ordinal=s.change_sets[-2].location.ordinal),
         "SEGMENT_TWICE",
     ),
     "77 a missing change set": (

@@ -46,6 +46,7 @@ from tidefold.domain.retention import retention
 from tidefold.domain.snapshot.claim import Mode, Restore
 from tidefold.errors import CorruptError, TidefoldError
 from tidefold.ledger.serialization import FORMAT
+from tidefold.ledger.stored_form import stored_names
 from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.inspect.explain_key import explain_key
 from tidefold.operations.inspect.history import history
@@ -388,7 +389,7 @@ def test_every_stored_field_and_kind_is_in_a_golden_store(tmp_path: Path) -> Non
     told = [one for golden in stores for truth in golden.logs.values() for one in truth["history"]]
     there = {f"{kind.__name__}.{name}" for kind, names in found.items() for name in names}
     there |= {f"Kind.{one['kind']}" for one in told} | {f"State.{one['state']}" for one in told}
-    needed = {f"{kind.__name__}.{one.name}" for kind in found for one in dataclasses.fields(kind)}
+    needed = {f"{kind.__name__}.{name}" for kind in found for name in stored_names(kind)}
     needed |= {f"Kind.{kind}" for kind in SnapshotKind} | {f"State.{state}" for state in State}
     assert needed - there <= UNRELEASED
     assert not UNRELEASED & there, "an archive has it now: take its name out"

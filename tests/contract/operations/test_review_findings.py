@@ -153,7 +153,7 @@ def test_an_unreadable_folder_is_an_error_and_not_an_empty_one(tmp_path: Path, m
 
 def test_a_missing_segment_is_damage_and_says_so(pipeline: Pipeline, tmp_path: Path) -> None:
     state = put(pipeline, [{"id": 1, "text": "a"}])
-    (tmp_path / "store" / state.change_sets[0].segment).unlink()
+    (tmp_path / "store" / state.change_sets[0].location.segment).unlink()
     [outcome] = materialize(pipeline, ["accounts"], Asking("run"), in_process)
     assert outcome.error_code == "SEGMENT_CORRUPT"
     assert "it is gone" in outcome.message

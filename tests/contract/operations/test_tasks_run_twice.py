@@ -43,7 +43,7 @@ EACH_WAY = pytest.mark.parametrize("way", WAYS)
 def check_store_is_tidy(pipeline: Pipeline) -> None:
     """Every segment and quarantine file is named by the log, and no run is announced any more."""
     state = state_of(pipeline)
-    named = {c.segment for c in state.change_sets} | {e.quarantine for e in state.landed if e.quarantine}
+    named = {c.location.segment for c in state.change_sets} | {e.quarantine for e in state.landed if e.quarantine}
     folders = ["changelog", LogPaths("items").quarantine]
     assert {e.path for folder in folders for e in pipeline.store.list(folder, unfinished=True)} == named
 
@@ -169,7 +169,7 @@ def test_local_copies_of_segments_are_those_that_the_log_names(tmp_path: Path, w
     [outcome] = ingest(pipeline, ["items"], twice(way))
     assert (outcome.status, outcome.facts["no_local_copy"]) == ("taken", [])
     retain_local(pipeline, ["items"])
-    named = {c.segment for c in state_of(pipeline).change_sets}
+    named = {c.location.segment for c in state_of(pipeline).change_sets}
     copies = {path.split("/", 1)[1] for path in contents(tmp_path / "local") if path.endswith(".seg")}
     assert copies == named
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -41,10 +42,7 @@ def changes(ids: list[int], order: int = 1) -> pa.Table:
 
 def written(store: Store, *tables: pa.Table, compress: bool = True) -> list[ChangeSet]:
     parts = write_segment(store, "a.seg", [("accounts", t) for t in tables], compress=compress)
-    return [
-        ChangeSet(i + 1, "a.seg", p.ordinal, p.offset, p.length, p.checksum, p.rows, p.key_groups, (1, 0))
-        for i, p in enumerate(parts)
-    ]
+    return [replace(part.change_set((1, 0)), sqn=i + 1) for i, part in enumerate(parts)]
 
 
 @pytest.fixture
@@ -75,7 +73,7 @@ def test_a_few_changes_are_as_short_without_compression_and_many_are_not(tmp_pat
     for compress in (True, False):
         store = open_store(str(tmp_path / str(compress)), tmp_path)
         lengths[compress] = [
-            c.length for c in written(store, changes([1, 2]), changes(list(range(5_000))), compress=compress)
+            c.location.length for c in written(store, changes([1, 2]), changes(list(range(5_000))), compress=compress)
         ]
     assert lengths[True][0] == lengths[False][0]
     assert lengths[True][1] < lengths[False][1] / 2
@@ -92,7 +90,7 @@ def test_a_slice_reads_only_the_batches_it_needs(store: Store) -> None:
 
 def test_changes_below_the_floor_do_not_count(store: Store) -> None:
     [change_set] = written(store, changes([5, 6, 7, 8]))
-    floored = ChangeSet(**{f: getattr(change_set, f) for f in change_set.__slots__} | {"floor": (1, 2)})
+    floored = replace(change_set, floor=(1, 2))
     assert sorted(read_change_set(store, floored)["_o1"].to_pylist()) == [2, 3]
 
 

@@ -13,7 +13,7 @@ from tidefold.domain.external_snapshot import External, Layout, Ownership
 from tidefold.domain.ingest import stop_resume
 from tidefold.domain.ingest.append import Arrival, append
 from tidefold.domain.key_groups import KeyGroups
-from tidefold.domain.log_state import ChangeSet, LogState, SnapshotKind, State, Stopped
+from tidefold.domain.log_state import ChangeSet, ChangeSetLocation, LogState, SnapshotKind, State, Stopped
 from tidefold.domain.retention.retention import squash, squashable
 from tidefold.domain.snapshot import claim, transitions
 from tidefold.domain.snapshot.manifest import Manifest
@@ -31,7 +31,7 @@ def landed(state: LogState, number: int, file: tuple[int, int, int, bool]) -> Lo
     high = (1, (before.high[1] if before.high else 0) + rise)
     end = before.next_offset + offsets
     account = LandedFileRecord(0, f"f{number}", 1, "", "t", partition, before.next_offset, end, 0, 0, 0, 0, 0, 0, None)
-    change_set = ChangeSet(0, f"changelog/{number}.seg", 0, 8, 10, "", 1, KeyGroups(0, 15), high)
+    change_set = ChangeSet(0, ChangeSetLocation(f"changelog/{number}.seg", 0, 8, 10, ""), 1, KeyGroups(0, 15), high)
     return append(state, [Arrival(account, change_set if changes else None, Position("t", partition, end, high))])
 
 
@@ -94,7 +94,8 @@ def test_a_squash_changes_no_position(files: list[tuple[int, int, int, bool]]) -
     state, _ = grown(files)
     squashed = state
     for run in squashable(state):
-        one = replace(run[-1], segment=f"changelog/s{run[0].sqn}.seg", first=run[0].begin)
+        location = replace(run[-1].location, segment=f"changelog/s{run[0].sqn}.seg")
+        one = replace(run[-1], location=location, first=run[0].begin)
         squashed = squash(squashed, one)
     for change_set in squashed.change_sets:
         assert positions_at(squashed, change_set.sqn) == positions_at(state, change_set.sqn)

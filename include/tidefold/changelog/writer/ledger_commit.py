@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tidefold.changelog.writer.pending_change_sets import PendingChangeSet
 from tidefold.changelog.writer.upload import Uploaded
 from tidefold.domain.ingest.append import Arrival, append, check_shape, reshaped
-from tidefold.domain.log_state import ChangeSet, LandedFileRecord, LogState, Position, TableSpec
+from tidefold.domain.log_state import LandedFileRecord, LogState, Position, TableSpec
 from tidefold.errors import ConflictError, NotFoundError
 from tidefold.ledger import Ledger
 
@@ -99,7 +99,7 @@ class Confirming:
             number=0,
             name=f"{self._writer}+0+{one.place:010d}",
             length=uploaded.bytes,
-            checksum=uploaded.checksum,
+            checksum=uploaded.written.location.checksum,
             topic=self._writer,
             partition=0,
             first_offset=one.place,
@@ -112,20 +112,4 @@ class Confirming:
             ignored=0,
             sqn=None,
         )
-        return Arrival(landed, _change_set(uploaded, high), Position(self._writer, 0, end, high))
-
-
-def _change_set(uploaded: Uploaded, high: tuple[int, ...]) -> ChangeSet:
-    """As the log takes it; the ledger gives it its number."""
-    return ChangeSet(
-        sqn=0,
-        segment=uploaded.path,
-        ordinal=uploaded.ordinal,
-        offset=uploaded.offset,
-        length=uploaded.bytes,
-        checksum=uploaded.checksum,
-        rows=uploaded.rows,
-        key_groups=uploaded.key_groups,
-        high=high,
-        times=uploaded.times,
-    )
+        return Arrival(landed, uploaded.written.change_set(high), Position(self._writer, 0, end, high))

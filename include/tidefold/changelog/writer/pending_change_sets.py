@@ -154,7 +154,7 @@ class Pending:
         """These local copies are gone."""
         for sqn, one in self.change_sets.items():
             if one.uploaded and one.uploaded.local in handles:
-                gone = replace(one.uploaded, local=None, local_offset=None)
+                gone = replace(one.uploaded, local=None)
                 self.change_sets[sqn] = replace(one, uploaded=gone)
 
     def ready(self, log: str) -> list[tuple[Waiter, Persisted | Exception]]:

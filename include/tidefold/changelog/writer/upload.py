@@ -9,8 +9,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidefold.changelog.segment import WrittenChangeSet, write_parts
-from tidefold.domain.commit_times import CommitTimeRange
-from tidefold.domain.key_groups import KeyGroups
 from tidefold.errors import InvalidInputError
 from tidefold.storage import Store
 from tidefold.storage.mirrored_stream import create_duplicating
@@ -18,23 +16,30 @@ from tidefold.storage.mirrored_stream import create_duplicating
 
 @dataclass(frozen=True, slots=True)
 class Uploaded:
-    """Where one change set is: the primary handle (`path`, `offset`) and the local one, if there is a copy.
+    """A change set that was uploaded.
 
-    `place` is its first offset in its writer's stream; `bytes` is what it takes in the segment.
+    written: the change set and its location in the primary store.
+    place: its first offset in the stream of its writer.
+    local: path of the local copy of the segment, which has the same offsets; None: there is none.
     """
 
-    log: str
+    written: WrittenChangeSet
     place: int
-    rows: int
-    bytes: int
-    path: str
-    ordinal: int
-    offset: int
-    checksum: str
-    key_groups: KeyGroups
     local: str | None = None
-    local_offset: int | None = None
-    times: CommitTimeRange | None = None
+
+    @property
+    def log(self) -> str:
+        return self.written.log
+
+    @property
+    def path(self) -> str:
+        """Path of its segment."""
+        return self.written.location.segment
+
+    @property
+    def bytes(self) -> int:
+        """What it takes in the segment."""
+        return self.written.location.length
 
 
 def upload(
@@ -47,10 +52,10 @@ def upload(
     """
     places: list[int] = []
     with create_duplicating(primary, local, path) as stream:
-        written = write_parts(stream, _in_order(parts, places), compress=compress)
+        written = write_parts(stream, path, _in_order(parts, places), compress=compress)
         if not written:
             raise InvalidInputError("SEGMENT_EMPTY", "A segment holds at least one change set.")
-    return [_uploaded(w, place, path, stream.local_path) for w, place in zip(written, places, strict=True)]
+    return [Uploaded(w, place, stream.local_path) for w, place in zip(written, places, strict=True)]
 
 
 def _in_order(parts: Iterable[tuple[str, pa.Table]], places: list[int]) -> Iterator[tuple[str, pa.Table]]:
@@ -70,20 +75,3 @@ def _in_order(parts: Iterable[tuple[str, pa.Table]], places: list[int]) -> Itera
         before = (log, last)
         places.append(first)
         yield log, table
-
-
-def _uploaded(written: WrittenChangeSet, place: int, path: str, local: str | None) -> Uploaded:
-    return Uploaded(
-        log=written.log,
-        place=place,
-        rows=written.rows,
-        bytes=written.length,
-        path=path,
-        ordinal=written.ordinal,
-        offset=written.offset,
-        checksum=written.checksum,
-        key_groups=written.key_groups,
-        local=local,
-        local_offset=None if local is None else written.offset,
-        times=written.times,
-    )

@@ -117,15 +117,12 @@ def taken(state: LogState, arrivals: Sequence[Arrival]) -> bool:
     accounts = {(entry.name, entry.length): entry for entry in state.landed if entry.name in names}
     # One that was cut off or squashed since cannot be compared any more.
     sqns = {entry.sqn for entry in accounts.values()}
-    places = {c.sqn: (c.segment, c.ordinal) for c in state.change_sets if c.sqn in sqns and c.first is None}
+    places = {c.sqn: c.location for c in state.change_sets if c.sqn in sqns and c.first is None}
     return bool(arrivals) and all(
         (known := accounts.get((arrival.landed.name, arrival.landed.length))) is not None
         and _as_brought(known) == _as_brought(arrival.landed)
         and (known.sqn is None) == (arrival.change_set is None)
-        and (
-            not (c := arrival.change_set)
-            or places.get(known.sqn or 0, (c.segment, c.ordinal)) == (c.segment, c.ordinal)
-        )
+        and (not (c := arrival.change_set) or places.get(known.sqn or 0, c.location) == c.location)
         for arrival in arrivals
     )
 
@@ -156,7 +153,7 @@ def _append_one(state: LogState, arrival: Arrival) -> LogState:
     if arrival.change_set:
         sqn = state.last_sqn + 1
         # A segment's beginning may be cut before its writer brings the rest; until then it is announced, and stays.
-        garbage = tuple(path for path in state.garbage if path != arrival.change_set.segment)
+        garbage = tuple(path for path in state.garbage if path != arrival.change_set.location.segment)
         change_sets = (*state.change_sets, replace(arrival.change_set, sqn=sqn, schema=state.schema))
         state = replace(state, change_sets=change_sets, garbage=garbage)
     known[position.topic, position.partition] = position
@@ -172,7 +169,7 @@ def give_up(state: LogState, fence: int) -> LogState:
 
 def names(state: LogState) -> frozenset[str]:
     """The segments and quarantine files that the log needs, or has marked to be removed in order."""
-    segments = {change_set.segment for change_set in state.change_sets}
+    segments = {change_set.location.segment for change_set in state.change_sets}
     return frozenset(segments | {e.quarantine for e in state.landed if e.quarantine} | set(state.garbage))
 
 

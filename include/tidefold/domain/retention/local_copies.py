@@ -101,7 +101,7 @@ def leftover(state: LogState, name: CopyName) -> bool:
 
 def segments_needed(state: LogState) -> frozenset[str]:
     """Segments whose local copies still serve the log: its newest completed snapshot did not fold all of them (C7)."""
-    return frozenset(change_set.segment for change_set in state.unfolded)
+    return frozenset(change_set.location.segment for change_set in state.unfolded)
 
 
 def bytes_on_disk(files: Iterable[LocalFile]) -> int:

@@ -181,8 +181,8 @@ def truncate(state: LogState, keep: int | None) -> LogState:
 
 def _marked(state: LogState, kept: Sequence[ChangeSet]) -> tuple[str, ...]:
     """The garbage when only these change sets are left."""
-    needed = {c.segment for c in kept}
-    cut = dict.fromkeys(c.segment for c in state.change_sets if c.segment not in needed)
+    needed = {c.location.segment for c in kept}
+    cut = dict.fromkeys(c.location.segment for c in state.change_sets if c.location.segment not in needed)
     return (*state.garbage, *(path for path in cut if path not in state.garbage))
 
 
@@ -198,7 +198,7 @@ def squashable(state: LogState) -> tuple[tuple[ChangeSet, ...], ...]:
     ends |= {reader.sqn for reader in state.readers}
     runs: list[list[ChangeSet]] = [[]]
     for change_set in state.unfolded:
-        if sum(c.length for c in runs[-1]) + change_set.length > _SQUASHED_BYTES:
+        if sum(c.location.length for c in runs[-1]) + change_set.location.length > _SQUASHED_BYTES:
             runs.append([])
         runs[-1].append(change_set)
         if change_set.sqn in ends:

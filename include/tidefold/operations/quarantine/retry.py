@@ -261,7 +261,7 @@ def _commit(
             stream.writelines(msgspec.json.encode(entry) + b"\n" for entry in entries)
     parts = write_segment(store, segment, [(state.log, t) for _, t in found.tables]) if found.tables else []
     brought = tuple(
-        Brought(look.topic, look.partition, part.change_set(segment, ()))
+        Brought(look.topic, look.partition, part.change_set(()))
         for (look, _), part in zip(found.tables, parts, strict=True)
     )
     retaken = Retaken(path, kept, _settled(found), brought, state.fence, state.last_sqn, left_out(state), note)

@@ -67,7 +67,7 @@ def _way(recipe: Recipe, look: _Look) -> dict[str, Any]:
         "snapshot": recipe.snapshot,
         "files": [_file(one, look) for one in recipe.base],
         "change_sets": spans(recipe.change_sets),
-        "change_bytes": sum(change_set.length for change_set in recipe.change_sets),
+        "change_bytes": sum(change_set.location.length for change_set in recipe.change_sets),
     }
 
 

@@ -135,7 +135,7 @@ def _require_closed(state: LogState) -> None:
 def files_of_log(store: Store, state: LogState) -> tuple[tuple[Entry, ...], tuple[Entry, ...]]:
     """What a log has in folders of many logs, and its own folder with the ledger last, each in the order to delete."""
     paths = LogPaths(state.log)
-    segments = {c.segment for c in state.change_sets} | set(state.garbage)
+    segments = {c.location.segment for c in state.change_sets} | set(state.garbage)
     found = [*store.list(paths.table, unfinished=True), *store.list(paths.snapshots, unfinished=True)]
     found += plan_release(store, replace(state, garbage=tuple(sorted(segments)))).unneeded
     own = store.list(paths.folder, unfinished=True)

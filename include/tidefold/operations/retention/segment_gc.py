@@ -76,8 +76,8 @@ def _logs_of(store: Store, segment: str) -> frozenset[str] | None:
 def _needed(store: Store, state: LogState, sharing: Mapping[str, frozenset[str]]) -> set[str]:
     """The segments that other logs still have change sets in, or that the log itself was told more of since."""
     others: Sequence[str] = sorted(frozenset().union(*sharing.values()) - {state.log})
-    told_since = {c.segment for c in _change_sets(store, state.log) if c.sqn > state.last_sqn}
-    return told_since.union(c.segment for other in others for c in _change_sets(store, other))
+    told_since = {c.location.segment for c in _change_sets(store, state.log) if c.sqn > state.last_sqn}
+    return told_since.union(c.location.segment for other in others for c in _change_sets(store, other))
 
 
 def _change_sets(store: Store, log: str) -> tuple[ChangeSet, ...]:

@@ -58,7 +58,7 @@ def places_read(tasks: Sequence[FoldTask], results: Sequence[FoldResult]) -> dic
 def _served(task: FoldTask, result: FoldResult) -> Iterator[Read]:
     """The reads that the rows of a bucket really come from: not those for a recipe that could not be followed."""
     recipe = task.recipes[result.recipe]
-    wanted = {one.file.name for one in recipe.base} | {f"{c.segment}#{c.ordinal}" for c in recipe.change_sets}
+    wanted = {one.file.name for one in recipe.base} | {str(c.location) for c in recipe.change_sets}
     last = {read.name: read for read in result.reads if not read.why and read.name in wanted}
     return iter(last.values())
 

@@ -113,6 +113,6 @@ def _replaced(state: LogState, fence: int, change_set: ChangeSet) -> LogState:
 
 def _written(store: Store, path: str, state: LogState, run: Sequence[ChangeSet], rest: pa.Table) -> ChangeSet:
     [part] = write_segment(store, path, [(state.log, rest)])
-    squashed_ = part.change_set(path, run[-1].high)
+    squashed_ = part.change_set(run[-1].high)
     times = joined(one.times for one in run)
     return replace(squashed_, sqn=run[-1].sqn, first=run[0].begin, schema=run[-1].schema, times=times)

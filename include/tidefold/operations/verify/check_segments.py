@@ -21,7 +21,7 @@ def segment_files(change_sets: Iterable[ChangeSet]) -> dict[StoredFile, tuple[Ch
     """Each segment with the change sets of the log in it. A local copy of it may be there, or not."""
     inside: dict[str, list[ChangeSet]] = {}
     for change_set in change_sets:
-        inside.setdefault(change_set.segment, []).append(change_set)
+        inside.setdefault(change_set.location.segment, []).append(change_set)
     return {_segment_file(path): tuple(found) for path, found in inside.items()}
 
 
@@ -44,13 +44,15 @@ def examine_segments(
     """
     names = [(file, name) for file in segments for name in file.names if name.place.where in stores]
     sizes = _sizes(stores, [name.place for _, name in names])
-    progress = Progress(tell, sum(c.length for file, name in names for c in segments[file] if name.place in sizes))
+    progress = Progress(
+        tell, sum(c.location.length for file, name in names for c in segments[file] if name.place in sizes)
+    )
 
     def look(file: StoredFile, name: Expected) -> Copy | None:
         if name.place not in sizes:
             return Copy((name,), DamageKind.MISSING) if name.required else None
         harm = _harm(stores, name.place, sizes[name.place], segments[file], is_read(file, deep))
-        progress.add(sum(c.length for c in segments[file]))
+        progress.add(sum(c.location.length for c in segments[file]))
         return Copy((name,), harm)
 
     with ThreadPoolExecutor(_READERS) as pool:
@@ -71,7 +73,7 @@ def _sizes(stores: Stores, places: Collection[Place]) -> dict[Place, int]:
 
 
 def _harm(stores: Stores, place: Place, size: int, change_sets: tuple[ChangeSet, ...], deep: bool) -> DamageKind | None:
-    if size < max(c.offset + c.length for c in change_sets):
+    if size < max(c.location.offset + c.location.length for c in change_sets):
         return DamageKind.CUT
     store = stores[place.where]
     try:
@@ -111,7 +113,7 @@ def _proved(stores: Stores, place: Place) -> str | None:
         # Only the ledgers know what their change sets are: the footer is no witness for itself.
         for log in dict.fromkeys(entry.log for entry in check_pieces(stores[place.where], place.path, ())):
             state = Ledger(stores[Where.STORE], log).find()
-            theirs = [c for c in state.change_sets if c.segment == place.path] if state else []
+            theirs = [c for c in state.change_sets if c.location.segment == place.path] if state else []
             check_pieces(stores[place.where], place.path, theirs)
     except (CorruptError, NotFoundError):
         return None

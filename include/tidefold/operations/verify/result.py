@@ -100,7 +100,7 @@ def _hint(state: LogState, damage: Damage, lost: set[int]) -> str:
 
 def _segment_hint(state: LogState, damage: Damage) -> str:
     paths = {place.path for place in damage.places if place.where is Where.STORE}
-    last = max((c.sqn for c in state.change_sets if c.segment in paths), default=0)
+    last = max((c.sqn for c in state.change_sets if c.location.segment in paths), default=0)
     if state.latest and last <= state.latest.to_sqn:
         return (
             f"Snapshot {state.latest.id} holds its changes already; only a replay onto older ones needs it. Bring it "

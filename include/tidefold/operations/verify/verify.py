@@ -130,7 +130,7 @@ class Verification:
         segments = check_segments.segment_files(scope.change_sets)
         links = self.pipeline.store.links
         bytes_of = {file: (file.bytes or 0) * count_copies(file, links) for file in data}
-        bytes_of |= {file: sum(c.length for c in inside) for file, inside in segments.items()}
+        bytes_of |= {file: sum(c.location.length for c in inside) for file, inside in segments.items()}
         self.sizes = {file.name: size for file, size in bytes_of.items()}
         self._read = self.asked.deep
         if self.asked.choose:

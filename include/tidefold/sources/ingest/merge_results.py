@@ -171,7 +171,7 @@ def _landed(task: FileTask, found: Found, account: Account, kept: Kept) -> Lande
 
 def _change_set(found: Found, account: Account, before: tuple[int, ...], high: tuple[int, ...]) -> ChangeSet | None:
     written = found.result.written
-    if written is None or found.segment is None:
+    if written is None:
         return None
     floor = before if account.low is not None and account.low < before else None
-    return written.change_set(found.segment, high, floor)
+    return written.change_set(high, floor)

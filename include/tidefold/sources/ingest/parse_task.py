@@ -191,7 +191,7 @@ def _write(
     """Writes the segment, and beside it the local copy that was asked for; answers why there is none, if so."""
     local = LocalStore(Path(task.local), private=True) if task.local else None
     with create_duplicating(store, local, segment) as stream:
-        written = write_parts(stream, parts)
+        written = write_parts(stream, segment, parts)
     return written, f"{unforeseen(stream.local_error)}" if stream.local_error else task.no_copy
 
 

@@ -166,7 +166,7 @@ def check_nothing_unannounced(store: Store) -> None:
     named = set()
     for log in ("a", "b"):
         state = Ledger(store, log).find()
-        named |= {one.segment for one in state.change_sets} if state else set()
+        named |= {one.location.segment for one in state.change_sets} if state else set()
     assert set(paths(store)) <= named | announced
 
 

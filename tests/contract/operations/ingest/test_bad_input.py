@@ -548,7 +548,7 @@ def test_32_a_bit_flip_in_what_was_taken_already(tmp_path: Path) -> None:
     assert contents(tmp_path / "store") == before
     path.write_bytes(whole + text_of([record(1)]))
     take(pipeline)
-    segment = tmp_path / "store" / state_of(pipeline).change_sets[-1].segment
+    segment = tmp_path / "store" / state_of(pipeline).change_sets[-1].location.segment
     segment.write_bytes(flipped(segment.read_bytes(), 40))
     outcome = publish(pipeline, "run-1")
     assert (outcome.status, outcome.error_code) == ("error", "SEGMENT_CORRUPT")
@@ -693,7 +693,7 @@ def test_63_very_many_tiny_files_become_few(tmp_path: Path) -> None:
         (folder / f"{TOPIC}+0+{offset:010d}.jsonl").write_bytes(text_of([record(offset, offset % 50)]))
     outcome = take(pipeline)
     assert (outcome.facts["files"], outcome.facts["changes"]) == (500, 500)
-    segments = {c.segment for c in state_of(pipeline).change_sets}
+    segments = {c.location.segment for c in state_of(pipeline).change_sets}
     assert len(segments) == 2
     publish(pipeline, "run-1")
     assert len(rows(pipeline)) == 50

@@ -58,7 +58,7 @@ def test_files_become_change_sets_and_the_message_says_how_many(pipeline: Pipeli
     assert [(c.sqn, c.rows, c.high) for c in state.change_sets] == [(1, 3, (1002, 1002)), (2, 1, (1004, 1004))]
     assert [(e.first_offset, e.next_offset, e.sqn) for e in state.landed] == [(0, 4, 1), (4, 8, 2)]
     assert [(p.next_offset, p.high) for p in state.positions] == [(8, (1004, 1004))]
-    assert len({c.segment for c in state.change_sets}) == 1
+    assert len({c.location.segment for c in state.change_sets}) == 1
 
 
 def test_nothing_new_writes_nothing_at_all(pipeline: Pipeline, tmp_path: Path) -> None:
@@ -300,7 +300,7 @@ def test_overlapping_files_of_one_run_are_taken_once(pipeline: Pipeline, tmp_pat
     outcome = take(pipeline)
     assert (outcome.facts["changes"], outcome.facts["repeated"], outcome.facts["files"]) == (7, 5, 4)
     assert offsets(pipeline) == list(range(7))
-    named = {c.segment for c in state_of(pipeline).change_sets}
+    named = {c.location.segment for c in state_of(pipeline).change_sets}
     assert {str(p.relative_to(tmp_path / "store")) for p in (tmp_path / "store/changelog").rglob("*.seg")} == named
 
 

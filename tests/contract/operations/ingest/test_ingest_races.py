@@ -142,7 +142,7 @@ def overtaken(pipeline: Pipeline) -> Runner:
 def named_files(pipeline: Pipeline) -> set[str | None]:
     """The segments and quarantine files that the ledger names."""
     state = state_of(pipeline)
-    return {c.segment for c in state.change_sets} | {entry.quarantine for entry in state.landed} - {None}
+    return {c.location.segment for c in state.change_sets} | {entry.quarantine for entry in state.landed} - {None}
 
 
 def stored_files(pipeline: Pipeline) -> set[str | None]:

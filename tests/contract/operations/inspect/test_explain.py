@@ -113,7 +113,7 @@ def test_the_row_its_maker_and_the_losers(pipeline: Pipeline) -> None:
     assert made
     assert made == found.changes[2]
     change_set = pipeline.ledger("accounts").read().change_sets[1]
-    assert (made.segment, made.ordinal, made.sqn) == (change_set.segment, change_set.ordinal, 2)
+    assert (made.segment, made.ordinal, made.sqn) == (change_set.location.segment, change_set.location.ordinal, 2)
     assert (made.op, made.order, made.topic, made.partition, made.offset) == ("upsert", (1, 54), "accounts", 0, 54)
     assert (made.landed, made.snapshot, made.run) == ("accounts+0+0000000052.jsonl", 2, "run-2")
     assert made.values == {"id": 1, "text": "c"}
@@ -282,8 +282,8 @@ def test_only_the_key_s_bucket_is_read(tmp_path: Path, monkeypatch: pytest.Monke
     assert sum(path.endswith(".parquet") for path in watched.opened) == len(manifests)
     assert data_path(manifests[0].home, wanted[0].name) in watched.opened
     for change_set in state.change_sets:
-        [entry] = read_index(made.store, change_set.segment)
-        read = [b for b in entry.batches if (change_set.segment, entry.offset + b.offset) in watched.ranges]
+        [entry] = read_index(made.store, change_set.location.segment)
+        read = [b for b in entry.batches if (change_set.location.segment, entry.offset + b.offset) in watched.ranges]
         meant = [b for b in entry.batches if b.first <= key_groups_of(made, 7).first <= b.last]
         assert read == meant
         assert change_set.rows < 40_000 or len(meant) < len(entry.batches)

@@ -400,7 +400,7 @@ def test_after_any_fault_a_retry_ends_as_if_nothing_had_happened(
 
 def check_nothing_left(pipeline: Pipeline) -> None:
     state = state_of(pipeline)
-    needed = {c.segment for c in state.change_sets} | {e.quarantine for e in state.landed if e.quarantine}
+    needed = {c.location.segment for c in state.change_sets} | {e.quarantine for e in state.landed if e.quarantine}
     folders = ("changelog", "logs/items/quarantine")
     stored = {e.path for folder in folders for e in pipeline.store.list(folder, unfinished=True)}
     # Of an announcement that was never made a half may be left, as by every operation.

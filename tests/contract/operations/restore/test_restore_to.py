@@ -224,12 +224,14 @@ def test_a_change_set_without_a_wanted_key_is_not_read(tmp_path: Path) -> None:
 def check_batches(pipeline: Pipeline, spans: list[tuple[str, int, int]], wanted: KeyGroups, any_read: bool) -> None:
     """Which batches of which segments were read."""
     [second] = pipeline.ledger(LOG).read().between(1, 2)
-    assert {path for path, _, _ in spans if path.endswith(".seg")} == ({second.segment} if any_read else set())
+    assert {path for path, _, _ in spans if path.endswith(".seg")} == ({second.location.segment} if any_read else set())
     if not any_read:
         return
-    [entry] = read_index(pipeline.store, second.segment)
+    [entry] = read_index(pipeline.store, second.location.segment)
     body = range(entry.offset, entry.offset + entry.length)
-    wholly = {(a, b) for path, a, b in spans if path == second.segment and a in body and b - 1 in body and a < b}
+    wholly = {
+        (a, b) for path, a, b in spans if path == second.location.segment and a in body and b - 1 in body and a < b
+    }
     # The stream reads by blocks; what was asked for are the pieces.
     batches = {
         (entry.offset + b.offset, entry.offset + b.offset + b.length): KeyGroups(b.first, b.last) for b in entry.batches

@@ -135,7 +135,7 @@ def test_after_any_fault_the_next_call_finishes(pipeline: Pipeline, tmp_path: Pa
 def test_a_drop_deletes_what_its_plan_named_and_nothing_of_others(pipeline: Pipeline, tmp_path: Path) -> None:
     put(pipeline, [{"id": 1, "text": "a"}], log="tellers")
     others = {p for p in contents(tmp_path / "store") if "tellers" in p}
-    others.add(pipeline.ledger("tellers").read().change_sets[0].segment)
+    others.add(pipeline.ledger("tellers").read().change_sets[0].location.segment)
     before = contents(tmp_path / "store")
     planned = drop(pipeline, "accounts")
     assert contents(tmp_path / "store") == before

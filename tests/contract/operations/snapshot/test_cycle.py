@@ -188,7 +188,7 @@ def test_a_killed_attempt_is_swept_by_the_retry(pipeline: Pipeline) -> None:
 def test_a_damaged_segment_stops_its_log_only(pipeline: Pipeline, tmp_path: Path) -> None:
     state = put(pipeline, upserts([1], "a"))
     put(pipeline, upserts([1], "a"), log="tellers")
-    segment = tmp_path / "store" / state.change_sets[0].segment
+    segment = tmp_path / "store" / state.change_sets[0].location.segment
     whole = segment.read_bytes()
     segment.write_bytes(whole[:-3])
     accounts, tellers = materialize(pipeline, ["accounts", "tellers"], Asking("run-1"), in_process)

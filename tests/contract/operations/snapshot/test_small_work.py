@@ -15,6 +15,7 @@ from support.pipelines import CONFIG, judge_all, make_pipeline, table_rows, with
 from tidefold.cli.app import app
 from tidefold.compute.runners import in_process
 from tidefold.config import QualityConfig
+from tidefold.domain.log_state import ChangeSetLocation
 from tidefold.domain.snapshot.claim import Mode, Restore
 from tidefold.operations.ingest import ingest
 from tidefold.operations.outcome import Outcome
@@ -71,7 +72,7 @@ def published(pipeline: Pipeline, run: str = "run-1") -> None:
 def known(pipeline: Pipeline, log: str) -> list[Any]:
     """What a ledger says, without names that are made anew each time and without instants."""
     state = pipeline.ledger(log).read()
-    sets = [replace(c, segment="", checksum="", offset=0, length=0) for c in state.change_sets]
+    sets = [replace(c, location=ChangeSetLocation("", c.location.ordinal, 0, 0, "")) for c in state.change_sets]
     landed = [replace(one, run="", instant="", changed=0.0) for one in state.landed]
     snapshots = [(s.id, s.kind, s.state, s.run, s.from_sqn, s.folds_to, s.rows) for s in state.snapshots]
     return [state.shape, state.positions, sets, landed, snapshots]
@@ -225,7 +226,7 @@ def test_a_fold_that_fails_is_aborted_and_the_other_log_is_staged(pipeline: Pipe
     for log in LOGS:
         ingest.ingest(made, [log], in_process)
     [damaged] = made.ledger("accounts").read().change_sets
-    path = made.config.path.parent / "store" / damaged.segment
+    path = made.config.path.parent / "store" / damaged.location.segment
     path.write_bytes(b"\0" * path.stat().st_size)
     bad, good = step(made, "materialize").done
     assert (good.log, good.status) == ("tellers", "staged")

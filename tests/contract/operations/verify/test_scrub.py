@@ -71,7 +71,7 @@ def data_files(pipeline: Pipeline) -> set[str]:
 
 
 def segments(pipeline: Pipeline) -> set[str]:
-    return {c.segment for c in pipeline.ledger(LOG).read().change_sets}
+    return {c.location.segment for c in pipeline.ledger(LOG).read().change_sets}
 
 
 def to_the_end(pipeline: Pipeline, budget: ScrubBudget = ONE_FILE) -> list[Outcome]:
@@ -139,9 +139,9 @@ def test_what_is_missing_is_found_by_the_next_run_whatever_it_reads(pipeline: Pi
 def test_an_alarm_names_the_file_what_it_means_and_the_command_and_lasts_until_it_is_mended(pipeline: Pipeline) -> None:
     """Runs after that one read the damaged file again, whatever their share is."""
     change_set = pipeline.ledger(LOG).read().change_sets[0]
-    segment, path = change_set.segment, Path(pipeline.store.uri(change_set.segment))
+    segment, path = change_set.location.segment, Path(pipeline.store.uri(change_set.location.segment))
     right = path.read_bytes()
-    flip(path, change_set.offset)
+    flip(path, change_set.location.offset)
     disk(pipeline).delete([segment])
     while not (found := scrub(pipeline, LOG, ONE_FILE)).error:
         assert not found.facts["round_ended"]

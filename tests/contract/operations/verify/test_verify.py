@@ -265,7 +265,7 @@ def test_each_damage_in_each_copy_is_found_and_repaired_from_the_other(
     """L1, I16, I17: the report is exact, the other copy is named, and after the repair everything is whole."""
     name = file_of(copied, 2, "items")
     last = copied.ledger("items").read().change_sets[-1]
-    segment, of_items = last.segment, last.offset + last.length // 2
+    segment, of_items = last.location.segment, last.location.offset + last.location.length // 2
     store = {
         "data": [own(2, name, "items"), in_table(name, "items")],
         "manifest": [LogPaths("items").manifest(2)],
@@ -391,10 +391,10 @@ def test_one_snapshot_is_looked_at_and_others_only_as_sources(pipeline: Pipeline
 def test_a_tail_only_snapshot_is_its_base_and_its_change_sets(pipeline: Pipeline) -> None:
     put(pipeline, [{"id": 1, "text": "tail"}])
     take_tail(pipeline, "accounts", "tail-1")
-    segment = pipeline.ledger("accounts").read().change_sets[-1].segment
+    segment = pipeline.ledger("accounts").read().change_sets[-1].location.segment
     harm(full(pipeline, segment), "altered")
     put(pipeline, [{"id": 1, "text": "later"}])
-    harm(full(pipeline, pipeline.ledger("accounts").read().change_sets[-1].segment), "missing")
+    harm(full(pipeline, pipeline.ledger("accounts").read().change_sets[-1].location.segment), "missing")
     assert brief(found(pipeline, snapshot=3)) == [("segment", "altered", [], [segment], [])]
     name = file_of(pipeline, 2)
     harm(full(pipeline, own(2, name)), "cut")
@@ -403,7 +403,7 @@ def test_a_tail_only_snapshot_is_its_base_and_its_change_sets(pipeline: Pipeline
 
 def test_segments_say_whether_their_changes_are_in_a_snapshot_already(pipeline: Pipeline) -> None:
     put(pipeline, [{"id": 1, "text": "waits"}])
-    first, _, last = (c.segment for c in pipeline.ledger("accounts").read().change_sets)
+    first, _, last = (c.location.segment for c in pipeline.ledger("accounts").read().change_sets)
     harm(full(pipeline, first), "missing")
     harm(full(pipeline, last), "cut")
     folded, waits = found(pipeline)
@@ -415,11 +415,11 @@ def test_segments_say_whether_their_changes_are_in_a_snapshot_already(pipeline: 
 def test_a_segment_is_repaired_only_from_a_copy_that_every_log_in_it_recognises(copied: Pipeline) -> None:
     """I12: what is right for one log and wrong for its neighbour would harm the neighbour."""
     change_sets = [copied.ledger(log).read().change_sets[-1] for log in ("items", "orders")]
-    [path] = {c.segment for c in change_sets}
+    [path] = {c.location.segment for c in change_sets}
     harm(full(copied, path), "missing")
     theirs = change_sets[1]
     with full(copied, f"local:{path}").open("r+b") as stream:
-        stream.seek(theirs.offset + theirs.length // 2)
+        stream.seek(theirs.location.offset + theirs.location.length // 2)
         stream.write(b"?????")
     outcome = verify(copied, "items", Asked(repair=True))
     [damage] = outcome.facts["damage"]
@@ -430,8 +430,8 @@ def test_a_segment_is_repaired_only_from_a_copy_that_every_log_in_it_recognises(
 def test_a_segment_that_is_whole_and_not_the_neighbour_s_repairs_nothing(copied: Pipeline) -> None:
     """I12: its footer agrees with its bytes, and the ledger of the other log does not agree with its footer."""
     change_sets = {log: copied.ledger(log).read().change_sets[-1] for log in ("items", "orders")}
-    first, second = sorted(change_sets, key=lambda log: change_sets[log].ordinal)
-    path = change_sets[first].segment
+    first, second = sorted(change_sets, key=lambda log: change_sets[log].location.ordinal)
+    path = change_sets[first].location.segment
     tables = [read_change_set(copied.store, change_sets[log]) for log in (first, second)]
     local = full(copied, f"local:{path}")
     local.unlink()

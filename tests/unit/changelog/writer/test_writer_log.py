@@ -105,7 +105,7 @@ def test_persist_answers_where_everything_is(store: BreakingStore, writer: LogWr
     persisted = writer.persist(0).result(0)
     [one] = persisted.change_sets
     assert (persisted.from_sqn, persisted.to_sqn, persisted.local) == (0, 1, None)
-    assert (one.log, one.place, one.rows, [one.path]) == ("a", 0, 2, paths(store))
+    assert (one.log, one.place, one.written.rows, [one.path]) == ("a", 0, 2, paths(store))
     assert persisted.bytes == one.bytes
 
 

@@ -160,7 +160,7 @@ class OneWriter(RuleBasedStateMachine):
 
     def unnamed(self) -> set[str]:
         state = Ledger(self.store, "a").find()
-        named = {one.segment for one in state.change_sets} if state else set()
+        named = {one.location.segment for one in state.change_sets} if state else set()
         return set(paths(self.store)) - named
 
     @invariant()

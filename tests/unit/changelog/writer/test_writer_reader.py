@@ -89,7 +89,7 @@ def test_a_cut_during_the_reading_is_a_cut_and_no_damage(store: Store) -> None:
     reading = iter(ChangelogReader(store, "a"))
     first, _ = next(reading)
     Ledger(store, "a").commit(cut)
-    store.delete(path for path in paths(store) if path != first.segment)
+    store.delete(path for path in paths(store) if path != first.location.segment)
     with pytest.raises(RefusedError) as refused:
         next(reading)
     assert refused.value.code == "LOG_CUT"
@@ -125,7 +125,7 @@ def test_a_squash_during_the_reading_says_to_read_again(store: Store) -> None:
     new = replace(Ledger(store, "a").read().change_sets[3], first=1)
     Ledger(store, "a").commit(lambda state: replace(state, change_sets=(new, state.change_sets[4])))
     store.delete(
-        path for path in paths(store) if path not in {c.segment for c in Ledger(store, "a").read().change_sets}
+        path for path in paths(store) if path not in {c.location.segment for c in Ledger(store, "a").read().change_sets}
     )
     with pytest.raises(RefusedError) as refused:
         next(reading)

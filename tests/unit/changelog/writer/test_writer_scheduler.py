@@ -9,12 +9,14 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 import pytest
 
 from support.writing import SHAPE, FakeTimer, InlineExecutor, ManualExecutor, rows
+from tidefold.changelog.segment import WrittenChangeSet
 from tidefold.changelog.writer.metrics import Metrics
 from tidefold.changelog.writer.rows_to_arrow import change_table
 from tidefold.changelog.writer.settings import WriterSettings
 from tidefold.changelog.writer.upload import Uploaded
 from tidefold.changelog.writer.upload_scheduler import Part, UploadScheduler, UploadTask
 from tidefold.domain.key_groups import KeyGroups
+from tidefold.domain.log_state import ChangeSetLocation
 from tidefold.errors import InvalidInputError, RefusedError, StorageError
 
 
@@ -30,7 +32,10 @@ class Probe:
         self.before()
         self.segments.append([(part.log, part.place) for part in parts])
         path = f"{len(self.segments)}.seg"
-        return [Uploaded(p.log, p.place, 1, 1, path, i, 0, "00", KeyGroups(0, 0)) for i, p in enumerate(parts)]
+        return [
+            Uploaded(WrittenChangeSet(p.log, ChangeSetLocation(path, i, 0, 1, "00"), 1, KeyGroups(0, 0)), p.place)
+            for i, p in enumerate(parts)
+        ]
 
     def discard(self, uploaded: Sequence[Uploaded]) -> None:
         self.discarded.append(uploaded)

@@ -9,7 +9,6 @@ from support.writing import SHAPE, BreakingStore, rows
 from tidefold.changelog.segment import read_change_set, read_index
 from tidefold.changelog.writer.rows_to_arrow import change_table
 from tidefold.changelog.writer.upload import Uploaded, upload
-from tidefold.domain.log_state import ChangeSet
 from tidefold.errors import InvalidInputError, StorageError
 
 
@@ -21,21 +20,23 @@ PARTS = [part("a", 0, 1, 2), part("a", 2, 3), part("b", 0, 4), part("c", 7, 5, 6
 
 
 def read_back(store: BreakingStore, one: Uploaded) -> list[int]:
-    change_set = ChangeSet(
-        1, one.path, one.ordinal, one.offset, one.bytes, one.checksum, one.rows, one.key_groups, high=(0,)
-    )
-    return sorted(read_change_set(store, change_set)["id"].to_pylist())
+    return sorted(read_change_set(store, one.written.change_set(high=(0,)))["id"].to_pylist())
 
 
 @pytest.mark.parametrize("compress", [True, False])
 def test_each_change_set_has_its_own_handle_in_both_stores(compress: bool) -> None:
-    """C2: primary handle, local handle, offset, local offset, place, size; the header says compressed or not."""
+    """C2: primary handle, local handle, offset (in both), place, size; the header says compressed or not."""
     primary, local = BreakingStore(), BreakingStore()
     answers = upload(primary, local, "x.seg", PARTS, compress=compress)
-    assert [(one.log, one.place, one.rows) for one in answers] == [("a", 0, 2), ("a", 2, 1), ("b", 0, 1), ("c", 7, 3)]
-    assert [one.offset for one in answers] == [entry.offset for entry in read_index(primary, "x.seg")]
+    assert [(one.log, one.place, one.written.rows) for one in answers] == [
+        ("a", 0, 2),
+        ("a", 2, 1),
+        ("b", 0, 1),
+        ("c", 7, 3),
+    ]
+    assert [one.written.location.offset for one in answers] == [entry.offset for entry in read_index(primary, "x.seg")]
     for one in answers:
-        assert (one.path, one.local, one.local_offset) == ("x.seg", "x.seg", one.offset)
+        assert (one.path, one.local) == ("x.seg", "x.seg")
         assert read_back(primary, one) == read_back(local, one)
     assert [read_back(primary, one) for one in answers] == [[1, 2], [3], [4], [5, 6, 7]]
     assert primary.read("x.seg")[7] == compress
@@ -46,7 +47,7 @@ def test_without_a_local_copy_no_local_handle_is_answered() -> None:
     local = BreakingStore()
     local.breaks("close")
     answers = upload(BreakingStore(), local, "x.seg", PARTS)
-    assert {(one.local, one.local_offset) for one in answers} == {(None, None)}
+    assert {one.local for one in answers} == {None}
 
 
 @pytest.mark.parametrize("at", ["open", "write", "tell", "close"])

@@ -90,14 +90,14 @@ def test_an_open_one_stays_beside_it_until_it_is_decided() -> None:
 
 def test_segments_are_needed_until_they_are_folded() -> None:
     state = appended(new_log())
-    first = state.change_sets[0].segment
+    first = state.change_sets[0].location.segment
     assert segments_needed(state) == {first}
     state = completed(new_log(), "a")
     assert segments_needed(state) == frozenset()
     state = appended(state)
-    assert segments_needed(state) == {state.change_sets[-1].segment}
+    assert segments_needed(state) == {state.change_sets[-1].location.segment}
     # What an open attempt folds is not folded before it is completed.
-    assert segments_needed(claimed(state, "b")) >= {state.change_sets[-1].segment}
+    assert segments_needed(claimed(state, "b")) >= {state.change_sets[-1].location.segment}
 
 
 def test_pipelines_of_like_named_stores_have_folders_of_their_own(tmp_path: Path) -> None:

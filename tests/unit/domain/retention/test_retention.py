@@ -103,7 +103,7 @@ def test_a_segment_goes_only_when_no_change_set_needs_it() -> None:
     from dataclasses import replace
 
     state = with_snapshots(3)
-    shared = tuple(replace(c, segment="changelog/one.seg") for c in state.change_sets)
+    shared = tuple(replace(c, location=replace(c.location, segment="changelog/one.seg")) for c in state.change_sets)
     assert retention.truncate(replace(state, change_sets=shared), 2).garbage == ()
     assert retention.truncate(replace(state, change_sets=shared), 1).garbage == ("changelog/one.seg",)
 

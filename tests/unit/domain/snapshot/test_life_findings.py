@@ -86,17 +86,19 @@ def test_a_run_that_somebody_else_squashed_with_more_is_gone_and_no_crash() -> N
 
 
 def _squash_of(run: tuple[ChangeSet, ...]) -> ChangeSet:
-    return replace(run[-1], first=run[0].begin, segment=f"changelog/squash-{len(run)}.seg")
+    location = replace(run[-1].location, segment=f"changelog/squash-{len(run)}.seg")
+    return replace(run[-1], first=run[0].begin, location=location)
 
 
 def test_a_segment_whose_beginning_was_cut_is_needed_again_when_its_writer_brings_the_rest() -> None:
     state = published(new_log(), "run")
-    segment = state.change_sets[0].segment
+    segment = state.change_sets[0].location.segment
     cut = retention.truncate(state, 1)
     assert cut.garbage == (segment,)
     rest = arrival(cut)
     assert rest.change_set
-    told = append(cut, [replace(rest, change_set=replace(rest.change_set, segment=segment, ordinal=1))])
+    location = replace(rest.change_set.location, segment=segment, ordinal=1)
+    told = append(cut, [replace(rest, change_set=replace(rest.change_set, location=location))])
     assert told.garbage == ()
     assert segment in retention.truncate(published(told, "next"), 1).garbage
 
@@ -119,7 +121,8 @@ def test_a_writer_who_told_a_log_of_one_change_set_and_was_given_up_cannot_tell_
 def _in_segment(state: LogState, ordinal: int):  # type: ignore[no-untyped-def]
     found = arrival(state)
     assert found.change_set
-    return replace(found, change_set=replace(found.change_set, segment="changelog/x.seg", ordinal=ordinal))
+    location = replace(found.change_set.location, segment="changelog/x.seg", ordinal=ordinal)
+    return replace(found, change_set=replace(found.change_set, location=location))
 
 
 def test_a_segment_stays_whose_writer_brought_the_rest_between_the_cut_and_the_look_at_who_needs_it() -> None:

@@ -74,7 +74,8 @@ class Life:
 
     def squash(self) -> None:
         for run in retention.squashable(self.state):
-            one = replace(run[-1], first=run[0].begin, segment=f"squash-{self.state.version}-{run[0].begin}.seg")
+            location = replace(run[-1].location, segment=f"squash-{self.state.version}-{run[0].begin}.seg")
+            one = replace(run[-1], first=run[0].begin, location=location)
             self.state = retention.squash(self.state, one)
 
     def retire(self, pick: int) -> None:

@@ -1,0 +1,106 @@
+"""The stored form of values whose fields the code names or groups in another way.
+
+Stored documents keep the names that they began with: every released store stays readable (I27). So a name in the code
+can become better, and fields can become one value, without a new format.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from tidefold.domain.log_state import ChangeSet
+
+T = TypeVar("T")
+
+# Of a class: which stored name a field has that the code calls otherwise.
+STORED_NAMES: dict[type, dict[str, str]] = {}
+# Of a class: the field whose own fields are stored in its place.
+EMBEDDED: dict[type, str] = {ChangeSet: "location"}
+
+
+def encode(value: Any) -> bytes:
+    """A value, or a tuple of values, as the JSON document that is stored."""
+    return msgspec.json.encode(_to_stored(value))
+
+
+def decode_stored(data: bytes, kind: type[T]) -> T:
+    """The value of a stored document. Raises msgspec.DecodeError."""
+    wanted: Any = kind
+    stored = stored_type(wanted)
+    found: Any = msgspec.json.decode(data, type=stored)
+    value: T = found if stored is wanted else msgspec.convert(found, wanted, from_attributes=True)
+    return value
+
+
+def stored_names(kind: type) -> tuple[str, ...]:
+    """The names that the fields of a class have in stored documents, in their order."""
+    names = STORED_NAMES.get(kind, {})
+    embedded = EMBEDDED.get(kind)
+    hints = get_type_hints(kind)
+    found: list[str] = []
+    for one in fields(kind):
+        found += stored_names(hints[one.name]) if one.name == embedded else [names.get(one.name, one.name)]
+    return tuple(found)
+
+
+def _to_stored(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_to_stored(one) for one in value]
+    kind = type(value)
+    if not is_dataclass(kind) or stored_type(kind) is kind:
+        return value
+    names, embedded = STORED_NAMES.get(kind, {}), EMBEDDED.get(kind)
+    found: dict[str, Any] = {}
+    for one in fields(kind):
+        stored = _to_stored(getattr(value, one.name))
+        if one.name == embedded:
+            found |= msgspec.to_builtins(stored)
+        else:
+            found[names.get(one.name, one.name)] = stored
+    return found
+
+
+@cache
+def stored_type(kind: Any) -> Any:
+    """The type of the stored form of a type: itself, where all names are the same."""
+    if is_dataclass(kind) and isinstance(kind, type):
+        return _stored_class(kind)
+    arguments = get_args(kind)
+    if not arguments:
+        return kind
+    stored = tuple(stored_type(one) if one is not Ellipsis else one for one in arguments)
+    if stored == arguments:
+        return kind
+    if get_origin(kind) in (Union, types.UnionType):
+        return Union[stored]  # noqa: UP007
+    origin: Any = get_origin(kind)
+    return origin[stored]
+
+
+def _stored_class(kind: type) -> Any:
+    hints = get_type_hints(kind)
+    names, embedded = STORED_NAMES.get(kind, {}), EMBEDDED.get(kind)
+    members: list[Any] = []
+    for one in fields(kind):
+        if one.name == embedded:
+            inner = get_type_hints(hints[one.name])
+            members += [(part.name, inner[part.name]) for part in fields(hints[one.name])]
+        else:
+            default = () if one.default is MISSING else (one.default,)
+            members.append((one.name, stored_type(hints[one.name]), *default))
+    if not names and not embedded and all(hints[one[0]] == one[1] for one in members):
+        return kind
+    namespace = {embedded: property(_join(hints[embedded]))} if embedded else {}
+    return msgspec.defstruct(f"Stored{kind.__name__}", members, rename=names or None, namespace=namespace, frozen=True)
+
+
+def _join(kind: type) -> Callable[[Any], Any]:
+    """Makes the embedded value of a stored one."""
+    own = [one.name for one in fields(kind)]
+    return lambda stored: kind(*(getattr(stored, name) for name in own))
