@@ -22,7 +22,7 @@ from tidefold.compute.spark_session import spark_session
 from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.quality.judge import judge
+from tidefold.operations.quality.judge import JudgementDetails, judge
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
@@ -96,7 +96,8 @@ def _page(root: Path) -> Path:
         outcome = _snapshot(pipeline, f"run-{number + 1}", spark)
         print(outcome.message)
     assert outcome is not None
-    return Path(outcome.facts["report"])
+    assert isinstance(outcome.details, JudgementDetails)
+    return Path(outcome.details.report)
 
 
 def _spark(pipeline: Pipeline) -> Any:

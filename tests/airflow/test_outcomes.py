@@ -10,7 +10,8 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from support.pipelines import make_pipeline
 from tidefold.errors import AlreadyExistsError, ConflictError, InvalidInputError, StorageError, TidefoldError
-from tidefold.operations.outcome import Outcome, Status
+from tidefold.operations.outcome import Outcome, Status, UntypedDetails
+from tidefold.operations.quality.judge import JudgementDetails
 from tidefold.spark.result_file import read_outcomes, write_outcomes
 from tidefold_airflow.operators.results import report, result_path
 from tidefold_airflow.operators.run_context import Scope, airflow_errors
@@ -90,3 +91,20 @@ def test_an_error_is_retried_by_one_rule_on_both_paths(error: TidefoldError, fin
     with pytest.raises(AirflowException, match=error.code) as reported:
         _report(Outcome.of_error("accounts", error))
     assert isinstance(reported.value, AirflowFailException) is final
+
+
+def test_details_cross_process_borders_with_their_types(tmp_path: Path) -> None:
+    judged = JudgementDetails(
+        rows=5, base_rows=None, checks=3, failed=1, warnings=0, seconds=0.5, jobs=2, bytes=70, suite="a", report="r",
+        verdict="v", bytes_without_spark=70,
+    )  # fmt: skip
+    outcomes = [
+        Outcome("accounts", Status.FAILED, "snapshot 1 failed", 1, details=judged),
+        Outcome("tellers", Status.TAKEN, "took 1 file", details=UntypedDetails(values={"refused": {"NO_KEY": 1}})),
+        WRONG,
+    ]
+    write_outcomes(tmp_path / "result.json", outcomes)
+    read = read_outcomes(tmp_path / "result.json")
+    assert read == outcomes
+    assert "audit" not in read[0].facts
+    assert read[0].facts["bytes_without_spark"] == 70

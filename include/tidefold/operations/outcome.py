@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
@@ -75,12 +75,43 @@ class ErrorInfo:
         return cls(error.code, error.message, error.hint, error.exit_code, error.transient)
 
 
+def omitted_if_none() -> Any:
+    """A field that has no key in the JSON output while it is None."""
+    return field(default=None, metadata={"omit": True})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Details:
+    """The values behind an outcome. Each operation that has some defines a subclass; programs read its fields.
+
+    `bytes_without_spark`: the bytes to read, if the step ran without Spark because they are few.
+    """
+
+    bytes_without_spark: int | None = omitted_if_none()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as the JSON output shows them."""
+        omitted = {f.name for f in fields(self) if f.metadata.get("omit") and getattr(self, f.name) is None}
+        return {name: value for name, value in asdict(self).items() if name not in omitted}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UntypedDetails(Details):
+    """The values of an operation that has no details of its own; no program reads single ones."""
+
+    values: Mapping[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        weight = {} if self.bytes_without_spark is None else {"bytes_without_spark": self.bytes_without_spark}
+        return {**self.values, **weight}
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """The result of an operation on one log.
 
     `message`: one line for people.
-    `facts`: the numbers behind it.
+    `details`: the values behind it.
     `error`: why the operation failed. The log is as it was; with `stopped` or `incomplete`, all before the error is
     done.
     """
@@ -90,7 +121,7 @@ class Outcome:
     message: str
     snapshot: int | None = None
     error: ErrorInfo | None = None
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    details: Details = Details()
 
     @classmethod
     def of_error(cls, log: str, error: TidefoldError, snapshot: int | None = None) -> Outcome:
@@ -101,11 +132,14 @@ class Outcome:
         """The stable code of the error; None: there is none."""
         return self.error.code if self.error else None
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The details by name, for output; a program reads `details`."""
+        return self.details.to_dict()
+
     def to_dict(self) -> dict[str, Any]:
         """The outcome as the JSON output shows it."""
-        facts = dict(self.facts)
-        if self.error:
-            facts["exit_code"] = self.error.exit_code
+        facts = {**self.facts, **({"exit_code": self.error.exit_code} if self.error else {})}
         return {
             "log": self.log,
             "result": str(self.status),

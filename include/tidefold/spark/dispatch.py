@@ -149,4 +149,4 @@ def _told(outcome: Outcome, weight: int) -> Outcome:
     if outcome.error:
         return outcome
     message = f"{outcome.message}; without Spark, as there were {weight:,} bytes to read"
-    return replace(outcome, message=message, facts={**outcome.facts, "bytes_without_spark": weight})
+    return replace(outcome, message=message, details=replace(outcome.details, bytes_without_spark=weight))

@@ -109,11 +109,13 @@ class TidefoldVerifyOperator(TidefoldLogOperator):
         self.repair = repair
 
     def act(self, scope: Scope, log: str) -> Outcome:
+        from tidefold.operations.verify.result import VerifyDetails
         from tidefold.operations.verify.verify import Asked, verify
 
         outcome = verify(scope.pipeline, log, Asked(deep=self.deep, repair=self.repair, record=True))
-        for damage in outcome.facts.get("damage", ()):
-            self.log.error("%s: %s", log, damage)
+        if isinstance(outcome.details, VerifyDetails):
+            for damage in outcome.details.damage:
+                self.log.error("%s: %s", log, damage.to_dict())
         return outcome
 
 

@@ -82,17 +82,20 @@ class TidefoldKeepingOperator(TidefoldLogOperator):
         raise NotImplementedError
 
     def _told(self, planned: list[Outcome]) -> list[Outcome]:
+        from tidefold.operations.retention.details import bounds_of, paths_of
+
         for outcome in planned:
-            for bound in outcome.facts.get("bounds", ()):
-                what = f"{bound['name']} keeps the log after {bound['sqn']}: {bound['why']}"
-                self.log.info("%s: %s", outcome.log, what)
-            for path in outcome.facts.get("paths", ()):
+            for bound in bounds_of(outcome):
+                self.log.info("%s: %s keeps the log after %s: %s", outcome.log, bound.name, bound.sqn, bound.why)
+            for path in paths_of(outcome):
                 self.log.info("%s: would remove %s", outcome.log, path)
         return planned
 
     def _question(self, going: Sequence[Outcome], patience: timedelta) -> Question:
         lines = [f"- **{o.log}**: {o.message}" for o in going]
-        paths = [path for o in going for path in o.facts.get("paths", ())]
+        from tidefold.operations.retention.details import paths_of
+
+        paths = [path for o in going for path in paths_of(o)]
         lines += ["", *(f"    {path}" for path in paths[:_LISTED])]
         lines += [f"    and {len(paths) - _LISTED:,} more: see the task's log"] if len(paths) > _LISTED else []
         subject = f"{self.task_id}: remove {len(paths):,} files of {len(going)} logs?"
@@ -139,5 +142,7 @@ class TidefoldCleanOperator(TidefoldKeepingOperator):
 
 def _digest(planned: Sequence[Outcome]) -> str:
     """Of everything that would go."""
-    paths = sorted(f"{o.log} {path}" for o in planned for path in o.facts.get("paths", ()))
+    from tidefold.operations.retention.details import paths_of
+
+    paths = sorted(f"{o.log} {path}" for o in planned for path in paths_of(o))
     return hashlib.sha256("\n".join(paths).encode()).hexdigest()

@@ -268,8 +268,8 @@ def test_the_outcomes_that_a_job_wrote_are_printed(pipeline: Pipeline, monkeypat
         monkeypatch,
         "import json, sys; r = json.loads(sys.argv[1]); "
         "o = {'log': 'accounts', 'status': 'staged', 'message': r['asking']['run'], 'snapshot': 1}; "
-        "o |= {'error': None, 'facts': {}}; "
-        "open(r['result'], 'w').write(json.dumps({'outcomes': [o]}))",
+        "o |= {'error': None, 'details': {}}; "
+        "open(r['result'], 'w').write(json.dumps({'outcomes': [{'outcome': o}]}))",
     )
     said = call_json("materialize", "--run", "manual__2026-01-01T00:00:00+00:00")
     assert [(o["log"], o["result"], o["message"]) for o in said["outcomes"]] == [

@@ -104,6 +104,7 @@ def audit(terminal: Terminal, logs: Logs = None, run: RunId = None) -> int:
     Next: open the report it names (--format json: facts.report)
     """
     from tidefold.cli.spark_submit import run_step
+    from tidefold.operations.quality.judge import JudgementDetails
     from tidefold.operations.snapshot.request import Asking
     from tidefold.spark.dispatch import Step
 
@@ -112,19 +113,21 @@ def audit(terminal: Terminal, logs: Logs = None, run: RunId = None) -> int:
     outcomes = run_step(terminal, pipeline, step, chosen_logs(pipeline, logs))
     _note_costs(terminal, outcomes)
     for outcome in outcomes:
-        if "report" in outcome.facts:
-            terminal.note(f"report: {outcome.facts['report']}")
+        if isinstance(outcome.details, JudgementDetails):
+            terminal.note(f"report: {outcome.details.report}")
     return print_outcomes(terminal, "audit", outcomes)
 
 
 def _note_costs(terminal: Terminal, outcomes: Iterable[Outcome]) -> None:
     """One line a log: what its checks cost."""
+    from tidefold.operations.quality.judge import JudgementDetails
+
     for outcome in outcomes:
-        facts = outcome.facts
-        if "jobs" in facts:
-            over = f"{facts['rows']:,} rows, {facts['bytes'] / 1e6:,.1f} MB of files"
-            how = f"{facts['seconds']:.1f} s, {facts['jobs']} Spark jobs"
-            terminal.note(f"{outcome.log}: {facts['checks']} checks over {over}: {how}")
+        found = outcome.details
+        if isinstance(found, JudgementDetails):
+            over = f"{found.rows:,} rows, {found.bytes / 1e6:,.1f} MB of files"
+            how = f"{found.seconds:.1f} s, {found.jobs} Spark jobs"
+            terminal.note(f"{outcome.log}: {found.checks} checks over {over}: {how}")
 
 
 def run(

@@ -130,12 +130,14 @@ def drop(
 
 
 def _print(terminal: Terminal, verb: str, outcomes: list[Outcome]) -> int:
-    """The outcomes, and below each what keeps the log and the files that go or went."""
+    """The outcomes, and below each what keeps the log and the files that a run without --dry-run deletes."""
+    from tidefold.operations.retention.details import bounds_of, paths_of
+
     code = print_outcomes(terminal, verb, outcomes)
     for outcome in outcomes:
-        for bound in outcome.facts.get("bounds", ()):
-            terminal.line(f"  {outcome.log}: {bound['name']} keeps the log after {bound['sqn']}: {bound['why']}")
-        for path in outcome.facts.get("paths", ()) if outcome.status is Status.PLANNED else ():
+        for bound in bounds_of(outcome):
+            terminal.line(f"  {outcome.log}: {bound.name} keeps the log after {bound.sqn}: {bound.why}")
+        for path in paths_of(outcome) if outcome.status is Status.PLANNED else ():
             terminal.line(f"  {outcome.log}: {path}")
     return code
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,7 @@ from tidefold.cli.output.outcomes import print_outcomes
 from tidefold.cli.terminal import Terminal, chosen_logs
 
 if TYPE_CHECKING:
+    from tidefold.domain.verify.expected_files import Damage
     from tidefold.operations.outcome import Outcome
 
 _SECONDS = 5.0
@@ -52,24 +53,26 @@ def verify(
 
 
 def print_damage(terminal: Terminal, outcome: Outcome) -> None:
-    for damage in outcome.facts.get("damage", ()):
-        terminal.line(f"  {outcome.log}: {_described(damage)}")
-        for path in damage["paths"][1:]:
-            terminal.line(f"    the same file: {path}")
-        for path in damage["good"]:
-            terminal.line(f"    good: {path}")
-        if damage["repaired"]:
-            terminal.line(f"    repaired from {damage['repaired']}")
+    from tidefold.operations.verify.result import VerifyDetails
+
+    for damage in outcome.details.damage if isinstance(outcome.details, VerifyDetails) else ():
+        terminal.line(f"  {outcome.log}: {_describe_damage(damage)}")
+        for place in damage.places[1:]:
+            terminal.line(f"    the same file: {place}")
+        for place in damage.good:
+            terminal.line(f"    good: {place}")
+        if damage.repaired:
+            terminal.line(f"    repaired from {damage.repaired}")
             continue
-        if damage["why"]:
-            terminal.line(f"    not repaired: {damage['why']}")
-        terminal.line(f"    next: {damage['hint']}")
+        if damage.why:
+            terminal.line(f"    not repaired: {damage.why}")
+        terminal.line(f"    next: {damage.hint}")
 
 
-def _described(damage: dict[str, Any]) -> str:
-    ids = ", ".join(map(str, damage["snapshots"]))
-    of = f"snapshot{'s' if len(damage['snapshots']) > 1 else ''} {ids}: " if ids else ""
-    return f"{of}{damage['part']} {damage['harm']}: {damage['paths'][0]}"
+def _describe_damage(damage: Damage) -> str:
+    ids = ", ".join(map(str, damage.snapshots))
+    of = f"snapshot{'s' if len(damage.snapshots) > 1 else ''} {ids}: " if ids else ""
+    return f"{of}{damage.part} {damage.harm}: {damage.places[0]}"
 
 
 class ProgressLine:

@@ -22,7 +22,7 @@ from tidefold.operations.ingest.landing_problems import find_problems
 from tidefold.operations.ingest.log_ingest import LogIngest, plan_log
 from tidefold.operations.ingest.parse_round import IngestRun, parse_round
 from tidefold.operations.ingest.schema_update import add_brought
-from tidefold.operations.outcome import ErrorInfo, Outcome, Status
+from tidefold.operations.outcome import ErrorInfo, Outcome, Status, UntypedDetails
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.quarantine.key_changes import REASON as KEY_CHANGE
 from tidefold.operations.quarantine.retry import retry
@@ -271,7 +271,7 @@ def _taken(pipeline: Pipeline, intake: LogIngest) -> Outcome:
     refused = all(a.landed.records == a.landed.quarantined > 0 for a in intake.arrivals)
     message = f"{'refused' if refused else 'took'} {files:,} {'file' if files == 1 else 'files'}: {', '.join(parts)}"
     status = Status.REFUSED if refused else Status.TAKEN
-    outcome = Outcome(intake.log, status, "; ".join([message, *_remarks(intake)]), facts=facts)
+    outcome = Outcome(intake.log, status, "; ".join([message, *_remarks(intake)]), details=UntypedDetails(values=facts))
     return _stopped(outcome, pipeline, intake)
 
 
@@ -284,7 +284,7 @@ def _joined(first: Outcome, further: Outcome, types: Mapping[str, str]) -> Outco
     facts = {**further.facts, **counts, "refused": dict(reasons), "quarantine": stored, "added": added}
     said = ", ".join(f"`{name}` {type_}" for name, type_ in types.items())
     before = f"took {first.facts.get('changes', 0):,} changes, added {said} as the source brought it"
-    return replace(further, message=f"{before}; {further.message}", facts=facts)
+    return replace(further, message=f"{before}; {further.message}", details=UntypedDetails(values=facts))
 
 
 def _stopped(outcome: Outcome, pipeline: Pipeline, intake: LogIngest) -> Outcome:
@@ -313,7 +313,12 @@ def _incomplete(outcome: Outcome, pipeline: Pipeline, intake: LogIngest) -> Outc
 
 
 def _nothing(pipeline: Pipeline, intake: LogIngest) -> Outcome:
-    outcome = Outcome(intake.log, Status.NOTHING, "; ".join(["nothing new", *_remarks(intake)]), facts=_facts(intake))
+    outcome = Outcome(
+        intake.log,
+        Status.NOTHING,
+        "; ".join(["nothing new", *_remarks(intake)]),
+        details=UntypedDetails(values=_facts(intake)),
+    )
     return _stopped(outcome, pipeline, intake)
 
 
@@ -321,7 +326,7 @@ def _failed(intake: LogIngest, error: TidefoldError | None) -> Outcome:
     assert error is not None
     outcome = Outcome.of_error(intake.log, error)
     problems = {"problems": _facts(intake)["problems"], "refused": dict(intake.refused)}
-    return replace(outcome, facts={**outcome.facts, **problems})
+    return replace(outcome, details=UntypedDetails(values={**outcome.facts, **problems}))
 
 
 def _remarks(intake: LogIngest) -> list[str]:

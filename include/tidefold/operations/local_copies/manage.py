@@ -14,7 +14,7 @@ from tidefold.domain.retention.local_copies import CopyName, leftover
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.errors import CorruptError, TidefoldError, unforeseen
 from tidefold.fold.plan import Places
-from tidefold.operations.outcome import Outcome
+from tidefold.operations.outcome import Outcome, UntypedDetails
 from tidefold.operations.pipeline import Pipeline
 from tidefold.storage.local_copies.copies import Copied, copies, copy_snapshot, discard, gaps
 from tidefold.storage.local_copies.roots import LocalRoots
@@ -59,7 +59,9 @@ def _without(staged: Outcome, manifest: Manifest, error: Exception) -> Outcome:
 
 
 def _said(outcome: Outcome, text: str, local: dict[str, object]) -> Outcome:
-    return replace(outcome, message=f"{outcome.message}; {text}", facts={**outcome.facts, "local": local})
+    return replace(
+        outcome, message=f"{outcome.message}; {text}", details=UntypedDetails(values={**outcome.facts, "local": local})
+    )
 
 
 def prune(pipeline: Pipeline, log: str, snapshot: int) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import Any
 
 from tidefold.domain.retention.local_copies import CopyName, LocalFile, bytes_on_disk, stays
 from tidefold.errors import unforeseen
 from tidefold.operations.local_copies.inventory import Seen, SegmentCopy, look, unneeded
 from tidefold.operations.outcome import Outcome, Status, each_log
 from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.retention.details import LocalRetentionDetails, WarningDetails
 from tidefold.storage import Store
 from tidefold.storage.local_copies.copies import discard_files
 from tidefold.storage.local_copies.roots import LocalRoots
@@ -32,7 +32,7 @@ def retain_local(pipeline: Pipeline, logs: Sequence[str], plan: bool = False) ->
         seen = look(pipeline.store, local)
     except Exception as error:
         why = _warned("local copies cannot be looked at", error)
-        return [Outcome(log, Status.NOTHING, why, facts={"warnings": [why]}) for log in logs]
+        return [Outcome(log, Status.NOTHING, why, details=WarningDetails(warnings=[why])) for log in logs]
     segments = _unneeded(pipeline.store, seen, logs)
     left_out = [f"local copies in `{root}` cannot be looked at: {why}" for root, why in local.unreadable.items()]
 
@@ -42,7 +42,7 @@ def retain_local(pipeline: Pipeline, logs: Sequence[str], plan: bool = False) ->
         going = [*old.values(), *(segment.files for segment in segments.get(log, ()))]
         failed = {} if plan else {files: why for files in going if (why := _removed(local, files))}
         gone = [files for files in going if files not in failed]
-        return _outcome(log, _facts(seen, old, gone, [*left_out, *failed.values()]), plan)
+        return _describe(log, _details(seen, old, gone, [*left_out, *failed.values()]), plan)
 
     return each_log(logs, act)
 
@@ -71,29 +71,30 @@ def _warned(what: str, error: Exception) -> str:
     return f"{what}: {found.code}: {found.message}"
 
 
-def _facts(
+def _details(
     seen: Seen,
     old: Mapping[CopyName, tuple[LocalFile, ...]],
     gone: Sequence[tuple[LocalFile, ...]],
     warnings: Sequence[str],
-) -> dict[str, Any]:
+) -> LocalRetentionDetails:
     """`bytes` by names; `freed` is what the disks get back, since a file that stays in another copy frees nothing."""
     files = list(chain.from_iterable(gone))
     names = {(file.root, file.path) for file in files}
     rest = [file for file in seen.files if (file.root, file.path) not in names]
-    return {
-        "snapshots": sorted({name.snapshot for name, copy in old.items() if copy in gone}),
-        "files": len(files),
-        "bytes": sum(file.bytes for file in files),
-        "freed": bytes_on_disk(seen.files) - bytes_on_disk(rest),
-        "paths": [file.path for file in files],
-        "warnings": list(warnings),
-    }
+    return LocalRetentionDetails(
+        snapshots=sorted({name.snapshot for name, copy in old.items() if copy in gone}),
+        files=len(files),
+        bytes=sum(file.bytes for file in files),
+        freed=bytes_on_disk(seen.files) - bytes_on_disk(rest),
+        paths=[file.path for file in files],
+        warnings=list(warnings),
+    )
 
 
-def _outcome(log: str, facts: Mapping[str, Any], plan: bool) -> Outcome:
-    files, warnings = facts["files"], facts["warnings"]
+def _describe(log: str, details: LocalRetentionDetails, plan: bool) -> Outcome:
+    files, warnings = details.files, details.warnings
     verb = "would remove" if plan else "removed"
-    done = f"{verb} {files:,} local {'file' if files == 1 else 'files'}, {facts['bytes']:,} bytes"
+    done = f"{verb} {files:,} local {'file' if files == 1 else 'files'}, {details.bytes:,} bytes"
     message = "; ".join([done if files or warnings else "no local copy is to be removed", *warnings])
-    return Outcome(log, (Status.PLANNED if plan else Status.REMOVED) if files else Status.NOTHING, message, facts=facts)
+    done_status = Status.PLANNED if plan else Status.REMOVED
+    return Outcome(log, done_status if files else Status.NOTHING, message, details=details)

@@ -11,7 +11,7 @@ from tidefold.errors import TidefoldError
 from tidefold.operations.outcome import Outcome, Status, each_log
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.quality.baseline import Case, suite_of
-from tidefold.operations.quality.judge import judged_facts, judgement_of, weigh
+from tidefold.operations.quality.judge import describe_judgement, judgement_of, weigh
 from tidefold.quality.report.result import Judgement
 from tidefold.quality.report.verdict_store import audit_paths, store_audit, stored_audit
 from tidefold.quality.run.engine import QualityEngine
@@ -83,7 +83,7 @@ def _stored(pipeline: Pipeline, audit: _Audit) -> Judgement | None:
 
 def _judged(pipeline: Pipeline, judged: Judgement, audit: _Audit) -> Outcome:
     store = pipeline.store
-    facts = {**judged_facts(judged), "report": store.uri(audit.page), "verdict": store.uri(audit.path), "audit": True}
+    details = describe_judgement(judged, report=store.uri(audit.page), verdict=store.uri(audit.path), audit=True)
     status = Status.PASSED if judged.passed else Status.FAILED
     message = f"audit of snapshot {judged.snapshot} {status}: {judged.summary}"
-    return Outcome(judged.log, status, message, judged.snapshot, facts=facts)
+    return Outcome(judged.log, status, message, judged.snapshot, details=details)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
 
 from tidefold.domain.log_state import State
 from tidefold.domain.snapshot import transitions
 from tidefold.errors import TidefoldError
 from tidefold.ledger import read_manifest
-from tidefold.operations.outcome import Outcome, Status
+from tidefold.operations.outcome import Details, Outcome, Status, omitted_if_none
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.quality.baseline import Case, find, history_of, suite_of
 from tidefold.quality.report.result import Circumstances, Judgement, conclude
@@ -120,22 +120,49 @@ def judgement_of(pipeline: Pipeline, case: Case, engine: QualityEngine | None, *
 
 def _judged(pipeline: Pipeline, judged: Judgement, report: str) -> Outcome:
     verdict = verdict_path(judged.log, judged.snapshot, judged.suite)
-    facts = {**judged_facts(judged), "report": pipeline.store.uri(report), "verdict": pipeline.store.uri(verdict)}
+    details = describe_judgement(judged, report=pipeline.store.uri(report), verdict=pipeline.store.uri(verdict))
     status = Status.PASSED if judged.passed else Status.FAILED
     message = f"snapshot {judged.snapshot} {status}: {judged.summary}"
-    return Outcome(judged.log, status, message, judged.snapshot, facts=facts)
+    return Outcome(judged.log, status, message, judged.snapshot, details=details)
 
 
-def judged_facts(judged: Judgement) -> dict[str, Any]:
-    """The numbers behind a judgement, its cost among them."""
-    return {
-        "rows": judged.rows,
-        "base_rows": judged.base_rows,
-        "checks": len(judged.checks),
-        "failed": sum(c.failed for c in judged.checks),
-        "warnings": sum(c.warned for c in judged.checks),
-        "seconds": judged.seconds,
-        "jobs": judged.jobs,
-        "bytes": judged.bytes_full,
-        "suite": judged.suite,
-    }
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgementDetails(Details):
+    """The numbers of a judgement, and what it cost.
+
+    `checks`: how many there are; `failed` and `warnings`: how many of them did not pass.
+    `suite`: sha256 of the suite.
+    `report`, `verdict`: addresses of the page and of the stored result.
+    `audit`: true for an audit.
+    """
+
+    rows: int
+    base_rows: int | None
+    checks: int
+    failed: int
+    warnings: int
+    seconds: float
+    jobs: int
+    bytes: int
+    suite: str
+    report: str
+    verdict: str
+    audit: bool | None = omitted_if_none()
+
+
+def describe_judgement(judged: Judgement, *, report: str, verdict: str, audit: bool | None = None) -> JudgementDetails:
+    """The details of a judgement whose report and result are stored at these addresses."""
+    return JudgementDetails(
+        rows=judged.rows,
+        base_rows=judged.base_rows,
+        checks=len(judged.checks),
+        failed=sum(c.failed for c in judged.checks),
+        warnings=sum(c.warned for c in judged.checks),
+        seconds=judged.seconds,
+        jobs=judged.jobs,
+        bytes=judged.bytes_full,
+        suite=judged.suite,
+        report=report,
+        verdict=verdict,
+        audit=audit,
+    )

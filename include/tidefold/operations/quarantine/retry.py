@@ -41,7 +41,7 @@ from tidefold.errors import ConflictError, RefusedError
 from tidefold.operations.ingest import recovery
 from tidefold.operations.ingest.schema_update import evolved
 from tidefold.operations.inspect.read import found_state
-from tidefold.operations.outcome import Outcome, Status
+from tidefold.operations.outcome import Outcome, Status, UntypedDetails
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.quarantine.key_changes import REASON, RefusedKey, complete_key_changes, refused_keys
 from tidefold.operations.quarantine.newer_changes import Awaited, Decision, find_newer
@@ -242,8 +242,10 @@ def settle(
             count += len(gone)
     facts = {"records": count, "by": by, "why": why}
     if not count:
-        return Outcome(log, Status.NOTHING, "no such record is refused", facts=facts)
-    return Outcome(log, Status.SETTLED, f"{count:,} refused records settled by {by}: {why}", facts=facts)
+        return Outcome(log, Status.NOTHING, "no such record is refused", details=UntypedDetails(values=facts))
+    return Outcome(
+        log, Status.SETTLED, f"{count:,} refused records settled by {by}: {why}", details=UntypedDetails(values=facts)
+    )
 
 
 def _commit(
@@ -287,8 +289,10 @@ def _outcome(log: str, became: Counter[str], stay: Counter[str], reasons: Counte
     facts: dict[str, Any] = {"records": became.total() + stay.total(), **{name: became[name] for name in _BECAME}}
     facts |= {"staying": stay.total(), "why": dict(stay), "reasons": dict(reasons)}
     if not facts["records"]:
-        return Outcome(log, Status.NOTHING, "no such record is refused", facts=facts)
+        return Outcome(log, Status.NOTHING, "no such record is refused", details=UntypedDetails(values=facts))
     parts = [f"{became[name]:,} {said}" for name, said in _BECAME.items() if became[name]]
     parts += [f"{stay[why]:,} stay: {said}" for why, said in _STAYS.items() if stay[why]]
     message = f"looked at {facts['records']:,} refused records again: {'; '.join(parts)}"
-    return Outcome(log, Status.TAKEN if became.total() else Status.NOTHING, message, facts=facts)
+    return Outcome(
+        log, Status.TAKEN if became.total() else Status.NOTHING, message, details=UntypedDetails(values=facts)
+    )

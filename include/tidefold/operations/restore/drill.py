@@ -27,7 +27,7 @@ from tidefold.domain.paths import data_path
 from tidefold.domain.snapshot import transitions
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
 from tidefold.errors import CorruptError, NotFoundError, TidefoldError
-from tidefold.operations.outcome import ErrorInfo, Outcome, Status
+from tidefold.operations.outcome import ErrorInfo, Outcome, Status, UntypedDetails
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.restore.export import Elsewhere, Restored, restore_rows
 from tidefold.operations.restore.target_location import clear, open_place
@@ -170,6 +170,8 @@ def _recorded(
     if wrong:
         message = f"snapshot {snapshot} cannot be restored as it was: {'; '.join(wrong)}"
         error = ErrorInfo.of(CorruptError("DRILL_FAILED", message))
-        return Outcome(log, Status.DAMAGED, message, snapshot, error, facts)
+        return Outcome(log, Status.DAMAGED, message, snapshot, error, UntypedDetails(values=facts))
     message = f"snapshot {snapshot}: {facts['rows']:,} rows restored and checked in {found.seconds:.1f} s"
-    return Outcome(log, Status.PASSED, f"{message}; the scratch place is removed", snapshot, facts=facts)
+    return Outcome(
+        log, Status.PASSED, f"{message}; the scratch place is removed", snapshot, details=UntypedDetails(values=facts)
+    )

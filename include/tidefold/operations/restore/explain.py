@@ -16,7 +16,7 @@ from tidefold.errors import NotFoundError, StorageError
 from tidefold.fold.inputs import Inputs
 from tidefold.fold.task import Address, FoldTask, Input, Recipe
 from tidefold.operations.local_copies.manage import places_of
-from tidefold.operations.outcome import Outcome, Status
+from tidefold.operations.outcome import Outcome, Status, UntypedDetails
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.restore.plan import Into, plan_restore, wanted_by
 from tidefold.operations.savepoint.import_plan import with_originals
@@ -54,7 +54,7 @@ def explain(pipeline: Pipeline, log: str, asking: Asking) -> Outcome:
     }
     ways = max((len(bucket["ways"]) for bucket in buckets), default=0)
     message = f"would restore snapshot {asking.restore.snapshot} as {attempt.id} in {len(buckets)} buckets"
-    return Outcome(log, Status.PLANNED, f"{message}, {ways} ways each at most", facts=facts)
+    return Outcome(log, Status.PLANNED, f"{message}, {ways} ways each at most", details=UntypedDetails(values=facts))
 
 
 def _bucket(task: FoldTask, look: _Look) -> dict[str, Any]:

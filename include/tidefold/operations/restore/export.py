@@ -29,7 +29,7 @@ from tidefold.errors import (
 from tidefold.fold.fold_bucket import fold_bucket
 from tidefold.fold.task import Address, FoldResult
 from tidefold.operations.local_copies.manage import places_of
-from tidefold.operations.outcome import Outcome, Status
+from tidefold.operations.outcome import Outcome, Status, UntypedDetails
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.restore.plan import Into, RestorePlan, plan_restore, require_rows, wanted_rows
 from tidefold.operations.restore.target_location import DESCRIPTION, claimed, open_place
@@ -107,7 +107,7 @@ def restore_to(
     }
     of = "" if within is None else f" of key groups {within.first} to {within.last}"
     message = f"snapshot {snapshot}: {manifest.rows:,} rows{of} in {len(manifest.files)} files at {into.address}"
-    return Outcome(log, Status.RESTORED, message, snapshot, facts=facts)
+    return Outcome(log, Status.RESTORED, message, snapshot, details=UntypedDetails(values=facts))
 
 
 def restore_rows(pipeline: Pipeline, log: str, snapshot: int, into: Elsewhere, run: Runner) -> Restored:

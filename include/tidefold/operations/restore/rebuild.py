@@ -15,7 +15,7 @@ from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.errors import CorruptError
 from tidefold.ledger import decode_manifest, digest_of
 from tidefold.ledger.evidence import MANIFEST_FACT, find_evidence, find_shown, read_commit_facts
-from tidefold.operations.outcome import Outcome, Status
+from tidefold.operations.outcome import Outcome, Status, UntypedDetails
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.storage import Store
 
@@ -106,4 +106,6 @@ def _outcome(made: Rebuilt, plan: bool) -> Outcome:
     message += f"; the log continues after change set {state.last_sqn}"
     if state.stopped:
         message += f"; it is stopped: {state.stopped.why}"
-    return Outcome(state.log, Status.PLANNED if plan else Status.REBUILT, message, shown, facts=facts)
+    return Outcome(
+        state.log, Status.PLANNED if plan else Status.REBUILT, message, shown, details=UntypedDetails(values=facts)
+    )

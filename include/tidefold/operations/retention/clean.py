@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -17,6 +16,7 @@ from tidefold.errors import TidefoldError
 from tidefold.operations.ingest import recovery
 from tidefold.operations.outcome import Outcome, Status, each_log
 from tidefold.operations.pipeline import Pipeline, now
+from tidefold.operations.retention.details import CleanDetails, CleanStoreDetails
 from tidefold.operations.retention.file_gc import (
     delete_hidden,
     plan_forgotten,
@@ -43,11 +43,13 @@ def clean(pipeline: Pipeline, logs: Sequence[str], plan: bool = False) -> list[O
     An ingest that is only slow loses nothing but its work: it is refused, and the next one begins anew. The first
     outcome is that of the store, as a run writes for several logs; with `plan` nothing changes.
     """
-    ended = each_log([STORE], lambda _: _with_scratch(pipeline, _end_runs(pipeline, plan), plan))
-    return [*ended, *each_log(logs, lambda log: _clean_log(pipeline, log, plan))]
+    return [
+        *each_log([STORE], lambda _: _clean_store(pipeline, plan)),
+        *each_log(logs, lambda log: _clean_log(pipeline, log, plan)),
+    ]
 
 
-def _end_runs(pipeline: Pipeline, plan: bool) -> Outcome:
+def _clean_store(pipeline: Pipeline, plan: bool) -> Outcome:
     runs = recovery.abandoned(pipeline.store, now())
     failed: list[TidefoldError] = []
     announced_files = {run.run: recovery.files_of(pipeline.store, run) for run in runs}
@@ -62,32 +64,25 @@ def _end_runs(pipeline: Pipeline, plan: bool) -> Outcome:
     if not plan:
         pipeline.store.delete(unclaimed)
     files = sorted({*unclaimed, *(path for found in announced_files.values() for path in found)})
-    facts = {
-        "runs": [_described(run, announced_files[run.run]) for run in runs],
-        "files": len(files),
-        "paths": files,
-    }
-    if not files and not runs:
-        return Outcome(STORE, Status.NOTHING, "no run was left unfinished", facts=facts)
-    counted = f"{len(runs):,} unfinished {'run' if len(runs) == 1 else 'runs'}, {len(files):,} files announced"
-    if plan:
-        return Outcome(STORE, Status.PLANNED, f"would end {counted}; those that no log needs go", facts=facts)
-    return Outcome(STORE, Status.CLEANED, f"ended {counted}; those that no log needs are gone", facts=facts)
-
-
-def _with_scratch(pipeline: Pipeline, ended: Outcome, plan: bool) -> Outcome:
-    """The outcome of the store with what was left in scratch folders of this machine."""
-    found = find_scratch(pipeline.config.path.parent, now(), pipeline.config.retention.scratch_days)
-    if not found:
-        return ended
+    listed = [_describe_run(run, announced_files[run.run]) for run in runs]
+    scratch = find_scratch(pipeline.config.path.parent, now(), pipeline.config.retention.scratch_days)
     if not plan:
-        remove_scratch(found)
-    verb, status = ("would remove", Status.PLANNED) if plan else ("removed", Status.CLEANED)
-    message = f"{ended.message}; {verb} {len(found):,} left-overs in scratch folders"
-    return replace(ended, status=status, message=message, facts={**ended.facts, "scratch": [str(p) for p in found]})
+        remove_scratch(scratch)
+    entries = [str(path) for path in scratch] or None
+    details = CleanStoreDetails(runs=listed, files=len(files), paths=files, scratch=entries)
+    message = "no unfinished run"
+    if files or runs:
+        counted = f"{len(runs):,} unfinished {'run' if len(runs) == 1 else 'runs'}, {len(files):,} announced files"
+        deleted = "would be deleted" if plan else "were deleted"
+        message = f"{'would end' if plan else 'ended'} {counted}; those that no log needs {deleted}"
+    if scratch:
+        message += f"; {'would remove' if plan else 'removed'} {len(scratch):,} entries of scratch folders"
+    if not files and not runs and not scratch:
+        return Outcome(STORE, Status.NOTHING, message, details=details)
+    return Outcome(STORE, Status.PLANNED if plan else Status.CLEANED, message, details=details)
 
 
-def _described(run: Announced, files: Sequence[str]) -> dict[str, Any]:
+def _describe_run(run: Announced, files: Sequence[str]) -> dict[str, Any]:
     logs = dict.fromkeys([*run.logs, *(taking.log for taking in run.takings or ())])
     return {"run": run.run, "logs": list(logs), "written": run.takings is not None, "files": list(files)}
 
@@ -105,15 +100,15 @@ def _clean_log(pipeline: Pipeline, log: str, plan: bool) -> Outcome:
     going += _aged(pipeline, state)
     if not plan:
         going = delete_hidden(pipeline.store, ledger, state, going)
-    facts = {"files": len(going), "paths": list(going), "aborted": [s.id for s in given_up]}
+    details = CleanDetails(files=len(going), paths=list(going), aborted=[s.id for s in given_up])
     if not going and not given_up:
-        return Outcome(log, Status.NOTHING, "nothing was left behind", facts=facts)
+        return Outcome(log, Status.NOTHING, "nothing was left behind", details=details)
     message = f"would remove {len(going):,} files" if plan else f"removed {len(going):,} files"
     message += " that nothing needs"
     if given_up:
         which = ", ".join(f"{s.id} (as of {s.as_of})" for s in given_up)
         message += f"; {'would abort' if plan else 'aborted'} what nobody has worked on for a day: snapshot {which}"
-    return Outcome(log, Status.PLANNED if plan else Status.CLEANED, message, facts=facts)
+    return Outcome(log, Status.PLANNED if plan else Status.CLEANED, message, details=details)
 
 
 def _aged(pipeline: Pipeline, state: LogState) -> tuple[str, ...]:

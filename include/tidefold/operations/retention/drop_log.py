@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from tidefold.changelog.write_intents import ExpectedFiles, announced
 from tidefold.domain.external_snapshot import External
@@ -15,6 +14,7 @@ from tidefold.errors import ConflictError, NotFoundError, RefusedError
 from tidefold.operations.local_copies.manage import forget
 from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.retention.details import DropDetails
 from tidefold.operations.retention.segment_gc import plan_release
 from tidefold.operations.savepoint.external import claimed, delete_originals
 from tidefold.storage import Entry, Store
@@ -42,9 +42,17 @@ def drop(pipeline: Pipeline, log: str, plan: bool = True) -> Outcome:
         state = ledger.commit(_going)
     shared, own = files_of_log(pipeline.store, state)
     files = (*shared, *own)
-    facts = _facts(files, delete_originals(_claimed(state), plan))
+    originals = delete_originals(_claimed(state), plan)
+    details = DropDetails(
+        files=len(files),
+        bytes=sum(file.bytes for file in files),
+        paths=[*(file.path for file in files), *originals],
+        originals=len(originals),
+    )
+    counted = f"{details.files:,} files, {details.bytes:,} bytes"
+    counted += f"; {len(originals):,} files of claimed imports" if originals else ""
     if plan:
-        return Outcome(log, Status.PLANNED, f"would delete {_counted(facts)}", facts=facts)
+        return Outcome(log, Status.PLANNED, f"would delete {counted}", details=details)
     _delete(pipeline, state, [file.path for file in shared])
     forget(pipeline, log, [file.path for file in shared if segment_of(file.path)])
     # This head needs no pages. It stays: from it a next log of this name goes on with epoch and ids.
@@ -52,17 +60,7 @@ def drop(pipeline: Pipeline, log: str, plan: bool = True) -> Outcome:
     # All of these names are older than that head: a next log of this name never gives them again.
     last = LogPaths(log).ledger_version(gone.version)
     pipeline.store.delete([file.path for file in own if file.path != last])
-    return Outcome(log, Status.DROPPED, f"deleted {_counted(facts)}", facts=facts)
-
-
-def _facts(files: Sequence[Entry], originals: Sequence[str]) -> dict[str, Any]:
-    paths = [*(f.path for f in files), *originals]
-    return {"files": len(files), "bytes": sum(f.bytes for f in files), "paths": paths, "originals": len(originals)}
-
-
-def _counted(facts: dict[str, Any]) -> str:
-    claimed = f"; {facts['originals']:,} files of originals that were claimed" if facts["originals"] else ""
-    return f"{facts['files']:,} files, {facts['bytes']:,} bytes{claimed}"
+    return Outcome(log, Status.DROPPED, f"deleted {counted}", details=details)
 
 
 def _claimed(state: LogState) -> tuple[External, ...]:
@@ -96,10 +94,9 @@ def _leftovers(pipeline: Pipeline, gone: LogState, plan: bool) -> Outcome:
     if not plan:
         _delete(pipeline, gone, files)
         forget(pipeline, gone.log, ())
-    facts = {"files": len(files), "paths": files}
-    return Outcome(
-        gone.log, Status.PLANNED if plan else Status.DROPPED, f"{len(files):,} files were left of it", facts=facts
-    )
+    details = DropDetails(files=len(files), paths=files)
+    status = Status.PLANNED if plan else Status.DROPPED
+    return Outcome(gone.log, status, f"{len(files):,} files of the dropped log were left", details=details)
 
 
 def _going(state: LogState) -> LogState:

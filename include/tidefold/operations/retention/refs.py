@@ -14,6 +14,7 @@ from tidefold.domain.retention import retention
 from tidefold.errors import InvalidInputError
 from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.retention.details import ConsumerDetails
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 
@@ -74,7 +75,9 @@ def register(pipeline: Pipeline, log: str, name: str, sqn: int) -> Outcome:
     check_name(name)
     ledger = pipeline.ledger(log)
     ledger.commit(lambda state: retention.register(state, Consumer(name, sqn)))
-    return Outcome(log, Status.REGISTERED, f"reader `{name}` has read up to change set {sqn}", facts={"sqn": sqn})
+    return Outcome(
+        log, Status.REGISTERED, f"reader `{name}` has read up to change set {sqn}", details=ConsumerDetails(sqn=sqn)
+    )
 
 
 def unregister(pipeline: Pipeline, log: str, name: str) -> Outcome:

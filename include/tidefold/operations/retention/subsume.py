@@ -10,6 +10,7 @@ from tidefold.domain.retention import retention
 from tidefold.ledger import read_manifest
 from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline, now
+from tidefold.operations.retention.details import SubsumeDetails
 from tidefold.operations.retention.file_gc import delete_hidden
 from tidefold.operations.savepoint.external import claimed, delete_originals
 from tidefold.storage import Entry, Store
@@ -68,24 +69,24 @@ def _outcome(
     state: LogState, retired: Sequence[Snapshot], files: Sequence[Entry], originals: Sequence[str], plan: bool
 ) -> Outcome:
     kept = [s.id for s in state.snapshots if s.state is State.COMPLETED]
-    facts = {
-        "snapshots": [s.id for s in retired],
-        "tails": sum(s.kind is SnapshotKind.TAIL for s in retired),
-        "kept": kept,
-        "files": len(files),
-        "bytes": sum(file.bytes for file in files),
-        "paths": [*(file.path for file in files), *originals],
-        "originals": len(originals),
-    }
+    details = SubsumeDetails(
+        snapshots=[s.id for s in retired],
+        tails=sum(s.kind is SnapshotKind.TAIL for s in retired),
+        kept=kept,
+        files=len(files),
+        bytes=sum(file.bytes for file in files),
+        paths=[*(file.path for file in files), *originals],
+        originals=len(originals),
+    )
     if not retired:
         tagged = sum(s in {t.snapshot for t in state.tags} for s in kept)
         message = f"nothing to retire; {len(kept)} completed snapshots are kept, {tagged} of them tagged"
-        return Outcome(state.log, Status.NOTHING, message, facts=facts)
+        return Outcome(state.log, Status.NOTHING, message, details=details)
     verb = "would retire" if plan else "retired"
-    message = f"{verb} {_named(retired)}: {len(files):,} files, {facts['bytes']:,} bytes; {len(kept)} kept"
+    message = f"{verb} {_named(retired)}: {len(files):,} files, {details.bytes:,} bytes; {len(kept)} kept"
     if originals:
         message += f"; {len(originals):,} files of originals that were claimed"
-    return Outcome(state.log, Status.PLANNED if plan else Status.SUBSUMED, message, facts=facts)
+    return Outcome(state.log, Status.PLANNED if plan else Status.SUBSUMED, message, details=details)
 
 
 def _named(retired: Sequence[Snapshot]) -> str:

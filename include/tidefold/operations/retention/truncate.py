@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from collections.abc import Sequence
 
 from tidefold.domain.log_state import LogState
 from tidefold.domain.retention import retention
 from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.retention.details import TruncateDetails
 from tidefold.operations.retention.segment_gc import plan_release
 
 
@@ -29,31 +30,28 @@ def truncate(pipeline: Pipeline, log: str, plan: bool = False) -> Outcome:
         pipeline.store.delete([entry.path for entry in released.unneeded])
         ledger.commit(lambda now: retention.collected(now, released.settled))
         ledger.prune()
-    outcome = _outcome(before, state, {entry.path: entry.bytes for entry in released.unneeded}, keep, plan)
-    return _with_unreadable(outcome, released.unreadable)
+    unneeded = {entry.path: entry.bytes for entry in released.unneeded}
+    return _describe(before, state, unneeded, released.unreadable, keep, plan)
 
 
-def _with_unreadable(outcome: Outcome, unreadable: tuple[str, ...]) -> Outcome:
-    if not unreadable:
-        return outcome
-    message = f"{outcome.message}; {len(unreadable)} damaged segments stay, since it cannot be told who needs them"
-    return replace(outcome, message=message, facts={**outcome.facts, "unreadable": list(unreadable)})
-
-
-def _outcome(before: LogState, state: LogState, going: dict[str, int], keep: int | None, plan: bool) -> Outcome:
+def _describe(
+    before: LogState, state: LogState, going: dict[str, int], unreadable: Sequence[str], keep: int | None, plan: bool
+) -> Outcome:
     found = retention.bounds(state, keep)
-    facts = {
-        "truncated_to": state.truncated_to,
-        "bounds": [asdict(bound) for bound in found],
-        "files": len(going),
-        "bytes": sum(going.values()),
-        "paths": sorted(going),
-    }
-    holds = f"held by {found[0].name} at {found[0].sqn}: {found[0].why}" if found else "nothing was folded yet"
-    if state.truncated_to == before.truncated_to and not going:
-        return Outcome(state.log, Status.NOTHING, f"nothing to cut; {holds}", facts=facts)
-    verb = "would cut" if plan else "cut"
-    message = (
-        f"{verb} up to change set {state.truncated_to}: {len(going):,} segments, {facts['bytes']:,} bytes; {holds}"
+    size = sum(going.values())
+    details = TruncateDetails(
+        truncated_to=state.truncated_to,
+        bounds=found,
+        files=len(going),
+        bytes=size,
+        paths=sorted(going),
+        unreadable=list(unreadable) or None,
     )
-    return Outcome(state.log, Status.PLANNED if plan else Status.TRUNCATED, message, facts=facts)
+    holds = f"held by {found[0].name} at {found[0].sqn}: {found[0].why}" if found else "nothing was folded yet"
+    if unreadable:
+        holds += f"; {len(unreadable)} damaged segments stay, because it is unknown which logs need them"
+    if state.truncated_to == before.truncated_to and not going:
+        return Outcome(state.log, Status.NOTHING, f"nothing to cut; {holds}", details=details)
+    verb = "would cut" if plan else "cut"
+    message = f"{verb} up to change set {state.truncated_to}: {len(going):,} segments, {size:,} bytes; {holds}"
+    return Outcome(state.log, Status.PLANNED if plan else Status.TRUNCATED, message, details=details)

@@ -25,7 +25,7 @@ from tidefold.fold.fold_bucket import fold_bucket
 from tidefold.fold.task import Address, FoldResult, FoldTask, Untouched
 from tidefold.ledger import write_description
 from tidefold.operations.local_copies.manage import places_of
-from tidefold.operations.outcome import Outcome, Status
+from tidefold.operations.outcome import Outcome, Status, UntypedDetails
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.restore.plan import Into, RestorePlan, plan_restore, require_rows, wanted_rows
 from tidefold.operations.restore.target_location import open_place
@@ -212,4 +212,4 @@ def _outcome(savepoint: Savepoint, store: Store, status: Status, read: dict[str,
         f"snapshot {savepoint.snapshot}, {savepoint.kind}: {savepoint.rows:,} rows in {len(savepoint.files)} files, "
         f"{savepoint.bytes:,} bytes at {facts['address']}"
     )
-    return Outcome(savepoint.log, status, message, savepoint.snapshot, facts=facts)
+    return Outcome(savepoint.log, status, message, savepoint.snapshot, details=UntypedDetails(values=facts))

@@ -12,7 +12,7 @@ from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot import claim, transitions
 from tidefold.errors import AlreadyExistsError
 from tidefold.ledger import read_manifest
-from tidefold.operations.outcome import Outcome, Status
+from tidefold.operations.outcome import Outcome, Status, UntypedDetails
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.restore.plan import manifest_of
 
@@ -71,7 +71,9 @@ def _kept(pipeline: Pipeline, log: str, snapshot: Snapshot, override_by: str | N
     message = f"snapshot {snapshot.id} with {snapshot.rows:,} rows as of {snapshot.as_of} is kept by its tag `{tag}`"
     if snapshot.state is not State.COMPLETED:
         message = f"snapshot {snapshot.id}, as of {snapshot.as_of}, is {snapshot.state} since"
-    return Outcome(log, Status.ALREADY if before else Status.COMPLETED, message, snapshot.id, facts=facts)
+    return Outcome(
+        log, Status.ALREADY if before else Status.COMPLETED, message, snapshot.id, details=UntypedDetails(values=facts)
+    )
 
 
 def _note_completion(pipeline: Pipeline, log: str, snapshot: int) -> None:
@@ -122,4 +124,4 @@ def _outcome(log: str, status: Status, snapshot: Snapshot) -> Outcome:
     message = f"snapshot {snapshot.id} with {snapshot.rows:,} rows is version {snapshot.table_version} of the table"
     if snapshot.state is not State.COMPLETED:
         message += f", and {snapshot.state} since"
-    return Outcome(log, status, message, snapshot.id, facts=facts)
+    return Outcome(log, status, message, snapshot.id, details=UntypedDetails(values=facts))

@@ -15,7 +15,7 @@ from tidefold.domain.table.schema import must_rewrite
 from tidefold.errors import InvalidInputError, TidefoldError
 from tidefold.fold.plan import has_expired
 from tidefold.ledger import read_manifest
-from tidefold.operations.outcome import Outcome, Status
+from tidefold.operations.outcome import Outcome, Status, UntypedDetails
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.request import Asking, as_of_claim
 
@@ -142,4 +142,4 @@ def _planned(log: str, at: int, planned: Plan) -> Outcome:
         f"would fold at most {facts['changes_at_most']:,} changes of {len(sets):,} change sets onto {begins}; "
         f"{planned.later:,} change sets after it hold nothing from before {told(at)}"
     )
-    return Outcome(log, Status.PLANNED, message, facts=facts)
+    return Outcome(log, Status.PLANNED, message, details=UntypedDetails(values=facts))

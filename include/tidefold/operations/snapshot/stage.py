@@ -24,7 +24,7 @@ from tidefold.fold.plan import carried_files
 from tidefold.fold.task import FoldResult, FoldTask
 from tidefold.ledger import write_manifest
 from tidefold.operations.local_copies.manage import with_copy
-from tidefold.operations.outcome import Outcome, Status
+from tidefold.operations.outcome import Outcome, Status, UntypedDetails
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.read_sources import places_read, read_from, sources_of
 from tidefold.storage import Store
@@ -143,7 +143,7 @@ def _staged(attempt: Attempt, manifest: Manifest, results: Sequence[FoldResult])
     expired = f"; {facts['expired']:,} rows expired" if facts["expired"] else ""
     message = f"snapshot {manifest.snapshot}{_which(snapshot)}: {manifest.rows:,} rows{changes}{expired}; {carried}"
     message = f"{message}{_after(restored)}{_left_out(manifest)}"
-    return Outcome(manifest.log, Status.STAGED, message, manifest.snapshot, facts=facts)
+    return Outcome(manifest.log, Status.STAGED, message, manifest.snapshot, details=UntypedDetails(values=facts))
 
 
 def _left_out(manifest: Manifest) -> str:

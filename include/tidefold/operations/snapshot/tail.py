@@ -23,7 +23,7 @@ from tidefold.domain.table.schema import shape_at
 from tidefold.errors import ConflictError, RefusedError
 from tidefold.fold.merge.compaction import squashed
 from tidefold.operations.ingest import recovery
-from tidefold.operations.outcome import Outcome, Status
+from tidefold.operations.outcome import Outcome, Status, UntypedDetails
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.snapshot.confirm import roll_forward
 from tidefold.operations.snapshot.request import request_of
@@ -51,7 +51,7 @@ def take_tail(pipeline: Pipeline, log: str, run_id: str) -> Outcome:
     facts = {"base": snapshot.base, "change_sets": len(change_sets), "changes": sum(c.rows for c in change_sets)}
     changes = "1 change" if facts["changes"] == 1 else f"{facts['changes']:,} changes"
     message = f"snapshot {snapshot.id} is snapshot {snapshot.base} and {changes} after it"
-    return Outcome(log, Status.COMPLETED, message, snapshot.id, facts=facts)
+    return Outcome(log, Status.COMPLETED, message, snapshot.id, details=UntypedDetails(values=facts))
 
 
 def squash(pipeline: Pipeline, log: str, plan: bool = False) -> Outcome:
@@ -66,12 +66,17 @@ def squash(pipeline: Pipeline, log: str, plan: bool = False) -> Outcome:
     sets, rows = sum(map(len, runs)), sum(c.rows for run in runs for c in run)
     facts = {"change_sets": sets, "changes": rows, "into": len(runs)}
     if plan:
-        return Outcome(log, Status.PLANNED, f"would squash {sets:,} change sets into {len(runs):,}", facts=facts)
+        return Outcome(
+            log,
+            Status.PLANNED,
+            f"would squash {sets:,} change sets into {len(runs):,}",
+            details=UntypedDetails(values=facts),
+        )
     facts["changes_kept"] = sum(_squash_run(pipeline, state, run) for run in runs)
     message = (
         f"squashed {sets:,} change sets into {len(runs):,}: {facts['changes_kept']:,} of {rows:,} changes are left"
     )
-    return Outcome(log, Status.SQUASHED, message, facts=facts)
+    return Outcome(log, Status.SQUASHED, message, details=UntypedDetails(values=facts))
 
 
 def _why_not(state: LogState | None) -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from tidefold.domain.paths import LogPaths
-from tidefold.domain.verify.expected_files import Part
+from tidefold.domain.verify.expected_files import Damage, Part, Where
 from tidefold.errors import CorruptError
 
 _MEANS = {
@@ -40,21 +39,21 @@ class Alarm:
         return f"{self.harm}: {self.file}. It means: {self.means}. Next: {self.command}"
 
 
-def find_alarms(damage: Iterable[Mapping[str, Any]]) -> list[Alarm]:
-    """One alarm for each damage that is left, of the facts of a verification's outcome."""
+def find_alarms(damage: Iterable[Damage]) -> list[Alarm]:
+    """One alarm for each damage that is left."""
     return [
-        Alarm(one["paths"][0], f"{one['part']} {one['harm']}", _explain(one), one["hint"])
+        Alarm(str(one.places[0]), f"{one.part} {one.harm}", _explain(one), one.hint)
         for one in damage
-        if not one["repaired"]
+        if not one.repaired
     ]
 
 
-def _explain(damage: Mapping[str, Any]) -> str:
-    if all(path.startswith("local:") for path in damage["paths"]):
+def _explain(damage: Damage) -> str:
+    if all(place.where is Where.LOCAL for place in damage.places):
         return _LOCAL
-    means = _MEANS[Part(damage["part"])].format(ids=", ".join(map(str, damage["snapshots"])) or "?")
+    means = _MEANS[damage.part].format(ids=", ".join(map(str, damage.snapshots)) or "?")
     # Some name of a file that is damaged is what readers open; only a segment or manifest has readers that fall back.
-    return f"{means}; {_SPARE}" if damage["good"] and damage["part"] in (Part.SEGMENT, Part.MANIFEST) else means
+    return f"{means}; {_SPARE}" if damage.good and damage.part in (Part.SEGMENT, Part.MANIFEST) else means
 
 
 def alarm_of_ledger(log: str, error: CorruptError) -> Alarm:

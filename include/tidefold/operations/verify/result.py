@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from tidefold.domain.log_state import LogState, State
 from tidefold.domain.verify.expected_files import Copy, Damage, DamageKind, Part, StoredFile, Where
 from tidefold.errors import CorruptError
-from tidefold.operations.outcome import ErrorInfo, Outcome, Status
+from tidefold.operations.outcome import Details, ErrorInfo, Outcome, Status
 from tidefold.operations.verify.scope import Scope
 
 
@@ -26,36 +27,60 @@ class Checked:
         self.single += sum(sum(copy.harm is None for copy in copies) == 1 for copies in found.values())
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyDetails(Details):
+    """`snapshots`: ids of the snapshots that were checked.
+
+    `files`, `copies`: how much was checked; `single`: files with one good copy only.
+    `damage`: what was found, with the next step or the copy that repaired it.
+    """
+
+    snapshots: Sequence[int]
+    files: int
+    copies: int
+    single: int
+    damage: Sequence[Damage]
+    warnings: Sequence[str]
+
+    def to_dict(self) -> dict[str, Any]:
+        # Zero-argument super() does not know the class that slots=True makes.
+        return {**Details.to_dict(self), "damage": [one.to_dict() for one in self.damage]}
+
+
 def outcome_of(scope: Scope, damage: Sequence[Damage], checked: Checked, repair: bool) -> Outcome:
     """The outcome for people and for programs. Damage that is left is an error with the exit code of CorruptError."""
     log = scope.state.log
     told = _with_hints(scope, damage)
     left = [one for one in told if not one.repaired]
-    facts = {
-        "snapshots": sorted(scope.asked),
-        "files": checked.files,
-        "copies": checked.copies,
-        "single": checked.single,
-        "damage": [one.to_dict() for one in told],
-        "warnings": [scope.warning] if scope.warning else [],
-    }
+    details = VerifyDetails(
+        snapshots=sorted(scope.asked),
+        files=checked.files,
+        copies=checked.copies,
+        single=checked.single,
+        damage=told,
+        warnings=[scope.warning] if scope.warning else [],
+    )
     warned = f"; {scope.warning}" if scope.warning else ""
     looked = f"{_counted(checked.files, 'file')} in {checked.copies:,} copies"
     if left:
         mended = f", {len(told) - len(left):,} repaired" if repair else ""
         message = f"{_counted(len(left), 'damaged copy', 'damaged copies')} of {looked}{mended}{warned}"
-        return Outcome(log, Status.DAMAGED, message, error=ErrorInfo.of(CorruptError("DAMAGED", message)), facts=facts)
+        return Outcome(
+            log, Status.DAMAGED, message, error=ErrorInfo.of(CorruptError("DAMAGED", message)), details=details
+        )
     if told:
         message = f"repaired {_counted(len(told), 'damaged copy', 'damaged copies')} of {looked}{warned}"
-        return Outcome(log, Status.REPAIRED, message, facts=facts)
+        return Outcome(log, Status.REPAIRED, message, details=details)
     single = f", {checked.single:,} of them in one alone" if checked.single else ""
-    return Outcome(log, Status.WHOLE, f"{looked}{single}, nothing is damaged{warned}", facts=facts)
+    return Outcome(log, Status.WHOLE, f"{looked}{single}, nothing is damaged{warned}", details=details)
 
 
 def add_warning(outcome: Outcome, warning: str) -> Outcome:
     """The outcome with one more warning."""
-    facts = {**outcome.facts, "warnings": [*outcome.facts.get("warnings", ()), warning]}
-    return replace(outcome, message=f"{outcome.message}; {warning}", facts=facts)
+    details = outcome.details
+    if isinstance(details, VerifyDetails):
+        details = replace(details, warnings=[*details.warnings, warning])
+    return replace(outcome, message=f"{outcome.message}; {warning}", details=details)
 
 
 def _counted(number: int, one: str, many: str = "") -> str:

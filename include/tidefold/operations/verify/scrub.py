@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 
 from tidefold.domain.log_state import DeletionState
 from tidefold.domain.verify.scrub_round import ProofRecord, ScrubChoice, choose_files, record_scrub
 from tidefold.errors import CorruptError, InvalidInputError
 from tidefold.ledger import Ledger
-from tidefold.operations.outcome import ErrorInfo, Outcome, Status
+from tidefold.operations.outcome import Details, ErrorInfo, Outcome, Status
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.verify.alarm import Alarm, alarm_of_ledger, find_alarms
 from tidefold.operations.verify.proof_record import find_proof, write_proof
-from tidefold.operations.verify.result import add_warning
+from tidefold.operations.verify.result import VerifyDetails, add_warning
 from tidefold.operations.verify.scope import scope_of
 from tidefold.operations.verify.verify import Asked, Telling, Verification
 
@@ -37,8 +37,8 @@ class ScrubBudget:
         return math.ceil(self.share * total) if self.bytes is None else self.bytes
 
 
-@dataclass(frozen=True, slots=True)
-class ScrubReport:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScrubDetails(VerifyDetails):
     """What a run has read, and what is left to do.
 
     read_files, read_bytes: read in this run; files, bytes: what the log has.
@@ -51,12 +51,18 @@ class ScrubReport:
 
     read_files: int
     read_bytes: int
-    files: int
     bytes: int
     round_share: float
     round_ended: bool
     proved: str
     repaired: int
+    alarms: Sequence[Alarm]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerAlarmDetails(Details):
+    """`alarms`: that the ledger is damaged."""
+
     alarms: Sequence[Alarm]
 
 
@@ -121,8 +127,15 @@ def scrub(
 
 def _describe(found: Outcome, round_: _Round, after: ProofRecord) -> Outcome:
     """The outcome of a verification as that of the scrub."""
-    alarms = find_alarms(found.facts["damage"])
-    report = ScrubReport(
+    checked = found.details
+    assert isinstance(checked, VerifyDetails)
+    alarms = find_alarms(checked.damage)
+    report = ScrubDetails(
+        snapshots=checked.snapshots,
+        copies=checked.copies,
+        single=checked.single,
+        damage=checked.damage,
+        warnings=checked.warnings,
         read_files=len(round_.choice.names),
         read_bytes=sum(round_.sizes[name] for name in round_.choice.names),
         files=after.files,
@@ -130,7 +143,7 @@ def _describe(found: Outcome, round_: _Round, after: ProofRecord) -> Outcome:
         round_share=round(after.read_bytes / after.bytes, 4) if after.position and after.bytes else 1.0,
         round_ended=not after.position,
         proved=after.proved,
-        repaired=len(found.facts["damage"]) - len(alarms),
+        repaired=len(checked.damage) - len(alarms),
         alarms=alarms,
     )
     read = f"read {report.read_files:,} of {report.files:,} files ({report.read_bytes:,} bytes)"
@@ -141,10 +154,10 @@ def _describe(found: Outcome, round_: _Round, after: ProofRecord) -> Outcome:
         more = f" And {len(alarms) - 1:,} more." if alarms[1:] else ""
         message = f"ALARM, {alarms[0]}{more} ({message})"
     error = replace(found.error, message=message) if found.error else None
-    return replace(found, message=message, error=error, facts={**found.facts, **asdict(report)})
+    return replace(found, message=message, error=error, details=report)
 
 
 def _alarmed(log: str, alarm: Alarm, error: CorruptError) -> Outcome:
     message = f"ALARM, {alarm}"
     info = replace(ErrorInfo.of(error), message=message, hint=alarm.command)
-    return Outcome(log, Status.DAMAGED, message, error=info, facts={"alarms": [asdict(alarm)]})
+    return Outcome(log, Status.DAMAGED, message, error=info, details=LedgerAlarmDetails(alarms=[alarm]))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.paths import LogPaths
@@ -13,6 +12,7 @@ from tidefold.operations.local_copies.retain import retain_local
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.retention.clean import STORE, clean
+from tidefold.operations.retention.details import RemovalDetails, paths_of
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold_airflow.ui.responses import told
@@ -81,11 +81,18 @@ def _step(name: str, what: str, log: str, plan: Callable[[], Outcome]) -> Step:
         outcome = plan()
     except Exception as error:
         outcome = Outcome.of_error(log, told(error, f"The plan of `{name}`"))
-    facts: Mapping[str, Any] = outcome.facts
-    paths = list(facts.get("paths", ()))
-    size = facts.get("bytes", None if paths else 0)
-    counts = (facts.get("files", 0), size, paths[:LISTED], max(len(paths) - LISTED, 0))
-    return Step(name, what, f"tidefold {name} {log}", outcome, *counts)
+    paths = paths_of(outcome)
+    size = outcome.details.bytes if isinstance(outcome.details, RemovalDetails) else None
+    return Step(
+        name=name,
+        what=what,
+        command=f"tidefold {name} {log}",
+        outcome=outcome,
+        files=outcome.details.files if isinstance(outcome.details, RemovalDetails) else 0,
+        bytes=size if paths or size is not None else 0,
+        paths=paths[:LISTED],
+        more=max(len(paths) - LISTED, 0),
+    )
 
 
 def _sized(pipeline: Pipeline, step: Step) -> Step:
@@ -94,7 +101,7 @@ def _sized(pipeline: Pipeline, step: Step) -> Step:
         return step
     paths = LogPaths(step.outcome.log)
     folders = (paths.snapshots, f"{paths.table}/_data", paths.folder)
-    going = set(step.outcome.facts["paths"])
+    going = set(paths_of(step.outcome))
     entries = (e for folder in folders for e in pipeline.store.list(folder, unfinished=True))
     size = sum(e.bytes for e in entries if e.path in going)
     return Step(step.name, step.what, step.command, step.outcome, step.files, size, step.paths, step.more)
