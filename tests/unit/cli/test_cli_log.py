@@ -166,7 +166,7 @@ def test_a_reader_needs_one_of_its_options(pipeline: Pipeline, options: tuple[st
 def test_clean_plans_which_runs_end_and_names_their_files(pipeline: Pipeline) -> None:
     """C11: mark, then sweep."""
     assert call("clean", "accounts").stdout.splitlines() == [
-        "(store): nothing: no run was left unfinished",
+        "(store): nothing: no unfinished run",
         "accounts: nothing: nothing was left behind",
     ]
     old = (datetime.now(UTC) - PATIENCE - timedelta(minutes=1)).isoformat(timespec="seconds")
@@ -180,7 +180,7 @@ def test_clean_plans_which_runs_end_and_names_their_files(pipeline: Pipeline) ->
     before = pipeline.store.list("")
     planned = call("clean", "accounts", "--plan")
     assert planned.stdout.splitlines() == [
-        "(store): planned: would end 1 unfinished run, 1 files announced; those that no log needs go",
+        "(store): planned: would end 1 unfinished run, 1 announced files; those that no log needs would be deleted",
         "accounts: nothing: nothing was left behind",
         "  (store): changelog/test/dead.seg",
     ]
