@@ -42,7 +42,7 @@ ROWS, ROUNDS, LATENCY = 5_000_000, 5, 0.02
 CONFIG = """
 version: 1
 store: {store}
-snapshots: {{copy: {copy}}}
+snapshots: {{copy_files: {copy}}}
 {more}
 logs:
   bench: {{key: [id], columns: {{id: long, text: string}}, order: arrival, buckets: {buckets}, key_groups: 4096}}
@@ -135,7 +135,7 @@ def full_snapshots() -> Iterator[Row]:
         size = sum(f.bytes for f in pipeline.store.list(f"{LogPaths('bench').table}/_data"))
     what = f"full snapshot, nothing changed, {ROWS:,} rows"
     yield Row(f"{what}, 16 files: hard links", found["link"], "s", "<= 2 s + 1 ms a file", limit=2.016)
-    yield Row("... as bytes of its own (`copy: always`)", found["copy"], "s")
+    yield Row("... as bytes of its own (`copy_files: always`)", found["copy"], "s")
     yield Row("... `cp -r` of the same files", found["cp"], "s")
     yield Row("... copy against `cp -r`", ratios(found["copy"], found["cp"]), "x", "<= 1.3 x", limit=1.3)
     yield Row("... read and written by Spark", found["spark"], "s")

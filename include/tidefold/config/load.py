@@ -206,7 +206,7 @@ def _resolve(log: str, entry: LogEntry, base: Path) -> LogConfig:
         shape=shape,
         late=entry.late.policy if entry.late else "accept",
         lateness=lateness(entry, shape),
-        policies=entry.schema_changes.policies,
+        policies=entry.schema_evolution.policies,
         deletion_vectors=entry.deletion_vectors,
         stops=stops_of(entry),
         on_bad_record=entry.on_bad_record,

@@ -53,7 +53,7 @@ def lateness(entry: LogEntry, shape: TableSpec) -> int | None:
 
 def stops_of(entry: LogEntry) -> tuple[str, ...]:
     """Why a refused record stops its partition: it brings another schema, and nobody said what to do with such ones."""
-    policy = entry.schema_changes
+    policy = entry.schema_evolution
     undecided = "add" not in policy.model_fields_set and "on_bad_record" not in entry.model_fields_set
     if policy.add != "evolve" and not (policy.add == "stop" and (undecided or "add" in policy.model_fields_set)):
         return ()
@@ -77,4 +77,4 @@ def mistakes(entry: LogEntry) -> Iterator[Mistake]:
     elif entry.late and shape.order_by[0] in types and lateness(entry, shape) is None:
         type_ = types[shape.order_by[0]]
         hint = "A whole number for whole numbers; a time as 36h or 7d for timestamps; whole days for dates."
-        yield "LATE_HORIZON", ("late", "horizon"), f"does not fit `{shape.order_by[0]}` of type {type_}.", hint
+        yield "LATE_HORIZON", ("late", "allowed_lateness"), f"does not fit `{shape.order_by[0]}` of type {type_}.", hint

@@ -120,7 +120,7 @@ def test_1_a_deleted_row_does_not_come_back(tmp_path: Path) -> None:
 
 def test_2_tombstones_go_at_the_horizon_and_only_touched_ones_are_read(tmp_path: Path) -> None:
     """Review of apache/spark PR 56016: tombstones stay for ever, and all of them are read each time."""
-    pipeline = opened(tmp_path, f"{BY_TIME}\n    late: {{horizon: 100}}")
+    pipeline = opened(tmp_path, f"{BY_TIME}\n    late: {{allowed_lateness: 100}}")
     land(tmp_path, 0, [gone(i, 10) for i in range(400)])
     take(pipeline)
     first = publish(pipeline, "run-1")
@@ -208,7 +208,7 @@ IGNORED = {
         f"{BY_TIME}\n    merge: {{engine: first, deletes: apply}}",
         "DELETES_INEXACT",
     ),
-    "lateness where nothing can be late": ("key: [id]\n    late: {horizon: 5}", "LATE_WITHOUT_EFFECT"),
+    "lateness where nothing can be late": ("key: [id]\n    late: {allowed_lateness: 5}", "LATE_WITHOUT_EFFECT"),
     "an order that the source does not have": ("key: [id]\n    order: postgresql", "ORDER_INVALID"),
     "a word that nobody knows": ("key: [id]\n    dedup_sort: desc", "CONFIG_UNKNOWN_KEY"),
 }

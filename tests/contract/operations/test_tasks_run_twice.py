@@ -179,7 +179,7 @@ AFTER = {**{i: f"a {i}" for i in range(5, 40)}, 7: "b 7", 99: "b 99"}
 KINDS = {
     "full": "",
     "incremental": "snapshots: {kind: incremental}",
-    "copies": "snapshots: {copy: always}",
+    "copies": "snapshots: {copy_files: always}",
     "local copies": "local: {mode: files, path: local}",
     "vectors": "snapshots: {kind: incremental}",
 }

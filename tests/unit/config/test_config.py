@@ -342,6 +342,9 @@ def test_all_mistakes_are_listed_at_once_in_the_order_of_the_file(tmp_path: Path
         ("max_row_drop", "max_rows_drop", "Did you mean `max_row_drop`?"),
         ("aid: long", "aid: lng", "Did you mean `long`?"),
         ("connector: postgresql\n", "connector: postgres\n", "Did you mean `postgresql`?"),
+        ("snapshots: all", "reader_publishes: 3", "Did you mean `grace_versions`?"),
+        ("snapshots: all", "reader_minutes: 3", "Did you mean `grace_minutes`?"),
+        ("store: var/store", "store: var/store\nsnapshots: {copy: always}", "Did you mean `copy_files`?"),
         ("key: [tid]", "key: tid", "Write it as a list: `[tid]`."),
         ("[aid, bid]", "[aid, no]", "Put it in quotes."),
         (

@@ -1,5 +1,5 @@
-"""`schema` of a log, `aliases` and `default` of its columns: what they mean, and mistakes by name. Complaint 6: an
-option that has no effect is an error of the configuration.
+"""`schema_evolution` of a log, `aliases` and `default` of its columns: what they mean, and mistakes by name.
+Complaint 6: an option that has no effect is an error of the configuration.
 """
 
 from __future__ import annotations
@@ -33,10 +33,16 @@ def load(folder: Path, columns: str = "text: string", more: str = "") -> LogConf
 
 def test_policies_by_kind_or_in_one_word(tmp_path: Path) -> None:
     assert load(tmp_path).policies == Policies()
-    some = load(tmp_path, more="schema: {add: quarantine, drop: evolve}").policies
+    some = load(tmp_path, more="schema_evolution: {add: quarantine, drop: evolve}").policies
     assert some == Policies(add=Policy.QUARANTINE, drop=Policy.EVOLVE)
     for word in ("evolve", "freeze"):
-        assert load(tmp_path, more=f"schema: {word}").policies == Policies(*[Policy(word)] * 6)
+        assert load(tmp_path, more=f"schema_evolution: {word}").policies == Policies(*[Policy(word)] * 6)
+
+
+def test_the_former_key_is_refused_with_its_name_now(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load(tmp_path, more="schema: freeze")
+    assert (refused.value.code, refused.value.hint) == ("CONFIG_UNKNOWN_KEY", "Did you mean `schema_evolution`?")
 
 
 def test_former_names_and_values_of_before(tmp_path: Path) -> None:
@@ -51,10 +57,10 @@ def test_former_names_and_values_of_before(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("columns", "more", "code", "said"),
     [
-        ("t: string", "schema: quarantine", "CONFIG_UNKNOWN_VALUE", "`add` and `retype` alone"),
-        ("t: string", "schema: {drop: quarantine}", "CONFIG_UNKNOWN_VALUE", "schema.drop"),
-        ("t: string", "schema: {remove: evolve}", "CONFIG_UNKNOWN_KEY", "Allowed here: add, widen"),
-        ("t: string", "schema: 5", "CONFIG_WRONG_TYPE", "schema"),
+        ("t: string", "schema_evolution: quarantine", "CONFIG_UNKNOWN_VALUE", "`add` and `retype` alone"),
+        ("t: string", "schema_evolution: {drop: quarantine}", "CONFIG_UNKNOWN_VALUE", "schema_evolution.drop"),
+        ("t: string", "schema_evolution: {remove: evolve}", "CONFIG_UNKNOWN_KEY", "Allowed here: add, widen"),
+        ("t: string", "schema_evolution: 5", "CONFIG_WRONG_TYPE", "schema_evolution"),
         ("t: {type: string, aliases: [id]}", "", "COLUMN_ALIAS", "is a name of `id` already"),
         ("t: {type: string, aliases: [t]}", "", "COLUMN_ALIAS", "is a name of `t` already"),
         ("t: {type: string, aliases: [a, a]}", "", "COLUMN_ALIAS", "aliases[1]"),
@@ -89,6 +95,6 @@ def test_a_key_column_has_no_value_of_before(tmp_path: Path) -> None:
 
 def test_editors_know_the_words() -> None:
     text = str(json_schema())
-    assert "'schema'" in text
+    assert "'schema_evolution'" in text
     assert "'aliases'" in text
     assert "'quarantine'" in text

@@ -44,13 +44,13 @@ WRONG = {
     "key: [id]\n    merge: {engine: aggregate, aggregates: {t: list}}": "AGGREGATE_TYPE",
     "key: [id]\n    merge: {engine: aggregate, aggregates: {a: count, t: bool_or}}": "AGGREGATE_TYPE",
     "key: [id]\n    order: [at]\n    merge: {engine: aggregate, aggregates: {a: sum}}": "AGGREGATE_INEXACT",
-    "key: [id]\n    late: {horizon: 7d}": "LATE_WITHOUT_EFFECT",
-    "key: [id]\n    order: [at]\n    merge: first\n    late: {horizon: 7}": "LATE_WITHOUT_EFFECT",
-    "key: [id]\n    order: [at]\n    late: {horizon: 7d}": "LATE_HORIZON",
-    "key: [id]\n    order: [ts]\n    late: {horizon: 7}": "LATE_HORIZON",
-    "key: [id]\n    order: [day]\n    late: {horizon: 36h}": "LATE_HORIZON",
-    "key: [id]\n    order: [ts]\n    late: {horizon: soon}": "CONFIG_WRONG_TYPE",
-    "key: [id]\n    order: [ts]\n    late: {horizon: 7d, policy: drop}": "CONFIG_UNKNOWN_VALUE",
+    "key: [id]\n    late: {allowed_lateness: 7d}": "LATE_WITHOUT_EFFECT",
+    "key: [id]\n    order: [at]\n    merge: first\n    late: {allowed_lateness: 7}": "LATE_WITHOUT_EFFECT",
+    "key: [id]\n    order: [at]\n    late: {allowed_lateness: 7d}": "LATE_HORIZON",
+    "key: [id]\n    order: [ts]\n    late: {allowed_lateness: 7}": "LATE_HORIZON",
+    "key: [id]\n    order: [day]\n    late: {allowed_lateness: 36h}": "LATE_HORIZON",
+    "key: [id]\n    order: [ts]\n    late: {allowed_lateness: soon}": "CONFIG_WRONG_TYPE",
+    "key: [id]\n    order: [ts]\n    late: {allowed_lateness: 7d, policy: drop}": "CONFIG_UNKNOWN_VALUE",
 }
 
 
@@ -84,7 +84,7 @@ def test_what_is_said_is_taken(tmp_path: Path) -> None:
     ("order", "horizon", "lateness"), [("at", "7", 7), ("ts", "36h", 36 * 3_600_000_000), ("day", "7d", 7)]
 )
 def test_a_horizon_is_in_the_unit_of_its_column(tmp_path: Path, order: str, horizon: str, lateness: int) -> None:
-    log = load_config(written(tmp_path, f"key: [id]\n    order: [{order}]\n    late: {{horizon: {horizon}}}"))
+    log = load_config(written(tmp_path, f"key: [id]\n    order: [{order}]\n    late: {{allowed_lateness: {horizon}}}"))
     found = log.logs["items"]
     assert (found.shape.order, found.lateness, found.late) == (COLUMNS, lateness, "quarantine")
 
@@ -92,3 +92,20 @@ def test_a_horizon_is_in_the_unit_of_its_column(tmp_path: Path, order: str, hori
 def test_deletes_are_put_aside_where_they_cannot_be_exact(tmp_path: Path) -> None:
     log = load_config(written(tmp_path, "key: [id]\n    order: [at]\n    merge: first")).logs["items"]
     assert (log.shape.merge.engine, log.shape.merge.deletes) == (Engine.FIRST, Deletes.QUARANTINE)
+
+
+@pytest.mark.parametrize(
+    ("paimon", "engine"),
+    [("deduplicate", "last"), ("first-row", "first"), ("partial-update", "partial"), ("aggregation", "aggregate")],
+)
+def test_the_engines_have_the_names_of_paimon_too(tmp_path: Path, paimon: str, engine: str) -> None:
+    """The stored name of an engine does not depend on its spelling."""
+    for text in (f"merge: {paimon}", f"merge: {{engine: {paimon}}}"):
+        assert load_config(written(tmp_path, f"key: [id]\n    {text}")).logs["items"].shape.merge.engine == engine
+
+
+def test_the_former_key_of_lateness_is_refused_with_its_name_now(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load_config(written(tmp_path, "key: [id]\n    order: [ts]\n    late: {horizon: 7d}"))
+    hints = {(p.code, p.key): p.hint for p in refused.value.problems}
+    assert hints["CONFIG_UNKNOWN_KEY", "logs.items.late.horizon"] == "Did you mean `allowed_lateness`?"

@@ -112,18 +112,20 @@ def _require_retained(value: Any) -> Any:
 class RetentionConfig(StrictModel):
     """How many completed snapshots are kept; the log is kept so that it can be replayed onto each of them."""
 
+    renamed: ClassVar[Mapping[str, str]] = {"reader_publishes": "grace_versions", "reader_minutes": "grace_minutes"}
+
     snapshots: Annotated[
         Any,
         BeforeValidator(_require_retained),
         WithJsonSchema({"anyOf": [{"const": "all"}, {"type": "integer", "minimum": _LEAST_RETAINED}]}),
     ] = Field(default="all", description="`all`, or how many of the newest snapshots are kept")
 
-    reader_publishes: int = Field(
+    grace_versions: int = Field(
         default=_LEAST_RETAINED,
         ge=1,
         description="how many later snapshots must be published before replaced files are deleted from the table",
     )
-    reader_minutes: int = Field(
+    grace_minutes: int = Field(
         default=0, ge=0, description="minimum minutes to keep replaced files; it can only delay deletion"
     )
     scratch_days: int = Field(
@@ -138,7 +140,7 @@ class RetentionConfig(StrictModel):
     @property
     def grace(self) -> Grace:
         """How long readers of an older table version are waited for."""
-        return Grace(self.reader_publishes, self.reader_minutes)
+        return Grace(self.grace_versions, self.grace_minutes)
 
     @property
     def keep(self) -> int | None:
@@ -149,13 +151,15 @@ class RetentionConfig(StrictModel):
 class SnapshotsConfig(StrictModel):
     """What kind of snapshot a materialization makes, and how it takes unchanged files over."""
 
+    renamed: ClassVar[Mapping[str, str]] = {"copy": "copy_files"}
+
     kind: Rule = Field(
         default=Rule.FULL,
         strict=False,
         description="full (files of its own), incremental (shares files of confirmed ones), or auto (chosen by cost)",
     )
     copy_files: Literal["auto", "always"] = Field(
-        default="auto", alias="copy", description="always: copy unchanged files even where a hard link is possible"
+        default="auto", description="always: copy unchanged files even where a hard link is possible"
     )
     full_every: int = Field(
         default=10, ge=1, description="with auto: number of incremental snapshots before a full one"
@@ -190,6 +194,8 @@ class QualityEntry(StrictModel):
 class LogEntry(StrictModel):
     """One log of keyed changes; it becomes one table."""
 
+    renamed: ClassVar[Mapping[str, str]] = {"schema": "schema_evolution"}
+
     source: SourceEntry | None = Field(
         default=None, description="where changes come from; without it a program writes the log"
     )
@@ -208,8 +214,8 @@ class LogEntry(StrictModel):
         default=MergeEntry(), description="merge engine: how several changes to one key become a row"
     )
     late: LateEntry | None = Field(default=None, description="how late changes are handled")
-    schema_changes: SchemaValue = Field(
-        default=SchemaEntry(), alias="schema", description="what may change in the columns once the log has data"
+    schema_evolution: SchemaValue = Field(
+        default=SchemaEntry(), description="what may change in the columns once the log has data"
     )
     key_groups: int = Field(
         default=128, ge=1, le=32768, description="number of key groups; fixed for the life of the log"

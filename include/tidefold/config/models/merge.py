@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
@@ -25,15 +26,35 @@ class GroupEntry(StrictModel):
     )
 
 
-def _engine(value: Any) -> Any:
+# Apache Paimon's name of an engine -> ours. Ledgers, messages and reports have ours.
+_PAIMON = {
+    "deduplicate": Engine.LAST,
+    "first-row": Engine.FIRST,
+    "partial-update": Engine.PARTIAL,
+    "aggregation": Engine.AGGREGATE,
+}
+
+
+def _read_engine(value: Any) -> Any:
+    return _PAIMON.get(value, value) if isinstance(value, str) else value
+
+
+def _read_merge(value: Any) -> Any:
     return {"engine": value} if isinstance(value, str) else value
 
 
 class MergeEntry(StrictModel):
     """What becomes of several changes of one key."""
 
-    engine: Engine = Field(
-        default=Engine.LAST, strict=False, description="last, first, partial, aggregate, history or append"
+    engine: Annotated[
+        Engine,
+        BeforeValidator(_read_engine),
+        WithJsonSchema({"enum": [*Engine, *_PAIMON]}),
+    ] = Field(
+        default=Engine.LAST,
+        strict=False,
+        description="last, first, partial, aggregate, history or append; Apache Paimon's deduplicate, first-row, "
+        "partial-update and aggregation mean the first four",
     )
     deletes: Deletes | None = Field(
         default=None, strict=False, description="apply, ignore or quarantine; default: apply where that is exact"
@@ -49,10 +70,12 @@ class MergeEntry(StrictModel):
         return merge if exact else replace(merge, deletes=Deletes.QUARANTINE)
 
 
-MergeValue = Annotated[MergeEntry, BeforeValidator(_engine, json_schema_input_type=MergeEntry | Engine)]
+# For the JSON Schema.
+_MergeInput = MergeEntry | Engine | Literal["deduplicate", "first-row", "partial-update", "aggregation"]
+MergeValue = Annotated[MergeEntry, BeforeValidator(_read_merge, json_schema_input_type=_MergeInput)]
 
 
-def _horizon(value: Any) -> Any:
+def _check_span(value: Any) -> Any:
     if (type(value) is int and value > 0) or (isinstance(value, str) and _SPAN.fullmatch(value)):
         return value
     message = "must be a time such as 36h or 7d, or a whole number greater than zero."
@@ -62,20 +85,25 @@ def _horizon(value: Any) -> Any:
 class LateEntry(StrictModel):
     """How long deletes are remembered, and what becomes of changes that are older than that."""
 
-    horizon: Annotated[
+    renamed: ClassVar[Mapping[str, str]] = {"horizon": "allowed_lateness"}
+
+    allowed_lateness: Annotated[
         Any,
-        BeforeValidator(_horizon),
+        BeforeValidator(_check_span),
         WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, {"pattern": f"^{_SPAN.pattern}$"}]}),
-    ] = Field(description="how far below the highest order deletes are remembered: 36h, 7d, or a whole number")
+    ] = Field(
+        description="how far below the highest order a change may lie, and how long deletes are remembered: 36h, 7d, "
+        "or a whole number"
+    )
     policy: Literal["accept", "quarantine"] = Field(
         default="quarantine", description="how an older change is handled: quarantined, or accepted and folded"
     )
 
     def lateness(self, type_: str) -> int | None:
-        """The horizon in the unit of a column's order numbers; None when it does not fit the type."""
-        if isinstance(self.horizon, int):
-            return self.horizon if type_ in ("int", "long") else None
-        found = _SPAN.fullmatch(self.horizon)
+        """The allowed lateness in the unit of a column's order numbers; None when it does not fit the type."""
+        if isinstance(self.allowed_lateness, int):
+            return self.allowed_lateness if type_ in ("int", "long") else None
+        found = _SPAN.fullmatch(self.allowed_lateness)
         assert found is not None
         seconds = int(found[1]) * _SECONDS[found[2]]
         if type_ == "date":

@@ -1,4 +1,4 @@
-"""What may change in the columns of a log: `schema` of a log, and `aliases` and `default` of its columns."""
+"""What may change in the columns of a log: `schema_evolution` of a log, and `aliases` and `default` of its columns."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class SchemaEntry(StrictModel):
 
 def _short(value: Any) -> Any:
     if value == "quarantine":
-        hint = "As an example `schema: {add: quarantine}`."
+        hint = "As an example `schema_evolution: {add: quarantine}`."
         raise mistake("CONFIG_UNKNOWN_VALUE", "can be `quarantine` for `add` and `retype` alone.", hint)
     return {kind.value: value for kind in ChangeKind} if value in ("evolve", "freeze") else value
 

@@ -258,10 +258,13 @@ def _require_allowed(log: str, found: tuple[Change, ...], policies: Policies) ->
     held = [change for change in found if change.impossible or policies.of(change.kind) not in _MADE]
     if not held:
         return
-    said = "; ".join(f"{c}: {c.impossible or f'`schema.{c.kind}` of the log is `{policies.of(c.kind)}`'}" for c in held)
+    policy = {change: f"`schema_evolution.{change.kind}` of the log is `{policies.of(change.kind)}`" for change in held}
+    said = "; ".join(f"{change}: {change.impossible or policy[change]}" for change in held)
     kinds = dict.fromkeys(c.kind for c in held if not c.impossible)
     able = not any(c.impossible for c in held)
-    allow = f", or set `schema: {{{', '.join(f'{kind}: evolve' for kind in kinds)}}}` for this log to allow it"
+    allow = (
+        f", or set `schema_evolution: {{{', '.join(f'{kind}: evolve' for kind in kinds)}}}` for this log to allow it"
+    )
     raise RefusedError(
         "SHAPE_CHANGED",
         f"The configuration describes other columns than log `{log}` has ({said}). Nothing was changed.",

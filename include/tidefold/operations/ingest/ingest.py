@@ -225,10 +225,10 @@ def _bad_records(pipeline: Pipeline, intake: LogIngest) -> TidefoldError | None:
         kind, reason = frozen
         raise RefusedError(
             "SCHEMA_FROZEN",
-            f"Log `{intake.log}` has `schema.{kind}: freeze`, and records with another schema landed: "
+            f"Log `{intake.log}` has `schema_evolution.{kind}: freeze`, and records with another schema landed: "
             f"{_first_refused(pipeline, intake, [reason])}. Nothing was taken.",
-            hint=f"Correct the source or the configured columns, or set `schema: {{{kind}: quarantine}}` to put such "
-            "records aside.",
+            hint=f"Correct the source or the configured columns, or set "
+            f"`schema_evolution: {{{kind}: quarantine}}` to quarantine such records.",
         )
     if not reasons or pipeline.log(intake.log).on_bad_record != "fail":
         return None

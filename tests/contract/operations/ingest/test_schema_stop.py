@@ -179,7 +179,8 @@ def test_a_table_is_built_again_from_its_landed_files_across_add_drop_rename_and
          [with_after(4, 2, label="bb", more=2**40)]),
     ]  # fmt: skip
     for start, columns, records in landed:
-        pipeline = configured(tmp_path, columns, "schema: {drop: evolve}\n    ignored: [old]" if start > 2 else "")
+        more = "schema_evolution: {drop: evolve}\n    ignored: [old]" if start > 2 else ""
+        pipeline = configured(tmp_path, columns, more)
         land(tmp_path, start, records)
         assert take(pipeline).status == "taken"
     before = rows(pipeline)
@@ -219,7 +220,7 @@ def test_a_record_that_is_sent_again_without_the_new_column_does_not_stop(tmp_pa
     assert (outcome.status, outcome.facts["changes"], outcome.facts["resent"]) == ("taken", 4, 1)
 
 
-EVOLVE = "schema: {add: evolve, drop: evolve}"
+EVOLVE = "schema_evolution: {add: evolve, drop: evolve}"
 
 
 def test_with_evolve_the_column_is_added_in_the_middle_of_the_stream(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def test_without_a_proved_checkpoint_nothing_goes(pipeline: Pipeline, harm: str)
 
 def test_versions_that_somebody_may_still_read_stay(template: Path, tmp_path: Path) -> None:
     """A snapshot that a tag keeps is a version of the table too."""
-    config = CONFIG.replace("{snapshots: 2}", "{snapshots: 2, reader_publishes: 50}")
+    config = CONFIG.replace("{snapshots: 2}", "{snapshots: 2, grace_versions: 50}")
     shutil.copytree(template, tmp_path / "work")
     waiting = make_pipeline(tmp_path / "work", config)
     tag(waiting, LOG, "kept", RUNS - 1)

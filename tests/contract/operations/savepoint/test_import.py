@@ -226,7 +226,7 @@ def test_restore_reads_an_original_where_the_store_has_lost_the_files(
     tmp_path: Path, saved: Path, mode: Ownership
 ) -> None:
     """One more place beside local copies and the store. Bytes of its own in the store, so that both are two copies."""
-    config = CONFIG.replace("store: store\n", "store: store\nsnapshots: {copy: always}\n")
+    config = CONFIG.replace("store: store\n", "store: store\nsnapshots: {copy_files: always}\n")
     pipeline = make_pipeline(tmp_path / "two", config)
     bring_in(pipeline, saved, mode)
     put(pipeline, [{"id": i, "text": "z"} for i in range(60)])

@@ -122,7 +122,7 @@ def test_after_any_fault_a_retry_ends_as_if_nothing_had_happened(
 
 KINDS = {
     "incremental": "snapshots: {kind: incremental}",
-    "copies": "snapshots: {copy: always}",
+    "copies": "snapshots: {copy_files: always}",
     "incremental with local copies": "snapshots: {kind: incremental}\nlocal: {mode: files, path: local}",
 }
 

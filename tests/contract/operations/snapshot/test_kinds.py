@@ -143,8 +143,8 @@ def test_an_attempt_that_was_aborted_leaves_no_file_in_the_table(pipeline: Pipel
 
 
 def test_bytes_of_its_own_on_request(tmp_path: Path) -> None:
-    """`copy: always`: table and snapshots share no bytes, and the snapshot says what that cost."""
-    pipeline = make_pipeline(tmp_path, CONFIG.replace("store: store", "store: store\nsnapshots: {copy: always}"))
+    """`copy_files: always`: table and snapshots share no bytes, and the snapshot says what that cost."""
+    pipeline = make_pipeline(tmp_path, CONFIG.replace("store: store", "store: store\nsnapshots: {copy_files: always}"))
     put(pipeline, [{"id": i, "text": f"a {i}"} for i in range(40)])
     cycle(pipeline, "run-1")
     put(pipeline, [{"id": 1, "text": "b"}])

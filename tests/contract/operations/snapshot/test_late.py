@@ -30,7 +30,7 @@ logs:
     key: [id]
     order: [at]
     buckets: 1
-    late: {{horizon: 10, policy: {policy}}}
+    late: {{allowed_lateness: 10, policy: {policy}}}
 """
 
 

@@ -74,8 +74,8 @@ def test_every_kind_of_change_is_taken_up_or_refused_by_its_own_policy(
         became(state, after, policies)
     assert refused.value.code == "SHAPE_CHANGED"
     assert said in refused.value.message
-    assert f"`schema.{kind}` of the log is `{policy}`" in refused.value.message
-    assert f"schema: {{{kind}: evolve}}" in refused.value.hint
+    assert f"`schema_evolution.{kind}` of the log is `{policy}`" in refused.value.message
+    assert f"schema_evolution: {{{kind}: evolve}}" in refused.value.hint
 
 
 def test_what_loses_nothing_is_taken_up_unless_somebody_says_otherwise() -> None:
