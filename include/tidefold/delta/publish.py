@@ -66,11 +66,11 @@ def publish(store: Store, manifest: Manifest, digest: str, previous: Published |
 
 
 def shorten_log(store: Store, log: str, version: int) -> None:
-    """Makes a checkpoint of every tenth version, so that a reader reads ten commits at most, and older ones may go.
+    """Makes a checkpoint of every tenth version: a reader reads ten commits at most, and older ones can be deleted.
 
-    Never raises: it is for speed only.
+    Version 0 gets none: it replaces no commit, and costs readers of Spark one more job. Never raises.
     """
-    if version % _CHECKPOINT:
+    if version == 0 or version % _CHECKPOINT:
         return
     folder = f"{LogPaths(log).table}/_delta_log"
     try:

@@ -310,3 +310,40 @@ def test_who_was_fenced_by_an_older_ledger_cannot_stage(tmp_path: Path) -> None:
 
 def _fields(snapshot: Snapshot) -> dict[str, Any]:
     return {name: getattr(snapshot, name) for name in Snapshot.__dataclass_fields__}
+
+
+@pytest.mark.parametrize("completed", [False, True])
+def test_the_abort_of_a_snapshot_that_no_reader_saw_is_harmless(tmp_path: Path, completed: bool) -> None:
+    """The ledger forgot its verdict, or that it was completed: its changes are folded again, to the same rows."""
+    from tidefold.domain.snapshot import transitions
+
+    root = begin(tmp_path)
+    before, kept = published(root), snapshots(root, opened(root).ledger(LOG).read())
+    take(root)
+    number = _attempt(root, fold(root, "run-2")).id
+    judge_all(opened(root))
+    if completed:
+        opened(root).ledger(LOG).commit(lambda state: transitions.confirm(state, number))
+    go_back(root, 1)
+    assert abort(opened(root), LOG, "by hand").status == "aborted"
+    assert published(root) == before
+    assert snapshots(root, opened(root).ledger(LOG).read()) == kept
+    fold(root, "again")
+    publish(root, "again")
+    assert len(published(root)) == 7
+    assert opened(root).ledger(LOG).read().unfolded == ()
+
+
+def test_a_lost_ingest_is_taken_again_and_lost_names_are_not_noticed(tmp_path: Path) -> None:
+    """What docs/backup.md says: only the files in the landing folder bring lost change sets back."""
+    root = begin(tmp_path)
+    take(root)
+    sqn = opened(root).ledger(LOG).read().last_sqn
+    opened(root).ledger(LOG).commit(lambda state: retention.tag(state, "kept", 2))
+    go_back(root, 2)
+    assert take(root).status == "taken"
+    state = opened(root).ledger(LOG).read()
+    assert (state.last_sqn, state.tags) == (sqn, ())
+    fold(root, "again")
+    publish(root, "again")
+    assert len(published(root)) == 7

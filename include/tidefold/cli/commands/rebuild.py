@@ -11,9 +11,10 @@ from tidefold.cli.output.outcomes import print_outcomes
 from tidefold.cli.terminal import Terminal
 
 Yes = Annotated[bool, typer.Option("--yes", help="Write the ledger. Without it, only the plan is printed.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing: print the plan, which is also the default.")]
 
 
-def rebuild(terminal: Terminal, log: Log, yes: Yes = False) -> int:
+def rebuild(terminal: Terminal, log: Log, yes: Yes = False, dry_run: DryRun = False) -> int:
     """Rebuild the ledger of a log that was lost or is older than the table.
 
     Only if no newer copy of logs/LOG exists. The manifests and the commits of the table say which snapshots there
@@ -26,7 +27,7 @@ def rebuild(terminal: Terminal, log: Log, yes: Yes = False) -> int:
     """
     from tidefold.operations.restore.rebuild import rebuild as act
 
-    outcome = act(terminal.pipeline(), log, plan=not yes)
+    outcome = act(terminal.pipeline(), log, plan=dry_run or not yes)
     code = print_outcomes(terminal, "rebuild", [outcome])
     for unknown in outcome.facts.get("unknown", ()):
         terminal.line(f"  {outcome.log}: not known any more: {unknown}")

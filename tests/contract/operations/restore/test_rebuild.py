@@ -143,6 +143,8 @@ def test_the_command_plans_first(tmp_path: Path) -> None:
     land(root, 9)
     go_back(root, 1_000)
     config = ["--config", str(root / "tidefold.yaml")]
+    said = CliRunner().invoke(app, ["rebuild", LOG, "--yes", "--dry-run", *config])
+    assert "would rebuild" in said.output
     said = CliRunner().invoke(app, ["rebuild", LOG, *config])
     assert said.exit_code == 0, said.output
     assert "would rebuild" in said.output
