@@ -20,7 +20,7 @@ from tidefold.changelog.segment import write_parts
 from tidefold.changelog.writer.changelog import Changelog
 from tidefold.changelog.writer.rows_to_arrow import change_table
 from tidefold.changelog.writer.settings import WriterSettings
-from tidefold.domain.ingest.append import Arrival, append
+from tidefold.domain.ingest.append import IngestedFile, append
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import (
     ChangeSet,
@@ -136,7 +136,7 @@ def many_logs(logs: int, changes: int) -> list[Row]:
     ]
 
 
-def arrival(offset: int) -> Arrival:
+def arrival(offset: int) -> IngestedFile:
     """One change in a segment of its own, as the ledger is told of it."""
     landed = LandedFileRecord(
         number=0,
@@ -157,7 +157,7 @@ def arrival(offset: int) -> Arrival:
     )
     segment = f"changelog/2026-01-01/{offset:032x}.seg"
     change_set = ChangeSet(0, ChangeSetLocation(segment, 0, 8, 1000, "0" * 64), 1, KeyGroups(0, 127), (offset,))
-    return Arrival(landed, change_set, Position("writer", 0, offset + 1, (offset,)))
+    return IngestedFile(landed, change_set, Position("writer", 0, offset + 1, (offset,)))
 
 
 def long_log(state: LogState, count: int) -> LogState:

@@ -19,7 +19,7 @@ from tidefold.changelog.segment import WrittenChangeSet, write_segment
 from tidefold.changelog.write_intents import Intent, IntentLog, Taking
 from tidefold.delta.publish import provide_new_files
 from tidefold.domain.commit_times import CommitTimeRange, joined
-from tidefold.domain.ingest.append import Arrival, append, require_fence, stands
+from tidefold.domain.ingest.append import IngestedFile, append, expect_positions, require_fence
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import ChangeSet, LandedFileRecord, LogState, Position, Snapshot, SnapshotKind, State
 from tidefold.domain.paths import DataFileName, LogPaths, data_path
@@ -54,7 +54,8 @@ def ingest(world: World, plan: Plan, partition: int) -> Process:
             world.takings[log].append(places)
     yield
     takings = [
-        Taking(log, SHAPE, state.fence, stands(state, arrivals[log]), arrivals[log]) for log, state in begun.items()
+        Taking(log, SHAPE, state.fence, expect_positions(state, arrivals[log]), arrivals[log])
+        for log, state in begun.items()
     ]
     write_intents.bring(world.store, run, takings)
     for taking in takings:
@@ -86,7 +87,7 @@ def persist(world: World, plan: Plan, name: int) -> Process:
     write_intents.end(world.store, run)
 
 
-def _append(world: World, log: str, arrival: Arrival, fence: int) -> bool:
+def _append(world: World, log: str, arrival: IngestedFile, fence: int) -> bool:
     Ledger(world.store, log).begin(SHAPE)
     try:
         world.commit(log, lambda state: append(state, [arrival], fence))
@@ -110,7 +111,7 @@ def _write(world: World, segment: str, plan: Plan) -> list[WrittenChangeSet]:
 
 def _arrivals(
     state: LogState, files: Sequence[Changes], partition: int, written: Sequence[WrittenChangeSet], segment: str
-) -> tuple[Arrival, ...]:
+) -> tuple[IngestedFile, ...]:
     first = next((p.next_offset for p in state.positions if p.partition == partition), 0)
     arrivals = []
     for offset, changes in enumerate(files, first):
@@ -120,7 +121,7 @@ def _arrivals(
             0, name, 100, segment, state.log, partition, offset, offset + 1, count, count, 0, 0, 0, 0, None
         )
         change_set = _change_set(segment, next(written)) if changes else None
-        arrivals.append(Arrival(landed, change_set, Position(state.log, partition, offset + 1, (0, offset))))
+        arrivals.append(IngestedFile(landed, change_set, Position(state.log, partition, offset + 1, (0, offset))))
     return tuple(arrivals)
 
 
@@ -138,14 +139,14 @@ def committed_at(segment: str, ordinal: int) -> int:
 def _tell(world: World, taking: Taking) -> None:
     before = world.read(taking.log)
     try:
-        recovery.tell(Ledger(world.store, taking.log), taking)
+        recovery.commit_ingest(Ledger(world.store, taking.log), taking)
     except (RefusedError, ConflictError) as error:
         world.effects[f"refused: {error.code}"] += 1
         return
     finally:
         world.observe(taking.log)
     told = world.read(taking.log)
-    recovery.tell(Ledger(world.store, taking.log), taking)
+    recovery.commit_ingest(Ledger(world.store, taking.log), taking)
     assert world.read(taking.log) == told, "told twice"
     if told == before and any(a.change_set for a in taking.arrivals):
         world.effects["a log was told for the writer before"] += 1

@@ -10,7 +10,7 @@ import pytest
 from support.delta_tables import fed_pipeline
 from support.landing import changes_of, state_of, take
 from tidefold.domain.table.table_spec import VERSION, Column, TableSpec
-from tidefold.sources.delta.changes import CHANGE, Version, changed_rows
+from tidefold.sources.delta.changes import CHANGE, Version, read_changes
 from tidefold.sources.delta.log import read_commit
 from tidefold.storage import open_store
 from tidefold.wiring import Pipeline
@@ -68,7 +68,7 @@ def test_each_version_has_the_changes_that_spark_sees(spark: SparkSession, table
     ours = [
         (commit.version, row[CHANGE], row["id"], row["text"])
         for commit in commits
-        for row in changed_rows(Version(store, commit, SHAPE)).to_pylist()
+        for row in read_changes(Version(store, commit, SHAPE)).to_pylist()
     ]
     assert sorted(ours) == sparks(spark, root)
 

@@ -13,7 +13,7 @@ from tidefold.domain.log_state import Column
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.kind_selection import Rule
 from tidefold.domain.table.schema_evolution import Policies, Policy
-from tidefold.operations.ingest.schema_update import evolved
+from tidefold.operations.ingest.schema_update import apply_configured_schema
 from tidefold.operations.quality.judge import judge
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
@@ -39,7 +39,7 @@ def test_spark_reads_every_version_as_deltalake_does(spark: SparkSession, tmp_pa
         pipeline = with_log_shape(pipeline, columns=columns, policies=Policies(*[Policy.EVOLVE] * 6))
         ledger = pipeline.ledger("accounts")
         ledger.begin(pipeline.log("accounts").shape)
-        evolved(pipeline, ledger.read())
+        apply_configured_schema(pipeline, ledger.read())
         name = columns[1].name
         put(pipeline, [{"id": i, name: str(i) if columns[1].type == "string" else i} for i in _ids(number)])
         [outcome] = materialize(pipeline, ["accounts"], Asking(f"r{number}", kind=Rule.INCREMENTAL), on_spark(spark))

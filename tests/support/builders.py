@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidefold.domain.ingest.append import Arrival, append
+from tidefold.domain.ingest.append import IngestedFile, append
 from tidefold.domain.key_groups import KeyGroups, bucket_ranges
 from tidefold.domain.log_state import (
     ChangeSet,
@@ -26,7 +26,7 @@ def new_log(shape: TableSpec = SHAPE) -> LogState:
     return LogState("accounts", shape, version=1)
 
 
-def arrival(state: LogState, changes: int = 10) -> Arrival:
+def arrival(state: LogState, changes: int = 10) -> IngestedFile:
     """The next landed file of a log, one offset a change."""
     first = state.positions[0].next_offset if state.positions else 0
     end = first + max(changes, 1)
@@ -49,7 +49,7 @@ def arrival(state: LogState, changes: int = 10) -> Arrival:
     )
     span = KeyGroups(0, state.shape.key_groups - 1)
     change_set = ChangeSet(0, ChangeSetLocation(f"changelog/{first}.seg", 0, 8, 100, "00"), changes, span, (0, end))
-    return Arrival(landed, change_set if changes else None, Position("accounts", 0, end, (0, end)))
+    return IngestedFile(landed, change_set if changes else None, Position("accounts", 0, end, (0, end)))
 
 
 def appended(state: LogState, changes: int = 10) -> LogState:

@@ -14,7 +14,7 @@ from deltalake import DeltaTable, QueryBuilder
 from tidefold.changelog.key_group_hash import with_key_groups
 from tidefold.changelog.schema import UPSERT, change_schema
 from tidefold.changelog.segment import write_segment
-from tidefold.domain.ingest.append import Arrival, append
+from tidefold.domain.ingest.append import IngestedFile, append
 from tidefold.domain.log_state import LandedFileRecord, LogState, Position, Verdict
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot import transitions
@@ -67,7 +67,7 @@ def put(pipeline: Pipeline, changes: list[dict[str, Any]], log: str = "accounts"
     landed = LandedFileRecord(
         0, f"{log}+0+{first:010d}.jsonl", 1, "", log, 0, first, end, count, count, 0, 0, 0, 0, None
     )
-    return ledger.commit(lambda s: append(s, [Arrival(landed, change_set, Position(log, 0, end, high))]))
+    return ledger.commit(lambda s: append(s, [IngestedFile(landed, change_set, Position(log, 0, end, high))]))
 
 
 def judge_all(pipeline: Pipeline, log: str = "accounts", passed: bool = True) -> None:

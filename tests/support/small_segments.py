@@ -10,7 +10,7 @@ import pyarrow as pa
 from tidefold.changelog.key_group_hash import connect, with_key_groups
 from tidefold.changelog.segment import write_segment
 from tidefold.changelog.writer.rows_to_arrow import change_table
-from tidefold.domain.ingest.append import Arrival, append
+from tidefold.domain.ingest.append import IngestedFile, append
 from tidefold.domain.log_state import LandedFileRecord, Position
 from tidefold.operations.pipeline import Pipeline
 
@@ -46,6 +46,6 @@ def put_segments(pipeline: Pipeline, log: str, tables: Sequence[pa.Table]) -> No
                 0,
                 None,
             )
-            arrivals.append(Arrival(landed, part.change_set((end - 1,)), Position(TOPIC, 0, end, (end - 1,))))
+            arrivals.append(IngestedFile(landed, part.change_set((end - 1,)), Position(TOPIC, 0, end, (end - 1,))))
             offset = end
     ledger.commit(lambda state: append(state, arrivals))

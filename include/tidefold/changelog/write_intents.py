@@ -16,7 +16,7 @@ from itertools import groupby
 
 import msgspec
 
-from tidefold.domain.ingest.append import Arrival, Stand
+from tidefold.domain.ingest.append import ExpectedPosition, IngestedFile
 from tidefold.domain.landing_problems import LandingProblems
 from tidefold.domain.log_state import TableSpec
 from tidefold.domain.paths import INTENTS
@@ -65,8 +65,8 @@ class Taking:
     log: str
     shape: TableSpec
     fence: int
-    rests_on: tuple[Stand, ...]
-    arrivals: tuple[Arrival, ...]
+    rests_on: tuple[ExpectedPosition, ...]
+    arrivals: tuple[IngestedFile, ...]
     landing: LandingProblems | None = None
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import msgspec
 
-from tidefold.domain.ingest.append import require_fence, reshaped
+from tidefold.domain.ingest.append import require_fence, with_shape
 from tidefold.domain.ledger_evidence import Evidence, require_known
 from tidefold.domain.log_state import DeletionState, LogState, TableSpec
 from tidefold.domain.paths import LogPaths
@@ -126,7 +126,7 @@ class Ledger:
             with suppress(AlreadyExistsError):
                 self._put(_identified(first))
         _not_dropped(state)
-        return self.commit(lambda empty: reshaped(empty, shape)) if reshaped(state, shape) != state else state
+        return self.commit(lambda empty: with_shape(empty, shape)) if with_shape(state, shape) != state else state
 
     def _first(self, shape: TableSpec) -> LogState:
         before = self._newest() or LogState(self._log, shape)

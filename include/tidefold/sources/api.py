@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tidefold.sources.ingest.plan import FileTask
     from tidefold.sources.landing.completeness import Ending
     from tidefold.sources.landing.listing import LandedFile
-    from tidefold.sources.landing.problems import Problem
+    from tidefold.sources.landing.problems import FileProblem
     from tidefold.sources.quarantine.writer import QuarantineWriter
     from tidefold.sources.records.errors import RefusedRecordError
 
@@ -37,7 +37,7 @@ class Listing:
     """The files that belong to a log, ordered by partition, start and name, and what is wrong with the others."""
 
     files: tuple[LandedFile, ...]
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[FileProblem, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class ParsedFile:
 class UnfitFileError(Exception):
     """Nothing is taken of this file."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: FileProblem) -> None:
         super().__init__(str(problem))
         self.problem = problem
 
@@ -72,7 +72,7 @@ class SchemaStopError(Exception):
         self.refused = refused
 
 
-class Reader(Protocol):
+class RecordReader(Protocol):
     """Takes the records of one file one after the other; `Accounting` has all but `take`."""
 
     batch: Batch
@@ -84,16 +84,16 @@ class Reader(Protocol):
 
     def begin(self) -> None: ...
 
-    def begin_alone(self, offset: int | None) -> None: ...
+    def begin_single_record(self, offset: int | None) -> None: ...
 
-    def near(self, data: bytes) -> None: ...
+    def preview_chunk(self, data: bytes) -> None: ...
 
     def take(self, record: bytes, /) -> None:
         """Takes one. Raises RefusedRecordError (it is quarantined) or LateOffsetError (the file is not taken)."""
 
     def refuse(self, reason: str) -> None: ...
 
-    def taken_batch(self) -> Batch: ...
+    def drain_batch(self) -> Batch: ...
 
 
 class Source(Protocol):
@@ -110,5 +110,5 @@ class Source(Protocol):
     def parse(self, task: FileTask, shape: TableSpec, quarantine: QuarantineWriter) -> ParsedFile:
         """Reads one file exactly as it was planned. Raises UnfitFileError when that cannot be."""
 
-    def reader(self, shape: TableSpec, place: FilePosition) -> Reader | None:
+    def reader(self, shape: TableSpec, place: FilePosition) -> RecordReader | None:
         """What reads refused records, as the quarantine has them, a second time; None: they cannot be read alone."""

@@ -15,7 +15,7 @@ from tidefold.compute.runners import in_process
 from tidefold.domain.log_state import Column
 from tidefold.domain.paths import LogPaths
 from tidefold.errors import StorageError
-from tidefold.operations.ingest.schema_update import evolved
+from tidefold.operations.ingest.schema_update import apply_configured_schema
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.retention.drop_log import drop
@@ -133,7 +133,7 @@ def test_columns_and_files_change_in_one_commit(pipeline: Pipeline) -> None:
     cycle(pipeline, "run-1")
     columns = (Column("id", "long"), Column("label", "string", aliases=("text",)))
     renamed = with_log_shape(pipeline, columns=columns)
-    evolved(renamed, renamed.ledger("accounts").read())
+    apply_configured_schema(renamed, renamed.ledger("accounts").read())
     put(renamed, [{"id": 3, "label": "b"}])
     assert cycle(renamed, "run-2").facts["table_version"] == 1
     uri, options = pipeline.store.uri(LogPaths("accounts").table), pipeline.store.options()

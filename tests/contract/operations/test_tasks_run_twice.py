@@ -113,7 +113,7 @@ def test_a_run_that_died_is_ended_and_all_names_of_its_tasks_go(
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(*((recovery, "tell") if brought else (write_intents, "bring")), dies)
+        patch.setattr(*((recovery, "commit_ingest") if brought else (write_intents, "bring")), dies)
         with pytest.raises(Killed):
             ingest(pipeline, ["items"], twice("the first answer is lost"))
     half = pipeline.store.uri(next(e.path for e in pipeline.store.list("changelog") if e.path.endswith(".seg")))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support.builders import new_log, verdict_for
 from tidefold.domain.external_snapshot import External, Layout, Ownership
 from tidefold.domain.ingest import stop_resume
-from tidefold.domain.ingest.append import Arrival, append
+from tidefold.domain.ingest.append import IngestedFile, append
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import ChangeSet, ChangeSetLocation, LogState, SnapshotKind, State, Stopped
 from tidefold.domain.retention.retention import squash, squashable
@@ -32,7 +32,7 @@ def landed(state: LogState, number: int, file: tuple[int, int, int, bool]) -> Lo
     end = before.next_offset + offsets
     account = LandedFileRecord(0, f"f{number}", 1, "", "t", partition, before.next_offset, end, 0, 0, 0, 0, 0, 0, None)
     change_set = ChangeSet(0, ChangeSetLocation(f"changelog/{number}.seg", 0, 8, 10, ""), 1, KeyGroups(0, 15), high)
-    return append(state, [Arrival(account, change_set if changes else None, Position("t", partition, end, high))])
+    return append(state, [IngestedFile(account, change_set if changes else None, Position("t", partition, end, high))])
 
 
 def grown(files: list[tuple[int, int, int, bool]]) -> tuple[LogState, dict[int, list[tuple[Position, ...]]]]:

@@ -19,7 +19,7 @@ from tidefold.changelog.schema import arrow_type
 from tidefold.domain.table.table_spec import Column, TableSpec
 from tidefold.domain.table.types import Type, encodings_of, parse_type
 from tidefold.sources.debezium.connect_schema import forms_of
-from tidefold.sources.debezium.envelope import RecordReader
+from tidefold.sources.debezium.envelope import EnvelopeReader
 from tidefold.sources.ingest.accounting import FilePosition
 from tidefold.sources.ingest.change_batches import TableBuilder
 from tidefold.sources.records.encodings import Form, conversion, fit_decimal, form_of, json_type, or_null
@@ -250,14 +250,14 @@ def test_all_types_make_the_columns_of_a_change_set() -> None:
             columns.append(Column(name, type_, encoding))
             row[name] = [value, None] if type_.startswith("array") else value
     shape = TableSpec(("id",), tuple(columns), "postgresql", 16, 4)
-    into = RecordReader(shape, FilePosition("shop.public.items", 0))
+    into = EnvelopeReader(shape, FilePosition("shop.public.items", 0))
     changed = record(0, after=row, key={"id": "7.5"})
     deleted = record(1, op="d", key={"id": "7.5"}, before=None)
     for one in (changed, deleted):
         into.begin()
         into.take(json.dumps(one).encode())
     builder = TableBuilder(shape, 0)
-    builder.add(into.taken_batch())
+    builder.add(into.drain_batch())
     table = builder.table()
     assert table is not None
     kept, gone = table.to_pylist()
@@ -330,9 +330,9 @@ def test_instants_as_text_are_those_of_the_calendar(instant: datetime) -> None:
 )
 def test_a_placeholder_is_known_in_every_encoding(value: Any, type_: str, encoding: str) -> None:
     shape = TableSpec(("id",), (Column("id", "int"), Column("c", type_, encoding)), "postgresql", 1, 1)
-    reader = RecordReader(shape, FilePosition("shop.public.items", 0))
+    reader = EnvelopeReader(shape, FilePosition("shop.public.items", 0))
     reader.begin()
     line = json.dumps(record(0, 1, "u", after={"id": 1, "c": value})).encode()
-    reader.near(line)
+    reader.preview_chunk(line)
     reader.take(line)
     assert reader.batch.absent == [["c"]]

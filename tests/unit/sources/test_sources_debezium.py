@@ -11,20 +11,20 @@ from support.landing import TOPIC, record, tombstone
 from tidefold.changelog.schema import CLEAR, DELETE, UPSERT
 from tidefold.domain.log_state import Column, TableSpec
 from tidefold.domain.source_progress import StreamPosition
-from tidefold.sources.debezium.envelope import RecordReader
+from tidefold.sources.debezium.envelope import EnvelopeReader
 from tidefold.sources.debezium.ordering import postgresql_order
 from tidefold.sources.ingest.accounting import FilePosition, LateOffsetError
-from tidefold.sources.ingest.change_batches import TableBuilder, grouped
+from tidefold.sources.ingest.change_batches import TableBuilder, fill_key_groups
 from tidefold.sources.records.errors import RefusedRecordError
 
 SHAPE = TableSpec(("id",), (Column("id", "int"), Column("text", "string")), "postgresql", 16, 4)
 
 
-def reader(shape: TableSpec = SHAPE, **place: Any) -> RecordReader:
-    return RecordReader(shape, FilePosition(TOPIC, 0, **place))
+def reader(shape: TableSpec = SHAPE, **place: Any) -> EnvelopeReader:
+    return EnvelopeReader(shape, FilePosition(TOPIC, 0, **place))
 
 
-def feed(into: RecordReader, *records: dict[str, Any] | str) -> list[str]:
+def feed(into: EnvelopeReader, *records: dict[str, Any] | str) -> list[str]:
     """Takes records; answers what became of each: the name of the count that rose, or the reason of the refusal."""
     became = []
     for one in records:
@@ -32,7 +32,7 @@ def feed(into: RecordReader, *records: dict[str, Any] | str) -> list[str]:
         into.begin()
         try:
             line = (json.dumps(one) if isinstance(one, dict) else one).encode()
-            into.near(line)
+            into.preview_chunk(line)
             into.take(line)
         except RefusedRecordError as refused:
             into.refuse(refused.reason)
@@ -46,7 +46,7 @@ def feed(into: RecordReader, *records: dict[str, Any] | str) -> list[str]:
     return became
 
 
-def vars_of(into: RecordReader) -> dict[str, int]:
+def vars_of(into: EnvelopeReader) -> dict[str, int]:
     return {
         name: getattr(into.account, name)
         for name in ("changes", "tombstones", "repeated", "resent", "unproved", "ignored")
@@ -107,7 +107,7 @@ def test_records_of_the_connectors_own_topics_are_ignored_but_a_table_may_be_cal
     assert one(record(0, topic="__debezium-heartbeat.shop", value={"ts_ms": 1})) == "ignored"
     assert one(record(0, topic="shop.transaction", value={"status": "END", "id": "5"})) == "ignored"
     assert one(record(0, topic="shop.public.other")) == "WRONG_PARTITION"
-    own = RecordReader(SHAPE, FilePosition("shop.public.transaction", 0))
+    own = EnvelopeReader(SHAPE, FilePosition("shop.public.transaction", 0))
     assert feed(own, record(0, topic="shop.public.transaction", op="U")) == ["OP_UNKNOWN"]
 
 
@@ -347,8 +347,8 @@ def table_of(*records: dict[str, Any]) -> list[dict[str, Any]]:
     into = reader(WIDE)
     assert feed(into, *records) == ["changes"] * len(records)
     builder = TableBuilder(WIDE, 3)
-    builder.add(into.taken_batch())
-    [table] = grouped(filter(None, [builder.table()]), WIDE)
+    builder.add(into.drain_batch())
+    [table] = fill_key_groups(filter(None, [builder.table()]), WIDE)
     return table.to_pylist()
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from support.builders import SHAPE
 from tidefold.domain.log_state import LandedFileRecord, LogState, Position
-from tidefold.sources.ingest.plan import Plan, bins, newest_files, plan_files
+from tidefold.sources.ingest.plan import FilePlan, bins, newest_files, plan_files
 from tidefold.sources.landing.completeness import Ending
 from tidefold.sources.landing.listing import LandedFile, Stamp
 
@@ -44,7 +44,7 @@ def state(*landed: LandedFileRecord) -> LogState:
     return replace(LogState("log", SHAPE), landed=landed, positions=positions)
 
 
-def names(plan: Plan) -> list[str]:
+def names(plan: FilePlan) -> list[str]:
     return [task.file.name for task in plan.take]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tidefold.changelog.writer.pending_change_sets import PendingChangeSet
 from tidefold.changelog.writer.upload import Uploaded
-from tidefold.domain.ingest.append import Arrival, append, check_shape, reshaped
+from tidefold.domain.ingest.append import IngestedFile, append, check_shape, with_shape
 from tidefold.domain.log_state import LandedFileRecord, LogState, Position, TableSpec
 from tidefold.errors import ConflictError, NotFoundError
 from tidefold.ledger import Ledger
@@ -80,12 +80,12 @@ class Confirming:
             "that run at the same time need writers of different names.",
         )
 
-    def _take(self, state: LogState, arrivals: Sequence[Arrival], fence: int) -> LogState:
+    def _take(self, state: LogState, arrivals: Sequence[IngestedFile], fence: int) -> LogState:
         # Another may have begun the log, or begun it anew, since it was looked at.
         check_shape(state, self.shape)
-        return append(reshaped(state, self.shape), arrivals, fence=fence)
+        return append(with_shape(state, self.shape), arrivals, fence=fence)
 
-    def _arrivals(self, change_sets: Sequence[PendingChangeSet]) -> list[Arrival]:
+    def _arrivals(self, change_sets: Sequence[PendingChangeSet]) -> list[IngestedFile]:
         arrivals, high = [], self._high
         for one in change_sets:
             high = max(high, one.high)
@@ -93,7 +93,7 @@ class Confirming:
             arrivals.append(self._arrival(one, one.uploaded, high))
         return arrivals
 
-    def _arrival(self, one: PendingChangeSet, uploaded: Uploaded, high: tuple[int, ...]) -> Arrival:
+    def _arrival(self, one: PendingChangeSet, uploaded: Uploaded, high: tuple[int, ...]) -> IngestedFile:
         end = one.place + one.rows
         landed = LandedFileRecord(
             number=0,
@@ -112,4 +112,4 @@ class Confirming:
             ignored=0,
             sqn=None,
         )
-        return Arrival(landed, uploaded.written.change_set(high), Position(self._writer, 0, end, high))
+        return IngestedFile(landed, uploaded.written.change_set(high), Position(self._writer, 0, end, high))

@@ -13,7 +13,7 @@ from tidefold.cli.terminal import Terminal
 from tidefold.errors import InvalidInputError, RefusedError
 
 if TYPE_CHECKING:
-    from tidefold.sources.inference.proposal import ProposedLog, Question
+    from tidefold.sources.inference.proposal import ProposalQuestion, ProposedLog
 
 Interactive = Annotated[bool, typer.Option("--interactive", "-i", help="Ask what the files do not say.")]
 
@@ -71,17 +71,17 @@ def _ask_header(terminal: Terminal, log: ProposedLog) -> list[str]:
 
 def _ask(terminal: Terminal, log: ProposedLog) -> ProposedLog:
     """The log with the answers of the person at the terminal; an empty one leaves the question open."""
-    from tidefold.sources.inference.rows import answered
+    from tidefold.sources.inference.rows import apply_answers
 
     terminal.note(f"{log.id}: {log.sampled or log.topic}")
     for note in log.notes:
         terminal.note(f"  {note}")
-    return answered(
+    return apply_answers(
         log, {question.about: _answer(terminal, question) for question in log.questions if question.about != "header"}
     )
 
 
-def _answer(terminal: Terminal, question: Question) -> str:
+def _answer(terminal: Terminal, question: ProposalQuestion) -> str:
     found = f" Candidates: {'; '.join(question.candidates)}." if question.candidates else ""
     none = " `none`: no column does." if question.about == "op" else ""
     terminal.note(f"  {question.about}: {question.text}{found}{none}")

@@ -13,7 +13,7 @@ import yaml
 
 from tidefold.cli.terminal import mask_control_characters
 from tidefold.config import log_mistakes
-from tidefold.sources.inference.proposal import ProposedColumn, ProposedLog, Question
+from tidefold.sources.inference.proposal import ProposalQuestion, ProposedColumn, ProposedLog
 
 STORE = "var/store"
 _PLAIN = re.compile(r"[A-Za-z_][\w./-]*", re.ASCII)
@@ -57,7 +57,7 @@ def undecided(log: ProposedLog, path: str, base: Path) -> tuple[str, ...]:
     return notes or tuple(log_mistakes(log.id, _entry(log, path), base))
 
 
-def _asked(question: Question) -> str:
+def _asked(question: ProposalQuestion) -> str:
     found = f" Candidates: {'; '.join(question.candidates)}" if question.candidates else ""
     return f"{question.about}: {question.text}{found}"
 
@@ -67,7 +67,7 @@ def assumed(log: ProposedLog) -> list[str]:
     return [_assumed(question) for question in log.questions if question.sure and question.because]
 
 
-def _assumed(question: Question) -> str:
+def _assumed(question: ProposalQuestion) -> str:
     first, *others = question.candidates
     more = f"; other candidates: {'; '.join(others[:5])}" if others else ""
     return f"{question.about}: {first}, as {question.because}{more}"

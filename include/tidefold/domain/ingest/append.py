@@ -13,7 +13,7 @@ from tidefold.errors import ConflictError, RefusedError, SupersededError
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
+class IngestedFile:
     """What an ingest run brings of one landed file.
 
     landed: the account of the file.
@@ -29,7 +29,7 @@ class Arrival:
 
 
 @dataclass(frozen=True, slots=True)
-class Stand:
+class ExpectedPosition:
     """What a log knew of one partition when a run began: what the run brings rests on it.
 
     The number of `files` counts too: one without new offsets leaves the position where it was.
@@ -41,20 +41,23 @@ class Stand:
     files: int
 
 
-def stands(state: LogState, arrivals: Iterable[Arrival]) -> tuple[Stand, ...]:
+def expect_positions(state: LogState, arrivals: Iterable[IngestedFile]) -> tuple[ExpectedPosition, ...]:
     """How far the partitions of these arrivals were taken."""
     partitions = dict.fromkeys((a.landed.topic, a.landed.partition) for a in arrivals)
-    return tuple(_stand(state, topic, partition) for topic, partition in partitions)
+    return tuple(_expect_position(state, topic, partition) for topic, partition in partitions)
 
 
-def _stand(state: LogState, topic: str, partition: int) -> Stand:
+def _expect_position(state: LogState, topic: str, partition: int) -> ExpectedPosition:
     position = next((p for p in state.positions if (p.topic, p.partition) == (topic, partition)), None)
     files = sum((entry.topic, entry.partition) == (topic, partition) for entry in state.landed)
-    return Stand(topic, partition, position, files)
+    return ExpectedPosition(topic, partition, position, files)
 
 
 def append(
-    state: LogState, arrivals: Sequence[Arrival], fence: int | None = None, rests_on: Sequence[Stand] = ()
+    state: LogState,
+    arrivals: Sequence[IngestedFile],
+    fence: int | None = None,
+    rests_on: Sequence[ExpectedPosition] = (),
 ) -> LogState:
     """Takes arrivals in, in the order given; numbers their change sets (sqn) and their accounts.
 
@@ -63,13 +66,13 @@ def append(
     Raises RefusedError when the log takes nothing now, SupersededError when they were given up since, ConflictError
     when another run took the same offsets, or anything of a partition that differs from what the arrivals rest on.
     """
-    if taken(state, arrivals):
+    if is_taken(state, arrivals):
         return state
     require_open(state)
     if fence is not None:
         require_fence(state, fence)
     for stand in rests_on:
-        if _stand(state, stand.topic, stand.partition) != stand:
+        if _expect_position(state, stand.topic, stand.partition) != stand:
             raise ConflictError(
                 "OFFSETS_TAKEN",
                 f"Another run took records of {stand.topic} partition {stand.partition} meanwhile.",
@@ -111,7 +114,7 @@ def require_fence(state: LogState, fence: int) -> None:
         )
 
 
-def taken(state: LogState, arrivals: Sequence[Arrival]) -> bool:
+def is_taken(state: LogState, arrivals: Sequence[IngestedFile]) -> bool:
     """Whether the log has taken exactly these before: the same accounts, with the same change sets."""
     names = {arrival.landed.name for arrival in arrivals}
     accounts = {(entry.name, entry.length): entry for entry in state.landed if entry.name in names}
@@ -120,19 +123,19 @@ def taken(state: LogState, arrivals: Sequence[Arrival]) -> bool:
     places = {c.sqn: c.location for c in state.change_sets if c.sqn in sqns and c.first is None}
     return bool(arrivals) and all(
         (known := accounts.get((arrival.landed.name, arrival.landed.length))) is not None
-        and _as_brought(known) == _as_brought(arrival.landed)
+        and _without_place(known) == _without_place(arrival.landed)
         and (known.sqn is None) == (arrival.change_set is None)
         and (not (c := arrival.change_set) or places.get(known.sqn or 0, c.location) == c.location)
         for arrival in arrivals
     )
 
 
-def _as_brought(entry: LandedFileRecord) -> LandedFileRecord:
+def _without_place(entry: LandedFileRecord) -> LandedFileRecord:
     """What is the same of a file, whoever takes it."""
     return replace(entry, number=0, sqn=None, run="", instant="").with_stream(NO_POSITION)
 
 
-def _append_one(state: LogState, arrival: Arrival) -> LogState:
+def _append_one(state: LogState, arrival: IngestedFile) -> LogState:
     landed, position = arrival.landed, arrival.position
     if arrival.change_set and arrival.change_set.key_groups.last >= state.shape.key_groups:
         raise RefusedError(
@@ -194,7 +197,7 @@ def _as_stored(shape: TableSpec) -> TableSpec:
 
 def differences(one: TableSpec, other: TableSpec, *named: str) -> list[str]:
     """In what two shapes differ, but for the number of buckets: `key: id before, number now`."""
-    old, new = _described(one), _described(other)
+    old, new = _describe(one), _describe(other)
     return [
         f"{name}: {old.get(name, 'none')} {named[0]}, {new.get(name, 'none')} {named[1]}"
         for name in {**old, **new}
@@ -207,12 +210,12 @@ def is_empty(state: LogState) -> bool:
     return not state.landed and not state.change_sets and not state.snapshots and not state.truncated_to
 
 
-def reshaped(state: LogState, shape: TableSpec) -> LogState:
+def with_shape(state: LogState, shape: TableSpec) -> LogState:
     """An empty log with the shape that is configured now."""
     return replace(state, shape=shape) if is_empty(state) and state.shape != shape else state
 
 
-def _described(shape: TableSpec) -> dict[str, str]:
+def _describe(shape: TableSpec) -> dict[str, str]:
     parts = {"key": ", ".join(shape.key), "order": ", ".join(shape.order_by) or shape.order}
     parts |= {"key_groups": str(shape.key_groups), "merge": _merging(shape)}
     written = {column.name: f" as {column.encoding}" if column.encoding else "" for column in shape.columns}

@@ -16,7 +16,7 @@ from tidefold.errors import ConflictError
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class ResolvedCounts:
     """How many records of one account (`number`) are refused no more, by what they are now; `key_changes` of them
     waited for values of the row under their old key.
     """
@@ -34,7 +34,7 @@ class Settled:
 
 
 @dataclass(frozen=True, slots=True)
-class Brought:
+class RecoveredChangeSet:
     """The change set that holds what became readable of one partition."""
 
     topic: str
@@ -43,7 +43,7 @@ class Brought:
 
 
 @dataclass(frozen=True, slots=True)
-class Retaken:
+class QuarantineRetryCommit:
     """What a retry makes of one quarantine file: `kept` takes the place of `path`, None when no record is left in it.
 
     `note`: who settled records by hand, and why.
@@ -53,15 +53,15 @@ class Retaken:
 
     path: str
     kept: str | None
-    settled: tuple[Settled, ...]
-    brought: tuple[Brought, ...]
+    settled: tuple[ResolvedCounts, ...]
+    brought: tuple[RecoveredChangeSet, ...]
     fence: int
     last_sqn: int
     left_out: tuple[tuple[int, int], ...]
     note: str = ""
 
 
-def retake(state: LogState, retaken: Retaken) -> LogState:
+def retake(state: LogState, retaken: QuarantineRetryCommit) -> LogState:
     """Appends what became readable, and corrects the accounts of its files: in one step, so no record comes in twice.
 
     Source positions stay: they are beyond these records. Raises ConflictError when another retry was faster, or changes
@@ -71,7 +71,7 @@ def retake(state: LogState, retaken: Retaken) -> LogState:
     require_open(state)
     require_fence(state, retaken.fence)
     named = {entry.number for entry in state.landed if entry.quarantine == retaken.path}
-    as_it_was = (state.last_sqn, left_out(state)) == (retaken.last_sqn, retaken.left_out)
+    as_it_was = (state.last_sqn, find_skipped_ranges(state)) == (retaken.last_sqn, retaken.left_out)
     if not {one.number for one in retaken.settled} <= named or not as_it_was:
         raise ConflictError(
             "RETRY_OVERTAKEN",
@@ -79,7 +79,7 @@ def retake(state: LogState, retaken: Retaken) -> LogState:
             hint="Nothing was changed; call again, it uses the current state.",
         )
     settled = {one.number: one for one in retaken.settled}
-    landed = tuple(_corrected(e, retaken, settled) if e.number in named else e for e in state.landed)
+    landed = tuple(_correct(e, retaken, settled) if e.number in named else e for e in state.landed)
     highs = {(p.topic, p.partition): p.high for p in state.positions}
     numbered = (
         replace(one.change_set, sqn=state.last_sqn + 1 + i, schema=state.schema, high=highs[one.topic, one.partition])
@@ -88,8 +88,10 @@ def retake(state: LogState, retaken: Retaken) -> LogState:
     return replace(state, landed=landed, change_sets=(*state.change_sets, *numbered))
 
 
-def _corrected(entry: LandedFileRecord, retaken: Retaken, settled: dict[int, Settled]) -> LandedFileRecord:
-    one = settled.get(entry.number, Settled(entry.number))
+def _correct(
+    entry: LandedFileRecord, retaken: QuarantineRetryCommit, settled: dict[int, ResolvedCounts]
+) -> LandedFileRecord:
+    one = settled.get(entry.number, ResolvedCounts(entry.number))
     left = entry.quarantined - one.total
     return replace(
         entry,
@@ -104,7 +106,7 @@ def _corrected(entry: LandedFileRecord, retaken: Retaken, settled: dict[int, Set
     )
 
 
-def refused_in(state: LogState) -> tuple[str, ...]:
+def quarantine_files(state: LogState) -> tuple[str, ...]:
     """The quarantine files of a log, the oldest first."""
     return tuple(dict.fromkeys(e.quarantine for e in state.landed if e.quarantine and e.quarantined))
 
@@ -121,35 +123,35 @@ def high_before(state: LogState, entry: LandedFileRecord) -> tuple[int, ...]:
     return max((e.high or highs.get(e.sqn or 0, ()) for e in former), default=())
 
 
-def left_out(state: LogState) -> tuple[tuple[int, int], ...]:
+def find_skipped_ranges(state: LogState) -> tuple[tuple[int, int], ...]:
     """The ranges (after, to) that restores left out for good of what is published, or is about to be; an import leaves
     out all that was there.
     """
     found = _layers(state)
     ranges = {(one.to, one.skipped_to) for one in found if one.skipped_to is not None and not one.imported}
-    return tuple(sorted({*ranges, *((0, end) for end in _imported(found))}))
+    return tuple(sorted({*ranges, *((0, end) for end in _import_ends(found))}))
 
 
 def _layers(state: LogState) -> tuple[FoldedRange, ...]:
     return (*layers(state, state.latest), *layers(state, state.attempt))
 
 
-def _imported(found: Iterable[FoldedRange]) -> Iterator[int]:
+def _import_ends(found: Iterable[FoldedRange]) -> Iterator[int]:
     """Up to where imports took the place of the log."""
     return (one.to if one.skipped_to is None else one.skipped_to for one in found if one.imported)
 
 
-def is_left_out(state: LogState, entry: LandedFileRecord) -> bool:
+def is_skipped(state: LogState, entry: LandedFileRecord) -> bool:
     """Whether the file of this account landed in a range that a restore or an import left out.
 
     A file without changes that landed last before an import cannot be told from one after it: it counts as before, as
     what was imported may be newer.
     """
     if entry.sqn is not None:
-        return any(after < entry.sqn <= to for after, to in left_out(state))
+        return any(after < entry.sqn <= to for after, to in find_skipped_ranges(state))
     before = max((e.sqn for e in state.landed[: entry.number] if e.sqn is not None), default=0)
-    ranges = left_out(state)
-    return any(after <= before < to for after, to in ranges) or before <= max(_imported(_layers(state)), default=-1)
+    ranges = find_skipped_ranges(state)
+    return any(after <= before < to for after, to in ranges) or before <= max(_import_ends(_layers(state)), default=-1)
 
 
 def room(state: LogState, entry: LandedFileRecord) -> tuple[int, int | None]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
 
-from tidefold.domain.ingest.append import differences, is_empty, reshaped
+from tidefold.domain.ingest.append import differences, is_empty, with_shape
 from tidefold.domain.log_state import LogState, State
 from tidefold.domain.table.schema import Schema, bare, schemas_of
 from tidefold.domain.table.table_spec import Column, Engine, TableSpec, renamed
@@ -87,7 +87,7 @@ def evolve(state: LogState, shape: TableSpec, policies: Policies, instant: str, 
     that the log has when it is appended. Raises RefusedError for what a policy holds, or what nothing can allow.
     """
     if is_empty(state) and not schemas_of(state)[-1].found:
-        return replace(reshaped(state, shape), schemas=())
+        return replace(with_shape(state, shape), schemas=())
     shape = with_found(state, replace(shape, buckets=state.shape.buckets))
     if shape == state.shape:
         return state

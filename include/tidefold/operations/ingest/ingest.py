@@ -21,7 +21,7 @@ from tidefold.operations.ingest import recovery
 from tidefold.operations.ingest.landing_problems import find_problems
 from tidefold.operations.ingest.log_ingest import LogIngest, plan_log
 from tidefold.operations.ingest.parse_round import IngestRun, parse_round
-from tidefold.operations.ingest.schema_update import add_brought
+from tidefold.operations.ingest.schema_update import add_found_columns
 from tidefold.operations.outcome import ErrorInfo, Outcome, Status, UntypedDetails
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.quarantine.key_changes import REASON as KEY_CHANGE
@@ -91,7 +91,7 @@ def execute(pipeline: Pipeline, prepared: Sequence[Prepared], run: Runner) -> li
     brought = {intake.log: found for intake in intakes if (found := _brought(pipeline, intake, ended[intake.log]))}
     if brought:
         for log, types in brought.items():
-            add_brought(pipeline, log, types, this.id)
+            add_found_columns(pipeline, log, types, this.id)
         # Every round adds a column at least, and landed records have so many.
         further = {outcome.log: outcome for outcome in ingest(pipeline, list(brought), run)}
         ended |= {log: _joined(ended[log], further[log], brought[log]) for log in brought}
@@ -114,9 +114,9 @@ def _parsed(pipeline: Pipeline, this: IngestRun, intakes: list[LogIngest], run: 
     try:
         while any(intake.plan.take and not intake.error for intake in intakes):
             intakes = parse_round(pipeline, this, intakes, run)
-        intakes = [intake.signed(this.id, now()) for intake in intakes]
+        intakes = [intake.with_run(this.id, now()) for intake in intakes]
     except StorageError as error:
-        intakes = [intake.failed(intake.error or error) if intake.plan.take else intake for intake in intakes]
+        intakes = [intake.with_error(intake.error or error) if intake.plan.take else intake for intake in intakes]
     return [_accepted(pipeline, intake) for intake in intakes]
 
 
@@ -127,12 +127,12 @@ def _accepted(pipeline: Pipeline, intake: LogIngest) -> LogIngest:
     except TidefoldError as error:
         bad = error
     if bad:
-        return intake.failed(bad)
+        return intake.with_error(bad)
     config = pipeline.log(intake.log)
     intake = replace(intake, landing=find_problems(intake, config.source.folder if config.source else None, now()))
     blocking = next((p.error for p in intake.all_problems if p.blocking and not p.stops), None)
     if blocking and not intake.arrivals and config.on_bad_file != "warn":
-        return intake.failed(blocking)
+        return intake.with_error(blocking)
     return intake
 
 
@@ -146,7 +146,7 @@ def _tell_all(pipeline: Pipeline, this: IngestRun, intakes: Sequence[LogIngest])
         if bringing:
             write_intents.bring(pipeline.store, this.id, [intake.taking for intake in bringing])
     except StorageError as error:
-        failed = [intake.failed(error) if intake in bringing else intake for intake in intakes]
+        failed = [intake.with_error(error) if intake in bringing else intake for intake in intakes]
         return [_failed(intake, intake.error) if intake.error else _nothing(pipeline, intake) for intake in failed]
     told = [_told(pipeline, intake) for intake in intakes]
     if this.rounds and all(known for _, known in told):
@@ -162,7 +162,7 @@ def _told(pipeline: Pipeline, intake: LogIngest) -> tuple[Outcome, bool]:
         _tell_problems(pipeline, intake)
         return _nothing(pipeline, intake), True
     try:
-        recovery.tell(pipeline.ledger(intake.log), intake.taking)
+        recovery.commit_ingest(pipeline.ledger(intake.log), intake.taking)
     except TidefoldError as error:
         # Having lost many races says nothing: somebody else may tell the log in our place.
         return _failed(intake, error), isinstance(error, RefusedError) or error.code == "OFFSETS_TAKEN"

@@ -24,7 +24,7 @@ def find_problems(intake: LogIngest, folder: Path | None, instant: str) -> Landi
     """All problems of the log's landing folder after this run; `folder`: None where the input is no folder."""
     found = {(p.file, p.code): p for p in (*_not_taken(intake), *_waiting(intake), *_in_vain(intake))}
     listed = list_problems(found.values())
-    stamped = replace(listed, listed=tuple(_stamped(p, intake, folder) for p in listed.listed))
+    stamped = replace(listed, listed=tuple(_add_stamp(p, intake, folder) for p in listed.listed))
     return with_first_seen(stamped, intake.begun.landing, instant)
 
 
@@ -55,10 +55,10 @@ def _in_vain(intake: LogIngest) -> Iterator[LandingProblem]:
         if entry.name in alone and (entry.quarantined or entry.repeated or entry.resent or entry.unproved):
             accounts.setdefault(entry.name, []).append(entry)
     for name, entries in accounts.items():
-        yield from _judged(name, intake.log, entries, alone=alone[name])
+        yield from _judge_file(name, intake.log, entries, alone=alone[name])
 
 
-def _judged(name: str, log: str, entries: Sequence[LandedFileRecord], *, alone: bool) -> Iterator[LandingProblem]:
+def _judge_file(name: str, log: str, entries: Sequence[LandedFileRecord], *, alone: bool) -> Iterator[LandingProblem]:
     count = {one: sum(getattr(entry, one) for entry in entries) for one in _COUNTS}
     if count["unproved"]:
         message = (
@@ -77,7 +77,7 @@ def _judged(name: str, log: str, entries: Sequence[LandedFileRecord], *, alone: 
         yield LandingProblem(name, "LANDED_NOTHING_NEW", message, hint, fails=False)
 
 
-def _stamped(problem: LandingProblem, intake: LogIngest, folder: Path | None) -> LandingProblem:
+def _add_stamp(problem: LandingProblem, intake: LogIngest, folder: Path | None) -> LandingProblem:
     """The problem with size and time of its file, as far as it can be looked at."""
     known = next((file.stamp for file in intake.files if file.name == problem.file), None)
     if known:

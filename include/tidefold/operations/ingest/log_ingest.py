@@ -10,21 +10,21 @@ import pyarrow.compute as pc
 
 from tidefold.changelog.segment import at_least, read_change_set
 from tidefold.changelog.write_intents import IntentLog, Taking
-from tidefold.domain.ingest.append import Arrival, require_open, stands
+from tidefold.domain.ingest.append import IngestedFile, expect_positions, require_open
 from tidefold.domain.landing_problems import LandingProblems
 from tidefold.domain.log_state import ChangeSet, LogState
 from tidefold.domain.paths import LogPaths
 from tidefold.errors import RefusedError, TidefoldError, unpacked
-from tidefold.operations.ingest.schema_update import evolved
+from tidefold.operations.ingest.schema_update import apply_configured_schema
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.request import horizon_of
 from tidefold.sources.api import Feed, Listing
-from tidefold.sources.ingest.merge_results import Found, Kept, merge
+from tidefold.sources.ingest.merge_results import RemainingChanges, TaskResult, merge
 from tidefold.sources.ingest.parse_task import LogFiles, LogResult
-from tidefold.sources.ingest.plan import Plan, bins, newest_files, plan_files
+from tidefold.sources.ingest.plan import FilePlan, bins, newest_files, plan_files
 from tidefold.sources.landing.completeness import Ending
 from tidefold.sources.landing.listing import LandedFile
-from tidefold.sources.landing.problems import Problem
+from tidefold.sources.landing.problems import FileProblem
 from tidefold.sources.landing.rewrite_detection import rewritten
 from tidefold.sources.registry import source_of
 from tidefold.storage import Store
@@ -49,13 +49,13 @@ class LogIngest:
     begun: LogState
     files: tuple[LandedFile, ...]
     endings: dict[str, Ending]
-    problems: tuple[Problem, ...]
+    problems: tuple[FileProblem, ...]
     state: LogState
-    plan: Plan
-    arrivals: tuple[Arrival, ...] = ()
+    plan: FilePlan
+    arrivals: tuple[IngestedFile, ...] = ()
     stopped: frozenset[int | str] = frozenset()
     refused: tuple[tuple[str, int], ...] = ()
-    found: Mapping[str, Found] = field(default_factory=dict)
+    found: Mapping[str, TaskResult] = field(default_factory=dict)
     error: TidefoldError | None = None
     no_copies: tuple[str, ...] = ()
     horizon: int | None = None
@@ -64,7 +64,7 @@ class LogIngest:
     landing: LandingProblems | None = None
 
     @property
-    def all_problems(self) -> tuple[Problem, ...]:
+    def all_problems(self) -> tuple[FileProblem, ...]:
         return (*self.problems, *self.plan.problems)
 
     @property
@@ -72,11 +72,11 @@ class LogIngest:
         """About how many bytes are to be parsed."""
         return sum(task.weight for task in self.plan.take)
 
-    def failed(self, error: TidefoldError) -> LogIngest:
+    def with_error(self, error: TidefoldError) -> LogIngest:
         """The intake with an error: its log is told nothing."""
         return replace(self, error=error, arrivals=())
 
-    def signed(self, run: str, instant: str) -> LogIngest:
+    def with_run(self, run: str, instant: str) -> LogIngest:
         """The intake whose accounts say who took the files, and when."""
         signed = (replace(a, landed=replace(a.landed, run=run, instant=instant)) for a in self.arrivals)
         return replace(self, arrivals=tuple(signed))
@@ -88,7 +88,7 @@ class LogIngest:
     @property
     def taking(self) -> Taking:
         """What the log will be told."""
-        rests_on = stands(self.begun, self.arrivals)
+        rests_on = expect_positions(self.begun, self.arrivals)
         return Taking(self.log, self.begun.shape, self.begun.fence, rests_on, self.arrivals, self.landing)
 
 
@@ -96,7 +96,7 @@ def plan_log(pipeline: Pipeline, log: str) -> LogIngest:
     """Looks at the landing folder and the ledger, and plans. Raises TidefoldError."""
     config = pipeline.log(log)
     ledger = pipeline.ledger(log)
-    state = evolved(pipeline, ledger.peek(config.shape))
+    state = apply_configured_schema(pipeline, ledger.peek(config.shape))
     require_open(state)
     source = source_of(config.source.feed) if config.source else None
     listing = source.listing(state) if source else Listing(())
@@ -133,23 +133,27 @@ def with_results(intake: LogIngest, store: Store, results: Sequence[LogResult | 
         elif result.error:
             intake = replace(intake, error=unpacked(result.error))
         else:
-            found.update({f.name: Found(planned[f.name], f, result.segment, result.quarantine) for f in result.files})
+            found.update(
+                {f.name: TaskResult(planned[f.name], f, result.segment, result.quarantine) for f in result.files}
+            )
             intake = replace(intake, no_copies=(*intake.no_copies, *filter(None, [result.no_copy])))
-    return intake if intake.error else _merged(intake, store, found)
+    return intake if intake.error else _merge(intake, store, found)
 
 
-def _kept(store: Store, change_set: ChangeSet) -> Kept:
+def _count_above_floor(store: Store, change_set: ChangeSet) -> RemainingChanges:
     """What of a change set does not lie below its floor."""
     whole = read_change_set(store, replace(change_set, floor=None))
     above = at_least(change_set.floor or ())
     kept, dropped = whole.filter(above), whole.filter(~above)
     # A record has one offset, however many rows it became.
-    return Kept(kept.num_rows, pc.count_distinct(kept.column("_offset")).as_py(), pc.max(dropped.column("_ts")).as_py())
+    return RemainingChanges(
+        kept.num_rows, pc.count_distinct(kept.column("_offset")).as_py(), pc.max(dropped.column("_ts")).as_py()
+    )
 
 
-def _merged(intake: LogIngest, store: Store, found: dict[str, Found]) -> LogIngest:
-    merged = merge(intake.state, intake.plan.take, found, partial(_kept, store))
-    beyond = _cleared_too_late(intake, found, merged.arrivals)
+def _merge(intake: LogIngest, store: Store, found: dict[str, TaskResult]) -> LogIngest:
+    merged = merge(intake.state, intake.plan.take, found, partial(_count_above_floor, store))
+    beyond = _check_clears(intake, found, merged.arrivals)
     stopped = intake.stopped | merged.stopped
     rest = [file for file in intake.files if file.queue not in stopped]
     kept_problems = [p for p in intake.plan.problems if p.file not in {f.name for f in rest}]
@@ -161,13 +165,13 @@ def _merged(intake: LogIngest, store: Store, found: dict[str, Found]) -> LogInge
         problems=(*intake.problems, *kept_problems, *merged.problems),
         stopped=stopped,
         found={name: one for name, one in found.items() if name not in merged.again},
-        refused=_summed(intake.refused, found, merged.arrivals),
+        refused=_add_refused(intake.refused, found, merged.arrivals),
         error=beyond,
     )
 
 
-def _cleared_too_late(
-    intake: LogIngest, found: Mapping[str, Found], arrivals: Sequence[Arrival]
+def _check_clears(
+    intake: LogIngest, found: Mapping[str, TaskResult], arrivals: Sequence[IngestedFile]
 ) -> TidefoldError | None:
     """Rows that came after a truncate, in another partition, may be folded by now: nobody could tell which they are."""
     for arrival in arrivals:
@@ -189,8 +193,8 @@ def _cleared_too_late(
     return None
 
 
-def _summed(
-    refused: tuple[tuple[str, int], ...], found: dict[str, Found], arrivals: tuple[Arrival, ...]
+def _add_refused(
+    refused: tuple[tuple[str, int], ...], found: dict[str, TaskResult], arrivals: tuple[IngestedFile, ...]
 ) -> tuple[tuple[str, int], ...]:
     reasons = dict(refused)
     for arrival in arrivals:

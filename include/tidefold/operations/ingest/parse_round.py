@@ -91,4 +91,4 @@ def _after(pipeline: Pipeline, intake: LogIngest, results: Sequence[LogResult | 
     try:
         return with_results(intake, pipeline.store, results)
     except TidefoldError as error:
-        return intake.failed(error)
+        return intake.with_error(error)

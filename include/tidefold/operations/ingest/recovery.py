@@ -14,7 +14,7 @@ from functools import partial
 
 from tidefold.changelog import write_intents
 from tidefold.changelog.write_intents import Announced, ExpectedFiles, IntentLog, Taking
-from tidefold.domain.ingest.append import append, check_shape, give_up, names, reshaped
+from tidefold.domain.ingest.append import append, check_shape, give_up, names, with_shape
 from tidefold.domain.log_state import DeletionState, LogState
 from tidefold.errors import ConflictError, RefusedError, TidefoldError
 from tidefold.ledger import Ledger
@@ -25,15 +25,15 @@ _log = logging.getLogger(__name__)
 PATIENCE = timedelta(hours=1)
 
 
-def tell(ledger: Ledger, taking: Taking) -> None:
+def commit_ingest(ledger: Ledger, taking: Taking) -> None:
     """Tells a log what it was brought. Raises what `append` raises; a log that was dropped meanwhile stays so."""
     ledger.begin(taking.shape, taking.fence)
-    ledger.commit(partial(_take, taking=taking))
+    ledger.commit(partial(_apply, taking=taking))
 
 
-def _take(state: LogState, taking: Taking) -> LogState:
+def _apply(state: LogState, taking: Taking) -> LogState:
     check_shape(state, taking.shape)
-    after = append(reshaped(state, taking.shape), taking.arrivals, taking.fence, taking.rests_on)
+    after = append(with_shape(state, taking.shape), taking.arrivals, taking.fence, taking.rests_on)
     # Told a second time, it is old news.
     is_new = len(after.landed) > len(state.landed)
     return replace(after, landing=taking.landing) if taking.landing is not None and is_new else after
@@ -52,7 +52,7 @@ def roll_forward(store: Store, logs: Collection[str]) -> None:
         _log.warning("left for later: %s", error)
 
 
-def abandoned(store: Store, instant: str) -> list[Announced]:
+def find_abandoned(store: Store, instant: str) -> list[Announced]:
     """The runs that have everything said, or that have been silent for long."""
     latest = datetime.fromisoformat(instant) - PATIENCE
     return [
@@ -79,7 +79,7 @@ def settle(store: Store, run: Announced) -> None:
 
 def end_run(store: Store, run: str, logs: Iterable[str], files: Collection[str]) -> None:
     """Removes what none of the logs needs of a run's files, and forgets the run: every log has taken or refused."""
-    store.delete(sorted(set(files) - needed(store, logs)))
+    store.delete(sorted(set(files) - find_needed(store, logs)))
     write_intents.end(store, run)
 
 
@@ -103,7 +103,7 @@ def _settle_log(ledger: Ledger, announced: IntentLog, taking: Taking | None, fil
         return  # Taken before, or refused for good; a log that was dropped stays so.
     if taking:
         try:
-            tell(ledger, taking)
+            commit_ingest(ledger, taking)
             return
         except (RefusedError, ConflictError) as error:
             _log.info("%s refuses what a run brought: %s", announced.log, error)
@@ -114,7 +114,7 @@ def _settle_log(ledger: Ledger, announced: IntentLog, taking: Taking | None, fil
     ledger.commit(lambda now: give_up(now, announced.fence))
 
 
-def needed(store: Store, logs: Iterable[str]) -> set[str]:
+def find_needed(store: Store, logs: Iterable[str]) -> set[str]:
     """The segments and quarantine files that these logs name."""
     found: set[str] = set()
     for log in logs:

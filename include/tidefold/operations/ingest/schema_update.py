@@ -11,7 +11,7 @@ from tidefold.domain.table.schema_evolution import add_found, evolve
 from tidefold.operations.pipeline import Pipeline, now
 
 
-def evolved(pipeline: Pipeline, state: LogState, run: str = "") -> LogState:
+def apply_configured_schema(pipeline: Pipeline, state: LogState, run: str = "") -> LogState:
     """The log in its configured schema, written to the ledger if that is a new one.
 
     Raises RefusedError, and changes nothing, for what a policy holds.
@@ -24,7 +24,7 @@ def evolved(pipeline: Pipeline, state: LogState, run: str = "") -> LogState:
     return ledger.commit(move) if ledger.exists() else move(state)
 
 
-def add_brought(pipeline: Pipeline, log: str, types: Mapping[str, str], run: str) -> None:
+def add_found_columns(pipeline: Pipeline, log: str, types: Mapping[str, str], run: str) -> None:
     """Adds columns that records brought to the log, in its ledger."""
     ledger = pipeline.ledger(log)
     if not ledger.exists():
@@ -32,12 +32,12 @@ def add_brought(pipeline: Pipeline, log: str, types: Mapping[str, str], run: str
     ledger.commit(lambda state: add_found(state, types, now(), run))
 
 
-def as_configured(pipeline: Pipeline, state: LogState) -> LogState:
+def preview_configured_schema(pipeline: Pipeline, state: LogState) -> LogState:
     """The same without writing anything, for those who only look ahead."""
     config = pipeline.log(state.log)
     return evolve(state, config.shape, config.policies, "")
 
 
-def as_now(state: LogState) -> Aligner:
+def aligner_to_newest(state: LogState) -> Aligner:
     """What brings change sets of every schema of a log to its newest."""
     return Aligner(state.shape, state.schema, state.schemas)

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
 
-from tidefold.domain.ingest.quarantine_retry import refused_in
+from tidefold.domain.ingest.quarantine_retry import quarantine_files
 from tidefold.domain.log_state import LandedFileRecord, LogState
 from tidefold.errors import CorruptError, NotFoundError
 from tidefold.operations.inspect.read import found_state
 from tidefold.operations.pipeline import Pipeline
-from tidefold.sources.quarantine.reparse import Refused, refused_records
+from tidefold.sources.quarantine.reparse import Refused, read_refused
 
 
 @dataclass(slots=True)
@@ -59,7 +59,7 @@ def count_refused(pipeline: Pipeline, log: str) -> list[ReasonCount]:
     counts: dict[str, ReasonCount] = {}
     files: set[tuple[str, str]] = set()
     for one in _all(pipeline, state) if state else ():
-        entry, taken = one.entry, taken_at(one.landed)
+        entry, taken = one.entry, ingest_time(one.landed)
         found = counts.get(entry.reason)
         if found is None:
             place = (entry.file, entry.line, entry.offset, entry.detail)
@@ -80,23 +80,23 @@ def show_refused(pipeline: Pipeline, log: str, reason: str | None, limit: int) -
     """
     state = found_state(pipeline, log)
     wanted = (one for one in _all(pipeline, state) if reason in (None, one.entry.reason))
-    found = [_shown(one) for one in islice(wanted, limit + 1)]
+    found = [_describe(one) for one in islice(wanted, limit + 1)]
     return found[:limit], len(found) > limit
 
 
 def _all(pipeline: Pipeline, state: LogState) -> Iterator[Refused]:
-    for path in refused_in(state):
+    for path in quarantine_files(state):
         try:
-            yield from refused_records(pipeline.store, state, path)
+            yield from read_refused(pipeline.store, state, path)
         except NotFoundError as error:
             now = pipeline.ledger(state.log).find()
-            if now is None or path not in refused_in(now):
+            if now is None or path not in quarantine_files(now):
                 continue  # A retry has put others in its place since; what is left is told by the next look.
             message = f"`{path}` is missing, and the ledger needs it."
             raise CorruptError("FILE_MISSING", message, hint="Restore it from a copy.") from error
 
 
-def _shown(one: Refused) -> RefusedRecord:
+def _describe(one: Refused) -> RefusedRecord:
     entry, landed = one.entry, one.landed
     return RefusedRecord(
         file=entry.file,
@@ -106,13 +106,13 @@ def _shown(one: Refused) -> RefusedRecord:
         offset=entry.offset,
         reason=entry.reason,
         detail=entry.detail,
-        taken=taken_at(landed),
+        taken=ingest_time(landed),
         stored_in=landed.quarantine or "",
         record=entry.record,
     )
 
 
-def taken_at(landed: LandedFileRecord) -> str | None:
+def ingest_time(landed: LandedFileRecord) -> str | None:
     """When a file was taken; of one that an older version took, when it was written."""
     if landed.instant or not landed.changed:
         return landed.instant or None

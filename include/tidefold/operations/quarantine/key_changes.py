@@ -21,12 +21,12 @@ from tidefold.changelog.key_group_hash import with_key_groups
 from tidefold.changelog.schema import CLEAR, DELETE, change_schema
 from tidefold.changelog.segment import Indexes, read_change_set
 from tidefold.domain.explain.key_history import layers
-from tidefold.domain.ingest.quarantine_retry import left_out
+from tidefold.domain.ingest.quarantine_retry import find_skipped_ranges
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import LogState, Snapshot, State, TableSpec
 from tidefold.domain.source_progress_history import positions_at
 from tidefold.fold.merge.compaction import of_keys
-from tidefold.operations.ingest.schema_update import as_now
+from tidefold.operations.ingest.schema_update import aligner_to_newest
 from tidefold.operations.inspect.read import Wanted, plan_from
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.quarantine.newer_changes import Key, Place, Row, key_of_row, place_of_row
@@ -79,7 +79,7 @@ class _Move:
 
 
 @dataclass(slots=True)
-class _Known:
+class _KnownRows:
     """What is known of the old keys: rows of a snapshot, and changes by key in their order."""
 
     base: dict[Key, Row] = field(default_factory=dict)
@@ -118,7 +118,7 @@ def _place(event: tuple[Place, Row]) -> Place:
     return event[0]
 
 
-def _complete(move: _Move, known: _Known, state: LogState, refused: Collection[RefusedKey]) -> str | None:
+def _complete(move: _Move, known: _KnownRows, state: LogState, refused: Collection[RefusedKey]) -> str | None:
     """Fills the row; else why it cannot be filled."""
     if move.old is None:
         return _NO_ROW
@@ -136,14 +136,14 @@ def _complete(move: _Move, known: _Known, state: LogState, refused: Collection[R
     return None
 
 
-def _has_passed(move: _Move, known: _Known, state: LogState) -> bool:
+def _has_passed(move: _Move, known: _KnownRows, state: LogState) -> bool:
     """Whether the delete of the old key was taken, or no partition can bring it any more."""
     events = known.events.get(move.old, ())
     deleted = any(row["_op"] == DELETE and order_of_row(row, state.shape) == move.order for _, row in events)
     return deleted or all(position.high > move.order for position in state.positions)
 
 
-def _row_before(key: Key, order: tuple[int, ...], known: _Known, shape: TableSpec) -> tuple[Row | None, Any]:
+def _row_before(key: Key, order: tuple[int, ...], known: _KnownRows, shape: TableSpec) -> tuple[Row | None, Any]:
     """The row of a key before an order, and the order of the last change that gave all of it."""
     row, whole_at = known.base.get(key), None
     clears = [(place, one) for place, one in known.events.get(None, ()) if one["_op"] == CLEAR]
@@ -169,18 +169,20 @@ def _moves(pipeline: Pipeline, state: LogState, look: SecondLook) -> Iterator[_M
         order = order_of_row(row, shape)
         old: Key | None = key_of_row(former, shape)
         if old is None or None in old:
-            old = _deleted_beside(pipeline, state, one, row, order)
+            old = _find_deleted_key(pipeline, state, one, row, order)
         yield _Move(one, row, old, order, old_key_of(one.entry.record, shape.key))
 
 
-def _deleted_beside(pipeline: Pipeline, state: LogState, one: Refused, row: Row, order: tuple[int, ...]) -> Key | None:
+def _find_deleted_key(
+    pipeline: Pipeline, state: LogState, one: Refused, row: Row, order: tuple[int, ...]
+) -> Key | None:
     """The key of the delete that has the order of this insert and stands right before it, with or without a tombstone
     between them; None: there is not exactly one.
     """
     found = set()
     for change_set in state.change_sets:
         if change_set.sqn == one.landed.sqn:
-            changes = as_now(state).changes(read_change_set(pipeline.store, change_set), change_set.schema)
+            changes = aligner_to_newest(state).changes(read_change_set(pipeline.store, change_set), change_set.schema)
             near = (pc.field("_op") == DELETE) & (pc.field("_partition") == row["_partition"])
             near &= (pc.field("_offset") < row["_offset"]) & (pc.field("_offset") >= row["_offset"] - 2)
             for deleted in changes.filter(near).to_pylist():
@@ -204,9 +206,9 @@ def _base_of(state: LogState, order: tuple[int, ...]) -> tuple[Snapshot | None] 
     return None if state.truncated_to or any(layer.imported for layer in lineage) else (None,)
 
 
-def _read(pipeline: Pipeline, state: LogState, base: Snapshot | None, keys: Collection[Key]) -> _Known:
+def _read(pipeline: Pipeline, state: LogState, base: Snapshot | None, keys: Collection[Key]) -> _KnownRows:
     """What the snapshot and the log after it have of some keys; of the snapshot only their buckets are read."""
-    known = _Known()
+    known = _KnownRows()
     if not keys:
         return known
     shape = state.shape
@@ -217,11 +219,11 @@ def _read(pipeline: Pipeline, state: LogState, base: Snapshot | None, keys: Coll
         known.base = _base_rows(pipeline, state, base, table, keys)
     span, indexes = KeyGroups(min(groups), max(groups)), Indexes()
     for change_set in state.change_sets:
-        is_out = any(after < change_set.sqn <= to for after, to in left_out(state))
+        is_out = any(after < change_set.sqn <= to for after, to in find_skipped_ranges(state))
         if is_out or change_set.sqn <= (base.to_sqn if base else 0) or not change_set.key_groups.meets(span):
             continue
         read = read_change_set(pipeline.store, change_set, span, indexes)
-        changes = as_now(state).changes(read, change_set.schema)
+        changes = aligner_to_newest(state).changes(read, change_set.schema)
         for row in of_keys(changes, table, shape).to_pylist():
             known.events[key_of_row(row, shape)].append((place_of_row(row, shape), row))
         known.events[None] += [((*place_of_row(r, shape)[:-2], -1, -1), r) for r in _clears(changes, shape)]
@@ -251,7 +253,7 @@ def _base_rows(
     return {key: row for key, row in found.items() if key in keys}
 
 
-def refused_keys(records: Iterable[Refused], key: Sequence[str]) -> list[RefusedKey]:
+def read_refused_keys(records: Iterable[Refused], key: Sequence[str]) -> list[RefusedKey]:
     """What refused records say of themselves."""
     return [
         RefusedKey(

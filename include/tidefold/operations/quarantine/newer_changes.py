@@ -17,12 +17,12 @@ import pyarrow.compute as pc
 
 from tidefold.changelog.schema import CLEAR, DELETE, change_schema, place_columns
 from tidefold.changelog.segment import Indexes, read_change_set
-from tidefold.domain.ingest.quarantine_retry import left_out, since
+from tidefold.domain.ingest.quarantine_retry import find_skipped_ranges, since
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import LogState, TableSpec
 from tidefold.domain.table.table_spec import Engine
 from tidefold.fold.merge.compaction import of_keys
-from tidefold.operations.ingest.schema_update import as_now
+from tidefold.operations.ingest.schema_update import aligner_to_newest
 from tidefold.sources.quarantine.reparse import SecondLook
 from tidefold.storage import Store
 
@@ -108,16 +108,16 @@ def find_newer(store: Store, state: LogState, look: SecondLook, table: pa.Table)
     for change_set in state.change_sets:
         if change_set.sqn < first or not change_set.key_groups.meets(span):
             continue
-        changes = as_now(state).changes(read_change_set(store, change_set, span, known), change_set.schema)
+        changes = aligner_to_newest(state).changes(read_change_set(store, change_set, span, known), change_set.schema)
         # Rows without a key never replace each other.
         mine = of_keys(changes, table, state.shape) if state.shape.key else changes.slice(0, 0)
-        if any(after < change_set.sqn <= to for after, to in left_out(state)):
-            out_of[None] = max(out_of.get(None, ()), _cleared(changes, state.shape))
+        if any(after < change_set.sqn <= to for after, to in find_skipped_ranges(state)):
+            out_of[None] = max(out_of.get(None, ()), _find_clear(changes, state.shape))
             for row in mine.to_pylist():
                 key = key_of_row(row, state.shape)
                 out_of[key] = max(out_of.get(key, ()), place_of_row(row, state.shape))
         else:
-            cleared = max(cleared, _cleared(changes, state.shape))
+            cleared = max(cleared, _find_clear(changes, state.shape))
             tables.append(mine)
     found = NewerChanges(state.shape, pa.concat_tables(tables), cleared=cleared, left_out=out_of)
     found.by_key = _by_key(found.changes, state.shape)
@@ -133,7 +133,7 @@ def _by_key(changes: pa.Table, shape: TableSpec) -> dict[Key, list[tuple[Place, 
     return found
 
 
-def _cleared(changes: pa.Table, shape: TableSpec) -> Place:
+def _find_clear(changes: pa.Table, shape: TableSpec) -> Place:
     """The place before which the whole table was cleared; what has its order comes after it."""
     clears = changes.filter(pc.field("_op") == CLEAR)
     whole = [row for row in clears.to_pylist() if all(row[name] is None for name in shape.key)]

@@ -14,7 +14,7 @@ from tidefold.domain.ingest.quarantine_retry import high_before, since
 from tidefold.domain.log_state import LogState, TableSpec
 from tidefold.domain.source_progress import LandedFileRecord
 from tidefold.domain.table.table_spec import MARIADB, MYSQL, POSTGRESQL
-from tidefold.operations.ingest.schema_update import as_now
+from tidefold.operations.ingest.schema_update import aligner_to_newest
 from tidefold.sources.ingest.accounting import COUNTING
 from tidefold.sources.quarantine.reparse import Refused
 from tidefold.storage import Store
@@ -47,7 +47,7 @@ class ResentProof:
         """Rows of one order are told apart by their number alone: a new one is proved by its order, or by its content
         where nothing was sent again so far.
         """
-        taken = self._taken(landed, row["_offset"])
+        taken = self._read_taken(landed, row["_offset"])
         reached = max([before, *(at for at, _ in (*taken, *self._former))], default=())
         if order < reached:
             return "repeated"
@@ -58,13 +58,13 @@ class ResentProof:
             return None
         return "unproved"
 
-    def _taken(self, landed: LandedFileRecord, offset: int) -> list[tuple[Order, str]]:
+    def _read_taken(self, landed: LandedFileRecord, offset: int) -> list[tuple[Order, str]]:
         """What the log has of the partition before an offset, since its file landed."""
         found, shape = [], self._state.shape
         for change_set in self._state.change_sets:
             if change_set.sqn >= since(self._state, landed):
                 read = read_change_set(self._store, change_set)
-                for row in as_now(self._state).changes(read, change_set.schema).to_pylist():
+                for row in aligner_to_newest(self._state).changes(read, change_set.schema).to_pylist():
                     if row["_partition"] == landed.partition and row["_offset"] < offset and row["_op"] != CLEAR:
                         found.append((order_of_row(row, shape), _content(row)))
         return found

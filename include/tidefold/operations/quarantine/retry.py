@@ -24,12 +24,12 @@ from tidefold.changelog.segment import write_segment
 from tidefold.changelog.write_intents import Intent, IntentLog
 from tidefold.domain.ingest.append import require_open
 from tidefold.domain.ingest.quarantine_retry import (
-    Brought,
-    Retaken,
-    Settled,
-    is_left_out,
-    left_out,
-    refused_in,
+    QuarantineRetryCommit,
+    RecoveredChangeSet,
+    ResolvedCounts,
+    find_skipped_ranges,
+    is_skipped,
+    quarantine_files,
     retake,
     room,
     since,
@@ -39,21 +39,21 @@ from tidefold.domain.paths import CHANGELOG, LogPaths
 from tidefold.domain.source_progress import NameReading
 from tidefold.errors import ConflictError, RefusedError
 from tidefold.operations.ingest import recovery
-from tidefold.operations.ingest.schema_update import evolved
+from tidefold.operations.ingest.schema_update import apply_configured_schema
 from tidefold.operations.inspect.read import found_state
 from tidefold.operations.outcome import Outcome, Status, UntypedDetails
 from tidefold.operations.pipeline import Pipeline, now
-from tidefold.operations.quarantine.key_changes import REASON, RefusedKey, complete_key_changes, refused_keys
+from tidefold.operations.quarantine.key_changes import REASON, RefusedKey, complete_key_changes, read_refused_keys
 from tidefold.operations.quarantine.newer_changes import Awaited, Decision, find_newer
 from tidefold.operations.quarantine.resent import ResentProof
 from tidefold.operations.snapshot.request import horizon_of
 from tidefold.sources.quarantine.reparse import (
     Refused,
     SecondLook,
-    kept_text,
-    landed_lines,
     look_again,
-    refused_records,
+    read_landed_lines,
+    read_refused,
+    whole_text,
 )
 from tidefold.sources.quarantine.writer import Quarantined
 from tidefold.sources.registry import source_of
@@ -78,7 +78,7 @@ _BECAME = {
 
 
 @dataclass(slots=True)
-class _Sorted:
+class _SortedRecords:
     """The records of one quarantine file: what comes in, what is read and no change, and what stays and why."""
 
     tables: list[tuple[SecondLook, pa.Table]] = field(default_factory=list)
@@ -96,15 +96,15 @@ def retry(pipeline: Pipeline, log: str, reason: str | None = None) -> Outcome:
     somebody was faster.
     """
     recovery.roll_forward(pipeline.store, [log])
-    require_open(evolved(pipeline, found_state(pipeline, log)))
+    require_open(apply_configured_schema(pipeline, found_state(pipeline, log)))
     became: Counter[str] = Counter()
     stay: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
     for _ in range(_PASSES):
         stay, reasons = Counter(), Counter()
         before = became.total()
-        for path in refused_in(found_state(pipeline, log)):
-            found = _retried(pipeline, log, path, reason)
+        for path in quarantine_files(found_state(pipeline, log)):
+            found = _retry_until_current(pipeline, log, path, reason)
             became.update(count for _, count in found.settled)
             stay.update(why for _, why in found.staying)
             reasons.update(one.entry.reason for one, _ in found.staying)
@@ -114,7 +114,7 @@ def retry(pipeline: Pipeline, log: str, reason: str | None = None) -> Outcome:
     return _outcome(log, became, stay, reasons)
 
 
-def _retried(pipeline: Pipeline, log: str, path: str, reason: str | None) -> _Sorted:
+def _retry_until_current(pipeline: Pipeline, log: str, path: str, reason: str | None) -> _SortedRecords:
     """An ingest may well come in between: then it is planned anew."""
     for _ in range(_TRIES - 1):
         try:
@@ -124,22 +124,22 @@ def _retried(pipeline: Pipeline, log: str, path: str, reason: str | None) -> _So
     return _retry_file(pipeline, log, path, reason)
 
 
-def _retry_file(pipeline: Pipeline, log: str, path: str, reason: str | None) -> _Sorted:
+def _retry_file(pipeline: Pipeline, log: str, path: str, reason: str | None) -> _SortedRecords:
     state = found_state(pipeline, log)
-    if path not in refused_in(state):
-        return _Sorted()  # Another retry was here.
-    records = list(refused_records(pipeline.store, state, path))
-    found = _sorted(pipeline, state, [one for one in records if reason in (None, one.entry.reason)])
+    if path not in quarantine_files(state):
+        return _SortedRecords()  # Another retry was here.
+    records = list(read_refused(pipeline.store, state, path))
+    found = _sort_records(pipeline, state, [one for one in records if reason in (None, one.entry.reason)])
     if found.settled or found.renewed:
         gone = {id(one) for one, _ in found.settled}
         _commit(pipeline, state, path, found, [one for one in records if id(one) not in gone])
     return found
 
 
-def _sorted(pipeline: Pipeline, state: LogState, records: Sequence[Refused]) -> _Sorted:
-    found, possible = _Sorted(), []
+def _sort_records(pipeline: Pipeline, state: LogState, records: Sequence[Refused]) -> _SortedRecords:
+    found, possible = _SortedRecords(), []
     for one in records:
-        if is_left_out(state, one.landed):
+        if is_skipped(state, one.landed):
             found.staying.append((one, "left_out"))
         elif since(state, one.landed) <= state.truncated_to:
             found.staying.append((one, "log_cut"))
@@ -152,7 +152,7 @@ def _sorted(pipeline: Pipeline, state: LogState, records: Sequence[Refused]) -> 
     within, horizon = partial(room, state), horizon_of(pipeline, state)
     looks = look_again(source, state.shape, possible, lambda one: texts.get(id(one)), within, horizon)
     former = {(one.entry.file, one.entry.line): one.entry for one in records}
-    refused = _refused_keys(pipeline, state) if any(look.moved or state.shape.key for look in looks) else []
+    refused = _read_refused_keys(pipeline, state) if any(look.moved or state.shape.key for look in looks) else []
     moved = [one for one in refused if one.is_moved]
     # A delete that has the order of a refused record is the other half of a change of a key, whatever refused it.
     orders = frozenset(one.order for one in refused if one.order is not None)
@@ -173,10 +173,10 @@ def _sorted(pipeline: Pipeline, state: LogState, records: Sequence[Refused]) -> 
     return found
 
 
-def _refused_keys(pipeline: Pipeline, state: LogState) -> list[RefusedKey]:
+def _read_refused_keys(pipeline: Pipeline, state: LogState) -> list[RefusedKey]:
     """The keys of all refused records, as far as they can be read."""
-    records = (one for path in refused_in(state) for one in refused_records(pipeline.store, state, path))
-    return refused_keys(records, state.shape.key)
+    records = (one for path in quarantine_files(state) for one in read_refused(pipeline.store, state, path))
+    return read_refused_keys(records, state.shape.key)
 
 
 def _texts(pipeline: Pipeline, log: str, records: Sequence[Refused]) -> Iterator[tuple[int, bytes]]:
@@ -184,21 +184,21 @@ def _texts(pipeline: Pipeline, log: str, records: Sequence[Refused]) -> Iterator
     source = pipeline.log(log).source
     missing: dict[tuple[int, str], list[Refused]] = {}
     for one in records:
-        text = kept_text(one.entry)
+        text = whole_text(one.entry)
         if text is not None:
             yield id(one), text
         else:
             missing.setdefault((one.landed.number, one.landed.name), []).append(one)
     folder = (source.folder if source else None) or Path()
     for lacking in missing.values():
-        lines = landed_lines(folder, lacking[0].landed, {one.entry.line for one in lacking})
+        lines = read_landed_lines(folder, lacking[0].landed, {one.entry.line for one in lacking})
         yield from ((id(one), lines[one.entry.line]) for one in lacking if one.entry.line in lines)
 
 
 def _add_changes(
     pipeline: Pipeline,
     state: LogState,
-    found: _Sorted,
+    found: _SortedRecords,
     look: SecondLook,
     table: pa.Table,
     awaited: Awaited,
@@ -230,12 +230,12 @@ def settle(
     recovery.roll_forward(pipeline.store, [log])
     require_open(found_state(pipeline, log))
     count = 0
-    for path in refused_in(found_state(pipeline, log)):
+    for path in quarantine_files(found_state(pipeline, log)):
         state = found_state(pipeline, log)
-        records = list(refused_records(pipeline.store, state, path))
+        records = list(read_refused(pipeline.store, state, path))
         gone = [one for one in records if reason in (None, one.entry.reason) and file in (None, one.entry.file)]
         if gone:
-            found = _Sorted(settled=[(one, "ignored") for one in gone])
+            found = _SortedRecords(settled=[(one, "ignored") for one in gone])
             settled = {id(one) for one in gone}
             left = [one for one in records if id(one) not in settled]
             _commit(pipeline, state, path, found, left, f"by {by}: {why}")
@@ -249,7 +249,7 @@ def settle(
 
 
 def _commit(
-    pipeline: Pipeline, state: LogState, path: str, found: _Sorted, left: Sequence[Refused], note: str = ""
+    pipeline: Pipeline, state: LogState, path: str, found: _SortedRecords, left: Sequence[Refused], note: str = ""
 ) -> None:
     """Announces, writes, commits, and removes what the log then needs no more: as a squash does."""
     store, run = pipeline.store, uuid.uuid4().hex
@@ -263,10 +263,12 @@ def _commit(
             stream.writelines(msgspec.json.encode(entry) + b"\n" for entry in entries)
     parts = write_segment(store, segment, [(state.log, t) for _, t in found.tables]) if found.tables else []
     brought = tuple(
-        Brought(look.topic, look.partition, part.change_set(()))
+        RecoveredChangeSet(look.topic, look.partition, part.change_set(()))
         for (look, _), part in zip(found.tables, parts, strict=True)
     )
-    retaken = Retaken(path, kept, _settled(found), brought, state.fence, state.last_sqn, left_out(state), note)
+    retaken = QuarantineRetryCommit(
+        path, kept, _count_settled(found), brought, state.fence, state.last_sqn, find_skipped_ranges(state), note
+    )
     try:
         pipeline.ledger(state.log).commit(lambda current: retake(current, retaken))
     except (RefusedError, ConflictError):
@@ -275,11 +277,11 @@ def _commit(
     recovery.end_run(store, run, [state.log], files)
 
 
-def _settled(found: _Sorted) -> tuple[Settled, ...]:
-    settled: dict[int, Settled] = {}
+def _count_settled(found: _SortedRecords) -> tuple[ResolvedCounts, ...]:
+    settled: dict[int, ResolvedCounts] = {}
     for one, count in found.settled:
         number = one.landed.number
-        before = settled.get(number, Settled(number))
+        before = settled.get(number, ResolvedCounts(number))
         moved = before.key_changes + (one.entry.reason == REASON)
         settled[number] = replace(before, **{count: getattr(before, count) + 1}, key_changes=moved)
     return tuple(settled.values())

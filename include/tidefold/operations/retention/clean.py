@@ -50,7 +50,7 @@ def clean(pipeline: Pipeline, logs: Sequence[str], plan: bool = False) -> list[O
 
 
 def _clean_store(pipeline: Pipeline, plan: bool) -> Outcome:
-    runs = recovery.abandoned(pipeline.store, now())
+    runs = recovery.find_abandoned(pipeline.store, now())
     failed: list[TidefoldError] = []
     announced_files = {run.run: recovery.files_of(pipeline.store, run) for run in runs}
     for run in () if plan else runs:

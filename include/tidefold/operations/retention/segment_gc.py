@@ -14,7 +14,7 @@ from tidefold.domain.log_state import ChangeSet, DeletionState, LogState
 from tidefold.domain.paths import CHANGELOG, INTENTS, LogPaths
 from tidefold.errors import CorruptError, NotFoundError
 from tidefold.ledger import Ledger
-from tidefold.operations.ingest.recovery import needed
+from tidefold.operations.ingest.recovery import find_needed
 from tidefold.storage import Entry, Store
 
 _log = logging.getLogger(__name__)
@@ -98,11 +98,11 @@ def plan_unclaimed(store: Store, logs: Sequence[str]) -> tuple[str, ...]:
     # Read after the files were listed: a run that has ended meanwhile has told its logs, which are read last.
     on_their_way = ExpectedFiles(announced(store))
     alone = [p for p in stored if not p.startswith(f"{INTENTS}/") and p not in on_their_way]
-    known = needed(store, logs)
+    known = find_needed(store, logs)
     unknown = [path for path in alone if path not in known]
     rest = {path: found for path in unknown if (found := _logs_of_file(store, path)) is not None}
     others = frozenset[str]().union(*rest.values())
-    needed_files = needed(store, others - set(logs))
+    needed_files = find_needed(store, others - set(logs))
     unneeded = {path: found for path, found in rest.items() if path not in needed_files}
     unsure = _find_unsure(store, unneeded.values())
     return tuple(sorted(path for path, found in unneeded.items() if not found & unsure))

@@ -28,7 +28,7 @@ from tidefold.fold.fold_bucket import fold_bucket
 from tidefold.fold.plan import Places, plan_fold
 from tidefold.fold.task import Address, FoldResult
 from tidefold.ledger import read_manifest
-from tidefold.operations.ingest.schema_update import as_configured, evolved
+from tidefold.operations.ingest.schema_update import apply_configured_schema, preview_configured_schema
 from tidefold.operations.local_copies.manage import clear_leftovers, places_of
 from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline
@@ -83,7 +83,7 @@ def _would_fold(pipeline: Pipeline, log: str, asking: Asking) -> bool:
 
 def _would_claim(pipeline: Pipeline, log: str, asking: Asking) -> tuple[LogState, Snapshot] | None:
     """The log and its attempt, were it claimed; None: there is nothing to claim."""
-    state = as_configured(pipeline, pipeline.ledger(log).read())
+    state = preview_configured_schema(pipeline, pipeline.ledger(log).read())
     claimed = claim.claim(state, claim_of(pipeline, state, asking))
     return (claimed, claimed.attempt) if claimed != state and claimed.attempt else None
 
@@ -155,7 +155,7 @@ def _claim(pipeline: Pipeline, log: str, asking: Asking) -> Snapshot | Outcome:
             ledger.read()  # Raises what says so: nothing was restored.
         return Outcome(log, Status.NOTHING, "nothing was ingested yet")
     roll_forward(pipeline, log)
-    evolved(pipeline, ledger.read(), asking.run or "")
+    apply_configured_schema(pipeline, ledger.read(), asking.run or "")
     state = ledger.commit(lambda current: claim.claim(current, claim_of(pipeline, current, asking, external)))
     mine = claim.of_run(state, asking.run or "")
     if mine is None:

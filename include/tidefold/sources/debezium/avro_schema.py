@@ -41,11 +41,11 @@ class _Reading:
             kinds = [one for one in schema if one != "null"]
             return self.words(kinds[0], space, depth + 1) if len(kinds) == 1 else {"type": "union"}
         if isinstance(schema, dict):
-            return self._typed(schema, space, depth)
+            return self._read_type(schema, space, depth)
         text = str(schema)
         return self._named.get(_full(text, space)) or self._named.get(text) or {"type": _PRIMITIVE.get(text, text)}
 
-    def _typed(self, schema: Mapping[str, Any], space: str, depth: int) -> Schema:
+    def _read_type(self, schema: Mapping[str, Any], space: str, depth: int) -> Schema:
         kind = schema.get("type")
         if not isinstance(kind, str):
             return self.words(kind, space, depth + 1) | _name(schema)

@@ -10,14 +10,14 @@ from tidefold.sources.api import ParsedFile
 from tidefold.sources.debezium.avro_file import MAGIC, count_whole_bytes, read_header, read_records
 from tidefold.sources.debezium.avro_schema import connect_words
 from tidefold.sources.debezium.json_source import DebeziumJson
-from tidefold.sources.debezium.typed_records import Typed, parse_typed, typed_texts
+from tidefold.sources.debezium.typed_records import Typed, encode_texts, parse_typed
 from tidefold.sources.ingest.accounting import FilePosition
 from tidefold.sources.ingest.parse_file import parse_file, read_whole
 from tidefold.sources.ingest.plan import FileTask
 from tidefold.sources.ingest.taken_records import TakenFile
-from tidefold.sources.landing.completeness import Ending, looked_at
+from tidefold.sources.landing.completeness import Ending, inspect_file
 from tidefold.sources.landing.listing import LandedFile
-from tidefold.sources.landing.problems import damaged, wrong_content
+from tidefold.sources.landing.problems import report_damaged, report_wrong_content
 from tidefold.sources.landing.streams import CutShortError, DamagedError
 from tidefold.sources.quarantine.writer import QuarantineWriter
 
@@ -29,7 +29,7 @@ class DebeziumAvro(DebeziumJson):
 
     def ending(self, file: LandedFile, taken: int) -> Ending:
         """Whole blocks can be taken; the block in which a file ends is still being written."""
-        return looked_at(file, lambda stream: _ending(stream, file))
+        return inspect_file(file, lambda stream: _ending(stream, file))
 
     def parse(self, task: FileTask, shape: TableSpec, quarantine: QuarantineWriter) -> ParsedFile:
         return parse_file(task, lambda stream: _parse(stream, task, self.place_of(task), shape, quarantine))
@@ -37,19 +37,19 @@ class DebeziumAvro(DebeziumJson):
     def texts(self, stream: BinaryIO, file: TakenFile) -> Iterator[bytes]:
         header = read_header(stream)
         records = read_records(stream, header, file.length)
-        return typed_texts(Typed(records, connect_words(header.schema), file.checksum))
+        return encode_texts(Typed(records, connect_words(header.schema), file.checksum))
 
 
 def _ending(stream: BinaryIO, file: LandedFile) -> Ending:
     if not MAGIC.startswith(stream.read(len(MAGIC))):
-        return Ending(0, problem=wrong_content(file.name))
+        return Ending(0, problem=report_wrong_content(file.name))
     stream.seek(0)
     try:
         complete = count_whole_bytes(stream, file.size)
     except CutShortError:
         return Ending(0, torn=True)
     except DamagedError as error:
-        return Ending(0, problem=damaged(file.name, str(error)))
+        return Ending(0, problem=report_damaged(file.name, str(error)))
     return Ending(complete, torn=complete < file.size)
 
 

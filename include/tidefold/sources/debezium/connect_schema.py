@@ -63,7 +63,7 @@ def forms_of(schema: Any, shape: TableSpec) -> tuple[Form, ...]:
     return tuple(_form(fields.get(column.name), column, parse_type(column.type)) for column in shape.columns)
 
 
-def named_by(schema: Any) -> tuple[str, ...]:
+def column_names(schema: Any) -> tuple[str, ...]:
     """The columns of a row, by the schema of an envelope."""
     return tuple(_after(schema))
 

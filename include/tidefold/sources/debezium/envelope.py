@@ -15,13 +15,13 @@ import msgspec
 from tidefold.changelog.schema import CLEAR, DELETE, MERGE, UPSERT
 from tidefold.domain.log_state import TableSpec
 from tidefold.domain.table.table_spec import Engine
-from tidefold.sources.debezium.connect_schema import forms_of, named_by, schema_beside, types_by
+from tidefold.sources.debezium.connect_schema import column_names, forms_of, schema_beside, types_by
 from tidefold.sources.debezium.moved_keys import former_key
 from tidefold.sources.debezium.ordering import StreamOrder, order_of
 from tidefold.sources.debezium.unavailable_values import marks
-from tidefold.sources.ingest.accounting import COUNTING, Account, Accounting, FilePosition, Order
+from tidefold.sources.ingest.accounting import COUNTING, Account, FilePosition, Order, RecordAccounting
 from tidefold.sources.records import record_types
-from tidefold.sources.records.column_aliases import has_aliases, spelled
+from tidefold.sources.records.column_aliases import has_aliases, resolve_aliases
 from tidefold.sources.records.errors import (
     RefusedRecordError,
     any_head_of,
@@ -31,9 +31,9 @@ from tidefold.sources.records.errors import (
     names_in,
     not_sent,
     refusal_of,
-    refused_op,
+    unknown_op,
 )
-from tidefold.sources.records.record_types import AnyHead, Source
+from tidefold.sources.records.record_types import AnyHead, SourceBlock
 from tidefold.sources.records.row_decoder import Rows, rows_of
 
 # The marks of an initial snapshot's rows; those of an incremental one are ordinary changes.
@@ -46,7 +46,7 @@ _OF_ITS_ORDER = frozenset(("ORDER_MISSING", "ORDER_RESTART"))
 _UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
-class RecordReader(Accounting):
+class EnvelopeReader(RecordAccounting):
     """Takes the lines of one file one after the other."""
 
     def __init__(self, shape: TableSpec, place: FilePosition, schema: Mapping[str, Any] | None = None) -> None:
@@ -58,7 +58,7 @@ class RecordReader(Accounting):
         self._marks = marks(shape)
         self._searched = False
         self._schema = schema
-        self._names = spelled(shape, named_by(schema)) if schema else shape
+        self._names = resolve_aliases(shape, column_names(schema)) if schema else shape
         self._forms = tuple(forms_of(schema, self._names) if schema else record_types.usual_forms(shape))
         self._rows = rows_of(self._names, self._forms, shape)
         self._spells_keys = has_aliases(shape, of_key=True)
@@ -77,7 +77,7 @@ class RecordReader(Accounting):
         self._account.stream = self._stream.position
         return self._account
 
-    def near(self, data: bytes) -> None:
+    def preview_chunk(self, data: bytes) -> None:
         """Tells what the next lines are cut from: only then are they searched for an unavailable value."""
         self._searched = any(mark in data for mark in self._marks)
 
@@ -154,13 +154,13 @@ class RecordReader(Accounting):
         elif value.op == "m":
             self._account.ignored += 1
         else:
-            raise refused_op(value.op)
+            raise unknown_op(value.op)
 
     def _spell(self, line: bytes) -> bool:
         """Whether the columns are called otherwise here than in the line before, as far as the configuration knows."""
         if not has_aliases(self._shape):
             return False
-        names = spelled(self._shape, names_in(line))
+        names = resolve_aliases(self._shape, names_in(line))
         if names == self._names:
             return False
         self._rows, self._names = rows_of(names, self._forms, self._shape), names
@@ -172,7 +172,7 @@ class RecordReader(Accounting):
         found = self._by_schema.get(text)
         if found is None:
             schema = msgspec.json.decode(text) if text else None
-            shape = spelled(self._shape, named_by(schema))
+            shape = resolve_aliases(self._shape, column_names(schema))
             found = rows_of(shape, forms_of(schema, shape), self._shape)
             self._by_schema[text] = found
         return found
@@ -212,7 +212,7 @@ class RecordReader(Accounting):
         if value.op == "u":
             self._refuse_keyless(value)
             rows.check_key(row, value.before)
-        row = rows.converted(row)
+        row = rows.convert(row)
         if former is not None and value.source is not None:
             self.batch.add(DELETE, self._order_of(value.source), self._known_offset, value.source.committed, former)
         self._keep(self._upsert_op, value, row, absent)
@@ -239,7 +239,7 @@ class RecordReader(Accounting):
             )
 
     def _keep(self, op: int, value: Any, row: Any, absent: list[str] | None = None) -> None:
-        source: Source | None = value.source
+        source: SourceBlock | None = value.source
         if source is None:
             raise RefusedRecordError("ORDER_MISSING", "The record has no source block.")
         account, order = self._account, self._order_of(source)
@@ -259,7 +259,7 @@ class RecordReader(Accounting):
     def _known_offset(self) -> int:
         return self.offset if self.offset is not None else -1
 
-    def _advances(self, order: Order, source: Source) -> bool:
+    def _advances(self, order: Order, source: SourceBlock) -> bool:
         """Whether a record was not sent before. What is the first row of a new snapshot comes after a clear, also when
         the row itself is refused. Raises RefusedRecordError.
         """

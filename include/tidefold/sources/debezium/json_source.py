@@ -14,8 +14,8 @@ import msgspec
 
 from tidefold.domain.log_state import LogState, TableSpec
 from tidefold.domain.source_progress import NameReading
-from tidefold.sources.api import Feed, Listing, ParsedFile, Reader
-from tidefold.sources.debezium.envelope import RecordReader
+from tidefold.sources.api import Feed, Listing, ParsedFile, RecordReader
+from tidefold.sources.debezium.envelope import EnvelopeReader
 from tidefold.sources.ingest.accounting import COUNTING, FilePosition
 from tidefold.sources.ingest.parse_file import parse_file, parse_lines, read_lines
 from tidefold.sources.ingest.plan import FileTask
@@ -23,7 +23,7 @@ from tidefold.sources.ingest.taken_records import TakenFile, TakenRecords
 from tidefold.sources.landing.completeness import Ending, ending_of
 from tidefold.sources.landing.listing import LandedFile, list_any, list_landed, of_topic
 from tidefold.sources.landing.names import LINES, choose_reading, is_dash_name
-from tidefold.sources.landing.problems import Problem
+from tidefold.sources.landing.problems import FileProblem
 from tidefold.sources.quarantine.writer import QuarantineWriter
 from tidefold.storage.safe_files import open_regular
 
@@ -72,7 +72,7 @@ class KafkaLines:
         """Whether the log can take files whose names do not say where their records stand."""
         return False
 
-    def _with_hints(self, problems: Sequence[Problem], state: LogState) -> list[Problem]:
+    def _with_hints(self, problems: Sequence[FileProblem], state: LogState) -> list[FileProblem]:
         """The problems of a listing; names that are of no use say what to set. Nothing taken yet: they are an error."""
         hints = {p.file: self._name_hint(p.file, state) for p in problems if p.code == "LANDED_NAME"}
         first = not state.landed
@@ -112,34 +112,34 @@ class KafkaLines:
             records=task.records,
             horizon=task.horizon,
             alone=file.alone,
-            earlier=TakenRecords(task.earlier, self._taken_records) if task.earlier else None,
+            earlier=TakenRecords(task.earlier, self._read_taken) if task.earlier else None,
         )
 
     def texts(self, stream: BinaryIO, file: TakenFile) -> Iterator[bytes]:
         """The text of each record of a file, as its reader is given it, up to the length that was taken."""
         return read_lines(stream, file.length, gzip=file.gzip)
 
-    def said_offset(self, text: bytes) -> int | None:
+    def find_offset(self, text: bytes) -> int | None:
         """The offset that a record says itself; None where it is counted."""
         return None
 
-    def _taken_records(self, file: TakenFile) -> Iterator[tuple[int, bytes]]:
+    def _read_taken(self, file: TakenFile) -> Iterator[tuple[int, bytes]]:
         """Offsets as the reader has them: in a file whose records say theirs, one that says none was refused."""
         says: bool | None = None
         with open_regular(file.root, file.path) as stream:
             for number, text in enumerate(self.texts(stream, file)):
-                said = self.said_offset(text)
+                said = self.find_offset(text)
                 says = said is not None if says is None else says
                 if said is not None or not says:
                     yield file.start + number if said is None else said, text
 
-    def line_reader(self, shape: TableSpec, place: FilePosition) -> Reader:
+    def line_reader(self, shape: TableSpec, place: FilePosition) -> RecordReader:
         """What takes the lines of one file; usually what also takes refused ones once more."""
         reader = self.reader(shape, place)
         assert reader is not None
         return reader
 
-    def reader(self, shape: TableSpec, place: FilePosition) -> Reader | None:
+    def reader(self, shape: TableSpec, place: FilePosition) -> RecordReader | None:
         """See Source."""
         raise NotImplementedError
 
@@ -147,8 +147,8 @@ class KafkaLines:
 class DebeziumJson(KafkaLines):
     """`format: debezium-json`."""
 
-    def reader(self, shape: TableSpec, place: FilePosition) -> Reader:
-        return RecordReader(shape, place)
+    def reader(self, shape: TableSpec, place: FilePosition) -> RecordReader:
+        return EnvelopeReader(shape, place)
 
-    def said_offset(self, text: bytes) -> int | None:
+    def find_offset(self, text: bytes) -> int | None:
         return offset_in(text)

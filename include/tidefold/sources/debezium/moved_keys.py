@@ -15,11 +15,11 @@ def former_key(headers: object) -> Any:
         pairs = headers if isinstance(headers, dict) else {}
     value = pairs.get("__debezium.oldkey")
     if isinstance(value, str):
-        value = _decoded(value)
+        value = _decode(value)
     return value["payload"] if isinstance(value, dict) and isinstance(value.get("payload"), dict) else value
 
 
-def _decoded(text: str) -> Any:
+def _decode(text: str) -> Any:
     for plain in (lambda: text, lambda: base64.b64decode(text, validate=True)):
         try:
             return json.loads(plain())

@@ -10,12 +10,12 @@ from tidefold.domain.source_progress import StreamPosition
 from tidefold.domain.table.table_spec import MARIADB, MYSQL
 from tidefold.sources.ingest.accounting import Order
 from tidefold.sources.records.errors import RefusedRecordError
-from tidefold.sources.records.record_types import Source
+from tidefold.sources.records.record_types import SourceBlock
 
 _SEQUENCE = re.compile(r'\[(?:null|"(\d{1,19})"),\s?"(\d{1,19})"\]', re.ASCII)
 _BINLOG = re.compile(r".*\.(\d{1,18})", re.ASCII)
 _HIGHEST = 2**63 - 1
-OrderOf = Callable[[Source], Order]
+OrderOf = Callable[[SourceBlock], Order]
 
 
 def order_of(kind: str) -> OrderOf:
@@ -33,7 +33,7 @@ class PostgresqlOrder:
     def __init__(self) -> None:
         self._last: tuple[str | None, Order] = (None, ())
 
-    def __call__(self, source: Source) -> Order:
+    def __call__(self, source: SourceBlock) -> Order:
         """Raises RefusedRecordError when it is missing or garbled."""
         # Neighbours often carry the same one; the rows of an initial snapshot all do.
         if source.sequence is None or source.sequence != self._last[0]:
@@ -52,7 +52,7 @@ def postgresql_order(sequence: str | None) -> Order:
     raise RefusedRecordError("ORDER_MISSING", f"source.sequence is {str(sequence)[:80]!r}, not two log positions.")
 
 
-def mysql_order(source: Source) -> Order:
+def mysql_order(source: SourceBlock) -> Order:
     """Number of the binlog file, position in it, row of the event. Raises RefusedRecordError."""
     found = _BINLOG.fullmatch(source.file) if source.file else None
     if found is None or source.pos is None:

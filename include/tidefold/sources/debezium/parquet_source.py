@@ -14,7 +14,7 @@ from tidefold.sources.api import ParsedFile
 from tidefold.sources.debezium.avro_schema import connect_words
 from tidefold.sources.debezium.connect_schema import PRECISION
 from tidefold.sources.debezium.json_source import DebeziumJson
-from tidefold.sources.debezium.typed_records import Typed, parse_typed, typed_texts
+from tidefold.sources.debezium.typed_records import Typed, encode_texts, parse_typed
 from tidefold.sources.files.parquet import MAGIC, parquet_ending
 from tidefold.sources.ingest.accounting import FilePosition
 from tidefold.sources.ingest.parse_file import parse_file, read_whole
@@ -45,7 +45,7 @@ class DebeziumParquet(DebeziumJson):
 
     def texts(self, stream: BinaryIO, file: TakenFile) -> Iterator[bytes]:
         with pq.ParquetFile(stream) as parquet:
-            yield from typed_texts(Typed(_rows(parquet), _words(parquet), file.checksum))
+            yield from encode_texts(Typed(_rows(parquet), _words(parquet), file.checksum))
 
 
 def _parse(

@@ -15,7 +15,7 @@ import msgspec
 
 from tidefold.domain.log_state import TableSpec
 from tidefold.sources.api import ParsedFile, SchemaStopError
-from tidefold.sources.debezium.envelope import RecordReader
+from tidefold.sources.debezium.envelope import EnvelopeReader
 from tidefold.sources.ingest.accounting import FilePosition
 from tidefold.sources.ingest.change_batches import TableBuilder
 from tidefold.sources.ingest.plan import FileTask
@@ -35,7 +35,7 @@ class Typed:
     checksum: str
 
 
-def typed_texts(typed: Typed) -> Iterator[bytes]:
+def encode_texts(typed: Typed) -> Iterator[bytes]:
     """The text of every record of a file, as the reader is given it."""
     floats = _float_columns(_after_of(typed.schema))
     return (_encode(_with_named_numbers(record, floats)) for record in typed.records)
@@ -53,8 +53,8 @@ def parse_typed(
         if number > task.records:
             taker.take(number, record)
             if len(taker.reader.batch.ops) >= _BATCH_ROWS:
-                builder.add(taker.reader.taken_batch())
-    builder.add(taker.reader.taken_batch())
+                builder.add(taker.reader.drain_batch())
+    builder.add(taker.reader.drain_batch())
     return ParsedFile(taker.reader.account, builder.table(), typed.checksum)
 
 
@@ -74,10 +74,10 @@ class _Taker:
         self._floats = _float_columns(after)
         self._wrapped = False
         try:
-            self.reader = RecordReader(shape, place, self._schema)
+            self.reader = EnvelopeReader(shape, place, self._schema)
         except RefusedRecordError:
             # Then each record is refused, and says why: its schema goes with it.
-            self.reader, self._wrapped = RecordReader(shape, place), True
+            self.reader, self._wrapped = EnvelopeReader(shape, place), True
         self._file = task.file.name
         self._stops = task.stops
         self._quarantine = quarantine
@@ -86,7 +86,7 @@ class _Taker:
         record = _with_named_numbers(record, self._floats)
         self.reader.begin()
         text = _encode(self._with_schema(record) if self._wrapped else record)
-        self.reader.near(text)
+        self.reader.preview_chunk(text)
         try:
             self.reader.take(text)
         except RefusedRecordError as refused:
@@ -134,13 +134,13 @@ def _with_named_numbers(record: Mapping[str, Any], floats: Iterable[str]) -> Map
     row = value.get("after") if isinstance(value, dict) else None
     if isinstance(row, dict):
         for name in floats:
-            row[name] = _named(row.get(name))
+            row[name] = _name_number(row.get(name))
     return record
 
 
-def _named(value: Any) -> Any:
+def _name_number(value: Any) -> Any:
     if isinstance(value, list):
-        return [_named(one) for one in value]
+        return [_name_number(one) for one in value]
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
     return value

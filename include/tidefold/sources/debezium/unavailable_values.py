@@ -27,14 +27,14 @@ _LISTS = ([PLACEHOLDER], [_UUID], [_BASE64], [_HEX], [_BYTES], _CODES)
 def is_unavailable(value: Any) -> bool:
     """Whether a value, as it is decoded from JSON, stands for one that was not sent."""
     if isinstance(value, list) and value and isinstance(value[0], msgspec.Raw):
-        value = [_decoded(one) for one in value[:2]]
-    value = _decoded(value) if isinstance(value, msgspec.Raw) else value
+        value = [_decode(one) for one in value[:2]]
+    value = _decode(value) if isinstance(value, msgspec.Raw) else value
     if isinstance(value, dict):
         return any(isinstance(one, str) and one in _TEXTS for one in value.values())
     return value in _LISTS if isinstance(value, list) else isinstance(value, str | bytes) and value in _TEXTS
 
 
-def _decoded(value: msgspec.Raw) -> Any:
+def _decode(value: msgspec.Raw) -> Any:
     """A value that the decoder left as it is, if it is of a kind that can stand for one that was not sent."""
     return msgspec.json.decode(value) if bytes(value)[:1] in (b'"', b"[", b"{") else None
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable, QueryBuilder
 
 from tidefold.domain.log_state import Column, TableSpec
-from tidefold.sources.delta.log import Action, Commit
+from tidefold.sources.delta.log import DeltaCommit, FileAction
 from tidefold.sources.files.parquet import instants
 from tidefold.sources.records.columnar_changes import of_text
 from tidefold.storage import Store
@@ -26,7 +26,7 @@ class Version:
     """A version that is to be read."""
 
     store: Store
-    commit: Commit
+    commit: DeltaCommit
     shape: TableSpec
 
     def table(self, version: int) -> DeltaTable:
@@ -40,7 +40,7 @@ def snapshot_rows(table: DeltaTable) -> pa.Table:
     return found.read_all().cast(pa.schema(table.schema().to_arrow()))
 
 
-def changed_rows(version: Version) -> pa.Table:
+def read_changes(version: Version) -> pa.Table:
     """The changes of a version, with their kind in `_change_type`, in an order that is always the same.
 
     Raises NotFoundError when a file is not there any more.
@@ -53,7 +53,7 @@ def changed_rows(version: Version) -> pa.Table:
     else:
         gone = (_rows(version, action, DELETE) for action in sorted(commit.removed, key=lambda a: a.name))
         parts = [*gone, *(_rows(version, action, INSERT) for action in sorted(commit.added, key=lambda a: a.name))]
-    return _joined(parts)
+    return _concat(parts)
 
 
 def without_unchanged_keys(rows: pa.Table, key: Sequence[str]) -> tuple[pa.Table, int]:
@@ -71,7 +71,7 @@ def without_unchanged_keys(rows: pa.Table, key: Sequence[str]) -> tuple[pa.Table
     return rows.filter(pa.array([row not in gone for row in range(rows.num_rows)], pa.bool_())), len(gone)
 
 
-def _rows(version: Version, action: Action, kind: str | None) -> pa.Table:
+def _rows(version: Version, action: FileAction, kind: str | None) -> pa.Table:
     """The rows of one file; `kind` None: the file says it."""
     data = pa.BufferReader(version.store.read(action.name))
     with pq.ParquetFile(data, coerce_int96_timestamp_unit="us") as file:
@@ -80,13 +80,13 @@ def _rows(version: Version, action: Action, kind: str | None) -> pa.Table:
     types = {name: column for column in version.shape.columns for name in (*column.aliases, column.name)}
     for name, text in (action.partition_values or {}).items():
         if name in types:
-            columns[name] = _repeated(text, types[name], rows.num_rows)
+            columns[name] = _repeat_value(text, types[name], rows.num_rows)
     if kind is not None:
         columns[CHANGE] = pa.repeat(pa.scalar(kind), rows.num_rows)
     return pa.table(columns)
 
 
-def _repeated(text: str | None, column: Column, count: int) -> pa.Array:
+def _repeat_value(text: str | None, column: Column, count: int) -> pa.Array:
     """The value that a file's rows have in a partition column."""
     value = None if text in (None, "") else text
     found, unfit = of_text(pa.array([value.encode() if value else None], pa.binary()), column)
@@ -130,7 +130,7 @@ def _none(rows: pa.Table) -> pa.Array:
     return pa.repeat(pa.scalar(value=False), rows.num_rows)
 
 
-def _joined(parts: Sequence[pa.Table]) -> pa.Table:
+def _concat(parts: Sequence[pa.Table]) -> pa.Table:
     """All of them; a column that a file does not have is null in it, as in Delta."""
     if not parts:
         return pa.table({CHANGE: pa.array([], pa.string())})

@@ -17,7 +17,7 @@ _COMMIT = re.compile(r"_delta_log/(\d{20})\.json")
 _FEED, _MAPPING = "delta.enableChangeDataFeed", "delta.columnMapping.mode"
 
 
-class Action(msgspec.Struct, rename="camel"):
+class FileAction(msgspec.Struct, rename="camel"):
     """A file that a commit adds or removes. `path` is relative to the table."""
 
     path: str
@@ -42,9 +42,9 @@ class _Info(msgspec.Struct, rename="camel"):
 
 
 class _Line(msgspec.Struct, rename="camel"):
-    add: Action | None = None
-    remove: Action | None = None
-    cdc: Action | None = None
+    add: FileAction | None = None
+    remove: FileAction | None = None
+    cdc: FileAction | None = None
     meta_data: _MetaData | None = None
     commit_info: _Info | None = None
 
@@ -53,16 +53,16 @@ _lines = msgspec.json.Decoder(_Line)
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class DeltaCommit:
     """One version: files of changes (`changes`), and what data came and went without such; `time` is its own, in
     microseconds since 1970.
     """
 
     version: int
     checksum: str
-    changes: tuple[Action, ...]
-    added: tuple[Action, ...]
-    removed: tuple[Action, ...]
+    changes: tuple[FileAction, ...]
+    added: tuple[FileAction, ...]
+    removed: tuple[FileAction, ...]
     table_id: str | None
     configuration: Mapping[str, str] | None
     time: int | None
@@ -102,14 +102,14 @@ def first_readable(store: Store, there: tuple[int, ...]) -> int:
     return first
 
 
-def read_commit(store: Store, version: int) -> Commit:
+def read_commit(store: Store, version: int) -> DeltaCommit:
     """Raises NotFoundError when it is not there any more, msgspec.DecodeError when it is no commit."""
     data = store.read(f"_delta_log/{version:020d}.json")
     lines = [_lines.decode(line) for line in data.splitlines() if line.strip()]
     meta = next((line.meta_data for line in lines if line.meta_data), None)
     info = next((line.commit_info for line in lines if line.commit_info), None)
     millis = (info.in_commit_timestamp or info.timestamp) if info else None
-    return Commit(
+    return DeltaCommit(
         version,
         hashlib.sha256(data).hexdigest(),
         tuple(line.cdc for line in lines if line.cdc),

@@ -25,7 +25,7 @@ from tidefold.sources.delta.changes import (  # fmt: skip
     DELETE,
     INSERT,
     Version,
-    changed_rows,
+    read_changes,
     snapshot_rows,
     without_unchanged_keys,
 )
@@ -36,17 +36,17 @@ from tidefold.sources.ingest.accounting import FilePosition
 from tidefold.sources.ingest.plan import FileTask
 from tidefold.sources.landing.completeness import Ending
 from tidefold.sources.landing.listing import LandedFile, Stamp
-from tidefold.sources.landing.problems import Problem, unfit_schema
+from tidefold.sources.landing.problems import FileProblem, report_unfit_schema
 from tidefold.sources.quarantine.writer import QuarantineWriter
 from tidefold.sources.records.column_aliases import own_names
-from tidefold.sources.records.columnar_changes import Op, Rules, of_values
+from tidefold.sources.records.columnar_changes import OpColumn, Rules, of_values
 from tidefold.storage import Store, open_store
 
 _SNAPSHOT, _VERSION = "snapshot", "version"
 # A row's offset: its version, and its number there.
 _ROWS = 32
 _RULES = Rules(
-    op=Op(CHANGE, (INSERT, AFTER), (DELETE, BEFORE)), offset="_offset", order=("_version", "_rank"), time="_time"
+    op=OpColumn(CHANGE, (INSERT, AFTER), (DELETE, BEFORE)), offset="_offset", order=("_version", "_rank"), time="_time"
 )
 
 
@@ -66,15 +66,15 @@ class DeltaFeed:
         known = state.positions[0] if state.positions else None
         table_id = str(table.metadata().id)
         if known and known.topic != table_id:
-            raise self._replaced(known, f"is another table now (id {table_id}, was {known.topic})")
+            raise self._table_replaced(known, f"is another table now (id {table_id}, was {known.topic})")
         if known and known.next_offset > table.version() + 1:
-            raise self._replaced(known, f"ends with version {table.version()} now")
+            raise self._table_replaced(known, f"ends with version {table.version()} now")
         there = versions(self._store)
         if known is None and self._from is None:
             return Listing((self._file(_SNAPSHOT, table.version(), table_id, _size(table), 0.0),))
         first = known.next_offset if known else self._from or 0
         if missing := sorted(set(range(first, table.version() + 1)) - set(there)):
-            raise self._gone(missing[0], there)
+            raise self._version_gone(missing[0], there)
         try:
             commits = [read_commit(self._store, version) for version in range(first, table.version() + 1)]
         except msgspec.DecodeError as error:
@@ -92,7 +92,9 @@ class DeltaFeed:
         try:
             return self._parse(task, shape, quarantine)
         except NotFoundError as error:
-            raise UnfitFileError(_problem_of(task, self._gone(task.file.start, versions(self._store)))) from error
+            raise UnfitFileError(
+                _problem_of(task, self._version_gone(task.file.start, versions(self._store)))
+            ) from error
         except TidefoldError as error:
             raise UnfitFileError(_problem_of(task, error)) from error
         except (DeltaError, pa.ArrowException, msgspec.DecodeError, ValueError) as error:
@@ -110,12 +112,12 @@ class DeltaFeed:
             checksum, time = hashlib.sha256(f"{task.file.topic}@{number}".encode()).hexdigest(), None
         else:
             commit = read_commit(self._store, number)
-            rows = changed_rows(Version(self._store, commit, shape))
+            rows = read_changes(Version(self._store, commit, shape))
             checksum, time = commit.checksum, commit.time
         rows = _of_schema(rows, table)
         rows = rows.rename_columns(own_names(shape, rows.column_names))
         rows, halves = without_unchanged_keys(rows, shape.key)
-        taker.take(_placed(rows, number, time), range(1, rows.num_rows + 1))
+        taker.take(_add_places(rows, number, time), range(1, rows.num_rows + 1))
         account.records += halves
         account.ignored += halves
         account.lowest = account.first = account.last = number
@@ -142,7 +144,7 @@ class DeltaFeed:
         metadata = table.metadata()
         configuration = {name: str(value) for name, value in metadata.configuration.items()}
         if str(metadata.id) != file.topic:
-            raise self._replaced(
+            raise self._table_replaced(
                 Position(file.topic, 0, file.start, ()), f"became another table in version {file.start}"
             )
         if file.name.startswith(_VERSION) and not has_feed(configuration):
@@ -161,20 +163,20 @@ class DeltaFeed:
         names = own_names(shape, schema.names)
         schema = pa.schema([f.with_name(name) for f, name in zip(schema, names, strict=True)])
         if why := misfit(schema.names, shape, ()) or misfit_type(schema, shape):
-            raise UnfitFileError(unfit_schema(file.name, why, stops=bool(task.stops)))
+            raise UnfitFileError(report_unfit_schema(file.name, why, stops=bool(task.stops)))
 
     def _file(self, kind: str, version: int, table_id: str, size: int, changed: float) -> LandedFile:
         stamp = Stamp(0, size, changed)
         return LandedFile(f"{kind}-{version:020d}", self._address, stamp, table_id, 0, version, gzip=False)
 
-    def _replaced(self, known: Position, why: str) -> TidefoldError:
+    def _table_replaced(self, known: Position, why: str) -> TidefoldError:
         return RefusedError(
             "DELTA_SOURCE_REPLACED",
             f"`{self._address}` {why}; version {known.next_offset} of the table that was there comes next.",
             hint="Put the table back, or start the log again with `tidefold drop` and `tidefold ingest`.",
         )
 
-    def _gone(self, version: int, there: tuple[int, ...]) -> TidefoldError:
+    def _version_gone(self, version: int, there: tuple[int, ...]) -> TidefoldError:
         return RefusedError(
             "DELTA_SOURCE_GONE",
             f"Version {version} of `{self._address}` comes next, and was cleaned up; the first that can still be read "
@@ -188,7 +190,7 @@ class DeltaFeed:
         return StorageError("DELTA_SOURCE_UNREADABLE", f"`{self._address}` cannot be read: {why}.")
 
 
-def _placed(rows: pa.Table, version: int, time: int | None) -> pa.Table:
+def _add_places(rows: pa.Table, version: int, time: int | None) -> pa.Table:
     """The rows with what orders and numbers them: in one version deletes come before inserts."""
     count = rows.num_rows
     removes = pc.is_in(rows.column(CHANGE), pa.array([DELETE, BEFORE]))
@@ -215,5 +217,5 @@ def _size(table: DeltaTable) -> int:
     return 1 + sum(sizes)
 
 
-def _problem_of(task: FileTask, error: TidefoldError) -> Problem:
-    return Problem(task.file.name, error.code, error.message, error.hint)
+def _problem_of(task: FileTask, error: TidefoldError) -> FileProblem:
+    return FileProblem(task.file.name, error.code, error.message, error.hint)

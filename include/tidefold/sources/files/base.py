@@ -123,7 +123,7 @@ def _texts(row: dict[str, object]) -> dict[str, object]:
     return {name: text(value) for name, value in row.items()}
 
 
-def numbered(tables: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.Table, range]]:
+def number_rows(tables: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.Table, range]]:
     """Each part with the numbers of its rows."""
     end = 0
     for batch in tables:

@@ -19,7 +19,7 @@ from tidefold.sources.ingest.parse_file import check_prefix, parse_file
 from tidefold.sources.ingest.plan import FileTask
 from tidefold.sources.landing.completeness import Ending, begins_as_named, csv_ending
 from tidefold.sources.landing.listing import LandedFile
-from tidefold.sources.landing.problems import Problem, unfit_schema, wrong_content
+from tidefold.sources.landing.problems import FileProblem, report_unfit_schema, report_wrong_content
 from tidefold.sources.landing.streams import Blocks, DamagedError, Fingerprint, unzip
 from tidefold.sources.quarantine.writer import QuarantineWriter
 from tidefold.sources.records.column_aliases import own_names
@@ -65,7 +65,7 @@ class Csv(AnyFiles):
     def _parse(self, stream: BinaryIO, task: FileTask, shape: TableSpec, quarantine: QuarantineWriter) -> ParsedFile:
         file = task.file
         if not begins_as_named(stream, file):
-            raise UnfitFileError(wrong_content(file.name))
+            raise UnfitFileError(report_wrong_content(file.name))
         content = Fingerprint(stream, task.until)
         check_prefix(content, task)
         content.rewind()  # It is read again from its header on.
@@ -117,10 +117,10 @@ class Csv(AnyFiles):
         parse = csv.ParseOptions(delimiter=self.rules.delimiter, quote_char=self.rules.quote or False)
         return csv.read_csv(pa.BufferReader(head), parse_options=parse).column_names if head.strip() else []
 
-    def _unfit(self, taker: RowTaker, why: str, found: Sequence[str]) -> Problem:
+    def _unfit(self, taker: RowTaker, why: str, found: Sequence[str]) -> FileProblem:
         """Other columns than configured: most often the file is cut at another character, or has no header line."""
         name, shape = taker.file.name, taker.shape
-        problem = unfit_schema(name, why, stops=taker.stops)
+        problem = report_unfit_schema(name, why, stops=taker.stops)
         near = next((c for c in DELIMITERS if c != self.rules.delimiter and len(found) == 1 and c in found[0]), None)
         if near:
             message = f"`{name}` has one column, `{found[0][:80]}`: its values are not separated by {self._delimiter}."
@@ -142,10 +142,10 @@ def as_utf8(blocks: Iterable[bytes], encoding: str) -> Iterable[bytes]:
     """The same text in UTF-8. Bytes that the encoding does not have stay, so that their row is refused."""
     if encoding == "utf-8":
         return blocks
-    return _recoded(blocks, encoding)
+    return _recode(blocks, encoding)
 
 
-def _recoded(blocks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
+def _recode(blocks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
     decoder = codecs.getincrementaldecoder(encoding)("surrogateescape")
     for block in blocks:
         if text := decoder.decode(block):

@@ -10,12 +10,12 @@ import pyarrow.parquet as pq
 
 from tidefold.domain.log_state import TableSpec
 from tidefold.sources.api import ParsedFile, UnfitFileError
-from tidefold.sources.files.base import AnyFiles, RowTaker, misfit, numbered
+from tidefold.sources.files.base import AnyFiles, RowTaker, misfit, number_rows
 from tidefold.sources.ingest.parse_file import parse_file, read_whole
 from tidefold.sources.ingest.plan import FileTask
-from tidefold.sources.landing.completeness import Ending, looked_at
+from tidefold.sources.landing.completeness import Ending, inspect_file
 from tidefold.sources.landing.listing import LandedFile
-from tidefold.sources.landing.problems import changed, damaged, unfit_schema, wrong_content
+from tidefold.sources.landing.problems import report_changed, report_damaged, report_unfit_schema, report_wrong_content
 from tidefold.sources.landing.streams import DamagedError
 from tidefold.sources.quarantine.writer import QuarantineWriter
 from tidefold.sources.records.column_aliases import own_names
@@ -40,7 +40,7 @@ class Parquet(AnyFiles):
         checksum = read_whole(stream, task)
         taker = RowTaker(task.file, shape, self.rules, of_values, quarantine, horizon=task.horizon)
         try:
-            for rows, numbers in numbered(self._batches(stream, task, shape)):
+            for rows, numbers in number_rows(self._batches(stream, task, shape)):
                 taker.take(rows, numbers)
         except (pa.ArrowException, OSError) as error:
             raise DamagedError(str(error).splitlines()[0]) from error
@@ -52,7 +52,7 @@ class Parquet(AnyFiles):
             names = own_names(shape, schema.names)
             schema = pa.schema([f.with_name(name) for f, name in zip(schema, names, strict=True)])
             if why := misfit(schema.names, shape, self.rules.beside) or misfit_type(schema, shape):
-                raise UnfitFileError(unfit_schema(task.file.name, why, stops=bool(task.stops)))
+                raise UnfitFileError(report_unfit_schema(task.file.name, why, stops=bool(task.stops)))
             for batch in file.iter_batches(_ROWS):
                 batch.validate(full=True)
                 yield batch.rename_columns(names).cast(schema)
@@ -60,15 +60,15 @@ class Parquet(AnyFiles):
 
 def parquet_ending(file: LandedFile, taken: int) -> Ending:
     """The end of a Parquet file is written last: without it the file is not complete."""
-    return looked_at(file, lambda stream: _ending(stream, file, taken))
+    return inspect_file(file, lambda stream: _ending(stream, file, taken))
 
 
 def _ending(stream: BinaryIO, file: LandedFile, taken: int) -> Ending:
     begin = stream.read(len(MAGIC))
     if not MAGIC.startswith(begin):
-        return Ending(0, problem=wrong_content(file.name))
+        return Ending(0, problem=report_wrong_content(file.name))
     if taken:
-        return Ending(0, problem=changed(file.name, f"has {file.size} bytes, {taken} were taken of it"))
+        return Ending(0, problem=report_changed(file.name, f"has {file.size} bytes, {taken} were taken of it"))
     if file.size < 3 * len(MAGIC):
         return Ending(0, torn=True)
     stream.seek(file.size - len(MAGIC))
@@ -78,7 +78,7 @@ def _ending(stream: BinaryIO, file: LandedFile, taken: int) -> Ending:
     try:
         pq.read_metadata(stream)
     except (pa.ArrowException, OSError) as error:
-        return Ending(0, problem=damaged(file.name, str(error).splitlines()[0]))
+        return Ending(0, problem=report_damaged(file.name, str(error).splitlines()[0]))
     return Ending(file.size)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tidefold.sources.inference.proposal import Question
+from tidefold.sources.inference.proposal import ProposalQuestion
 
 _DELIMITERS = (",", ";", "\t", "|")
 _DATA = re.compile(r"-?\d+([.,]\d+)?|\d{4}-\d\d-\d\d.*|\d\d[./]\d\d[./]\d{4}.*", re.ASCII)
@@ -47,16 +47,18 @@ class Dialect:
         return found
 
     @property
-    def questions(self) -> tuple[Question, ...]:
+    def questions(self) -> tuple[ProposalQuestion, ...]:
         """What the bytes alone do not say."""
         found = []
         if not self.header and not self.given:
             names = ", ".join(self.names)
             text = f"the files seem to have no header line: what are the columns called ({names}), in their order?"
-            found.append(Question("header", text))
+            found.append(ProposalQuestion("header", text))
         if self.encoding != "utf-8":
             why = "the bytes are no UTF-8, and most others would look alike"
-            found.append(Question("encoding", "how is the text written?", (self.encoding, "latin-1"), True, why))
+            found.append(
+                ProposalQuestion("encoding", "how is the text written?", (self.encoding, "latin-1"), True, why)
+            )
         return tuple(found)
 
 
@@ -64,7 +66,7 @@ def dialect_of(data: bytes, whole: bool, given: Sequence[str] = ()) -> Dialect |
     """The dialect of the beginning of a file; None when it holds no line. Not `whole`: its last line is cut off.
     `given`: the names of the columns, where no line has them.
     """
-    encoding, text = _decoded(data, whole)
+    encoding, text = _decode(data, whole)
     if not whole:
         text = text[: text.rfind("\n") + 1]
     lines = [line for line in text.splitlines() if line.strip()]
@@ -83,7 +85,7 @@ def dialect_of(data: bytes, whole: bool, given: Sequence[str] = ()) -> Dialect |
     return Dialect(encoding, delimiter, names, header, rows, nulls, named)
 
 
-def _decoded(data: bytes, whole: bool) -> tuple[str, str]:
+def _decode(data: bytes, whole: bool) -> tuple[str, str]:
     cut = data if whole else data[: data.rfind(b"\n") + 1]
     for encoding in ("utf-8-sig", "cp1252"):
         try:

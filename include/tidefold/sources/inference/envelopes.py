@@ -10,11 +10,11 @@ import msgspec
 
 from tidefold.domain.table.table_spec import Column, TableSpec
 from tidefold.domain.table.table_spec_validation import column_mistakes
-from tidefold.sources.debezium.envelope import RecordReader
+from tidefold.sources.debezium.envelope import EnvelopeReader
 from tidefold.sources.debezium.unavailable_values import is_unavailable
 from tidefold.sources.inference.proposal import ProposedColumn
 from tidefold.sources.ingest.accounting import FilePosition
-from tidefold.sources.records.errors import RefusedRecordError, inferred_type
+from tidefold.sources.records.errors import RefusedRecordError, infer_type
 
 _encode = msgspec.json.Encoder().encode
 
@@ -28,7 +28,7 @@ def infer_column(name: str, seen: Sequence[Any], infer_plain: _Infer) -> Propose
     if values and all(isinstance(value, dict) and set(value) == {"scale", "value"} for value in values):
         return ProposedColumn(name, "string", "decimals, each with a scale of its own", "decimal")
     if values and all(isinstance(value, list) for value in values):
-        kinds = {inferred_type([one]) for value in values for one in value if one is not None}
+        kinds = {infer_type([one]) for value in values for one in value if one is not None}
         if not kinds:
             return ProposedColumn(name, "array<string>", "only empty lists seen: check the type")
         kind = kinds.pop() if len(kinds) == 1 else ""
@@ -47,26 +47,26 @@ def find_refused(
     if next(column_mistakes([column.name for column in proposed]), None):
         return ""  # That is said elsewhere.
     shape = TableSpec(tuple(key), proposed, order, key_groups=1, buckets=1)
-    reader = RecordReader(shape, FilePosition("", 0))
+    reader = EnvelopeReader(shape, FilePosition("", 0))
     reasons: Counter[str] = Counter()
     first = ""
     for record in sample:
-        line = _encode(_wrapped(record))
-        reader.begin_alone(0)
-        reader.near(line)
+        line = _encode(_wrap(record))
+        reader.begin_single_record(0)
+        reader.preview_chunk(line)
         try:
             reader.take(line)
         except RefusedRecordError as refused:
             reasons[refused.reason] += 1
             first = first or refused.detail
-        reader.taken_batch()
+        reader.drain_batch()
     if not reasons:
         return ""
     counted = ", ".join(f"{number} {reason}" for reason, number in sorted(reasons.items()))
     return f"{reasons.total()} of {len(sample)} sampled records would be refused ({counted}): {first}"
 
 
-def _wrapped(record: Mapping[str, Any]) -> dict[str, Any]:
+def _wrap(record: Mapping[str, Any]) -> dict[str, Any]:
     """The record as it landed, but for its place."""
     value, schema = record.get("value"), record.get("value schema")
     payload = {"schema": schema, "payload": value} if schema and value is not None else value

@@ -16,8 +16,8 @@ from tidefold.sources.files.csv import Csv
 from tidefold.sources.files.parquet import Parquet, plain_schema
 from tidefold.sources.inference import layout
 from tidefold.sources.inference.dialect import dialect_of
-from tidefold.sources.inference.proposal import ProposedColumn, ProposedLog, Question, log_ids
-from tidefold.sources.inference.rows import Feed, propose_rows
+from tidefold.sources.inference.proposal import ProposalQuestion, ProposedColumn, ProposedLog, log_ids
+from tidefold.sources.inference.rows import SampledFeed, propose_rows
 from tidefold.sources.inference.values import column_of_texts
 from tidefold.sources.landing.listing import LandedFile, list_any, open_landed
 
@@ -39,11 +39,11 @@ def propose_files(
     for format_, endings in (("csv", Csv.endings), ("parquet", Parquet.endings)):
         files = [f for f in list_any(directory, endings)[0] if not _within(f, tables)]
         folders = layout.by_folder(files)
-        names = [_named(directory, folder, members) for folder, members in folders.items()]
+        names = [_name_log(directory, folder, members) for folder, members in folders.items()]
         ids = log_ids(names, [*taken, *(log.id for log in proposals)])
         for (folder, members), log in zip(folders.items(), ids, strict=True):
             feed = _csv(members, headers.get(log, ())) if format_ == "csv" else _parquet(members)
-            proposals.append(_proposed(log, folder, format_, members, feed))
+            proposals.append(_propose_folder(log, folder, format_, members, feed))
     return proposals
 
 
@@ -51,31 +51,35 @@ def _within(file: LandedFile, tables: Sequence[PurePosixPath]) -> bool:
     return any(PurePosixPath(file.name).is_relative_to(table) for table in tables)
 
 
-def _named(directory: Path, folder: PurePosixPath, files: Sequence[LandedFile]) -> str:
+def _name_log(directory: Path, folder: PurePosixPath, files: Sequence[LandedFile]) -> str:
     """After the folder; files that lie in the landing folder itself are called after their own names."""
     stems = {layout.stem_of(file) for file in files}
     own = stems.pop() if len(stems) == 1 else ""
     return folder.name or own or directory.resolve().name
 
 
-Found = tuple[tuple[ProposedColumn, ...], Sequence[Mapping[str, Any]], dict[str, Any], tuple[Question, ...], list[str]]
+Found = tuple[
+    tuple[ProposedColumn, ...], Sequence[Mapping[str, Any]], dict[str, Any], tuple[ProposalQuestion, ...], list[str]
+]
 
 
-def _proposed(log: str, folder: PurePosixPath, format_: str, files: Sequence[LandedFile], found: Found) -> ProposedLog:
+def _propose_folder(
+    log: str, folder: PurePosixPath, format_: str, files: Sequence[LandedFile], found: Found
+) -> ProposedLog:
     columns, rows, options, questions, notes = found
     stems = layout.strange_stems(files)
     if stems:
         notes = [*notes, f"its folder holds files of several kinds ({', '.join(stems[:4])}): give each a folder"]
-    seen = ", ".join(PurePosixPath(file.name).name for file in layout.chosen(files))
+    seen = ", ".join(PurePosixPath(file.name).name for file in layout.choose_sample(files))
     sampled = f"Files of {folder}, {len(rows):,} rows sampled of {seen}."
     path = str(folder)
     return propose_rows(
-        Feed(log, path, path, format_, columns, rows, sampled, options, notes=tuple(notes), questions=questions)
+        SampledFeed(log, path, path, format_, columns, rows, sampled, options, notes=tuple(notes), questions=questions)
     )
 
 
 def _csv(files: Sequence[LandedFile], header: Sequence[str]) -> Found:
-    found = [dialect for file in layout.chosen(files) if (dialect := dialect_of(*_beginning(file), header))]
+    found = [dialect for file in layout.choose_sample(files) if (dialect := dialect_of(*_beginning(file), header))]
     if not found:
         return (), (), {}, (), ["its files hold no line yet"]
     first = found[0]
@@ -90,22 +94,22 @@ def _csv(files: Sequence[LandedFile], header: Sequence[str]) -> Found:
 
 
 def _optional(column: ProposedColumn, files: Sequence[Sequence[str]]) -> ProposedColumn:
-    return column.made_optional() if any(column.name not in names for names in files) else column
+    return column.make_optional() if any(column.name not in names for names in files) else column
 
 
-def _swapped(format_: str) -> str:
+def _swap_day_month(format_: str) -> str:
     return format_.replace("%d/%m", "%m/%d") if "%d/%m" in format_ else format_.replace("%m/%d", "%d/%m")
 
 
 def _one_each(formats: Sequence[str]) -> list[str]:
     """Of two formats that differ by the place of day and month, the first."""
-    return [f for i, f in enumerate(formats) if _swapped(f) == f or _swapped(f) not in formats[:i]]
+    return [f for i, f in enumerate(formats) if _swap_day_month(f) == f or _swap_day_month(f) not in formats[:i]]
 
 
-def _format_questions(formats: Sequence[str]) -> list[Question]:
-    both = [f for f in formats if _swapped(f) != f and _swapped(f) in formats]
+def _format_questions(formats: Sequence[str]) -> list[ProposalQuestion]:
+    both = [f for f in formats if _swap_day_month(f) != f and _swap_day_month(f) in formats]
     text = "does the day or the month come first? No day of the sample is above 12"
-    return [Question("timestamp_formats", text, tuple(both))] if both else []
+    return [ProposalQuestion("timestamp_formats", text, tuple(both))] if both else []
 
 
 def _beginning(file: LandedFile) -> tuple[bytes, bool]:
@@ -125,7 +129,7 @@ def _beginning(file: LandedFile) -> tuple[bytes, bool]:
 
 def _parquet(files: Sequence[LandedFile]) -> Found:
     notes, schemas, rows = [], [], []
-    for file in layout.chosen(files):
+    for file in layout.choose_sample(files):
         try:
             with open_landed(file) as stream:
                 schemas.append(plain_schema(stream))

@@ -50,6 +50,6 @@ def strange_stems(files: Sequence[LandedFile]) -> list[str]:
     return stems if len(stems) > 1 else []
 
 
-def chosen(files: Sequence[LandedFile]) -> list[LandedFile]:
+def choose_sample(files: Sequence[LandedFile]) -> list[LandedFile]:
     """The first, the middle and the last file: deletes and new columns tend to come late."""
     return [files[index] for index in sorted({0, len(files) // 2, len(files) - 1})]

@@ -23,14 +23,14 @@ class ProposedColumn:
     alias: str = ""
     optional: bool = False
 
-    def made_optional(self) -> ProposedColumn:
+    def make_optional(self) -> ProposedColumn:
         """The column, which records may lack."""
         note = f"{self.note}; " if self.note else ""
         return replace(self, optional=True, note=f"{note}some records lack it, and are null there")
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ProposalQuestion:
     """What a look at files cannot know.
 
     about: the key of `tidefold.yaml` that it is about.
@@ -72,7 +72,7 @@ class ProposedLog:
     sampled: str = ""
     refused: str = ""
     order_by: tuple[str, ...] = ()
-    questions: tuple[Question, ...] = ()
+    questions: tuple[ProposalQuestion, ...] = ()
     ignored: tuple[str, ...] = ()
 
 
@@ -81,12 +81,12 @@ def log_ids(topics: Sequence[str], taken: Sequence[str] = ()) -> list[str]:
     ids = list(taken)
     for topic in topics:
         parts = topic.split(".")
-        candidates = [_sanitized("_".join(parts[-n:])) for n in range(1, len(parts) + 1)]
+        candidates = [_sanitize("_".join(parts[-n:])) for n in range(1, len(parts) + 1)]
         free = [c for c in candidates if c not in ids]
         ids.append(free[0] if free else f"{candidates[-1][:55]}_{len(ids)}")
     return ids[len(taken) :]
 
 
-def _sanitized(name: str) -> str:
+def _sanitize(name: str) -> str:
     text = re.sub(r"[^a-z0-9_]+", "_", name.lower()).strip("_")
     return (text if text[:1].isalpha() else f"log_{text}")[:63]

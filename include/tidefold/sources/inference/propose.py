@@ -16,9 +16,9 @@ from tidefold.domain.table.table_spec import MARIADB, MYSQL, POSTGRESQL
 from tidefold.sources.inference import roles
 from tidefold.sources.inference.envelopes import find_refused, infer_column
 from tidefold.sources.inference.files import NO_HEADERS, Headers, propose_files
-from tidefold.sources.inference.layout import by_folder, chosen, landing_folder, stem_of, strange_stems
+from tidefold.sources.inference.layout import by_folder, choose_sample, landing_folder, stem_of, strange_stems
 from tidefold.sources.inference.proposal import ProposedColumn, ProposedLog, log_ids
-from tidefold.sources.inference.rows import Feed, propose_rows
+from tidefold.sources.inference.rows import SampledFeed, propose_rows
 from tidefold.sources.inference.schema import columns_of
 from tidefold.sources.inference.tables import find_tables, propose_tables
 from tidefold.sources.inference.values import base64_note, column_of_values
@@ -50,7 +50,7 @@ def propose(directory: Path, headers: Headers = NO_HEADERS) -> list[ProposedLog]
     headers: of logs whose CSV files have no header line, the names of the columns.
     """
     tables = find_tables(directory)
-    topics, folders = _grouped(directory, tables)
+    topics, folders = _group_files(directory, tables)
     homes = {topic: landing_folder(members) for topic, members in topics.items()}
     ids = dict(zip(topics, log_ids(list(topics)), strict=True))
     proposals = []
@@ -71,7 +71,9 @@ def propose(directory: Path, headers: Headers = NO_HEADERS) -> list[ProposedLog]
     return [*proposals, *propose_tables(directory, tables, [p.id for p in proposals])]
 
 
-def _grouped(directory: Path, tables: Sequence[PurePosixPath]) -> tuple[Topics, dict[PurePosixPath, list[LandedFile]]]:
+def _group_files(
+    directory: Path, tables: Sequence[PurePosixPath]
+) -> tuple[Topics, dict[PurePosixPath, list[LandedFile]]]:
     """JSON files by their topic, where a Kafka sink named them, and the others by their folder.
 
     A name as `orders-2026-11-01.jsonl` is that of a sink only if its lines are records of Kafka or of Debezium.
@@ -119,14 +121,14 @@ def _propose_lines(log: str, folder: PurePosixPath, files: Sequence[LandedFile])
     notes = [f"its folder holds files of several kinds ({', '.join(stems[:4])}): give each a folder"] if stems else []
     if not lines:
         notes.append("no line is a JSON object: write one object on each line, and no array around them")
-    seen = ", ".join(PurePosixPath(file.name).name for file in chosen(files))
+    seen = ", ".join(PurePosixPath(file.name).name for file in choose_sample(files))
     feed = _json_feed(log, str(folder), folder, lines, f"Files of {folder}, {len(lines):,} lines of {seen}.", True)
     return propose_rows(replace(feed, notes=tuple(notes)))
 
 
 def _json_feed(
     log: str, topic: str, folder: PurePosixPath, rows: Sequence[dict[str, Any]], sampled: str, alone: bool
-) -> Feed:
+) -> SampledFeed:
     """`alone`: the lines are the rows. The row may lie in a field beside the one that says what is done with it."""
     options: dict[str, Any] = {"record": "value"} if alone else {}
     field, op = _row_field(rows)
@@ -138,8 +140,8 @@ def _json_feed(
         column = column_of_values(name, [row[name] for row in rows if name in row])
         if column.type is None:
             column = ProposedColumn(name, "string", "objects or values of several kinds, as JSON", "json")
-        columns.append(column if all(name in row for row in rows) else column.made_optional())
-    return Feed(log, topic, str(folder), "json", tuple(columns), rows, sampled, options, row_field=field)
+        columns.append(column if all(name in row for row in rows) else column.make_optional())
+    return SampledFeed(log, topic, str(folder), "json", tuple(columns), rows, sampled, options, row_field=field)
 
 
 def _row_field(rows: Sequence[dict[str, Any]]) -> tuple[str, str]:
@@ -154,7 +156,7 @@ def _row_field(rows: Sequence[dict[str, Any]]) -> tuple[str, str]:
 
 def _lines(files: Sequence[LandedFile]) -> list[dict[str, Any]]:
     """Objects on the lines of some files, as they are; numbers with a point as they are written."""
-    members = chosen(files)
+    members = choose_sample(files)
     share = RECORDS // len(members)
     found: list[dict[str, Any]] = []
     for file in members:
@@ -172,7 +174,7 @@ def _decoded(line: bytes) -> Any:
 
 def _sample(files: Sequence[LandedFile]) -> list[dict[str, Any]]:
     """Records of the first, the middle and the last file: deletes and new columns tend to come late."""
-    members = chosen(files)
+    members = choose_sample(files)
     share = RECORDS // len(members)
     return [record for file in members for record in islice(_records(file), share)]
 
@@ -196,10 +198,10 @@ def _record(line: bytes) -> dict[str, Any] | None:
         record = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    return _unwrapped(record) if isinstance(record, dict) else None
+    return _unwrap(record) if isinstance(record, dict) else None
 
 
-def _unwrapped(record: dict[str, Any]) -> dict[str, Any]:
+def _unwrap(record: dict[str, Any]) -> dict[str, Any]:
     """A record with its value, neither in the schema that may stand beside them; that of the value is kept apart."""
     if "value" not in record and ("op" in record or "payload" in record):
         record = {"value": record}

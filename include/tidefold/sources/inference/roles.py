@@ -10,7 +10,7 @@ from itertools import combinations
 from typing import Any
 
 from tidefold.domain.table.types import parse_type
-from tidefold.sources.inference.proposal import ProposedColumn, Question
+from tidefold.sources.inference.proposal import ProposalQuestion, ProposedColumn
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -49,7 +49,7 @@ _LONG_TEXT, _SEVERAL = 64, 2
 
 
 @dataclass(frozen=True, slots=True)
-class Op:
+class OpCandidate:
     """The column that says what a row does. `sure`: its name and all that it says are of a known kind. `usual`:
     nothing needs to be listed.
     """
@@ -78,13 +78,13 @@ def text_of(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def find_ops(names: Sequence[str], rows: Rows) -> list[Op]:
+def find_ops(names: Sequence[str], rows: Rows) -> list[OpCandidate]:
     """Columns that may say what a row does, the likeliest first."""
     found = [op for name in names if (op := _op(name, rows))]
     return sorted(found, key=lambda op: (not op.sure, not any(map(op.is_delete, rows))))
 
 
-def _op(name: str, rows: Rows) -> Op | None:
+def _op(name: str, rows: Rows) -> OpCandidate | None:
     values = [row.get(name) for row in rows]
     if not values or any(v is None or not isinstance(v, str | bool | int) for v in values):
         return None
@@ -97,10 +97,10 @@ def _op(name: str, rows: Rows) -> Op | None:
     removes = {word for _, downs in known for word in downs}
     if not words or not {s.casefold() for s in seen} <= words or not (named or _both(seen, removes)):
         return None
-    upsert = [*dict.fromkeys(_cased(word, seen) for ups, _ in known for word in ups)]
-    delete = [*dict.fromkeys(_cased(word, seen) for _, downs in known for word in downs if word not in upsert)]
+    upsert = [*dict.fromkeys(_match_case(word, seen) for ups, _ in known for word in ups)]
+    delete = [*dict.fromkeys(_match_case(word, seen) for _, downs in known for word in downs if word not in upsert)]
     usual = seen <= _DEFAULT[0] | _DEFAULT[1]
-    return Op(name, tuple(upsert), tuple(delete), named, usual)
+    return OpCandidate(name, tuple(upsert), tuple(delete), named, usual)
 
 
 def _both(seen: Iterable[str], removes: set[str]) -> bool:
@@ -113,7 +113,7 @@ def _in_family(seen: Iterable[str], family: tuple[tuple[str, ...], tuple[str, ..
     return bool({s.casefold() for s in seen} & {*family[0], *family[1]})
 
 
-def _cased(word: str, seen: Iterable[str]) -> str:
+def _match_case(word: str, seen: Iterable[str]) -> str:
     """A word of a family as the file writes such words."""
     same = next((s for s in seen if s.casefold() == word), None)
     if same is not None:
@@ -124,14 +124,14 @@ def _cased(word: str, seen: Iterable[str]) -> str:
     return word.title() if all(s.istitle() for s in listed) else word
 
 
-def _flag(name: str, seen: set[str]) -> Op:
+def _flag(name: str, seen: set[str]) -> OpCandidate:
     """A mark of removed rows; both of its values, also where only one was seen."""
     pairs = (("false", "true"), ("f", "t"), ("0", "1"), ("n", "y"), ("no", "yes"))
     low, high = next(pair for pair in pairs if {s.casefold() for s in seen} & set(pair))
-    return Op(name, (_cased(low, seen),), (_cased(high, seen),), name.startswith("_"))
+    return OpCandidate(name, (_match_case(low, seen),), (_match_case(high, seen),), name.startswith("_"))
 
 
-def find_keys(log: str, columns: Sequence[ProposedColumn], rows: Rows, op: Op | None) -> list[tuple[str, ...]]:
+def find_keys(log: str, columns: Sequence[ProposedColumn], rows: Rows, op: OpCandidate | None) -> list[tuple[str, ...]]:
     """Columns that may tell rows apart, the likeliest first; several together only where none does alone."""
     fit = [c.name for c in columns if _can_be_key(c, rows)]
     inserts = [row for row in rows if op and op.is_insert(row)]
@@ -180,10 +180,10 @@ def _can_be_key(column: ProposedColumn, rows: Rows) -> bool:
 
 def _is_unique(names: Sequence[str], rows: Rows) -> bool:
     seen = {tuple(row.get(name) for name in names) for row in rows}
-    return len(rows) >= _SEVERAL and len(seen) == len({_frozen(row) for row in rows})
+    return len(rows) >= _SEVERAL and len(seen) == len({_freeze(row) for row in rows})
 
 
-def _frozen(row: Mapping[str, Any]) -> tuple[str, ...]:
+def _freeze(row: Mapping[str, Any]) -> tuple[str, ...]:
     """A row that can be compared: the same row twice is no second row."""
     return tuple(f"{name}={value!r}" for name, value in row.items())
 
@@ -213,42 +213,42 @@ def _collides(name: str, rows: Rows, key: Sequence[str]) -> bool:
     """Whether two different rows of one key have the same place."""
     places: dict[tuple[Any, ...], set[tuple[str, ...]]] = defaultdict(set)
     for row in rows:
-        places[*(row.get(k) for k in key), row.get(name)].add(_frozen(row))
+        places[*(row.get(k) for k in key), row.get(name)].add(_freeze(row))
     return any(len(found) > 1 for found in places.values())
 
 
-def key_question(log: str, keys: Sequence[tuple[str, ...]], rows: Rows, op: Op | None) -> Question:
+def key_question(log: str, keys: Sequence[tuple[str, ...]], rows: Rows, op: OpCandidate | None) -> ProposalQuestion:
     """Which columns tell rows apart."""
     text = "which columns tell rows apart? If rows only come, set `merge: append` in the place of `key`."
     if not keys:
-        return Question("key", f"{text} No column was found whose values differ in all rows.")
+        return ProposalQuestion("key", f"{text} No column was found whose values differ in all rows.")
     best = keys[0]
     sure = len(best) == 1 and key_score(log, best[0]) >= 2 and len(rows) >= _SEVERAL
     rivals = [key for key in keys[1:] if len(key) == 1 and key_score(log, key[0]) >= 2]
     inserts = sum(map(op.is_insert, rows)) if op else 0
     seen = f"its values differ in all {inserts or len(rows):,} {'inserted ' if inserts else ''}rows of the sample"
     because = seen if _is_unique(best, [r for r in rows if op and op.is_insert(r)] or rows) else "it is called so"
-    return Question("key", text, tuple(", ".join(key) for key in keys), sure and not rivals, because)
+    return ProposalQuestion("key", text, tuple(", ".join(key) for key in keys), sure and not rivals, because)
 
 
-def order_question(columns: Sequence[ProposedColumn], orders: Sequence[str]) -> Question:
+def order_question(columns: Sequence[ProposedColumn], orders: Sequence[str]) -> ProposalQuestion:
     """Which column says of two rows of a key which one is the newer."""
     text = "which column says of two rows of a key which one is the newer?"
     if not orders:
         text += " No such column was found: land one, as the time of the change or of the export"
-        return Question("order", text)
+        return ProposalQuestion("order", text)
     named = {c.name: order_score(c) for c in columns}
     sure = named[orders[0]] == 2 and (len(orders) == 1 or named[orders[1]] < 2)
     because = "no two rows of a key have the same value and differ" if sure else "it is a time that is never null"
-    return Question("order", text, tuple(orders), sure, because)
+    return ProposalQuestion("order", text, tuple(orders), sure, because)
 
 
-def op_question(ops: Sequence[Op], rows: Rows) -> Question | None:
+def op_question(ops: Sequence[OpCandidate], rows: Rows) -> ProposalQuestion | None:
     """Which column says that a row is removed; None when nothing looks like it."""
     if not ops:
         return None
     best = ops[0]
     said = ", ".join(sorted({text_of(row.get(best.column)) for row in rows}))
-    return Question(
+    return ProposalQuestion(
         "op", "does this column say what a row does?", tuple(op.column for op in ops), best.sure, f"it says {said}"
     )

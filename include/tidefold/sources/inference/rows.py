@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tidefold.sources.inference import roles
-from tidefold.sources.inference.proposal import ProposedColumn, ProposedLog, Question
+from tidefold.sources.inference.proposal import ProposalQuestion, ProposedColumn, ProposedLog
 
 # What pandas calls the index of a frame.
 _INDEX = re.compile(r"__index_level_\d+__|Unnamed: \d+")
@@ -16,7 +16,7 @@ _COLUMN = re.compile(r"[^\W_]\w{0,127}")
 
 
 @dataclass(frozen=True, slots=True)
-class Feed:
+class SampledFeed:
     """Rows of one folder as they were sampled.
 
     id, topic, path, format: as the log has them.
@@ -41,11 +41,11 @@ class Feed:
     key: tuple[str, ...] = ()
     ordered: bool = False
     notes: tuple[str, ...] = ()
-    questions: tuple[Question, ...] = ()
+    questions: tuple[ProposalQuestion, ...] = ()
     row_field: str = ""
 
 
-def propose_rows(feed: Feed) -> ProposedLog:
+def propose_rows(feed: SampledFeed) -> ProposedLog:
     """The log, with its best candidates filled in and a question for each that the sample does not prove."""
     ops = roles.find_ops([c.name for c in feed.columns], feed.rows)
     op = ops[0] if ops else None
@@ -61,7 +61,7 @@ def propose_rows(feed: Feed) -> ProposedLog:
     if not feed.ordered:
         questions.append(roles.order_question(columns, orders))
     ignored = tuple(c.name for c in columns if c.type is None or _INDEX.fullmatch(c.name))
-    named = {column.name: named_column(column) for column in columns if column.name not in ignored}
+    named = {column.name: name_column(column) for column in columns if column.name not in ignored}
     notes = [*feed.notes, *([] if named or feed.notes else ["no column was found"])]
     row = {"row": feed.row_field} if feed.row_field else {}
     options = {**feed.options, **({"op": {**op.option, **row}} if op else {})}
@@ -85,7 +85,7 @@ def propose_rows(feed: Feed) -> ProposedLog:
     )
 
 
-def named_column(column: ProposedColumn) -> ProposedColumn:
+def name_column(column: ProposedColumn) -> ProposedColumn:
     """The column under a name that a table can have; the source's own name becomes an alias."""
     if _COLUMN.fullmatch(column.name):
         return column
@@ -95,7 +95,7 @@ def named_column(column: ProposedColumn) -> ProposedColumn:
     return replace(column, name=name, alias=column.name)
 
 
-def answered(log: ProposedLog, answers: Mapping[str, str]) -> ProposedLog:
+def apply_answers(log: ProposedLog, answers: Mapping[str, str]) -> ProposedLog:
     """The log with a person's answers, by what a question is about: one of its candidates, or another text."""
     given = {about: tuple(part.strip() for part in text.split(",")) for about, text in answers.items() if text.strip()}
     options = dict(log.options)

@@ -30,10 +30,10 @@ def find_tables(directory: Path) -> list[PurePosixPath]:
 def propose_tables(directory: Path, tables: Sequence[PurePosixPath], taken: Sequence[str]) -> list[ProposedLog]:
     """One proposal for each table; `taken` are ids of other logs."""
     ids = log_ids([table.name or directory.resolve().name for table in tables], taken)
-    return [_proposed(log, directory, table) for log, table in zip(ids, tables, strict=True)]
+    return [_propose_table(log, directory, table) for log, table in zip(ids, tables, strict=True)]
 
 
-def _proposed(log: str, directory: Path, table: PurePosixPath) -> ProposedLog:
+def _propose_table(log: str, directory: Path, table: PurePosixPath) -> ProposedLog:
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 

@@ -131,7 +131,7 @@ class Account:
     truncates: int = 0
 
 
-class Accounting:
+class RecordAccounting:
     """The part of a reader that is the same for every format; `batch` holds the changes since it was last emptied."""
 
     def __init__(self, place: FilePosition) -> None:
@@ -159,14 +159,14 @@ class Accounting:
         self._account.records += 1
         self.offset = None
 
-    def begin_alone(self, offset: int | None) -> None:
+    def begin_single_record(self, offset: int | None) -> None:
         """The same for a record that is judged by itself, whatever was taken before it; `offset` as far as known."""
         self.is_alone, self._alone, self._says_offset = True, offset, None
         self._account = Account(stream=self._place.stream)
         self._last = self._place.start - 1
         self.begin()
 
-    def near(self, data: bytes) -> None:
+    def preview_chunk(self, data: bytes) -> None:
         """Is told what the next records are cut from, by readers that search for something in them."""
 
     def own_offset(self, said: int | None) -> int:
@@ -191,7 +191,7 @@ class Accounting:
         """Counts a refused record."""
         self._account.refused[reason] = self._account.refused.get(reason, 0) + 1
 
-    def taken_batch(self) -> Batch:
+    def drain_batch(self) -> Batch:
         """The changes since the last call."""
         batch, self.batch = self.batch, Batch()
         return batch

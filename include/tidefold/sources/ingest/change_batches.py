@@ -78,7 +78,7 @@ def is_empty(row: Any) -> bool:
     return all(value is None for value in msgspec.structs.astuple(row))
 
 
-def grouped(
+def fill_key_groups(
     tables: Iterable[pa.Table], shape: TableSpec, connection: duckdb.DuckDBPyConnection | None = None
 ) -> Iterator[pa.Table]:
     """The same tables with key groups, filled for many small ones at once; `connection` as for `with_key_groups`."""
@@ -88,13 +88,13 @@ def grouped(
         waiting.append(table)
         rows += table.num_rows
         if rows >= _GROUPED_ROWS:
-            yield from _filled(waiting, shape, connection)
+            yield from _fill(waiting, shape, connection)
             waiting, rows = [], 0
     if waiting:
-        yield from _filled(waiting, shape, connection)
+        yield from _fill(waiting, shape, connection)
 
 
-def _filled(
+def _fill(
     tables: Sequence[pa.Table], shape: TableSpec, connection: duckdb.DuckDBPyConnection | None
 ) -> Iterator[pa.Table]:
     whole = pa.concat_tables(tables)

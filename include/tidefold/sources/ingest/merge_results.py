@@ -11,16 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tidefold.domain.ingest.append import Arrival, append
+from tidefold.domain.ingest.append import IngestedFile, append
 from tidefold.domain.log_state import ChangeSet, LandedFileRecord, LogState, Position, TableSpec
 from tidefold.sources.ingest.accounting import COUNTING, Account
 from tidefold.sources.ingest.parse_task import FileResult
 from tidefold.sources.ingest.plan import FileTask
-from tidefold.sources.landing.problems import Problem
+from tidefold.sources.landing.problems import FileProblem
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class RemainingChanges:
     """What of a change set is not below its floor: rows, and changes (one may have several rows). `dropped`: the latest
     commit time of what is below it.
     """
@@ -31,11 +31,11 @@ class Kept:
 
 
 # Looks at a change set, of which some changes lie below its floor.
-Count = Callable[[ChangeSet], Kept]
+Count = Callable[[ChangeSet], RemainingChanges]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class TaskResult:
     """The result of one file, what it was read as, and the segment and quarantine file of the Spark task."""
 
     task: FileTask
@@ -45,22 +45,22 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
+class MergedResults:
     """`state` is the log with `arrivals` appended; `stopped` are the queues that a problem holds up, `again` the
     names of the files that must be read again.
     """
 
     state: LogState
-    arrivals: tuple[Arrival, ...]
-    problems: tuple[Problem, ...]
+    arrivals: tuple[IngestedFile, ...]
+    problems: tuple[FileProblem, ...]
     stopped: frozenset[int | str]
     again: frozenset[str]
 
 
-def merge(state: LogState, tasks: Sequence[FileTask], found: Mapping[str, Found], count: Count) -> Merged:
+def merge(state: LogState, tasks: Sequence[FileTask], found: Mapping[str, TaskResult], count: Count) -> MergedResults:
     """Takes the files in, each partition up to its first problem or to the first file that needs another round."""
-    arrivals: list[Arrival] = []
-    problems: list[Problem] = []
+    arrivals: list[IngestedFile] = []
+    problems: list[FileProblem] = []
     waiting: set[int | str] = set()
     again: set[str] = set()
     for task in tasks:
@@ -87,10 +87,10 @@ def merge(state: LogState, tasks: Sequence[FileTask], found: Mapping[str, Found]
         if here.result.problem or not arrival:
             waiting.add(file.queue)
     stopped = frozenset(t.file.queue for t in tasks if any(p.file == t.file.name for p in problems))
-    return Merged(state, tuple(arrivals), tuple(problems), stopped, frozenset(again))
+    return MergedResults(state, tuple(arrivals), tuple(problems), stopped, frozenset(again))
 
 
-def _is_early_stop(found: Found, position: Position) -> bool:
+def _is_early_stop(found: TaskResult, position: Position) -> bool:
     """Whether a record stopped the log that may have been sent before, for all that its reader knew."""
     problem = found.result.problem
     return problem is not None and problem.stops and found.task.stream.max_order != position.high
@@ -120,13 +120,15 @@ def _position(state: LogState, task: FileTask) -> Position:
     return known or Position(file.topic, file.partition, 0, ())
 
 
-def _arrival(task: FileTask, found: Found, account: Account, before: Position, count: Count) -> Arrival | None:
+def _arrival(
+    task: FileTask, found: TaskResult, account: Account, before: Position, count: Count
+) -> IngestedFile | None:
     """None when what was taken for sent again may be new: the reader then must know what came before."""
     latest = max((time for time in (before.time, account.stream.max_commit_time) if time is not None), default=None)
     high = max(before.high, account.stream.max_order)
     stream = account.stream._replace(max_order=high, max_commit_time=latest)
     change_set = _change_set(found, account, before.high, high)
-    kept = Kept(change_set.rows if change_set else 0, account.changes if change_set else 0)
+    kept = RemainingChanges(change_set.rows if change_set else 0, account.changes if change_set else 0)
     if change_set and change_set.floor is not None:
         kept = count(change_set)
         change_set = replace(change_set, rows=kept.rows) if kept.rows else None
@@ -136,11 +138,11 @@ def _arrival(task: FileTask, found: Found, account: Account, before: Position, c
     stand = before.next_offset or task.file.start
     first = stand if account.first is None else account.first
     end = first if account.last is None else account.last + 1
-    landed = replace(_landed(task, found, account, kept), first_offset=first, next_offset=end)
-    return Arrival(landed, change_set, before.advance(end, stream), task.file.names)
+    landed = replace(_build_record(task, found, account, kept), first_offset=first, next_offset=end)
+    return IngestedFile(landed, change_set, before.advance(end, stream), task.file.names)
 
 
-def _landed(task: FileTask, found: Found, account: Account, kept: Kept) -> LandedFileRecord:
+def _build_record(task: FileTask, found: TaskResult, account: Account, kept: RemainingChanges) -> LandedFileRecord:
     """The account of a file, its offsets and its number not yet known."""
     quarantined = sum(account.refused.values())
     return LandedFileRecord(
@@ -169,7 +171,9 @@ def _landed(task: FileTask, found: Found, account: Account, kept: Kept) -> Lande
     )
 
 
-def _change_set(found: Found, account: Account, before: tuple[int, ...], high: tuple[int, ...]) -> ChangeSet | None:
+def _change_set(
+    found: TaskResult, account: Account, before: tuple[int, ...], high: tuple[int, ...]
+) -> ChangeSet | None:
     written = found.result.written
     if written is None:
         return None

@@ -10,19 +10,19 @@ from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
 from tidefold.domain.log_state import TableSpec
-from tidefold.sources.api import ParsedFile, Reader, SchemaStopError, UnfitFileError
+from tidefold.sources.api import ParsedFile, RecordReader, SchemaStopError, UnfitFileError
 from tidefold.sources.ingest.accounting import LateOffsetError
 from tidefold.sources.ingest.change_batches import TableBuilder
 from tidefold.sources.ingest.plan import FileTask
 from tidefold.sources.landing.listing import Stamp, open_landed, stamp_from, stamp_of
 from tidefold.sources.landing.problems import (
-    changed,
-    damaged,
-    growing,
-    late,
-    truncated,
-    unopened,
-    wrong_content,
+    report_changed,
+    report_damaged,
+    report_growing,
+    report_late,
+    report_truncated,
+    report_unopened,
+    report_wrong_content,
 )
 from tidefold.sources.landing.streams import (
     GZIP_MAGIC,
@@ -49,15 +49,15 @@ def parse_file(task: FileTask, parse: Callable[[BinaryIO], ParsedFile]) -> Parse
             parsed = parse(stream)
         _check_stamp(task, stamp_of(file.root, file.name))
     except OSError as error:
-        raise UnfitFileError(unopened(file.name, error)) from error
+        raise UnfitFileError(report_unopened(file.name, error)) from error
     except ShrunkError as error:
-        raise UnfitFileError(changed(file.name, "became shorter while it was taken")) from error
+        raise UnfitFileError(report_changed(file.name, "became shorter while it was taken")) from error
     except CutShortError as error:
-        raise UnfitFileError(truncated(file.name)) from error
+        raise UnfitFileError(report_truncated(file.name)) from error
     except DamagedError as error:
-        raise UnfitFileError(damaged(file.name, str(error))) from error
+        raise UnfitFileError(report_damaged(file.name, str(error))) from error
     except LateOffsetError as error:
-        raise UnfitFileError(late(file.name, error.offset, task.next_offset)) from error
+        raise UnfitFileError(report_late(file.name, error.offset, task.next_offset)) from error
     _prove(parsed, task)
     return parsed
 
@@ -72,10 +72,10 @@ def _prove(parsed: ParsedFile, task: FileTask) -> None:
 def _check_stamp(task: FileTask, now: Stamp) -> None:
     planned = task.file.stamp
     if not planned.holds(now):
-        raise UnfitFileError(changed(task.file.name, "was replaced while it was taken"))
+        raise UnfitFileError(report_changed(task.file.name, "was replaced while it was taken"))
     if planned != now and not task.newest:
         # Its end was not looked at: it was planned as complete, and was not.
-        raise UnfitFileError(growing(task.file.name))
+        raise UnfitFileError(report_growing(task.file.name))
 
 
 def read_whole(stream: BinaryIO, task: FileTask, magic: bytes = b"") -> str:
@@ -88,7 +88,7 @@ def read_whole(stream: BinaryIO, task: FileTask, magic: bytes = b"") -> str:
         pass
     stream.seek(0)
     if stream.read(len(magic)) != magic:
-        raise UnfitFileError(wrong_content(task.file.name))
+        raise UnfitFileError(report_wrong_content(task.file.name))
     stream.seek(0)
     return content.sha256
 
@@ -99,7 +99,9 @@ def check_prefix(content: Fingerprint, task: FileTask) -> int:
         return 0
     checksum, lines = content.prefix(task.begin)
     if checksum != task.begin_checksum:
-        raise UnfitFileError(changed(task.file.name, f"has other bytes than the {task.begin} that were taken of it"))
+        raise UnfitFileError(
+            report_changed(task.file.name, f"has other bytes than the {task.begin} that were taken of it")
+        )
     return lines
 
 
@@ -107,12 +109,12 @@ _BATCH_ROWS = 16_384
 
 
 def parse_lines(
-    stream: BinaryIO, task: FileTask, shape: TableSpec, reader: Reader, quarantine: QuarantineWriter
+    stream: BinaryIO, task: FileTask, shape: TableSpec, reader: RecordReader, quarantine: QuarantineWriter
 ) -> ParsedFile:
     """Gives every new line to the reader. Raises what `parse_file` makes an UnfitFileError of."""
     file = task.file
     if (stream.read(len(GZIP_MAGIC)) == GZIP_MAGIC) != file.gzip:
-        raise UnfitFileError(wrong_content(file.name))
+        raise UnfitFileError(report_wrong_content(file.name))
     stream.seek(0)
     content = Fingerprint(stream, task.until)
     lines_before = check_prefix(content, task)
@@ -124,8 +126,8 @@ def parse_lines(
     for chunk in _chunks(content, task):
         taker.take(chunk)
         if len(reader.batch.ops) >= _BATCH_ROWS:
-            builder.add(reader.taken_batch())
-    builder.add(reader.taken_batch())
+            builder.add(reader.drain_batch())
+    builder.add(reader.drain_batch())
     return ParsedFile(reader.account, builder.table(), content.sha256)
 
 
@@ -149,7 +151,7 @@ def read_lines(stream: BinaryIO, until: int, *, gzip: bool) -> Iterator[bytes]:
 class _LineTaker:
     """Gives lines to the reader and what it refuses to the quarantine."""
 
-    def __init__(self, task: FileTask, reader: Reader, quarantine: QuarantineWriter, lines_before: int) -> None:
+    def __init__(self, task: FileTask, reader: RecordReader, quarantine: QuarantineWriter, lines_before: int) -> None:
         self.reader = reader
         self._file = task.file.name
         self._skip = task.records if task.from_beginning else 0
@@ -159,7 +161,7 @@ class _LineTaker:
         self._quarantine = quarantine
 
     def take(self, chunk: Chunk) -> None:
-        self.reader.near(chunk.data)
+        self.reader.preview_chunk(chunk.data)
         # Fields that are not used are skipped unread; the text must be text all the same.
         is_text = _is_text(chunk.data)
         for line in chunk.lines:
@@ -182,7 +184,7 @@ class _LineTaker:
                     raise RefusedRecordError("BROKEN_JSON", "The line is not UTF-8.")
                 self.reader.take(line)
             except RefusedRecordError as refused:
-                self._refuse(line, _torn(refused) if chunk.unterminated else refused)
+                self._refuse(line, _mark_torn(refused) if chunk.unterminated else refused)
 
     def _refuse(self, line: bytes, refused: RefusedRecordError) -> None:
         if refused.reason in self._stops:
@@ -191,7 +193,7 @@ class _LineTaker:
         self._quarantine.add(self._file, self._line, self.reader.offset, refused, line)
 
 
-def _torn(refused: RefusedRecordError) -> RefusedRecordError:
+def _mark_torn(refused: RefusedRecordError) -> RefusedRecordError:
     if refused.reason != "BROKEN_JSON":
         return refused
     return RefusedRecordError(

@@ -20,9 +20,9 @@ from tidefold.domain.log_state import TableSpec
 from tidefold.errors import Packed, StorageError, packed, unforeseen
 from tidefold.sources.api import Feed, ParsedFile, SchemaStopError, Source, UnfitFileError
 from tidefold.sources.ingest.accounting import Account
-from tidefold.sources.ingest.change_batches import grouped
+from tidefold.sources.ingest.change_batches import fill_key_groups
 from tidefold.sources.ingest.plan import FileTask
-from tidefold.sources.landing.problems import Problem, schema_stop
+from tidefold.sources.landing.problems import FileProblem, report_schema_stop
 from tidefold.sources.quarantine.writer import QuarantineWriter
 from tidefold.sources.registry import source_of
 from tidefold.storage import Store, open_store
@@ -76,7 +76,7 @@ class FileResult:
     """
 
     name: str
-    problem: Problem | None = None
+    problem: FileProblem | None = None
     account: Account | None = None
     checksum: str = ""
     written: WrittenChangeSet | None = None
@@ -112,7 +112,7 @@ class _Parsing:
 
     def tables(self, connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[str, pa.Table]]:
         try:
-            for table in grouped(self._file_tables(), self.given.shape, connection):
+            for table in fill_key_groups(self._file_tables(), self.given.shape, connection):
                 yield self.given.log, table
         except Exception as error:
             traceback.print_exc()
@@ -137,7 +137,7 @@ class _Parsing:
                 self.changed.add(file.name)
                 yield parsed.table
 
-    def _parse(self, source: Source, task: FileTask) -> tuple[ParsedFile | None, Problem | None]:
+    def _parse(self, source: Source, task: FileTask) -> tuple[ParsedFile | None, FileProblem | None]:
         """What can be taken of a file, and what ends its partition there."""
         mark = self.quarantine.mark()
         try:
@@ -147,7 +147,7 @@ class _Parsing:
             return None, unfit.problem
         except SchemaStopError as stop:
             self.quarantine.drop_after(mark)
-            problem = schema_stop(
+            problem = report_schema_stop(
                 task.file.name, stop.line, stop.refused.reason, stop.refused.detail, stop.refused.brings
             )
             if not stop.records:

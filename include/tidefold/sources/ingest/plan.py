@@ -12,7 +12,7 @@ from tidefold.sources.ingest.taken_records import TakenFile
 from tidefold.sources.landing.completeness import Ending
 from tidefold.sources.landing.listing import LandedFile
 from tidefold.sources.landing.names import start_in
-from tidefold.sources.landing.problems import Problem, changed, empty
+from tidefold.sources.landing.problems import FileProblem, report_changed, report_empty
 
 # What a byte of gzip is worth in bytes to parse: Debezium's JSON shrinks 15 to 45 times.
 _GZIP_WEIGHT = 20
@@ -61,16 +61,16 @@ class FileTask:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class FilePlan:
     """`take` in offset order within each partition; `left` are files that are still being written."""
 
     take: tuple[FileTask, ...] = ()
     left: tuple[str, ...] = ()
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[FileProblem, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _TakenSoFar:
     length: int = 0
     checksum: str = ""
     records: int = 0
@@ -79,19 +79,19 @@ class _Known:
 
 def newest_files(files: Sequence[LandedFile], state: LogState) -> tuple[tuple[LandedFile, int], ...]:
     """What to ask `ending_of` for: the newest file of each partition that is not done, and how much of it was taken."""
-    known = _known(state.landed)
+    known = _sum_taken(state.landed)
     last = {f.queue: f for f in files}
-    asked = ((f, known.get(f.name, _Known())) for f in last.values())
+    asked = ((f, known.get(f.name, _TakenSoFar())) for f in last.values())
     return tuple((f, k.length if k.complete else 0) for f, k in asked if f.size > k.length or not k.complete)
 
 
-def plan_files(files: Sequence[LandedFile], endings: Mapping[str, Ending], state: LogState) -> Plan:
+def plan_files(files: Sequence[LandedFile], endings: Mapping[str, Ending], state: LogState) -> FilePlan:
     """`files` are ordered by partition and start; `endings` has what `newest_files` asked for."""
-    known = _known(state.landed)
+    known = _sum_taken(state.landed)
     names = {file.name for file in files}
     take: list[FileTask] = []
     left: list[str] = []
-    problems: list[Problem] = []
+    problems: list[FileProblem] = []
     for _, group in groupby(files, key=lambda f: f.queue):
         members = list(group)
         partition = members[0].partition
@@ -100,26 +100,28 @@ def plan_files(files: Sequence[LandedFile], endings: Mapping[str, Ending], state
         covered = _intervals(landed)
         for file in members:
             newest = file is members[-1]
-            step = _step(file, known.get(file.name, _Known()), endings.get(file.name), newest)
-            if isinstance(step, Problem):
+            step = _step(file, known.get(file.name, _TakenSoFar()), endings.get(file.name), newest)
+            if isinstance(step, FileProblem):
                 problems.append(step)
                 break  # What follows in the partition waits: offsets are taken in order.
             until, torn = step
             left += [file.name] if torn else []
             if until is not None:
-                task = _task(file, until, known.get(file.name, _Known()), position, covered, newest)
+                task = _task(file, until, known.get(file.name, _TakenSoFar()), position, covered, newest)
                 take.append(replace(task, earlier=_earlier(file, landed, names)) if task.taken else task)
-    return Plan(tuple(take), tuple(left), tuple(problems))
+    return FilePlan(tuple(take), tuple(left), tuple(problems))
 
 
-def _step(file: LandedFile, known: _Known, ending: Ending | None, newest: bool) -> Problem | tuple[int | None, bool]:
+def _step(
+    file: LandedFile, known: _TakenSoFar, ending: Ending | None, newest: bool
+) -> FileProblem | tuple[int | None, bool]:
     """A problem, or up to which byte to take the file (None: not at all) and whether more of it is being written."""
     if file.size < known.length:
-        return changed(file.name, f"has {file.size} bytes, {known.length} were taken of it")
+        return report_changed(file.name, f"has {file.size} bytes, {known.length} were taken of it")
     if ending and ending.problem:
         return ending.problem
     if file.size == 0:
-        return (None, True) if newest else empty(file.name)
+        return (None, True) if newest else report_empty(file.name)
     until = ending.complete if newest and ending else file.size
     is_new = until > known.length or not known.complete
     return until if is_new else None, ending is not None and ending.torn
@@ -128,7 +130,7 @@ def _step(file: LandedFile, known: _Known, ending: Ending | None, newest: bool) 
 def _task(
     file: LandedFile,
     until: int,
-    known: _Known,
+    known: _TakenSoFar,
     position: Position | None,
     covered: tuple[tuple[int, int], ...],
     newest: bool,
@@ -174,12 +176,12 @@ def _earlier(file: LandedFile, landed: Iterable[LandedFileRecord], there: Collec
     )
 
 
-def _known(landed: Iterable[LandedFileRecord]) -> dict[str, _Known]:
+def _sum_taken(landed: Iterable[LandedFileRecord]) -> dict[str, _TakenSoFar]:
     """What was taken of each file name, over all the times that it grew."""
-    known: dict[str, _Known] = {}
+    known: dict[str, _TakenSoFar] = {}
     for account in landed:
-        records = known.get(account.name, _Known()).records + account.records
-        known[account.name] = _Known(account.length, account.checksum, records, account.complete)
+        records = known.get(account.name, _TakenSoFar()).records + account.records
+        known[account.name] = _TakenSoFar(account.length, account.checksum, records, account.complete)
     return known
 
 

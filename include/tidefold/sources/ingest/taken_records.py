@@ -47,7 +47,7 @@ class TakenFile:
     start: int
     taken: tuple[tuple[int, int], ...]
 
-    def brought(self, offset: int) -> bool:
+    def covers(self, offset: int) -> bool:
         """Whether an offset lies in what it brought."""
         return any(first <= offset < end for first, end in self.taken)
 
@@ -75,7 +75,7 @@ class TakenRecords:
 
     def compare(self, offset: int, text: bytes) -> tuple[Match, str]:
         """Whether the record taken at this offset has this text, and the name of the file that brought it."""
-        file = next((f for f in self.files if f.brought(offset)), None)
+        file = next((f for f in self.files if f.covers(offset)), None)
         if file is None or not self._is_intact(file):
             return Match.UNKNOWN, file.name if file else ""
         try:

@@ -14,17 +14,17 @@ import msgspec
 from tidefold.domain.log_state import Column, TableSpec
 from tidefold.domain.table.table_spec import COLUMNS, Engine
 from tidefold.domain.table.types import parse_type
-from tidefold.sources.ingest.accounting import Accounting, FilePosition, Order
+from tidefold.sources.ingest.accounting import FilePosition, Order, RecordAccounting
 from tidefold.sources.records.encodings import Form, form_of, json_type, or_null, or_unset
 from tidefold.sources.records.errors import (
     RefusedRecordError,
     head_of,
-    inferred_type,
+    infer_type,
     missing_column,
     unknown_column,
 )
-from tidefold.sources.records.record_types import Head, field
-from tidefold.sources.records.row_decoder import conversions, converted
+from tidefold.sources.records.record_types import RecordHead, field
+from tidefold.sources.records.row_decoder import conversions, convert_row
 
 _UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -56,7 +56,7 @@ class PlainRows:
             row = self._decode_row(data)
         except _UNDECODABLE as error:
             raise self._refusal(data, str(error), [c.name for c in self._shape.columns]) from error
-        row = converted(row, self._conversions)
+        row = convert_row(row, self._conversions)
         if not self._partial:
             return row, None
         absent = [name for name, attribute in self._fields.items() if getattr(row, attribute) is msgspec.UNSET]
@@ -70,7 +70,7 @@ class PlainRows:
             found = self._decode_key(data)
         except _UNDECODABLE as error:
             raise self._refusal(data, str(error), []) from error
-        found = converted(found, self._conversions)
+        found = convert_row(found, self._conversions)
         return self._row(**{name: getattr(found, name) for name in self._fields.values() if hasattr(found, name)})
 
     def nothing(self) -> Any:
@@ -111,7 +111,7 @@ class PlainRows:
 
     def _missing(self, row: Mapping[str, Any], columns: Sequence[str]) -> RefusedRecordError | None:
         known = {*self._fields, *self._beside}
-        unknown = {name: inferred_type(value) for name, value in row.items() if columns and name not in known}
+        unknown = {name: infer_type(value) for name, value in row.items() if columns and name not in known}
         if unknown and any(name not in row for name in (*self._shape.key, *(name for name, _ in self._order))):
             return unknown_column("The row", unknown)  # What is missing may have another name now.
         if null := [name for name in self._shape.key if row.get(name) is None]:
@@ -146,7 +146,7 @@ UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 NULL = msgspec.Raw(b"null")
 
 
-class Record(Head):
+class Record(RecordHead):
     """A record with its place in Kafka, and its time there (milliseconds since 1970)."""
 
     timestamp: int | None = None
@@ -160,7 +160,7 @@ class Record(Head):
 class Lines:
     """Makes records of the lines of one file. `record`: `kafka` when they say their place, `value` when they do not."""
 
-    def __init__(self, accounting: Accounting, place: FilePosition, record: str) -> None:
+    def __init__(self, accounting: RecordAccounting, place: FilePosition, record: str) -> None:
         self._accounting = accounting
         self._place = place
         self._alone = record == "value"

@@ -13,18 +13,18 @@ from tidefold.changelog.key_group_hash import connect
 from tidefold.changelog.schema import DELETE, MERGE, UPSERT
 from tidefold.domain.log_state import TableSpec
 from tidefold.domain.table.table_spec import COLUMNS, Engine
-from tidefold.sources.api import Feed, ParsedFile, Reader
+from tidefold.sources.api import Feed, ParsedFile, RecordReader
 from tidefold.sources.debezium.json_source import KafkaLines, offset_in
-from tidefold.sources.ingest.accounting import COUNTING, Accounting, FilePosition
+from tidefold.sources.ingest.accounting import COUNTING, FilePosition, RecordAccounting
 from tidefold.sources.ingest.plan import FileTask
 from tidefold.sources.json_lines.rows import NULL, UNDECODABLE, Lines, PlainRows, Record, plain
 from tidefold.sources.quarantine.writer import QuarantineWriter
-from tidefold.sources.records.column_aliases import has_aliases, spelled
+from tidefold.sources.records.column_aliases import has_aliases, resolve_aliases
 from tidefold.sources.records.columnar_changes import content_places
 from tidefold.sources.records.errors import RefusedRecordError
 
 
-class Op(msgspec.Struct, frozen=True):
+class JsonOp(msgspec.Struct, frozen=True):
     """Where a record says what it does, and how."""
 
     column: str
@@ -33,11 +33,11 @@ class Op(msgspec.Struct, frozen=True):
     row: str | None = None
 
 
-class Options(msgspec.Struct, frozen=True):
+class JsonOptions(msgspec.Struct, frozen=True):
     """What the configuration of `format: json` says beside the folder."""
 
     record: str = "kafka"
-    op: Op | None = None
+    op: JsonOp | None = None
 
 
 class Json(KafkaLines):
@@ -47,9 +47,9 @@ class Json(KafkaLines):
 
     def __init__(self, feed: Feed) -> None:
         super().__init__(feed)
-        self._options = msgspec.convert(feed.options, Options)
+        self._options = msgspec.convert(feed.options, JsonOptions)
 
-    def said_offset(self, text: bytes) -> int | None:
+    def find_offset(self, text: bytes) -> int | None:
         return None if self._options.record == "value" else offset_in(text)
 
     def takes_any_name(self, shape: TableSpec) -> bool:
@@ -60,13 +60,13 @@ class Json(KafkaLines):
         parsed = super().parse(task, shape, quarantine)
         if not task.file.alone or parsed.table is None:
             return parsed
-        return replace(parsed, table=_placed_by_content(parsed.table, shape))
+        return replace(parsed, table=_place_by_content(parsed.table, shape))
 
-    def reader(self, shape: TableSpec, place: FilePosition) -> Reader:
+    def reader(self, shape: TableSpec, place: FilePosition) -> RecordReader:
         return JsonReader(shape, place, self._options)
 
 
-def _placed_by_content(table: pa.Table, shape: TableSpec) -> pa.Table:
+def _place_by_content(table: pa.Table, shape: TableSpec) -> pa.Table:
     """Changes whose place is made of their content alone: it does not depend on the files or on their order."""
     content = table.select(["_op", "_absent", *(column.name for column in shape.columns)])
     with connect() as connection:
@@ -78,7 +78,7 @@ def _placed_by_content(table: pa.Table, shape: TableSpec) -> pa.Table:
 class _Ops:
     """Reads of a value what is to be done, and with which row."""
 
-    def __init__(self, op: Op) -> None:
+    def __init__(self, op: JsonOp) -> None:
         self._op = op
         fields: list[Any] = [("op", str | int), ("row", msgspec.Raw, NULL)]
         names = {"op": op.column, "row": op.row or op.column}
@@ -99,10 +99,10 @@ class _Ops:
         return said in op.delete, found.row if op.row else value
 
 
-class JsonReader(Accounting):
+class JsonReader(RecordAccounting):
     """Takes the lines of one file one after the other."""
 
-    def __init__(self, shape: TableSpec, place: FilePosition, options: Options) -> None:
+    def __init__(self, shape: TableSpec, place: FilePosition, options: JsonOptions) -> None:
         super().__init__(place)
         self._shape = shape
         self._lines = Lines(self, place, options.record)
@@ -141,7 +141,7 @@ class JsonReader(Accounting):
         """What reads rows whose columns are called as in this one."""
         shape = self._shape
         if self._aliased and isinstance(names := plain(data), dict):
-            shape = spelled(shape, names)
+            shape = resolve_aliases(shape, names)
         if shape not in self._spelled:
             self._spelled[shape] = PlainRows(shape, self._beside, self._shape)
         return self._spelled[shape]

@@ -13,7 +13,7 @@ from typing import BinaryIO
 import msgspec
 
 from tidefold.sources.landing.listing import LandedFile, open_landed
-from tidefold.sources.landing.problems import Problem, damaged, unopened, wrong_content
+from tidefold.sources.landing.problems import FileProblem, report_damaged, report_unopened, report_wrong_content
 from tidefold.sources.landing.streams import BLOCK, GZIP_MAGIC, MAX_LINE, CutShortError, DamagedError, unzip
 
 _FEW = 64
@@ -28,23 +28,23 @@ class Ending:
 
     complete: int
     torn: bool = False
-    problem: Problem | None = None
+    problem: FileProblem | None = None
 
 
 def ending_of(file: LandedFile, taken: int = 0) -> Ending:
     """Looks at the end of a file of which `taken` bytes were taken before."""
     if file.gzip:
-        return looked_at(file, lambda stream: _zipped_ending(stream, file))
-    return looked_at(file, lambda stream: _plain_ending(stream, file.size, taken))
+        return inspect_file(file, lambda stream: _gzip_ending(stream, file))
+    return inspect_file(file, lambda stream: _plain_ending(stream, file.size, taken))
 
 
-def looked_at(file: LandedFile, look: Callable[[BinaryIO], Ending]) -> Ending:
+def inspect_file(file: LandedFile, look: Callable[[BinaryIO], Ending]) -> Ending:
     """What `look` finds in the open file; a problem when it is gone or cannot be read."""
     try:
         with open_landed(file) as stream:
             return look(stream)
     except OSError as error:
-        return Ending(0, problem=unopened(file.name, error))
+        return Ending(0, problem=report_unopened(file.name, error))
 
 
 def _plain_ending(stream: BinaryIO, size: int, taken: int) -> Ending:
@@ -88,9 +88,9 @@ def _is_object(text: bytes) -> bool:
         return False
 
 
-def _zipped_ending(stream: BinaryIO, file: LandedFile) -> Ending:
+def _gzip_ending(stream: BinaryIO, file: LandedFile) -> Ending:
     if file.size >= len(GZIP_MAGIC) and stream.read(len(GZIP_MAGIC)) != GZIP_MAGIC:
-        return Ending(0, problem=wrong_content(file.name))
+        return Ending(0, problem=report_wrong_content(file.name))
     stream.seek(0)
     try:
         for _ in unzip(_blocks(stream, file.size)):
@@ -98,7 +98,7 @@ def _zipped_ending(stream: BinaryIO, file: LandedFile) -> Ending:
     except CutShortError:
         return Ending(0, torn=True)
     except DamagedError as error:
-        return Ending(0, problem=damaged(file.name, str(error)))
+        return Ending(0, problem=report_damaged(file.name, str(error)))
     return Ending(file.size)
 
 
@@ -121,10 +121,10 @@ def csv_ending(file: LandedFile, quote: bytes = b'"') -> Ending:
 
     def look(stream: BinaryIO) -> Ending:
         if file.size and not begins_as_named(stream, file):
-            return Ending(0, problem=wrong_content(file.name))
+            return Ending(0, problem=report_wrong_content(file.name))
         return ending_of(file) if file.gzip else _ending(stream, file.size, quote)
 
-    return looked_at(file, look)
+    return inspect_file(file, look)
 
 
 def begins_as_named(stream: BinaryIO, file: LandedFile) -> bool:

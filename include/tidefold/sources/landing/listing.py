@@ -14,7 +14,7 @@ from typing import BinaryIO, TypeAlias
 from tidefold.domain.source_progress import NameReading
 from tidefold.errors import InvalidInputError, NotFoundError, StorageError, TidefoldError
 from tidefold.sources.landing.names import LINES, LandedName
-from tidefold.sources.landing.problems import Problem, foreign, unplaced, unsafe
+from tidefold.sources.landing.problems import FileProblem, report_foreign, report_unplaced, report_unsafe
 from tidefold.storage.safe_files import UnsafeFileError, list_below, open_regular, stat_regular
 
 _TEMPORARY = (".tmp", ".part")
@@ -81,7 +81,7 @@ def stamp_from(found: os.stat_result) -> Stamp:
 
 
 # Files, and what is wrong with the others.
-Listed: TypeAlias = tuple[tuple[LandedFile, ...], tuple[Problem, ...]]
+Listed: TypeAlias = tuple[tuple[LandedFile, ...], tuple[FileProblem, ...]]
 
 
 def list_landed(folder: Path, extensions: Collection[str] = LINES, reading: NameReading = NameReading.KAFKA) -> Listed:
@@ -95,9 +95,9 @@ def list_landed(folder: Path, extensions: Collection[str] = LINES, reading: Name
         # All names first: a sink ends a file before it begins the next, so a file that is looked at after its
         # successor was seen is seen complete.
         names = _names(root)
-        found, problems = _looked_at(root, names, extensions, reading)
+        found, problems = _find_landed(root, names, extensions, reading)
     except OSError as error:
-        raise _unlisted(root, error) from error
+        raise _listing_error(root, error) from error
     return tuple(sorted(found, key=lambda f: (f.partition, f.start, f.name))), tuple(problems)
 
 
@@ -108,13 +108,13 @@ def list_any(folder: Path, endings: Sequence[str], names: NameReading | None = N
     """
     root = os.path.abspath(folder)
     found: list[LandedFile] = []
-    problems: list[Problem] = []
+    problems: list[FileProblem] = []
     try:
         for name in _names(root):
             try:
                 stamp = stamp_of(root, name)
             except UnsafeFileError as error:
-                problems.append(unsafe(name, error.kind))
+                problems.append(report_unsafe(name, error.kind))
                 continue
             if name.endswith(tuple(endings)):
                 gzip = name.endswith(".gz")
@@ -122,9 +122,9 @@ def list_any(folder: Path, endings: Sequence[str], names: NameReading | None = N
                     LandedFile(name, f"{root}/{name}", stamp, folder.name, 0, 0, gzip, alone=True, names=names)
                 )
             else:
-                problems.append(foreign(name, f"The name of `{name}` does not end in {' or '.join(endings)}."))
+                problems.append(report_foreign(name, f"The name of `{name}` does not end in {' or '.join(endings)}."))
     except OSError as error:
-        raise _unlisted(root, error) from error
+        raise _listing_error(root, error) from error
     return tuple(found), tuple(problems)
 
 
@@ -134,11 +134,11 @@ def _names(root: str) -> list[str]:
     return sorted(name for name in names if not name.endswith(_TEMPORARY))
 
 
-def _looked_at(
+def _find_landed(
     root: str, names: Sequence[str], extensions: Collection[str], reading: NameReading
-) -> tuple[list[LandedFile], list[Problem]]:
+) -> tuple[list[LandedFile], list[FileProblem]]:
     found: list[LandedFile] = []
-    problems: list[Problem] = []
+    problems: list[FileProblem] = []
     refused: list[LandedName] = []
     for name in names:
         landed = None
@@ -149,7 +149,7 @@ def _looked_at(
             of_this_kind = name.endswith(tuple(f".{extension}" for extension in extensions))
             problems.append(_foreign(root, name, "" if of_this_kind else error.message))
         except UnsafeFileError as error:
-            problems.append(unsafe(name, error.kind))
+            problems.append(report_unsafe(name, error.kind))
             refused += [landed] if landed else []
         else:
             place = (landed.topic, landed.partition, landed.start, landed.gzip)
@@ -157,13 +157,13 @@ def _looked_at(
     return [file for file in found if not any(_waits(file, one) for one in refused)], problems
 
 
-def _foreign(root: str, name: str, why: str) -> Problem:
+def _foreign(root: str, name: str, why: str) -> FileProblem:
     """`why` the file is of another kind; empty: only the form of its name is missing."""
     try:
         stat_regular(root, name)
     except UnsafeFileError as error:
-        return replace(unsafe(name, error.kind), blocking=False)
-    return foreign(name, why) if why else unplaced(name)
+        return replace(report_unsafe(name, error.kind), blocking=False)
+    return report_foreign(name, why) if why else report_unplaced(name)
 
 
 def _waits(file: LandedFile, refused: LandedName) -> bool:
@@ -171,7 +171,7 @@ def _waits(file: LandedFile, refused: LandedName) -> bool:
     return (file.topic, file.partition) == (refused.topic, refused.partition) and file.start >= refused.start
 
 
-def _unlisted(root: str, error: OSError) -> TidefoldError:
+def _listing_error(root: str, error: OSError) -> TidefoldError:
     if error.filename == root and isinstance(error, FileNotFoundError | NotADirectoryError):
         return NotFoundError(
             "LANDING_MISSING",
@@ -187,7 +187,7 @@ def _unlisted(root: str, error: OSError) -> TidefoldError:
 
 def of_topic(
     files: Sequence[LandedFile], folder: Path, known: Sequence[str]
-) -> tuple[tuple[LandedFile, ...], tuple[Problem, ...]]:
+) -> tuple[tuple[LandedFile, ...], tuple[FileProblem, ...]]:
     """The files of the log's own topic, and a problem for each of another.
 
     The topic is the one taken before (`known`), else the one that the folder is called after, else the only one there.
@@ -196,9 +196,11 @@ def of_topic(
     named = known or [t for t in topics if t == folder.name]
     if not named and len(topics) > 1:
         message = f"`{folder}` holds several topics ({', '.join(topics)}) and is called after none of them."
-        return (), (Problem(str(folder), "TOPIC_UNCLEAR", message, "Give each topic a folder of its own."),)
+        return (), (FileProblem(str(folder), "TOPIC_UNCLEAR", message, "Give each topic a folder of its own."),)
     own = named[0] if named else (topics[0] if topics else "")
     strange = tuple(
-        foreign(f.name, f"`{f.name}` is of topic {f.topic}, this log reads {own}.") for f in files if f.topic != own
+        report_foreign(f.name, f"`{f.name}` is of topic {f.topic}, this log reads {own}.")
+        for f in files
+        if f.topic != own
     )
     return tuple(f for f in files if f.topic == own), strange

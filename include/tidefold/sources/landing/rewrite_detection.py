@@ -13,10 +13,10 @@ from typing import cast
 
 from tidefold.domain.log_state import LogState
 from tidefold.sources.landing.listing import LandedFile, open_landed
-from tidefold.sources.landing.problems import Problem, changed, unopened
+from tidefold.sources.landing.problems import FileProblem, report_changed, report_unopened
 
 
-def rewritten(files: Sequence[LandedFile], state: LogState) -> tuple[Problem, ...]:
+def rewritten(files: Sequence[LandedFile], state: LogState) -> tuple[FileProblem, ...]:
     """One problem for each file that does not hold any more what was taken from it."""
     taken = {account.name: account for account in state.landed}
     problems = []
@@ -29,10 +29,10 @@ def rewritten(files: Sequence[LandedFile], state: LogState) -> tuple[Problem, ..
     return tuple(problems)
 
 
-def _look(file: LandedFile, checksum: str) -> Problem | None:
+def _look(file: LandedFile, checksum: str) -> FileProblem | None:
     try:
         with open_landed(file) as stream:
             same = hashlib.file_digest(cast(io.BufferedReader, stream), "sha256").hexdigest() == checksum
     except OSError as error:
-        return unopened(file.name, error)
-    return None if same else changed(file.name, "holds other bytes than were taken from it")
+        return report_unopened(file.name, error)
+    return None if same else report_changed(file.name, "holds other bytes than were taken from it")

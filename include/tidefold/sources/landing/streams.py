@@ -114,15 +114,15 @@ def chunks(blocks: Iterable[bytes], max_line: int = MAX_LINE) -> Iterator[Chunk]
             continue
         if held.size + first > max_line:
             held.add(block[:first])
-            yield Chunk(held.taken(), too_long=True)
+            yield Chunk(held.take(), too_long=True)
             if last > first:
                 yield Chunk(block[first + 1 : last])
         else:
-            yield Chunk(held.taken() + block[:last])
+            yield Chunk(held.take() + block[:last])
         held.add(block[last + 1 :])
     if held.size:
         too_long = held.size > max_line
-        yield Chunk(held.taken(), unterminated=True, too_long=too_long)
+        yield Chunk(held.take(), unterminated=True, too_long=too_long)
 
 
 class _Held:
@@ -140,7 +140,7 @@ class _Held:
         else:
             self._parts = [b"".join([*self._parts, part])[:_KEPT_OF_LONG_LINE]]
 
-    def taken(self) -> bytes:
+    def take(self) -> bytes:
         data = b"".join(self._parts)
         self.size, self._parts = 0, []
         return data

@@ -14,7 +14,7 @@ import pyarrow as pa
 from tidefold.changelog.schema import CLEAR
 from tidefold.domain.log_state import LandedFileRecord, LogState, TableSpec
 from tidefold.errors import CorruptError
-from tidefold.sources.api import Reader, Source
+from tidefold.sources.api import RecordReader, Source
 from tidefold.sources.ingest.accounting import Batch, FilePosition
 from tidefold.sources.ingest.change_batches import TableBuilder
 from tidefold.sources.landing.streams import (
@@ -43,7 +43,7 @@ class Refused:
     entry: Quarantined
 
 
-def refused_records(store: Store, state: LogState, path: str) -> Iterator[Refused]:
+def read_refused(store: Store, state: LogState, path: str) -> Iterator[Refused]:
     """The records of one quarantine file that count, in its order.
 
     Of a file that was read twice in one ingest only the last reading counts. Raises CorruptError, NotFoundError.
@@ -110,15 +110,20 @@ def look_again(
 
 
 def _look(
-    reader: Reader, shape: TableSpec, look: SecondLook, records: Sequence[Refused], text_of: TextOf, room_of: RoomOf
+    reader: RecordReader,
+    shape: TableSpec,
+    look: SecondLook,
+    records: Sequence[Refused],
+    text_of: TextOf,
+    room_of: RoomOf,
 ) -> SecondLook:
     taken, former, moved = Batch(), Batch(), Batch()
     for one in records:
         text = None if one.entry.reason in OF_THEIR_PLACE else text_of(one)
         count = _count_of(reader, text, one.entry.offset, room_of(one.landed)) if text is not None else None
-        batch = reader.taken_batch()
+        batch = reader.drain_batch()
         if isinstance(count, RefusedRecordError):
-            look.refused.append(_renewed(one, count))
+            look.refused.append(_renew_reason(one, count))
         elif count is None or CLEAR in batch.ops:
             look.refused.append(one)
         elif count == "changes" and len(batch.ops) > 1:
@@ -142,7 +147,7 @@ def _table_of(batch: Batch, shape: TableSpec, partition: int) -> pa.Table | None
     return builder.table()
 
 
-def _renewed(one: Refused, refused: RefusedRecordError) -> Refused:
+def _renew_reason(one: Refused, refused: RefusedRecordError) -> Refused:
     """The record with the reason of today; that its value lies under another key is known only to its file."""
     keeps = one.entry.reason == "UNAVAILABLE_AFTER_KEY_CHANGE" and refused.reason == "UNAVAILABLE_VALUE"
     if keeps or (one.entry.reason, one.entry.detail) == (refused.reason, refused.detail):
@@ -151,11 +156,11 @@ def _renewed(one: Refused, refused: RefusedRecordError) -> Refused:
 
 
 def _count_of(
-    reader: Reader, text: bytes, known: int | None, room: tuple[int, int | None]
+    reader: RecordReader, text: bytes, known: int | None, room: tuple[int, int | None]
 ) -> str | RefusedRecordError | None:
     """Which count the record belongs to now; why it is still refused; None: its place is taken."""
-    reader.begin_alone(known)
-    reader.near(text)
+    reader.begin_single_record(known)
+    reader.preview_chunk(text)
     try:
         reader.take(text)
     except RefusedRecordError as refused:
@@ -167,13 +172,13 @@ def _count_of(
     return next((name for name in ("changes", "tombstones", "ignored") if getattr(account, name)), "repeated")
 
 
-def kept_text(entry: Quarantined) -> bytes | None:
+def whole_text(entry: Quarantined) -> bytes | None:
     """The text of a record if the quarantine has all of it: not cut off, and every byte as it was."""
     text = entry.record.encode()
     return None if len(text) >= KEPT_TEXT or b"\\x" in text else text
 
 
-def landed_lines(folder: Path, landed: LandedFileRecord, lines: Collection[int]) -> Mapping[int, bytes]:
+def read_landed_lines(folder: Path, landed: LandedFileRecord, lines: Collection[int]) -> Mapping[int, bytes]:
     """These lines of a file of a landing folder; none when it is not the file any more that was taken."""
     found: dict[int, bytes] = {}
     try:

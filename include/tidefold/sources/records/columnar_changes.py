@@ -31,7 +31,7 @@ from tidefold.sources.records.text_forms import in_normal_form
 Cast = Callable[[pa.Array, Column], tuple[pa.Array, Sequence[int]]]
 
 
-class Op(msgspec.Struct, frozen=True):
+class OpColumn(msgspec.Struct, frozen=True):
     """The column that says what a row does, and what it says."""
 
     column: str
@@ -44,7 +44,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     order where the log has one of its own, and their time (microseconds since 1970), as far as there are any.
     """
 
-    op: Op | None = None
+    op: OpColumn | None = None
     offset: str | None = None
     order: tuple[str, ...] = ()
     time: str | None = None
@@ -56,7 +56,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(slots=True)
-class Made:
+class ColumnarBatch:
     """`table` has a row for each change; `refused` is by the number of the row (0 first); the others were `ignored`."""
 
     table: pa.Table
@@ -77,27 +77,27 @@ class Changes:
         self._order = shape.order_by if shape.order == COLUMNS else ()
         self._needed = {*shape.key, *self._order}
 
-    def make(self, rows: pa.Table) -> Made:
+    def make(self, rows: pa.Table) -> ColumnarBatch:
         """`rows` has the columns of the table, and those beside; what is not there of them is absent."""
-        made = Made(rows)
+        made = ColumnarBatch(rows)
         deletes = self._deletes(rows, made)
         absent = [c.name for c in self._shape.columns if c.name not in rows.column_names and not c.may_lack]
         columns = {c.name: self._column(rows, c, deletes, made) for c in self._shape.columns}
-        offsets = self._given_offsets(rows, made)
+        offsets = self._read_offsets(rows, made)
         self._check_late(columns, made)
-        keep = self._kept(rows.num_rows, deletes, made)
+        keep = self._select_changes(rows.num_rows, deletes, made)
         given = {"_offset": offsets} if offsets is not None else {}
-        given |= {"_ts": _joined(rows, self._rules.time)} if self._rules.time else {}
-        given |= {f"_o{i}": _joined(rows, name) for i, name in enumerate(self._rules.order)}
+        given |= {"_ts": _combine(rows, self._rules.time)} if self._rules.time else {}
+        given |= {f"_o{i}": _combine(rows, name) for i, name in enumerate(self._rules.order)}
         table = pa.table({"_op": self._ops(deletes), **columns, **given}).filter(keep)
-        made.table = self._placed(table, absent)
+        made.table = self._arrange(table, absent)
         return made
 
-    def _deletes(self, rows: pa.Table, made: Made) -> pa.Array:
+    def _deletes(self, rows: pa.Table, made: ColumnarBatch) -> pa.Array:
         op = self._rules.op
         if op is None:
             return pa.array([False] * rows.num_rows)
-        said = pc.cast(_joined(rows, op.column), pa.string())
+        said = pc.cast(_combine(rows, op.column), pa.string())
         for row in _where(pc.invert(pc.is_in(said, pa.array([*op.upsert, *op.delete], pa.string())))):
             value = said[row].as_py()
             known = ", ".join((*op.upsert, *op.delete))
@@ -105,14 +105,14 @@ class Changes:
             made.refused[row] = RefusedRecordError("OP_UNKNOWN", f"`{op.column}` is {text}, not one of {known}.")
         return pc.is_in(said, pa.array(op.delete, pa.string()))
 
-    def _column(self, rows: pa.Table, column: Column, deletes: pa.Array, made: Made) -> pa.Array:
+    def _column(self, rows: pa.Table, column: Column, deletes: pa.Array, made: ColumnarBatch) -> pa.Array:
         """Values of the column's type. Of a delete only what tells and orders it is looked at."""
         type_ = change_schema(self._shape).field(column.name).type
         if column.name not in rows.column_names:
             # Such rows were made before the column.
             value = None if column.default is None else parse_value(column.type, column.default)
             return pc.if_else(deletes, pa.scalar(None, type_), pa.scalar(value, type_))
-        given = _joined(rows, column.name)
+        given = _combine(rows, column.name)
         if column.name not in self._needed:
             given = pc.if_else(deletes, pa.scalar(None, given.type), given)
         values, unfit = self._cast(given, column)
@@ -125,18 +125,18 @@ class Changes:
                     made.refused.setdefault(row, RefusedRecordError(reason, f"`{column.name}` is null."))
         return values
 
-    def _given_offsets(self, rows: pa.Table, made: Made) -> pa.Array | None:
+    def _read_offsets(self, rows: pa.Table, made: ColumnarBatch) -> pa.Array | None:
         name = self._rules.offset
         if name is None:
             return None
-        values, _ = self._cast(_joined(rows, name), Column(name, "long"))
+        values, _ = self._cast(_combine(rows, name), Column(name, "long"))
         for row in _where(pc.invert(pc.fill_null(pc.greater_equal(values, 0), fill_value=False))):
             made.refused.setdefault(
                 row, RefusedRecordError("OFFSET_MISSING", f"`{name}` is not a whole number from 0.")
             )
         return values
 
-    def _check_late(self, columns: dict[str, pa.Array], made: Made) -> None:
+    def _check_late(self, columns: dict[str, pa.Array], made: ColumnarBatch) -> None:
         if self._horizon is None or not self._order:
             return
         first = _whole_numbers(columns[self._order[0]])
@@ -145,7 +145,7 @@ class Changes:
             if refused:
                 made.refused.setdefault(row, refused)
 
-    def _kept(self, count: int, deletes: pa.Array, made: Made) -> pa.Array:
+    def _select_changes(self, count: int, deletes: pa.Array, made: ColumnarBatch) -> pa.Array:
         """Which rows are changes: not those that are refused, and not deletes where they do not count."""
         merge = self._shape.merge
         left_out = set(made.refused)
@@ -166,7 +166,7 @@ class Changes:
         upsert = MERGE if self._shape.merge.engine is Engine.AGGREGATE else UPSERT
         return pc.if_else(deletes, pa.scalar(DELETE, pa.int8()), pa.scalar(upsert, pa.int8()))
 
-    def _placed(self, table: pa.Table, absent: list[str]) -> pa.Table:
+    def _arrange(self, table: pa.Table, absent: list[str]) -> pa.Table:
         """The change set's own columns before those of the user; key groups are filled later."""
         count, schema = table.num_rows, change_schema(self._shape)
         upserts = pc.not_equal(table.column("_op"), pa.scalar(DELETE, pa.int8()))
@@ -247,7 +247,7 @@ def _whole_numbers(values: Any) -> Any:
     return values.cast(pa.int64())
 
 
-def _joined(rows: pa.Table, name: str) -> pa.Array:
+def _combine(rows: pa.Table, name: str) -> pa.Array:
     column = rows.column(name).combine_chunks()
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 

@@ -113,7 +113,7 @@ def conversion(type_: Type, form: Form) -> Conversion | None:
     if type_.name == "decimal":
         return _decimal(type_, form)
     if type_.name == "string" and form.encoding == "base64":
-        return lambda value: value_texts.unscaled_text(value, form.scale)
+        return lambda value: value_texts.format_unscaled(value, form.scale)
     return _CONVERSIONS.get((type_.name, form.encoding))
 
 
@@ -126,13 +126,13 @@ def _of_elements(convert: Conversion | None) -> Conversion | None:
 def _decimal(type_: Type, form: Form) -> Conversion:
     if form.encoding == "base64":
         scale = type_.scale if form.scale is None else form.scale
-        return lambda value: fit_decimal(_unscaled(value, scale), type_)
+        return lambda value: fit_decimal(_parse_unscaled(value, scale), type_)
     if form.encoding == "string":
         return lambda value: fit_decimal(_number(value), type_)
     return lambda value: fit_decimal(value, type_)
 
 
-def _unscaled(value: bytes | VariableScale, scale: int) -> Decimal:
+def _parse_unscaled(value: bytes | VariableScale, scale: int) -> Decimal:
     """The number whose digits are a whole number of big-endian bytes in two's complement."""
     digits = value.value if isinstance(value, VariableScale) else value
     scale = value.scale if isinstance(value, VariableScale) else scale

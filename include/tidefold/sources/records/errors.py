@@ -10,12 +10,12 @@ import msgspec
 
 from tidefold.domain.log_state import TableSpec
 from tidefold.sources.debezium.unavailable_values import is_unavailable
-from tidefold.sources.records.record_types import NOTHING, AnyHead, Head, Source
+from tidefold.sources.records.record_types import NOTHING, AnyHead, RecordHead, SourceBlock
 
 UPSERTS = ("r", "c", "u")
 _NULL = msgspec.Raw(b"null")
 _UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-_heads, _any_heads = msgspec.json.Decoder(Head), msgspec.json.Decoder(AnyHead)
+_heads, _any_heads = msgspec.json.Decoder(RecordHead), msgspec.json.Decoder(AnyHead)
 
 
 class RefusedRecordError(Exception):
@@ -32,7 +32,7 @@ class RefusedRecordError(Exception):
         self.brings: tuple[tuple[str, str], ...] = ()
 
 
-def head_of(line: bytes) -> Head:
+def head_of(line: bytes) -> RecordHead:
     """Topic, partition and offset of a line. Raises RefusedRecordError when not even they can be read."""
     _check_json(line)
     try:
@@ -84,11 +84,11 @@ def _payload(given: Any) -> Any:
     return given["payload"] if isinstance(given, dict) and isinstance(given.get("payload"), dict) else given
 
 
-def find_source(line: bytes) -> Source | None:
+def find_source(line: bytes) -> SourceBlock | None:
     """The `source` block of a line that cannot be taken, if it has one that can be read."""
     try:
         value = _value(any_head_of(line))
-        return msgspec.convert(value.get("source"), Source) if isinstance(value, dict) else None
+        return msgspec.convert(value.get("source"), SourceBlock) if isinstance(value, dict) else None
     except (RefusedRecordError, msgspec.ValidationError, ValueError, RecursionError):
         return None
 
@@ -119,37 +119,37 @@ def refusal_of(head: AnyHead, shape: TableSpec, why: str, types: Mapping[str, st
         return RefusedRecordError("NOT_A_RECORD", "The value is not an object.")
     op = value.get("op")
     if op in UPSERTS:
-        found = _refused_row(value.get("after"), op == "u", shape, types)
+        found = _check_row(value.get("after"), op == "u", shape, types)
     elif op in ("d", "t"):
         found = None
     else:
-        return refused_op(op)
+        return unknown_op(op)
     if found is None and not isinstance(value.get("source"), dict):
         found = RefusedRecordError("ORDER_MISSING", "The record has no source block.")
     return found or RefusedRecordError("VALUE_INVALID", f"{why}.")
 
 
-def refused_op(op: object) -> RefusedRecordError:
+def unknown_op(op: object) -> RefusedRecordError:
     """An op of which nothing is known (case matters)."""
     if op is None:
         return RefusedRecordError("OP_UNKNOWN", "The value has no op: envelopes need op and source.")
     return RefusedRecordError("OP_UNKNOWN", f"op {str(op)[:40]!r} is not one of r, c, u, d, t, m.")
 
 
-def _refused_row(row: Any, updates: bool, shape: TableSpec, types: Mapping[str, str]) -> RefusedRecordError | None:
+def _check_row(row: Any, updates: bool, shape: TableSpec, types: Mapping[str, str]) -> RefusedRecordError | None:
     if row is None:
         return RefusedRecordError("AFTER_MISSING", "An insert or update has no `after`.")
     if not isinstance(row, dict):
         return RefusedRecordError("VALUE_INVALID", "`after` is not an object.")
-    if refused := _refused_columns(row, shape, types):
+    if refused := _check_columns(row, shape, types):
         return refused
     unavailable = [name for name, value in row.items() if is_unavailable(value)]
     return not_sent(unavailable) if unavailable and not updates else None
 
 
-def _refused_columns(row: Mapping[str, Any], shape: TableSpec, types: Mapping[str, str]) -> RefusedRecordError | None:
+def _check_columns(row: Mapping[str, Any], shape: TableSpec, types: Mapping[str, str]) -> RefusedRecordError | None:
     known = {*(c.name for c in shape.columns), *shape.ignored}
-    unknown = {name: types.get(name) or inferred_type(value) for name, value in row.items() if name not in known}
+    unknown = {name: types.get(name) or infer_type(value) for name, value in row.items() if name not in known}
     null = [name for name in shape.key if row.get(name) is None]
     if null and not (unknown and any(name not in row for name in null)):
         return RefusedRecordError("KEY_NULL", f"Key column {', '.join(null)} is null or missing.")
@@ -160,16 +160,16 @@ def _refused_columns(row: Mapping[str, Any], shape: TableSpec, types: Mapping[st
     return None
 
 
-_INFERRED = {bool: "boolean", int: "long", float: "double", str: "string"}
+_JSON_KINDS = {bool: "boolean", int: "long", float: "double", str: "string"}
 
 
-def inferred_type(value: Any) -> str:
+def infer_type(value: Any) -> str:
     """The type of a column that takes this JSON value as it is; empty: none is certain."""
     if isinstance(value, list):
-        kinds = {inferred_type(one) for one in value if one is not None}
+        kinds = {infer_type(one) for one in value if one is not None}
         element = kinds.pop() if len(kinds) == 1 else ""
         return f"array<{element}>" if element and not element.startswith("array") else ""
-    kind = _INFERRED.get(type(value), "")
+    kind = _JSON_KINDS.get(type(value), "")
     return "" if kind == "long" and not -(2**63) <= value < 2**63 else kind
 
 

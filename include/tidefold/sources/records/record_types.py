@@ -20,7 +20,7 @@ NOTHING = Raw(b"")
 _OFFSET = Annotated[int, Meta(ge=0, le=2**63 - 2)]
 
 
-class Source(msgspec.Struct, gc=False):
+class SourceBlock(msgspec.Struct, gc=False):
     """What is used of Debezium's `source` block."""
 
     sequence: str | None = None
@@ -39,7 +39,7 @@ class Source(msgspec.Struct, gc=False):
         return None if self.ts_ms is None else self.ts_ms * 1000
 
 
-class Head(msgspec.Struct):
+class RecordHead(msgspec.Struct):
     """The part of a record that says which one it is; read when the rest cannot be."""
 
     topic: str
@@ -110,7 +110,7 @@ def _envelope(shape: TableSpec, forms: Sequence[Form]) -> list[Any]:
     row, key = row_type(shape, forms), key_type(shape, forms)
     return [
         ("op", str | None, None),
-        ("source", Source | None, None),
+        ("source", SourceBlock | None, None),
         ("after", row | None, None),
         ("before", key | None, None),
         ("schema", Raw, NOTHING),

@@ -44,9 +44,9 @@ class Rows:
             if given is not None and given is not msgspec.UNSET and given != getattr(row, field):
                 raise RefusedRecordError("KEY_MISMATCH", "The key of the record differs from the key in `after`.")
 
-    def converted(self, row: Any) -> Any:
+    def convert(self, row: Any) -> Any:
         """The row with values of its columns' types."""
-        return converted(row, self._conversions)
+        return convert_row(row, self._conversions)
 
     def without_unavailable(self, row: Any) -> list[str] | None:
         """The names of the columns that were not sent, which are null in the row then; None: all were."""
@@ -67,7 +67,7 @@ class Rows:
             if not found:
                 raise RefusedRecordError("KEY_NULL", "Neither the record's key nor `before` has the key columns.")
             values[field] = found[0]
-        return self.converted(self._row(**{**self._nothing, **values}))
+        return self.convert(self._row(**{**self._nothing, **values}))
 
     def nothing(self) -> Any:
         """A row without any value."""
@@ -80,7 +80,7 @@ def rows_of(shape: TableSpec, forms: tuple[Form, ...], configured: TableSpec | N
     return Rows(shape, forms, configured)
 
 
-def converted(row: Any, by: Sequence[tuple[str, str, Conversion]]) -> Any:
+def convert_row(row: Any, by: Sequence[tuple[str, str, Conversion]]) -> Any:
     """The row with values of its columns' types, as far as it has any. Raises RefusedRecordError."""
     for field, name, convert in by:
         value = getattr(row, field, None)

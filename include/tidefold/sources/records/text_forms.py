@@ -28,7 +28,7 @@ def in_normal_form(texts: pa.Array, type_: str, formats: Sequence[str]) -> pa.Ar
         return pc.if_else(pc.is_valid(found), found, texts)
     if type_ not in ("date", "timestamp"):
         return texts
-    texts = _formatted(texts, type_, formats)
+    texts = _parse_formats(texts, type_, formats)
     if type_ == "date":
         return texts
     texts = _with_suffix(texts, _DAY, "T00:00:00Z")
@@ -40,7 +40,7 @@ def _with_suffix(texts: pa.Array, pattern: str, suffix: str) -> pa.Array:
     return pc.if_else(pc.match_substring_regex(texts, pattern), longer, texts)
 
 
-def _formatted(texts: pa.Array, type_: str, formats: Sequence[str]) -> pa.Array:
+def _parse_formats(texts: pa.Array, type_: str, formats: Sequence[str]) -> pa.Array:
     """Texts in one of the formats, as ISO 8601. Python reads them: Arrow takes the 31st of February for a day."""
     if not formats:
         return texts

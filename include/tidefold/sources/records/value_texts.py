@@ -48,7 +48,7 @@ def decimal_text(value: msgspec.Raw) -> str | None:
     text = bytes(value).decode()
     if text.startswith("{"):
         try:
-            return unscaled_text(_variable.decode(value), None)
+            return format_unscaled(_variable.decode(value), None)
         except msgspec.DecodeError as error:
             raise ValueError("is an object, and no decimal with its scale") from error
     found = json_text(value)
@@ -59,7 +59,7 @@ def decimal_text(value: msgspec.Raw) -> str | None:
     return _NO_NUMBERS[found]
 
 
-def unscaled_text(value: bytes | VariableScale, scale: int | None) -> str:
+def format_unscaled(value: bytes | VariableScale, scale: int | None) -> str:
     """The number whose digits are a whole number of big-endian bytes in two's complement, with all of its digits."""
     digits = value.value if isinstance(value, VariableScale) else value
     scale = value.scale if isinstance(value, VariableScale) else scale

@@ -14,18 +14,18 @@ import msgspec
 
 from tidefold.changelog.schema import CLEAR, DELETE, MERGE, UPSERT
 from tidefold.domain.log_state import LogState, TableSpec
-from tidefold.sources.api import Feed, Listing, Reader
+from tidefold.sources.api import Feed, Listing, RecordReader
 from tidefold.sources.debezium.json_source import KafkaLines, offset_in
-from tidefold.sources.ingest.accounting import Accounting, FilePosition
+from tidefold.sources.ingest.accounting import FilePosition, RecordAccounting
 from tidefold.sources.json_lines.rows import NULL, UNDECODABLE, Lines, PlainRows
-from tidefold.sources.landing.problems import Problem
+from tidefold.sources.landing.problems import FileProblem
 from tidefold.sources.records.errors import RefusedRecordError
 
 _Object = dict[str, msgspec.Raw]
 _objects = msgspec.json.Decoder(_Object)
 
 
-class Options(msgspec.Struct, frozen=True):
+class StateOptions(msgspec.Struct, frozen=True):
     """What the configuration of `format: state-json` says beside the folder."""
 
     kind: str
@@ -41,7 +41,7 @@ class StateJson(KafkaLines):
 
     def __init__(self, feed: Feed) -> None:
         super().__init__(feed)
-        self._options = msgspec.convert(feed.options, Options)
+        self._options = msgspec.convert(feed.options, StateOptions)
 
     def listing(self, state: LogState) -> Listing:
         """A clear of the whole state comes before or after every other operation only within one partition."""
@@ -53,20 +53,20 @@ class StateJson(KafkaLines):
         problems = [_second_partition(file.name, file.partition, one) for file in others]
         return Listing(tuple(f for f in found.files if f.partition == one), (*found.problems, *problems))
 
-    def said_offset(self, text: bytes) -> int | None:
+    def find_offset(self, text: bytes) -> int | None:
         return None if self._options.record == "value" else offset_in(text)
 
-    def line_reader(self, shape: TableSpec, place: FilePosition) -> Reader:
+    def line_reader(self, shape: TableSpec, place: FilePosition) -> RecordReader:
         return StateReader(shape, place, self._options)
 
     def reader(self, shape: TableSpec, place: FilePosition) -> None:
         """A refused operation stays refused: those behind it were taken without it."""
 
 
-def _second_partition(name: str, partition: int, one: int) -> Problem:
+def _second_partition(name: str, partition: int, one: int) -> FileProblem:
     message = f"`{name}` is of partition {partition}, and this state log takes partition {one}."
     hint = "Write the state into one partition; or, if it is never cleared as a whole, set `partitions: many`."
-    return Problem(name, "STATE_PARTITIONS", message, hint)
+    return FileProblem(name, "STATE_PARTITIONS", message, hint)
 
 
 class _Operation(msgspec.Struct):
@@ -81,10 +81,10 @@ class _Operation(msgspec.Struct):
     ttl_days: int | None = None
 
 
-class StateReader(Accounting):
+class StateReader(RecordAccounting):
     """Takes the lines of one file one after the other."""
 
-    def __init__(self, shape: TableSpec, place: FilePosition, options: Options) -> None:
+    def __init__(self, shape: TableSpec, place: FilePosition, options: StateOptions) -> None:
         super().__init__(place)
         self._shape = shape
         self._options = options
@@ -159,7 +159,7 @@ class StateReader(Accounting):
 
     def _remove(self, operation: _Operation) -> Iterable[tuple[int, Any]]:
         """What goes is named: which element is the head of a queue only its owner knows."""
-        yield DELETE, self._rows.key(_joined(self._key(operation.key), _object(operation.value)))
+        yield DELETE, self._rows.key(_merge_objects(self._key(operation.key), _object(operation.value)))
 
     def _clear(self, operation: _Operation) -> Iterable[tuple[int, Any]]:
         """Of one key all that it has; without a key everything."""
@@ -169,12 +169,12 @@ class StateReader(Accounting):
                 raise RefusedRecordError("CLEAR_PARTITIONS", why)
             yield CLEAR, self._rows.nothing()
         elif len(self._options.state_key) < len(self._shape.key):
-            yield CLEAR, self._state_keys.key(_joined(self._key(operation.key), {}))
+            yield CLEAR, self._state_keys.key(_merge_objects(self._key(operation.key), {}))
         else:
-            yield DELETE, self._rows.key(_joined(self._key(operation.key), {}))
+            yield DELETE, self._rows.key(_merge_objects(self._key(operation.key), {}))
 
     def _row(self, key: _Object | None, value: _Object) -> Any:
-        row, _ = self._rows.row(_joined(self._key(key), value))
+        row, _ = self._rows.row(_merge_objects(self._key(key), value))
         return row
 
     def _key(self, key: _Object | None) -> _Object:
@@ -210,7 +210,7 @@ def _many(operation: _Operation) -> Sequence[msgspec.Raw]:
     return operation.values
 
 
-def _joined(key: _Object, value: _Object) -> msgspec.Raw:
+def _merge_objects(key: _Object, value: _Object) -> msgspec.Raw:
     """One object of both."""
     if twice := [name for name in value if name in key]:
         raise RefusedRecordError("NOT_AN_OPERATION", f"The value has {', '.join(twice)}, which is part of the key.")

@@ -297,7 +297,7 @@ def test_patience_is_only_a_delay(tmp_path: Path) -> None:
 
     def sleeps(work: Work, tasks: Sequence[str]) -> list[Answer]:
         future = (datetime.now(UTC) + timedelta(days=9_000)).isoformat(timespec="seconds")
-        for run in recovery.abandoned(pipeline.store, future):
+        for run in recovery.find_abandoned(pipeline.store, future):
             recovery.settle(pipeline.store, run)
         return in_process(work, tasks)
 

@@ -22,7 +22,7 @@ from tidefold.operations.quarantine.retry import retry
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.snapshot.request import Asking
-from tidefold.sources.debezium.envelope import RecordReader
+from tidefold.sources.debezium.envelope import EnvelopeReader
 from tidefold.storage import open_store
 from tidefold.wiring import open_pipeline
 
@@ -45,7 +45,7 @@ GONE = "__debezium_unavailable_value"
 def begun(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
     """`older`: the ledger and the quarantine are those of a program in which refused records had no order."""
     if request.param == "older":
-        monkeypatch.setattr(RecordReader, "_is_sent_again", lambda self, line, refused: None, raising=False)
+        monkeypatch.setattr(EnvelopeReader, "_is_sent_again", lambda self, line, refused: None, raising=False)
     return make_landing(tmp_path, COLUMNS)
 
 
@@ -173,7 +173,7 @@ def test_a_retry_doubles_no_row_of_a_table_without_a_key(
         return record(offset, item, order=order, key=None)
 
     if older:
-        monkeypatch.setattr(RecordReader, "_is_sent_again", lambda self, line, refused: None, raising=False)
+        monkeypatch.setattr(EnvelopeReader, "_is_sent_again", lambda self, line, refused: None, raising=False)
     made = begin_keyless(tmp_path)
     land(tmp_path, 0, [row(0, 10, 1), row(1, 20, 100), row(2, 30, 101), row(3, 40, 2)])
     with older_program(monkeypatch):
@@ -212,7 +212,7 @@ def test_an_older_ledger_that_cannot_tell_keeps_the_record(tmp_path: Path, monke
 
     made = begin_keyless(tmp_path)
     with monkeypatch.context() as older, older_program(monkeypatch):
-        older.setattr(RecordReader, "_is_sent_again", lambda self, line, refused: None)
+        older.setattr(EnvelopeReader, "_is_sent_again", lambda self, line, refused: None)
         land(tmp_path, 0, [row(0, 10, 1), row(1, 20, 2), row(2, 20, 100)])
         take(made)
         land(tmp_path, 3, [row(3, 20, 100)])

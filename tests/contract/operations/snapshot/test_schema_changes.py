@@ -34,7 +34,7 @@ from tidefold.domain.snapshot.kind_selection import Rule
 from tidefold.domain.table.schema_evolution import Policies, Policy
 from tidefold.domain.table.table_spec import Deletes, Engine, Group, Merge
 from tidefold.errors import RefusedError, TidefoldError
-from tidefold.operations.ingest.schema_update import evolved
+from tidefold.operations.ingest.schema_update import apply_configured_schema
 from tidefold.operations.inspect.diff import diff
 from tidefold.operations.inspect.explain_key import explain_key
 from tidefold.operations.inspect.history import schemas_told
@@ -67,7 +67,7 @@ def take(pipeline: Pipeline, *rows: Row) -> None:
     """As an ingest does: the configured columns first, then the changes."""
     ledger = pipeline.ledger(LOG)
     ledger.begin(pipeline.log(LOG).shape)
-    evolved(pipeline, ledger.read())
+    apply_configured_schema(pipeline, ledger.read())
     put(pipeline, [*rows])
 
 
@@ -228,7 +228,7 @@ def test_a_policy_holds_before_anything_happens(tmp_path: Path) -> None:
     held = configured(pipeline, ID, policies=Policies())
     before = contents(tmp_path / "store")
     with pytest.raises(RefusedError, match="drop `n` int"):
-        evolved(held, held.ledger(LOG).read())
+        apply_configured_schema(held, held.ledger(LOG).read())
     [outcome] = materialize(held, [LOG], Asking("r"), in_process)
     assert outcome.error_code == "SHAPE_CHANGED"
     assert contents(tmp_path / "store") == before
@@ -470,7 +470,7 @@ class Life:
     def change(self, changed: list[Column], event: Callable[[Row], None]) -> None:
         self.columns = changed
         self.pipeline = configured(self.pipeline, *changed)
-        evolved(self.pipeline, self.pipeline.ledger(LOG).read())
+        apply_configured_schema(self.pipeline, self.pipeline.ledger(LOG).read())
         self.events.append(("schema", lambda rows: [event(row) for row in rows.values()] and None))
 
     def alter(self, kind: str, data: st.DataObject) -> None:
