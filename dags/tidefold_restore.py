@@ -5,7 +5,7 @@ from typing import Any
 from airflow.sdk import DAG
 
 from tidefold_airflow import operators
-from tidefold_airflow.dags.params import dry_run_param, log_param, mode_param, snapshot_param
+from tidefold_airflow.dags.params import dry_run_param, log_param, log_position_param, snapshot_param
 from tidefold_airflow.dags.settings import dag_settings
 from tidefold_airflow.operators.restore import TidefoldRestoreOperator
 
@@ -32,7 +32,7 @@ with DAG(
     params={
         "log": log_param(),
         "snapshot": snapshot_param(),
-        "mode": mode_param(),
+        "log_position": log_position_param(),
         "dry_run": dry_run_param(default=True),
     },
     **dag_settings(None),
@@ -40,7 +40,7 @@ with DAG(
     logs: dict[str, Any] = {"logs": ["{{ params.log }}"]}
     asked: dict[str, Any] = {
         "snapshot": "{{ params.snapshot }}",
-        "mode": "{{ params.mode }}",
+        "log_position": "{{ params.log_position }}",
         "plan": "{{ params.dry_run }}",
     }
     restore = TidefoldRestoreOperator(task_id="restore", retries=1, **asked, **logs)

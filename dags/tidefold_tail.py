@@ -20,7 +20,7 @@ DOC = """
 | done | is red if a task above is, and makes the run red | none |
 
 A tail-only snapshot is complete at once and is never published: readers still see what `tidefold_materialize`
-published. `./tidefold read LOG --snapshot ID` shows its rows; `./tidefold restore LOG ID --mode replay` stages
+published. `./tidefold read LOG --snapshot ID` shows its rows; `./tidefold restore LOG ID --log-position replay` stages
 them. It is retired with its base. A log that was never materialized has no tail, and fails here by name. This DAG
 may run together with `tidefold_materialize`: of two ingests at once one is refused and tries again.
 

@@ -91,8 +91,8 @@ CASES = [
     Case(95, "AS_OF_INVALID", _as_of("1900-01-01T00:00:00Z"), ("as-of", LOG, "--at", "1900-01-01T00:00:00Z")),
     Case(95, "AS_OF_INVALID", _as_of("2026-01-01T00:00:00"), ("as-of", LOG, "--at", "2026-01-01T00:00:00")),
     Case(96, "LOG_NOT_CONFIGURED", _tail("unknown"), ("tail", "unknown")),
-    Case(100, "SNAPSHOT_UNKNOWN", _restore(snapshot=99), ("restore", LOG, "99", "--mode", "replay")),
-    Case(100, "WRONG_STATE", _restore(snapshot=2), ("restore", LOG, "2", "--mode", "replay")),
+    Case(100, "SNAPSHOT_UNKNOWN", _restore(snapshot=99), ("restore", LOG, "99", "--log-position", "replay")),
+    Case(100, "WRONG_STATE", _restore(snapshot=2), ("restore", LOG, "2", "--log-position", "replay")),
     *(Case(102, "LOG_NOT_CONFIGURED", _tail(text), ("tail", text)) for text in INJECTED),
 ]
 

@@ -173,7 +173,7 @@ def test_an_older_snapshot_comes_back_and_the_next_run_goes_on(shop: Shop, first
     dry = shop.trigger("tidefold_restore", log="items", snapshot=older.id).green()
     assert dry.tasks["confirm"] == "skipped"
     assert shop.ledgers() == before
-    shop.trigger("tidefold_restore", log="items", snapshot=older.id, mode="replay", dry_run=False).green()
+    shop.trigger("tidefold_restore", log="items", snapshot=older.id, log_position="replay", dry_run=False).green()
     assert len(shop.shown("items")) == older.rows
     assert shop.state().latest != before["items"].latest
     shop.trigger(logs=["items"]).green()
@@ -241,7 +241,7 @@ def test_a_report_by_hand_is_red_where_a_check_fails_and_changes_nothing(shop: S
         ("tidefold_restore", {"log": "$(id)", "snapshot": 1}),
         ("tidefold_restore", {"log": "items", "snapshot": 0}),
         ("tidefold_restore", {"log": "items", "snapshot": "1; rm -rf /"}),
-        ("tidefold_restore", {"log": "items", "snapshot": 1, "mode": "both"}),
+        ("tidefold_restore", {"log": "items", "snapshot": 1, "log_position": "both"}),
         ("tidefold_drill", {"logs": ["x" * 1_000_000]}),
     ],
     ids=lambda value: value if isinstance(value, str) else hashlib.md5(repr(value).encode()).hexdigest()[:6],

@@ -71,7 +71,7 @@ REACHED = (
             "NOT_PUBLISHED",
             "NOTHING_MATERIALIZED",
             "OFFSETS_TAKEN",
-            "READER_OUTSIDE_LOG",
+            "CONSUMER_OUTSIDE_LOG",
             "RUN_GONE",
             "SUPERSEDED",
             "WRONG_STATE",

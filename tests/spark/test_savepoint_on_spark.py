@@ -38,7 +38,7 @@ def test_a_table_moves_to_another_store_by_stop_and_import(tmp_path: Path) -> No
     asking = Asking("in", imported=Import(place, Ownership.CLAIM))
     assert pending(other, ["accounts"], asking) == ["accounts"]
     assert without_spark(other, Step("materialize", asking), ["accounts"]).spark == ("accounts",)
-    done = call(two, "import", "accounts", place, "--mode", "claim", "--run", "in")
+    done = call(two, "import", "accounts", place, "--claim-mode", "claim", "--run", "in")
     assert done.exit_code == 0, done.output
     assert "starting Spark" in done.stderr
     for verb in ("quality", "confirm"):

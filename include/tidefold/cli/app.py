@@ -73,13 +73,13 @@ _GROUPS = {
         *(restore.restore, point_in_time.as_of),
     ),
     "Savepoints": (savepoint.savepoint, savepoint.import_, savepoint.resume),
-    "Log (no Spark)": (tail.tail, tail.squash, retention.reader),
+    "Log (no Spark)": (tail.tail, tail.compact_log, retention.consumer),
     "Decide (no Spark)": (confirm.confirm, confirm.abort),
     "Keep (no Spark)": (
         *(
             retention.subsume,
             retention.truncate,
-            retention.local_retention,
+            retention.clean_local,
             retention.clean,
             retention.tag,
             retention.untag,

@@ -56,4 +56,4 @@ KindOfSnapshot = Annotated[
 At = Annotated[
     str, typer.Option("--at", help="The instant, with its time zone: 2026-11-05T00:00:00Z.", metavar="INSTANT")
 ]
-Plan = Annotated[bool, typer.Option("--plan", help="Change nothing: print what would be deleted, in files and bytes.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing: print what the command would do.")]

@@ -52,7 +52,7 @@ def bucket_ranges(key_groups: int, buckets: int) -> tuple[KeyGroups, ...]:
 _SHARE = re.compile(r"([1-9]\d{0,5})/([1-9]\d{0,5})")
 
 
-class Handout(StrEnum):
+class RedistributionMode(StrEnum):
     """`split`: every row to exactly one worker. `union`, `broadcast`: all rows to each of them; what a worker makes of
     the rows of others is its own affair (union), or all of them are to know the same (broadcast).
     """
@@ -68,23 +68,23 @@ class Share:
 
     worker: int
     workers: int
-    handout: Handout = Handout.SPLIT
+    distribution: RedistributionMode = RedistributionMode.SPLIT
 
     @classmethod
-    def parse(cls, text: str, handout: Handout = Handout.SPLIT) -> Share:
+    def parse(cls, text: str, distribution: RedistributionMode = RedistributionMode.SPLIT) -> Share:
         """`2/8`: the second of eight. Raises InvalidInputError."""
         found = _SHARE.fullmatch(text)
         if not found or int(found[1]) > int(found[2]):
             raise InvalidInputError(
                 "SHARE_INVALID", f"`{text[:40]}` is not a share.", hint="Write 2/8: the second of eight."
             )
-        return cls(int(found[1]), int(found[2]), handout)
+        return cls(int(found[1]), int(found[2]), distribution)
 
     def key_groups(self, count: int) -> KeyGroups | None:
         """Which of `count` key groups this worker gets; None when there are more workers than key groups and this one
         gets nothing.
         """
-        if self.handout is not Handout.SPLIT:
+        if self.distribution is not RedistributionMode.SPLIT:
             return KeyGroups(0, count - 1)
         if self.worker > count:
             return None

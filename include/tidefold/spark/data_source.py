@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from tidefold.operations.inspect.read import What
     from tidefold.read.plan import ReadPlan
 
-_OPTIONS = ("config", "log", "what", "snapshot", "since", "key", "share", "handout")
+_OPTIONS = ("config", "log", "what", "snapshot", "since", "key", "share", "distribution")
 
 
 class TidefoldSource(DataSource):  # type: ignore[misc]  # pyspark is not type-checked here
     """Options: `config` path of tidefold.yaml, `log` its id, `what` one of table (default), live, log; `snapshot` id,
-    `since` sqn, `key` JSON object, `share` as 2/8 with `handout` split (default), union or broadcast. The plan is made
-    by `load()` and stays what it was.
+    `since` sqn, `key` JSON object, `share` as 2/8 with `distribution` split (default), union or broadcast. The plan is
+    made by `load()` and stays what it was.
     """
 
     _plan: ReadPlan | None = None
@@ -91,12 +91,12 @@ def _what(options: Mapping[str, str]) -> What:
 
 
 def _share(options: Mapping[str, str]) -> Share | None:
-    from tidefold.domain.key_groups import Handout, Share
+    from tidefold.domain.key_groups import RedistributionMode, Share
 
-    given = options.get("handout", Handout.SPLIT)
-    if given not in list(Handout) or ("handout" in options and "share" not in options):
-        raise _wrong(f"`handout` cannot be `{given}` here. Allowed with `share`: {', '.join(Handout)}.")
-    return Share.parse(options["share"], Handout(given)) if "share" in options else None
+    given = options.get("distribution", RedistributionMode.SPLIT)
+    if given not in list(RedistributionMode) or ("distribution" in options and "share" not in options):
+        raise _wrong(f"`distribution` cannot be `{given}` here. Allowed with `share`: {', '.join(RedistributionMode)}.")
+    return Share.parse(options["share"], RedistributionMode(given)) if "share" in options else None
 
 
 def _number(options: Mapping[str, str], name: str, least: int) -> int | None:

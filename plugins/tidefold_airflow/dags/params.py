@@ -50,7 +50,7 @@ def snapshot_param() -> Param:
     return Param(type="integer", minimum=1, title="Snapshot", description=described)
 
 
-def mode_param() -> Param:
+def log_position_param() -> Param:
     """What a restore does with the changes after the snapshot."""
     display = {"replay": "replay: fold them again with the next run", "skip": "skip: leave them out for good"}
     return Param("replay", type="string", enum=list(display), values_display=display, title="What came after it")

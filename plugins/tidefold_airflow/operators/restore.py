@@ -23,17 +23,20 @@ class TidefoldRestoreOperator(TidefoldSparkOperator):
     """Stages the rows of a completed snapshot again, under a new id; needs Spark only where rows must be made anew.
 
     :param snapshot: id of the snapshot (templated).
-    :param mode: `replay` (what came after it is folded again later) or `skip` (it is left out for good); templated.
-    :param plan: only say from where each file would be read; then the task is skipped (templated: true or false).
+    :param log_position: `replay` folds the changes after the snapshot again later; `skip` leaves them out (templated).
+    :param plan: a dry run (templated: true or false): log the source of each file, then skip the task. It is not called
+        `dry_run`, because each operator of Airflow has a method of that name.
     :param logs, config: as for TidefoldSparkOperator; one log, as ids are a log's own.
     """
 
-    template_fields: Sequence[str] = (*TidefoldSparkOperator.template_fields, "snapshot", "mode", "plan")
+    template_fields: Sequence[str] = (*TidefoldSparkOperator.template_fields, "snapshot", "log_position", "plan")
 
-    def __init__(self, *, snapshot: int | str, mode: str = "replay", plan: bool | str = False, **kwargs: Any) -> None:
+    def __init__(
+        self, *, snapshot: int | str, log_position: str = "replay", plan: bool | str = False, **kwargs: Any
+    ) -> None:
         super().__init__(step="materialize", **kwargs)
         self.snapshot = snapshot
-        self.mode = mode
+        self.log_position = log_position
         self.plan = plan
 
     def execute(self, context: Context) -> Summary:  # type: ignore[override]
@@ -41,8 +44,8 @@ class TidefoldRestoreOperator(TidefoldSparkOperator):
         with airflow_errors():
             scope = open_scope(self.config, self.logs, context, self.only)
             planned = self._planned(scope)
-            plan = truth("plan", self.plan)
-        if plan:
+            dry_run = truth("plan", self.plan)
+        if dry_run:
             report([planned], context)
             raise AirflowSkipException("Nothing was restored: that is all that was asked.")
         return super().execute(context)
@@ -74,6 +77,8 @@ class TidefoldRestoreOperator(TidefoldSparkOperator):
         if isinstance(self.snapshot, bool) or not isinstance(self.snapshot, int) or self.snapshot < 1:
             message = f"`{self.snapshot}` is no id of a snapshot."
             raise InvalidInputError("SNAPSHOT_INVALID", message, hint="`tidefold history LOG` lists them.")
-        if self.mode not in (*Mode,):
-            raise InvalidInputError("MODE_UNKNOWN", f"`{self.mode}` is not a mode.", hint="Use `replay` or `skip`.")
-        return Asking(scope.run, restore=Restore(self.snapshot, Mode(self.mode)))
+        if self.log_position not in (*Mode,):
+            raise InvalidInputError(
+                "LOG_POSITION_UNKNOWN", f"`{self.log_position}` is no log position.", hint="Use `replay` or `skip`."
+            )
+        return Asking(scope.run, restore=Restore(self.snapshot, Mode(self.log_position)))

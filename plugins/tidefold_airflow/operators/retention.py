@@ -26,7 +26,8 @@ _LISTED = 20
 class TidefoldKeepingOperator(TidefoldLogOperator):
     """Base of the operators that remove something.
 
-    :param plan: only say what would go (templated: true or false).
+    :param plan: a dry run (templated: true or false): delete nothing, log what the task would delete. It is not called
+        `dry_run`, because each operator of Airflow has a method of that name.
     :param approval: ask a person first, who may take so long to answer; None: nobody is asked. A rejection skips the
         task. Nothing goes that the person was not shown.
     :param logs, config: as for TidefoldSparkOperator.
@@ -44,8 +45,8 @@ class TidefoldKeepingOperator(TidefoldLogOperator):
         with airflow_errors():
             scope = open_scope(self.config, self.logs, context, self.only)
             require_ran(context)
-            plan = truth("plan", self.plan)
-        if plan:
+            dry_run = truth("plan", self.plan)
+        if dry_run:
             return report(self._told(self.remove(scope, plan=True)), context)
         if self.approval:
             planned = self._told(self.remove(scope, plan=True))

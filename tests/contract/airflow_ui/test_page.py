@@ -252,7 +252,7 @@ def test_what_retention_would_remove_is_what_the_plans_say(tmp_path: Path) -> No
     plans = {
         "subsume": subsume(pipeline, "accounts", plan=True),
         "truncate": truncate(pipeline, "accounts", plan=True),
-        "local-retention": retain_local(pipeline, ["accounts"], plan=True)[0],
+        "clean-local": retain_local(pipeline, ["accounts"], plan=True)[0],
         "clean": clean(pipeline, ["accounts"], plan=True)[1],
     }
     before = contents(tmp_path)

@@ -53,10 +53,10 @@ def test_it_teaches() -> None:
 
 def test_a_plan_tells_what_would_be_folded_and_changes_nothing(pipeline: Pipeline) -> None:
     before = contents(Path())
-    done = call("as-of", "accounts", "--at", "2025-11-03T12:00:00Z", "--plan")
+    done = call("as-of", "accounts", "--at", "2025-11-03T12:00:00Z", "--dry-run")
     assert done.exit_code == 0
     assert "would fold at most 1 changes of 1 change sets onto snapshot 1 (2 rows)" in done.stdout
-    [outcome] = call_json("as-of", "accounts", "--at", "2025-11-03T12:00:00Z", "--plan")["outcomes"]
+    [outcome] = call_json("as-of", "accounts", "--at", "2025-11-03T12:00:00Z", "--dry-run")["outcomes"]
     assert (outcome["facts"]["base"], outcome["facts"]["change_sets_later"]) == (1, 1)
     assert contents(Path()) == before
 
@@ -65,7 +65,7 @@ def test_a_plan_tells_what_would_be_folded_and_changes_nothing(pipeline: Pipelin
     ("at", "code"),
     [("2025-11-03", "AS_OF_INVALID"), ("1900-01-01T00:00:00Z", "AS_OF_INVALID"), ("2999-01-01T00:00Z", "AS_OF_FUTURE")],
 )
-@pytest.mark.parametrize("plan", [[], ["--plan"]], ids=["make", "plan"])
+@pytest.mark.parametrize("plan", [[], ["--dry-run"]], ids=["make", "plan"])
 def test_bad_input_95(pipeline: Pipeline, at: str, code: str, plan: list[str]) -> None:
     """The same code as in the form of the DAG: both ask `instant_of`."""
     done = call("as-of", "accounts", "--at", at, *plan)

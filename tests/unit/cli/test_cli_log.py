@@ -34,7 +34,7 @@ from tidefold.operations.snapshot.request import Asking
 from tidefold.spark.submit import Command, Request
 
 PROJECT = Path(tidefold.__file__).resolve().parents[2]
-VERBS = ["tail", "squash", "hold", "release", "reader", "clean", "restore", "materialize", "run"]
+VERBS = ["tail", "compact-log", "hold", "release", "consumer", "clean", "restore", "materialize", "run"]
 KEEPING = CONFIG.replace("store: store\n", "store: store\nretention: {snapshots: 2}\n")
 
 
@@ -109,36 +109,38 @@ def test_squash_plans_first_and_then_does_it(pipeline: Pipeline) -> None:
     for number in range(4):
         put(pipeline, [{"id": 1, "text": f"{number}"}])
     before = pipeline.store.list("")
-    assert call("squash", "accounts", "--plan").stdout == ("accounts: planned: would squash 4 change sets into 1\n")
+    assert call("compact-log", "accounts", "--dry-run").stdout == (
+        "accounts: planned: would compact 4 change sets into 1\n"
+    )
     assert pipeline.store.list("") == before
-    done = call("squash", "accounts")
-    assert done.stdout == "accounts: squashed: squashed 4 change sets into 1: 1 of 4 changes are left\n"
+    done = call("compact-log", "accounts")
+    assert done.stdout == "accounts: squashed: compacted 4 change sets into 1: 1 of 4 changes are left\n"
     assert "next: tidefold truncate" in done.stderr
     assert "4 segments wait to be removed by `tidefold truncate accounts`." in call("status", "accounts").stdout
     assert only("truncate", "accounts")["facts"]["files"] == 5
 
 
 def test_hold_and_release(pipeline: Pipeline) -> None:
-    held = only("hold", "accounts", "audit", "1", "--why", "until May")
+    held = only("hold", "accounts", "audit", "1", "--reason", "until May")
     assert (held["result"], held["snapshot"]) == ("held", 1)
-    assert only("hold", "accounts", "audit", "1", "--why", "until May")["result"] == "already"
+    assert only("hold", "accounts", "audit", "1", "--reason", "until May")["result"] == "already"
     assert "hold audit keeps snapshot 1 and the log behind it: until May." in call("status", "accounts").stdout
     for number in (2, 3, 4):
         put(pipeline, [{"id": number, "text": "b"}])
         cycle(pipeline, f"run-{number}")
-    shown = call("truncate", "accounts", "--plan").stdout
+    shown = call("truncate", "accounts", "--dry-run").stdout
     assert "accounts: hold audit keeps the log after 1: it is held: until May" in shown
     assert only("release", "accounts", "audit")["result"] == "released"
     assert only("release", "accounts", "audit")["result"] == "nothing"
-    assert "hold" not in call("truncate", "accounts", "--plan").stdout
+    assert "hold" not in call("truncate", "accounts", "--dry-run").stdout
 
 
 def test_a_hold_needs_a_reason_and_a_snapshot_that_is_kept(pipeline: Pipeline) -> None:
     assert call("hold", "accounts", "audit", "1").exit_code == 2
     for arguments, code, exit_code in (
-        (("audit", "1", "--why", " "), "HOLD_UNNAMED", 2),
-        (("../x", "1", "--why", "y"), "NAME_INVALID", 2),
-        (("audit", "9", "--why", "y"), "SNAPSHOT_UNKNOWN", 4),
+        (("audit", "1", "--reason", " "), "HOLD_UNNAMED", 2),
+        (("../x", "1", "--reason", "y"), "NAME_INVALID", 2),
+        (("audit", "9", "--reason", "y"), "SNAPSHOT_UNKNOWN", 4),
     ):
         refused = call("hold", "accounts", *arguments)
         assert (refused.exit_code, f"[{code}]" in refused.stderr) == (exit_code, True)
@@ -146,21 +148,21 @@ def test_a_hold_needs_a_reason_and_a_snapshot_that_is_kept(pipeline: Pipeline) -
 
 def test_a_reader_is_noted_moved_and_forgotten(pipeline: Pipeline) -> None:
     put(pipeline, [{"id": 1, "text": "b"}])
-    assert only("reader", "accounts", "index", "--at", "1")["facts"] == {"sqn": 1}
-    assert only("reader", "accounts", "index", "--at", "2")["result"] == "registered"
+    assert only("consumer", "accounts", "index", "--at", "1")["facts"] == {"sqn": 1}
+    assert only("consumer", "accounts", "index", "--at", "2")["result"] == "registered"
     assert "reader index has read up to change set 2." in call("status", "accounts").stdout
     [found] = call_json("status", "accounts")["logs"]
     assert found["readers"] == [{"name": "index", "sqn": 2}]
-    beyond = call("reader", "accounts", "index", "--at", "3")
-    assert (beyond.exit_code, "[READER_OUTSIDE_LOG]" in beyond.stderr) == (3, True)
-    assert only("reader", "accounts", "index", "--remove")["result"] == "unregistered"
-    assert only("reader", "accounts", "index", "--remove")["result"] == "nothing"
+    beyond = call("consumer", "accounts", "index", "--at", "3")
+    assert (beyond.exit_code, "[CONSUMER_OUTSIDE_LOG]" in beyond.stderr) == (3, True)
+    assert only("consumer", "accounts", "index", "--remove")["result"] == "unregistered"
+    assert only("consumer", "accounts", "index", "--remove")["result"] == "nothing"
 
 
 @pytest.mark.parametrize("options", [(), ("--at", "1", "--remove")])
 def test_a_reader_needs_one_of_its_options(pipeline: Pipeline, options: tuple[str, ...]) -> None:
-    refused = call("reader", "accounts", "index", *options)
-    assert (refused.exit_code, "[READER_OPTIONS]" in refused.stderr) == (2, True)
+    refused = call("consumer", "accounts", "index", *options)
+    assert (refused.exit_code, "[CONSUMER_OPTIONS]" in refused.stderr) == (2, True)
 
 
 def test_clean_plans_which_runs_end_and_names_their_files(pipeline: Pipeline) -> None:
@@ -178,7 +180,7 @@ def test_clean_plans_which_runs_end_and_names_their_files(pipeline: Pipeline) ->
         with pipeline.store.create(path) as stream:
             stream.write(b"half")
     before = pipeline.store.list("")
-    planned = call("clean", "accounts", "--plan")
+    planned = call("clean", "accounts", "--dry-run")
     assert planned.stdout.splitlines() == [
         "(store): planned: would end 1 unfinished run, 1 announced files; those that no log needs would be deleted",
         "accounts: nothing: nothing was left behind",
@@ -201,7 +203,7 @@ def test_clean_removes_the_files_of_aborted_attempts(pipeline: Pipeline) -> None
     live(pipeline, claim("run-2"), abort)
     path = "snapshots/accounts/0000000002/late"
     pipeline.store.put_if_absent(path, b"late")
-    assert f"  accounts: {path}" in call("clean", "accounts", "--plan").stdout
+    assert f"  accounts: {path}" in call("clean", "accounts", "--dry-run").stdout
     assert only_of("accounts", call_json("clean", "accounts"))["facts"]["files"] == 1
     assert path not in {e.path for e in pipeline.store.list("")}
 
@@ -214,13 +216,13 @@ def test_restore_stages_an_old_snapshot_without_spark_and_says_what_comes_next(p
     first = table_rows(pipeline)
     put(pipeline, [{"id": 1, "text": "b"}])
     cycle(pipeline, "run-2")
-    done = call("restore", "accounts", "1", "--mode", "replay", "--run-id", "back")
+    done = call("restore", "accounts", "1", "--log-position", "replay", "--run-id", "back")
     assert done.exit_code == 0
     assert "starting Spark" not in done.stderr
     assert done.stdout.startswith("accounts: staged: snapshot 3: 20 rows; 4 of 4 files taken over")
     assert "; the rows of snapshot 1; folded again by the next run: change set 2\n" in done.stdout
     assert "next: tidefold quality accounts, then tidefold confirm accounts" in done.stderr
-    again = only("restore", "accounts", "1", "--mode", "replay", "--run", "back")
+    again = only("restore", "accounts", "1", "--log-position", "replay", "--run", "back")
     assert (again["result"], again["snapshot"]) == ("already", 3)
     judge_all(pipeline)
     assert call("confirm", "accounts").exit_code == 0
@@ -229,8 +231,8 @@ def test_restore_stages_an_old_snapshot_without_spark_and_says_what_comes_next(p
 
 def test_restore_says_which_mode_it_needs_and_what_it_cannot_bring_back(pipeline: Pipeline) -> None:
     unsaid = call("restore", "accounts", "1")
-    assert (unsaid.exit_code, "--mode" in unsaid.stderr) == (2, True)
-    unknown = call("restore", "accounts", "9", "--mode", "skip")
+    assert (unsaid.exit_code, "--log-position" in unsaid.stderr) == (2, True)
+    unknown = call("restore", "accounts", "9", "--log-position", "skip")
     assert (unknown.exit_code, "[SNAPSHOT_UNKNOWN]" in unknown.stderr) == (4, True)
 
 
@@ -250,7 +252,7 @@ def test_the_restore_of_a_tail_asks_the_materialize_job(pipeline: Pipeline, monk
     only("tail", "accounts")
     requests: list[Any] = []
     job(monkeypatch, requests)
-    call("restore", "accounts", "2", "--mode", "skip", "--run", "back")
+    call("restore", "accounts", "2", "--log-position", "skip", "--run", "back")
     [(step, request)] = requests
     assert (step, request.logs, request.asking.restore.snapshot) == ("materialize", ("accounts",), 2)
     assert request.asking.restore.mode == "skip"
@@ -265,7 +267,7 @@ def test_history_tells_kinds_bases_and_where_restored_rows_came_from(pipeline: P
     cycle(pipeline, "run-3")
     [found] = call_json("status", "accounts")["logs"]
     assert found["tail"] is None  # The newest snapshot has it all.
-    only("restore", "accounts", "1", "--mode", "skip", "--run", "back")
+    only("restore", "accounts", "1", "--log-position", "skip", "--run", "back")
     text = call("history", "accounts").stdout
     assert max(len(line) for line in text.splitlines()) <= 100
     rows = [line.split() for line in text.splitlines()]
@@ -324,11 +326,11 @@ print(result.exit_code, [m for m in ("pyspark", "py4j", "great_expectations", "a
 """
 LIGHT = [
     ["tail", "accounts"],
-    ["squash", "accounts"],
+    ["compact-log", "accounts"],
     ["clean"],
-    ["hold", "accounts", "audit", "1", "--why", "audit"],
-    ["reader", "accounts", "index", "--at", "1"],
-    ["restore", "accounts", "1", "--mode", "replay"],
+    ["hold", "accounts", "audit", "1", "--reason", "audit"],
+    ["consumer", "accounts", "index", "--at", "1"],
+    ["restore", "accounts", "1", "--log-position", "replay"],
 ]
 
 

@@ -1,4 +1,4 @@
-"""restore with --explain and --to, what a restore says of what it read, and drill: as people and programs see them.
+"""restore with --dry-run and --to, what a restore says of what it read, and drill: as people and programs see them.
 
 Requirements L6, L8.
 """
@@ -60,7 +60,7 @@ def test_a_restore_says_what_was_read_and_what_could_not_be(pipeline: Pipeline) 
     for file in files[:2]:
         flip(copy_of(pipeline, 2) / "_data" / file.name)
     spoil(pipeline, 2, "missing", {files[0].name})
-    done = call("restore", LOG, "2", "--mode", "replay")
+    done = call("restore", LOG, "2", "--log-position", "replay")
     assert done.exit_code == 0
     said = done.stdout.splitlines()
     assert said[0].startswith("accounts: staged: snapshot 4: ")
@@ -88,7 +88,7 @@ def test_many_failed_tries_are_not_all_printed() -> None:
 
 
 def test_json_has_every_file_with_its_place(pipeline: Pipeline) -> None:
-    [outcome] = call_json("restore", LOG, "2", "--mode", "skip")["outcomes"]
+    [outcome] = call_json("restore", LOG, "2", "--log-position", "skip")["outcomes"]
     assert set(outcome["facts"]["read"]["sources"].values()) == {
         f"local:accounts/0000000002/_data/{f.name}" for f in files_of(pipeline, 2)
     }
@@ -98,7 +98,7 @@ def test_explain_prints_the_plan_and_changes_nothing(pipeline: Pipeline, made: B
     [file, *_] = sorted(files_of(pipeline, 2), key=lambda f: f.key_groups)
     (copy_of(pipeline, 2) / "_data" / file.name).unlink()
     before = contents(made.work)
-    done = call("restore", LOG, "2", "--mode", "replay", "--explain")
+    done = call("restore", LOG, "2", "--log-position", "replay", "--dry-run")
     assert done.exit_code == 0
     lines = done.stdout.splitlines()
     assert lines[0] == "accounts: planned: would restore snapshot 2 as 4 in 4 buckets, 2 ways each at most"
@@ -108,9 +108,9 @@ def test_explain_prints_the_plan_and_changes_nothing(pipeline: Pipeline, made: B
     assert lines[3] == f"      local:accounts/0000000002/_data/{file.name}: missing"
     assert lines[4].startswith(f"      store:tables/accounts/_data/{file.name}: there, ")
     assert lines[6].startswith("    else snapshot 1 and the change sets 2, ")
-    said = call_json("restore", LOG, "2", "--mode", "replay", "--explain")
+    said = call_json("restore", LOG, "2", "--log-position", "replay", "--dry-run")
     assert len(said["outcomes"][0]["facts"]["buckets"]) == 4
-    refused = call("restore", LOG, "9", "--mode", "replay", "--explain")
+    refused = call("restore", LOG, "9", "--log-position", "replay", "--dry-run")
     assert (refused.exit_code, "[SNAPSHOT_UNKNOWN]" in refused.stderr) == (4, True)
     assert contents(made.work) == before
 
@@ -133,11 +133,11 @@ def test_to_another_place(pipeline: Pipeline, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
-        ((), "MODE_MISSING"),
-        (("--explain",), "MODE_MISSING"),
-        (("--to", "x", "--mode", "skip"), "MODE_WITH_TO"),
-        (("--to", "x", "--explain"), "MODE_WITH_TO"),
-        (("--mode", "skip", "--key-groups", "0-1"), "KEY_GROUPS_WITHOUT_TO"),
+        ((), "LOG_POSITION_MISSING"),
+        (("--dry-run",), "LOG_POSITION_MISSING"),
+        (("--to", "x", "--log-position", "skip"), "LOG_POSITION_WITH_TO"),
+        (("--to", "x", "--dry-run"), "LOG_POSITION_WITH_TO"),
+        (("--log-position", "skip", "--key-groups", "0-1"), "KEY_GROUPS_WITHOUT_TO"),
         (("--to", "x", "--key-groups", "all"), "KEY_GROUPS_INVALID"),
         (("--to", "x", "--key-groups", "5-1"), "KEY_GROUPS_INVALID"),
         (("--to", "x", "--key-groups", "0-99999"), "KEY_GROUPS_INVALID"),
@@ -193,7 +193,11 @@ def test_a_long_restore_says_how_far_it_is() -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["drill", LOG], ["restore", LOG, "2", "--mode", "replay", "--explain"], ["restore", LOG, "2", "--to", "../to"]],
+    [
+        ["drill", LOG],
+        ["restore", LOG, "2", "--log-position", "replay", "--dry-run"],
+        ["restore", LOG, "2", "--to", "../to"],
+    ],
     ids=["drill", "explain", "to"],
 )
 def test_none_of_them_loads_spark(arguments: list[str], pipeline: Pipeline, made: Bench) -> None:

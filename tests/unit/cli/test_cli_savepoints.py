@@ -77,7 +77,7 @@ def test_a_savepoint_is_told_in_one_line_and_in_json(pipeline: Pipeline, tmp_pat
         (("savepoint", "accounts", "--to", "x", "--snapshot", "1", "--stop"), 2, "SAVEPOINT_OPTIONS"),
         (("savepoint", "tellers", "--to", "x"), 4, "LOG_UNKNOWN"),
         (("savepoint", "tellers", "--to", "x", "--stop"), 4, "LOG_UNKNOWN"),
-        (("savepoint", "accounts", "--to", "x", "--stop", "--why", " "), 2, "STOP_UNNAMED"),
+        (("savepoint", "accounts", "--to", "x", "--stop", "--reason", " "), 2, "STOP_UNNAMED"),
         (("import", "accounts", "nowhere"), 4, "SAVEPOINT_UNKNOWN"),
         (("resume", "tellers"), 4, "LOG_UNKNOWN"),
     ],

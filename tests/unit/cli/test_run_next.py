@@ -26,4 +26,4 @@ def test_a_log_that_failed_the_gate_gets_its_next_steps() -> None:
     run.tell_next()
     [said] = terminal.notes
     assert "`tidefold report held`" in said
-    assert "`tidefold confirm held --override-by NAME --why REASON`" in said
+    assert "`tidefold confirm held --override-by NAME --reason REASON`" in said

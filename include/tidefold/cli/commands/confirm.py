@@ -21,7 +21,9 @@ def confirm(
             "--override-by", help="Your name, to confirm a snapshot that failed its gate.", show_default=False
         ),
     ] = None,
-    why: Annotated[str | None, typer.Option("--why", help="The reason of the override.", show_default=False)] = None,
+    reason: Annotated[
+        str | None, typer.Option("--reason", help="The reason of the override.", show_default=False)
+    ] = None,
     reconcile: Annotated[
         bool, typer.Option("--reconcile", help="Replace files that other programs committed to the table.")
     ] = False,
@@ -40,7 +42,7 @@ def confirm(
     from tidefold.operations.snapshot.confirm import confirm as act
 
     pipeline = terminal.pipeline()
-    outcome = act(pipeline, pipeline.log(log).id, snapshot, override_by=override_by, why=why, reconcile=reconcile)
+    outcome = act(pipeline, pipeline.log(log).id, snapshot, override_by=override_by, why=reason, reconcile=reconcile)
     return print_outcomes(terminal, "confirm", [outcome])
 
 

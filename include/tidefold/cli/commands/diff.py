@@ -27,7 +27,7 @@ def diff(terminal: Terminal, log: Log, before: Before, after: After, limit: Limi
 
     Example: tidefold diff accounts 11 12 --limit 5
 
-    Next: tidefold restore LOG ID --mode replay, if what came after is wrong
+    Next: tidefold restore LOG ID --log-position replay, if what came after is wrong
     """
     from tidefold.cli.output.tables import in_units, plain_table
     from tidefold.operations.inspect.diff import diff as act

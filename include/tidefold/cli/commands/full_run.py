@@ -62,7 +62,7 @@ class WholeRun:
             self.terminal.note(
                 f"next: `tidefold report {log}` shows why {log} was not published. Correct its source or its suite, "
                 f"then `tidefold run {log}`. To publish it as it is: `tidefold materialize {log}`, "
-                f"`tidefold quality {log}`, then `tidefold confirm {log} --override-by NAME --why REASON`."
+                f"`tidefold quality {log}`, then `tidefold confirm {log} --override-by NAME --reason REASON`."
             )
 
     def _guarded(self, act: Callable[[list[str]], None], logs: list[str]) -> None:

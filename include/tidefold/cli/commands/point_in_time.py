@@ -2,52 +2,42 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tidefold.cli.commands.pipeline import run_id
-from tidefold.cli.options import At, Logs, Plan, RunId, Takeover
+from tidefold.cli.options import At, DryRun, Logs, RunId, Takeover
 from tidefold.cli.output.outcomes import print_outcomes
 from tidefold.cli.terminal import Terminal, chosen_logs
 
-if TYPE_CHECKING:
-    from tidefold.operations.pipeline import Pipeline
-    from tidefold.operations.snapshot.request import Asking
-
 
 def as_of(
-    terminal: Terminal, at: At, logs: Logs = None, run: RunId = None, takeover: Takeover = False, plan: Plan = False
+    terminal: Terminal,
+    at: At,
+    logs: Logs = None,
+    run: RunId = None,
+    takeover: Takeover = False,
+    dry_run: DryRun = False,
 ) -> int:
     """Make a full snapshot of everything that the source had committed before an instant.
 
     Only the commit time at the source counts, not the time of arrival. The snapshot is judged, then kept by a tag
     (as-of-2026-11-05); untag and subsume delete it. It is never published and never a base; the table, the log and
     scheduled runs are unaffected. If a snapshot of that instant exists, nothing is done. If the log was truncated
-    beyond the instant, the command is refused and names the oldest possible instant. --plan only prints the base
+    beyond the instant, the command is refused and names the oldest possible instant. --dry-run only prints the base
     and the number of changes to fold.
 
     Example: tidefold as-of accounts --at 2026-11-05T00:00:00Z
 
-    Next: tidefold read LOG --snapshot ID, tidefold diff LOG, tidefold restore LOG ID --mode skip
+    Next: tidefold read LOG --snapshot ID, tidefold diff LOG, tidefold restore LOG ID --log-position skip
     """
-    from tidefold.operations.snapshot.point_in_time import instant_of
+    from tidefold.cli.commands.full_run import WholeRun
+    from tidefold.operations.outcome import each_log
+    from tidefold.operations.snapshot.point_in_time import instant_of, plan_as_of
     from tidefold.operations.snapshot.request import Asking
 
     asked = Asking(run_id(run), takeover, as_of=instant_of(at))
     pipeline = terminal.pipeline()
     chosen = chosen_logs(pipeline, logs)
-    return (_plan if plan else _make)(terminal, pipeline, chosen, asked)
-
-
-def _plan(terminal: Terminal, pipeline: Pipeline, logs: list[str], asked: Asking) -> int:
-    from tidefold.operations.outcome import each_log
-    from tidefold.operations.snapshot.point_in_time import plan_as_of
-
-    return print_outcomes(terminal, "as-of", each_log(logs, lambda log: plan_as_of(pipeline, log, asked)))
-
-
-def _make(terminal: Terminal, pipeline: Pipeline, logs: list[str], asked: Asking) -> int:
-    from tidefold.cli.commands.full_run import WholeRun
-
-    run = WholeRun(terminal, pipeline, asked)
-    run.fold(logs)
-    return run.told("as-of")
+    if dry_run:
+        return print_outcomes(terminal, "as-of", each_log(chosen, lambda log: plan_as_of(pipeline, log, asked)))
+    whole = WholeRun(terminal, pipeline, asked)
+    whole.fold(chosen)
+    return whole.told("as-of")

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from tidefold.operations.quarantine.inspect import ReasonCount, RefusedRecord
 
 _SHOWN = 200
-Reason = Annotated[
+Code = Annotated[
     str | None,
-    typer.Option("--reason", help="Only records refused for this reason, such as VALUE_INVALID.", show_default=False),
+    typer.Option("--code", help="Only records refused for this reason, such as VALUE_INVALID.", show_default=False),
 ]
 Limit = Annotated[int, typer.Option("--limit", help="Maximum number of records.", min=1)]
 
@@ -32,7 +32,7 @@ app = typer.Typer(
 
 
 def list_reasons(terminal: Terminal, logs: Logs = None) -> int:
-    """Count the refused records of each log, by reason.
+    """Count the refused records of each log, by reason code.
 
     Shows how many, from how many landed files, when the oldest and the newest of these files were ingested, and the
     position of the first record. Only these records were refused; their neighbours were ingested. Starts no Spark.
@@ -61,19 +61,19 @@ def list_reasons(terminal: Terminal, logs: Logs = None) -> int:
     return exit_code(failed)
 
 
-def show(terminal: Terminal, log: Log, reason: Reason = None, limit: Limit = 20) -> None:
+def show(terminal: Terminal, log: Log, code: Code = None, limit: Limit = 20) -> None:
     """Show the refused records of a log: file, line, offset, reason and text.
 
     Sorted as they came. The first 8 KiB of each record are kept. The terminal shows 200 characters, with control
     characters escaped; --format json shows everything that is kept. Starts no Spark.
 
-    Example: tidefold quarantine show accounts --reason VALUE_INVALID
+    Example: tidefold quarantine show accounts --code VALUE_INVALID
 
     Next: tidefold quarantine retry LOG, once the program or the configuration can read them
     """
     from tidefold.operations.quarantine.inspect import show_refused
 
-    records, more = show_refused(terminal.pipeline(), log, reason, limit)
+    records, more = show_refused(terminal.pipeline(), log, code, limit)
     lines = [line for one in records for line in _described(one)]
     data = {"log": log, "records": [asdict(one) for one in records], "more": more}
     terminal.result(data, *(lines or ["no such record is refused"]))
@@ -81,7 +81,7 @@ def show(terminal: Terminal, log: Log, reason: Reason = None, limit: Limit = 20)
         terminal.note(f"the first {limit} records; --limit shows more")
 
 
-def retry(terminal: Terminal, log: Log, reason: Reason = None) -> int:
+def retry(terminal: Terminal, log: Log, code: Code = None) -> int:
     """Read the refused records of a log again, with today's program and configuration.
 
     Records that can be read now are appended to the log with their own source position and order. A record whose
@@ -89,7 +89,7 @@ def retry(terminal: Terminal, log: Log, reason: Reason = None) -> int:
     even if calls are repeated, killed or concurrent. If the log was truncated since, the record stays, because
     newer changes can no longer be seen. Starts no Spark.
 
-    Example: tidefold quarantine retry accounts --reason VALUE_INVALID
+    Example: tidefold quarantine retry accounts --code VALUE_INVALID
 
     Next: tidefold materialize LOG
     """
@@ -97,16 +97,16 @@ def retry(terminal: Terminal, log: Log, reason: Reason = None) -> int:
     from tidefold.operations.quarantine.retry import retry as act
 
     pipeline = terminal.pipeline()
-    outcomes = each_log(chosen_logs(pipeline, [log]), lambda one: act(pipeline, one, reason))
+    outcomes = each_log(chosen_logs(pipeline, [log]), lambda one: act(pipeline, one, code))
     return print_outcomes(terminal, "quarantine retry", outcomes, after=f"tidefold materialize {log}")
 
 
 def settle(
     terminal: Terminal,
     log: Log,
-    why: Annotated[str, typer.Option("--why", help="Why these records are not needed; kept in the ledger.")],
+    reason: Annotated[str, typer.Option("--reason", help="Why these records are not needed; kept in the ledger.")],
     by: Annotated[str | None, typer.Option("--by", help="Who decides; usually the user.", show_default=False)] = None,
-    reason: Reason = None,
+    code: Code = None,
     file: Annotated[
         str | None, typer.Option("--file", help="Only those of this landed file.", show_default=False)
     ] = None,
@@ -116,7 +116,7 @@ def settle(
     The ledger keeps who settled how many records of which file, and why. The records are not ingested, and no retry
     reads them again. Starts no Spark.
 
-    Example: tidefold quarantine settle accounts --reason BROKEN_JSON --why "test data of the vendor"
+    Example: tidefold quarantine settle accounts --code BROKEN_JSON --reason "test data of the vendor"
 
     Next: tidefold status LOG
     """
@@ -126,7 +126,7 @@ def settle(
     from tidefold.operations.quarantine.retry import settle as act
 
     pipeline, who = terminal.pipeline(), by or getpass.getuser()
-    outcomes = each_log(chosen_logs(pipeline, [log]), lambda one: act(pipeline, one, who, why, reason, file))
+    outcomes = each_log(chosen_logs(pipeline, [log]), lambda one: act(pipeline, one, who, reason, code, file))
     return print_outcomes(terminal, "quarantine settle", outcomes, after=f"tidefold status {log}")
 
 

@@ -11,7 +11,7 @@ import typer
 
 from tidefold.cli.options import Log, SnapshotId
 from tidefold.cli.terminal import Terminal, plain
-from tidefold.domain.key_groups import Handout, Share
+from tidefold.domain.key_groups import RedistributionMode, Share
 from tidefold.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -30,9 +30,9 @@ ShareOfRows = Annotated[
     ),
 ]
 HowShared = Annotated[
-    Handout | None,
+    RedistributionMode | None,
     typer.Option(
-        "--handout",
+        "--distribution",
         help="With --share: split gives each row to one worker; union and broadcast give all rows to each.",
         show_default="split",
     ),
@@ -48,7 +48,7 @@ def read(
     changes: Changes = False,
     since: Since = None,
     share: ShareOfRows = None,
-    handout: HowShared = None,
+    distribution: HowShared = None,
     limit: Limit = 20,
 ) -> None:
     """Show rows of a log: as published, of one snapshot, live, or its change sets.
@@ -66,9 +66,11 @@ def read(
     from tidefold.operations.inspect.read import read_rows
 
     wanted = _wanted(live, snapshot, changes, since)
-    if handout is not None and share is None:
-        raise InvalidInputError("READ_OPTIONS", "--handout needs --share.", hint="Add --share, as 2/8.")
-    wanted = wanted if share is None else replace(wanted, share=Share.parse(share, handout or Handout.SPLIT))
+    if distribution is not None and share is None:
+        raise InvalidInputError("READ_OPTIONS", "--distribution needs --share.", hint="Add --share, as 2/8.")
+    wanted = (
+        wanted if share is None else replace(wanted, share=Share.parse(share, distribution or RedistributionMode.SPLIT))
+    )
     schema, batches = read_rows(terminal.pipeline(), log, wanted)
     with closing(batches):  # Else what is still open at the end of the process complains.
         rows = list(islice((row for batch in batches for row in batch.to_pylist()), limit + 1))

@@ -5,17 +5,17 @@ but for the restore of a tail.
 from __future__ import annotations
 
 import re
-from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tidefold.cli.commands.pipeline import run_id
-from tidefold.cli.options import Log, RunId, Takeover
+from tidefold.cli.options import DryRun, Log, RunId, Takeover
 from tidefold.cli.output.outcomes import print_outcomes
 from tidefold.cli.output.restore import BucketLine, plan_lines, read_lines
 from tidefold.cli.terminal import Terminal
+from tidefold.domain.snapshot.claim import Mode
 from tidefold.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -25,23 +25,15 @@ if TYPE_CHECKING:
     from tidefold.operations.snapshot.request import Asking
 
 
-class Afterwards(StrEnum):
-    """What becomes of the changes after the snapshot."""
-
-    REPLAY = "replay"
-    SKIP = "skip"
-
-
 OldId = Annotated[int, typer.Argument(help="Id of the snapshot to restore.", metavar="SNAPSHOT", min=1)]
-Mode = Annotated[
-    Afterwards | None,
+LogPosition = Annotated[
+    Mode | None,
     typer.Option(
-        "--mode",
+        "--log-position",
         help="Changes after the snapshot: replay folds them again later, skip leaves them out.",
         show_default=False,
     ),
 ]
-Explain = Annotated[bool, typer.Option("--explain", help="Change nothing: print every source that would be tried.")]
 To = Annotated[
     str | None,
     typer.Option(
@@ -71,57 +63,57 @@ def restore(
     terminal: Terminal,
     log: Log,
     snapshot: OldId,
-    mode: Mode = None,
+    log_position: LogPosition = None,
     run: RunId = None,
     takeover: Takeover = False,
-    explain: Explain = False,
+    dry_run: DryRun = False,
     to: To = None,
     key_groups: Groups = None,
 ) -> int:
     """Bring back the rows of an older snapshot as a new snapshot, staged: no reader sees it yet.
 
     Continue with tidefold quality and tidefold confirm, as for any snapshot. The gate compares the row count with
-    the newest snapshot's; confirm with an override lets a smaller one through. --mode replay also sets the log
-    back: the next run folds the later changes again; refused if the log is truncated there. --mode skip leaves the
-    later changes out for good, and records this. To undo a restore, restore again. Nothing is deleted. A full
-    snapshot needs no Spark; a tail is folded in one Spark job.
+    the newest snapshot's; confirm with an override lets a smaller one through. --log-position replay also sets the
+    log back: the next run folds the later changes again; refused if the log is truncated there. --log-position skip
+    leaves the later changes out for good, and records this. To undo a restore, restore again. Nothing is deleted.
+    A full snapshot needs no Spark; a tail is folded in one Spark job.
 
     Each file is read from the local copy, else from the store, else rebuilt from an older snapshot and the log. Its
-    checksum must match, and the outcome names the source of each file. --explain prints all of this beforehand.
+    checksum must match, and the outcome names the source of each file. --dry-run prints all of this beforehand.
     --to writes the rows to another place, as a Delta table of its own; the log is unchanged.
 
-    Example: tidefold restore accounts 12 --mode replay
+    Example: tidefold restore accounts 12 --log-position replay
 
     Example: tidefold restore accounts 12 --to /mnt/audit/accounts --key-groups 0-31
 
     Next: tidefold quality LOG, then tidefold confirm LOG
     """
+    from tidefold.domain.snapshot.claim import Restore
+    from tidefold.operations.snapshot.request import Asking
+
     pipeline = terminal.pipeline()
     name = pipeline.log(log).id
-    _check(mode, explain, to, key_groups)
+    _check(log_position, dry_run, to, key_groups)
     if to is not None:
         return _restore_to(terminal, pipeline, name, snapshot, to, key_groups)
-    asking = _asking(snapshot, mode or Afterwards.REPLAY, run, takeover)
-    return (_explain if explain else _restore)(terminal, pipeline, name, asking)
+    asking = Asking(run_id(run), takeover, restore=Restore(snapshot, log_position or Mode.REPLAY))
+    if dry_run:
+        return _print_plan(terminal, pipeline, name, asking)
+    return _restore(terminal, pipeline, name, asking)
 
 
-def _check(mode: Mode, explain: bool, to: str | None, key_groups: str | None) -> None:
-    if to is None and mode is None:
-        message = "A restore needs --mode, or --to for another place."
-        raise InvalidInputError("MODE_MISSING", message, hint="--mode replay folds later changes again, skip does not.")
-    if to is not None and (mode is not None or explain):
-        message = "--to leaves the log as it is: it takes neither --mode nor --explain."
-        raise InvalidInputError("MODE_WITH_TO", message, hint="Leave them out.")
+def _check(log_position: Mode | None, dry_run: bool, to: str | None, key_groups: str | None) -> None:
+    if to is None and log_position is None:
+        message = "A restore needs --log-position, or --to for another place."
+        raise InvalidInputError(
+            "LOG_POSITION_MISSING", message, hint="--log-position replay folds later changes again, skip does not."
+        )
+    if to is not None and (log_position is not None or dry_run):
+        message = "--to leaves the log as it is: it takes neither --log-position nor --dry-run."
+        raise InvalidInputError("LOG_POSITION_WITH_TO", message, hint="Leave them out.")
     if key_groups is not None and to is None:
         message = "--key-groups is for --to: the table always has all of them."
         raise InvalidInputError("KEY_GROUPS_WITHOUT_TO", message, hint="Add --to PATH.")
-
-
-def _asking(snapshot: int, mode: Afterwards, run: str | None, takeover: bool) -> Asking:
-    from tidefold.domain.snapshot import claim
-    from tidefold.operations.snapshot.request import Asking
-
-    return Asking(run_id(run), takeover, restore=claim.Restore(snapshot, claim.Mode(mode)))
 
 
 def _restore(terminal: Terminal, pipeline: Pipeline, log: str, asking: Asking) -> int:
@@ -134,7 +126,7 @@ def _restore(terminal: Terminal, pipeline: Pipeline, log: str, asking: Asking) -
     return code
 
 
-def _explain(terminal: Terminal, pipeline: Pipeline, log: str, asking: Asking) -> int:
+def _print_plan(terminal: Terminal, pipeline: Pipeline, log: str, asking: Asking) -> int:
     from tidefold.operations.restore.explain import explain
 
     outcome = explain(pipeline, log, asking)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -15,22 +14,6 @@ from tidefold.cli.terminal import Terminal
 from tidefold.domain.external_snapshot import Layout, Ownership
 from tidefold.errors import InvalidInputError
 
-
-class As(StrEnum):
-    """How a savepoint keeps its rows (`--format` is how results are printed, in every command)."""
-
-    NATIVE = "native"
-    CANONICAL = "canonical"
-
-
-class Mode(StrEnum):
-    """Whose the original is after the import."""
-
-    NO_CLAIM = "no-claim"
-    CLAIM = "claim"
-    LEGACY = "legacy"
-
-
 To = Annotated[
     str,
     typer.Option(
@@ -38,7 +21,7 @@ To = Annotated[
     ),
 ]
 Kept = Annotated[
-    As, typer.Option("--as", help="native: a Delta table of the snapshot's own files; canonical: plain Parquet.")
+    Layout, typer.Option("--as", help="native: a Delta table of the snapshot's own files; canonical: plain Parquet.")
 ]
 Overwrite = Annotated[
     bool, typer.Option("--overwrite-unfinished", help="Replace an unfinished savepoint at this address.")
@@ -47,14 +30,15 @@ Stop = Annotated[
     bool, typer.Option("--stop", help="First stop the log; fold, judge and confirm its changes. See resume.")
 ]
 By = Annotated[str | None, typer.Option("--by", help="With --stop: who stops it.", show_default="your user name")]
-Why = Annotated[str, typer.Option("--why", help="With --stop: the reason.")]
+Reason = Annotated[str, typer.Option("--reason", help="With --stop: the reason.")]
 Original = Annotated[
     str, typer.Argument(help="Folder or s3:// address of a savepoint, or of a full snapshot in another store.")
 ]
-Whose = Annotated[
-    Mode,
+ClaimMode = Annotated[
+    Ownership,
     typer.Option(
-        "--mode", help="no-claim: never touch the original; claim: delete it when retired; legacy: use and keep it."
+        "--claim-mode",
+        help="no-claim: never touch the original; claim: delete it when retired; legacy: use and keep it.",
     ),
 ]
 
@@ -64,11 +48,11 @@ def savepoint(
     log: Log,
     to: To,
     snapshot: SnapshotId = None,
-    layout: Kept = As.NATIVE,
+    layout: Kept = Layout.NATIVE,
     overwrite: Overwrite = False,
     stop: Stop = False,
     by: By = None,
-    why: Why = "a savepoint was asked for",
+    reason: Reason = "a savepoint was asked for",
     takeover: Takeover = False,
 ) -> int:
     """Write a completed snapshot to a place of your own: a copy that tidefold never deletes.
@@ -90,14 +74,14 @@ def savepoint(
 
     pipeline = terminal.pipeline()
     known = pipeline.log(log).id
-    wanted = Wanted(to, snapshot, Layout(layout), overwrite)
+    wanted = Wanted(to, snapshot, layout, overwrite)
     if not stop:
         return print_outcomes(terminal, "savepoint", [take_savepoint(pipeline, known, wanted, terminal.note)])
     if snapshot is not None:
         message = "A log that is stopped is saved as it then is."
         raise InvalidInputError("SAVEPOINT_OPTIONS", message, hint="Drop --snapshot or --stop.")
     open_place(pipeline, to)
-    asked = Stopping(open_address(to).uri(""), by or getpass.getuser(), why)
+    asked = Stopping(open_address(to).uri(""), by or getpass.getuser(), reason)
     return StoppedSavepoint(terminal, pipeline, known, asked, takeover).go(wanted)
 
 
@@ -105,7 +89,7 @@ def import_(
     terminal: Terminal,
     log: Log,
     address: Original,
-    mode: Whose = Mode.NO_CLAIM,
+    claim_mode: ClaimMode = Ownership.NO_CLAIM,
     run: RunId = None,
     takeover: Takeover = False,
 ) -> int:
@@ -114,10 +98,10 @@ def import_(
     ADDRESS is a savepoint of any store, or a full snapshot in another store (STORE/snapshots/LOG/ID). Its
     description, columns, key and files are checked before anything changes. Continue with tidefold quality and
     tidefold confirm. A new log continues where the savepoint ends. In a log with changes of its own, changes not
-    folded yet are left out for good, and this is recorded. To undo an import, restore the snapshot before. --mode
-    no-claim (default) never touches the original; you may delete it after the import is confirmed. --mode claim
-    owns the original and deletes it when the snapshot is retired. --mode legacy uses its files and never deletes
-    them. Starts Spark only for large canonical savepoints.
+    folded yet are left out for good, and this is recorded. To undo an import, restore the snapshot before.
+    --claim-mode no-claim (default) never touches the original; you may delete it after the import is confirmed.
+    --claim-mode claim owns the original and deletes it when the snapshot is retired. --claim-mode legacy uses its
+    files and never deletes them. Starts Spark only for large canonical savepoints.
 
     Example: tidefold import accounts /backup/accounts-may
 
@@ -129,7 +113,7 @@ def import_(
     from tidefold.spark.dispatch import Step
 
     pipeline = terminal.pipeline()
-    wanted = Import(open_address(address).uri(""), Ownership(mode))
+    wanted = Import(open_address(address).uri(""), claim_mode)
     step = Step("materialize", Asking(run_id(run), takeover, imported=wanted))
     outcomes = run_step(terminal, pipeline, step, [pipeline.log(log).id])
     return print_outcomes(terminal, "import", outcomes, after=f"tidefold quality {log}, then tidefold confirm {log}")

@@ -1,9 +1,9 @@
-"""Commands about a log's tail, the change sets after its newest materialization: tail, squash. They start no JVM."""
+"""Commands about the change sets after the newest materialization: tail, compact-log. They start no JVM."""
 
 from __future__ import annotations
 
 from tidefold.cli.commands.pipeline import run_id
-from tidefold.cli.options import Logs, Plan, RunId
+from tidefold.cli.options import DryRun, Logs, RunId
 from tidefold.cli.output.outcomes import print_outcomes
 from tidefold.cli.terminal import Terminal, chosen_logs
 from tidefold.operations.outcome import each_log
@@ -18,7 +18,7 @@ def tail(terminal: Terminal, logs: Logs = None, run: RunId = None) -> int:
 
     Example: tidefold tail accounts
 
-    Next: tidefold read LOG --snapshot ID shows its rows; tidefold restore LOG ID --mode replay brings them back
+    Next: tidefold read LOG --snapshot ID shows its rows; tidefold restore LOG ID --log-position replay brings them back
     """
     from tidefold.operations.snapshot.tail import take_tail
 
@@ -28,19 +28,19 @@ def tail(terminal: Terminal, logs: Logs = None, run: RunId = None) -> int:
     return print_outcomes(terminal, "tail", outcomes, after="tidefold history LOG")
 
 
-def squash(terminal: Terminal, logs: Logs = None, plan: Plan = False) -> int:
+def compact_log(terminal: Terminal, logs: Logs = None, dry_run: DryRun = False) -> int:
     """Merge runs of waiting change sets: keep only the last change of each key.
 
     Useful if many small change sets wait, or the same keys change often: the next materialize and read --live read
     less. The rows of every snapshot and every replay stay the same: nothing is merged across the end of a snapshot
-    or the position of a reader. Refused records and counts stay. Starts no Spark.
+    or the position of a consumer. Refused records and counts stay. Starts no Spark.
 
-    Example: tidefold squash accounts --plan
+    Example: tidefold compact-log accounts --dry-run
 
     Next: tidefold truncate removes the segments that it replaced
     """
     from tidefold.operations.snapshot.tail import squash as act
 
     pipeline = terminal.pipeline()
-    outcomes = each_log(chosen_logs(pipeline, logs), lambda log: act(pipeline, log, plan))
-    return print_outcomes(terminal, "squash", outcomes, after="" if plan else "tidefold truncate")
+    outcomes = each_log(chosen_logs(pipeline, logs), lambda log: act(pipeline, log, dry_run))
+    return print_outcomes(terminal, "compact-log", outcomes, after="" if dry_run else "tidefold truncate")

@@ -34,7 +34,7 @@ def verify(
 
     Example: tidefold verify accounts --repair
 
-    Next: tidefold restore LOG ID --mode replay, where no good copy is left
+    Next: tidefold restore LOG ID --log-position replay, where no good copy is left
     """
     from tidefold.operations.outcome import each_log
     from tidefold.operations.verify.verify import Asked

@@ -146,8 +146,8 @@ def _kept_of_the_log(status: LogStatus) -> Iterable[str]:
         yield f"snapshot {tag.snapshot} is tagged {tag.name}"
     for hold in status.holds:
         yield f"hold {hold.name} keeps snapshot {hold.snapshot} and the log behind it: {hold.why}"
-    for reader in status.readers:
-        yield f"reader {reader.name} has read up to change set {reader.sqn}"
+    for consumer in status.readers:
+        yield f"consumer {consumer.name} has read up to change set {consumer.sqn}"
     if status.local:
         yield f"a local copy of snapshot {', '.join(map(str, status.local))} is on this machine"
     if status.local_partial:

@@ -144,7 +144,7 @@ def bounds(state: LogState, keep: int | None) -> tuple[Bound, ...]:
         Bound("materialized", kept[-1].to_sqn, f"snapshot {kept[-1].id} is the newest completed one"),
         *_of_tails(state),
         *(Bound(f"hold {h.name}", _behind(state, h.snapshot), f"it is held: {h.why}") for h in state.holds),
-        *(Bound(f"reader {r.name}", r.sqn, "it has read the log up to there") for r in state.readers),
+        *(Bound(f"consumer {r.name}", r.sqn, "it has read the log up to there") for r in state.readers),
     ]
     if state.attempt:
         found.append(Bound("attempt", state.attempt.from_sqn, f"snapshot {state.attempt.id} is being made from there"))
@@ -277,16 +277,16 @@ def register(state: LogState, reader: Consumer) -> LogState:
     """Notes how far a reader of the log has come. Refused when he stands before what was cut, or beyond the end."""
     if not state.truncated_to <= reader.sqn <= state.last_sqn:
         raise RefusedError(
-            "READER_OUTSIDE_LOG",
-            f"Reader `{reader.name}` cannot be at {reader.sqn}: "
+            "CONSUMER_OUTSIDE_LOG",
+            f"Consumer `{reader.name}` cannot be at {reader.sqn}: "
             f"`{state.log}` has the change sets after {state.truncated_to} up to {state.last_sqn}.",
             hint="Read a snapshot first, then the log from its end.",
         )
     inside = next((c for c in state.change_sets if c.begin <= reader.sqn < c.sqn), None)
     if inside:
         raise RefusedError(
-            "READER_INSIDE_RUN",
-            f"Reader `{reader.name}` cannot be at {reader.sqn}: "
+            "CONSUMER_INSIDE_RUN",
+            f"Consumer `{reader.name}` cannot be at {reader.sqn}: "
             f"the change sets {inside.begin} to {inside.sqn} of `{state.log}` were squashed into one.",
             hint=f"Use {inside.begin - 1} or {inside.sqn}.",
         )

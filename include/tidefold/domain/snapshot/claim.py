@@ -247,14 +247,14 @@ def _restoring(state: LogState, begun: Snapshot, asked: Restore) -> Snapshot:
             "AS_OF_NO_REPLAY",
             f"Snapshot {wanted.id} of `{state.log}` contains the changes committed before {wanted.as_of}, "
             "which are spread over the log: there is no position from which the others could be replayed.",
-            hint="`--mode skip` restores it and leaves out the later changes.",
+            hint="`--log-position skip` restores it and leaves out the later changes.",
         )
     if wanted.to_sqn < state.truncated_to:
         raise RefusedError(
             "LOG_CUT",
             f"The changes after snapshot {wanted.id} of `{state.log}` cannot be replayed: "
             f"the log was cut up to change set {state.truncated_to}, the snapshot ends with {wanted.to_sqn}.",
-            hint="`--mode skip` restores it and leaves out the later changes.",
+            hint="`--log-position skip` restores it and leaves out the later changes.",
         )
     return replace(begun, to_sqn=wanted.to_sqn)
 

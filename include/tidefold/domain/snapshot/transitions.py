@@ -75,7 +75,7 @@ def override(state: LogState, snapshot_id: int, by: str, why: str) -> LogState:
     """Lets a snapshot pass that the gate refused; the name and the reason are kept for ever (I8)."""
     if not by.strip() or not why.strip():
         message = "An override needs both a name and a reason."
-        raise InvalidInputError("OVERRIDE_UNNAMED", message, hint="Give --override-by and --why.")
+        raise InvalidInputError("OVERRIDE_UNNAMED", message, hint="Give --override-by and --reason.")
     snapshot = held(state, snapshot_id)
     if snapshot.state is not State.STAGED:
         raise _wrong_state(state, snapshot, "override", State.STAGED)
@@ -103,7 +103,7 @@ def confirm(state: LogState, snapshot_id: int) -> LogState:
         raise GateFailedError(
             "GATE_FAILED",
             f"Snapshot {snapshot.id} of `{state.log}` failed its quality gate: {snapshot.verdict.summary}.",
-            hint=f"`tidefold report {state.log}` names the page; abort it, or confirm with --override-by and --why.",
+            hint=f"`tidefold report {state.log}` names the page; abort it, or confirm with --override-by and --reason.",
         )
     if snapshot.as_of:
         return _tagged(state.with_snapshot(replace(snapshot, state=State.COMPLETED)), snapshot, snapshot.as_of.tag)

@@ -1,6 +1,6 @@
 """Names snapshots, so that retention keeps them; starts no JVM.
 
-Who needs more of a log than retention keeps: holds on a snapshot with the log behind it, and readers of the log.
+Who needs more of a log than retention keeps: holds on a snapshot with the log behind it, and consumers of the log.
 
 Starts no JVM.
 """
@@ -29,7 +29,7 @@ def tag(pipeline: Pipeline, log: str, name: str, snapshot: int) -> Outcome:
 
 
 def check_name(name: str) -> None:
-    """Raises InvalidInputError when it cannot name a tag, a hold or a reader."""
+    """Raises InvalidInputError when it cannot name a tag, a hold or a consumer."""
     if not _NAME.fullmatch(name):
         raise InvalidInputError(
             "NAME_INVALID",
@@ -52,7 +52,7 @@ def hold(pipeline: Pipeline, log: str, name: str, snapshot: int, why: str) -> Ou
     """Keeps a completed snapshot and the log behind it until `release`. Raises RefusedError, InvalidInputError."""
     check_name(name)
     if not why.strip():
-        raise InvalidInputError("HOLD_UNNAMED", "A hold needs a reason.", hint="Give it with --why.")
+        raise InvalidInputError("HOLD_UNNAMED", "A hold needs a reason.", hint="Give it with --reason.")
     ledger = pipeline.ledger(log)
     known = any(h.name == name for h in ledger.read().holds)
     ledger.commit(lambda state: retention.hold(state, Hold(name, snapshot, why)))
@@ -71,19 +71,19 @@ def release(pipeline: Pipeline, log: str, name: str) -> Outcome:
 
 
 def register(pipeline: Pipeline, log: str, name: str, sqn: int) -> Outcome:
-    """Notes that a reader has read the log up to `sqn`: what follows is kept for him. Raises RefusedError."""
+    """Records that a consumer has read the log up to `sqn`: later change sets are kept for it. Raises RefusedError."""
     check_name(name)
     ledger = pipeline.ledger(log)
     ledger.commit(lambda state: retention.register(state, Consumer(name, sqn)))
     return Outcome(
-        log, Status.REGISTERED, f"reader `{name}` has read up to change set {sqn}", details=ConsumerDetails(sqn=sqn)
+        log, Status.REGISTERED, f"consumer `{name}` has read up to change set {sqn}", details=ConsumerDetails(sqn=sqn)
     )
 
 
 def unregister(pipeline: Pipeline, log: str, name: str) -> Outcome:
-    """Forgets a reader."""
+    """Forgets a consumer."""
     ledger = pipeline.ledger(log)
     if not any(r.name == name for r in ledger.read().readers):
-        return Outcome(log, Status.NOTHING, f"there is no reader `{name}`")
+        return Outcome(log, Status.NOTHING, f"there is no consumer `{name}`")
     ledger.commit(lambda state: retention.unregister(state, name))
-    return Outcome(log, Status.UNREGISTERED, f"reader `{name}` is forgotten")
+    return Outcome(log, Status.UNREGISTERED, f"consumer `{name}` is removed")

@@ -148,7 +148,7 @@ def _check_claimable(pipeline: Pipeline, log: str, original: Original) -> None:
         raise RefusedError(
             "ORIGINAL_OF_STORE",
             "A snapshot that another store keeps belongs to that store, which deletes it by its own rules.",
-            hint="Use --mode no-claim, or claim a savepoint of it.",
+            hint="Use --claim-mode no-claim, or claim a savepoint of it.",
         )
     for other in pipeline.config.logs:
         state = pipeline.ledger(other).find() if other != log else None
@@ -163,7 +163,7 @@ def _check_claimable(pipeline: Pipeline, log: str, original: Original) -> None:
         raise RefusedError(
             "CANNOT_CLAIM",
             f"Files at {original.address} cannot be deleted from here ({error.message}).",
-            hint="Give tidefold the rights to write and delete there, or use --mode no-claim or legacy.",
+            hint="Give tidefold the rights to write and delete there, or use --claim-mode no-claim or legacy.",
         ) from error
 
 

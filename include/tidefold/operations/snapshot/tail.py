@@ -69,12 +69,12 @@ def squash(pipeline: Pipeline, log: str, plan: bool = False) -> Outcome:
         return Outcome(
             log,
             Status.PLANNED,
-            f"would squash {sets:,} change sets into {len(runs):,}",
+            f"would compact {sets:,} change sets into {len(runs):,}",
             details=UntypedDetails(values=facts),
         )
     facts["changes_kept"] = sum(_squash_run(pipeline, state, run) for run in runs)
     message = (
-        f"squashed {sets:,} change sets into {len(runs):,}: {facts['changes_kept']:,} of {rows:,} changes are left"
+        f"compacted {sets:,} change sets into {len(runs):,}: {facts['changes_kept']:,} of {rows:,} changes are left"
     )
     return Outcome(log, Status.SQUASHED, message, details=UntypedDetails(values=facts))
 

@@ -109,17 +109,18 @@ def _hint(state: LogState, damage: Damage, lost: set[int]) -> str:
     wanted = max(damage.snapshots)
     if not whole and damage.part is Part.DATA and not state.truncated_to:
         return (
-            f"No good copy is left, but the log still has every change: `tidefold restore {state.log} {wanted} --mode "
-            f"replay` makes the bucket again from it. `tidefold drill {state.log} {wanted}` tries that first."
+            "No good copy is left, but the log still has every change: `tidefold restore "
+            f"{state.log} {wanted} --log-position replay` makes the bucket again from it. "
+            f"`tidefold drill {state.log} {wanted}` tries that first."
         )
     if not whole:
         return "No snapshot is whole without it: bring the file back from a backup."
     newest = whole[-1]
-    mode = "replay" if newest.to_sqn >= state.truncated_to else "skip"
+    position = "replay" if newest.to_sqn >= state.truncated_to else "skip"
     return (
         f"No good copy is left. `tidefold drill {state.log} {wanted}` tries whether an older snapshot and the log make "
-        f"its rows again, as a restore of it would; `tidefold restore {state.log} {newest.id} --mode {mode}` goes back "
-        "to a whole one."
+        "its rows again, as a restore of it would. "
+        f"`tidefold restore {state.log} {newest.id} --log-position {position}` goes back to a whole one."
     )
 
 

@@ -57,7 +57,7 @@ def _steps(pipeline: Pipeline, state: LogState) -> list[Step]:
         _step("subsume", "snapshots beyond those that are kept", log, lambda: subsume(pipeline, log, plan=True)),
         _step("truncate", "the log behind the kept snapshots", log, lambda: truncate(pipeline, log, plan=True)),
         _step(
-            "local-retention",
+            "clean-local",
             "copies on the machine that serves this page",
             log,
             lambda: _of_log(retain_local(pipeline, [log], plan=True)),

@@ -72,7 +72,7 @@ def waiting(pipeline: Pipeline) -> Rows:
 @pytest.mark.parametrize("layout", list(Layout))
 def test_a_log_is_stopped_folded_and_saved(tmp_path: Path, pipeline: Pipeline, layout: Layout) -> None:
     rows = waiting(pipeline)
-    done = call("savepoint", "accounts", "--to", "save", "--as", layout, "--stop", "--by", "me", "--why", "a move")
+    done = call("savepoint", "accounts", "--to", "save", "--as", layout, "--stop", "--by", "me", "--reason", "a move")
     assert done.exit_code == 0, done.output
     assert "accounts: saved: snapshot 4" in done.stdout
     assert saved_rows(tmp_path / "save", layout) == table_rows(pipeline) == rows

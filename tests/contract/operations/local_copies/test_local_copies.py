@@ -534,10 +534,10 @@ def test_the_command_line_shows_copies_and_removes_them(pipeline: Pipeline) -> N
         True,
     ]
     assert "1: run run-1; a copy is on this machine" in call(pipeline, "history", "items")
-    planned = call(pipeline, "local-retention", "items", "--plan")
+    planned = call(pipeline, "clean-local", "items", "--dry-run")
     assert "would remove" in planned
     assert "items/0000000001/manifest" in planned
     assert offered(pipeline) == (1, 2)
-    assert "removed" in call(pipeline, "local-retention")
+    assert "removed" in call(pipeline, "clean-local")
     assert (offered(pipeline), offered(pipeline, "orders")) == ((2,), (2,))
     assert json.loads(call(pipeline, "status", "--format", "json"))["logs"][0]["local"] == [2]

@@ -474,7 +474,7 @@ def test_the_command_line(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -
     )
     # The first change of a process to a store without `store_id` also prints the line to add.
     assert re.sub(r"^The store at .*\n", "", done.stderr) == "next: tidefold materialize items\n"
-    assert call("show", "items", "--reason", "VALUE_INVALID").stdout == "no such record is refused\n"
+    assert call("show", "items", "--code", "VALUE_INVALID").stdout == "no such record is refused\n"
     assert call("list", "nope").exit_code == 4
     for verb in ("list", "show", "retry", "settle"):
         page = call(verb, "--help").stdout
@@ -501,13 +501,13 @@ def test_refused_text_cannot_command_the_terminal(tmp_path: Path, monkeypatch: p
 
 def test_records_are_settled_by_hand(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(pipeline.config.path.parent)
-    done = call("settle", "items", "--reason", "BROKEN_JSON", "--why", "no record", "--by", "ada")
+    done = call("settle", "items", "--code", "BROKEN_JSON", "--reason", "no record", "--by", "ada")
     assert done.stdout == "items: settled: 1 refused records settled by ada: no record\n"
     assert [one.reason for one in count_refused(pipeline, "items")] == ["VALUE_INVALID"]
     assert state_of(pipeline).landed[0].settled == ("1 by ada: no record",)
     check_counts(pipeline)
     assert retry(pipeline, "items").facts["changes"] == 3
-    assert call("settle", "items", "--why", "nothing").stdout.startswith("items: nothing: no such record")
+    assert call("settle", "items", "--reason", "nothing").stdout.startswith("items: nothing: no such record")
     assert call("settle", "items").exit_code == 2
 
 

@@ -196,7 +196,7 @@ def test_a_replay_is_refused_where_the_log_is_cut_and_a_skip_is_not(tmp_path: Pa
     refused = fold(pipeline, "back", back(1))
     assert refused.error_code == "LOG_CUT"
     assert "the log was cut up to change set 2, the snapshot ends with 1" in refused.message
-    assert "--mode skip" in refused.message
+    assert "--log-position skip" in refused.message
     cycle(pipeline, "back", back(1, Mode.SKIP))
     assert table_rows(pipeline) == FIRST
 

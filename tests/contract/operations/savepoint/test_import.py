@@ -281,7 +281,7 @@ def test_a_canonical_one_may_have_other_key_groups_and_a_native_one_not(tmp_path
 
 
 def test_what_a_log_took_and_did_not_fold_is_left_out_and_recorded(tmp_path: Path, saved: Path) -> None:
-    """As restore --mode skip; undo is a restore of the one before."""
+    """As restore --log-position skip; undo is a restore of the one before."""
     pipeline = make_pipeline(tmp_path / "two")
     rows = changed(pipeline, {}, {1: "own", 90: "own"})
     cycle(pipeline, "run-1")

@@ -189,7 +189,7 @@ def test_a_file_that_table_and_snapshots_share_by_hard_link_is_one_copy(
     [damage] = outcome.facts["damage"]
     assert brief([damage]) == [("data file", how, [1, 2], names, [])]
     assert (outcome.error_code, outcome.error.exit_code, damage["repaired"]) == ("DAMAGED", 5, "")
-    assert "`tidefold restore accounts 2 --mode replay`" in damage["hint"]
+    assert "`tidefold restore accounts 2 --log-position replay`" in damage["hint"]
     assert damage["why"] == ("no copy of it is proved to be good" if repair else "")
     assert contents(full(pipeline, "")) == before
 
@@ -198,7 +198,7 @@ def test_a_bucket_of_no_whole_snapshot_is_made_again_from_the_log_as_it_is_advis
     before = table_rows(pipeline)
     harm(full(pipeline, own(1, file_of(pipeline, 2, shared=True))), "altered")
     [damage] = found(pipeline)
-    assert "`tidefold restore accounts 2 --mode replay` makes the bucket again" in damage["hint"]
+    assert "`tidefold restore accounts 2 --log-position replay` makes the bucket again" in damage["hint"]
     materialize(pipeline, ["accounts"], Asking("again", restore=Restore(2, Mode.REPLAY)), in_process)
     judge_all(pipeline)
     confirm(pipeline, "accounts")
@@ -216,7 +216,7 @@ def test_where_no_good_copy_is_left_the_newest_whole_snapshot_is_named(pipeline:
     harm(full(pipeline, own(2, name)), "altered")
     [damage] = found(pipeline)
     assert brief([damage]) == [("data file", "altered", [2], [own(2, name), in_table(name)], [])]
-    assert "`tidefold restore accounts 1 --mode replay`" in damage["hint"]
+    assert "`tidefold restore accounts 1 --log-position replay`" in damage["hint"]
 
 
 def test_a_staged_snapshot_that_is_damaged_is_to_be_aborted(pipeline: Pipeline) -> None:

@@ -210,7 +210,7 @@ def test_a_reader_stands_inside_the_log() -> None:
     for sqn in (cut.truncated_to - 1, cut.last_sqn + 1):
         with pytest.raises(RefusedError) as refused:
             retention.register(cut, Consumer("index", sqn))
-        assert refused.value.code == "READER_OUTSIDE_LOG"
+        assert refused.value.code == "CONSUMER_OUTSIDE_LOG"
     for sqn in (cut.truncated_to, cut.last_sqn):
         assert retention.register(cut, Consumer("index", sqn)).readers == (Consumer("index", sqn),)
 

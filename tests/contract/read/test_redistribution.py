@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from support.pipelines import judge_all, make_pipeline, put, with_log_shape
 from tidefold.compute.runners import in_process
-from tidefold.domain.key_groups import Handout, Share
+from tidefold.domain.key_groups import RedistributionMode, Share
 from tidefold.errors import InvalidInputError
 from tidefold.operations.inspect.read import Wanted, What, plan_read, read_rows
 from tidefold.operations.pipeline import Pipeline
@@ -21,7 +21,7 @@ from tidefold.operations.snapshot.request import Asking
 
 @pytest.fixture(scope="module")
 def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Pipeline:
-    made = make_pipeline(tmp_path_factory.mktemp("handout"))
+    made = make_pipeline(tmp_path_factory.mktemp("distribution"))
     put(made, [{"id": i, "text": f"a {i}"} for i in range(100)])
     materialize(made, ["accounts"], Asking("run-1"), in_process)
     judge_all(made)
@@ -45,8 +45,8 @@ def test_split_gives_every_row_to_exactly_one_worker(pipeline: Pipeline, what: W
     assert len(everything) == {What.TABLE: 100, What.LIVE: 120, What.LOG: 170}[what]
 
 
-@pytest.mark.parametrize("how", [Handout.UNION, Handout.BROADCAST])
-def test_union_and_broadcast_give_every_row_to_each(pipeline: Pipeline, how: Handout) -> None:
+@pytest.mark.parametrize("how", [RedistributionMode.UNION, RedistributionMode.BROADCAST])
+def test_union_and_broadcast_give_every_row_to_each(pipeline: Pipeline, how: RedistributionMode) -> None:
     assert all(sorted(ids(pipeline, What.TABLE, Share(w, 3, how))) == list(range(100)) for w in (1, 2, 3))
 
 
