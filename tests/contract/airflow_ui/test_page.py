@@ -156,7 +156,7 @@ def test_a_log_with_its_time_line_sources_bounds_and_keepers(ask: TestClient, pi
     assert f"{bounds(state, 3)[0].name} holds" in text
     [position] = state.positions
     assert f"accounts 0 {position.next_offset:,}" in text
-    for kept in ("tag month-end keeps snapshot", "hold audit keeps snapshot", "reader cache has read up to"):
+    for kept in ("tag month-end keeps snapshot", "hold audit keeps snapshot", "consumer cache has read up to"):
         assert kept in text
     here = status(pipeline, ["accounts"])[0]
     assert here.local

@@ -150,7 +150,7 @@ def test_a_reader_is_noted_moved_and_forgotten(pipeline: Pipeline) -> None:
     put(pipeline, [{"id": 1, "text": "b"}])
     assert only("consumer", "accounts", "index", "--at", "1")["facts"] == {"sqn": 1}
     assert only("consumer", "accounts", "index", "--at", "2")["result"] == "registered"
-    assert "reader index has read up to change set 2." in call("status", "accounts").stdout
+    assert "consumer index has read up to change set 2." in call("status", "accounts").stdout
     [found] = call_json("status", "accounts")["logs"]
     assert found["readers"] == [{"name": "index", "sqn": 2}]
     beyond = call("consumer", "accounts", "index", "--at", "3")

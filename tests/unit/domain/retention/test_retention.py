@@ -196,7 +196,7 @@ def test_the_slowest_reader_bounds_the_cut() -> None:
     """C11."""
     state = with_snapshots(5)
     state = retention.register(retention.register(state, Consumer("slow", 1)), Consumer("fast", 4))
-    assert [(b.name, b.sqn) for b in retention.bounds(state, 1)][:2] == [("reader slow", 1), ("reader fast", 4)]
+    assert [(b.name, b.sqn) for b in retention.bounds(state, 1)][:2] == [("consumer slow", 1), ("consumer fast", 4)]
     assert retention.truncate(state, 1).truncated_to == 1
     state = retention.register(state, Consumer("slow", 5))
     assert retention.truncate(state, 1).truncated_to == 4
