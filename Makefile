@@ -85,6 +85,15 @@ soak: install ## 10,000 random lives and every pair of crashes (SEEDS=200 STRIDE
 	PYTHONPATH=include:tests $(PYTHON) -m model.soak $(SEEDS) $(FIRST)
 	PYTHONPATH=include:tests $(PYTHON) -m support.scenarios $(STRIDE)
 
+DATABASES := both
+TORTURE := $(CURDIR)/var/torture
+.PHONY: torture torture-tools
+torture: install torture-tools ## Random tables and workloads of a real PostgreSQL and MariaDB under a real Debezium, compared with their dumps (SEEDS=30 FIRST=0 DATABASES=mariadb)
+	PYTHONPATH=include:tests $(PYTHON) -m torture $(if $(filter command line,$(origin SEEDS)),$(SEEDS),4) $(FIRST) $(DATABASES)
+
+torture-tools: ## What `make torture` needs, once: MariaDB of Debian packages and Debezium's engines by Maven
+	bash tests/torture/tools.sh $(TORTURE)
+
 demo: install ## About 3 minutes: Airflow runs the pipeline over the sample input, phase by phase
 	@$(RUN) -m demo
 

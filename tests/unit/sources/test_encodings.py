@@ -78,6 +78,9 @@ def base64_of(unscaled: int) -> str:
         ("binary", "hex", "", b""),
         ("array<int>", "", [1, None], [1, None]),
         ("array<double>", "", [1, "NaN", "-Infinity"], [1.0, "nan", float("-inf")]),
+        # The shortest digits of the largest float, as Java writes them, are a larger double.
+        ("float", "", 3.4028235e38, 3.4028234663852886e38),
+        ("float", "", -3.4028235e38, -3.4028234663852886e38),
         ("array<date>", "", [0, None], [date(1970, 1, 1), None]),
         ("array<timestamp>", "iso", ["1970-01-01T00:00:01Z"], [EPOCH + timedelta(seconds=1)]),
         ("array<timestamp>", "", [1_000_000], [EPOCH + timedelta(seconds=1)]),

@@ -24,7 +24,8 @@ from tidefold.sources.records.value_texts import VariableScale
 INT64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 # Debezium writes what JSON has no number for as a text.
 _NO_NUMBER = Literal["NaN", "Infinity", "-Infinity"]
-_FLOAT32_MAX = 3.4028234663852886e38
+# The greatest double whose nearest float is finite: the largest float is often written shorter, and thus larger.
+_FLOAT32_MAX = 3.4028235677973362e38
 # Dates (days) and timestamps (microseconds) since 1970, of the years 1 to 9999: what every reader can show. Values in
 # another unit mostly lie outside.
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896

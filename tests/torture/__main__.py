@@ -1,0 +1,346 @@
+"""`python -m torture SEEDS FIRST [postgresql|mariadb|both]`: random tables and workloads of real databases.
+
+A seed is a database with five tables, in four phases: transactions run while Debezium's engine captures them; the
+records arrive in pieces, are ingested, folded and published; then every table equals the database's own dump.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import resource
+import shutil
+import sys
+import time
+import traceback
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torture.capture import Capture, CaptureError, Java
+from torture.person import FoundError, Landing, Person
+from torture.servers import Maria, Postgres, Server
+from torture.tables import Table, create, dump, published, random_kinds, random_tables
+from torture.workload import Workload
+
+TABLES, PHASES, ROTATE = 5, 4, 37
+CONNECTORS = ("postgresql", "mariadb")
+
+
+@dataclass
+class Totals:
+    """What was done and found, over all seeds."""
+
+    seeds: int = 0
+    phases: int = 0
+    comparisons: int = 0
+    rows: int = 0
+    kills: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    workload: Counter[str] = field(default_factory=Counter)
+    commands: Counter[str] = field(default_factory=Counter)
+
+
+class Seed:
+    """One seed, from its database to the last comparison."""
+
+    def __init__(self, number: int, server: Server, java: Java, folder: Path, totals: Totals) -> None:
+        self.number, self.server, self.java, self.totals = number, server, java, totals
+        self.rnd = random.Random(number)
+        self.folder = folder / f"seed{number}"
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True)
+        self.database = f"s{number}"
+        self.modes = self._modes()
+        self.kinds = random_kinds(self.rnd, server.connector, self.modes)
+        self.tables = random_tables(self.rnd, server.connector, self.kinds, TABLES)
+        for table in self.tables:
+            if table.policy in ("ignored", "nullable"):
+                table.expected = ("extra", self.kinds[self.rnd.choice(sorted(self.kinds))])
+        admin = server.session("")
+        admin.execute(f"drop database if exists {self.database}", f"create database {self.database}")
+        admin.close()
+        self.work = Workload(self.rnd, server, self.database, self.tables, self.kinds)
+        space = "public" if server.connector == "postgresql" else self.database
+        self.prefix = f"p{number}.{space}"
+        topics = {table.name: f"{self.prefix}.{table.name}" for table in self.tables}
+        rotate = self.rnd.choice((ROTATE, 400))
+        self.capture = Capture(java, self.folder, self._properties(space), rotate)
+        self.landing = Landing(self.capture.out, self.folder / "landing", topics)
+        self.person = Person(self.rnd, self.folder, self.landing, self.tables, self.modes)
+
+    def _modes(self) -> dict[str, str]:
+        return {
+            "schemas": self.rnd.choice(("on", "off")),
+            "decimal": self.rnd.choice(("precise", "string")),
+            # PostgreSQL's connector writes null for an unchanged large value in the mode base64-url-safe.
+            "binary": self.rnd.choice(
+                ("bytes", "base64", "hex", *(["base64-url-safe"] if self.server.connector == "mariadb" else []))
+            ),
+        }
+
+    def _properties(self, space: str) -> dict[str, object]:
+        names = "|".join([table.name for table in self.tables] + ["signals", "marker"])
+        schemas = str(self.modes["schemas"] == "on").lower()
+        common: dict[str, object] = {
+            "name": f"p{self.number}",
+            "topic.prefix": f"p{self.number}",
+            "database.hostname": "127.0.0.1",
+            "database.port": self.server.port,
+            "database.user": self.server.user,
+            "database.password": "x" if self.server.connector == "postgresql" else "",
+            "table.include.list": f"{space}[.]({names})",
+            "snapshot.mode": "initial",
+            "signal.data.collection": f"{space}.signals",
+            "skipped.operations": "none",
+            "incremental.snapshot.chunk.size": 9,
+            "decimal.handling.mode": self.modes["decimal"],
+            "binary.handling.mode": self.modes["binary"],
+            "offset.flush.interval.ms": 1000,
+            "poll.interval.ms": 100,
+            **{f"{one}.converter.schemas.enable": schemas for one in ("key", "value")},
+            "header.converter.schemas.enable": "false",
+        }
+        if self.server.connector == "postgresql":
+            connector = "io.debezium.connector.postgresql.PostgresConnector"
+            own = {"plugin.name": "pgoutput", "slot.name": self._slot, "publication.name": "torture"}
+            own |= {"publication.autocreate.mode": "filtered", "database.dbname": self.database}
+            own |= {"interval.handling.mode": "string", "slot.retry.delay.ms": "500", "slot.max.retries": "40"}
+        else:
+            connector = "io.debezium.connector.mariadb.MariaDbConnector"
+            history = "io.debezium.storage.file.history.FileSchemaHistory"
+            own = {"database.server.id": str(1000 + self.number), "database.include.list": self.database}
+            own |= {"schema.history.internal": history, "database.ssl.mode": "disable"}
+            own |= {"schema.history.internal.file.filename": str(self.folder / "schema.dat")}
+            own |= {"bigint.unsigned.handling.mode": "precise", "include.schema.changes": "false"}
+        return {"connector.class": connector, **common, **own}
+
+    @property
+    def _slot(self) -> str:
+        return f"slot{self.number}"
+
+    def play(self) -> None:
+        session = self.work.session
+        session.execute("create table marker (id int primary key)")
+        session.execute("create table signals (id varchar(64) primary key, type varchar(32), data text)")
+        for table in self.tables:
+            create(table, self.server, session)
+            for _ in range(6):
+                session.execute(*self.work.insert(table))
+        for phase in range(PHASES):
+            self._capture_phase(phase)
+            self._fold_phase(phase)
+            self._compare(f"phase {phase + 1}")
+            if phase:
+                self._upkeep(phase)
+            self.totals.phases += 1
+        self._rebuild()
+
+    # -- the database and the engine ----------------------------------------------------------------------------
+
+    def _capture_phase(self, phase: int) -> None:
+        rnd, steps = self.rnd, 25 if phase else 8
+        chances = {"kill": 0.4, "truncate": 0.4, "alter": 0.9, "alter again": 0.6, "signal": 0.6, "signal again": 0.3}
+        at = {deed: rnd.randrange(steps) for deed, chance in chances.items() if phase and rnd.random() < chance}
+        begins = rnd.randrange(steps) if phase and rnd.random() < 0.3 else 0
+        if begins and self.capture.running:
+            self.capture.stop()
+        altered: set[str] = set()
+        for step in range(steps):
+            if step == begins and not self.capture.running:
+                self.capture.start(kill=rnd.choice((0, 0, rnd.randint(20, 200))) if phase else 0)
+            if step == steps // 2:
+                self.work.end_spanning()
+            for deed in (deed for deed, when in at.items() if when == step):
+                self._do(deed.split()[0], altered)
+            self.work.transaction()
+        # The first marker may be in the initial snapshot, before the rows of other tables.
+        for marker in (-1, 0) if phase == 0 else (phase,):
+            self.work.session.execute(f"insert into marker values ({marker})")
+            self.capture.await_marker(f"{self.prefix}.marker", marker)
+        if phase < PHASES - 1:
+            self.work.begin_spanning()
+
+    def _do(self, deed: str, altered: set[str]) -> None:
+        if deed == "kill" and self.capture.running:
+            time.sleep(self.rnd.random())
+            self.capture.kill()
+            self.capture.start()
+        elif deed == "truncate":
+            self.work.truncate()
+        elif deed == "alter" and (table := self.work.alter()):
+            altered.add(table.name)
+        elif deed == "signal":
+            self.work.signal(altered)
+
+    # -- tidefold -----------------------------------------------------------------------------------------------
+
+    def _fold_phase(self, phase: int) -> None:
+        person, rnd = self.person, self.rnd
+        if phase == 0:
+            self.landing.arrive(rnd, 1)
+            person.initialise()
+        else:
+            person.rescale()
+        for _ in range(rnd.randint(0, 2)):
+            self.landing.arrive(rnd, 0.4)
+            told = person.ingest()
+            if rnd.random() < 0.3:
+                person.meet(told)
+            if rnd.random() < 0.4:
+                person.publish()
+            if rnd.random() < 0.4:
+                person.upkeep()
+        self.landing.arrive(rnd, 1)
+        told = person.ingest()
+        person.meet(told | person.refused())
+        if rnd.random() < 0.3:
+            person.call("squash")
+        person.publish()
+        person.require_counts()
+
+    def _upkeep(self, phase: int) -> None:
+        person, rnd = self.person, self.rnd
+        if rnd.random() < 0.5:
+            name = rnd.choice(sorted(person.tables))
+            person.restore(name)
+            person.publish(name)
+            self._compare(f"phase {phase + 1}, restored", name)
+        if rnd.random() < 0.6:
+            person.upkeep()
+            if phase == PHASES - 1:
+                self._compare(f"phase {phase + 1}, kept up")
+
+    def _rebuild(self) -> None:
+        name = self.rnd.choice(sorted(self.person.tables))
+        self.person.rebuild(name)
+        self._compare("built again", name)
+        self.person.require_counts()
+
+    def _compare(self, when: str, only: str = "") -> None:
+        for table in self.tables:
+            if only in ("", table.name):
+                self._compare_table(table, when)
+
+    def _compare_table(self, table: Table, when: str) -> None:
+        ignored = set(self.person.config["logs"][table.name].get("ignored", []))
+        names, expected = dump(table, self.server, self.work.session, ignored)
+        found = published(table, names, str(self.folder / "var/store/tables" / table.name))
+        self.totals.comparisons += 1
+        self.totals.rows += expected.total()
+        if expected != found:
+            raise FoundError(f"unequal: {table.name} after {when}: {_difference(table, names, expected, found)}")
+
+    def close(self) -> None:
+        if self.capture.running:
+            self.capture.stop()
+        self.work.end_spanning()
+        self.work.close()
+        admin = self.server.session("")
+        of_slot = f"from pg_replication_slots where slot_name='{self._slot}'"
+        while self.server.connector == "postgresql" and admin.rows(f"select 1 {of_slot}"):
+            # An engine that was killed may still be at the other end of its connection.
+            admin.execute(f"select pg_terminate_backend(active_pid) {of_slot} and active")
+            admin.execute(f"select pg_drop_replication_slot(slot_name) {of_slot} and not active")
+            time.sleep(0.1)
+        admin.execute(f"drop database {self.database}{' with (force)' * (self.server.connector == 'postgresql')}")
+        admin.close()
+        for counts in self.person.accounts.values():
+            self.totals.counts += counts
+        self.totals.workload += Counter(self.work.counts)
+        self.totals.commands += self.person.done
+        self.totals.kills += self.capture.kills
+
+
+def _difference(table: Table, names: list[str], expected: Counter[Any], found: Counter[Any]) -> str:
+    """How many rows differ, and of some of them the columns that do: the value of the database, then the other."""
+    missing, surplus = expected - found, found - expected
+    by_key = {row[: len(table.key)]: row for row in surplus}
+    shown = []
+    for row in sorted(missing, key=str)[:4]:
+        key = row[: len(table.key)]
+        pairs = zip(names, row, by_key.get(key, ()), strict=False)
+        shown.append({"key": key, **{name: [str(a)[:90], str(b)[:90]] for name, a, b in pairs if a != b}})
+    more = [row[: len(table.key)] for row in sorted(surplus, key=str)[:4]]
+    counted = f"{missing.total()} of {expected.total()} rows missing, {surplus.total()} surplus"
+    kinds = {name: kind.name for name, kind in table.columns.items()}
+    return f"{counted}: {shown}; surplus keys {more}; policy {table.policy}; {kinds}; {table.altered}"
+
+
+def _cpu() -> float:
+    own, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+    return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
+
+
+def play(number: int, server: Server, java: Java, work: Path, totals: Totals) -> str:
+    """What was found with a seed; empty: nothing."""
+    seed = Seed(number, server, java, work, totals)
+    finding = ""
+    try:
+        seed.play()
+    except FoundError as error:
+        finding = str(error)
+    except CaptureError as error:
+        finding = f"the rig: {error}"
+        java.kill()
+        seed.capture.running = False
+    except Exception:
+        finding = f"the rig: {traceback.format_exc()}"
+    seed.close()
+    totals.seeds += 1
+    if not finding and not os.environ.get("TORTURE_KEEP"):
+        shutil.rmtree(seed.folder)
+    return finding
+
+
+def main(seeds: int, first: int, databases: str, engines: Path, programs: Path, work: Path) -> int:
+    chosen = CONNECTORS if databases == "both" else (databases,)
+    servers: dict[str, tuple[Server, Java]] = {}
+    totals: dict[str, Totals] = {name: Totals() for name in chosen}
+    found: list[int] = []
+    try:
+        for number in range(first, first + seeds):
+            connector = CONNECTORS[number % 2] if databases == "both" else databases
+            if connector not in servers:
+                home = work / "data" / connector
+                server = Postgres(home) if connector == "postgresql" else Maria(home, programs)
+                servers[connector] = server, Java(engines / server.engine, work / f"{connector}-engine.log")
+            begun, cpu = time.monotonic(), _cpu()
+            finding = play(number, *servers[connector], work, totals[connector])
+            said = "found" if finding else "equal"
+            took = f"{time.monotonic() - begun:.0f} s, {_cpu() - cpu:.0f} s of CPU without servers and engine"
+            print(f"seed {number} ({connector}): {said}, {took}", flush=True)
+            if finding:
+                found.append(number)
+                print(f"  {finding}\n  again with: make torture SEEDS=1 FIRST={number}", flush=True)
+    finally:
+        for server, java in servers.values():
+            java.close()
+            server.stop()
+            print(f"{server.connector}: {java.starts} engine processes")
+    _report(totals, found)
+    return 1 if found else 0
+
+
+def _report(totals: dict[str, Totals], found: list[int]) -> None:
+    for connector, total in totals.items():
+        shown: dict[str, Any] = {
+            "seeds": total.seeds,
+            "phases": total.phases,
+            "comparisons": total.comparisons,
+            "rows compared": total.rows,
+            "engine killed": total.kills,
+            **{name: dict(sorted(getattr(total, name).items())) for name in ("counts", "workload", "commands")},
+        }
+        print(json.dumps({connector: shown}))
+    print(f"findings: {found or 'none'}")
+
+
+if __name__ == "__main__":
+    home = Path(os.environ.get("TORTURE_WORK", "var/torture")).resolve()
+    _seeds, _first, *_databases = sys.argv[1:]
+    sys.exit(
+        main(int(_seeds), int(_first), *(_databases or ["both"]), home / "engines", home / "mariadb" / "usr", home)
+    )

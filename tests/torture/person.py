@@ -1,0 +1,303 @@
+"""The person who runs tidefold: initialises it once, calls its commands, and meets what they report."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import yaml
+from typer.testing import CliRunner
+
+from tidefold.cli.app import app
+from torture.tables import Alteration, Table
+
+COUNTS = ("changes", "tombstones", "repeated", "quarantined", "resent", "unproved", "ignored")
+_STOPS = ("UNKNOWN_COLUMN", "MISSING_COLUMN")
+# A file whose last line is not complete yet; the rest of the pieces makes it complete.
+_WAITS = "LANDED_WAITING"
+
+
+class FoundError(Exception):
+    """What the product did and must not do."""
+
+
+class Landing:
+    """The landing folder: what was captured arrives there in pieces, also in the middle of a line."""
+
+    def __init__(self, captured: Path, folder: Path, topics: dict[str, str]) -> None:
+        self.captured, self.folder, self.topics = captured, folder, topics
+        self._arrived: dict[Path, int] = {}
+        self._closed: set[Path] = set()
+
+    def arrive(self, rnd: random.Random, share: float) -> None:
+        """Of each topic so much of what has not arrived, in order; 1: everything."""
+        for topic in self.topics.values():
+            files = sorted((self.captured / topic).glob("*.jsonl"))
+            left = sum(file.stat().st_size - self._arrived.get(file, 0) for file in files)
+            budget = left if share >= 1 else int(left * min(1.0, share * rnd.uniform(0, 2)))
+            for file in files:
+                budget -= self._grow(file, budget, last=file == files[-1], packed=share >= 1 and rnd.random() < 0.3)
+
+    def _grow(self, file: Path, budget: int, last: bool, packed: bool) -> int:
+        begun, data = self._arrived.get(file, 0), file.read_bytes()
+        piece = data[begun : begun + max(budget, 0)]
+        if not piece:
+            return 0
+        target = self.folder / file.parent.name / file.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if not begun and len(piece) == len(data) and packed and not last:
+            Path(f"{target}.gz").write_bytes(gzip.compress(data, 1))
+        else:
+            with target.open("ab") as growing:
+                growing.write(piece)
+        self._arrived[file] = begun + len(piece)
+        return len(piece)
+
+    def lines(self, table: str) -> int:
+        """How many whole records have arrived."""
+        total = 0
+        for file in (self.folder / self.topics[table]).glob("*.jsonl*"):
+            data = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
+            total += data.count(b"\n")
+        return total
+
+
+def _answered(text: str) -> str:
+    """What init wrote, with its one question answered: rows without a key only come."""
+    lines = [line.replace("# ", "", 1) if line.startswith("  # ") else line for line in text.splitlines()]
+    return "\n".join(lines).replace("key: [?]", "merge: append")
+
+
+class Person:
+    """Calls tidefold's commands. `accounts` has, a table, every count that `ingest` reported."""
+
+    def __init__(self, rnd: random.Random, folder: Path, landing: Landing, tables: list[Table], modes: dict[str, str]):
+        self.rnd, self.folder, self.landing, self.modes = rnd, folder, landing, modes
+        self.tables = {table.name: table for table in tables}
+        self.path = folder / "tidefold.yaml"
+        self.config: dict[str, Any] = {}
+        self.accounts: dict[str, Counter[str]] = {table.name: Counter() for table in tables}
+        self.done: Counter[str] = Counter()
+        self._met: dict[str, int] = {}
+
+    # -- commands -----------------------------------------------------------------------------------------------
+
+    def call(self, *arguments: str, allowed: tuple[int, ...] = (0,)) -> dict[str, Any]:
+        line = [*arguments, "--config", str(self.path), "--format", "json"]
+        result = CliRunner().invoke(app, line)
+        self.done[arguments[0]] += 1
+        said = (
+            f"tidefold {' '.join(arguments)}: exit {result.exit_code}: {result.stdout[-3000:]} {result.stderr[-1500:]}"
+        )
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise FoundError(said) from result.exception
+        if result.exit_code not in allowed:
+            raise FoundError(said)
+        found: dict[str, Any] = json.loads(result.stdout) if result.stdout.strip() else {}
+        return found
+
+    def initialise(self) -> None:
+        """`tidefold init`, and what a person who knows the tables then writes into its file."""
+        self.call("init", str(self.landing.folder))
+        self.config = yaml.safe_load(_answered(self.path.read_text()))
+        by_topic = {Path(entry["source"]["path"]).name: name for name, entry in self.config["logs"].items()}
+        for table in self.tables.values():
+            topic = self.landing.topics[table.name]
+            if topic not in by_topic:
+                raise FoundError(f"init proposes nothing for {topic}")
+            entry = self.config["logs"].pop(by_topic[topic])
+            if list(entry.get("key", [])) != list(table.key):
+                raise FoundError(f"init proposes the key {entry.get('key')} for {topic}, which has {list(table.key)}")
+            self.config["logs"][table.name] = self._described(table, entry)
+        self.config["spark"] = {"above": "1GB"}
+        self.config["retention"] = {"snapshots": self.rnd.choice((2, 3, "all"))}
+        self.write()
+
+    def _described(self, table: Table, entry: dict[str, Any]) -> dict[str, Any]:
+        proposed = entry["columns"]
+        columns = {}
+        for name, kind in (table.key | table.columns).items():
+            spec = yaml.safe_load(kind.spec(self.modes))
+            known = self.modes["schemas"] == "on" and not kind.must
+            columns[name] = proposed[name] if known else spec
+        schema: dict[str, str] = {"drop": "evolve", "retype": "evolve"}
+        if table.policy in ("evolve", "quarantine"):
+            schema["add"] = table.policy
+        if table.expected is not None and table.policy == "ignored":
+            entry["ignored"] = [table.expected[0]]
+        if table.expected is not None and table.policy == "nullable":
+            columns[table.expected[0]] = self._line(table.expected[1], "null")
+        buckets = self.rnd.choice((1, 2, 5))
+        quality = {"max_row_drop": 1, "max_refused": 1}
+        vectors = bool(table.key) and self.rnd.random() < 0.4
+        own = {"columns": columns, "schema": schema, "buckets": buckets, "quality": quality, "key_groups": 16}
+        return {**entry, **own, **({"deletion_vectors": True} if vectors else {})}
+
+    def write(self) -> None:
+        self.path.write_text(yaml.safe_dump(self.config, sort_keys=False, allow_unicode=True))
+
+    def _line(self, kind: Any, default: str | None) -> dict[str, Any]:
+        spec = yaml.safe_load(kind.spec(self.modes))
+        found: dict[str, Any] = dict(spec) if isinstance(spec, dict) else {"type": spec}
+        if default is not None:
+            found["default"] = yaml.safe_load(default)
+        return found
+
+    # -- ingest, and what it may report -------------------------------------------------------------------------
+
+    def ingest(self) -> dict[str, str]:
+        """The logs that stopped or refused records, with the reason; any other error is a finding."""
+        told: dict[str, str] = {}
+        for outcome in self.call("ingest", allowed=(0, 2))["outcomes"]:
+            self._account(outcome)
+            if outcome["error"] in _STOPS:
+                told[outcome["log"]] = outcome["message"]
+            elif outcome["error"] not in (None, _WAITS):
+                raise FoundError(f"ingest: {outcome}")
+            elif outcome["facts"].get("refused"):
+                told[outcome["log"]] = str(outcome["facts"]["refused"])
+        return told
+
+    def _account(self, outcome: dict[str, Any]) -> None:
+        facts = {name: outcome["facts"].get(name, 0) for name in (*COUNTS, "records")}
+        self.accounts[outcome["log"]].update(facts)
+        if facts["records"] != sum(facts[name] for name in COUNTS):
+            raise FoundError(f"silent: {outcome['log']}: the counts of an ingest do not sum up: {facts}")
+
+    def meet(self, told: dict[str, str]) -> None:
+        """Writes into the configuration what was altered in the database, and has refused records read again."""
+        for _ in range(4):
+            if not told:
+                break
+            for name in told:
+                self._describe(self.tables[name])
+                self._let_columns_come(name, "stop")
+            self.write()
+            self.done["configuration changed"] += 1
+            told = self.ingest()
+            for name in self.refused():
+                self.call("quarantine", "retry", name, allowed=(0, 2, 3))
+            told |= self.refused()
+        for name in self.tables:
+            self._let_columns_come(name, "quarantine")
+        self.write()
+        if told:
+            shown = {name: self.shown(name) for name in told}
+            raise FoundError(f"blocked: {told}: {shown}; {[self.tables[name].altered for name in told]}")
+
+    def _let_columns_come(self, name: str, policy: str) -> None:
+        """With the policy `quarantine` the configuration cannot add a column: for a while it is another policy."""
+        if self.tables[name].policy == "quarantine":
+            self.config["logs"][name]["schema"]["add"] = policy
+
+    def refused(self) -> dict[str, str]:
+        """The logs with records in quarantine, and their reasons."""
+        found: dict[str, str] = {}
+        for one in self.call("quarantine", "list")["refused"]:
+            found[one["log"]] = f"{found.get(one['log'], '')} {one['count']} {one['reason']}"
+        return found
+
+    def shown(self, name: str) -> str:
+        return json.dumps(self.call("quarantine", "show", name, "--limit", "3"))[:1500]
+
+    def _describe(self, table: Table) -> None:
+        """The columns of the log, by all alterations of the table."""
+        done = self._met.get(table.name, 0)
+        entry = self.config["logs"][table.name]
+        for one in table.history[done:]:
+            if one.what == "add" and one.column not in entry.get("ignored", []):
+                self._add(table, entry, one)
+            elif one.what == "drop":
+                self._drop(entry, one.column)
+            elif one.what == "rename":
+                spec = entry["columns"].pop(one.column)
+                spec = dict(spec) if isinstance(spec, dict) else {"type": spec}
+                entry["columns"][one.to] = {**spec, "aliases": [*spec.get("aliases", []), one.column]}
+            elif one.what == "type":
+                spec = entry["columns"][one.column]
+                kept = {k: v for k, v in spec.items() if k in ("aliases", "default")} if isinstance(spec, dict) else {}
+                new = self._line(one.kind, None)
+                if new["type"] == "string":
+                    new["encoding"] = "json"
+                entry["columns"][one.column] = {**new, **kept}
+        self._met[table.name] = len(table.history)
+
+    def _add(self, table: Table, entry: dict[str, Any], one: Alteration) -> None:
+        if one.column not in entry["columns"] and (table.policy != "evolve" or self.modes["schemas"] == "off"):
+            entry["columns"][one.column] = self._line(one.kind, one.default or "null")
+        elif one.kind is not None and one.kind.must and table.policy == "evolve":
+            entry["columns"][one.column] = self._line(one.kind, "null")
+
+    def _drop(self, entry: dict[str, Any], column: str) -> None:
+        """Either the column stays, null in newer rows, or the table loses it."""
+        spec = entry["columns"][column]
+        if self.rnd.random() < 0.5:
+            spec = dict(spec) if isinstance(spec, dict) else {"type": spec}
+            entry["columns"][column] = {**spec, "default": None}
+        else:
+            del entry["columns"][column]
+            entry.setdefault("ignored", []).append(column)
+
+    # -- the rest of a table's life -----------------------------------------------------------------------------
+
+    def publish(self, *logs: str) -> None:
+        self.config["snapshots"] = {"kind": self.rnd.choice(("full", "incremental", "auto"))}
+        self.write()
+        for step, outcomes in self.call("run", *logs, allowed=(0, 2))["steps"].items():
+            for outcome in outcomes:
+                if outcome["error"] not in (None, _WAITS, *_STOPS) or outcome["result"] == "failed":
+                    raise FoundError(f"run: {step}: {outcome}")
+                if step == "ingest":
+                    self._account(outcome)
+
+    def upkeep(self) -> None:
+        """Something that must not change what a reader finds."""
+        deed = self.rnd.choice(("squash", "subsume", "truncate", "clean", "verify", "ingest"))
+        if deed == "ingest":
+            self.ingest()
+        else:
+            self.call(deed)
+
+    def rescale(self) -> None:
+        for entry in self.config["logs"].values():
+            if self.rnd.random() < 0.3:
+                entry["buckets"] = self.rnd.choice((1, 2, 3, 8))
+                self.done["rescaled"] += 1
+        self.write()
+
+    def restore(self, name: str) -> None:
+        """An older snapshot comes back, is published, and the changes after it are folded again."""
+        snapshots = self.call("history", name)["snapshots"]
+        kept = [one["id"] for one in snapshots if one["state"] == "COMPLETED"][1:4]
+        if kept:
+            self.call("restore", name, str(self.rnd.choice(kept)), "--mode", "replay")
+            self.call("quality", name)
+            self.call("confirm", name)
+
+    def rebuild(self, name: str) -> None:
+        """The log is dropped, and taken again from its landed files under today's configuration."""
+        self.call("drop", name, "--yes")
+        self.accounts[name].clear()
+        self.done["built again"] += 1
+        told: dict[str, str] = {}
+        for outcome in self.call("ingest", name, allowed=(0, 2))["outcomes"]:
+            self._account(outcome)
+            if outcome["error"]:
+                told[name] = str(outcome)
+        told |= {log: why for log, why in self.refused().items() if log == name}
+        if told:
+            raise FoundError(f"a rebuild is blocked: {told}: {self.shown(name)}; {self.tables[name].altered}")
+        self.publish(name)
+
+    def require_counts(self) -> None:
+        """Every record that arrived is in exactly one count."""
+        for name, counts in self.accounts.items():
+            landed = self.landing.lines(name)
+            if counts["records"] != landed:
+                raise FoundError(
+                    f"silent: {name}: {landed} records landed, {counts['records']} counted: {dict(counts)}"
+                )
