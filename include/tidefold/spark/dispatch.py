@@ -16,6 +16,7 @@ from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.quality import audit, judge
 from tidefold.operations.snapshot import materialize
 from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.verify import check_readers
 from tidefold.quality.run.duckdb_rows import open_duckdb
 from tidefold.quality.run.engine import QualityEngine
 
@@ -30,7 +31,7 @@ Plans = Mapping[str, ingest.Prepared]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step (`ingest`, `materialize`, `quality`, `audit`) and what is asked of it."""
+    """A step (`ingest`, `materialize`, `quality`, `audit`, `verify`) and what is asked of it."""
 
     name: str
     asking: Asking = field(default_factory=Asking)
@@ -75,6 +76,8 @@ def _pending(pipeline: Pipeline, step: Step, log: str, plans: Plans) -> bool:
         return bool(materialize.pending(pipeline, [log], step.asking))
     if step.name == "audit":
         return bool(audit.pending(pipeline, [log], step.asking.run))
+    if step.name == "verify":
+        return check_readers.has_table(pipeline, log)
     return bool(judge.pending(pipeline, [log], step.asking.run))
 
 
@@ -89,6 +92,8 @@ def _acts(
         return lambda log: materialize.materialize(pipeline, [log], step.asking, in_threads(partial(tell, log)))[0]
     if step.name == "audit":
         return lambda log: audit.audit(pipeline, [log], step.asking.run, engine)[0]
+    if step.name == "verify":
+        return lambda log: check_readers.check_readers(pipeline, [log], None)[0]
     return lambda log: judge.judge(pipeline, [log], step.asking.run, engine)[0]
 
 
@@ -108,6 +113,8 @@ def _small(pipeline: Pipeline, step: Step, pending: Sequence[str], plans: Plans)
 
 
 def _limit(pipeline: Pipeline, step: Step) -> int:
+    if step.name == "verify":
+        return 0  # Only Spark shows what readers on Spark get.
     return pipeline.config.spark.above_bytes or (_SMALL_IMPORT if step.asking.imported else 0)
 
 

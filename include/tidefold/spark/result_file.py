@@ -11,10 +11,11 @@ import msgspec
 
 from tidefold.operations.outcome import Details, Outcome, UntypedDetails
 from tidefold.operations.quality.judge import JudgementDetails
+from tidefold.operations.verify.result import ReadersDetails
 from tidefold.storage.safe_files import make_private_folder
 
 # The details of the steps that a job runs, by the name under which the file stores them.
-_DETAILS = {kind.__name__: kind for kind in (Details, UntypedDetails, JudgementDetails)}
+_DETAILS = {kind.__name__: kind for kind in (Details, UntypedDetails, JudgementDetails, ReadersDetails)}
 
 
 class _StoredOutcome(msgspec.Struct):

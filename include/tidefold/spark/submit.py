@@ -16,7 +16,7 @@ from tidefold.errors import InvalidInputError, NotFoundError
 from tidefold.operations.snapshot.request import Asking
 from tidefold.storage.safe_files import make_private_folder
 
-STEPS = ("ingest", "materialize", "quality", "audit")
+STEPS = ("ingest", "materialize", "quality", "audit", "verify")
 _JARS = ("delta-spark_4.2_2.13-4.4.0.jar", "delta-storage-4.4.0.jar")
 
 # Spark's classes as `make install` left them, loaded and checked: half of what the start of a JVM costs.

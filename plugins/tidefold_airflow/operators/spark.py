@@ -58,7 +58,7 @@ class TidefoldSparkOperator(SparkSubmitOperator):
     def __init__(
         self,
         *,
-        step: Literal["ingest", "materialize", "quality", "audit"],
+        step: Literal["ingest", "materialize", "quality", "audit", "verify"],
         logs: Logs = (),
         config: str | None = None,
         only: Sequence[str] = (),

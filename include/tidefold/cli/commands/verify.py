@@ -1,9 +1,9 @@
-"""The command that looks at every stored byte of a log, and repairs: verify. It starts no JVM."""
+"""The command that looks at every stored byte of a log, and repairs: verify. It starts a JVM only for --spark."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,22 +15,32 @@ from tidefold.cli.terminal import Terminal, chosen_logs
 if TYPE_CHECKING:
     from tidefold.domain.verify.expected_files import Damage
     from tidefold.operations.outcome import Outcome
+    from tidefold.operations.pipeline import Pipeline
 
 _SECONDS = 5.0
 
 Deep = Annotated[bool, typer.Option("--deep/--quick", help="Read all bytes, or check only presence and length.")]
 Repair = Annotated[bool, typer.Option("--repair", help="Repair damaged files from a copy that is proved to be good.")]
+Spark = Annotated[bool, typer.Option("--spark", help="Also read the published table through Spark's Delta reader.")]
 
 
 def verify(
-    terminal: Terminal, logs: Logs = None, snapshot: SnapshotId = None, deep: Deep = True, repair: Repair = False
+    terminal: Terminal,
+    logs: Logs = None,
+    snapshot: SnapshotId = None,
+    deep: Deep = True,
+    repair: Repair = False,
+    spark: Spark = False,
 ) -> int:
     """Find missing, cut or altered files of a log, in every copy, and repair them on request.
 
     Checks completed and staged snapshots (manifests, data files, Delta logs), the published table, local copies,
     and the segments that the log needs. Hard links to one file count as one copy. --repair first proves another
     copy by its sha256, writes a new file beside the damaged one, renames it, and checks again. A file without a
-    proved copy is left as it is, and the next step is reported. Exit code 5 if damage is left. Starts no Spark.
+    proved copy is left as it is, and the next step is reported. Exit code 5 if damage is left.
+
+    --spark also reads every row of the published table through Spark's Delta reader. It compares schema and content
+    with the files that were judged: readers get what was judged. Without --spark no Spark starts.
 
     Example: tidefold verify accounts --repair
 
@@ -46,10 +56,22 @@ def verify(
         chosen_logs(pipeline, logs),
         lambda log: act(pipeline, log, asked, ProgressLine(lambda text: terminal.note(f"{log}: {text}"))),
     )
+    if spark:
+        outcomes = _with_readers(terminal, pipeline, outcomes)
     code = print_outcomes(terminal, "verify", outcomes)
     for outcome in outcomes:
         print_damage(terminal, outcome)
     return code
+
+
+def _with_readers(terminal: Terminal, pipeline: Pipeline, outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """Each outcome with that of the comparison of readers: what is worse decides."""
+    from tidefold.cli.spark_submit import run_step
+    from tidefold.operations.verify.result import add_readers
+    from tidefold.spark.dispatch import Step
+
+    found = run_step(terminal, pipeline, Step("verify"), [outcome.log for outcome in outcomes])
+    return [add_readers(outcome, readers) for outcome, readers in zip(outcomes, found, strict=True)]
 
 
 def print_damage(terminal: Terminal, outcome: Outcome) -> None:

@@ -69,7 +69,7 @@ def repair_own_log(stores: Stores, manifest: Manifest, damage: Damage) -> Place:
 
 def published_table(store: Store, state: LogState, manifests: Mapping[int, Manifest]) -> Damage | None:
     """What is wrong with what readers of the table are shown, if anything is."""
-    shown = _shown(state)
+    shown = find_shown(state)
     if not shown or shown[0].id not in manifests:
         return None
     path = LogPaths(state.log).table
@@ -90,7 +90,7 @@ def published_table(store: Store, state: LogState, manifests: Mapping[int, Manif
     return Damage(Part.TABLE, harm, (place,), (shown[0].id,), why="it is not repaired here", hint=hint)
 
 
-def _shown(state: LogState) -> list[Snapshot]:
+def find_shown(state: LogState) -> list[Snapshot]:
     """The newest published snapshot, and one after it that is being published."""
     published = [s for s in kept(state) if s.published][-1:]
     latest = state.latest

@@ -9,7 +9,7 @@ from typing import Any
 from tidefold.domain.log_state import LogState, State
 from tidefold.domain.verify.expected_files import Copy, Damage, DamageKind, Part, StoredFile, Where
 from tidefold.errors import CorruptError
-from tidefold.operations.outcome import Details, ErrorInfo, Outcome, Status
+from tidefold.operations.outcome import Details, ErrorInfo, Outcome, Status, omitted_if_none
 from tidefold.operations.verify.scope import Scope
 
 
@@ -27,12 +27,44 @@ class Checked:
         self.single += sum(sum(copy.harm is None for copy in copies) == 1 for copies in found.values())
 
 
+@dataclass(frozen=True, slots=True)
+class ReaderComparison:
+    """What readers get and what was judged.
+
+    snapshot: the published one.
+    rows, expected_rows: read by Spark, and recorded.
+    checksum, expected_checksum: of the content.
+    schema: one line for each column that differs.
+    columns: names of the columns whose values differ.
+    """
+
+    snapshot: int
+    rows: int
+    expected_rows: int
+    checksum: str
+    expected_checksum: str
+    schema: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+
+    @property
+    def equal(self) -> bool:
+        return not self.schema and self.checksum == self.expected_checksum
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadersDetails(Details):
+    """What readers on Spark get, and what was judged."""
+
+    readers: ReaderComparison
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyDetails(Details):
     """`snapshots`: ids of the snapshots that were checked.
 
     `files`, `copies`: how much was checked; `single`: files with one good copy only.
     `damage`: what was found, with the next step or the copy that repaired it.
+    `readers`: what readers on Spark get, if that was compared.
     """
 
     snapshots: Sequence[int]
@@ -41,6 +73,7 @@ class VerifyDetails(Details):
     single: int
     damage: Sequence[Damage]
     warnings: Sequence[str]
+    readers: ReaderComparison | None = omitted_if_none()
 
     def to_dict(self) -> dict[str, Any]:
         # Zero-argument super() does not know the class that slots=True makes.
@@ -81,6 +114,18 @@ def add_warning(outcome: Outcome, warning: str) -> Outcome:
     if isinstance(details, VerifyDetails):
         details = replace(details, warnings=[*details.warnings, warning])
     return replace(outcome, message=f"{outcome.message}; {warning}", details=details)
+
+
+def add_readers(outcome: Outcome, readers: Outcome) -> Outcome:
+    """The outcome with that of the comparison of readers. The first error decides about the exit code."""
+    if readers.status is Status.NOTHING:
+        return outcome
+    status = outcome.status if outcome.error or not readers.error else readers.status
+    message = f"{outcome.message}; {readers.message}"
+    details = outcome.details
+    if isinstance(details, VerifyDetails) and isinstance(readers.details, ReadersDetails):
+        details = replace(details, readers=readers.details.readers)
+    return replace(outcome, status=status, message=message, error=outcome.error or readers.error, details=details)
 
 
 def _counted(number: int, one: str, many: str = "") -> str:
