@@ -2,7 +2,7 @@
 
 Each value is hashed in its Arrow form, each row from its values, and the hashes of all rows are added. A checksum for
 each column names the columns that differ. It finds damage and foreign changes; it is no protection against forgery
-(decision 0028).
+(decision 0029).
 """
 
 from __future__ import annotations

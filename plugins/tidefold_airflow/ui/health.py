@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
+from tidefold.cli.output.proofs import describe_damage
 from tidefold.cli.output.tables import remarks
 from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
 from tidefold.operations.inspect.status import LogStatus
@@ -52,6 +53,8 @@ def word_of_log(status: LogStatus) -> Word:
         return Word("unreadable", "bad")
     if not status.begun:
         return Word("not begun", "calm")
+    if status.proof and status.proof.damaged:
+        return Word("damaged", "bad")
     if status.why:
         return Word("needs attention", "bad")
     if status.attempt:
@@ -119,6 +122,8 @@ def to_do(status: LogStatus, state: LogState | None = None) -> list[Note]:
         )
         if failed is None or failed != status.attempt:
             notes.append(Note(f"{status.why[:1].upper()}{status.why[1:]}.", failed.id if failed else None))
+    if status.proof and status.proof.damaged:
+        notes.append(Note(f"{describe_damage(status.proof)}; `tidefold scrub {status.log}` names the files."))
     return notes + [Note(line.removeprefix(f"{status.log}: ")) for line in remarks([_without(status)])]
 
 

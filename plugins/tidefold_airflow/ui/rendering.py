@@ -48,6 +48,7 @@ def environment() -> Environment:
     )
     made.filters |= {
         "size": in_units,
+        "percent": lambda share: f"{share:.0%}",
         "count": lambda number: f"{number:,}",
         "counted": lambda number, noun: f"{number:,} {noun}{'' if number == 1 else 's'}",
         "when": _when,

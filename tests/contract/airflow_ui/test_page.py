@@ -24,6 +24,7 @@ from support.page_store import DAG, HOSTILE, Story, addresses, client, everythin
 from support.pipelines import contents
 from tidefold.cli.output.tables import in_units
 from tidefold.domain.log_state import SnapshotKind, State
+from tidefold.domain.paths import LogPaths
 from tidefold.domain.retention.retention import bounds
 from tidefold.errors import StorageError
 from tidefold.operations.inspect.explain_key import explain_key
@@ -34,6 +35,8 @@ from tidefold.operations.quarantine.inspect import count_refused, show_refused
 from tidefold.operations.retention.clean import clean
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
+from tidefold.operations.verify.proof_record import find_proof, write_proof
+from tidefold.operations.verify.scrub import ScrubBudget, ScrubDetails, scrub
 from tidefold_airflow.ui.app import build_app
 from tidefold_airflow.ui.rendering import script, source_of
 
@@ -161,6 +164,26 @@ def test_a_log_with_its_time_line_sources_bounds_and_keepers(ask: TestClient, pi
     here = status(pipeline, ["accounts"])[0]
     assert here.local
     assert f"Whole snapshot {', '.join(map(str, here.local))}" in text
+
+
+def test_a_log_shows_when_it_was_proved_and_drilled(ask: TestClient, pipeline: Pipeline) -> None:
+    page = shown(ask, "/logs/accounts")
+    assert "Files proved never no scrub has run" in page
+    assert re.search(r"Restore drilled .+ snapshot \d+, ", page)
+    assert "Restore drilled never no drill has run" in shown(ask, "/logs/tellers")
+    [record, *_] = [scrub(pipeline, "tellers", ScrubBudget(bytes=1)).details]
+    assert isinstance(record, ScrubDetails)
+    assert f"the round has read {record.round_share:.0%} of {in_units(record.bytes)}" in shown(ask, "/logs/tellers")
+    proof = find_proof(pipeline.store, "tellers")
+    assert proof
+    long_ago = replace(proof, number=proof.number + 1, position="", proved="2026-01-01T00:00:00+00:00")
+    write_proof(pipeline.store, "tellers", lambda newest: long_ago)
+    assert "old all" in shown(ask, "/logs/tellers")
+    write_proof(pipeline.store, "tellers", lambda newest: replace(long_ago, number=newest.number + 1, damaged=("a",)))
+    page = shown(ask, "/logs/tellers")
+    assert "1 damaged file at the proof of" in page
+    assert "damaged" in shown(ask, "/")
+    pipeline.store.delete([e.path for e in pipeline.store.list(LogPaths("tellers").proofs)])
 
 
 def test_a_run_links_to_what_it_did(ask: TestClient, pipeline: Pipeline) -> None:

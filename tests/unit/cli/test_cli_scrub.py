@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ from typer.testing import CliRunner, Result
 
 from support.pipelines import judge_all, make_pipeline, put
 from tidefold.cli.app import app
+from tidefold.cli.output.proofs import proof_lines
 from tidefold.compute.runners import in_process
+from tidefold.operations.inspect.status import status as read_status
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
@@ -79,3 +82,32 @@ def test_a_wrong_bound_is_refused_before_anything_is_read(pipeline: Pipeline, wr
     found = call("scrub", *wrong)
     assert found.exit_code == 2
     assert "[SCRUB_SHARE_INVALID]" in found.stderr
+
+
+def test_status_shows_when_a_log_was_proved_and_drilled_and_marks_what_is_old(pipeline: Pipeline) -> None:
+    first = call("status", "accounts").stdout
+    assert "accounts: files never proved; `tidefold scrub accounts`." in first
+    assert "accounts: restore never drilled; `tidefold drill accounts`." in first
+    call("scrub", "accounts", "--bytes", "1")
+    assert "files not all proved yet, the round since then has read " in call("status", "accounts").stdout
+    call("verify", "accounts")
+    call("drill", "accounts")
+    lines = call("status", "accounts").stdout.splitlines()
+    [proved] = [line for line in lines if "files proved" in line]
+    [drilled] = [line for line in lines if "drill of" in line]
+    assert proved.endswith("(verify).")
+    assert "OLD" not in proved + drilled
+    [found] = call_json("status", "accounts")["logs"]
+    assert (found["proof"]["by"], found["proof"]["share"], found["proof"]["damaged"]) == ("verify", 1.0, [])
+    [status] = read_status(pipeline, ["accounts"], proofs=True)
+    later = (datetime.now(UTC) + timedelta(days=36)).isoformat()
+    marked = list(proof_lines(status, later))
+    assert [" OLD: `tidefold" in line for line in marked] == [True, True]
+    assert read_status(pipeline, ["accounts"])[0].proof is None
+
+
+def test_status_names_damage_that_a_scrub_found(pipeline: Pipeline) -> None:
+    [segment] = [p for p in Path("store/changelog").rglob("*") if p.is_file() and "intents" not in str(p)]
+    segment.unlink()
+    call("scrub", "accounts")
+    assert "accounts: 1 damaged file at the proof of " in call("status", "accounts").stdout

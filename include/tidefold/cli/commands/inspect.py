@@ -67,24 +67,28 @@ def status(terminal: Terminal, logs: Logs = None) -> int:
     """Show the state of each log.
 
     Shows the published snapshot, the open attempt, changes not folded yet, source positions, refused records, why
-    the newest snapshot was not published, the newest tail, holds, readers, segments to be deleted, and local
-    copies. Reads only the ledger; starts no Spark.
+    the newest snapshot was not published, the newest tail, holds, readers, segments to be deleted, local copies,
+    and when the files were last proved (scrub, verify) and a restore was last drilled. Marks as OLD what is more
+    than 35 days ago. Starts no Spark.
 
     Example: tidefold status accounts --format json
 
     Next: tidefold history LOG, tidefold report LOG
     """
     from tidefold.cli.output.outcomes import exit_code
+    from tidefold.cli.output.proofs import describe_status, proof_lines
     from tidefold.cli.output.tables import local_lines, position_table, remarks, status_table
     from tidefold.operations.inspect.status import status as read_status
     from tidefold.operations.local_copies.inventory import local_use
+    from tidefold.operations.pipeline import now
 
     pipeline = terminal.pipeline()
-    found = read_status(pipeline, chosen_logs(pipeline, logs))
+    found = read_status(pipeline, chosen_logs(pipeline, logs), proofs=True)
     parts = [status_table(found), "", *([position_table(found), ""] if any(s.positions for s in found) else [])]
     use = local_use(pipeline)
-    data = {"logs": [asdict(s) for s in found], "local": asdict(use) if use else None}
-    terminal.result(data, *parts, *remarks(found), *local_lines(use))
+    data = {"logs": [describe_status(s) for s in found], "local": asdict(use) if use else None}
+    lines = [line for s in found for line in proof_lines(s, now())]
+    terminal.result(data, *parts, *remarks(found), *lines, *local_lines(use))
     return exit_code(s.error for s in found if s.error)
 
 

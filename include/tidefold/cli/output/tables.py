@@ -140,8 +140,6 @@ def _kept_of_the_log(status: LogStatus) -> Iterable[str]:
         yield f"stopped by {by.by} ({by.why}); `tidefold resume {status.log}` lets it take changes again"
     if status.tail:
         yield f"snapshot {status.tail.id} is snapshot {status.tail.base} and the change sets up to {status.tail.to_sqn}"
-    if status.drilled and status.drilled.drill:
-        yield f"snapshot {status.drilled.id}: {drilled(status.drilled.drill)}"
     for tag in status.tags:
         yield f"snapshot {tag.snapshot} is tagged {tag.name}"
     for hold in status.holds:

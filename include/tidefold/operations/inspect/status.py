@@ -10,11 +10,13 @@ from tidefold.domain.log_state import Consumer, Hold, LogState, Position, Snapsh
 from tidefold.domain.retention.retention import tails
 from tidefold.domain.table.schema import FIRST
 from tidefold.domain.table.schema_evolution import told
+from tidefold.domain.verify.scrub_round import ProofRecord
 from tidefold.errors import TidefoldError
 from tidefold.operations.local_copies.inventory import LocalUse, local_use
 from tidefold.operations.local_copies.manage import copies_here
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.verify.proof_record import find_proof
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,7 @@ class LogStatus:
     `local_partial`: those of whose copy files are gone, `local_bytes`: what all copies of snapshots take on its disks.
     `drilled` is the newest one with a restore drill. `stopped`: the log takes nothing. `schema` is the id of the newest
     one, `schema_waits` what it changes, until a snapshot has it. `landing`: landed files that the last ingest did not
-    take, or took in vain.
+    take, or took in vain. `proof`: when its files were proved, if that was asked for.
 
     `why` says in one line why the newest snapshot is not the latest one, `report` is the page that tells more;
     `error` (with its code) is set when the ledger cannot be read, `begun` is false until the first ingest.
@@ -58,22 +60,27 @@ class LogStatus:
     schema: int = FIRST
     schema_waits: str = ""
     landing: LandingProblems = NO_PROBLEMS
+    proof: ProofRecord | None = None
 
 
-def status(pipeline: Pipeline, logs: Sequence[str]) -> list[LogStatus]:
-    """One status a log; a log whose ledger cannot be read says so and hides no other."""
+def status(pipeline: Pipeline, logs: Sequence[str], *, proofs: bool = False) -> list[LogStatus]:
+    """One status a log; a log whose ledger cannot be read says so and hides no other.
+
+    proofs: also reads when the files of each log were proved, which takes up to two requests a log.
+    """
     use = local_use(pipeline)
-    return [_status(pipeline, log, use) for log in logs]
+    return [_status(pipeline, log, use, proofs) for log in logs]
 
 
-def _status(pipeline: Pipeline, log: str, use: LocalUse | None) -> LogStatus:
+def _status(pipeline: Pipeline, log: str, use: LocalUse | None, proofs: bool) -> LogStatus:
     try:
         state = pipeline.ledger(log).find()
         if state is None:
             return LogStatus(log, begun=False)
         here = copies_here(pipeline, state)
         taken = use.logs.get(log, 0) if use else 0
-        return replace(status_of(state), local=here.whole, local_partial=here.partial, local_bytes=taken)
+        proof = find_proof(pipeline.store, log) if proofs else None
+        return replace(status_of(state), local=here.whole, local_partial=here.partial, local_bytes=taken, proof=proof)
     except TidefoldError as error:
         return LogStatus(log, begun=True, error=Outcome.of_error(log, error))
 

@@ -1,7 +1,7 @@
 """Compares what Spark users read from the published table with the snapshot that was judged and published.
 
 The other checks of `verify` compare files and Delta logs. This one scans every row through delta-spark and compares
-schema and content with the files that the manifest names (decision 0028).
+schema and content with the files that the manifest names (decision 0029).
 """
 
 from __future__ import annotations

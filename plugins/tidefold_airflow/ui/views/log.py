@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from tidefold.cli.output.proofs import is_drill_old, is_proof_old
 from tidefold.domain.log_state import LogState, Position, Snapshot
 from tidefold.domain.retention.retention import Bound, bounds
 from tidefold.domain.table.schema_evolution import told
@@ -12,7 +13,8 @@ from tidefold.operations.inspect.history import restored_by
 from tidefold.operations.inspect.status import LogStatus, status_of
 from tidefold.operations.local_copies.inventory import LocalUse, local_use
 from tidefold.operations.local_copies.manage import copies_here
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.pipeline import Pipeline, now
+from tidefold.operations.verify.proof_record import find_proof
 from tidefold_airflow.ui.health import (
     Lag,
     Note,
@@ -77,12 +79,15 @@ class LogView:
     state: LogState
     schemas: Sequence[str]
     local: LocalUse | None
+    proof_old: bool
+    drill_old: bool
 
 
 def view_log(pipeline: Pipeline, state: LogState) -> LogView:
     """What there is to say of a log; its copies on this machine are those of the machine that serves the page."""
     here = copies_here(pipeline, state)
-    status = replace(status_of(state), local=here.whole, local_partial=here.partial)
+    proof = find_proof(pipeline.store, state.log)
+    status = replace(status_of(state), local=here.whole, local_partial=here.partial, proof=proof)
     listed = list(reversed(state.snapshots))
     return LogView(
         status=status,
@@ -97,6 +102,8 @@ def view_log(pipeline: Pipeline, state: LogState) -> LogView:
         state=state,
         schemas=told(state)[::-1],
         local=local_use(pipeline),
+        proof_old=is_proof_old(status, now()),
+        drill_old=is_drill_old(status, now()),
     )
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from tidefold.operations.inspect.status import LogStatus, status_of
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.verify.proof_record import find_proof
 from tidefold_airflow.ui.health import Lag, Note, Word, failed_status, lag_of, to_do, word_of_log
 from tidefold_airflow.ui.responses import told
 
@@ -64,7 +65,9 @@ def _line(pipeline: Pipeline, log: str) -> LogLine:
     lag, state = Lag(), None
     try:
         state = pipeline.ledger(log).find()
-        status = LogStatus(log, begun=False) if state is None else status_of(state)
+        status = LogStatus(log, begun=False)
+        if state:
+            status = replace(status_of(state), proof=find_proof(pipeline.store, log))
         lag = lag_of(state) if state else lag
     except Exception as error:
         status = failed_status(log, Outcome.of_error(log, told(error, "Reading the log")))
