@@ -22,7 +22,7 @@ from tidefold.domain.snapshot.kind_selection import Rule
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold
 from tidefold.wiring import open_pipeline
 
 COLUMNS = ("id", "amount", "seen", "city", "text")
@@ -83,7 +83,7 @@ def begin(root: Path, rows: int, buckets: int = 16, key_groups: int = 128, where
 
 def fold(pipeline: Pipeline, run: str, kind: Rule, runner: Runner) -> None:
     """From segments on disk to the synced commit that shows the rows; the gate is passed without looking."""
-    [outcome] = materialize(pipeline, ["bench"], Asking(run, kind=kind), runner)
+    [outcome] = materialize(pipeline, ["bench"], Fold(run, kind=kind), runner)
     if outcome.error_code:
         raise SystemExit(outcome.message)
     judge_all(pipeline, "bench")

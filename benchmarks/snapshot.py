@@ -23,14 +23,14 @@ from tables import HEAD, Row, folder, machine, ratios, seconds, write_page
 from tidefold.changelog.writer import Changelog
 from tidefold.compute.runners import in_process, in_threads
 from tidefold.domain.paths import LogPaths
-from tidefold.domain.snapshot.claim import Mode, Restore
+from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.domain.snapshot.kind_selection import Rule
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.restore.export import restore_to
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold, Restore
 from tidefold.operations.snapshot.tail import take_tail
 from tidefold.spark.submit import job_env, spark_conf
 from tidefold.wiring import open_pipeline
@@ -66,7 +66,7 @@ def write(pipeline: Pipeline, ids: range, seed: int) -> None:
 
 
 def take(pipeline: Pipeline, run: str, kind: Rule = Rule.FULL, restore: int | None = None) -> Outcome:
-    asking = Asking(run, kind=kind) if restore is None else Asking(run, restore=Restore(restore, Mode.SKIP))
+    asking = Fold(run, kind=kind) if restore is None else Restore(run, RestorePoint(restore, RestoreMode.SKIP))
     [outcome] = materialize(pipeline, ["bench"], asking, in_process if restore is None else in_threads())
     if outcome.error_code:
         raise SystemExit(outcome.message)

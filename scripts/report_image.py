@@ -26,7 +26,7 @@ from tidefold.operations.quality.judge import JudgementDetails, judge
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold
 from tidefold.quality.run.spark_rows import SparkEngine
 from tidefold.spark.submit import job_env, spark_conf
 from tidefold.wiring import open_pipeline
@@ -119,7 +119,7 @@ def _snapshot(pipeline: Pipeline, run: str, spark: Any) -> Outcome:
     """Folds, judges and confirms what passed; what failed but the last is aborted, as a run does."""
     for log in (OTHER, LOG):
         ingest(pipeline, [log], in_process)
-        materialize(pipeline, [log], Asking(run), in_process)
+        materialize(pipeline, [log], Fold(run), in_process)
         [outcome] = judge(pipeline, [log], run, SparkEngine(spark))
         if outcome.status == "passed":
             confirm(pipeline, log)

@@ -20,7 +20,7 @@ from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold
 from tidefold_airflow import operators
 from tidefold_airflow.dags.factory import Options, tidefold_dag, tidefold_group
 from tidefold_airflow.observability import assets
@@ -75,7 +75,7 @@ def pipeline(tmp_path: Path) -> Pipeline:
     config = made.config.path
     config.write_text(config.read_text().replace("store: store", "store: store\nspark: {above: 1MB}"))
     put(made, [{"id": i, "text": "a"} for i in range(5)])
-    materialize(made, ["accounts"], Asking("dag/run-1"), in_process)
+    materialize(made, ["accounts"], Fold("dag/run-1"), in_process)
     judge_all(made, passed=False)
     return made
 

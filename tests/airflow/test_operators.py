@@ -12,12 +12,11 @@ from airflow.sdk.exceptions import AirflowFailException
 from support.pipelines import judge_all, make_pipeline, put
 from tidefold.compute.runners import in_process
 from tidefold.domain.log_state import SnapshotKind
-from tidefold.domain.snapshot import claim
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.snapshot import heartbeat
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking, claim_of
+from tidefold.operations.snapshot.request import Fold
 from tidefold_airflow import operators
 from tidefold_airflow.operators.spark import INSTANT, TidefoldAsOfOperator
 
@@ -27,7 +26,7 @@ def pipeline(tmp_path: Path) -> Pipeline:
     """Snapshot 1 of `accounts` is published, and one more change waits."""
     made = make_pipeline(tmp_path)
     put(made, [{"id": i, "text": "a"} for i in range(20)])
-    materialize(made, ["accounts"], Asking("run-1"), in_process)
+    materialize(made, ["accounts"], Fold("run-1"), in_process)
     judge_all(made)
     confirm(made, "accounts")
     put(made, [{"id": 1, "text": "b"}])
@@ -74,15 +73,15 @@ def spark_task(pipeline: Pipeline, **given: Any) -> Any:
 def test_materialize_takes_over_what_stands_still_if_it_may(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    dead = pipeline.ledger("accounts").commit(lambda s: claim.claim(s, claim_of(pipeline, s, Asking("dead")))).attempt
+    dead = pipeline.ledger("accounts").commit(lambda s: Fold("dead").claimant(pipeline)(s)).attempt
     waited: list[float] = []
     monkeypatch.setattr(heartbeat.find_stalled, "__defaults__", (waited.append,))
     scope = SimpleNamespace(pipeline=pipeline, logs=["accounts", "tellers"], run="dag/manual-1")
-    assert spark_task(pipeline, step="materialize")._asking(scope) == Asking("dag/manual-1")
+    assert spark_task(pipeline, step="materialize")._build_request(scope) == Fold("dag/manual-1")
     assert waited == []
     # From a template it comes as text.
-    asked = spark_task(pipeline, step="materialize", takeover_after="600")._asking(scope)
-    assert (asked, waited) == (Asking("dag/manual-1", stalled={"accounts": dead}), [600.0])
+    asked = spark_task(pipeline, step="materialize", takeover_after="600")._build_request(scope)
+    assert (asked, waited) == (Fold("dag/manual-1", stalled={"accounts": dead}), [600.0])
 
 
 def test_so_little_that_spark_is_not_worth_its_start_is_done_by_the_task_itself(pipeline: Pipeline) -> None:
@@ -154,7 +153,7 @@ def test_as_of_takes_an_instant_that_has_passed_and_leaves_the_attempt_of_anothe
         with pytest.raises(AirflowFailException, match=code):
             execute(TidefoldAsOfOperator, pipeline, logs=["accounts"], as_of=text)
     ledger = pipeline.ledger("accounts")
-    before = ledger.commit(lambda state: claim.claim(state, claim_of(pipeline, state, Asking("run-2"))))
+    before = ledger.commit(Fold("run-2").claimant(pipeline))
     # All changes of these logs were committed at the very beginning of 1970.
     made = execute(TidefoldAsOfOperator, pipeline, as_of="1970-01-01T00:00:00.000001Z", logs=["tellers"])
     assert made["tellers"]["result"] == "nothing"

@@ -17,7 +17,7 @@ from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold
 from tidefold.wiring import Pipeline, open_pipeline
 
 
@@ -42,7 +42,7 @@ def run(pipeline: Pipeline, name: str) -> Outcome:
     """Ingest, materialize, judge and confirm, without a JVM."""
     [log] = pipeline.config.logs
     [outcome] = ingest(pipeline, [log], in_process)
-    materialize(pipeline, [log], Asking(name), in_process)
+    materialize(pipeline, [log], Fold(name), in_process)
     judge_all(pipeline, log)
     confirm(pipeline, log)
     return outcome

@@ -103,7 +103,7 @@ def roll_forward(world: World, pick: Pick) -> None:
     world.start("roll forward", steps(), whole=True)
 
 
-def _claim(world: World, log: str, pick: Pick, run: str, restore: claim.Restore | None = None) -> claim.Claim:
+def _claim(world: World, log: str, pick: Pick, run: str, restore: claim.RestorePoint | None = None) -> claim.Claim:
     request = f"restore:{restore.snapshot}:{restore.mode}" if restore else "fold"
     stalled = world.seen[log] if pick((False, True)) else None
     return claim.Claim(run, request, SnapshotKind.FULL, INSTANT, pick((False, False, True)), stalled, restore)
@@ -179,19 +179,19 @@ def restore_as_of_an_instant(world: World, pick: Pick) -> None:
     state = world.read(log)
     made = [s for s in state.snapshots if s.as_of and s.state is State.COMPLETED] if state else []
     if made:
-        run, mode = f"restore-{world.number()}", pick(tuple(claim.Mode))
-        asked = _claim(world, log, pick, run, claim.Restore(made[-1].id, mode))
+        run, mode = f"restore-{world.number()}", pick(tuple(claim.RestoreMode))
+        asked = _claim(world, log, pick, run, claim.RestorePoint(made[-1].id, mode))
         world.start("restore", processes.materialize(world, log, asked), whole=True)
         _bring_to_end(world, log, run, "pass", True)
 
 
-def _restore(world: World, log: str, pick: Pick) -> claim.Restore | None:
+def _restore(world: World, log: str, pick: Pick) -> claim.RestorePoint | None:
     state = world.read(log)
     snapshots = state.snapshots if state else ()
     completed = [s for s in snapshots if s.state is State.COMPLETED]
     tagged = [s for s in completed if state and s.id in {t.snapshot for t in state.tags}]
     found = pick([*completed, *tagged, *tagged, *snapshots]) if snapshots else None
-    return claim.Restore(found.id, pick(tuple(claim.Mode))) if found else None
+    return claim.RestorePoint(found.id, pick(tuple(claim.RestoreMode))) if found else None
 
 
 @rule(3)
@@ -224,7 +224,7 @@ def restore_tail(world: World, pick: Pick) -> None:
     state = world.read(log)
     taken = [s for s in state.snapshots if s.kind is SnapshotKind.TAIL and s.state is State.COMPLETED] if state else []
     if taken:
-        asked = _claim(world, log, pick, run, claim.Restore(taken[-1].id, pick(tuple(claim.Mode))))
+        asked = _claim(world, log, pick, run, claim.RestorePoint(taken[-1].id, pick(tuple(claim.RestoreMode))))
         world.start("restore", processes.materialize(world, log, asked), whole=True)
         _bring_to_end(world, log, run, pick(VERDICTS), True)
 
@@ -240,7 +240,7 @@ def restore_beside_clean_ups(world: World, pick: Pick) -> None:
     oldest, run, name = older[0], f"restore-{world.number()}", pick(NAMES)
     commit(world, log, "tag", partial(retention.tag, name=name, snapshot_id=oldest.id))
     whole_cycle(world, log, pick)
-    asked = _claim(world, log, pick, run, claim.Restore(oldest.id, pick(tuple(claim.Mode))))
+    asked = _claim(world, log, pick, run, claim.RestorePoint(oldest.id, pick(tuple(claim.RestoreMode))))
     world.start("restore", processes.materialize(world, log, asked))
     commit(world, log, "untag", partial(retention.untag, name=name))
     for clean_up in (processes.subsume, processes.truncate):

@@ -19,7 +19,7 @@ from tidefold.domain.ingest.append import append
 from tidefold.domain.log_state import LogState, SnapshotKind, State
 from tidefold.domain.retention import retention
 from tidefold.domain.snapshot import claim, point_in_time, transitions
-from tidefold.domain.snapshot.claim import Claim, Mode, Restore
+from tidefold.domain.snapshot.claim import Claim, RestoreMode, RestorePoint
 from tidefold.domain.table.table_spec import Engine, TableSpec
 from tidefold.errors import RefusedError
 
@@ -52,7 +52,7 @@ class Life:
 
     def complete(self, restore: int | None = None) -> None:
         run, sqns = f"run-{len(self.state.snapshots)}", self.sqns if restore is None else self.made[restore]
-        asked = Restore(restore, Mode.SKIP) if restore else None
+        asked = RestorePoint(restore, RestoreMode.SKIP) if restore else None
         state = claim.claim(self.state, Claim(run, "", SnapshotKind.FULL, "", restore=asked))
         attempt = state.attempt
         if attempt is None:

@@ -77,7 +77,7 @@ def hold_late(world: World, pick: Pick) -> None:
         whole_cycle(world, log, pick)
         world.start("truncate", processes.truncate(world, log), whole=True)
         commit(world, log, "hold", partial(retention.hold, wanted=Hold(pick(NAMES), oldest.id, "why")))
-        replay = claim.Restore(oldest.id, claim.Mode.REPLAY)
+        replay = claim.RestorePoint(oldest.id, claim.RestoreMode.REPLAY)
         asked = claim.Claim(
             f"late-{world.number()}", f"restore:{oldest.id}:replay", SnapshotKind.FULL, INSTANT, restore=replay
         )

@@ -219,7 +219,7 @@ class World:
         _require_whole(after, position, state.last_sqn)
         if state.attempt or (state.latest and not state.latest.published):
             return
-        wanted = claim.Restore(number, claim.Mode.REPLAY)
+        wanted = claim.RestorePoint(number, claim.RestoreMode.REPLAY)
         asked = claim.Claim("check", f"restore:{number}:replay", SnapshotKind.FULL, INSTANT, restore=wanted)
         begun = claim.claim(state, asked)
         assert begun.attempt

@@ -20,7 +20,7 @@ from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.quality import judge
 from tidefold.operations.snapshot import materialize
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold
 from tidefold.quality.run.spark_rows import SparkEngine
 from tidefold.wiring import open_pipeline
 
@@ -52,7 +52,7 @@ def run(pipeline: Pipeline, spark: SparkSession, name: str) -> dict[str, list[st
     runner = on_spark(spark)
     steps = {
         "ingest": ingest.ingest(pipeline, LOGS, runner),
-        "materialize": materialize.materialize(pipeline, LOGS, Asking(name), runner),
+        "materialize": materialize.materialize(pipeline, LOGS, Fold(name), runner),
         "quality": judge.judge(pipeline, LOGS, name, SparkEngine(spark)),
         "confirm": [confirm(pipeline, log, run_id=name) for log in LOGS],
     }

@@ -24,9 +24,10 @@ from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold
 from tidefold.read.plan import ReadPlan
 from tidefold.spark.data_source import register
+from tidefold.spark.steps import MaterializeStep
 from tidefold.spark.submit import PROJECT, Request, submit_command
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class Bank:
         put(self.pipeline, changes)
 
     def publish(self, run: str) -> None:
-        assert materialize(self.pipeline, ["accounts"], Asking(run), in_process)[0].status == "staged"
+        assert materialize(self.pipeline, ["accounts"], Fold(run), in_process)[0].status == "staged"
         judge_all(self.pipeline)
         confirm(self.pipeline, "accounts")
 
@@ -301,7 +302,9 @@ spark.stop()
 
 def test_a_job_as_tidefold_launches_it_finds_the_format(bank: Bank, tmp_path: Path) -> None:
     (tmp_path / "job.py").write_text(_SCRIPT)
-    command = submit_command(bank.pipeline.config, "materialize", Request("tidefold.yaml", ("accounts",), Asking()))
+    command = submit_command(
+        bank.pipeline.config, Request("tidefold.yaml", ("accounts",), MaterializeStep(Fold("run")))
+    )
     argv = [*command.argv[:-2], str(tmp_path / "job.py")]
     assert f"ROWS {len(bank.rows)} 4" in output(argv, tmp_path, {**os.environ, **command.env})
 

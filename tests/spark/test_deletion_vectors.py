@@ -16,7 +16,7 @@ from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.quality.judge import judge
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold
 from tidefold.quality.run.spark_rows import SparkEngine
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ VECTORS = CONFIG.replace("buckets: 4\n", "buckets: 4\n    deletion_vectors: true
 
 
 def judged(pipeline: Pipeline, spark: SparkSession, run: str) -> Outcome:
-    [staged] = materialize(pipeline, ["accounts"], Asking(run), on_spark(spark))
+    [staged] = materialize(pipeline, ["accounts"], Fold(run), on_spark(spark))
     assert staged.status == "staged", staged
     [outcome] = judge(pipeline, ["accounts"], run, SparkEngine(spark))
     return outcome

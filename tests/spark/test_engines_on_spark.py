@@ -15,7 +15,7 @@ from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.quality.judge import judge
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold
 from tidefold.quality.run.spark_rows import SparkEngine
 from tidefold.wiring import open_pipeline
 
@@ -63,7 +63,7 @@ def land(pipeline: Pipeline, log: str, start: int, rows: list[dict[str, Any]]) -
 def cycle(spark: SparkSession, pipeline: Pipeline, run: str) -> None:
     runner = on_spark(spark)
     assert {o.status for o in ingest(pipeline, LOGS, runner)} == {"taken"}
-    assert {o.status for o in materialize(pipeline, LOGS, Asking(run), runner)} == {"staged"}
+    assert {o.status for o in materialize(pipeline, LOGS, Fold(run), runner)} == {"staged"}
     assert {o.status for o in judge(pipeline, LOGS, None, SparkEngine(spark))} == {"passed"}
     assert {confirm(pipeline, log).status for log in LOGS} == {"published"}
 

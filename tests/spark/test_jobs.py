@@ -19,7 +19,8 @@ from tidefold.errors import SupersededError
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold
+from tidefold.spark.steps import MaterializeStep
 from tidefold.spark.submit import Request, submit_command
 
 _PATIENCE_SECONDS = 180
@@ -44,8 +45,8 @@ def started() -> Iterator[list[subprocess.Popen[str]]]:
 
 def submit(pipeline: Pipeline, run: str, started: list[subprocess.Popen[str]]) -> subprocess.Popen[str]:
     result = pipeline.config.path.parent / "var" / "result.json"
-    request = Request(str(pipeline.config.path), ("accounts",), Asking(run), str(result))
-    command = submit_command(pipeline.config, "materialize", request)
+    request = Request(str(pipeline.config.path), ("accounts",), MaterializeStep(Fold(run)), str(result))
+    command = submit_command(pipeline.config, request)
     job = subprocess.Popen(
         command.argv,
         env={**os.environ, **command.env},
@@ -99,7 +100,7 @@ def test_a_job_that_sleeps_through_its_retry_is_refused_when_it_wakes(
     job = submit(pipeline, "run-1", started)
     wait_until_claimed(pipeline, job)
     os.killpg(job.pid, signal.SIGSTOP)
-    materialize(pipeline, ["accounts"], Asking("run-1"), in_process)
+    materialize(pipeline, ["accounts"], Fold("run-1"), in_process)
     judge_all(pipeline)
     assert confirm(pipeline, "accounts").snapshot == 2
     before = [e.path for e in pipeline.store.list("tables")]

@@ -16,7 +16,7 @@ from tidefold.errors import CorruptError, TidefoldError
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,13 +44,13 @@ def test_both_logs_fold_in_one_round_and_spark_reads_the_same_rows(spark: SparkS
     first = [{"id": i, "text": f"a {i}"} for i in range(1000)]
     put(pipeline, first)
     put(pipeline, first[:10], log="tellers")
-    outcomes = materialize(pipeline, ["accounts", "tellers"], Asking("run-1"), on_spark(spark))
+    outcomes = materialize(pipeline, ["accounts", "tellers"], Fold("run-1"), on_spark(spark))
     assert [o.status for o in outcomes] == ["staged", "staged"]
     for log in ("accounts", "tellers"):
         judge_all(pipeline, log)
         confirm(pipeline, log)
     put(pipeline, [{"id": 5, "text": None, "_op": DELETE}, {"id": 6, "text": "b"}])
-    materialize(pipeline, ["accounts"], Asking("run-2"), on_spark(spark))
+    materialize(pipeline, ["accounts"], Fold("run-2"), on_spark(spark))
     judge_all(pipeline)
     confirm(pipeline, "accounts")
     rows = table_rows(pipeline)
@@ -70,7 +70,7 @@ def test_spark_and_one_process_make_the_same_rows(spark: SparkSession, tmp_path:
         pipeline = make_pipeline(tmp_path / str(number))
         for start in range(0, 300, 60):
             put(pipeline, changes[start : start + 60])
-        materialize(pipeline, ["accounts"], Asking("run"), run)
+        materialize(pipeline, ["accounts"], Fold("run"), run)
         judge_all(pipeline)
         confirm(pipeline, "accounts")
         found.append(table_rows(pipeline))
@@ -96,7 +96,7 @@ logs:
     pipeline = make_pipeline(tmp_path, config)
     whole = {"b": True, "l": 2**62, "f": 0.5, "d": -1e300, "text": "ü" * 40, "day": 19_000, "at": 1_700_000_000_123_456}
     put(pipeline, [{"id": 1, **whole}, {"id": 2, **dict.fromkeys(whole)}, {"id": 3, **whole, "d": float("nan")}])
-    materialize(pipeline, ["accounts"], Asking("run"), in_process)
+    materialize(pipeline, ["accounts"], Fold("run"), in_process)
     judge_all(pipeline)
     confirm(pipeline, "accounts")
     uri = pipeline.store.uri(LogPaths("accounts").table)

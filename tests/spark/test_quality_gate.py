@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
+from support.planning import heavy
 from support.staging import ROWS, Row, complete, give_suite, judge_one, make_pipeline, stage
 from tidefold.domain.log_state import LogState
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot import transitions
 from tidefold.operations.outcome import Outcome
-from tidefold.operations.quality.judge import judge, pending
+from tidefold.operations.quality.judge import judge
 from tidefold.quality.run import expectations
 from tidefold.quality.run.expectations import evaluate
 from tidefold.quality.run.spark_rows import SparkEngine, SparkRows
 from tidefold.quality.suite.check import Check
+from tidefold.spark.steps import QualityStep
 from tidefold.wiring import Pipeline
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ def staged_file(pipeline: Pipeline) -> Path:
 
 def test_good_rows_pass_and_the_verdict_is_stored_and_bound(pipeline: Pipeline, spark: SparkSession) -> None:
     snapshot = stage(pipeline, ROWS)
-    assert pending(pipeline, ["accounts", "pairs"], "run-1") == ["accounts"]
+    assert heavy(pipeline, ["accounts", "pairs"], QualityStep("run-1")) == ["accounts"]
     outcome = judge_one(pipeline, spark)
     assert (outcome.status, outcome.message) == ("passed", "snapshot 1 passed: 3 checks passed")
     verdict = pipeline.ledger("accounts").read().snapshots[-1].verdict
@@ -56,7 +58,7 @@ def test_judging_again_changes_nothing_and_needs_no_spark(pipeline: Pipeline, sp
     stage(pipeline, ROWS)
     first = judge_one(pipeline, spark)
     before = pipeline.store.list("")
-    assert pending(pipeline, ["accounts"], None) == []
+    assert heavy(pipeline, ["accounts"], QualityStep(None)) == []
     assert judge_one(pipeline, None) == first
     assert pipeline.store.list("") == before
 
@@ -70,7 +72,7 @@ def test_a_crash_between_verdict_file_and_ledger_is_healed(pipeline: Pipeline, s
     shutil.rmtree(ledger)
     before.rename(ledger)
     Path(first.facts["report"]).unlink()
-    assert pending(pipeline, ["accounts"], None) == ["accounts"]
+    assert heavy(pipeline, ["accounts"], QualityStep(None)) == ["accounts"]
     assert judge_one(pipeline, None) == first
     verdict = pipeline.ledger("accounts").read().snapshots[-1].verdict
     assert verdict
@@ -147,7 +149,7 @@ def test_warnings_alone_pass_and_another_suite_judges_again(pipeline: Pipeline, 
     give_suite(pipeline, expectation)
     assert judge_one(pipeline, spark).status == "failed"
     give_suite(pipeline, {**expectation, "severity": "warn"})
-    assert pending(pipeline, ["accounts"], None) == ["accounts"]
+    assert heavy(pipeline, ["accounts"], QualityStep(None)) == ["accounts"]
     outcome = judge_one(pipeline, spark)
     assert outcome.message == "snapshot 1 passed: 3 checks passed; 1 warning: aid max to be between (99 > 50)"
     verdict = pipeline.ledger("accounts").read().snapshots[-1].verdict
@@ -189,7 +191,7 @@ def test_a_log_with_an_error_does_not_hold_up_the_others(pipeline: Pipeline, spa
     stage(pipeline, ROWS)
     stage(pipeline, ROWS, "pairs")
     (pipeline.config.path.parent / "accounts.yaml").write_text("nonsense")
-    assert pending(pipeline, ["accounts", "pairs"], None) == ["pairs"]
+    assert heavy(pipeline, ["accounts", "pairs"], QualityStep(None)) == ["pairs"]
     outcomes = judge(pipeline, ["accounts", "pairs", "absent"], None, SparkEngine(spark))
     assert [(o.status, o.error_code) for o in outcomes] == [
         ("error", "SUITE_INVALID"),
@@ -203,7 +205,7 @@ def test_only_the_snapshot_of_the_run_is_judged(pipeline: Pipeline) -> None:
     stage(pipeline, ROWS)
     [other_run] = judge(pipeline, ["accounts"], "run-2", None)
     assert (nothing_ingested.status, other_run.status) == ("nothing", "nothing")
-    assert pending(pipeline, ["accounts"], "run-2") == []
+    assert heavy(pipeline, ["accounts"], QualityStep("run-2")) == []
     assert judge_one(pipeline, None).error_code == "SPARK_NEEDED"
 
 

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from support.planning import heavy
 from support.staging import ROWS, complete, judge_one, stage
 from tidefold.domain.log_state import State
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.quality.audit import audit
-from tidefold.operations.quality.audit import pending as audits_pending
 from tidefold.quality.run.spark_rows import SparkEngine
+from tidefold.spark.steps import AuditStep
 from tidefold.wiring import Pipeline, open_pipeline
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def test_an_audit_judges_again_and_changes_nothing_but_its_own_report(
     complete(pipeline, spark, ROWS)
     give(tmp_path, [{"range": {"column": "bid", "max": 1}}])
     before = {e.path: pipeline.store.read(e.path) for e in pipeline.store.list("")}
-    assert audits_pending(pipeline, ["accounts", "branches"], "daily/1") == ["accounts"]
+    assert heavy(pipeline, ["accounts", "branches"], AuditStep("daily/1")) == ["accounts"]
     [first] = audit(pipeline, ["accounts"], "daily/1", SparkEngine(spark))
     assert first.message == "audit of snapshot 1 failed: 1 of 4 checks failed: bid at most 1 (33 unexpected values)"
     assert (first.status, first.error_code, first.facts["audit"]) == ("failed", None, True)
@@ -145,9 +146,9 @@ def test_an_audit_judges_again_and_changes_nothing_but_its_own_report(
     assert sorted(Path(p).suffix for p in after.keys() - before.keys()) == [".html", ".json"]
     assert pipeline.ledger("accounts").read().snapshots[-1].state is State.COMPLETED
     # A retry of the run answers the same without Spark; the next run looks again.
-    assert audits_pending(pipeline, ["accounts"], "daily/1") == []
+    assert heavy(pipeline, ["accounts"], AuditStep("daily/1")) == []
     assert audit(pipeline, ["accounts"], "daily/1", None) == [first]
-    assert audits_pending(pipeline, ["accounts"], "daily/2") == ["accounts"]
+    assert heavy(pipeline, ["accounts"], AuditStep("daily/2")) == ["accounts"]
     assert judgement(first)["history"][0]["failed"] == 0
 
 

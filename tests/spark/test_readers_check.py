@@ -33,10 +33,11 @@ from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold
 from tidefold.operations.verify.check_readers import check_readers
 from tidefold.read.delta_reader import DeltaContent, SparkDeltaReader
 from tidefold.spark.result_file import read_outcomes
+from tidefold.spark.steps import VerifyStep
 from tidefold.spark.submit import Request, submit_command
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def nulls(key: int) -> dict[str, Any]:
 
 def publish(pipeline: Pipeline, run: str, changes: list[dict[str, Any]]) -> None:
     put(pipeline, changes)
-    materialize(pipeline, ["accounts"], Asking(run), in_process)
+    materialize(pipeline, ["accounts"], Fold(run), in_process)
     judge_all(pipeline)
     confirm(pipeline, "accounts")
 
@@ -270,9 +271,8 @@ def test_a_publication_meanwhile_is_no_difference(pipeline: Pipeline, spark: Spa
 def test_the_job_leaves_one_outcome_a_log(pipeline: Pipeline) -> None:
     """As `tidefold verify --spark` starts it."""
     result = pipeline.config.path.parent / "var" / "result.json"
-    command = submit_command(
-        pipeline.config, "verify", Request(str(pipeline.config.path), ("accounts",), Asking(), str(result))
-    )
+    request = Request(str(pipeline.config.path), ("accounts",), VerifyStep(), str(result))
+    command = submit_command(pipeline.config, request)
     done = subprocess.run(command.argv, env={**os.environ, **command.env}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     [outcome] = read_outcomes(result)

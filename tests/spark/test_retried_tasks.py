@@ -19,7 +19,7 @@ from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.retention.clean import clean
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold
 from tidefold.spark.submit import job_env, spark_conf
 
 
@@ -67,7 +67,7 @@ def main(root: Path) -> None:
     }
     folders = ["changelog", *(LogPaths(log).quarantine for log in PAIR)]
     assert {e.path for folder in folders for e in pipeline.store.list(folder)} == {*filter(None, named)}
-    outcomes = materialize(pipeline, PAIR, Asking("run"), runner)
+    outcomes = materialize(pipeline, PAIR, Fold("run"), runner)
     assert [o.status for o in outcomes] == ["staged", "staged"], outcomes
     for log in PAIR:
         judge_all(pipeline, log)

@@ -15,7 +15,7 @@ from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.quality.judge import judge
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold
 from tidefold.quality.run.spark_rows import SparkEngine
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def pipeline(s3: S3Bucket, spark: SparkSession, tmp_path: Path, monkeypatch: pyt
 
 
 def staged(pipeline: Pipeline, spark: SparkSession, run: str) -> None:
-    [outcome] = materialize(pipeline, ["accounts"], Asking(run), on_spark(spark))
+    [outcome] = materialize(pipeline, ["accounts"], Fold(run), on_spark(spark))
     assert outcome.status == "staged", outcome
 
 

@@ -8,13 +8,14 @@ from pathlib import Path
 from typer.testing import CliRunner, Result
 
 from support.pipelines import CONFIG, make_pipeline, put, table_rows
+from support.planning import pending
 from support.savepoints import canonical_rows
 from tidefold.cli.app import app
 from tidefold.domain.external_snapshot import Ownership
 from tidefold.domain.log_state import SnapshotKind
-from tidefold.operations.snapshot.materialize import pending
-from tidefold.operations.snapshot.request import Asking, Import
-from tidefold.spark.dispatch import Step, without_spark
+from tidefold.operations.snapshot.request import Import
+from tidefold.spark.dispatch import run_without_spark
+from tidefold.spark.steps import MaterializeStep
 
 ROWS = {i: f"a {i}" for i in range(300)}
 
@@ -35,9 +36,9 @@ def test_a_table_moves_to_another_store_by_stop_and_import(tmp_path: Path) -> No
     assert canonical_rows(tmp_path / "save") == ROWS
 
     other = make_pipeline(two, CONFIG.replace("store: store", "store: store\nspark: {above: 1B}"))
-    asking = Asking("in", imported=Import(place, Ownership.CLAIM))
+    asking = Import("in", place, Ownership.CLAIM)
     assert pending(other, ["accounts"], asking) == ["accounts"]
-    assert without_spark(other, Step("materialize", asking), ["accounts"]).spark == ("accounts",)
+    assert run_without_spark(other, MaterializeStep(asking), ["accounts"]).spark == ("accounts",)
     done = call(two, "import", "accounts", place, "--claim-mode", "claim", "--run", "in")
     assert done.exit_code == 0, done.output
     assert "starting Spark" in done.stderr

@@ -17,7 +17,7 @@ from tidefold.operations.ingest.schema_update import apply_configured_schema
 from tidefold.operations.quality.judge import judge
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold
 from tidefold.quality.run.spark_rows import SparkEngine
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def test_spark_reads_every_version_as_deltalake_does(spark: SparkSession, tmp_pa
         apply_configured_schema(pipeline, ledger.read())
         name = columns[1].name
         put(pipeline, [{"id": i, name: str(i) if columns[1].type == "string" else i} for i in _ids(number)])
-        [outcome] = materialize(pipeline, ["accounts"], Asking(f"r{number}", kind=Rule.INCREMENTAL), on_spark(spark))
+        [outcome] = materialize(pipeline, ["accounts"], Fold(f"r{number}", kind=Rule.INCREMENTAL), on_spark(spark))
         assert outcome.status == "staged", outcome
         if number == 1:
             # The gate reads files that lack the new column.

@@ -20,7 +20,7 @@ from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.quality import judge
 from tidefold.operations.snapshot import materialize
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold
 from tidefold.quality.run.spark_rows import SparkEngine
 from tidefold.wiring import open_pipeline
 
@@ -65,7 +65,7 @@ def run(pipeline: Pipeline, spark: SparkSession, name: str) -> list[str]:
     runner, logs = on_spark(spark), ["items"]
     outcomes = [
         *ingest.ingest(pipeline, logs, runner),
-        *materialize.materialize(pipeline, logs, Asking(name), runner),
+        *materialize.materialize(pipeline, logs, Fold(name), runner),
         *judge.judge(pipeline, logs, name, SparkEngine(spark)),
         confirm(pipeline, "items", run_id=name),
     ]

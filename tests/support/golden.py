@@ -23,7 +23,7 @@ from tidefold.changelog.writer import Changelog
 from tidefold.compute.runners import in_process
 from tidefold.domain.log_state import LogState, SnapshotKind, State
 from tidefold.domain.paths import LogPaths
-from tidefold.domain.snapshot.claim import Restore
+from tidefold.domain.snapshot.claim import RestorePoint
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.ledger import Ledger, read_manifest
 from tidefold.ledger.stored_form import EMBEDDED, STORED_NAMES
@@ -36,7 +36,7 @@ from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold, Restore
 from tidefold.wiring import open_pipeline
 
 ARCHIVES = sorted((Path(__file__).parents[1] / "data/golden").glob("*.tar.gz"))
@@ -158,8 +158,8 @@ def one_more(golden: Golden, text: str) -> dict[str, list[Row]]:
     return {log: listed(rows) for log, rows in after.items()}
 
 
-def fold(golden: Golden, log: str, run: str, restore: Restore | None = None) -> int:
-    [staged] = materialize(golden.pipeline, [log], Asking(run, restore=restore), in_process)
+def fold(golden: Golden, log: str, run: str, restore: RestorePoint | None = None) -> int:
+    [staged] = materialize(golden.pipeline, [log], Restore(run, restore) if restore else Fold(run), in_process)
     assert staged.status == "staged", staged
     assert staged.snapshot
     judge_all(golden.pipeline, log)
@@ -179,7 +179,7 @@ def end_what_waits(golden: Golden) -> None:
             check_table(golden, log, truth["live"])
             continue
         if attempt:
-            [again] = materialize(golden.pipeline, [log], Asking(attempt.run), in_process)
+            [again] = materialize(golden.pipeline, [log], Fold(attempt.run), in_process)
             assert (again.status, again.snapshot) == ("already", attempt.id), again
         if attempt and attempt.verdict is None:
             judge_all(golden.pipeline, log)

@@ -10,7 +10,7 @@ from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import PointInTime
 
 DAY = 86_400_000_000
 
@@ -22,7 +22,7 @@ def day(number: int) -> int:
 
 def staged(pipeline: Pipeline, at: int, run: str, log: str = "accounts") -> Outcome:
     """Makes it, without judging it."""
-    [outcome] = materialize(pipeline, [log], Asking(run, as_of=at), in_process)
+    [outcome] = materialize(pipeline, [log], PointInTime(run, at), in_process)
     return outcome
 
 

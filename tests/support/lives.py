@@ -12,7 +12,7 @@ from tidefold.domain.log_state import LogState, SnapshotKind
 from tidefold.domain.snapshot import claim as claims
 from tidefold.domain.snapshot import transitions
 from tidefold.operations.pipeline import Pipeline, now
-from tidefold.operations.snapshot.request import request_of
+from tidefold.operations.snapshot.claiming import hash_request
 from tidefold.quality.suite.suite import load_suite
 from tidefold.wiring import open_pipeline
 
@@ -47,7 +47,7 @@ def take(state: LogState, changes: int = 10, refused: int = 0) -> LogState:
 def claim(run: str) -> Move:
     """As a run does that asks for nothing special."""
     return lambda state: claims.claim(
-        state, claims.Claim(run, request_of({"kind": SnapshotKind.FULL}), SnapshotKind.FULL, now())
+        state, claims.Claim(run, hash_request({"kind": SnapshotKind.FULL}), SnapshotKind.FULL, now())
     )
 
 

@@ -25,7 +25,7 @@ from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold
 from tidefold.sources.ingest import parse_task
 from tidefold.storage import Entry
 from tidefold.storage.local_copies.roots import LocalRoots
@@ -63,7 +63,7 @@ def take(pipeline: Pipeline, logs: list[str] = PAIR) -> list[Outcome]:
 
 
 def stage(pipeline: Pipeline, run: str, log: str = "items") -> Outcome:
-    [outcome] = materialize(pipeline, [log], Asking(run), in_process)
+    [outcome] = materialize(pipeline, [log], Fold(run), in_process)
     return outcome
 
 

@@ -17,7 +17,7 @@ from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold
 from tidefold.wiring import open_pipeline
 
 LOG = "accounts"
@@ -53,7 +53,7 @@ def take(root: Path) -> Outcome:
 
 
 def fold(root: Path, run: str, **asking: Any) -> Outcome:
-    return materialize(opened(root), [LOG], Asking(run, **asking), in_process)[0]
+    return materialize(opened(root), [LOG], Fold(run, **asking), in_process)[0]
 
 
 def publish(root: Path, run: str) -> None:

@@ -27,7 +27,7 @@ from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold
 from tidefold.operations.snapshot.tail import take_tail
 from tidefold.quality.report.result import CheckResult, Circumstances, Findings, conclude
 from tidefold.quality.report.verdict_store import store_judgement, store_report, verdict_of
@@ -98,7 +98,7 @@ class Story:
 
     def stage(self, log: str, number: int, passed: bool | None = True) -> int:
         """Materializes and judges; `passed` None: not judged."""
-        [staged] = materialize(self.pipeline, [log], Asking(run_id(number)), in_process)
+        [staged] = materialize(self.pipeline, [log], Fold(run_id(number)), in_process)
         assert not staged.error_code, staged
         if passed is not None:
             self.judge(log, passed)

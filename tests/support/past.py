@@ -20,7 +20,7 @@ from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold
 
 KEYS = {"accounts": "aid", "branches": "bid", "tellers": "tid"}
 Rows = dict[int, dict[str, Any]]
@@ -37,7 +37,7 @@ def land(config: Path, phase: str, start: datetime, days: int) -> None:
 
 def published(pipeline: Pipeline, run: str) -> None:
     """All that has landed becomes a snapshot, and the log is cut as far as that allows; in this process."""
-    outcomes = ingest(pipeline, LOGS, in_process) + materialize(pipeline, LOGS, Asking(run), in_process)
+    outcomes = ingest(pipeline, LOGS, in_process) + materialize(pipeline, LOGS, Fold(run), in_process)
     assert not [outcome for outcome in outcomes if outcome.error_code]
     for log in LOGS:
         judge_all(pipeline, log)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +114,8 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def with_log_shape(pipeline: Pipeline, **changes: Any) -> Pipeline:
     """The same pipeline with the configuration of `accounts` changed."""
-    log = pipeline.log("accounts").model_copy(update=changes)
+    log = pipeline.log("accounts")
+    of_table = {name: changes.pop(name) for name in [f.name for f in fields(log.shape)] if name in changes}
+    log = log.model_copy(update={**changes, "shape": replace(log.shape, **of_table)})
     config = pipeline.config.model_copy(update={"logs": {**pipeline.config.logs, "accounts": log}})
     return replace(pipeline, config=config)

@@ -12,7 +12,7 @@ from tidefold.changelog.schema import DELETE
 from tidefold.compute.runners import in_threads
 from tidefold.domain.paths import LogPaths, data_path
 from tidefold.domain.retention.local_copies import CopyName
-from tidefold.domain.snapshot.claim import Mode, Restore
+from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.domain.snapshot.kind_selection import Rule
 from tidefold.domain.snapshot.manifest import DataFile
 from tidefold.ledger import read_manifest
@@ -20,7 +20,7 @@ from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold, Restore
 from tidefold.storage.local_copies.copies import discard
 
 LOG = "accounts"
@@ -55,7 +55,7 @@ def take(pipeline: Pipeline, changes: Rows) -> None:
 
 
 def fold(pipeline: Pipeline, run: str, kind: Rule | None = None) -> Outcome:
-    [outcome] = materialize(pipeline, [LOG], Asking(run, kind=kind), in_threads())
+    [outcome] = materialize(pipeline, [LOG], Fold(run, kind=kind), in_threads())
     return outcome
 
 
@@ -72,8 +72,10 @@ def publish(pipeline: Pipeline) -> None:
     assert confirm(pipeline, LOG).status == "published"
 
 
-def restore(pipeline: Pipeline, snapshot: int, mode: Mode = Mode.REPLAY, kind: Rule | None = None) -> Outcome:
-    asking = Asking("back", restore=Restore(snapshot, mode), kind=kind)
+def restore(
+    pipeline: Pipeline, snapshot: int, mode: RestoreMode = RestoreMode.REPLAY, kind: Rule | None = None
+) -> Outcome:
+    asking = Restore("back", RestorePoint(snapshot, mode), kind=kind)
     [outcome] = materialize(pipeline, [LOG], asking, in_threads())
     return outcome
 

@@ -21,7 +21,7 @@ from tidefold.operations.savepoint.external import open_address
 from tidefold.operations.savepoint.take import Wanted, take_savepoint
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking, Import
+from tidefold.operations.snapshot.request import Fold, Import
 
 Rows = dict[int, str | None]
 FIRST: Rows = {i: f"a {i}" for i in range(40)}
@@ -42,7 +42,7 @@ def finish(pipeline: Pipeline, run: str) -> Outcome:
 
 
 def cycle(pipeline: Pipeline, run: str) -> Outcome:
-    [outcome] = materialize(pipeline, ["accounts"], Asking(run), in_process)
+    [outcome] = materialize(pipeline, ["accounts"], Fold(run), in_process)
     assert outcome.status == "staged", outcome
     finish(pipeline, run)
     return outcome
@@ -67,7 +67,7 @@ def save(pipeline: Pipeline, address: Path | str, layout: Layout = Layout.NATIVE
 
 def bring(pipeline: Pipeline, address: Path | str, mode: Ownership = Ownership.NO_CLAIM, run: str = "in") -> Outcome:
     """Imports as far as the stage."""
-    asking = Asking(run, imported=Import(open_address(str(address)).uri(""), mode))
+    asking = Import(run, open_address(str(address)).uri(""), mode)
     [outcome] = materialize(pipeline, ["accounts"], asking, in_process)
     return outcome
 

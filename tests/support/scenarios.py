@@ -32,7 +32,7 @@ from tidefold.domain.ingest.append import names
 from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State, Verdict
 from tidefold.domain.paths import INTENTS, LogPaths, data_path
 from tidefold.domain.snapshot import transitions
-from tidefold.domain.snapshot.claim import Mode, Restore
+from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.errors import TidefoldError
 from tidefold.ledger import read_manifest
 from tidefold.operations.ingest.ingest import ingest
@@ -46,7 +46,7 @@ from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold, PointInTime, Restore
 from tidefold.operations.snapshot.tail import squash, take_tail
 from tidefold.storage import Store
 
@@ -159,8 +159,8 @@ def take(pipeline: Pipeline) -> None:
     done(ingest(pipeline, LOGS, runner(pipeline.store)))
 
 
-def fold(pipeline: Pipeline, run: str, restore: Restore | None = None, logs: Sequence[str] = LOGS) -> None:
-    done(materialize(pipeline, logs, Asking(run, restore=restore), runner(pipeline.store)))
+def fold(pipeline: Pipeline, run: str, restore: RestorePoint | None = None, logs: Sequence[str] = LOGS) -> None:
+    done(materialize(pipeline, logs, Restore(run, restore) if restore else Fold(run), runner(pipeline.store)))
 
 
 def judge(pipeline: Pipeline, logs: Sequence[str] = LOGS) -> None:
@@ -176,7 +176,7 @@ def _passed(state: LogState) -> LogState:
     return transitions.judge(state, state.attempt.id, verdict)
 
 
-def cycle(pipeline: Pipeline, run: str, restore: Restore | None = None, logs: Sequence[str] = LOGS) -> None:
+def cycle(pipeline: Pipeline, run: str, restore: RestorePoint | None = None, logs: Sequence[str] = LOGS) -> None:
     fold(pipeline, run, restore, logs)
     judge(pipeline, logs)
     for log in logs:
@@ -199,14 +199,14 @@ def _each(act: Callable[[Pipeline, str], object]) -> Act:
     return acts
 
 
-def _restored(snapshot: int, mode: Mode) -> Act:
-    return lambda pipeline: cycle(pipeline, "restore", Restore(snapshot, mode), LOGS[:1])
+def _restored(snapshot: int, mode: RestoreMode) -> Act:
+    return lambda pipeline: cycle(pipeline, "restore", RestorePoint(snapshot, mode), LOGS[:1])
 
 
 def _as_of(pipeline: Pipeline) -> None:
     """The rows as of the instant between the second batch and the third."""
     at = record(20)["value"]["source"]["ts_us"]
-    done(materialize(pipeline, LOGS, Asking("backfill", as_of=at), runner(pipeline.store)))
+    done(materialize(pipeline, LOGS, PointInTime("backfill", at), runner(pipeline.store)))
     for log in LOGS:
         judged(pipeline, "backfill", log)
         confirm(pipeline, log, run_id="backfill")
@@ -230,9 +230,9 @@ SCENARIOS = (
     Scenario("whole cycle", "taken 2", lambda pipeline: cycle(pipeline, "run"), 2),
     Scenario("subsume", "folded 5", _each(subsume), 5),
     Scenario("truncate", "subsumed 5", _each(truncate), 5),
-    Scenario("restore by skip", "folded 3", _restored(1, Mode.SKIP), 3, skipped=(1, 2)),
-    Scenario("restore by replay", "folded 3", _restored(1, Mode.REPLAY), 3),
-    Scenario("restore of a tail", "tailed 3", _restored(2, Mode.SKIP), 4, skipped=(3,)),
+    Scenario("restore by skip", "folded 3", _restored(1, RestoreMode.SKIP), 3, skipped=(1, 2)),
+    Scenario("restore by replay", "folded 3", _restored(1, RestoreMode.REPLAY), 3),
+    Scenario("restore of a tail", "tailed 3", _restored(2, RestoreMode.SKIP), 4, skipped=(3,)),
     Scenario("tail", "taken 3", _each(lambda pipeline, log: take_tail(pipeline, log, "tail")), 3),
     Scenario("squash", "taken 3", _each(squash), 3),
     Scenario("as of an instant, files alone", "folded 3", _as_of, 3, as_of=2),

@@ -32,7 +32,8 @@ from tidefold.errors import (
     UnknownOutcomeError,
 )
 from tidefold.fold.fold_bucket import fold_bucket
-from tidefold.fold.task import Address, FoldResult, FoldTask, Input, Recipe, Untouched
+from tidefold.fold.rewrite import RewriteAction
+from tidefold.fold.task import Address, FoldResult, FoldTask, Input, Recipe
 from tidefold.ledger.evidence import ATTEMPT_FACT, EPOCH_FACT, MANIFEST_FACT, SNAPSHOT_FACT
 from tidefold.operations.snapshot import confirm, stage
 from tidefold.sources.ingest import parse_task as parse_module
@@ -210,7 +211,7 @@ def _fold(store: Store, text: str) -> str:
     task = msgspec.json.decode(text, type=FoldTask)
     recipe = task.recipes[0]
     changes = [row for c in recipe.change_sets for row in read_change_set(store, c, task.bucket).to_pylist()]
-    if not changes and task.untouched is Untouched.TAKE:
+    if not changes and recipe.unchanged.action is RewriteAction.LINK:
         return msgspec.json.encode(FoldResult(task.bucket, True, _take(store, task, recipe))).decode()
     rows: Rows = {}
     for one in recipe.base:

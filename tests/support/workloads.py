@@ -18,7 +18,7 @@ from tidefold.domain.snapshot.kind_selection import Rule
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold
 from tidefold.wiring import open_pipeline
 
 LOG, ROWS = "accounts", 100_000
@@ -90,7 +90,7 @@ def local(root: Path, count: int, groups: int) -> list[list[int]]:
 
 
 def fold(root: Path, run: str, kind: Rule = Rule.INCREMENTAL, runner: Runner = in_process) -> None:
-    [outcome] = materialize(opened(root), [LOG], Asking(run, kind=kind), runner)
+    [outcome] = materialize(opened(root), [LOG], Fold(run, kind=kind), runner)
     assert not outcome.error_code, outcome.message
 
 

@@ -21,8 +21,9 @@ from tidefold.cli.terminal import Terminal
 from tidefold.errors import InvalidInputError, NotFoundError, TidefoldError
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
-from tidefold.spark.dispatch import Step, without_spark
+from tidefold.spark.dispatch import run_without_spark
 from tidefold.spark.result_file import read_outcomes
+from tidefold.spark.steps import AnyStep
 from tidefold.spark.submit import Request, submit_command
 from tidefold.storage.safe_files import make_private_folder
 
@@ -51,35 +52,35 @@ _GRACE_SECONDS = 10.0
 _TAIL_LINES = 20
 
 
-def run_step(terminal: Terminal, pipeline: Pipeline, step: Step, logs: Sequence[str]) -> list[Outcome]:
+def run_step(terminal: Terminal, pipeline: Pipeline, step: AnyStep, logs: Sequence[str]) -> list[Outcome]:
     """One outcome a log, in the order given; an error of one log does not stop the others."""
-    found = without_spark(pipeline, step, logs, BucketLine(terminal.note))
+    found = run_without_spark(pipeline, step, logs, BucketLine(terminal.note))
     outcomes = {outcome.log: outcome for outcome in found.done}
     if found.spark:
         outcomes |= {outcome.log: outcome for outcome in _submit(terminal, pipeline, step, found.spark)}
     return [outcomes[log] for log in logs]
 
 
-def _submit(terminal: Terminal, pipeline: Pipeline, step: Step, logs: Sequence[str]) -> list[Outcome]:
+def _submit(terminal: Terminal, pipeline: Pipeline, step: AnyStep, logs: Sequence[str]) -> list[Outcome]:
     """Runs the job; one that ends without a word gives every log an error."""
     config = pipeline.config
     check_java()
     output = _fresh_file(config.path.parent / "var" / "log", step, ".log")
     result = _fresh_file(config.path.parent / "var" / "results", step, ".json")
-    request = Request(str(config.path), tuple(logs), step.asking, str(result))
-    command = submit_command(config, step.name, request)
+    request = Request(str(config.path), tuple(logs), step, str(result))
+    command = submit_command(config, request)
     terminal.note(f"{step.name}: starting Spark for {', '.join(logs)}; its output goes to {output}")
     code = _run(terminal, step, command.argv, {**os.environ, **command.env}, output)
     return read_outcomes(result) or _died(terminal, step, logs, code, output)
 
 
-def _fresh_file(folder: Path, step: Step, ending: str) -> Path:
+def _fresh_file(folder: Path, step: AnyStep, ending: str) -> Path:
     make_private_folder(folder)
-    run = re.sub(r"[^\w.-]", "_", step.asking.run or "any")[:80]
+    run = re.sub(r"[^\w.-]", "_", step.run or "any")[:80]
     return folder / f"{run}-{step.name}-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}{ending}"
 
 
-def _run(terminal: Terminal, step: Step, argv: Sequence[str], env: dict[str, str], output: Path) -> int:
+def _run(terminal: Terminal, step: AnyStep, argv: Sequence[str], env: dict[str, str], output: Path) -> int:
     """The job's exit code. Says every few seconds that it still runs; whatever ends us ends it too."""
     began = time.monotonic()
     with output.open("wb") as sink:
@@ -116,7 +117,7 @@ def _end(job: subprocess.Popen[bytes]) -> None:
         job.wait()
 
 
-def _died(terminal: Terminal, step: Step, logs: Sequence[str], code: int, output: Path) -> list[Outcome]:
+def _died(terminal: Terminal, step: AnyStep, logs: Sequence[str], code: int, output: Path) -> list[Outcome]:
     tail = output.read_text(errors="replace").splitlines()[-_TAIL_LINES:]
     terminal.note("\n".join(["the last lines of its output:", *(f"  | {line}" for line in tail)]))
     how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"

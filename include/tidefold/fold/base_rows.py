@@ -88,7 +88,7 @@ def _rows(
 def _of_bucket(
     file: DataFile, batches: Iterator[pa.RecordBatch], shape: TableSpec, bucket: KeyGroups, opened: ExitStack
 ) -> Iterator[pa.RecordBatch]:
-    if is_within(file, bucket):
+    if file.is_within(bucket):
         yield from batches
         return
     if not shape.key:
@@ -101,11 +101,6 @@ def _of_bucket(
         groups = key_groups_of(table, shape, connection)
         mine = pc.and_(pc.greater_equal(groups, bucket.first), pc.less_equal(groups, bucket.last))
         yield from table.filter(mine).to_batches()
-
-
-def is_within(file: DataFile, bucket: KeyGroups) -> bool:
-    """Whether all rows of a file are of the bucket."""
-    return bucket.first <= file.key_groups.first and file.key_groups.last <= bucket.last
 
 
 def with_schema(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

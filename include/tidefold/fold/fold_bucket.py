@@ -22,13 +22,13 @@ from tidefold.domain.snapshot.point_in_time import without_times
 from tidefold.domain.table.table_spec import Engine
 from tidefold.domain.verify.expected_files import Where
 from tidefold.errors import AlreadyExistsError, CorruptError, NotFoundError
-from tidefold.fold.base_rows import Based, is_within, open_base, read_hidden, with_schema
+from tidefold.fold.base_rows import Based, open_base, read_hidden, with_schema
 from tidefold.fold.change_cache import MANY
 from tidefold.fold.inputs import Inputs
 from tidefold.fold.merge.mark_deleted import marked, to_mark
 from tidefold.fold.merge.merge import Before, has_clears, merged
-from tidefold.fold.plan import has_expired
-from tidefold.fold.task import Address, FoldResult, FoldTask, Input, Recipe, Untouched
+from tidefold.fold.rewrite import RewriteAction
+from tidefold.fold.task import Address, FoldResult, FoldTask, Input, Recipe
 from tidefold.storage import Store
 from tidefold.storage.addresses import meeting
 from tidefold.storage.scratch import open_scratch
@@ -51,9 +51,7 @@ def _make(task: FoldTask, inputs: Inputs) -> FoldResult:
         try:
             return replace(_follow(task, recipe, inputs), recipe=number, reads=tuple(inputs.reads))
         except (CorruptError, NotFoundError) as error:
-            # Files that are of no snapshot of this log are an import's, which has one way only.
-            imported = recipe.snapshot is None and recipe.base
-            if len(task.recipes) == 1 and (imported or task.untouched is not Untouched.TAKE):
+            if not task.is_restore:
                 raise
             failed.append(f"from {'the log alone' if recipe.snapshot is None else recipe.snapshot}: {error.message}")
     raise CorruptError(
@@ -70,9 +68,9 @@ def _follow(task: FoldTask, recipe: Recipe, inputs: Inputs) -> FoldResult:
     aligned = (task.aligner.changes(_in_time(task, one), schema) for one, schema in read)
     changes = pa.concat_tables([change_schema(task.shape).empty_table(), *aligned])
     if changes.num_rows == 0:
-        if task.untouched is Untouched.LEAVE:
+        if recipe.unchanged.action is RewriteAction.KEEP:
             return FoldResult(task.bucket, touched=False)
-        if task.untouched is Untouched.TAKE and _can_stay(task, recipe):
+        if recipe.unchanged.action is RewriteAction.LINK:
             # All of them are proved first: a recipe that cannot be followed leaves nothing.
             proved = [(one.file, *inputs.open(one)) for one in recipe.base]
             taken = [_taken(task, *one, inputs) for one in proved]
@@ -97,21 +95,9 @@ def _only_adds(task: FoldTask, recipe: Recipe, changes: pa.Table) -> bool:
     """Whether the rows that come are written beside those that are there, which stay as they are: a table without a
     key, as long as its files are not many small ones.
     """
-    if task.shape.merge.engine is not Engine.APPEND or task.untouched is not Untouched.LEAVE:
+    if task.shape.merge.engine is not Engine.APPEND or recipe.unchanged.action is not RewriteAction.KEEP:
         return False
     return len(recipe.base) < _MANY_FILES and not has_clears(changes)
-
-
-def _can_stay(task: FoldTask, recipe: Recipe) -> bool:
-    """Whether the files are as they would be written: nothing of other buckets in them, nothing too old, and the values
-    that columns have today.
-    """
-    if task.aligner.must_rewrite(recipe.schema):
-        return False
-    return all(
-        is_within(one.file, task.bucket) and not has_expired(one.file, task.expire) and not one.file.deletions
-        for one in recipe.base
-    )
 
 
 def _taken(

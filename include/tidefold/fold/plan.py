@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tidefold.changelog.schema_alignment import Aligner
 from tidefold.domain.key_groups import KeyGroups, bucket_ranges
-from tidefold.domain.log_state import ChangeSet, Expire, LogState, Snapshot, SnapshotKind, TableSpec
+from tidefold.domain.log_state import ChangeSet, LogState, Snapshot, SnapshotKind, TableSpec
 from tidefold.domain.paths import LogPaths, data_path
 from tidefold.domain.retention.local_copies import CopyName
 from tidefold.domain.snapshot.manifest import DataFile, Manifest, home
 from tidefold.domain.snapshot.point_in_time import change_sets_of
 from tidefold.domain.verify.expected_files import Where
 from tidefold.errors import RefusedError
-from tidefold.fold.task import Address, FoldResult, FoldTask, Input, Recipe, Untouched
+from tidefold.fold.rewrite import RewriteAction, RewriteDecision, decide_rewrite
+from tidefold.fold.task import Address, FoldResult, FoldTask, Input, Recipe
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,22 +89,34 @@ def _tasks(
 ) -> tuple[FoldTask, ...]:
     target = Address(Where.STORE, places.store, home(state.log, snapshot.kind, snapshot.id))
     aligner = Aligner(shape, snapshot.schema, state.schemas)
-    rescaled = base is not None and (base.shape.buckets != shape.buckets or aligner.must_rewrite(base.schema))
+    differs = base is not None and aligner.must_rewrite(base.schema)
+    rescaled = base is not None and base.shape.buckets != shape.buckets
     # What is forgotten now was announced by the snapshot below: an ingest under way knew it.
     below = state.snapshot(snapshot.source) if snapshot.source is not None else None
     tasks = []
     for bucket in bucket_ranges(shape.key_groups, shape.buckets):
         mine = near(change_sets, bucket)
         files = files_of(bucket, base)
-        stays = not rescaled and not any(_must_go(file, snapshot) for file in files)
-        if mine or (files and not stays):
-            inputs = places.inputs(base, files, base.home, LogPaths(state.log).table) if base else ()
-            recipe = Recipe(base.snapshot, inputs, mine, base.cleared, base.schema) if base else Recipe(None, (), mine)
-            untouched = Untouched.LEAVE if stays else Untouched.REWRITE
+        unchanged = decide_rewrite(
+            files,
+            bucket,
+            unchanged=RewriteAction.KEEP,
+            expire=snapshot.expire,
+            schema_differs=differs,
+            rescaled=rescaled,
+            keeps_deletions=snapshot.kind is not SnapshotKind.FULL,
+        )
+        if mine or (files and unchanged.action is RewriteAction.REWRITE):
             tasks.append(
                 FoldTask(
-                    *(state.log, shape, snapshot.id, snapshot.epoch, bucket, target, places.logs, (recipe,)),
-                    untouched=untouched,
+                    log=state.log,
+                    shape=shape,
+                    snapshot=snapshot.id,
+                    epoch=snapshot.epoch,
+                    bucket=bucket,
+                    target=target,
+                    segments=places.logs,
+                    recipes=(_recipe(base, files, mine, places, unchanged),),
                     expire=snapshot.expire,
                     horizon=below.horizon if below else None,
                     before=snapshot.as_of.at if snapshot.as_of else None,
@@ -118,6 +130,19 @@ def _tasks(
     return tuple(sorted(tasks, key=lambda task: -task.weight))
 
 
+def _recipe(
+    base: Manifest | None,
+    files: Sequence[DataFile],
+    change_sets: tuple[ChangeSet, ...],
+    places: Places,
+    unchanged: RewriteDecision,
+) -> Recipe:
+    if base is None:
+        return Recipe(None, (), change_sets, unchanged=unchanged)
+    inputs = places.inputs(base, files, base.home, LogPaths(base.log).table)
+    return Recipe(base.snapshot, inputs, change_sets, base.cleared, base.schema, unchanged)
+
+
 def near(change_sets: Sequence[ChangeSet], bucket: KeyGroups) -> tuple[ChangeSet, ...]:
     """The change sets that may hold changes for a bucket."""
     return tuple(c for c in change_sets if c.key_groups.meets(bucket))
@@ -126,19 +151,6 @@ def near(change_sets: Sequence[ChangeSet], bucket: KeyGroups) -> tuple[ChangeSet
 def files_of(bucket: KeyGroups, base: Manifest | None) -> tuple[DataFile, ...]:
     """The base files that belong to a bucket."""
     return tuple(f for f in base.files if f.key_groups.meets(bucket)) if base else ()
-
-
-def _must_go(file: DataFile, snapshot: Snapshot) -> bool:
-    """Whether a file cannot stay in the snapshot as it is. A full one has no deletions: its rows are written anew."""
-    return has_expired(file, snapshot.expire) or (snapshot.kind is SnapshotKind.FULL and file.deletions is not None)
-
-
-def has_expired(file: DataFile, expire: Expire | None) -> bool:
-    """Whether a file holds a row to be dropped for its age, by its statistics."""
-    if expire is None:
-        return False
-    lower = json.loads(file.stats).get("minValues", {}).get(expire.column)
-    return lower is not None and str(lower) < expire.before
 
 
 def carried_files(base: Manifest | None, results: Sequence[FoldResult]) -> tuple[DataFile, ...]:

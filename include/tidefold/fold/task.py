@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from tidefold.changelog.schema_alignment import Aligner
 from tidefold.domain.key_groups import KeyGroups
@@ -13,6 +12,7 @@ from tidefold.domain.table.schema import FIRST, Schema
 from tidefold.domain.verify.expected_files import Where
 from tidefold.fold.merge.ties import Tied
 from tidefold.fold.merge.unresolved import Unresolved
+from tidefold.fold.rewrite import RewriteAction, RewriteDecision
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,11 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """One way to make the rows of a bucket: files of a snapshot, and the change sets to fold into them; `cleared` is
-    the order of the highest clear that was folded into the snapshot, `schema` the id of the one that its files have.
+    """One way to make the rows of a bucket: files of a snapshot, and the change sets to fold into them.
+
+    `cleared`: the order of the highest clear that was folded into the snapshot.
+    `schema`: the id of the schema that the files have.
+    `unchanged`: what happens to the files if no change is for the bucket.
     """
 
     snapshot: int | None
@@ -46,16 +49,7 @@ class Recipe:
     change_sets: tuple[ChangeSet, ...]
     cleared: tuple[int, ...] = ()
     schema: int = FIRST
-
-
-class Untouched(StrEnum):
-    """What becomes of a bucket that no change is for: its files stay where they are, are taken over once their bytes
-    are proved, or are written anew.
-    """
-
-    LEAVE = "leave"
-    TAKE = "take"
-    REWRITE = "rewrite"
+    unchanged: RewriteDecision = field(default=RewriteDecision())
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +57,9 @@ class FoldTask:
     """Everything one task needs to make one bucket; it reads nothing that is not named here (I6).
 
     `target`: the folder below whose `_data/` it writes. `segments`: roots of stores that have segments, in the order
-    in which they are tried. The recipes are tried one after the other, until the inputs of one are all good. `table`:
-    the folder of the table that will show what is taken over, if one will. `copy`: that gets bytes of its own.
+    in which they are tried. The recipes are tried one after the other, until the inputs of one are all good.
+    `is_restore`: the rows are those of a snapshot that exists; an error names each recipe that was tried. `table`: the
+    folder of the table that will show what is taken over, if one will. `copy`: that gets bytes of its own.
     `part`: of a canonical savepoint, the path below the target's folder of the one file that it writes. `horizon`: what
     was deleted before it, in the log's order, need not be remembered. `before`: what was committed later than that,
     or then, is left out. `marks`: rows of a large file may be marked as deleted. `gathers`: there are tasks for all
@@ -80,7 +75,7 @@ class FoldTask:
     target: Address
     segments: tuple[Address, ...]
     recipes: tuple[Recipe, ...]
-    untouched: Untouched = Untouched.LEAVE
+    is_restore: bool = False
     table: str | None = None
     expire: Expire | None = None
     copy: bool = False
@@ -97,6 +92,12 @@ class FoldTask:
     def aligner(self) -> Aligner:
         """What brings inputs to the shape."""
         return Aligner(self.shape, self.schema, self.schemas)
+
+    @property
+    def writes_rows(self) -> bool:
+        """Whether the task merges or rewrites rows. If not, it links files."""
+        first = self.recipes[0]
+        return bool(first.change_sets) or first.unchanged.action is RewriteAction.REWRITE
 
     @property
     def weight(self) -> int:

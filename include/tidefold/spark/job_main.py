@@ -1,30 +1,28 @@
-"""What all Spark jobs share: the request they take, the result file they leave, the code they end with."""
+"""The main function of all Spark jobs: takes a request, runs its step, writes the result file, ends with a code."""
 
 from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
 from tidefold.errors import InvalidInputError, TidefoldError
-from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline
 from tidefold.spark.result_file import write_outcomes
 from tidefold.spark.submit import Request
 from tidefold.wiring import open_pipeline
 
 
-def run_job(argv: Sequence[str], act: Callable[[Pipeline, Request], Sequence[Outcome]]) -> int:
-    """Runs one step over all logs of a request; answers 0, or the exit code of the first log's error."""
+def run_job(argv: Sequence[str]) -> int:
+    """Runs the step of a request over all its logs; returns 0, or the exit code of the first log's error."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     for noisy in ("py4j", "great_expectations"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     try:
         request = _parse(argv)
-        outcomes = act(open_pipeline(Path(request.config)), request)
+        outcomes = request.step.run_on_spark(open_pipeline(Path(request.config)), request.logs)
     except TidefoldError as error:
         print(f"error {error}", file=sys.stderr)
         return error.exit_code

@@ -13,7 +13,7 @@ import msgspec
 from tidefold import PROJECT
 from tidefold.config import Config
 from tidefold.errors import InvalidInputError, NotFoundError
-from tidefold.operations.snapshot.request import Asking
+from tidefold.spark.steps import AnyStep
 from tidefold.storage.safe_files import make_private_folder
 
 STEPS = ("ingest", "materialize", "quality", "audit", "verify")
@@ -25,16 +25,18 @@ ARCHIVE = PROJECT / ".jars" / "spark.jsa"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a job is asked to do, sent as its one argument: `config` is the path of tidefold.yaml, `result` where to
-    write the outcomes (None: nowhere).
+    """What a job has to do, sent as its one argument.
+
+    `config`: path of tidefold.yaml.
+    `result`: where to write the outcomes; None: nowhere.
     """
 
     config: str
     logs: tuple[str, ...]
-    asking: Asking
+    step: AnyStep
     result: str | None = None
 
-    def encoded(self) -> str:
+    def encode(self) -> str:
         return msgspec.json.encode(self).decode()
 
 
@@ -125,9 +127,9 @@ def job_env(config: Config) -> dict[str, str]:
     }
 
 
-def submit_command(config: Config, step: str, request: Request) -> Command:
-    """The spark-submit call of a step."""
-    argv = spark_submit(config.spark.master, spark_conf(config), job_path(step), request.encoded())
+def submit_command(config: Config, request: Request) -> Command:
+    """The spark-submit call of a request."""
+    argv = spark_submit(config.spark.master, spark_conf(config), job_path(request.step.name), request.encode())
     return Command(argv, job_env(config))
 
 

@@ -16,7 +16,7 @@ from tidefold_airflow.operators.spark import TidefoldSparkOperator
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from tidefold.operations.snapshot.request import Asking
+    from tidefold.operations.restore.restore import Restore
 
 
 class TidefoldRestoreOperator(TidefoldSparkOperator):
@@ -59,7 +59,7 @@ class TidefoldRestoreOperator(TidefoldSparkOperator):
         state = scope.pipeline.ledger(log).read()
         if claim.of_run(state, scope.run):
             return Outcome(log, Status.ALREADY, "this run has restored it")
-        outcome = explain(scope.pipeline, log, self._asking(scope))
+        outcome = explain(scope.pipeline, log, self._build_request(scope))
         for bucket in outcome.facts["buckets"]:
             first, last = bucket["key_groups"]
             for way in bucket["ways"]:
@@ -68,17 +68,17 @@ class TidefoldRestoreOperator(TidefoldSparkOperator):
                     self.log.info("key groups %d-%d, from snapshot %s: %s", first, last, way["snapshot"], places)
         return outcome
 
-    def _asking(self, scope: Scope) -> Asking:
-        from tidefold.domain.snapshot.claim import Mode, Restore
-        from tidefold.operations.snapshot.request import Asking
+    def _build_request(self, scope: Scope) -> Restore:
+        from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
+        from tidefold.operations.restore.restore import Restore
 
         if len(scope.logs) != 1:
             raise InvalidInputError("ONE_LOG", "A restore works on exactly one log.", hint="Name it.")
         if isinstance(self.snapshot, bool) or not isinstance(self.snapshot, int) or self.snapshot < 1:
             message = f"`{self.snapshot}` is no id of a snapshot."
             raise InvalidInputError("SNAPSHOT_INVALID", message, hint="`tidefold history LOG` lists them.")
-        if self.log_position not in (*Mode,):
+        if self.log_position not in (*RestoreMode,):
             raise InvalidInputError(
                 "LOG_POSITION_UNKNOWN", f"`{self.log_position}` is no log position.", hint="Use `replay` or `skip`."
             )
-        return Asking(scope.run, restore=Restore(self.snapshot, Mode(self.log_position)))
+        return Restore(scope.run, RestorePoint(self.snapshot, RestoreMode(self.log_position)))

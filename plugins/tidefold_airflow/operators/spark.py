@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from tidefold.operations.outcome import Outcome
-    from tidefold.operations.snapshot.request import Asking
+    from tidefold.operations.snapshot.request import SnapshotRequest
+    from tidefold.spark.steps import AnyStep
     from tidefold.spark.submit import Request
 
 
@@ -83,7 +84,7 @@ class TidefoldSparkOperator(SparkSubmitOperator):
 
     def execute(self, context: Context) -> Summary:  # type: ignore[override]
         """Does without a JVM what can be done so, submits for the rest, reports what became of each log."""
-        from tidefold.spark.dispatch import Step, without_spark
+        from tidefold.spark.dispatch import run_without_spark
 
         with airflow_errors():
             scope = open_scope(self.config, self.logs, context, self.only)
@@ -91,11 +92,11 @@ class TidefoldSparkOperator(SparkSubmitOperator):
             if self.step == "quality":
                 require_ran(context)
                 scope, waiting = self._without_waiting(scope, context)
-            asking = self._asking(scope)
-            found = without_spark(scope.pipeline, Step(self.step, asking), scope.logs)
+            step = self._build_step(scope)
+            found = run_without_spark(scope.pipeline, step, scope.logs)
             if not found.spark:
                 self.log.info("Nothing in %s is for Spark: no Spark job started.", ", ".join(scope.logs))
-            submitted = self._submit(scope, asking, found.spark, context) if found.spark else []
+            submitted = self._submit(scope, step, found.spark, context) if found.spark else []
             done = [self._unless_waiting(scope, one) for one in (*found.done, *submitted)]
         return report([*(_coloured(self.step, one) for one in done), *waiting], context)
 
@@ -113,26 +114,35 @@ class TidefoldSparkOperator(SparkSubmitOperator):
             return outcome
         return waits(scope, outcome.log, self.approval_dag) or outcome
 
-    def _asking(self, scope: Scope) -> Asking:
+    def _build_step(self, scope: Scope) -> AnyStep:
+        from tidefold.spark.steps import AuditStep, IngestStep, MaterializeStep, QualityStep, VerifyStep
+
+        if self.step in ("ingest", "verify"):
+            return IngestStep() if self.step == "ingest" else VerifyStep()
+        if self.step == "materialize":
+            return MaterializeStep(self._build_request(scope))
+        return QualityStep(scope.run) if self.step == "quality" else AuditStep(scope.run)
+
+    def _build_request(self, scope: Scope) -> SnapshotRequest:
         from tidefold.domain.snapshot.kind_selection import Rule
         from tidefold.operations.snapshot.heartbeat import find_stalled
-        from tidefold.operations.snapshot.point_in_time import instant_of
-        from tidefold.operations.snapshot.request import Asking
+        from tidefold.operations.snapshot.point_in_time import parse_instant
+        from tidefold.operations.snapshot.request import Fold, PointInTime
 
         if self.as_of is not None:
-            return Asking(scope.run, as_of=instant_of(str(self.as_of)))
+            return PointInTime(scope.run, parse_instant(str(self.as_of)))
         kind = Rule(self.kind) if self.kind else None
         if self.takeover_after is None:
-            return Asking(scope.run, kind=kind)
+            return Fold(scope.run, kind=kind)
         stalled = find_stalled(scope.pipeline, scope.logs, scope.run, float(self.takeover_after))
-        return Asking(scope.run, stalled=stalled, kind=kind)
+        return Fold(scope.run, kind=kind, stalled=stalled)
 
-    def _submit(self, scope: Scope, asking: Asking, logs: Sequence[str], context: Context) -> list[Outcome]:
+    def _submit(self, scope: Scope, step: AnyStep, logs: Sequence[str], context: Context) -> list[Outcome]:
         from tidefold.spark.submit import Request
 
         result = result_path(scope, self.step, context["ti"].try_number)
         config = scope.pipeline.config
-        self._prepare(scope, Request(str(config.path), tuple(logs), asking, str(result)))
+        self._prepare(scope, Request(str(config.path), tuple(logs), step, str(result)))
         try:
             super().execute(context)
         except AirflowException:
@@ -148,7 +158,7 @@ class TidefoldSparkOperator(SparkSubmitOperator):
 
         config = scope.pipeline.config
         self.application = str(job_path(self.step))
-        self.application_args = [request.encoded()]
+        self.application_args = [request.encode()]
         self.conf = {**spark_conf(config), **(self.conf or {})}
         self.env_vars = {**job_env(config), **(self.env_vars or {})}
 

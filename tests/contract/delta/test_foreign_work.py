@@ -25,7 +25,7 @@ from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold
 from tidefold.operations.snapshot.tail import take_tail
 
 KEEPS_TWO = CONFIG.replace("store: store", "store: store\nretention: {snapshots: 2}")
@@ -46,7 +46,7 @@ def take(pipeline: Pipeline, step: str, number: int, reconcile: bool = False) ->
     changes = [{"id": i, "text": f"{number} {i}"} for i in range(number * 10, number * 10 + 30)]
     acts: dict[str, Callable[[], object]] = {
         "put": lambda: put(pipeline, [*changes, {"id": number * 10, "text": None, "_op": DELETE}]),
-        "materialize": lambda: materialize(pipeline, ["accounts"], Asking(f"run-{number}"), in_process),
+        "materialize": lambda: materialize(pipeline, ["accounts"], Fold(f"run-{number}"), in_process),
         "judge": lambda: judge_all(pipeline),
         "confirm": lambda: confirm(pipeline, "accounts", run_id=f"run-{number}", reconcile=reconcile),
         "subsume": lambda: subsume(pipeline, "accounts"),

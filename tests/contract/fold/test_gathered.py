@@ -25,7 +25,7 @@ from tidefold.operations.inspect.read import Wanted, What, read_rows
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_the_rows_are_those_of_reading_one_by_one(
     monkeypatch.setattr(change_cache, "_RUN", 10)
     _, rows = read_rows(pipeline, "accounts", Wanted(What.LIVE))
     assert {row["id"]: row["text"] for batch in rows for row in batch.to_pylist()} == expected()
-    assert materialize(pipeline, ["accounts"], Asking("run"), runner)[0].status == "staged"
+    assert materialize(pipeline, ["accounts"], Fold("run"), runner)[0].status == "staged"
     judge_all(pipeline)
     confirm(pipeline, "accounts")
     assert table_rows(pipeline) == expected()

@@ -33,7 +33,7 @@ from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold
 from tidefold.operations.snapshot.tail import squash, take_tail
 
 PATHS = LogPaths("accounts")
@@ -46,7 +46,7 @@ def pipeline(tmp_path: Path) -> Pipeline:
     made = make_pipeline(tmp_path, KEEPS_TWO)
     for number in range(3):
         put(made, [{"id": i, "text": f"{number} {i}"} for i in range(20)])
-        materialize(made, ["accounts"], Asking(f"run-{number}"), in_process)
+        materialize(made, ["accounts"], Fold(f"run-{number}"), in_process)
         judge_all(made)
         assert confirm(made, "accounts", run_id=f"run-{number}").status == "published"
     put(made, [{"id": 1, "text": "waits"}])
@@ -87,7 +87,7 @@ def acts(pipeline: Pipeline) -> dict[str, Callable[[], object]]:
         return outcomes[-1]
 
     return {
-        "materialize": lambda: first(materialize(pipeline, ["accounts"], Asking("run-x"), in_process)),
+        "materialize": lambda: first(materialize(pipeline, ["accounts"], Fold("run-x"), in_process)),
         "subsume": lambda: subsume(pipeline, "accounts"),
         "truncate": lambda: truncate(pipeline, "accounts"),
         "drop": lambda: drop(pipeline, "accounts", plan=False),
@@ -203,7 +203,7 @@ def test_77_a_version_missing_below_the_newest_is_history_and_no_damage(pipeline
     versions = sorted(head_path(pipeline).parent.iterdir())
     versions[2].unlink()
     assert take_tail(pipeline, "accounts", "tail").status == "completed"
-    assert materialize(pipeline, ["accounts"], Asking("run-x"), in_process)[0].status == "staged"
+    assert materialize(pipeline, ["accounts"], Fold("run-x"), in_process)[0].status == "staged"
 
 
 MANIFESTS: dict[str, tuple[Callable[[bytes], bytes], str]] = {
@@ -308,7 +308,7 @@ def test_78_a_ledger_that_names_a_table_version_that_is_not_there(pipeline: Pipe
     store = pipeline.config.path.parent / "store"
     log = sorted((store / PATHS.table / "_delta_log").glob("*.json"))
     log[-1].unlink()
-    materialize(pipeline, ["accounts"], Asking("run-3"), in_process)
+    materialize(pipeline, ["accounts"], Fold("run-3"), in_process)
     judge_all(pipeline)
     before = {p: b for p, b in contents(store).items() if "/ledger/" not in p}
     with pytest.raises(TidefoldError) as refused:
@@ -321,11 +321,11 @@ def test_78_a_ledger_that_names_a_table_version_that_is_not_there(pipeline: Pipe
 
 def test_an_index_entry_that_names_bytes_beyond_the_segment(pipeline: Pipeline) -> None:
     forged(pipeline, lambda s: change_set(s, offset=10**9, length=10**9))
-    outcome = materialize(pipeline, ["accounts"], Asking("run-x"), in_process)[0]
+    outcome = materialize(pipeline, ["accounts"], Fold("run-x"), in_process)[0]
     assert outcome.error_code in (None, "SEGMENT_CORRUPT")
 
 
 def test_a_change_set_that_says_other_key_groups_than_it_has(pipeline: Pipeline) -> None:
     """Its checksum is of the segment's own index, so the fold reads what is there and not what is said."""
     forged(pipeline, lambda s: change_set(s, checksum="00" * 32, key_groups=KeyGroups(0, 15)))
-    assert materialize(pipeline, ["accounts"], Asking("run-x"), in_process)[0].error_code == "SEGMENT_CORRUPT"
+    assert materialize(pipeline, ["accounts"], Fold("run-x"), in_process)[0].error_code == "SEGMENT_CORRUPT"

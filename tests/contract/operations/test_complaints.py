@@ -31,7 +31,7 @@ from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold
 from tidefold.storage.local_store import LocalStore
 from tidefold.wiring import open_pipeline
 
@@ -80,7 +80,7 @@ def take(pipeline: Pipeline) -> Outcome:
 
 def publish(pipeline: Pipeline, run: str) -> Manifest:
     """Folds what waits, and publishes it."""
-    [outcome] = materialize(pipeline, [LOG], Asking(run), in_process)
+    [outcome] = materialize(pipeline, [LOG], Fold(run), in_process)
     assert outcome.status == "staged", outcome
     judge_all(pipeline, LOG)
     assert confirm(pipeline, LOG, run_id=run).status == "published"
@@ -168,7 +168,7 @@ def test_4_what_is_read_twice_is_taken_once(tmp_path: Path) -> None:
     land(tmp_path, 3, records[3:])
     take(pipeline)
     publish(pipeline, "run-1")
-    [same] = materialize(pipeline, [LOG], Asking("run-1"), in_process)
+    [same] = materialize(pipeline, [LOG], Fold("run-1"), in_process)
     assert same.status == "already"
     assert rows(pipeline) == [(i, i, "t") for i in range(6)]
     state = pipeline.ledger(LOG).read()
@@ -243,7 +243,7 @@ def test_14_a_clean_up_deletes_only_what_the_ledger_has_released(tmp_path: Path)
         publish(pipeline, f"run-{number}")
     land(tmp_path, 900, [put(1, 9, "under way")])
     take(pipeline)
-    [staged] = materialize(pipeline, [LOG], Asking("run-9"), in_process)
+    [staged] = materialize(pipeline, [LOG], Fold("run-9"), in_process)
     assert staged.status == "staged"
     for path in ("tables/items/_data/notes.txt", "changelog/stranger.bin", "tables/other/_data/0.parquet"):
         stranger = tmp_path / "store" / path

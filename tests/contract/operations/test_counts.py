@@ -13,13 +13,13 @@ from support.small_segments import put_segments
 from support.workloads import LOG, append, copied, cycle, fold, local, opened, uniform
 from tidefold.cli.app import app
 from tidefold.compute.runners import in_process
-from tidefold.domain.snapshot.claim import Mode, Restore
+from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.domain.snapshot.kind_selection import Rule
 from tidefold.fold.inputs import Inputs
 from tidefold.fold.task import Input
 from tidefold.operations.inspect.read import Wanted, What, read_rows
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Restore
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def test_a_full_snapshot(root: Path) -> None:
 def test_a_restore(root: Path) -> None:
     append(root, uniform(1_000, 1))
     cycle(root, "next")
-    asking = Asking("back", restore=Restore(1, Mode.SKIP))
+    asking = Restore("back", RestorePoint(1, RestoreMode.SKIP))
     check("a restore", counted(lambda: materialize(opened(root), [LOG], asking, in_process)))
 
 

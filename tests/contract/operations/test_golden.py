@@ -43,7 +43,7 @@ from tidefold.domain.explain.key_history import RowAgreement
 from tidefold.domain.log_state import SnapshotKind, State
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.retention import retention
-from tidefold.domain.snapshot.claim import Mode, Restore
+from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.errors import CorruptError, TidefoldError
 from tidefold.ledger.serialization import FORMAT
 from tidefold.ledger.stored_form import stored_names
@@ -61,7 +61,7 @@ from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold
 from tidefold.operations.snapshot.tail import squash, take_tail
 from tidefold.operations.verify.verify import verify
 
@@ -304,7 +304,7 @@ def test_the_life_goes_on(golden: Golden) -> None:
     check_kept_rows(golden, rows)
     for log in golden.logs:
         oldest = next(s.id for s in retention.with_files(state_of(golden, log).snapshots) if s.id in rows[log])
-        rows[log][fold(golden, log, "life-2", Restore(oldest, Mode.SKIP))] = rows[log][oldest]
+        rows[log][fold(golden, log, "life-2", RestorePoint(oldest, RestoreMode.SKIP))] = rows[log][oldest]
         check_table(golden, log, rows[log][oldest])
     for log, now in one_more(golden, "after the restore").items():
         rows[log][fold(golden, log, "life-3")] = now
@@ -328,7 +328,7 @@ def acts(golden: Golden, log: str) -> dict[str, Callable[[], object]]:
     pipeline = golden.pipeline
     return {
         "ingest": lambda: ingest(pipeline, [log], in_process)[0],
-        "materialize": lambda: materialize(pipeline, [log], Asking("x"), in_process)[0],
+        "materialize": lambda: materialize(pipeline, [log], Fold("x"), in_process)[0],
         "confirm": lambda: confirm(pipeline, log),
         "subsume": lambda: subsume(pipeline, log),
         "truncate": lambda: truncate(pipeline, log),

@@ -21,7 +21,7 @@ from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.snapshot import stage as stage_module
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold
 from tidefold.storage.local_store import LocalStore
 
 
@@ -32,7 +32,7 @@ def pipeline(tmp_path: Path) -> Pipeline:
 
 def cycle(pipeline: Pipeline, number: int) -> None:
     put(pipeline, [{"id": number, "text": str(number)}])
-    materialize(pipeline, ["accounts"], Asking(f"run-{number}"), in_process)
+    materialize(pipeline, ["accounts"], Fold(f"run-{number}"), in_process)
     judge_all(pipeline)
     confirm(pipeline, "accounts", run_id=f"run-{number}")
 
@@ -71,7 +71,7 @@ def test_the_end_of_time_and_years_below_1000_have_right_bounds(tmp_path: Path) 
     pipeline = make_pipeline(tmp_path, columns)
     early, last = datetime(201, 5, 6, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
     put(pipeline, [{"id": 1, "text": "a", "at": early}, {"id": 2, "text": "b", "at": last}])
-    [outcome] = materialize(pipeline, ["accounts"], Asking("run"), in_process)
+    [outcome] = materialize(pipeline, ["accounts"], Fold("run"), in_process)
     assert outcome.status == "staged"
     judge_all(pipeline)
     confirm(pipeline, "accounts")
@@ -83,7 +83,7 @@ def test_the_end_of_time_and_years_below_1000_have_right_bounds(tmp_path: Path) 
 def test_bounds_of_long_texts_hide_no_row(pipeline: Pipeline) -> None:
     texts = ["a" * 40, "z" * 40, "z" * 32 + "\U0010ffff", "é" * 50]
     put(pipeline, [{"id": number, "text": text} for number, text in enumerate(texts)])
-    materialize(pipeline, ["accounts"], Asking("run"), in_process)
+    materialize(pipeline, ["accounts"], Fold("run"), in_process)
     judge_all(pipeline)
     confirm(pipeline, "accounts")
     table = DeltaTable(pipeline.store.uri(LogPaths("accounts").table))
@@ -104,7 +104,7 @@ def test_an_error_that_nobody_foresaw_stops_one_log_and_leaves_no_attempt(
         real(store, manifest)
 
     monkeypatch.setattr(stage_module, "create_snapshot_table", breaks)
-    accounts, tellers = materialize(pipeline, ["accounts", "tellers"], Asking("run"), in_process)
+    accounts, tellers = materialize(pipeline, ["accounts", "tellers"], Fold("run"), in_process)
     assert (accounts.error_code, tellers.status) == ("UNFORESEEN", "staged")
     assert "surprise" in accounts.message
     assert pipeline.ledger("accounts").read().attempt is None
@@ -116,11 +116,11 @@ def test_an_error_right_after_the_claim_leaves_no_open_attempt(pipeline: Pipelin
     whole = manifest.read_bytes()
     manifest.unlink()
     put(pipeline, [{"id": 2, "text": "2"}])
-    [outcome] = materialize(pipeline, ["accounts"], Asking("run-2"), in_process)
+    [outcome] = materialize(pipeline, ["accounts"], Fold("run-2"), in_process)
     assert outcome.error_code == "FILE_MISSING"
     assert pipeline.ledger("accounts").read().attempt is None
     manifest.write_bytes(whole)
-    assert materialize(pipeline, ["accounts"], Asking("run-3"), in_process)[0].status == "staged"
+    assert materialize(pipeline, ["accounts"], Fold("run-3"), in_process)[0].status == "staged"
 
 
 def test_a_retired_snapshot_is_confirmed_already_and_its_run_makes_no_second(pipeline: Pipeline) -> None:
@@ -130,7 +130,7 @@ def test_a_retired_snapshot_is_confirmed_already_and_its_run_makes_no_second(pip
     outcome = confirm(pipeline, "accounts", snapshot=1)
     assert (outcome.status, outcome.message.endswith("DELETED since")) == ("already", True)
     put(pipeline, [{"id": 4, "text": "4"}])
-    [again] = materialize(pipeline, ["accounts"], Asking("run-1"), in_process)
+    [again] = materialize(pipeline, ["accounts"], Fold("run-1"), in_process)
     assert (again.status, again.snapshot) == ("already", 1)
 
 
@@ -152,7 +152,7 @@ def test_an_unreadable_folder_is_an_error_and_not_an_empty_one(tmp_path: Path, m
 def test_a_missing_segment_is_damage_and_says_so(pipeline: Pipeline, tmp_path: Path) -> None:
     state = put(pipeline, [{"id": 1, "text": "a"}])
     (tmp_path / "store" / state.change_sets[0].location.segment).unlink()
-    [outcome] = materialize(pipeline, ["accounts"], Asking("run"), in_process)
+    [outcome] = materialize(pipeline, ["accounts"], Fold("run"), in_process)
     assert outcome.error_code == "SEGMENT_CORRUPT"
     assert "it is gone" in outcome.message
 
@@ -167,10 +167,10 @@ def test_a_job_of_a_dropped_log_does_nothing_to_the_next_of_that_name(pipeline: 
         abort(pipeline, "accounts", "in the way")
         drop(pipeline, "accounts", plan=False)
         put(pipeline, [{"id": 50, "text": "new"}])
-        assert materialize(pipeline, ["accounts"], Asking("new"), in_process)[0].status == "staged"
+        assert materialize(pipeline, ["accounts"], Fold("new"), in_process)[0].status == "staged"
         return in_process(work, tasks)
 
-    [zombie] = materialize(pipeline, ["accounts"], Asking("old"), sleeps)
+    [zombie] = materialize(pipeline, ["accounts"], Fold("old"), sleeps)
     assert zombie.error_code
     judge_all(pipeline)
     assert confirm(pipeline, "accounts").status == "published"
@@ -181,7 +181,7 @@ def test_a_confirm_that_finishes_a_publication_says_so(pipeline: Pipeline) -> No
     from tidefold.domain.snapshot import transitions
 
     put(pipeline, [{"id": 1, "text": "a"}])
-    materialize(pipeline, ["accounts"], Asking("run"), in_process)
+    materialize(pipeline, ["accounts"], Fold("run"), in_process)
     judge_all(pipeline)
     pipeline.ledger("accounts").commit(lambda state: transitions.confirm(state, 1))
     assert confirm(pipeline, "accounts").status == "published"

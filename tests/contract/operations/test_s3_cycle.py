@@ -24,7 +24,7 @@ from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold
 
 Rows = dict[int, str | None]
 
@@ -36,7 +36,7 @@ def pipeline(s3: S3Bucket, tmp_path: Path) -> Pipeline:
 
 
 def fold(pipeline: Pipeline, run: str) -> Outcome:
-    [outcome] = materialize(pipeline, ["accounts"], Asking(run), in_process)
+    [outcome] = materialize(pipeline, ["accounts"], Fold(run), in_process)
     return outcome
 
 

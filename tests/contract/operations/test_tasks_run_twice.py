@@ -21,7 +21,7 @@ from tidefold.domain.external_snapshot import Layout, Ownership
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import State
 from tidefold.domain.paths import INTENTS, LogPaths
-from tidefold.domain.snapshot.claim import Mode, Restore
+from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.errors import StorageError
 from tidefold.fold.change_cache import Gathered
 from tidefold.operations.ingest import recovery
@@ -35,7 +35,7 @@ from tidefold.operations.savepoint.external import open_address
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking, Import
+from tidefold.operations.snapshot.request import Fold, Import, Restore
 
 EACH_WAY = pytest.mark.parametrize("way", WAYS)
 
@@ -210,7 +210,7 @@ def test_a_fold_gives_the_same_rows_and_clean_leaves_only_what_a_manifest_names(
 
 
 def _cycle(pipeline: Pipeline, run: str, runner: Runner) -> None:
-    [outcome] = materialize(pipeline, ["accounts"], Asking(run), runner)
+    [outcome] = materialize(pipeline, ["accounts"], Fold(run), runner)
     assert outcome.status == "staged", outcome
     judge_all(pipeline)
     assert confirm(pipeline, "accounts", run_id=run).status == "published"
@@ -222,7 +222,7 @@ def test_a_fold_task_that_ends_late_changes_nothing(tmp_path: Path, when: str) -
     put(pipeline, [{"id": i, "text": text} for i, text in BEFORE.items()])
     _cycle(pipeline, "run-1", in_process)
     put(pipeline, [{"id": 7, "text": "b 7"}])
-    [outcome] = materialize(pipeline, ["accounts"], Asking("run-2"), zombies)
+    [outcome] = materialize(pipeline, ["accounts"], Fold("run-2"), zombies)
     assert outcome.status == "staged"
     completed = [1, 2]
     if when == "staged":
@@ -251,7 +251,7 @@ def test_a_restore_gives_the_same_rows(tmp_path: Path, way: str, damaged: bool) 
             path.unlink()
             (tmp_path / "store/tables/accounts/_data" / path.name).unlink()
             break
-    asking = Asking("back", restore=Restore(2, Mode.REPLAY))
+    asking = Restore("back", RestorePoint(2, RestoreMode.REPLAY))
     [outcome] = materialize(pipeline, ["accounts"], asking, twice(way))
     assert outcome.status == "staged", outcome
     restoring.publish(pipeline)
@@ -274,7 +274,7 @@ def test_savepoints_imports_and_restores_to_a_place(
     assert rows_of(str(tmp_path / "there")) == savepoints.SECOND
     for mode in (Ownership.NO_CLAIM, Ownership.LEGACY):
         other = make_pipeline(tmp_path / f"other-{mode.name}")
-        asking = Asking("in", imported=Import(open_address(str(tmp_path / "saved")).uri(""), mode))
+        asking = Import("in", open_address(str(tmp_path / "saved")).uri(""), mode)
         [outcome] = materialize(other, ["accounts"], asking, twice(way))
         assert outcome.status == "staged", outcome
         savepoints.finish(other, "in")

@@ -16,14 +16,14 @@ from tidefold.operations.inspect.read import Wanted, What, plan_read, read_rows
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold
 
 
 @pytest.fixture(scope="module")
 def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Pipeline:
     made = make_pipeline(tmp_path_factory.mktemp("distribution"))
     put(made, [{"id": i, "text": f"a {i}"} for i in range(100)])
-    materialize(made, ["accounts"], Asking("run-1"), in_process)
+    materialize(made, ["accounts"], Fold("run-1"), in_process)
     judge_all(made)
     confirm(made, "accounts")
     put(made, [{"id": i, "text": f"b {i}"} for i in range(50, 120)])
@@ -65,7 +65,7 @@ def test_shares_do_not_depend_on_the_number_of_buckets(tmp_path: Path) -> None:
         folder.mkdir()
         made = with_log_shape(make_pipeline(folder), buckets=buckets)
         put(made, [{"id": i, "text": "a"} for i in range(100)])
-        materialize(made, ["accounts"], Asking("run-1"), in_process)
+        materialize(made, ["accounts"], Fold("run-1"), in_process)
         judge_all(made)
         confirm(made, "accounts")
         found.append([sorted(ids(made, What.TABLE, Share(worker, 5))) for worker in range(1, 6)])

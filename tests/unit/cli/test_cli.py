@@ -248,7 +248,7 @@ def job(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
     monkeypatch.setattr(
         spark_submit,
         "submit_command",
-        lambda config, step, request: Command((sys.executable, "-c", program, request.encoded()), {}),
+        lambda config, request: Command((sys.executable, "-c", program, request.encode()), {}),
     )
 
 
@@ -267,7 +267,7 @@ def test_the_outcomes_that_a_job_wrote_are_printed(pipeline: Pipeline, monkeypat
     job(
         monkeypatch,
         "import json, sys; r = json.loads(sys.argv[1]); "
-        "o = {'log': 'accounts', 'status': 'staged', 'message': r['asking']['run'], 'snapshot': 1}; "
+        "o = {'log': 'accounts', 'status': 'staged', 'message': r['step']['request']['run'], 'snapshot': 1}; "
         "o |= {'error': None, 'details': {}}; "
         "open(r['result'], 'w').write(json.dumps({'outcomes': [{'outcome': o}]}))",
     )

@@ -17,7 +17,7 @@ from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
     made = make_pipeline(tmp_path, CONFIG.replace("store: store", "store: store\nretention: {snapshots: 2}"))
     for number in (1, 2):
         put(made, [{"id": number, "text": "a", "_ts": day(number)}])
-    materialize(made, ["accounts"], Asking("run-1"), in_process)
+    materialize(made, ["accounts"], Fold("run-1"), in_process)
     judge_all(made)
     confirm(made, "accounts", run_id="run-1")
     for number in (3, 4):

@@ -30,7 +30,7 @@ from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.heartbeat import LEAST_PATIENCE
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold
 from tidefold.spark.submit import Command, Request
 
 PROJECT = Path(tidefold.__file__).resolve().parents[2]
@@ -50,7 +50,7 @@ def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
 
 
 def cycle(pipeline: Pipeline, run: str) -> None:
-    materialize(pipeline, ["accounts"], Asking(run), in_process)
+    materialize(pipeline, ["accounts"], Fold(run), in_process)
     judge_all(pipeline)
     assert confirm(pipeline, "accounts", run_id=run).status == "published"
 
@@ -240,8 +240,8 @@ def job(monkeypatch: pytest.MonkeyPatch, requests: list[Any]) -> None:
     """In place of Spark, a process that leaves no outcome; what was asked of it is kept."""
     monkeypatch.setattr(spark_submit, "check_java", lambda: None)
 
-    def submit(config: object, step: str, request: Any) -> Command:
-        requests.append((step, request))
+    def submit(config: object, request: Any) -> Command:
+        requests.append(request)
         return Command((sys.executable, "-c", ""), {})
 
     monkeypatch.setattr(spark_submit, "submit_command", submit)
@@ -253,10 +253,11 @@ def test_the_restore_of_a_tail_asks_the_materialize_job(pipeline: Pipeline, monk
     requests: list[Any] = []
     job(monkeypatch, requests)
     call("restore", "accounts", "2", "--log-position", "skip", "--run", "back")
-    [(step, request)] = requests
-    assert (step, request.logs, request.asking.restore.snapshot) == ("materialize", ("accounts",), 2)
-    assert request.asking.restore.mode == "skip"
-    assert msgspec.json.decode(request.encoded(), type=Request) == request
+    [request] = requests
+    asked = request.step.request.point
+    assert (request.step.name, request.logs, asked.snapshot) == ("materialize", ("accounts",), 2)
+    assert asked.mode == "skip"
+    assert msgspec.json.decode(request.encode(), type=Request) == request
 
 
 def test_history_tells_kinds_bases_and_where_restored_rows_came_from(pipeline: Pipeline) -> None:
@@ -305,9 +306,9 @@ def test_takeover_after_waits_in_the_open_and_supersedes_what_stands_still(
     assert "materialize: waiting 60 s for a sign of life of another run's attempt" in done.stderr
     assert "materialize: still waiting, 30 s" in done.stderr
     assert "accounts: taking over snapshot 2 of run dead, which shows no progress" in done.stderr
-    [(_, request)] = [r for r in requests if r[0] == "materialize"]
-    assert request.asking.stalled["accounts"].run == "dead"
-    assert request.asking.takeover is False
+    [asked] = [r.step.request for r in requests if r.step.name == "materialize"]
+    assert asked.stalled["accounts"].run == "dead"
+    assert asked.takeover is False
 
 
 def test_takeover_after_waits_for_nobody_where_nothing_is_open(pipeline: Pipeline, asleep: list[float]) -> None:

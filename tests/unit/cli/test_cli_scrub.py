@@ -18,7 +18,7 @@ from tidefold.operations.inspect.status import status as read_status
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
     monkeypatch.delenv("TIDEFOLD_CONFIG", raising=False)
     made = make_pipeline(tmp_path)
     put(made, [{"id": i, "text": "a"} for i in range(20)])
-    materialize(made, ["accounts"], Asking("run-1"), in_process)
+    materialize(made, ["accounts"], Fold("run-1"), in_process)
     judge_all(made)
     confirm(made, "accounts")
     return made

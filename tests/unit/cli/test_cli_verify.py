@@ -20,7 +20,7 @@ from tidefold.compute.runners import in_process
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold
 
 PROJECT = Path(tidefold.__file__).resolve().parents[2]
 
@@ -35,7 +35,7 @@ def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
         ([{"id": i, "text": "a"} for i in range(20)], [{"id": 1, "text": "b"}, {"id": 30}, {"id": 2, "_op": 1}])
     ):
         put(made, changes)
-        materialize(made, ["accounts"], Asking(f"run-{number}"), in_process)
+        materialize(made, ["accounts"], Fold(f"run-{number}"), in_process)
         judge_all(made)
         confirm(made, "accounts")
     return made

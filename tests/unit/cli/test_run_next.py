@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from tidefold.cli.commands.full_run import WholeRun
 from tidefold.operations.outcome import Outcome, Status
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold
 
 
 class Notes:
@@ -21,7 +21,7 @@ class Notes:
 
 def test_a_log_that_failed_the_gate_gets_its_next_steps() -> None:
     terminal = Notes()
-    run = WholeRun(cast(Any, terminal), cast(Any, None), Asking("r1"))
+    run = WholeRun(cast(Any, terminal), cast(Any, None), Fold("r1"))
     run.steps["quality"] = [Outcome("good", Status.PASSED, ""), Outcome("held", Status.FAILED, "row count 1 < 50")]
     run.tell_next()
     [said] = terminal.notes

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 
 from tidefold.cli.output.outcomes import exit_code, print_lines
 from tidefold.cli.spark_submit import run_step
-from tidefold.cli.takeover import asking_for
+from tidefold.cli.takeover import find_takeovers
 from tidefold.cli.terminal import Terminal
 from tidefold.domain.log_state import State
 from tidefold.operations.outcome import Outcome, Status, each_log
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.request import Asking
-from tidefold.spark.dispatch import Step
+from tidefold.operations.snapshot.request import SnapshotRequest
+from tidefold.spark.steps import AnyStep, IngestStep, MaterializeStep, QualityStep
 
 # What was taken is folded all the same.
 GOES_ON = (Status.STOPPED, Status.INCOMPLETE)
@@ -27,13 +27,13 @@ class WholeRun:
 
     terminal: Terminal
     pipeline: Pipeline
-    asked: Asking
+    request: SnapshotRequest
     takeover_after: float | None = None
     steps: dict[str, list[Outcome]] = field(default_factory=dict)
 
     @property
     def run(self) -> str:
-        return self.asked.run or ""
+        return self.request.run
 
     def go(self, logs: list[str]) -> int:
         """Works, prints, and answers the exit code."""
@@ -76,7 +76,7 @@ class WholeRun:
     def _work(self, logs: list[str]) -> None:
         # What this run has staged, also as a restore or an import, is judged and confirmed: nothing is taken before.
         staged = [log for log in logs if self._has_staged(log)]
-        self._fold(self._step(Step("ingest"), [log for log in logs if log not in staged]), logs, staged)
+        self._fold(self._step(IngestStep(), [log for log in logs if log not in staged]), logs, staged)
 
     def _has_staged(self, log: str) -> bool:
         state = self.pipeline.ledger(log).find()
@@ -84,14 +84,14 @@ class WholeRun:
         return attempt is not None and (attempt.run, attempt.state) == (self.run, State.STAGED)
 
     def _fold(self, going: list[str], logs: list[str], staged: Sequence[str] = ()) -> None:
-        asking = asking_for(self.terminal, self.pipeline, going, self.asked, self.takeover_after)
-        folded = self._step(Step("materialize", asking), going)
-        going = self._step(Step("quality", asking), [log for log in logs if log in folded or log in staged])
+        request = find_takeovers(self.terminal, self.pipeline, going, self.request, self.takeover_after)
+        folded = self._step(MaterializeStep(request), going)
+        going = self._step(QualityStep(self.run), [log for log in logs if log in folded or log in staged])
         # Also where nothing was staged: a publication that a crash cut off is finished here.
         confirmed = self._each("confirm", going, lambda log: confirm(self.pipeline, log, run_id=self.run))
         self._abort([log for log in logs if log not in confirmed], f"run {self.run} did not confirm it")
 
-    def _step(self, step: Step, logs: list[str]) -> list[str]:
+    def _step(self, step: AnyStep, logs: list[str]) -> list[str]:
         """The logs that may go on. Those with nothing to ingest may still have something to fold."""
         outcomes = run_step(self.terminal, self.pipeline, step, logs)
         return self._record(step.name, outcomes)

@@ -33,10 +33,10 @@ def ingest(terminal: Terminal, logs: Logs = None) -> int:
     Next: tidefold materialize
     """
     from tidefold.cli.spark_submit import run_step
-    from tidefold.spark.dispatch import Step
+    from tidefold.spark.steps import IngestStep
 
     pipeline = terminal.pipeline()
-    outcomes = run_step(terminal, pipeline, Step("ingest"), chosen_logs(pipeline, logs))
+    outcomes = run_step(terminal, pipeline, IngestStep(), chosen_logs(pipeline, logs))
     return print_outcomes(terminal, "ingest", outcomes, after=f"tidefold materialize{_named(logs)}")
 
 
@@ -60,14 +60,14 @@ def materialize(
     Next: tidefold quality
     """
     from tidefold.cli.spark_submit import run_step
-    from tidefold.cli.takeover import asking_for
-    from tidefold.operations.snapshot.request import Asking
-    from tidefold.spark.dispatch import Step
+    from tidefold.cli.takeover import find_takeovers
+    from tidefold.operations.snapshot.request import Fold
+    from tidefold.spark.steps import MaterializeStep
 
-    asked = Asking(run_id(run), takeover, kind=kind)
+    request = Fold(run_id(run), takeover, kind)
     pipeline = terminal.pipeline()
     chosen = chosen_logs(pipeline, logs)
-    step = Step("materialize", asking_for(terminal, pipeline, chosen, asked, takeover_after))
+    step = MaterializeStep(find_takeovers(terminal, pipeline, chosen, request, takeover_after))
     outcomes = run_step(terminal, pipeline, step, chosen)
     return print_outcomes(terminal, "materialize", outcomes, after=f"tidefold quality{_named(logs)}")
 
@@ -83,11 +83,10 @@ def quality(terminal: Terminal, logs: Logs = None, run: RunId = None) -> int:
     Next: tidefold confirm LOG, or tidefold report LOG when it failed
     """
     from tidefold.cli.spark_submit import run_step
-    from tidefold.operations.snapshot.request import Asking
-    from tidefold.spark.dispatch import Step
+    from tidefold.spark.steps import QualityStep
 
     pipeline = terminal.pipeline()
-    step = Step("quality", Asking(None if run is None else run_id(run)))
+    step = QualityStep(None if run is None else run_id(run))
     outcomes = run_step(terminal, pipeline, step, chosen_logs(pipeline, logs))
     _note_costs(terminal, outcomes)
     return print_outcomes(terminal, "quality", outcomes, after="tidefold confirm LOG")
@@ -105,11 +104,10 @@ def audit(terminal: Terminal, logs: Logs = None, run: RunId = None) -> int:
     """
     from tidefold.cli.spark_submit import run_step
     from tidefold.operations.quality.judge import JudgementDetails
-    from tidefold.operations.snapshot.request import Asking
-    from tidefold.spark.dispatch import Step
+    from tidefold.spark.steps import AuditStep
 
     pipeline = terminal.pipeline()
-    step = Step("audit", Asking(None if run is None else run_id(run)))
+    step = AuditStep(None if run is None else run_id(run))
     outcomes = run_step(terminal, pipeline, step, chosen_logs(pipeline, logs))
     _note_costs(terminal, outcomes)
     for outcome in outcomes:
@@ -148,11 +146,11 @@ def run(
     Next: tidefold status
     """
     from tidefold.cli.commands.full_run import WholeRun
-    from tidefold.operations.snapshot.request import Asking
+    from tidefold.operations.snapshot.request import Fold
 
     pipeline = terminal.pipeline()
-    asked = Asking(run_id(run), takeover, kind=kind)
-    return WholeRun(terminal, pipeline, asked, takeover_after).go(chosen_logs(pipeline, logs))
+    request = Fold(run_id(run), takeover, kind)
+    return WholeRun(terminal, pipeline, request, takeover_after).go(chosen_logs(pipeline, logs))
 
 
 def run_id(given: str | None) -> str:

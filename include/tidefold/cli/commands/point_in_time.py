@@ -30,14 +30,15 @@ def as_of(
     """
     from tidefold.cli.commands.full_run import WholeRun
     from tidefold.operations.outcome import each_log
-    from tidefold.operations.snapshot.point_in_time import instant_of, plan_as_of
-    from tidefold.operations.snapshot.request import Asking
+    from tidefold.operations.snapshot.point_in_time import PointInTime, explain_point_in_time, parse_instant
 
-    asked = Asking(run_id(run), takeover, as_of=instant_of(at))
+    request = PointInTime(run_id(run), parse_instant(at), takeover)
     pipeline = terminal.pipeline()
     chosen = chosen_logs(pipeline, logs)
     if dry_run:
-        return print_outcomes(terminal, "as-of", each_log(chosen, lambda log: plan_as_of(pipeline, log, asked)))
-    whole = WholeRun(terminal, pipeline, asked)
+        return print_outcomes(
+            terminal, "as-of", each_log(chosen, lambda log: explain_point_in_time(pipeline, log, request))
+        )
+    whole = WholeRun(terminal, pipeline, request)
     whole.fold(chosen)
     return whole.told("as-of")

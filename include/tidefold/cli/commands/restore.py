@@ -15,19 +15,19 @@ from tidefold.cli.options import DryRun, Log, RunId, Takeover
 from tidefold.cli.output.outcomes import print_outcomes
 from tidefold.cli.output.restore import BucketLine, plan_lines, read_lines
 from tidefold.cli.terminal import Terminal
-from tidefold.domain.snapshot.claim import Mode
+from tidefold.domain.snapshot.claim import RestoreMode
 from tidefold.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from tidefold.domain.key_groups import KeyGroups
     from tidefold.operations.outcome import Outcome
     from tidefold.operations.pipeline import Pipeline
-    from tidefold.operations.snapshot.request import Asking
+    from tidefold.operations.restore.restore import Restore
 
 
 OldId = Annotated[int, typer.Argument(help="Id of the snapshot to restore.", metavar="SNAPSHOT", min=1)]
 LogPosition = Annotated[
-    Mode | None,
+    RestoreMode | None,
     typer.Option(
         "--log-position",
         help="Changes after the snapshot: replay folds them again later, skip leaves them out.",
@@ -88,21 +88,22 @@ def restore(
 
     Next: tidefold quality LOG, then tidefold confirm LOG
     """
-    from tidefold.domain.snapshot.claim import Restore
-    from tidefold.operations.snapshot.request import Asking
+    from tidefold.domain.snapshot.claim import RestorePoint
+    from tidefold.operations.restore.restore import Restore
 
     pipeline = terminal.pipeline()
     name = pipeline.log(log).id
     _check(log_position, dry_run, to, key_groups)
     if to is not None:
         return _restore_to(terminal, pipeline, name, snapshot, to, key_groups)
-    asking = Asking(run_id(run), takeover, restore=Restore(snapshot, log_position or Mode.REPLAY))
+    point = RestorePoint(snapshot, log_position or RestoreMode.REPLAY)
+    request = Restore(run_id(run), point, takeover)
     if dry_run:
-        return _print_plan(terminal, pipeline, name, asking)
-    return _restore(terminal, pipeline, name, asking)
+        return _print_plan(terminal, pipeline, name, request)
+    return _restore(terminal, pipeline, name, request)
 
 
-def _check(log_position: Mode | None, dry_run: bool, to: str | None, key_groups: str | None) -> None:
+def _check(log_position: RestoreMode | None, dry_run: bool, to: str | None, key_groups: str | None) -> None:
     if to is None and log_position is None:
         message = "A restore needs --log-position, or --to for another place."
         raise InvalidInputError(
@@ -116,20 +117,20 @@ def _check(log_position: Mode | None, dry_run: bool, to: str | None, key_groups:
         raise InvalidInputError("KEY_GROUPS_WITHOUT_TO", message, hint="Add --to PATH.")
 
 
-def _restore(terminal: Terminal, pipeline: Pipeline, log: str, asking: Asking) -> int:
+def _restore(terminal: Terminal, pipeline: Pipeline, log: str, request: Restore) -> int:
     from tidefold.cli.spark_submit import run_step
-    from tidefold.spark.dispatch import Step
+    from tidefold.spark.steps import MaterializeStep
 
-    outcomes = run_step(terminal, pipeline, Step("materialize", asking), [log])
+    outcomes = run_step(terminal, pipeline, MaterializeStep(request), [log])
     code = print_outcomes(terminal, "restore", outcomes, after=f"tidefold quality {log}, then tidefold confirm {log}")
     _print_read(terminal, outcomes)
     return code
 
 
-def _print_plan(terminal: Terminal, pipeline: Pipeline, log: str, asking: Asking) -> int:
+def _print_plan(terminal: Terminal, pipeline: Pipeline, log: str, request: Restore) -> int:
     from tidefold.operations.restore.explain import explain
 
-    outcome = explain(pipeline, log, asking)
+    outcome = explain(pipeline, log, request)
     code = print_outcomes(terminal, "restore", [outcome])
     for line in plan_lines(outcome.facts):
         terminal.line(f"  {line}")

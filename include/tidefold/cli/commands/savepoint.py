@@ -109,13 +109,12 @@ def import_(
     """
     from tidefold.cli.spark_submit import run_step
     from tidefold.operations.savepoint.external import open_address
-    from tidefold.operations.snapshot.request import Asking, Import
-    from tidefold.spark.dispatch import Step
+    from tidefold.operations.snapshot.request import Import
+    from tidefold.spark.steps import MaterializeStep
 
     pipeline = terminal.pipeline()
-    wanted = Import(open_address(address).uri(""), claim_mode)
-    step = Step("materialize", Asking(run_id(run), takeover, imported=wanted))
-    outcomes = run_step(terminal, pipeline, step, [pipeline.log(log).id])
+    request = Import(run_id(run), open_address(address).uri(""), claim_mode, takeover)
+    outcomes = run_step(terminal, pipeline, MaterializeStep(request), [pipeline.log(log).id])
     return print_outcomes(terminal, "import", outcomes, after=f"tidefold quality {log}, then tidefold confirm {log}")
 
 

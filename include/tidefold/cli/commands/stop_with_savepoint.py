@@ -13,7 +13,7 @@ from tidefold.operations.ingest.stop_resume import stop
 from tidefold.operations.outcome import Outcome, each_log
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.savepoint.take import Wanted, take_savepoint
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class StoppedSavepoint:
         """Works, prints, and answers the exit code. What fails leaves the log stopped."""
         stopped = stop(self.pipeline, self.log, self.asked.address, self.asked.by, self.asked.why)
         self.terminal.note(f"{self.log}: stopped; `tidefold resume {self.log}` lets it take changes again")
-        run = WholeRun(self.terminal, self.pipeline, Asking(stopped.run, self.takeover))
+        run = WholeRun(self.terminal, self.pipeline, Fold(stopped.run, self.takeover))
         saved: Sequence[Outcome] = ()
         if not run.fold([self.log]):
             saved = each_log([self.log], lambda _: self._save(replace(wanted, run=stopped.run)))

@@ -68,9 +68,9 @@ def _with_readers(terminal: Terminal, pipeline: Pipeline, outcomes: Sequence[Out
     """Each outcome with that of the comparison of readers: what is worse decides."""
     from tidefold.cli.spark_submit import run_step
     from tidefold.operations.verify.result import add_readers
-    from tidefold.spark.dispatch import Step
+    from tidefold.spark.steps import VerifyStep
 
-    found = run_step(terminal, pipeline, Step("verify"), [outcome.log for outcome in outcomes])
+    found = run_step(terminal, pipeline, VerifyStep(), [outcome.log for outcome in outcomes])
     return [add_readers(outcome, readers) for outcome, readers in zip(outcomes, found, strict=True)]
 
 

@@ -16,7 +16,7 @@ from tidefold.domain.snapshot.transitions import held, known, require_published
 from tidefold.errors import RefusedError
 
 
-class Mode(StrEnum):
+class RestoreMode(StrEnum):
     """What a restore does with the changes after the snapshot: fold them again later, or leave them out for good."""
 
     REPLAY = "replay"
@@ -24,11 +24,11 @@ class Mode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Restore:
-    """The snapshot whose rows are to come back."""
+class RestorePoint:
+    """The snapshot whose rows come back, and what happens to the changes after it."""
 
     snapshot: int
-    mode: Mode
+    mode: RestoreMode
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Claim:
     instant: str
     takeover: bool = False
     stalled: Snapshot | None = None
-    restore: Restore | None = None
+    restore: RestorePoint | None = None
     because: str = ""
     expire: Expire | None = None
     renew: bool = False
@@ -116,21 +116,9 @@ def tail(state: LogState, asked: Claim) -> LogState:
         )
     if newest_sqn(state) == state.last_sqn:
         return state
-    begun = Snapshot(
-        id=next_id(state),
-        epoch=state.epoch,
-        run=asked.run,
-        request=asked.request,
-        kind=SnapshotKind.TAIL,
-        state=State.COMPLETED,
-        base=latest.id,
-        from_sqn=latest.to_sqn,
-        to_sqn=state.last_sqn,
-        instant=asked.instant,
-        horizon=latest.horizon,
-        schema=state.schema,
-    )
-    return state.with_snapshot(begun)
+    # No attempt: it takes no epoch and writes no files.
+    attempt = begin_attempt(state, replace(asked, kind=SnapshotKind.TAIL, token=""), latest)
+    return state.with_snapshot(replace(attempt, epoch=state.epoch, state=State.COMPLETED))
 
 
 def newest_sqn(state: LogState) -> int:
@@ -169,37 +157,36 @@ def supersede(state: LogState, attempt: Snapshot | None) -> LogState:
     return state.with_snapshot(replace(attempt, state=State.ABORTED, reason=reason))
 
 
-def _begin(state: LogState, asked: Claim) -> LogState:
-    latest = state.latest
-    begun = Snapshot(
+def begin_attempt(state: LogState, asked: Claim, base: Snapshot | None) -> Snapshot:
+    """An attempt under a new epoch that folds all change sets after `base` onto it."""
+    after = base.to_sqn if base else 0
+    return Snapshot(
         id=next_id(state),
         epoch=state.epoch + 1,
         run=asked.run,
         request=asked.request,
         kind=asked.kind,
         state=State.ONGOING,
-        base=latest.id if latest else None,
-        from_sqn=latest.to_sqn if latest else 0,
-        to_sqn=state.last_sqn,
+        base=base.id if base else None,
+        from_sqn=after,
+        to_sqn=max(state.last_sqn, after),
         instant=asked.instant,
         because=asked.because,
         expire=asked.expire,
-        horizon=_horizon(state, asked),
+        horizon=base.horizon if base else None,
         schema=state.schema,
-        token=token_of(state, asked),
+        # A ledger that went back may give an id and an epoch again, but never a token.
+        token=f"{state.incarnation}{asked.token}" if asked.token else "",
     )
+
+
+def _begin(state: LogState, asked: Claim) -> LogState:
+    begun = replace(begin_attempt(state, asked, state.latest), horizon=_horizon(state, asked))
     if asked.restore:
         begun = _restoring(state, begun, asked.restore)
     if asked.external:
         begun = _importing(state, begun, asked.external)
     return replace(state, epoch=begun.epoch).with_snapshot(replace(begun, until=_until(state, begun)))
-
-
-def token_of(state: LogState, asked: Claim) -> str:
-    """What the names of the attempt's files have: no other attempt has it, though a ledger that went back may give its
-    id and epoch again.
-    """
-    return f"{state.incarnation}{asked.token}" if asked.token else ""
 
 
 def _until(state: LogState, begun: Snapshot) -> int | None:
@@ -231,7 +218,7 @@ def _require_completed(state: LogState, snapshot: int) -> Snapshot:
     return wanted
 
 
-def _restoring(state: LogState, begun: Snapshot, asked: Restore) -> Snapshot:
+def _restoring(state: LogState, begun: Snapshot, asked: RestorePoint) -> Snapshot:
     """The attempt that brings the rows of a snapshot back, under a new id: undoing it is one more restore."""
     wanted = _require_completed(state, asked.snapshot)
     is_tail = wanted.kind is SnapshotKind.TAIL
@@ -239,7 +226,7 @@ def _restoring(state: LogState, begun: Snapshot, asked: Restore) -> Snapshot:
     begun = replace(
         begun, origin=origin, from_sqn=wanted.from_sqn if is_tail else wanted.to_sqn, horizon=wanted.horizon
     )
-    if asked.mode is Mode.SKIP:
+    if asked.mode is RestoreMode.SKIP:
         skipped = wanted.to_sqn if wanted.to_sqn < state.last_sqn else None
         return replace(begun, to_sqn=state.last_sqn, skipped_from=skipped)
     if wanted.as_of:

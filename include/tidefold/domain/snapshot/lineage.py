@@ -34,22 +34,41 @@ def older(state: LogState, snapshot: Snapshot) -> Iterator[Older]:
 
     Ends where the log was cut, and with what was imported. What a restore left out for good is left out here too.
     """
+    if _has_lineage(snapshot):
+        expired = (snapshot.expire,) if snapshot.expire else ()
+        yield from _descend(state, snapshot.source, (snapshot.from_sqn, snapshot.folds_to), expired)
+
+
+def up_to(state: LogState, head: Snapshot | None, to: int) -> Iterator[Older]:
+    """The kept snapshots from which the rows after change set `to` can be made, the nearest first.
+
+    `head`: the newest snapshot that may be one of them; None: only the empty table may.
+    """
+    after = head.to_sqn if head else 0
+    return _descend(state, head.id if head else None, (after, max(to, after)))
+
+
+def _descend(state: LogState, source: int | None, span: _Span, expired: tuple[Expire, ...] = ()) -> Iterator[Older]:
+    """`span`: the change sets that are folded onto `source`; `expired`: what the snapshots above dropped."""
     spans: tuple[_Span, ...] = ()
-    expired: tuple[Expire, ...] = ()
-    current: Snapshot | None = snapshot
-    while current is not None:
-        spans = _before((current.from_sqn, current.folds_to), spans)
+    while True:
+        spans = _before(span, spans)
         if spans and spans[0][0] < state.truncated_to:
             return
-        if current.external is not None or current.as_of is not None:
-            return  # Its rows are not of this log's making, or not of all changes.
-        expired = (*expired, current.expire) if current.expire else expired
-        below = None if current.source is None else state.snapshot(current.source)
-        if current.source is None or _is_kept(below):
+        below = None if source is None else state.snapshot(source)
+        if source is None or _is_kept(below):
             change_sets = _within(state, spans)
             if change_sets is not None:
                 yield Older(below, change_sets, expired)
-        current = below
+        if below is None or not _has_lineage(below):
+            return
+        expired = (*expired, below.expire) if below.expire else expired
+        source, span = below.source, (below.from_sqn, below.folds_to)
+
+
+def _has_lineage(snapshot: Snapshot) -> bool:
+    """Whether its rows were made of this log, and of all changes."""
+    return snapshot.external is None and snapshot.as_of is None
 
 
 def _is_kept(snapshot: Snapshot | None) -> bool:

@@ -43,6 +43,10 @@ class DataFile:
         """All rows that the file has."""
         return self.rows + (self.deletions.rows if self.deletions else 0)
 
+    def is_within(self, bucket: KeyGroups) -> bool:
+        """Whether all rows of the file belong to the bucket."""
+        return bucket.first <= self.key_groups.first and self.key_groups.last <= bucket.last
+
 
 def home(log: str, kind: SnapshotKind, snapshot: int) -> str:
     """Folder of a snapshot's files: a full one's own, else the table's, which many snapshots share."""

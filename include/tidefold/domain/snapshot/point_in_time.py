@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from tidefold.domain.commit_times import NEVER, AsOf, micros, next_second, tag_of, told
-from tidefold.domain.log_state import ChangeSet, Expire, LogState, Snapshot, SnapshotKind, State
+from tidefold.domain.log_state import ChangeSet, Expire, LogState, Snapshot, State
 from tidefold.domain.retention.tag_names import require_free
-from tidefold.domain.snapshot.claim import Claim, blocked, next_id, same_request, supersede, token_of
-from tidefold.domain.snapshot.lineage import Older, older
+from tidefold.domain.snapshot.claim import Claim, begin_attempt, blocked, same_request, supersede
+from tidefold.domain.snapshot.lineage import Older, up_to
 from tidefold.errors import CorruptError, RefusedError
 
 _SECOND = 1_000_000
@@ -36,7 +36,7 @@ def plan(state: LogState, at: int, expire: Expire | None) -> Plan | None:
 
     Raises RefusedError when the log no longer has what that needs, or nobody knows when its changes were committed.
     """
-    offered = list(older(state, _on_top(state, state.latest, state.last_sqn)))
+    offered = list(up_to(state, state.latest, state.last_sqn))
     found = next((one for one in offered if _reaches(state, one.snapshot) < at and _has_all(state, one, expire)), None)
     if found is None:
         raise _too_old(state, at, offered)
@@ -50,18 +50,12 @@ def change_sets_of(state: LogState, snapshot: Snapshot) -> tuple[ChangeSet, ...]
     """The change sets that an attempt was planned with: it keeps them from being cut and squashed."""
     assert snapshot.as_of is not None
     head = None if snapshot.as_of.head is None else state.snapshot(snapshot.as_of.head)
-    for one in older(state, _on_top(state, head, snapshot.to_sqn)):
+    for one in up_to(state, head, snapshot.to_sqn):
         if (one.snapshot.id if one.snapshot else None) == snapshot.base:
             return _before(state.log, one.change_sets, snapshot.as_of.at)
     raise CorruptError(
         "BASE_MISSING", f"Snapshot {snapshot.id} of `{state.log}` is based on {snapshot.base}, which is not kept."
     )
-
-
-def _on_top(state: LogState, head: Snapshot | None, to: int) -> Snapshot:
-    """What would be folded next onto a snapshot, up to an sqn."""
-    base, after = (head.id, head.to_sqn) if head else (None, 0)
-    return Snapshot(next_id(state), 0, "", "", SnapshotKind.FULL, State.ONGOING, base, after, max(to, after), "")
 
 
 def _lineage(state: LogState, snapshot: Snapshot | None) -> Iterator[Snapshot]:
@@ -126,24 +120,7 @@ def claim(state: LogState, asked: Claim, at: int) -> LogState:
 
 def _begin(state: LogState, asked: Claim, at: int, planned: Plan) -> LogState:
     base, head = planned.base, state.latest
-    begun = Snapshot(
-        id=next_id(state),
-        epoch=state.epoch + 1,
-        run=asked.run,
-        request=asked.request,
-        kind=SnapshotKind.FULL,
-        state=State.ONGOING,
-        base=base.id if base else None,
-        from_sqn=base.to_sqn if base else 0,
-        to_sqn=max(state.last_sqn, base.to_sqn if base else 0),
-        instant=asked.instant,
-        expire=asked.expire,
-        horizon=base.horizon if base else None,
-        schema=state.schema,
-        as_of=AsOf(at, head.id if head else None),
-        until=at - 1,
-        token=token_of(state, asked),
-    )
+    begun = replace(begin_attempt(state, asked, base), as_of=AsOf(at, head.id if head else None), until=at - 1)
     return replace(state, epoch=begun.epoch).with_snapshot(begun)
 
 

@@ -15,11 +15,11 @@ import pyarrow.parquet as pq
 
 from tidefold.delta.deletion_vectors import Places, deletions, places
 from tidefold.domain.snapshot.manifest import DataFile
-from tidefold.fold.base_rows import is_within
 from tidefold.fold.inputs import Inputs
 from tidefold.fold.merge.arrow_merge import is_plain, rows_of
 from tidefold.fold.merge.merge import has_clears
-from tidefold.fold.task import FoldTask, Input, Recipe, Untouched
+from tidefold.fold.rewrite import RewriteAction
+from tidefold.fold.task import FoldTask, Input, Recipe
 
 # What is deleted of the large file, and what is beside it, are at most this share of its rows: a rewrite costs about
 # ten times as much a row as looking for keys, and readers pay for every row that does not count.
@@ -40,7 +40,7 @@ def to_mark(task: FoldTask, recipe: Recipe, changes: pa.Table) -> Input | None:
     gone = file.rows_written - file.rows + changes.num_rows
     few = max(gone, beside + changes.num_rows) <= file.rows_written * SHARE
     short = _length(file, gone) <= min(_LONGEST, _ALL // task.shape.buckets)
-    return large if few and short and is_within(file, task.bucket) else None
+    return large if few and short and file.is_within(task.bucket) else None
 
 
 def _length(file: DataFile, gone: int) -> int:
@@ -51,7 +51,7 @@ def _length(file: DataFile, gone: int) -> int:
 
 def _can_mark(task: FoldTask, recipe: Recipe, changes: pa.Table) -> bool:
     """Whether what replaces a row says all of it, so that the row need not be read."""
-    stays = task.untouched is Untouched.LEAVE and recipe.schema == task.schema and task.expire is None
+    stays = recipe.unchanged.action is RewriteAction.KEEP and recipe.schema == task.schema and task.expire is None
     return stays and is_plain(changes, task.shape) and not has_clears(changes)
 
 

@@ -17,7 +17,7 @@ from tidefold.domain.paths import LogPaths
 from tidefold.errors import RefusedError, TidefoldError, unpacked
 from tidefold.operations.ingest.schema_update import apply_configured_schema
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.snapshot.request import horizon_of
+from tidefold.operations.snapshot.claiming import find_horizon
 from tidefold.sources.api import Feed, Listing
 from tidefold.sources.ingest.merge_results import RemainingChanges, TaskResult, merge
 from tidefold.sources.ingest.parse_task import LogFiles, LogResult
@@ -106,7 +106,7 @@ def plan_log(pipeline: Pipeline, log: str) -> LogIngest:
     plan = plan_files(listing.files, endings, state)
     if plan.take:
         ledger.require_current(state)  # Before anything is written that the log could not be told.
-    horizon = horizon_of(pipeline, state)
+    horizon = find_horizon(pipeline, state)
     feed = config.source.feed if config.source else None
     return LogIngest(
         log, feed, state, listing.files, endings, problems, state, plan, horizon=horizon, stops=config.stops

@@ -9,7 +9,7 @@ from tidefold.domain.log_state import State
 from tidefold.domain.snapshot import transitions
 from tidefold.errors import TidefoldError
 from tidefold.ledger import read_manifest
-from tidefold.operations.outcome import Details, Outcome, Status, omitted_if_none
+from tidefold.operations.outcome import Details, Outcome, Status, each_log, omitted_if_none
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.quality.baseline import Case, find, history_of, suite_of
 from tidefold.quality.report.result import Circumstances, Judgement, conclude
@@ -25,33 +25,28 @@ from tidefold.quality.run.engine import QualityEngine
 from tidefold.quality.run.expectations import load
 
 
-def pending(pipeline: Pipeline, logs: Sequence[str], run_id: str | None) -> list[str]:
-    """The logs whose rows `judge` would look at; for the others it needs no Spark. Loads no Great Expectations."""
-    return [log for log in logs if _is_pending(pipeline, log, run_id)]
+def prepare(pipeline: Pipeline, log: str, run_id: str | None) -> Case | Outcome:
+    """The staged snapshot to judge and its suite; an outcome if there is none. Raises TidefoldError."""
+    pipeline.log(log)
+    state = pipeline.ledger(log).find()
+    snapshot = state.open_of(run_id) if state else None
+    if state is None or snapshot is None or snapshot.state is not State.STAGED:
+        return Outcome(log, Status.NOTHING, "no staged snapshot to judge")
+    # The instant of its claim, or the one that it is as of: judging later must not make it older.
+    instant = snapshot.instant if snapshot.as_of is None else str(snapshot.as_of)
+    return Case(state, snapshot, suite_of(pipeline, state, snapshot), instant)
 
 
-def _is_pending(pipeline: Pipeline, log: str, run_id: str | None) -> bool:
-    try:
-        case = _case(pipeline, log, run_id)
-    except TidefoldError:
-        return False  # An error to report: that needs no Spark.
-    if case is None:
-        return False
+def is_judged(case: Case) -> bool:
+    """Whether this suite has judged the snapshot before: its rows need not be read."""
     verdict = case.snapshot.verdict
-    return verdict is None or verdict.suite != case.suite.sha256
+    return verdict is not None and verdict.suite == case.suite.sha256
 
 
-def weight(pipeline: Pipeline, log: str, run_id: str | None) -> int:
-    """How many bytes `judge` would read of a log without Spark. Raises TidefoldError where it needs Spark."""
-    case = _case(pipeline, log, run_id)
-    return 0 if case is None else weigh(pipeline, case)
-
-
-def weigh(pipeline: Pipeline, case: Case) -> int:
-    """How many bytes the rows of a snapshot are. Raises TidefoldError where its suite needs Spark."""
-    left_to_spark = [check.name for check in case.suite.own if not can_judge(check)]
-    if left_to_spark:
-        raise TidefoldError("SPARK_NEEDED", f"`{left_to_spark[0]}` can be judged only with Spark.")
+def weigh(pipeline: Pipeline, case: Case) -> int | None:
+    """How many bytes the rows of a snapshot are; None: only Spark can judge them. Raises CorruptError."""
+    if not all(can_judge(check) for check in case.suite.own):
+        return None
     manifest = read_manifest(pipeline.store, case.state.log, case.snapshot)
     return sum(file.bytes for file in manifest.shown)
 
@@ -59,36 +54,23 @@ def weigh(pipeline: Pipeline, case: Case) -> int:
 def judge(pipeline: Pipeline, logs: Sequence[str], run_id: str | None, engine: QualityEngine | None) -> list[Outcome]:
     """Gives every log's staged snapshot (of this run, or any when `run_id` is None) its verdict: passed or failed.
 
-    A snapshot that this suite judged before keeps its verdict, and Spark is not asked: None will do when nothing is
-    `pending`. Whatever keeps a check from being computed is an error of its log, never a pass; the others go on.
+    A snapshot that this suite judged before keeps its verdict, and no engine is needed. Whatever keeps a check from
+    being computed is an error of its log, never a pass; the others continue.
     """
-    return [_outcome(pipeline, log, run_id, engine) for log in logs]
+
+    def act(log: str) -> Outcome:
+        case = prepare(pipeline, log, run_id)
+        return case if isinstance(case, Outcome) else judge_case(pipeline, case, engine)
+
+    return each_log(logs, act)
 
 
-def _outcome(pipeline: Pipeline, log: str, run_id: str | None, engine: QualityEngine | None) -> Outcome:
-    try:
-        case = _case(pipeline, log, run_id)
-    except TidefoldError as error:
-        return Outcome.of_error(log, error)
-    if case is None:
-        return Outcome(log, Status.NOTHING, "no staged snapshot to judge")
+def judge_case(pipeline: Pipeline, case: Case, engine: QualityEngine | None) -> Outcome:
+    """Gives one snapshot its verdict; `engine` may be None if the suite judged it before."""
     try:
         return _judge(pipeline, case, engine)
     except TidefoldError as error:
-        return Outcome.of_error(log, error, case.snapshot.id)
-
-
-def _case(pipeline: Pipeline, log: str, run_id: str | None) -> Case | None:
-    pipeline.log(log)
-    state = pipeline.ledger(log).find()
-    if state is None:
-        return None
-    snapshot = state.open_of(run_id)
-    if snapshot is None or snapshot.state is not State.STAGED:
-        return None
-    # The instant of its claim, or the one that it is as of: judging later must not make it older.
-    instant = snapshot.instant if snapshot.as_of is None else str(snapshot.as_of)
-    return Case(state, snapshot, suite_of(pipeline, state, snapshot), instant)
+        return Outcome.of_error(case.state.log, error, case.snapshot.id)
 
 
 def _judge(pipeline: Pipeline, case: Case, engine: QualityEngine | None) -> Outcome:

@@ -46,7 +46,7 @@ from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.quarantine.key_changes import REASON, RefusedKey, complete_key_changes, read_refused_keys
 from tidefold.operations.quarantine.newer_changes import Awaited, Decision, find_newer
 from tidefold.operations.quarantine.resent import ResentProof
-from tidefold.operations.snapshot.request import horizon_of
+from tidefold.operations.snapshot.claiming import find_horizon
 from tidefold.sources.quarantine.reparse import (
     Refused,
     SecondLook,
@@ -149,7 +149,7 @@ def _sort_records(pipeline: Pipeline, state: LogState, records: Sequence[Refused
     config = pipeline.log(state.log).source
     # Rows of files with any names have no place of their own: a corrected one lands in a file of its own.
     source = source_of(config.feed) if config and state.names is not NameReading.ANY else None
-    within, horizon = partial(room, state), horizon_of(pipeline, state)
+    within, horizon = partial(room, state), find_horizon(pipeline, state)
     looks = look_again(source, state.shape, possible, lambda one: texts.get(id(one)), within, horizon)
     former = {(one.entry.file, one.entry.line): one.entry for one in records}
     refused = _read_refused_keys(pipeline, state) if any(look.moved or state.shape.key for look in looks) else []

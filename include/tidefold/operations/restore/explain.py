@@ -8,52 +8,41 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tidefold.domain.log_state import ChangeSet
-from tidefold.domain.paths import LogPaths
-from tidefold.domain.snapshot import claim
-from tidefold.domain.snapshot.manifest import home
 from tidefold.domain.verify.expected_files import Where
 from tidefold.errors import NotFoundError, StorageError
 from tidefold.fold.inputs import Inputs
 from tidefold.fold.task import Address, FoldTask, Input, Recipe
-from tidefold.operations.local_copies.manage import places_of
 from tidefold.operations.outcome import Outcome, Status, UntypedDetails
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.restore.plan import Into, plan_restore, wanted_by
-from tidefold.operations.savepoint.import_plan import with_originals
-from tidefold.operations.snapshot.read_sources import failures
-from tidefold.operations.snapshot.request import Asking, claim_of
+from tidefold.operations.restore.restore import Restore
+from tidefold.operations.snapshot.task_results import failures
 
 # Lengths of what lies in a folder, or why nobody knows.
 _Listed = Mapping[str, int] | str
 
 
-def explain(pipeline: Pipeline, log: str, asking: Asking) -> Outcome:
+def explain(pipeline: Pipeline, log: str, request: Restore) -> Outcome:
     """The plan of a restore as facts. Raises what the restore itself would be refused with."""
-    if asking.restore is None:
-        raise AssertionError("only a restore is explained")
     state = pipeline.ledger(log).read()
-    attempt = claim.claim(state, claim_of(pipeline, state, asking)).attempt
-    if attempt is None or attempt.run != asking.run:
-        raise NotFoundError("NOTHING_TO_RESTORE", f"Run `{asking.run}` would make nothing.", hint="Use a new run id.")
-    places = with_originals(state, places_of(pipeline, log))
-    target = Address(Where.STORE, places.store, home(log, attempt.kind, attempt.id))
-    into = Into(target, attempt.id, attempt.epoch, LogPaths(log).table)
-    plan = plan_restore(pipeline, wanted_by(state, attempt), places, into)
-    look = _Look(Inputs({places.store: pipeline.store}))
-    buckets = [_bucket(task, look) for task in sorted(plan.tasks, key=lambda task: task.bucket)]
+    claimed = request.claimant(pipeline)(state).attempt
+    if claimed is None or claimed.run != request.run:
+        raise NotFoundError("NOTHING_TO_RESTORE", f"Run `{request.run}` would make nothing.", hint="Use a new run id.")
+    attempt = request.plan(pipeline, state, claimed)
+    look = _Look(Inputs({pipeline.store.uri(""): pipeline.store}))
+    buckets = [_bucket(task, look) for task in sorted(attempt.tasks, key=lambda task: task.bucket)]
     facts = {
-        "restored": asking.restore.snapshot,
-        "mode": asking.restore.mode,
-        "as": attempt.id,
-        "kind": attempt.kind,
-        "because": attempt.because,
-        "from_sqn": attempt.from_sqn,
-        "to_sqn": attempt.to_sqn,
-        "manifests": failures(plan.failed),
+        "restored": request.point.snapshot,
+        "mode": request.point.mode,
+        "as": claimed.id,
+        "kind": claimed.kind,
+        "because": claimed.because,
+        "from_sqn": claimed.from_sqn,
+        "to_sqn": claimed.to_sqn,
+        "manifests": failures(attempt.restored.unread if attempt.restored else ()),
         "buckets": buckets,
     }
     ways = max((len(bucket["ways"]) for bucket in buckets), default=0)
-    message = f"would restore snapshot {asking.restore.snapshot} as {attempt.id} in {len(buckets)} buckets"
+    message = f"would restore snapshot {request.point.snapshot} as {claimed.id} in {len(buckets)} buckets"
     return Outcome(log, Status.PLANNED, f"{message}, {ways} ways each at most", details=UntypedDetails(values=facts))
 
 

@@ -31,9 +31,9 @@ from tidefold.fold.task import Address, FoldResult
 from tidefold.operations.local_copies.manage import places_of
 from tidefold.operations.outcome import Outcome, Status, UntypedDetails
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.restore.plan import Into, RestorePlan, plan_restore, require_rows, wanted_rows
+from tidefold.operations.restore.plan import Into, RestorePlan, plan_restore, wanted_rows
 from tidefold.operations.restore.target_location import DESCRIPTION, claimed, open_place
-from tidefold.operations.snapshot.read_sources import failures, places_read, sources_of
+from tidefold.operations.snapshot.task_results import failures, places_read, require_rows, sources_of
 from tidefold.storage import Store
 
 

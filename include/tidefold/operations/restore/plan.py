@@ -10,21 +10,20 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from tidefold.changelog.schema_alignment import Aligner
 from tidefold.domain.key_groups import KeyGroups, bucket_ranges
 from tidefold.domain.log_state import ChangeSet, Expire, LogState, Snapshot, SnapshotKind, TableSpec
 from tidefold.domain.paths import LogPaths
-from tidefold.domain.retention.local_copies import CopyName
 from tidefold.domain.snapshot.lineage import older
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.domain.table.schema import shape_at
-from tidefold.domain.verify.expected_files import Where
 from tidefold.errors import CorruptError, TidefoldError
 from tidefold.fold.inputs import Inputs
 from tidefold.fold.plan import Places, files_of, near, require_joined
-from tidefold.fold.task import Address, FoldResult, FoldTask, Read, Recipe, Untouched
-from tidefold.ledger import read_manifest, read_manifest_at
-from tidefold.operations.local_copies.manage import places_of
+from tidefold.fold.rewrite import RewriteAction, RewriteDecision, decide_rewrite
+from tidefold.fold.task import Address, FoldTask, Read, Recipe
 from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.snapshot.manifests import find_manifest
 
 _log = logging.getLogger(__name__)
 # One way to make all the rows: a manifest (None: the empty table) and the change sets to fold into it.
@@ -115,10 +114,11 @@ def plan_restore(
     own, ways = _ways(wanted, places, inputs)
     buckets = (own.shape if own else wanted.state.shape).buckets
     shape = replace(shape_at(wanted.state, wanted.schema), buckets=buckets)
+    aligner = Aligner(shape, wanted.schema, wanted.state.schemas)
     tasks = []
     for bucket in bucket_ranges(shape.key_groups, shape.buckets):
         span = bucket if within is None else _overlap(bucket, within)
-        recipes = tuple(_recipe(way, span, places, into) for way in ways) if span else ()
+        recipes = tuple(_recipe(wanted, way, span, aligner, places) for way in ways) if span else ()
         # A bucket without files of the snapshot's own has no rows, whatever older ones had there.
         if span and any(r.base or r.change_sets for r in (recipes[:1] if own else recipes)):
             tasks.append(_task(wanted, places, into, shape, span, recipes))
@@ -130,8 +130,15 @@ def _task(
     wanted: Wanted, places: Places, into: Into, shape: TableSpec, bucket: KeyGroups, recipes: tuple[Recipe, ...]
 ) -> FoldTask:
     return FoldTask(
-        *(wanted.state.log, shape, into.snapshot, into.epoch, bucket, into.target, places.logs, recipes),
-        untouched=Untouched.TAKE,
+        log=wanted.state.log,
+        shape=shape,
+        snapshot=into.snapshot,
+        epoch=into.epoch,
+        bucket=bucket,
+        target=into.target,
+        segments=places.logs,
+        recipes=recipes,
+        is_restore=True,
         table=into.table,
         expire=wanted.limit,
         copy=into.copy,
@@ -147,14 +154,22 @@ def _overlap(bucket: KeyGroups, within: KeyGroups) -> KeyGroups | None:
     return KeyGroups(max(bucket.first, within.first), min(bucket.last, within.last))
 
 
-def _recipe(way: _Way, bucket: KeyGroups, places: Places, into: Into) -> Recipe:
+def _recipe(wanted: Wanted, way: _Way, bucket: KeyGroups, aligner: Aligner, places: Places) -> Recipe:
     """What one bucket is made from. The table's own file comes before a full snapshot's: it need not be put there."""
     manifest, change_sets = way
+    mine = near(change_sets, bucket)
     if manifest is None:
-        return Recipe(None, (), near(change_sets, bucket))
-    table = LogPaths(manifest.log).table
-    inputs = places.inputs(manifest, files_of(bucket, manifest), table, manifest.home)
-    return Recipe(manifest.snapshot, inputs, near(change_sets, bucket), manifest.cleared, manifest.schema)
+        return Recipe(None, (), mine, unchanged=RewriteDecision(RewriteAction.LINK))
+    files = files_of(bucket, manifest)
+    unchanged = decide_rewrite(
+        files,
+        bucket,
+        unchanged=RewriteAction.LINK,
+        expire=wanted.limit,
+        schema_differs=aligner.must_rewrite(manifest.schema),
+    )
+    inputs = places.inputs(manifest, files, LogPaths(manifest.log).table, manifest.home)
+    return Recipe(manifest.snapshot, inputs, mine, manifest.cleared, manifest.schema, unchanged)
 
 
 def _ways(wanted: Wanted, places: Places, inputs: Inputs) -> tuple[Manifest | None, Sequence[_Way]]:
@@ -182,40 +197,3 @@ def _older_ways(wanted: Wanted, places: Places, inputs: Inputs) -> Iterator[_Way
             _log.warning("%s: %s cannot serve: %s", wanted.state.log, found.snapshot and found.snapshot.id, error)
             continue
         yield manifest, (*found.change_sets, *wanted.tail)
-
-
-def require_rows(log: str, recorded: int | None, results: Sequence[FoldResult]) -> None:
-    """Same rows from every source (I17): raises CorruptError unless there are as many as the ledger recorded. Of a tail
-    nobody knows how many (None), nor where rows went for their age.
-    """
-    made = sum(file.rows for result in results for file in result.files if not file.hidden)
-    if recorded is not None and made != recorded and not any(result.expired for result in results):
-        raise CorruptError(
-            "ROWS_DIFFER",
-            f"{made:,} rows of `{log}` were made, but {recorded:,} were recorded.",
-            hint=f"`tidefold verify {log}` lists what is damaged.",
-        )
-
-
-def manifest_of(pipeline: Pipeline, log: str, snapshot: Snapshot) -> Manifest:
-    """The manifest that the ledger names, from the store or from a local copy. Raises CorruptError."""
-    try:
-        return read_manifest(pipeline.store, log, snapshot)
-    except CorruptError as error:
-        places = places_of(pipeline, log)
-        if snapshot.id not in places.local:
-            raise
-        _log.warning("%s: the manifest is read from the local copy: %s", log, error)
-        return find_manifest(log, snapshot, places, Inputs({places.store: pipeline.store}))
-
-
-def find_manifest(log: str, snapshot: Snapshot, places: Places, inputs: Inputs) -> Manifest:
-    """The manifest that the ledger names: from the store, or else from the local copy. Raises CorruptError."""
-    stored = Address(Where.STORE, places.store, LogPaths(log).manifest(snapshot.id))
-    root = places.local.get(snapshot.id)
-    copied = () if root is None else (Address(Where.LOCAL, root, CopyName(log, snapshot.id).manifest),)
-
-    def read(address: Address) -> Manifest:
-        return read_manifest_at(inputs.store(address), address.path, snapshot)
-
-    return inputs.first(f"manifest {snapshot.id}", 0, (stored, *copied), read)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import uuid
 from collections.abc import Iterable
@@ -16,13 +17,14 @@ from tidefold.domain.snapshot.savepoint import DELTA_LOG, DESCRIPTION, SavedFile
 from tidefold.domain.source_progress_history import positions_at
 from tidefold.domain.verify.expected_files import Where
 from tidefold.errors import CorruptError, InvalidInputError, NotFoundError, RefusedError, TidefoldError
+from tidefold.fold.plan import Places
 from tidefold.fold.task import Address
 from tidefold.ledger import Ledger, read_description, read_manifest
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.snapshot.request import Import
 from tidefold.storage import Store, open_store
 from tidefold.storage.addresses import require_apart, require_within
 
+_log = logging.getLogger(__name__)
 _OF_STORE = re.compile(r"(?P<root>.+)/snapshots/(?P<log>[a-z][a-z0-9_]{0,62})/(?P<snapshot>\d{10})")
 
 
@@ -103,16 +105,16 @@ def _of_store(store: Store, other: Store, state: LogState, wanted: int) -> Origi
     return Original(store, savepoint, snapshot.manifest or "", of_store=True)
 
 
-def checked_original(pipeline: Pipeline, log: str, wanted: Import) -> Original:
+def checked_original(pipeline: Pipeline, log: str, address: str, ownership: Ownership) -> Original:
     """The original, if this log may be begun or gone on with from it; nothing was changed for it. Raises
     TidefoldError.
     """
-    original = original_at(wanted.address)
+    original = original_at(address)
     require_target(pipeline, original.store)
     require_apart(original.address, {"store": pipeline.store.uri("")})
     _check_shape(original.savepoint, pipeline.log(log).shape)
     _check_files(original)
-    if wanted.ownership is Ownership.CLAIM:
+    if ownership is Ownership.CLAIM:
         _check_claimable(pipeline, log, original)
     return original
 
@@ -207,3 +209,25 @@ def delete_originals(externals: Iterable[External], plan: bool = False) -> tuple
             original.store.delete(files[:-1])
             original.store.delete(files[-1:])
     return tuple(gone)
+
+
+def with_originals(state: LogState, places: Places) -> Places:
+    """The places with those of originals that imported snapshots left where they were: more copies of their files."""
+    found: dict[str, Address] = {}
+    for snapshot in state.snapshots:
+        external = snapshot.external
+        if external and external.ownership is not Ownership.NO_CLAIM and snapshot.state is State.COMPLETED:
+            found |= _find_copies(external)
+    return replace(places, external=found)
+
+
+def _find_copies(external: External) -> dict[str, Address]:
+    """The files of an original by their sha256; none if it is gone or changed."""
+    try:
+        original = original_at(external.address)
+    except TidefoldError as error:
+        _log.warning("the original at %s cannot serve: %s", external.address, error)
+        return {}
+    if original.digest != external.description:
+        return {}
+    return {file.sha256: original.place(file) for file in original.savepoint.files}

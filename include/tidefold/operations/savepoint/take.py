@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,17 +22,18 @@ from tidefold.domain.source_progress_history import positions_at
 from tidefold.domain.verify.expected_files import Where
 from tidefold.errors import NotFoundError, RefusedError, TidefoldError, UnknownOutcomeError
 from tidefold.fold.fold_bucket import fold_bucket
-from tidefold.fold.task import Address, FoldResult, FoldTask, Untouched
+from tidefold.fold.rewrite import RewriteAction, RewriteDecision
+from tidefold.fold.task import Address, FoldTask
 from tidefold.ledger import write_description
 from tidefold.operations.local_copies.manage import places_of
 from tidefold.operations.outcome import Outcome, Status, UntypedDetails
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.restore.plan import Into, RestorePlan, plan_restore, require_rows, wanted_rows
+from tidefold.operations.restore.plan import Into, RestorePlan, plan_restore, wanted_rows
 from tidefold.operations.restore.target_location import open_place
 from tidefold.operations.savepoint import target as places
-from tidefold.operations.savepoint.import_plan import with_originals
+from tidefold.operations.savepoint.external import with_originals
 from tidefold.operations.savepoint.target import Begun
-from tidefold.operations.snapshot.read_sources import sources_of
+from tidefold.operations.snapshot.task_results import decode_results, require_rows, sources_of
 from tidefold.storage import Store
 
 _log = logging.getLogger(__name__)
@@ -120,7 +121,7 @@ def _written(
     plan = plan_restore(pipeline, rows, with_originals(state, places_of(pipeline, state.log)), target)
     native = layout is Layout.NATIVE
     tasks = plan.tasks if native else _parts(plan)
-    results = _results(in_threads(_teller(note))(fold_bucket, [msgspec.json.encode(t).decode() for t in tasks]))
+    results = decode_results(in_threads(_teller(note))(fold_bucket, [msgspec.json.encode(t).decode() for t in tasks]))
     require_rows(state.log, rows.rows, results)
     files = tuple(
         SavedFile.of("_data" if native else ROWS, f)
@@ -149,14 +150,15 @@ def _written(
 def _parts(plan: RestorePlan) -> tuple[FoldTask, ...]:
     """The same tasks, each of which writes one file of plain rows."""
     numbers = {b: i for i, b in enumerate(bucket_ranges(plan.shape.key_groups, plan.shape.buckets))}
-    return tuple(replace(t, untouched=Untouched.REWRITE, part=part_path(numbers[t.bucket])) for t in plan.tasks)
-
-
-def _results(answers: Sequence[str | TidefoldError]) -> list[FoldResult]:
-    for answer in answers:
-        if isinstance(answer, TidefoldError):
-            raise answer
-    return [msgspec.json.decode(answer, type=FoldResult) for answer in answers if isinstance(answer, str)]
+    rewrite = RewriteDecision(RewriteAction.REWRITE, "a canonical savepoint has plain rows")
+    return tuple(
+        replace(
+            task,
+            recipes=tuple(replace(recipe, unchanged=rewrite) for recipe in task.recipes),
+            part=part_path(numbers[task.bucket]),
+        )
+        for task in plan.tasks
+    )
 
 
 def _teller(note: Note) -> Callable[[int, int], None]:

@@ -14,7 +14,7 @@ from tidefold.errors import AlreadyExistsError
 from tidefold.ledger import read_manifest
 from tidefold.operations.outcome import Outcome, Status, UntypedDetails
 from tidefold.operations.pipeline import Pipeline, now
-from tidefold.operations.restore.plan import manifest_of
+from tidefold.operations.snapshot.manifests import read_manifest_or_copy
 
 _log = logging.getLogger(__name__)
 
@@ -106,7 +106,7 @@ def _shown(pipeline: Pipeline, state: LogState) -> Published | None:
     last = next((s for s in reversed(state.snapshots) if s.published), None)
     if last is None or last.table_version is None:
         return None
-    return Published(manifest_of(pipeline, state.log, last), last.table_version)
+    return Published(read_manifest_or_copy(pipeline, state.log, last), last.table_version)
 
 
 def _choose(state: LogState, snapshot: int | None, run_id: str | None) -> Snapshot | None:

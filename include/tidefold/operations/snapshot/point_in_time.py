@@ -1,26 +1,75 @@
-"""Full snapshots of the rows as of an instant: kept by their tag, never published, beside the log's own life.
+"""Full snapshots of the rows as of an instant: a tag keeps them, and they are never published.
 
-As of an instant means: the changes that were committed at their source before it, whenever they came.
+"As of" means the changes that were committed at their source before the instant, whenever they arrived.
 """
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import partial
+
+import msgspec
 
 from tidefold.domain.commit_times import NEVER, micros, told
-from tidefold.domain.log_state import LogState, Snapshot, State
+from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.snapshot import claim, point_in_time
-from tidefold.domain.snapshot.point_in_time import Plan, came_later, change_sets_of, kept
-from tidefold.domain.table.schema import must_rewrite
-from tidefold.errors import InvalidInputError, TidefoldError
-from tidefold.fold.plan import has_expired
-from tidefold.ledger import read_manifest
+from tidefold.domain.snapshot.point_in_time import came_later, kept
+from tidefold.errors import InvalidInputError
 from tidefold.operations.outcome import Outcome, Status, UntypedDetails
-from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.snapshot.request import Asking, as_of_claim
+from tidefold.operations.pipeline import Pipeline, now
+from tidefold.operations.snapshot.attempt import Attempt, Claimant
+from tidefold.operations.snapshot.claiming import hash_request, new_token
+from tidefold.operations.snapshot.fold import plan_changes
 
 
-def instant_of(text: str) -> int:
+class PointInTime(msgspec.Struct, frozen=True, tag="point-in-time"):
+    """Asks for a snapshot of what was committed before an instant.
+
+    `run`: id of the run.
+    `at`: the instant, in microseconds since 1970 UTC.
+    `takeover`: supersede an attempt of another run at the same instant.
+    """
+
+    run: str
+    at: int
+    takeover: bool = False
+
+    def prepare_claim(self, pipeline: Pipeline, log: str) -> Claimant | None:
+        """None: nothing was ever ingested. The published table and the schema are not touched."""
+        return self.claimant(pipeline) if pipeline.ledger(log).exists() else None
+
+    def claimant(self, pipeline: Pipeline) -> Claimant:
+        return partial(self._claim, pipeline, now(), new_token())
+
+    def _claim(self, pipeline: Pipeline, instant: str, token: str, state: LogState) -> LogState:
+        ttl = pipeline.log(state.log).ttl
+        asked = claim.Claim(
+            run=self.run,
+            request=hash_request({"as_of": self.at}),
+            kind=SnapshotKind.FULL,
+            instant=instant,
+            takeover=self.takeover,
+            # Too old is what was too old then.
+            expire=ttl.expire(told(self.at)) if ttl else None,
+            token=token,
+        )
+        return point_in_time.claim(state, asked, self.at)
+
+    def describe_unclaimed(self, pipeline: Pipeline, state: LogState) -> Outcome:
+        found = kept(state, self.at) or claim.of_run(state, self.run)
+        if found is not None and found.state in (State.STAGED, State.COMPLETED):
+            which = f"snapshot {found.id} of run {found.run}, as of {found.as_of}, is {found.state}"
+            return Outcome(state.log, Status.ALREADY, which + _describe_missed(state, found), found.id)
+        first = [c.times.first for c in state.change_sets if c.times and c.times.first is not None]
+        since = f": the first change is of {told(min(first))}" if first else ""
+        message = f"nothing was committed before {told(self.at)}{since}; no snapshot is made"
+        return Outcome(state.log, Status.NOTHING, message)
+
+    def plan(self, pipeline: Pipeline, state: LogState, snapshot: Snapshot) -> Attempt:
+        return plan_changes(pipeline, state, snapshot)
+
+
+def parse_instant(text: str) -> int:
     """The instant that a text names, in microseconds: ISO 8601 with its zone, after 1970 and not in the future.
 
     Raises InvalidInputError. One in the future may still get changes from before it.
@@ -44,94 +93,31 @@ def instant_of(text: str) -> int:
     return at
 
 
-def begin(pipeline: Pipeline, log: str, asking: Asking) -> Snapshot | Outcome:
-    """Claims the attempt that was asked for; what is to be said instead when there is none to make."""
-    ledger = pipeline.ledger(log)
-    if not ledger.exists():
-        return Outcome(log, Status.NOTHING, "nothing was ingested yet")
-    state = ledger.commit(lambda current: _claimed(pipeline, current, asking))
-    return _there(state, asking) or _nothing(state, asking)
-
-
-def _claimed(pipeline: Pipeline, state: LogState, asking: Asking) -> LogState:
-    assert asking.as_of is not None
-    return point_in_time.claim(state, as_of_claim(pipeline, state, asking), asking.as_of)
-
-
-def _there(state: LogState, asking: Asking) -> Snapshot | Outcome | None:
-    """The attempt, or the snapshot that was made before."""
-    mine = claim.of_run(state, asking.run or "")
-    if mine and mine.state is State.ONGOING:
-        return mine
-    found = kept(state, asking.as_of or 0) or mine
-    if found is None or found.state not in (State.STAGED, State.COMPLETED):
-        return None
-    which = f"snapshot {found.id} of run {found.run}, as of {found.as_of}, is {found.state}"
-    return Outcome(state.log, Status.ALREADY, which + _missed(state, found), found.id)
-
-
-def _missed(state: LogState, found: Snapshot) -> str:
-    """What it does not have, as it came too late for it."""
+def _describe_missed(state: LogState, found: Snapshot) -> str:
+    """What the snapshot lacks, because it arrived too late."""
     late = len(came_later(state, found))
     if not late or found.as_of is None:
         return ""
     sets = "1 change set" if late == 1 else f"{late:,} change sets"
-    anew = f"`tidefold untag {state.log} {found.as_of.tag}`, then ask again under a new run id, makes it anew"
-    return f"; {sets} taken since may hold changes from before then, which it lacks ({anew})"
+    again = f"`tidefold untag {state.log} {found.as_of.tag}`, then ask again under a new run id, makes it anew"
+    return f"; {sets} taken since may hold changes from before then, which it lacks ({again})"
 
 
-def _nothing(state: LogState, asking: Asking) -> Outcome:
-    first = [c.times.first for c in state.change_sets if c.times and c.times.first is not None]
-    since = f": the first change is of {told(min(first))}" if first else ""
-    message = f"nothing was committed before {told(asking.as_of or 0)}{since}; no snapshot is made"
-    return Outcome(state.log, Status.NOTHING, message)
-
-
-def would_fold(pipeline: Pipeline, log: str, asking: Asking) -> bool:
-    """Whether there are rows to write: files that stay as they are only are taken over, which needs no Spark."""
-    try:
-        claimed = would_claim(pipeline, log, asking)
-        return claimed is not None and (bool(change_sets_of(*claimed)) or _would_rewrite(pipeline, *claimed))
-    except TidefoldError:
-        return False  # An error to report: that needs no Spark.
-
-
-def would_claim(pipeline: Pipeline, log: str, asking: Asking) -> tuple[LogState, Snapshot] | None:
-    """The log and its attempt, were it claimed; None: there is nothing to claim."""
-    state = pipeline.ledger(log).find()
-    claimed = _claimed(pipeline, state, asking) if state else None
-    mine = claim.of_run(claimed, asking.run or "") if claimed else None
-    return (claimed, mine) if claimed and mine and claimed != state else None
-
-
-def _would_rewrite(pipeline: Pipeline, state: LogState, attempt: Snapshot) -> bool:
-    base = None if attempt.base is None else state.snapshot(attempt.base)
-    if base is None:
-        return False
-    manifest = read_manifest(pipeline.store, state.log, base)
-    rescaled = manifest.shape.buckets != pipeline.log(state.log).shape.buckets
-    must_go = any(has_expired(file, attempt.expire) or file.deletions for file in manifest.files)
-    return rescaled or must_go or must_rewrite(state.schemas, manifest.schema, attempt.schema)
-
-
-def plan_as_of(pipeline: Pipeline, log: str, asking: Asking) -> Outcome:
-    """What would be folded, without any of it. Raises what the claim raises."""
+def explain_point_in_time(pipeline: Pipeline, log: str, request: PointInTime) -> Outcome:
+    """What would be folded; changes nothing. Raises what the claim raises."""
     state = pipeline.ledger(log).find()
     if state is None:
         return Outcome(log, Status.NOTHING, "nothing was ingested yet")
-    claimed, at = _claimed(pipeline, state, asking), asking.as_of or 0
+    claimed = request.claimant(pipeline)(state)
     if claimed == state:
-        found = _there(state, asking)
-        return found if isinstance(found, Outcome) else _nothing(state, asking)
-    planned = point_in_time.plan(state, at, as_of_claim(pipeline, state, asking).expire)
+        return request.describe_unclaimed(pipeline, state)
+    mine = claim.of_run(claimed, request.run)
+    assert mine is not None
+    planned = point_in_time.plan(state, request.at, mine.expire)
     assert planned is not None
-    return _planned(log, at, planned)
-
-
-def _planned(log: str, at: int, planned: Plan) -> Outcome:
-    base, sets = planned.base, planned.change_sets
+    base, sets, at = planned.base, planned.change_sets, told(request.at)
     facts = {
-        "as_of": told(at),
+        "as_of": at,
         "base": base.id if base else None,
         "change_sets": len(sets),
         "changes_at_most": sum(c.rows for c in sets),
@@ -140,6 +126,6 @@ def _planned(log: str, at: int, planned: Plan) -> Outcome:
     begins = f"snapshot {base.id} ({base.rows:,} rows)" if base else "the empty table"
     message = (
         f"would fold at most {facts['changes_at_most']:,} changes of {len(sets):,} change sets onto {begins}; "
-        f"{planned.later:,} change sets after it hold nothing from before {told(at)}"
+        f"{planned.later:,} change sets after it hold nothing from before {at}"
     )
     return Outcome(log, Status.PLANNED, message, details=UntypedDetails(values=facts))

@@ -7,45 +7,29 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from typing import Any, cast
 
 from tidefold.delta.publish import create_snapshot_table, provide_new_files
-from tidefold.domain.log_state import Position, Snapshot, SnapshotKind, TableSpec
+from tidefold.domain.log_state import Snapshot, SnapshotKind
 from tidefold.domain.paths import data_path
 from tidefold.domain.snapshot import transitions
 from tidefold.domain.snapshot.manifest import DataFile, Manifest, home
-from tidefold.domain.table.schema import Schema
 from tidefold.fold.merge.ties import LISTED
 from tidefold.fold.plan import carried_files
-from tidefold.fold.task import FoldResult, FoldTask
+from tidefold.fold.task import FoldResult
 from tidefold.ledger import write_manifest
 from tidefold.operations.local_copies.manage import with_copy
 from tidefold.operations.outcome import Outcome, Status, UntypedDetails
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.snapshot.read_sources import places_read, read_from, sources_of
+from tidefold.operations.snapshot.attempt import Attempt, RestoreInfo
+from tidefold.operations.snapshot.task_results import places_read, read_from, sources_of
 from tidefold.storage import Store
 
 _LINKERS = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """A claimed snapshot, the manifest that it begins with, the shape it is to have, and its tasks; `facts` tell of a
-    restore or an import. `schemas` and `positions`: of the log as of the snapshot's last sqn.
-    """
-
-    log: str
-    snapshot: Snapshot
-    base: Manifest | None
-    shape: TableSpec
-    tasks: tuple[FoldTask, ...]
-    facts: Mapping[str, Any]
-    schemas: tuple[Schema, ...] = ()
-    positions: tuple[Position, ...] | None = None
 
 
 def stage(pipeline: Pipeline, attempt: Attempt, results: Sequence[FoldResult]) -> Outcome:
@@ -114,7 +98,7 @@ def _is_proved(store: Store, path: str, file: DataFile) -> bool:
 
 def _staged(attempt: Attempt, manifest: Manifest, results: Sequence[FoldResult]) -> Outcome:
     upserts, deletes = sum(r.upserts for r in results), sum(r.deletes for r in results)
-    snapshot, restored = attempt.snapshot, attempt.facts
+    snapshot, restored = attempt.snapshot, attempt.restored
     facts = {
         "kind": manifest.kind,
         "because": snapshot.because,
@@ -134,7 +118,7 @@ def _staged(attempt: Attempt, manifest: Manifest, results: Sequence[FoldResult])
         "buckets": manifest.shape.buckets,
         "read": _read(attempt, results),
         **({"as_of": str(snapshot.as_of)} if snapshot.as_of else {}),
-        **restored,
+        **(restored.to_facts(attempt.expected_rows) if restored else {}),
     }
     changes = f" after {facts['changes']:,} changes of {upserts + deletes:,} keys ({deletes:,} deleted)"
     # What comes back, or in, is often taken over as it is.
@@ -142,7 +126,7 @@ def _staged(attempt: Attempt, manifest: Manifest, results: Sequence[FoldResult])
     carried = f"{facts['files_carried']} of {facts['files']} files taken over unchanged"
     expired = f"; {facts['expired']:,} rows expired" if facts["expired"] else ""
     message = f"snapshot {manifest.snapshot}{_which(snapshot)}: {manifest.rows:,} rows{changes}{expired}; {carried}"
-    message = f"{message}{_after(restored)}{_left_out(manifest)}"
+    message = f"{message}{_describe_restore(restored) if restored else ''}{_left_out(manifest)}"
     return Outcome(manifest.log, Status.STAGED, message, manifest.snapshot, details=UntypedDetails(values=facts))
 
 
@@ -168,19 +152,17 @@ def _read(attempt: Attempt, results: Sequence[FoldResult]) -> dict[str, Any]:
     """Of a restore also what each file came from: that is what it is asked about."""
     own = None if attempt.snapshot.external else attempt.snapshot.source
     sources = sources_of(attempt.tasks, results, own)
-    return {**sources, "sources": places_read(attempt.tasks, results)} if attempt.facts else sources
+    return {**sources, "sources": places_read(attempt.tasks, results)} if attempt.restored else sources
 
 
-def _after(restored: Mapping[str, Any]) -> str:
-    if not restored:
-        return ""
-    said = f"; the rows of {restored.get('imported') or 'snapshot ' + str(restored['restored'])}"
-    if restored.get("columns_gone"):
-        said += f"; without columns that the log has no more: {', '.join(restored['columns_gone'])}"
-    if restored["skipped"]:
-        said += f"; left out for good: {_span(*restored['skipped'])}"
-    if restored["replayed"]:
-        said += f"; folded again by the next run: {_span(*restored['replayed'])}"
+def _describe_restore(restored: RestoreInfo) -> str:
+    said = f"; the rows of {restored.address or f'snapshot {restored.snapshot}'}"
+    if restored.dropped_columns:
+        said += f"; without columns that the log has no more: {', '.join(restored.dropped_columns)}"
+    if restored.skipped:
+        said += f"; left out for good: {_span(*restored.skipped)}"
+    if restored.replayed:
+        said += f"; folded again by the next run: {_span(*restored.replayed)}"
     return said
 
 

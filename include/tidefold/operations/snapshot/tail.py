@@ -25,8 +25,8 @@ from tidefold.fold.merge.compaction import squashed
 from tidefold.operations.ingest import recovery
 from tidefold.operations.outcome import Outcome, Status, UntypedDetails
 from tidefold.operations.pipeline import Pipeline, now
+from tidefold.operations.snapshot.claiming import hash_request
 from tidefold.operations.snapshot.confirm import roll_forward
-from tidefold.operations.snapshot.request import request_of
 from tidefold.storage import Store
 
 
@@ -40,7 +40,7 @@ def take_tail(pipeline: Pipeline, log: str, run_id: str) -> Outcome:
     if before is None:
         return Outcome(log, Status.NOTHING, "nothing was ingested yet")
     roll_forward(pipeline, log)
-    asked = claim.Claim(run_id, request_of({"kind": SnapshotKind.TAIL}), SnapshotKind.TAIL, now())
+    asked = claim.Claim(run_id, hash_request({"kind": SnapshotKind.TAIL}), SnapshotKind.TAIL, now())
     state = ledger.commit(lambda current: claim.tail(current, asked))
     snapshot = claim.of_run(state, run_id)
     if snapshot is None:

@@ -11,7 +11,7 @@ from tidefold.config import load_config
 from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold
 from tidefold.wiring import open_pipeline
 
 CONFIG = """
@@ -42,7 +42,7 @@ def test_what_a_program_writes_is_folded_and_published(tmp_path: Path) -> None:
         del model[number]
         model[7] = f"{number} last"
         assert ingest(pipeline, ["orders"], in_process)[0].status == "nothing"
-        assert materialize(pipeline, ["orders"], Asking(f"run-{number}"), in_process)[0].status == "staged"
+        assert materialize(pipeline, ["orders"], Fold(f"run-{number}"), in_process)[0].status == "staged"
         judge_all(pipeline, "orders")
         confirm(pipeline, "orders")
         assert table_rows(pipeline, "orders") == model

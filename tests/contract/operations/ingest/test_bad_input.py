@@ -41,7 +41,7 @@ from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold
 from tidefold.wiring import open_pipeline
 
 PAGE = Path(__file__).parents[4] / "docs" / "bad-input.md"
@@ -432,7 +432,7 @@ def land(folder: Path, files: Sequence[Landing]) -> None:
 
 def publish(pipeline: Pipeline, run: str) -> Outcome:
     """Folds what waits and publishes it, if there is anything."""
-    [outcome] = materialize(pipeline, ["items"], Asking(run), in_process)
+    [outcome] = materialize(pipeline, ["items"], Fold(run), in_process)
     if outcome.status == "staged":
         judge_all(pipeline, "items")
         assert confirm(pipeline, "items", run_id=run).status == "published"

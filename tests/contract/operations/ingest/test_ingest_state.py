@@ -22,7 +22,7 @@ from tidefold.config import ConfigError
 from tidefold.domain.paths import LogPaths
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold
 from tidefold.wiring import Pipeline, open_pipeline
 
 Operation = dict[str, Any]
@@ -71,7 +71,7 @@ def op(name: str, key: int | None = None, value: Any = None, values: Sequence[An
 def fold(pipeline: Pipeline, run: str) -> None:
     if not pipeline.ledger("items").exists():
         return
-    [outcome] = materialize(pipeline, ["items"], Asking(run, False), in_process)
+    [outcome] = materialize(pipeline, ["items"], Fold(run), in_process)
     assert outcome.error_code is None, outcome
     if state_of(pipeline).attempt:
         judge_all(pipeline, "items")

@@ -21,7 +21,7 @@ from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.retention.drop_log import drop
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold
 from tidefold.storage import open_store
 
 TEXT = "{id: int, text: string}"
@@ -269,7 +269,7 @@ def test_a_column_that_was_added_is_in_the_table_and_in_a_table_built_again(tmp_
     for run, records in enumerate((MIXED[:2], MIXED[2:])):
         land(tmp_path, 2 * run, records)
         assert take(pipeline).status == "taken"
-        [outcome] = materialize(pipeline, ["items"], Asking(f"r{run}", False), in_process)
+        [outcome] = materialize(pipeline, ["items"], Fold(f"r{run}"), in_process)
         assert outcome.status == "staged", outcome.message
         judge_all(pipeline, "items")
         confirm(pipeline, "items", run_id=f"r{run}")
@@ -284,7 +284,7 @@ def test_what_was_taken_before_a_stop_is_folded_and_confirmed(tmp_path: Path) ->
     pipeline = configured(tmp_path)
     land(tmp_path, 0, MIXED)
     assert take(pipeline).status == "stopped"
-    [outcome] = materialize(pipeline, ["items"], Asking("r1", False), in_process)
+    [outcome] = materialize(pipeline, ["items"], Fold("r1"), in_process)
     assert outcome.status == "staged"
     judge_all(pipeline, "items")
     assert confirm(pipeline, "items", run_id="r1").error_code is None

@@ -31,7 +31,7 @@ from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold
 
 
 def failing(pipeline: Pipeline, at: int | None = None, fault: Fault | None = None) -> Pipeline:
@@ -195,7 +195,7 @@ def test_whoever_comes_in_between_tells_the_logs_and_the_writer_finds_it_done(
 
 
 def fold(pipeline: Pipeline, log: str, run: str) -> None:
-    materialize(pipeline, [log], Asking(run), in_process)
+    materialize(pipeline, [log], Fold(run), in_process)
     judge_all(pipeline, log)
     assert confirm(pipeline, log, run_id=run).status == "published"
 

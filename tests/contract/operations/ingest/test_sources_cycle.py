@@ -23,7 +23,7 @@ from tidefold.compute.runners import in_process
 from tidefold.domain.paths import LogPaths
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold
 from tidefold.wiring import Pipeline
 
 OP = "op: {column: op, upsert: [I], delete: [D]}"
@@ -33,7 +33,7 @@ Row = tuple[str, int, str | None, int]
 def fold(pipeline: Pipeline, run: str) -> None:
     if not pipeline.ledger("items").exists():
         return
-    [outcome] = materialize(pipeline, ["items"], Asking(run, False), in_process)
+    [outcome] = materialize(pipeline, ["items"], Fold(run), in_process)
     assert outcome.error_code is None, outcome
     if state_of(pipeline).attempt:
         judge_all(pipeline, "items")

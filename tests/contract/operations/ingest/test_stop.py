@@ -31,8 +31,8 @@ from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
-from tidefold.spark.dispatch import Step
+from tidefold.operations.snapshot.request import Fold
+from tidefold.spark.steps import AnyStep, MaterializeStep
 
 
 def call(*arguments: str) -> Result:
@@ -42,10 +42,10 @@ def call(*arguments: str) -> Result:
 def steps(gate: bool = True, cut: Callable[[str, str], None] = lambda step, when: None) -> Callable[..., list[Outcome]]:
     """The steps in this process; `cut` may end the process before or after one."""
 
-    def run_step(terminal: object, pipeline: Pipeline, step: Step, logs: Sequence[str]) -> list[Outcome]:
+    def run_step(terminal: object, pipeline: Pipeline, step: AnyStep, logs: Sequence[str]) -> list[Outcome]:
         cut(step.name, "before")
-        if step.name == "materialize":
-            outcomes = materialize(pipeline, logs, step.asking, in_process)
+        if isinstance(step, MaterializeStep):
+            outcomes = materialize(pipeline, logs, step.request, in_process)
         else:
             attempt = pipeline.ledger("accounts").read().attempt
             if attempt and attempt.state is State.STAGED:
@@ -164,7 +164,7 @@ def test_a_gate_that_says_no_leaves_the_log_stopped_and_nothing_saved(
 
 def test_an_open_attempt_of_another_run_is_waited_for_or_superseded(tmp_path: Path, pipeline: Pipeline) -> None:
     rows = waiting(pipeline)
-    materialize(pipeline, ["accounts"], Asking("other"), in_process)
+    materialize(pipeline, ["accounts"], Fold("other"), in_process)
     refused = call("savepoint", "accounts", "--to", "save", "--stop")
     assert (refused.exit_code, "[ATTEMPT_OPEN]" in refused.stderr) == (3, True)
     finish(pipeline, "other")

@@ -29,7 +29,7 @@ from tidefold.operations.inspect.read import Wanted, plan_read
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold
 from tidefold.operations.snapshot.tail import take_tail
 from tidefold.read.plan import ReadPlan
 from tidefold.read.row_diff import compare
@@ -39,7 +39,7 @@ Rows = dict[int, str | None]
 
 
 def fold(pipeline: Pipeline, run: str) -> None:
-    materialize(pipeline, ["accounts"], Asking(run), in_process)
+    materialize(pipeline, ["accounts"], Fold(run), in_process)
     judge_all(pipeline)
     confirm(pipeline, "accounts")
 

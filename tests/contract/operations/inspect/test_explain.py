@@ -29,7 +29,7 @@ from tidefold.compute.runners import in_process
 from tidefold.config import load_config
 from tidefold.domain.explain.key_history import ChangeOutcome, RowAgreement
 from tidefold.domain.paths import data_path
-from tidefold.domain.snapshot.claim import Mode, Restore
+from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.errors import InvalidInputError, NotFoundError
 from tidefold.fold import inputs
 from tidefold.ledger import read_manifest
@@ -41,7 +41,7 @@ from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold, Restore
 from tidefold.operations.snapshot.tail import squash, take_tail
 from tidefold.storage.local_store import LocalStore
 
@@ -65,8 +65,8 @@ def truth(phase: int) -> dict[int, dict[str, Any]]:
     return {int(row["tid"]): {n: cast.get(n, int)(v) if v else None for n, v in row.items()} for row in found}
 
 
-def fold(pipeline: Pipeline, run: str, log: str = "accounts", restore: Restore | None = None) -> None:
-    [outcome] = materialize(pipeline, [log], Asking(run, restore=restore), in_process)
+def fold(pipeline: Pipeline, run: str, log: str = "accounts", restore: RestorePoint | None = None) -> None:
+    [outcome] = materialize(pipeline, [log], Restore(run, restore) if restore else Fold(run), in_process)
     assert not outcome.error_code, outcome
     judge_all(pipeline, log)
     assert confirm(pipeline, log, run_id=run).status == "published"
@@ -190,7 +190,7 @@ def test_tails_and_restores(pipeline: Pipeline) -> None:
     assert tail.row == row(pipeline, 1, Wanted(snapshot=3)) == {"id": 1, "text": "d"}
     assert told(tail)[-2:] == [(3, ChangeOutcome.CURRENT), (4, ChangeOutcome.WAITING)]
     assert [kept.row_hash for kept in tail.kept][-1] == tail.row_hash
-    fold(pipeline, "back", restore=Restore(1, Mode.SKIP))
+    fold(pipeline, "back", restore=RestorePoint(1, RestoreMode.SKIP))
     found = of(pipeline, 1)
     assert found.row == {"id": 1, "text": "a"}
     assert told(found) == [(1, ChangeOutcome.CURRENT), *[(sqn, ChangeOutcome.SKIPPED) for sqn in (2, 2, 3, 4)]]

@@ -28,7 +28,7 @@ from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold
 from tidefold.read.task import read_task
 from tidefold.spark.submit import PROJECT
 
@@ -63,7 +63,7 @@ def test_live_equals_the_oracle_after_every_append_and_writes_nothing(tmp_path: 
         assert rows(pipeline, what=What.LIVE) == model
         assert contents(tmp_path / "store") == before
         if number % 4 == 3:
-            materialize(pipeline, ["accounts"], Asking(f"run-{number}"), in_process)
+            materialize(pipeline, ["accounts"], Fold(f"run-{number}"), in_process)
             assert rows(pipeline, what=What.LIVE) == model
             judge_all(pipeline)
             confirm(pipeline, "accounts")
@@ -78,7 +78,7 @@ def test_a_snapshot_and_the_table_are_read_as_they_are(tmp_path: Path) -> None:
     assert nothing.value.code == "NOTHING_PUBLISHED"
     for run in ("one", "two"):
         put(pipeline, [{"id": 1, "text": run}])
-        materialize(pipeline, ["accounts"], Asking(run), in_process)
+        materialize(pipeline, ["accounts"], Fold(run), in_process)
         judge_all(pipeline)
         confirm(pipeline, "accounts")
     assert rows(pipeline) == rows(pipeline, snapshot=2) == {1: "two"}
@@ -90,7 +90,7 @@ def test_a_snapshot_and_the_table_are_read_as_they_are(tmp_path: Path) -> None:
 def test_a_look_at_the_first_rows_of_a_larger_table_ends(tmp_path: Path) -> None:
     pipeline = make_pipeline(tmp_path)
     put(pipeline, [{"id": i, "text": "a"} for i in range(150_000)])
-    materialize(pipeline, ["accounts"], Asking("run"), in_process)
+    materialize(pipeline, ["accounts"], Fold("run"), in_process)
     judge_all(pipeline)
     confirm(pipeline, "accounts")
     for live in ([], ["--live"]):
@@ -107,7 +107,7 @@ def test_a_look_at_the_first_rows_of_a_larger_table_ends(tmp_path: Path) -> None
 
 
 def publish(pipeline: Pipeline, run: str) -> None:
-    materialize(pipeline, ["accounts"], Asking(run), in_process)
+    materialize(pipeline, ["accounts"], Fold(run), in_process)
     judge_all(pipeline)
     confirm(pipeline, "accounts")
 

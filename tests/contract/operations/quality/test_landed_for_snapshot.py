@@ -14,7 +14,7 @@ from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.quarantine.retry import retry
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold
 from tidefold.quality.run.drift_checks import judge_refused
 from tidefold.quality.suite.check import Severity
 from tidefold.quality.suite.suite import Suite
@@ -22,7 +22,7 @@ from tidefold.quality.suite.suite import Suite
 
 def staged(pipeline: Pipeline, run: str) -> LandedRange:
     """What landed for the snapshot of a run, which is then confirmed."""
-    [outcome] = materialize(pipeline, ["items"], Asking(run, False), in_process)
+    [outcome] = materialize(pipeline, ["items"], Fold(run), in_process)
     assert outcome.status == "staged", outcome.message
     state = state_of(pipeline)
     assert state.attempt

@@ -18,7 +18,7 @@ from tidefold.operations.quarantine.inspect import count_refused
 from tidefold.operations.quarantine.retry import retry
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold
 
 COLUMNS = "{id: long, n: int, text: string}"
 GONE = "__debezium_unavailable_value"
@@ -48,7 +48,7 @@ def rows(pipeline: Pipeline, what: What = What.LIVE) -> dict[int, tuple[Any, ...
 
 
 def fold(pipeline: Pipeline, run: str) -> int:
-    [outcome] = materialize(pipeline, ["items"], Asking(run), in_process)
+    [outcome] = materialize(pipeline, ["items"], Fold(run), in_process)
     assert not outcome.error_code, outcome
     judge_all(pipeline, "items")
     assert confirm(pipeline, "items", run_id=run).status == "published"

@@ -40,7 +40,7 @@ from tidefold.domain.external_snapshot import Ownership
 from tidefold.domain.ingest.stop_resume import stop
 from tidefold.domain.log_state import Stopped
 from tidefold.domain.paths import INTENTS
-from tidefold.domain.snapshot.claim import Mode, Restore
+from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.errors import ConflictError, CorruptError, NotFoundError, RefusedError, TidefoldError
 from tidefold.operations.ingest import recovery
 from tidefold.operations.inspect.explain_key import explain_key
@@ -58,7 +58,7 @@ from tidefold.operations.savepoint.take import Wanted as SavepointWanted
 from tidefold.operations.savepoint.take import take_savepoint
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking, Import
+from tidefold.operations.snapshot.request import Fold, Import, Restore
 from tidefold.operations.verify.verify import verify
 
 
@@ -78,8 +78,8 @@ def rows(pipeline: Pipeline, what: What = What.LIVE) -> dict[int, str]:
     return {row["id"]: row["text"] for batch in batches for row in batch.to_pylist()}
 
 
-def fold(pipeline: Pipeline, run: str, restore: Restore | None = None) -> None:
-    [outcome] = materialize(pipeline, ["items"], Asking(run, restore=restore), in_process)
+def fold(pipeline: Pipeline, run: str, restore: RestorePoint | None = None) -> None:
+    [outcome] = materialize(pipeline, ["items"], Restore(run, restore) if restore else Fold(run), in_process)
     assert not outcome.error_code, outcome
     judge_all(pipeline, "items")
     assert confirm(pipeline, "items", run_id=run).status == "published"
@@ -231,12 +231,12 @@ def test_what_a_restore_left_out_stays_out(tmp_path: Path, monkeypatch: pytest.M
         take(made)
     land(tmp_path, 20, [record(20, 200, op="u")])
     take(made)
-    fold(made, "back", Restore(1, Mode.SKIP))
+    fold(made, "back", RestorePoint(1, RestoreMode.SKIP))
     outcome = retry(made, "items")
     # Key 100 landed in the range, key 200 before it, but has a newer change in it.
     assert (outcome.status, outcome.facts["why"]) == ("nothing", {"left_out": 2})
     assert rows(made) == {1: "t1000"}
-    fold(made, "undone", Restore(state_of(made).snapshots[0].id, Mode.REPLAY))
+    fold(made, "undone", RestorePoint(state_of(made).snapshots[0].id, RestoreMode.REPLAY))
     assert retry(made, "items").facts["why"] == {}
     assert rows(made) == {1: "t1010", 100: "t1011", 200: "t1020"}
 
@@ -253,7 +253,7 @@ def test_what_landed_before_an_import_stays_out(tmp_path: Path, monkeypatch: pyt
     land(tmp_path, 10, [record(10, 100)])
     with older_program(monkeypatch):
         take(made)
-        asking = Asking("in", imported=Import(open_address(str(tmp_path / "save")).uri(""), Ownership.NO_CLAIM))
+        asking = Import("in", open_address(str(tmp_path / "save")).uri(""), Ownership.NO_CLAIM)
         [outcome] = materialize(made, ["items"], asking, in_process)
         assert outcome.status == "staged", outcome
         assert retry(made, "items").facts["why"] == {"left_out": 2}

@@ -21,7 +21,7 @@ from tidefold.operations.quarantine.inspect import count_refused, show_refused
 from tidefold.operations.quarantine.retry import retry
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold
 from tidefold.sources.debezium.envelope import EnvelopeReader
 from tidefold.storage import open_store
 from tidefold.wiring import open_pipeline
@@ -73,7 +73,7 @@ def counted_rows(pipeline: Pipeline) -> Counter[tuple[Any, ...]]:
 
 
 def fold(pipeline: Pipeline, run: str) -> None:
-    [outcome] = materialize(pipeline, ["items"], Asking(run), in_process)
+    [outcome] = materialize(pipeline, ["items"], Fold(run), in_process)
     assert not outcome.error_code, outcome
     judge_all(pipeline, "items")
     assert confirm(pipeline, "items", run_id=run).status == "published"

@@ -27,7 +27,7 @@ from tidefold.operations.quarantine.inspect import count_refused
 from tidefold.operations.quarantine.retry import retry
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold
 
 GONE = "__debezium_unavailable_value"
 KEYS = st.integers(1, 4)
@@ -112,7 +112,7 @@ def rows(pipeline: Pipeline, what: What) -> dict[int, tuple[int, str]]:
 
 def fold(pipeline: Pipeline, runs: Iterator[int]) -> None:
     run = f"run-{next(runs)}"
-    [outcome] = materialize(pipeline, ["items"], Asking(run), in_process)
+    [outcome] = materialize(pipeline, ["items"], Fold(run), in_process)
     assert not outcome.error_code, outcome
     if outcome.status == "staged":
         judge_all(pipeline, "items")

@@ -22,7 +22,7 @@ from tidefold.operations.inspect.status import status
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.restore.drill import Trial, drill
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold
 from tidefold.operations.snapshot.tail import take_tail
 
 
@@ -147,7 +147,7 @@ def test_what_is_not_there_is_not_drilled(made: Bench, tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError):
         drill(pipeline, LOG, trial=Trial(str(made.work / "store")))
     take(pipeline, {1: "open"})
-    materialize(pipeline, [LOG], Asking("open"), in_process)
+    materialize(pipeline, [LOG], Fold("open"), in_process)
     with pytest.raises(RefusedError, match="STAGED"):
         drill(pipeline, LOG, 4)
     # What is open is left alone, and does not keep a drill from being recorded.

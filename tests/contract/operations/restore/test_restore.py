@@ -13,12 +13,13 @@ from deltalake import DeltaTable
 
 from support.faults import Fault, FaultyStore, attempt, on_copy, reopened
 from support.pipelines import CONFIG, judge_all, make_pipeline, put, rows_of, snapshot_rows, table_rows
+from support.planning import pending
 from tidefold.changelog.schema import DELETE
 from tidefold.compute.runners import Answer, Work, in_process
 from tidefold.domain.log_state import State
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot import transitions
-from tidefold.domain.snapshot.claim import Mode, Restore
+from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.errors import TidefoldError
 from tidefold.fold import inputs
 from tidefold.operations.inspect.history import history, restored_by
@@ -29,10 +30,11 @@ from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize, pending
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.materialize import materialize
+from tidefold.operations.snapshot.request import Fold, Restore
 from tidefold.operations.snapshot.tail import take_tail
-from tidefold.spark.dispatch import Step, without_spark
+from tidefold.spark.dispatch import run_without_spark
+from tidefold.spark.steps import MaterializeStep
 
 Rows = dict[int, str | None]
 KEEPING = CONFIG.replace("store: store\n", "store: store\nretention: {snapshots: 2}\n")
@@ -44,12 +46,12 @@ def changed(pipeline: Pipeline, rows: Rows, changes: dict[int, str | None]) -> R
     return {i: t for i, t in {**rows, **changes}.items() if t}
 
 
-def fold(pipeline: Pipeline, run: str, restore: Restore | None = None) -> Outcome:
-    [outcome] = materialize(pipeline, ["accounts"], Asking(run, restore=restore), in_process)
+def fold(pipeline: Pipeline, run: str, restore: RestorePoint | None = None) -> Outcome:
+    [outcome] = materialize(pipeline, ["accounts"], Restore(run, restore) if restore else Fold(run), in_process)
     return outcome
 
 
-def cycle(pipeline: Pipeline, run: str, restore: Restore | None = None) -> Outcome:
+def cycle(pipeline: Pipeline, run: str, restore: RestorePoint | None = None) -> Outcome:
     outcome = fold(pipeline, run, restore)
     assert outcome.status == "staged", outcome
     judge_all(pipeline)
@@ -57,8 +59,8 @@ def cycle(pipeline: Pipeline, run: str, restore: Restore | None = None) -> Outco
     return outcome
 
 
-def back(snapshot: int, mode: Mode = Mode.REPLAY) -> Restore:
-    return Restore(snapshot, mode)
+def back(snapshot: int, mode: RestoreMode = RestoreMode.REPLAY) -> RestorePoint:
+    return RestorePoint(snapshot, mode)
 
 
 FIRST: Rows = {i: f"a {i}" for i in range(40)}
@@ -103,7 +105,7 @@ def test_replay_brings_the_rows_back_and_the_next_run_folds_what_came_after_agai
 
 def test_skip_leaves_out_for_good_what_came_after_and_records_it(pipeline: Pipeline) -> None:
     put(pipeline, [{"id": 60, "text": "never folded"}])
-    staged = cycle(pipeline, "back", back(1, Mode.SKIP))
+    staged = cycle(pipeline, "back", back(1, RestoreMode.SKIP))
     assert (staged.facts["mode"], staged.facts["skipped"], staged.facts["replayed"]) == ("skip", (2, 4), None)
     assert "; left out for good: change sets 2 to 4" in staged.message
     assert table_rows(pipeline) == FIRST
@@ -116,7 +118,7 @@ def test_skip_leaves_out_for_good_what_came_after_and_records_it(pipeline: Pipel
 
 
 def test_undo_is_one_more_restore(pipeline: Pipeline) -> None:
-    cycle(pipeline, "back", back(1, Mode.SKIP))
+    cycle(pipeline, "back", back(1, RestoreMode.SKIP))
     cycle(pipeline, "undo", back(3))
     assert table_rows(pipeline) == THIRD
     assert fold(pipeline, "run-6").status == "nothing"
@@ -127,21 +129,21 @@ def test_undo_is_one_more_restore(pipeline: Pipeline) -> None:
     assert restored_by(history(pipeline, "accounts")) == {4: 1, 5: 3, 6: 4}
 
 
-@pytest.mark.parametrize("mode", list(Mode))
-def test_a_tail_comes_back_as_the_fold_up_to_its_end(pipeline: Pipeline, mode: Mode) -> None:
+@pytest.mark.parametrize("mode", list(RestoreMode))
+def test_a_tail_comes_back_as_the_fold_up_to_its_end(pipeline: Pipeline, mode: RestoreMode) -> None:
     rows = changed(pipeline, THIRD, {8: None, 52: "d 52"})
     tail = take_tail(pipeline, "accounts", "tail-1").snapshot
     assert tail == 4
     late = changed(pipeline, rows, {53: "late"})
     cycle(pipeline, "run-5")
-    asking = Asking("back", restore=back(tail, mode))
+    asking = Restore("back", back(tail, mode))
     assert pending(pipeline, ["accounts"], asking) == ["accounts"]
     staged = cycle(pipeline, "back", back(tail, mode))
     assert (staged.facts["restored"], staged.facts["changes"]) == (4, 2)
-    assert staged.facts["skipped" if mode is Mode.SKIP else "replayed"] == (5, 5)
+    assert staged.facts["skipped" if mode is RestoreMode.SKIP else "replayed"] == (5, 5)
     assert table_rows(pipeline) == rows
     assert restored_by(history(pipeline, "accounts")) == {6: 4}
-    if mode is Mode.SKIP:
+    if mode is RestoreMode.SKIP:
         assert fold(pipeline, "run-7").status == "nothing"
     else:
         cycle(pipeline, "run-7")
@@ -149,9 +151,9 @@ def test_a_tail_comes_back_as_the_fold_up_to_its_end(pipeline: Pipeline, mode: M
 
 
 def test_a_whole_snapshot_comes_back_without_spark(pipeline: Pipeline) -> None:
-    asking = Asking("back", restore=back(2))
+    asking = Restore("back", back(2))
     assert pending(pipeline, ["accounts"], asking) == []
-    found = without_spark(pipeline, Step("materialize", asking), ["accounts"])
+    found = run_without_spark(pipeline, MaterializeStep(asking), ["accounts"])
     assert (found.spark, found.done[0].status) == ((), "staged")
     judge_all(pipeline)
     confirm(pipeline, "accounts")
@@ -163,7 +165,7 @@ def test_the_same_run_again_is_the_same_snapshot_and_another_request_of_it_is_re
     cycle(pipeline, "back", back(1))
     again = fold(pipeline, "back", back(1))
     assert (again.status, again.snapshot) == ("already", 4)
-    for other in (back(2), back(1, Mode.SKIP), None):
+    for other in (back(2), back(1, RestoreMode.SKIP), None):
         assert fold(pipeline, "back", other).error_code == "RUN_CHANGED"
     assert len(history(pipeline, "accounts")) == 4
 
@@ -183,7 +185,7 @@ def test_what_is_retired_aborted_or_unknown_is_refused_by_name(tmp_path: Path) -
         refused = fold(pipeline, "back", back(snapshot))
         assert refused.error_code == code
         assert said in refused.message
-        assert pending(pipeline, ["accounts"], Asking("back", restore=back(snapshot))) == []
+        assert pending(pipeline, ["accounts"], Restore("back", back(snapshot))) == []
     assert {e.path for e in pipeline.store.list("")} == before
     assert table_rows(pipeline) == THIRD
 
@@ -197,7 +199,7 @@ def test_a_replay_is_refused_where_the_log_is_cut_and_a_skip_is_not(tmp_path: Pa
     assert refused.error_code == "LOG_CUT"
     assert "the log was cut up to change set 2, the snapshot ends with 1" in refused.message
     assert "--log-position skip" in refused.message
-    cycle(pipeline, "back", back(1, Mode.SKIP))
+    cycle(pipeline, "back", back(1, RestoreMode.SKIP))
     assert table_rows(pipeline) == FIRST
 
 
@@ -206,7 +208,7 @@ def test_an_open_attempt_blocks_a_restore_until_it_is_taken_over(pipeline: Pipel
     put(pipeline, [{"id": 1, "text": "d"}])
     fold(pipeline, "run-4")
     assert fold(pipeline, "back", back(1)).error_code == "ATTEMPT_OPEN"
-    [taken] = materialize(pipeline, ["accounts"], Asking("back", True, restore=back(1)), in_process)
+    [taken] = materialize(pipeline, ["accounts"], Restore("back", back(1), takeover=True), in_process)
     assert (taken.status, taken.snapshot) == ("staged", 5)
 
 
@@ -263,7 +265,7 @@ def restoring(snapshot: int) -> Any:
     """A whole restore as a run makes it; an error of a step ends it."""
 
     def act(pipeline: Pipeline, run: str) -> None:
-        asking = Asking(run, restore=back(snapshot))
+        asking = Restore(run, back(snapshot))
         [outcome] = materialize(pipeline, ["accounts"], asking, _runner(pipeline))
         if outcome.error_code:
             raise TidefoldError(outcome.error_code, outcome.message)

@@ -43,7 +43,7 @@ from support.restoring import (
 from tidefold.compute.runners import in_process
 from tidefold.domain.log_state import SnapshotKind, State
 from tidefold.domain.paths import LogPaths, data_path
-from tidefold.domain.snapshot.claim import Mode, Restore
+from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.domain.snapshot.kind_selection import Rule
 from tidefold.errors import TidefoldError
 from tidefold.fold import inputs
@@ -53,7 +53,7 @@ from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Restore
 from tidefold.operations.snapshot.tail import take_tail
 from tidefold.operations.verify.verify import Asked, verify
 from tidefold.storage.local_store import LocalStore
@@ -348,7 +348,7 @@ def test_the_same_for_tails(tmp_path: Path, kind: str, primary: str, older: str)
         spoil(pipeline, 1, "missing")
         spoil(pipeline, 2, "missing")
     before = stored(pipeline)
-    outcome = restore(pipeline, 4, Mode.SKIP)
+    outcome = restore(pipeline, 4, RestoreMode.SKIP)
     if older == "none":
         assert (outcome.error_code, outcome.error.exit_code) == ("NO_GOOD_COPY", 5)
         assert stored(pipeline) == before
@@ -412,7 +412,7 @@ def test_rows_that_went_for_their_age_do_not_come_back(tmp_path: Path) -> None:
         [(aged, Rule.FULL), (aged, Rule.INCREMENTAL), (config, Rule.FULL), (config, Rule.INCREMENTAL)], 1
     ):
         pipeline = make_pipeline(tmp_path, config_now)
-        asking = Asking(f"back-{number}", restore=Restore(2, Mode.REPLAY), kind=kind)
+        asking = Restore(f"back-{number}", RestorePoint(2, RestoreMode.REPLAY), kind=kind)
         [outcome] = materialize(pipeline, [LOG], asking, in_process)
         assert outcome.status == "staged", outcome
         assert set(outcome.facts["read"]["older"].values()) == {1}
@@ -440,7 +440,7 @@ def test_an_older_way_that_would_bring_aged_rows_back_is_no_way(tmp_path: Path) 
     assert (refused.status, refused.error_code) == ("error", "NO_GOOD_COPY")
     # Where the restore itself drops them, the first one serves.
     pipeline = make_pipeline(tmp_path, aged)
-    asking = Asking("again", restore=Restore(3, Mode.REPLAY), kind=Rule.FULL)
+    asking = Restore("again", RestorePoint(3, RestoreMode.REPLAY), kind=Rule.FULL)
     [outcome] = materialize(pipeline, [LOG], asking, in_process)
     assert 1 in outcome.facts["read"]["older"].values(), outcome
     publish(pipeline)
@@ -485,7 +485,7 @@ def test_a_failure_at_any_call_to_the_store_leaves_no_file_of_the_restore(
         return failing
 
     def act(pipeline: Pipeline) -> Outcome:
-        asking = Asking("back", restore=Restore(2, Mode.REPLAY))
+        asking = Restore("back", RestorePoint(2, RestoreMode.REPLAY))
         return materialize(pipeline, [LOG], asking, in_process)[0]
 
     whole = damaged()

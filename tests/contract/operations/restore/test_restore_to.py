@@ -43,7 +43,7 @@ from tidefold.compute.runners import in_process
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import State
 from tidefold.domain.paths import LogPaths
-from tidefold.domain.snapshot.claim import Mode, Restore
+from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.errors import InvalidInputError, NotFoundError, RefusedError, TidefoldError
 from tidefold.fold import inputs
 from tidefold.operations.pipeline import Pipeline
@@ -51,7 +51,7 @@ from tidefold.operations.restore.explain import explain
 from tidefold.operations.restore.export import restore_to
 from tidefold.operations.restore.plan import Wanted
 from tidefold.operations.savepoint import external
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Restore
 from tidefold.operations.snapshot.tail import take_tail
 from tidefold.storage import open_store
 from tidefold.storage.local_store import LocalStore
@@ -402,8 +402,8 @@ def test_to_s3_and_from_s3(s3: S3Bucket, tmp_path: Path) -> None:
         assert raised.value.code == code
 
 
-def asking(snapshot: int, mode: Mode = Mode.REPLAY) -> Asking:
-    return Asking("plan", restore=Restore(snapshot, mode))
+def asking(snapshot: int, mode: RestoreMode = RestoreMode.REPLAY) -> Restore:
+    return Restore("plan", RestorePoint(snapshot, mode))
 
 
 def test_explain_says_for_each_bucket_what_is_where_and_changes_nothing(made: Bench) -> None:
@@ -444,5 +444,5 @@ def test_explain_is_refused_as_the_restore_would_be(made: Bench) -> None:
     before = everything(pipeline)
     with pytest.raises(NotFoundError):
         explain(pipeline, LOG, asking(9))
-    assert explain(pipeline, LOG, asking(1, Mode.SKIP)).facts["to_sqn"] == 4
+    assert explain(pipeline, LOG, asking(1, RestoreMode.SKIP)).facts["to_sqn"] == 4
     assert everything(pipeline) == before

@@ -20,7 +20,7 @@ from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold
 from tidefold.operations.verify.verify import Asked, verify
 from tidefold.wiring import open_pipeline
 
@@ -41,7 +41,7 @@ def again(pipeline: Pipeline) -> Pipeline:
 
 def cycle(pipeline: Pipeline, number: int) -> None:
     put(pipeline, [{"id": i, "text": str(number)} for i in range(number)])
-    materialize(pipeline, [LOG], Asking(f"run-{number}"), in_process)
+    materialize(pipeline, [LOG], Fold(f"run-{number}"), in_process)
     judge_all(pipeline)
     assert confirm(pipeline, LOG, run_id=f"run-{number}").status == "published"
 

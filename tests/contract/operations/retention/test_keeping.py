@@ -19,7 +19,7 @@ from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold
 
 KEEPING = CONFIG.replace("store: store\n", "store: store\nretention: {snapshots: 2}\n")
 
@@ -29,7 +29,7 @@ def grow(pipeline: Pipeline, first: int, last: int) -> None:
     for number in range(first, last + 1):
         rows = range(40) if number == 1 else [number]
         put(pipeline, [{"id": i, "text": f"{number}"} for i in rows])
-        materialize(pipeline, ["accounts"], Asking(f"run-{number}"), in_process)
+        materialize(pipeline, ["accounts"], Fold(f"run-{number}"), in_process)
         judge_all(pipeline)
         confirm(pipeline, "accounts")
 
@@ -95,7 +95,7 @@ def test_a_tagged_snapshot_stays_and_reads_until_it_is_freed(pipeline: Pipeline)
 
 def test_a_staged_snapshot_keeps_what_it_carries(pipeline: Pipeline) -> None:
     put(pipeline, [{"id": 6, "text": "6"}])
-    materialize(pipeline, ["accounts"], Asking("run-6"), in_process)
+    materialize(pipeline, ["accounts"], Fold("run-6"), in_process)
     subsume(pipeline, "accounts")
     truncate(pipeline, "accounts")
     judge_all(pipeline)
@@ -152,7 +152,7 @@ def test_a_drop_deletes_what_its_plan_named_and_nothing_of_others(pipeline: Pipe
 
 def test_a_drop_waits_for_an_open_attempt(pipeline: Pipeline) -> None:
     put(pipeline, [{"id": 6, "text": "6"}])
-    materialize(pipeline, ["accounts"], Asking("run-6"), in_process)
+    materialize(pipeline, ["accounts"], Fold("run-6"), in_process)
     with pytest.raises(RefusedError) as refused:
         drop(pipeline, "accounts", plan=False)
     assert refused.value.code == "ATTEMPT_OPEN"

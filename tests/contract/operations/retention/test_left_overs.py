@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from support.pipelines import make_pipeline, table_rows
 from support.restoring import LOG, Rows, configured, cycle, publish, restore
 from tidefold.domain.paths import LogPaths
-from tidefold.domain.snapshot.claim import Mode
+from tidefold.domain.snapshot.claim import RestoreMode
 from tidefold.domain.snapshot.kind_selection import Rule
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
@@ -73,7 +73,7 @@ def test_commits_behind_a_checkpoint_go_and_nobody_misses_them(pipeline: Pipelin
     # Everything goes on: publication, the comparison with the ledger, the return of a snapshot.
     cycle(pipeline, "next", {99: "99"}, Rule.INCREMENTAL)
     assert table_rows(pipeline) == {**ROWS, 99: "99"}
-    assert restore(pipeline, RUNS - 1, Mode.SKIP).status == "staged"
+    assert restore(pipeline, RUNS - 1, RestoreMode.SKIP).status == "staged"
     publish(pipeline)
     assert table_rows(pipeline) == {i: f"{i}" for i in range(RUNS - 1)}
     assert commits(pipeline) == [10, 11, 12, 13, 14]

@@ -34,7 +34,7 @@ from tidefold.compute.runners import in_process
 from tidefold.domain.external_snapshot import Layout, Ownership
 from tidefold.domain.log_state import SnapshotKind, State
 from tidefold.domain.paths import LogPaths
-from tidefold.domain.snapshot.claim import Mode, Restore
+from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.domain.snapshot.savepoint import DESCRIPTION
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
@@ -43,7 +43,7 @@ from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold, Import, Restore
 from tidefold.operations.snapshot.tail import take_tail
 from tidefold.operations.verify.verify import Asked, verify
 
@@ -57,8 +57,8 @@ def saved(tmp_path: Path) -> Path:
     return tmp_path / "save"
 
 
-def restored(pipeline: Pipeline, snapshot: int, run: str, mode: Mode = Mode.SKIP) -> Outcome:
-    asking = Asking(run, restore=Restore(snapshot, mode))
+def restored(pipeline: Pipeline, snapshot: int, run: str, mode: RestoreMode = RestoreMode.SKIP) -> Outcome:
+    asking = Restore(run, RestorePoint(snapshot, mode))
     [outcome] = materialize(pipeline, ["accounts"], asking, in_process)
     assert outcome.status == "staged", outcome
     finish(pipeline, run)
@@ -210,15 +210,9 @@ def test_a_second_claim_of_an_original_is_refused(tmp_path: Path, saved: Path) -
     for mode in Ownership:
         refused = bring(pipeline, saved, mode, f"again {mode}")
         assert refused.error_code == "ORIGINAL_CLAIMED"
-    [other] = materialize(pipeline, ["tellers"], Asking("x", imported=import_of(saved, Ownership.CLAIM)), in_process)
+    [other] = materialize(pipeline, ["tellers"], Import("x", str(saved), Ownership.CLAIM), in_process)
     assert other.error_code == "ORIGINAL_CLAIMED"
     assert not pipeline.ledger("tellers").exists()
-
-
-def import_of(address: Path, mode: Ownership) -> object:
-    from tidefold.operations.snapshot.request import Import
-
-    return Import(str(address), mode)
 
 
 @pytest.mark.parametrize("mode", ADOPTED)
@@ -292,7 +286,7 @@ def test_what_a_log_took_and_did_not_fold_is_left_out_and_recorded(tmp_path: Pat
     assert "left out for good: change set 2" in outcome.message
     assert (outcome.facts["read"]["external"]["files"], outcome.facts["read"]["older"]) == (4, {})
     assert table_rows(pipeline) == THIRD
-    [nothing] = materialize(pipeline, ["accounts"], Asking("run-4"), in_process)
+    [nothing] = materialize(pipeline, ["accounts"], Fold("run-4"), in_process)
     assert nothing.status == "nothing"
     later = changed(pipeline, THIRD, {92: "folded"})
     cycle(pipeline, "run-5")
@@ -320,7 +314,7 @@ def test_rows_of_an_import_are_never_made_from_the_log_alone(tmp_path: Path, sav
     bring_in(pipeline, saved)
     for path in (tmp_path / "two/store").rglob("*.s0000000002.*.parquet"):
         path.write_bytes(b"lost")
-    asking = Asking("back", restore=Restore(2, Mode.SKIP))
+    asking = Restore("back", RestorePoint(2, RestoreMode.SKIP))
     [outcome] = materialize(pipeline, ["accounts"], asking, in_process)
     assert outcome.error_code == "NO_GOOD_COPY", outcome
     assert table_rows_of_version(pipeline, 0) == {1: "own"}
@@ -363,7 +357,7 @@ def test_an_unconfirmed_or_unknown_snapshot_of_another_store_is_refused(tmp_path
     """I14."""
     one = make(tmp_path / "one")
     changed(one, THIRD, {1: "x"})
-    materialize(one, ["accounts"], Asking("run-4"), in_process)
+    materialize(one, ["accounts"], Fold("run-4"), in_process)
     pipeline = make_pipeline(tmp_path / "two")
     folder = tmp_path / "one/store/snapshots/accounts"
     assert bring(pipeline, folder / "0000000004").error_code == "WRONG_STATE"
@@ -462,11 +456,11 @@ def test_an_original_that_changes_between_claim_and_fold_aborts(tmp_path: Path, 
     """I6."""
     from unittest import mock
 
-    from tidefold.operations.savepoint import import_plan
+    from tidefold.operations.savepoint import import_snapshot
 
     pipeline = make_pipeline(tmp_path / "two")
-    found = import_plan.original_at(str(saved))
-    with mock.patch.object(import_plan, "original_at", return_value=_other(found)):
+    found = import_snapshot.original_at(str(saved))
+    with mock.patch.object(import_snapshot, "original_at", return_value=_other(found)):
         refused = bring(pipeline, saved)
     assert refused.error_code == "ORIGINAL_CHANGED"
     assert pipeline.ledger("accounts").read().snapshots[0].state is State.ABORTED

@@ -20,14 +20,14 @@ from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.savepoint.take import Wanted, take_savepoint
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking, Import
+from tidefold.operations.snapshot.request import Fold, Import
 from tidefold.wiring import open_pipeline
 
 ALL = {1: "t1005", 2: "t1001", 4: "t1006", 5: "t1007"}
 
 
 def fold(pipeline: Pipeline, run: str, imported: Import | None = None, log: str = "items") -> Outcome:
-    [outcome] = materialize(pipeline, [log], Asking(run, imported=imported), in_process)
+    [outcome] = materialize(pipeline, [log], imported or Fold(run), in_process)
     assert outcome.status == "staged", outcome
     judge_all(pipeline, log)
     confirm(pipeline, log, run_id=run)
@@ -71,7 +71,7 @@ def test_a_log_goes_on_elsewhere_from_the_middle_of_its_source(tmp_path: Path, l
     assert table_rows(pipeline, "items") == ALL
 
     moved = other(tmp_path / "two")
-    fold(moved, "in", Import(str(tmp_path / "save"), mode))
+    fold(moved, "in", Import("in", str(tmp_path / "save"), mode))
     assert table_rows(moved, "items") == {1: "t1000", 2: "t1001"}
     taken = take(moved)
     assert (taken.facts["changes"], taken.facts["unproved"], taken.facts["problems"]) == (3, 5, [])

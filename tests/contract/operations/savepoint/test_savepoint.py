@@ -22,7 +22,7 @@ from tidefold.ledger import read_description
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.savepoint.external import open_address
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold
 from tidefold.operations.snapshot.tail import take_tail
 
 
@@ -143,7 +143,7 @@ def test_the_same_call_again_is_already_and_another_one_is_refused(tmp_path: Pat
 def test_what_is_not_confirmed_is_never_given_out(tmp_path: Path, pipeline: Pipeline) -> None:
     """I14."""
     changed(pipeline, THIRD, {1: "x"})
-    materialize(pipeline, ["accounts"], Asking("run-4"), in_process)
+    materialize(pipeline, ["accounts"], Fold("run-4"), in_process)
     with pytest.raises(RefusedError) as refused:
         save(pipeline, tmp_path / "save", snapshot=4)
     assert refused.value.code == "WRONG_STATE"

@@ -18,7 +18,7 @@ from tidefold.domain.commit_times import tag_of
 from tidefold.domain.log_state import Hold, LogState, SnapshotKind, State
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.retention import retention
-from tidefold.domain.snapshot.claim import Mode, Restore
+from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.errors import CorruptError, InvalidInputError, RefusedError
 from tidefold.operations.inspect.diff import diff
 from tidefold.operations.inspect.explain_key import explain_key
@@ -38,11 +38,12 @@ from tidefold.operations.savepoint.take import take_savepoint
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.point_in_time import instant_of, plan_as_of
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.point_in_time import explain_point_in_time, parse_instant
+from tidefold.operations.snapshot.request import Fold, PointInTime, Restore
 from tidefold.operations.snapshot.tail import squash, take_tail
 from tidefold.operations.verify.verify import verify
-from tidefold.spark.dispatch import Step, without_spark
+from tidefold.spark.dispatch import run_without_spark
+from tidefold.spark.steps import MaterializeStep
 
 NOON = 43_200_000_000
 
@@ -53,8 +54,8 @@ def change(number: int, key: int, text: str | None) -> dict[str, Any]:
     return {"id": key, "text": text, "_ts": day(number) + NOON, **said}
 
 
-def cycle(pipeline: Pipeline, run: str, restore: Restore | None = None) -> Outcome:
-    [outcome] = materialize(pipeline, ["accounts"], Asking(run, restore=restore), in_process)
+def cycle(pipeline: Pipeline, run: str, restore: RestorePoint | None = None) -> Outcome:
+    [outcome] = materialize(pipeline, ["accounts"], Restore(run, restore) if restore else Fold(run), in_process)
     if outcome.status != "staged":
         return outcome
     judge_all(pipeline)
@@ -228,8 +229,8 @@ def test_a_cut_log_names_the_oldest_possible_instant(pipeline: Pipeline) -> None
 
 def test_a_restore_of_it_skips_and_never_replays(pipeline: Pipeline) -> None:
     made = kept_as_of(pipeline, day(4), "backfill").snapshot or 0
-    assert cycle(pipeline, "back", Restore(made, Mode.REPLAY)).error_code == "AS_OF_NO_REPLAY"
-    assert cycle(pipeline, "back", Restore(made, Mode.SKIP)).status == "published"
+    assert cycle(pipeline, "back", RestorePoint(made, RestoreMode.REPLAY)).error_code == "AS_OF_NO_REPLAY"
+    assert cycle(pipeline, "back", RestorePoint(made, RestoreMode.SKIP)).status == "published"
     assert table_rows(pipeline) == rows_as_of(4)
     put(pipeline, [change(6, 8, "f8")])
     assert cycle(pipeline, "run-3").status == "published"
@@ -242,7 +243,7 @@ def test_a_restore_of_it_skips_and_never_replays(pipeline: Pipeline) -> None:
 
 
 def test_what_a_restore_left_out_stays_out(pipeline: Pipeline) -> None:
-    cycle(pipeline, "back", Restore(1, Mode.SKIP))
+    cycle(pipeline, "back", RestorePoint(1, RestoreMode.SKIP))
     put(pipeline, [change(6, 8, "f8")])
     made = kept_as_of(pipeline, day(7), "backfill").snapshot or 0
     assert snapshot_rows(pipeline, made) == {**rows_as_of(3), 8: "f8"}
@@ -264,7 +265,7 @@ def test_it_stands_beside_the_attempt_of_a_scheduled_run(pipeline: Pipeline) -> 
     ledger = pipeline.ledger("accounts")
     put(pipeline, [change(6, 7, "f7")])
     assert staged(pipeline, day(3), "b3").status == "staged"
-    assert materialize(pipeline, ["accounts"], Asking("run-3"), in_process)[0].status == "staged"
+    assert materialize(pipeline, ["accounts"], Fold("run-3"), in_process)[0].status == "staged"
     assert staged(pipeline, day(4), "b4").status == "staged"
     state = ledger.read()
     assert state.attempt
@@ -293,7 +294,7 @@ def test_abort_without_a_name_leaves_it(pipeline: Pipeline) -> None:
 def test_two_runs_at_one_instant_do_not_meet(pipeline: Pipeline) -> None:
     staged(pipeline, day(3), "b3")
     assert staged(pipeline, day(3), "other").error_code == "ATTEMPT_OPEN"
-    [outcome] = materialize(pipeline, ["accounts"], Asking("other", takeover=True, as_of=day(3)), in_process)
+    [outcome] = materialize(pipeline, ["accounts"], PointInTime("other", day(3), takeover=True), in_process)
     assert outcome.status == "staged"
     judged(pipeline, "other")
     assert confirm(pipeline, "accounts", run_id="other").status == "completed"
@@ -365,20 +366,20 @@ def test_a_hold_keeps_it_too(pipeline: Pipeline) -> None:
 
 def test_a_plan_writes_nothing(pipeline: Pipeline) -> None:
     before = contents(pipeline.config.path.parent)
-    outcome = plan_as_of(pipeline, "accounts", Asking("plan", as_of=day(4)))
+    outcome = explain_point_in_time(pipeline, "accounts", PointInTime("plan", day(4)))
     assert (outcome.status, outcome.facts["as_of"], outcome.facts["base"]) == ("planned", "2025-11-04T00:00:00Z", 1)
     facts = [outcome.facts[name] for name in ("change_sets", "changes_at_most", "change_sets_later")]
     assert facts == [1, 2, 2]
-    assert plan_as_of(pipeline, "accounts", Asking("plan", as_of=day(1))).status == "nothing"
+    assert explain_point_in_time(pipeline, "accounts", PointInTime("plan", day(1))).status == "nothing"
     assert contents(pipeline.config.path.parent) == before
 
 
 def test_files_alone_need_no_spark(pipeline: Pipeline) -> None:
     """Where the rows are those of a snapshot, its files are taken over in this process."""
-    sorted_ = without_spark(pipeline, Step("materialize", Asking("b3", as_of=day(3))), ["accounts"])
+    sorted_ = run_without_spark(pipeline, MaterializeStep(PointInTime("b3", day(3))), ["accounts"])
     assert [o.status for o in sorted_.done] == ["staged"]
     assert sorted_.done[0].facts["files_carried"] == sorted_.done[0].facts["files"]
-    assert without_spark(pipeline, Step("materialize", Asking("b4", as_of=day(4))), ["accounts"]).spark == ("accounts",)
+    assert run_without_spark(pipeline, MaterializeStep(PointInTime("b4", day(4))), ["accounts"]).spark == ("accounts",)
 
 
 def test_rows_are_dropped_for_the_age_that_they_had_then(tmp_path: Path) -> None:
@@ -407,22 +408,22 @@ BAD = ["yesterday", "2026-13-01T00:00:00Z", "2025-11-05", "2025-11-05T00:00:00",
 @pytest.mark.parametrize("text", BAD)
 def test_bad_input_95_no_zone_or_no_instant(text: str) -> None:
     with pytest.raises(InvalidInputError, match="AS_OF_INVALID"):
-        instant_of(text)
+        parse_instant(text)
 
 
 @pytest.mark.parametrize("text", ["", " "])
 def test_bad_input_95_nothing(text: str) -> None:
     with pytest.raises(InvalidInputError, match="AS_OF_MISSING"):
-        instant_of(text)
+        parse_instant(text)
 
 
 def test_bad_input_95_the_future() -> None:
     with pytest.raises(InvalidInputError, match="AS_OF_FUTURE"):
-        instant_of("2999-01-01T00:00:00+01:00")
+        parse_instant("2999-01-01T00:00:00+01:00")
 
 
 def test_an_instant_may_have_any_zone_and_a_space() -> None:
-    assert instant_of("2025-11-05 02:00:00+02:00") == day(5) == instant_of("2025-11-05T00:00:00Z")
+    assert parse_instant("2025-11-05 02:00:00+02:00") == day(5) == parse_instant("2025-11-05T00:00:00Z")
 
 
 def test_what_older_programs_did_not_write_down_is_found_in_the_changes(pipeline: Pipeline) -> None:

@@ -23,7 +23,7 @@ from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold
 
 BEFORE = {i: f"a {i}" for i in range(40)}
 AFTER = {**{i: f"a {i}" for i in range(5, 40)}, 7: "b 7", 99: "b 99"}
@@ -43,7 +43,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def cycle(pipeline: Pipeline, run: str) -> None:
     """One run as the DAG makes it; an error of a step ends it."""
-    [outcome] = materialize(pipeline, ["accounts"], Asking(run), _runner(pipeline))
+    [outcome] = materialize(pipeline, ["accounts"], Fold(run), _runner(pipeline))
     if outcome.error_code:
         raise TidefoldError(outcome.error_code, outcome.message)
     if pipeline.ledger("accounts").read().attempt:
@@ -53,7 +53,7 @@ def cycle(pipeline: Pipeline, run: str) -> None:
 
 def cycle_then_abort(pipeline: Pipeline, run: str) -> None:
     """A run whose gate refuses."""
-    [outcome] = materialize(pipeline, ["accounts"], Asking(run), _runner(pipeline))
+    [outcome] = materialize(pipeline, ["accounts"], Fold(run), _runner(pipeline))
     if outcome.error_code:
         raise TidefoldError(outcome.error_code, outcome.message)
     abort(pipeline, "accounts", "refused", run_id=run)

@@ -14,6 +14,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from support.pipelines import contents, judge_all, make_pipeline, put, snapshot_rows, table_rows, with_log_shape
+from support.planning import pending
 from tidefold.changelog.schema import DELETE
 from tidefold.compute.runners import Answer, Work, in_process
 from tidefold.domain.log_state import State
@@ -24,8 +25,8 @@ from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize, pending
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.materialize import materialize
+from tidefold.operations.snapshot.request import Fold
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ def pipeline(tmp_path: Path) -> Pipeline:
 
 
 def fold(pipeline: Pipeline, run: str, takeover: bool = False) -> Outcome:
-    [outcome] = materialize(pipeline, ["accounts"], Asking(run, takeover), in_process)
+    [outcome] = materialize(pipeline, ["accounts"], Fold(run, takeover=takeover), in_process)
     return outcome
 
 
@@ -89,7 +90,7 @@ def test_nothing_new_writes_nothing_at_all(pipeline: Pipeline, tmp_path: Path) -
     put(pipeline, upserts([1, 2], "a"))
     cycle(pipeline, "run-1")
     before = contents(tmp_path / "store")
-    assert pending(pipeline, ["accounts", "tellers"], Asking("run-2")) == []
+    assert pending(pipeline, ["accounts", "tellers"], Fold("run-2")) == []
     assert fold(pipeline, "run-2").status == "nothing"
     assert fold(pipeline, "run-1").status == "already"
     assert confirm(pipeline, "accounts").status == "nothing"
@@ -159,7 +160,7 @@ def test_a_zombie_that_wakes_after_a_retry_is_refused_and_cleans_up(pipeline: Pi
         cycle(pipeline, "run-1")
         return answers
 
-    [zombie] = materialize(pipeline, ["accounts"], Asking("run-1"), sleeps_while_a_retry_finishes)
+    [zombie] = materialize(pipeline, ["accounts"], Fold("run-1"), sleeps_while_a_retry_finishes)
     assert zombie.error_code == "SUPERSEDED"
     assert "superseded by attempt 2" in zombie.message
     with pytest.raises(SupersededError):
@@ -178,7 +179,7 @@ def test_a_killed_attempt_is_swept_by_the_retry(pipeline: Pipeline) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        materialize(pipeline, ["accounts"], Asking("run-1"), dies)
+        materialize(pipeline, ["accounts"], Fold("run-1"), dies)
     assert [e for e in pipeline.store.list("snapshots") if "s0000000001" in e.path]
     cycle(pipeline, "run-1")
     assert len(table_rows(pipeline)) == 20
@@ -191,7 +192,7 @@ def test_a_damaged_segment_stops_its_log_only(pipeline: Pipeline, tmp_path: Path
     segment = tmp_path / "store" / state.change_sets[0].location.segment
     whole = segment.read_bytes()
     segment.write_bytes(whole[:-3])
-    accounts, tellers = materialize(pipeline, ["accounts", "tellers"], Asking("run-1"), in_process)
+    accounts, tellers = materialize(pipeline, ["accounts", "tellers"], Fold("run-1"), in_process)
     assert (accounts.error_code, tellers.status) == ("SEGMENT_CORRUPT", "staged")
     after = pipeline.ledger("accounts").read()
     assert after.attempt is None
@@ -277,5 +278,5 @@ def test_changes_that_leave_no_row_begin_an_empty_table(pipeline: Pipeline) -> N
 
 def test_a_changed_number_of_key_groups_is_refused_by_name(pipeline: Pipeline) -> None:
     put(pipeline, upserts([1], "a"))
-    [outcome] = materialize(with_log_shape(pipeline, key_groups=32), ["accounts"], Asking("run-1"), in_process)
+    [outcome] = materialize(with_log_shape(pipeline, key_groups=32), ["accounts"], Fold("run-1"), in_process)
     assert outcome.error_code == "SHAPE_CHANGED"

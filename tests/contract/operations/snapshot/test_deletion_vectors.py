@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.pipelines import CONFIG, judge_all, make_pipeline, put, rows_of, table_rows
+from support.planning import pending
 from support.savepoints import bring_in, save
 from tidefold.changelog.schema import DELETE
 from tidefold.changelog.writer import Changelog
@@ -24,7 +25,7 @@ from tidefold.compute.runners import in_process
 from tidefold.delta.deletion_vectors import deletions, descriptor, places
 from tidefold.domain.external_snapshot import Layout
 from tidefold.domain.log_state import Column
-from tidefold.domain.snapshot.claim import Mode, Restore
+from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.domain.snapshot.kind_selection import Rule
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.errors import RefusedError
@@ -36,8 +37,8 @@ from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.restore.drill import Trial, drill
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize, pending
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.materialize import materialize
+from tidefold.operations.snapshot.request import Fold, Restore, SnapshotRequest
 from tidefold.operations.verify.verify import verify
 from tidefold.quality.run.staged_rows import file_rows
 from tidefold.wiring import open_pipeline
@@ -51,10 +52,10 @@ FIRST: Rows = {i: f"a {i}" for i in range(400)}
 
 def cycle(pipeline: Pipeline, run: str, changes: Rows, kind: Rule | None = None) -> Outcome:
     put(pipeline, [{"id": i, "text": t, **({} if t else {"_op": DELETE})} for i, t in changes.items()])
-    return finished(pipeline, Asking(run, kind=kind))
+    return finished(pipeline, Fold(run, kind=kind))
 
 
-def finished(pipeline: Pipeline, asking: Asking, log: str = "accounts") -> Outcome:
+def finished(pipeline: Pipeline, asking: SnapshotRequest, log: str = "accounts") -> Outcome:
     [outcome] = materialize(pipeline, [log], asking, in_process)
     assert outcome.status == "staged", outcome
     judge_all(pipeline, log)
@@ -137,7 +138,7 @@ def test_a_full_snapshot_has_none_and_copies_read_alone(marked: Pipeline) -> Non
     copy = next(Path(marked.config.path.parent / "local").rglob("0000000003"))
     assert rows_of(str(copy)) == after(FIRST, SECOND, THIRD)
     put(marked, [{"id": 7, "text": "d"}])
-    outcome = finished(marked, Asking("run-4", kind=Rule.FULL))
+    outcome = finished(marked, Fold("run-4", kind=Rule.FULL))
     assert outcome.facts["kind"] == "full"
     assert not any(f.deletions for f in manifest_of(marked).files)
     rows = {**after(FIRST, SECOND, THIRD), 7: "d"}
@@ -146,8 +147,8 @@ def test_a_full_snapshot_has_none_and_copies_read_alone(marked: Pipeline) -> Non
 
 def test_a_full_one_on_request_when_nothing_is_new(marked: Pipeline) -> None:
     """It writes the buckets with deletions anew."""
-    assert pending(marked, ["accounts"], Asking("run-4", kind=Rule.FULL)) == ["accounts"]
-    finished(marked, Asking("run-4", kind=Rule.FULL))
+    assert pending(marked, ["accounts"], Fold("run-4", kind=Rule.FULL)) == ["accounts"]
+    finished(marked, Fold("run-4", kind=Rule.FULL))
     assert not any(f.deletions for f in manifest_of(marked).files)
     assert table_rows(marked) == after(FIRST, SECOND, THIRD)
 
@@ -156,7 +157,7 @@ def test_a_full_one_on_request_when_nothing_is_new(marked: Pipeline) -> None:
 def test_any_of_them_can_be_restored(marked: Pipeline, wanted: int) -> None:
     rows = live(marked, wanted)
     cycle(marked, "run-4", dict.fromkeys(range(20, 30), "d"))
-    finished(marked, Asking("back", restore=Restore(wanted, Mode.SKIP)))
+    finished(marked, Restore("back", RestorePoint(wanted, RestoreMode.SKIP)))
     assert table_rows(marked) == live(marked) == rows
     cycle(marked, "run-5", {5: "e"})
     assert table_rows(marked) == {**rows, 5: "e"}
@@ -164,8 +165,8 @@ def test_any_of_them_can_be_restored(marked: Pipeline, wanted: int) -> None:
 
 
 def test_a_restore_that_writes_rows_anew_is_work_for_spark(marked: Pipeline) -> None:
-    assert pending(marked, ["accounts"], Asking("back", restore=Restore(2, Mode.SKIP))) == ["accounts"]
-    assert pending(marked, ["accounts"], Asking("back", restore=Restore(1, Mode.SKIP))) == []
+    assert pending(marked, ["accounts"], Restore("back", RestorePoint(2, RestoreMode.SKIP))) == ["accounts"]
+    assert pending(marked, ["accounts"], Restore("back", RestorePoint(1, RestoreMode.SKIP))) == []
 
 
 def test_the_gate_reads_files_from_before_a_column_was_added(marked: Pipeline) -> None:
@@ -242,7 +243,7 @@ def test_all_rows_of_a_file_may_go(pipeline: Pipeline, monkeypatch: pytest.Monke
 def test_files_stay_sorted_by_their_key(marked: Pipeline) -> None:
     """Also when a bucket of two files is written anew: readers skip row groups by it."""
     put(marked, [{"id": i, "text": "d"} for i in range(50, 200)])
-    finished(marked, Asking("run-4", kind=Rule.FULL))
+    finished(marked, Fold("run-4", kind=Rule.FULL))
     for file in manifest_of(marked).files:
         path = marked.store.uri(f"snapshots/accounts/0000000004/_data/{file.name}").removeprefix("file://")
         ids = pq.read_table(path).column("id").to_pylist()
@@ -299,7 +300,7 @@ def test_other_features_of_the_table_are_not_ours_to_write(marked: Pipeline) -> 
 def refused(pipeline: Pipeline) -> str:
     """How the next snapshot is refused, also when it is asked to be reconciled."""
     put(pipeline, [{"id": 12, "text": "e"}])
-    materialize(pipeline, ["accounts"], Asking("run-5"), in_process)
+    materialize(pipeline, ["accounts"], Fold("run-5"), in_process)
     judge_all(pipeline)
     codes = set()
     for reconcile in (False, True):
@@ -329,7 +330,7 @@ def test_what_somebody_else_put_together_can_be_reconciled(marked: Pipeline) -> 
     ]  # fmt: skip
     commit(marked, *said, {"add": rest})
     put(marked, [{"id": 12, "text": "e"}])
-    [_] = materialize(marked, ["accounts"], Asking("run-5"), in_process)
+    [_] = materialize(marked, ["accounts"], Fold("run-5"), in_process)
     judge_all(marked)
     with pytest.raises(RefusedError, match="FOREIGN_COMMIT"):
         confirm(marked, "accounts", run_id="run-5")
@@ -379,7 +380,7 @@ def test_keys_of_all_kinds(tmp_path: Path, names: str, a: str, b: str, values: A
         with Changelog(pipeline.store) as changelog:
             log = changelog.log("keyed", pipeline.log("keyed").shape)
             log.append(pa.Table.from_pylist(rows))
-        finished(pipeline, Asking(f"run-{step}"), "keyed")
+        finished(pipeline, Fold(f"run-{step}"), "keyed")
         _, batches = read_rows(pipeline, "keyed", Wanted())
         found = [row for batch in batches for row in batch.to_pylist()]
         assert {tuple(row[name] for name in names.split(", ")): row["n"] for row in found} == held

@@ -22,7 +22,7 @@ from tidefold.changelog.schema import DELETE, MERGE, UPSERT
 from tidefold.compute.runners import in_process
 from tidefold.domain.external_snapshot import Ownership
 from tidefold.domain.paths import LogPaths
-from tidefold.domain.snapshot.claim import Mode, Restore
+from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.domain.snapshot.kind_selection import Rule
 from tidefold.domain.table.table_spec import Engine
 from tidefold.ledger import read_manifest
@@ -32,7 +32,7 @@ from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.restore.drill import drill
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold, Restore
 from tidefold.operations.verify.verify import verify
 from tidefold.wiring import open_pipeline
 
@@ -102,7 +102,7 @@ def land(folder: Path, changes: list[dict[str, Any]]) -> None:
 def cycle(pipeline: Pipeline, run: str, kind: Rule) -> int:
     [taken] = ingest(pipeline, [LOG], in_process)
     assert (taken.error_code, taken.status) == (None, "taken"), taken
-    [outcome] = materialize(pipeline, [LOG], Asking(run, kind=kind), in_process)
+    [outcome] = materialize(pipeline, [LOG], Fold(run, kind=kind), in_process)
     assert outcome.status == "staged", outcome
     judge_all(pipeline, LOG)
     assert confirm(pipeline, LOG).status == "published"
@@ -156,7 +156,7 @@ def test_a_life_of_snapshots_of_both_kinds(tmp_path: Path, name: str) -> None:
     _, live = read_rows(pipeline, LOG, Wanted(What.LIVE))
     assert comparable(pipeline, [row for batch in live for row in batch.to_pylist()]) == expected(pipeline, again)
     for number, snapshot in enumerate(ids):
-        asking = Asking(f"back-{snapshot}", restore=Restore(snapshot, Mode.SKIP))
+        asking = Restore(f"back-{snapshot}", RestorePoint(snapshot, RestoreMode.SKIP))
         [back] = materialize(pipeline, [LOG], asking, in_process)
         assert back.status == "staged", back
         judge_all(pipeline, LOG)

@@ -18,12 +18,13 @@ from hypothesis import strategies as st
 
 from support.faults import Killed
 from support.pipelines import CONFIG, judge_all, make_pipeline, put, rows_of, snapshot_rows, table_rows, with_log_shape
+from support.planning import pending
 from tidefold.changelog.schema import DELETE
 from tidefold.compute.runners import Answer, Runner, Work, in_process
 from tidefold.domain.log_state import Snapshot, SnapshotKind, State
 from tidefold.domain.paths import LogPaths, data_path
 from tidefold.domain.retention.retention import with_files
-from tidefold.domain.snapshot.claim import Mode, Restore
+from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.domain.snapshot.kind_selection import Rule
 from tidefold.fold.merge import mark_deleted
 from tidefold.ledger import read_manifest
@@ -35,8 +36,8 @@ from tidefold.operations.retention.clean import clean
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.materialize import materialize, pending
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.materialize import materialize
+from tidefold.operations.snapshot.request import Fold, Restore
 from tidefold.operations.verify.verify import verify
 
 Rows = dict[int, str | None]
@@ -44,7 +45,7 @@ LOCAL = "store: store\nlocal: {mode: files, path: local}\nretention: {snapshots:
 
 
 def fold(pipeline: Pipeline, run: str, kind: Rule | None = None, runner: Runner = in_process) -> Outcome:
-    [outcome] = materialize(pipeline, ["accounts"], Asking(run, kind=kind), runner)
+    [outcome] = materialize(pipeline, ["accounts"], Fold(run, kind=kind), runner)
     return outcome
 
 
@@ -117,7 +118,7 @@ def test_a_full_one_on_request_when_nothing_is_new(pipeline: Pipeline) -> None:
     cycle(pipeline, "run-1", Rule.INCREMENTAL)
     assert fold(pipeline, "run-2", Rule.INCREMENTAL).status == "nothing"
     assert fold(pipeline, "run-3").status == "nothing"  # As configured: a schedule makes nothing new of nothing.
-    assert pending(pipeline, ["accounts"], Asking("run-4", kind=Rule.FULL)) == []
+    assert pending(pipeline, ["accounts"], Fold("run-4", kind=Rule.FULL)) == []
     outcome = cycle(pipeline, "run-4", Rule.FULL)
     assert (outcome.facts["files_carried"], outcome.facts["bytes_written"]) == (4, 0)
     assert snapshot_rows(pipeline, 2) == table_rows(pipeline)
@@ -181,7 +182,7 @@ def test_a_new_number_of_buckets_takes_effect_in_the_next_full_snapshot(
     # Restores work across the change both ways, and what is folded onto them too.
     back, config = rows_in(wider, 1), wider
     for number, (wanted, then) in enumerate([(1, {**back, 7: "d"}), (3, {**rows, 7: "e"})]):
-        asking = Asking(f"back-{number}", restore=Restore(wanted, Mode.SKIP))
+        asking = Restore(f"back-{number}", RestorePoint(wanted, RestoreMode.SKIP))
         [restored] = materialize(config, ["accounts"], asking, in_process)
         assert restored.status == "staged", restored
         judge_all(config)
@@ -197,7 +198,7 @@ def test_a_rescale_alone_is_made_on_request(pipeline: Pipeline) -> None:
     cycle(pipeline, "run-1")
     wider = with_log_shape(pipeline, buckets=8)
     assert fold(wider, "run-2").status == "nothing"
-    assert pending(wider, ["accounts"], Asking("run-3", kind=Rule.FULL)) == ["accounts"]
+    assert pending(wider, ["accounts"], Fold("run-3", kind=Rule.FULL)) == ["accounts"]
     assert cycle(wider, "run-3", Rule.FULL).facts["buckets"] == 8
     assert table_rows(wider) == {i: f"a {i}" for i in range(40)}
     assert fold(wider, "run-4", Rule.FULL).status == "nothing"
@@ -236,7 +237,7 @@ def test_rows_that_are_too_old_go_in_a_full_snapshot_and_in_a_restore(tmp_path: 
     assert set(rows_in(pipeline, 2)) == {*range(40), 99}
     assert fold(pipeline, "run-2b", Rule.FULL).status == "nothing"  # None is too old any more.
     assert read_manifest(pipeline.store, "accounts", kept(pipeline)[-1]).expired == 20
-    [restored] = materialize(pipeline, ["accounts"], Asking("back", restore=Restore(1, Mode.SKIP)), in_process)
+    [restored] = materialize(pipeline, ["accounts"], Restore("back", RestorePoint(1, RestoreMode.SKIP)), in_process)
     assert restored.facts["expired"] == 20
     judge_all(pipeline)
     confirm(pipeline, "accounts", run_id="back")
@@ -310,7 +311,7 @@ class Walk:
             # Another coordinator, on its own view of the store, took over or comes now.
             other = replace(self.pipeline)
             [outcome] = materialize(
-                other, ["accounts"], Asking(f"other-{self.steps}", takeover=True, kind=kind), in_process
+                other, ["accounts"], Fold(f"other-{self.steps}", takeover=True, kind=kind), in_process
             )
         if outcome.status == "nothing":
             return
@@ -321,7 +322,7 @@ class Walk:
 
     def _overtaken(self, work: Work, tasks: Sequence[str]) -> list[Answer]:
         answers = in_process(work, tasks)
-        asking = Asking(f"overtaker-{self.steps}", takeover=True)
+        asking = Fold(f"overtaker-{self.steps}", takeover=True)
         materialize(replace(self.pipeline), ["accounts"], asking, in_process)
         return answers
 
@@ -334,7 +335,7 @@ class Walk:
         if not found:
             return
         wanted = found[which % len(found)]
-        asking = Asking(f"back-{self.steps}", restore=Restore(wanted.id, Mode.SKIP))
+        asking = Restore(f"back-{self.steps}", RestorePoint(wanted.id, RestoreMode.SKIP))
         [outcome] = materialize(self.pipeline, ["accounts"], asking, in_process)
         assert outcome.status == "staged", outcome
         judge_all(self.pipeline)

@@ -16,7 +16,7 @@ from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.quarantine.retry import retry
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold
 from tidefold.wiring import open_pipeline
 
 LOG = "accounts"
@@ -52,7 +52,7 @@ def land(folder: Path, start: int, *changes: tuple[int, int, str | None]) -> Non
 def cycle(pipeline: Pipeline, run: str) -> Outcome:
     [taken] = ingest(pipeline, [LOG], in_process)
     assert taken.error_code is None
-    [outcome] = materialize(pipeline, [LOG], Asking(run), in_process)
+    [outcome] = materialize(pipeline, [LOG], Fold(run), in_process)
     assert outcome.status == "staged", outcome
     judge_all(pipeline, LOG)
     assert confirm(pipeline, LOG).status == "published"
@@ -114,7 +114,7 @@ def test_late_records_stay_until_they_are_accepted(tmp_path: Path) -> None:
     assert retry(pipeline, LOG).facts["changes"] == 0
     accepting = opened(tmp_path, "accept")
     assert retry(accepting, LOG).facts["changes"] == 1
-    assert materialize(accepting, [LOG], Asking("run-5"), in_process)[0].status == "staged"
+    assert materialize(accepting, [LOG], Fold("run-5"), in_process)[0].status == "staged"
     judge_all(accepting, LOG)
     confirm(accepting, LOG)
     assert table(accepting)[5] == "late"

@@ -20,7 +20,7 @@ from tidefold.compute.runners import Answer, Work, in_process
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.paths import DataFileName, LogPaths, data_path
 from tidefold.domain.retention import retention
-from tidefold.domain.snapshot.claim import Mode, Restore
+from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.domain.snapshot.kind_selection import Rule
 from tidefold.errors import CorruptError, StorageError
 from tidefold.ledger import read_manifest
@@ -35,7 +35,7 @@ from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold, Restore
 
 ROWS = {i: f"a {i}" for i in range(40)}
 
@@ -138,7 +138,7 @@ def test_what_a_restore_may_fall_back_on_is_not_retired_under_it(pipeline: Pipel
     for file in files_of(pipeline, 2):
         for path in names_of(pipeline, 2, file.name):
             path.unlink()
-    asking = Asking("back", restore=Restore(2, Mode.SKIP), kind=Rule.INCREMENTAL)
+    asking = Restore("back", RestorePoint(2, RestoreMode.SKIP), kind=Rule.INCREMENTAL)
     [outcome] = materialize(pipeline, [LOG], asking, run)
     assert outcome.status == "staged", outcome
     publish(pipeline)
@@ -220,7 +220,7 @@ def test_a_retry_on_the_next_day_drops_the_same_rows(tmp_path: Path, monkeypatch
         return [StorageError("STORAGE", "The disk is full.") for _ in tasks]
 
     with suppress(Killed):
-        materialize(pipeline, [LOG], Asking("run-1"), run)
+        materialize(pipeline, [LOG], Fold("run-1"), run)
     monkeypatch.setattr("tidefold.operations.snapshot.request.now", lambda: "2026-01-31T00:01:00+00:00")
     assert fold(pipeline, "run-1").facts["rows"] == 11
     snapshots = pipeline.ledger(LOG).read().snapshots
@@ -290,7 +290,7 @@ def test_what_an_attempt_of_a_dropped_log_writes_late_is_cleaned_up(pipeline: Pi
         pipeline.store.put_if_absent(lates[0], b"late")
         return [StorageError("STORAGE", "late") for _ in tasks]
 
-    assert materialize(pipeline, [LOG], Asking("run-2", kind=kind), run)[0].error_code
+    assert materialize(pipeline, [LOG], Fold("run-2", kind=kind), run)[0].error_code
     [late] = lates
     assert late in {e.path for e in pipeline.store.list("")}
     before = {e.path for e in pipeline.store.list("tables")} | {e.path for e in pipeline.store.list("snapshots")}

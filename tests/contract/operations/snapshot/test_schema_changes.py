@@ -29,7 +29,7 @@ from tidefold.compute.runners import in_process
 from tidefold.domain.explain.key_history import RowAgreement
 from tidefold.domain.log_state import Column
 from tidefold.domain.paths import LogPaths
-from tidefold.domain.snapshot.claim import Mode, Restore
+from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.domain.snapshot.kind_selection import Rule
 from tidefold.domain.table.schema_evolution import Policies, Policy
 from tidefold.domain.table.table_spec import Deletes, Engine, Group, Merge
@@ -47,7 +47,7 @@ from tidefold.operations.savepoint.take import Wanted as Saving
 from tidefold.operations.savepoint.take import take_savepoint
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold, Restore
 from tidefold.operations.snapshot.tail import squash, take_tail
 
 Row = dict[str, Any]
@@ -71,8 +71,10 @@ def take(pipeline: Pipeline, *rows: Row) -> None:
     put(pipeline, [*rows])
 
 
-def fold(pipeline: Pipeline, run: str, kind: Rule = Rule.FULL, restore: Restore | None = None) -> Outcome:
-    [outcome] = materialize(pipeline, [LOG], Asking(run, kind=kind, restore=restore), in_process)
+def fold(pipeline: Pipeline, run: str, kind: Rule = Rule.FULL, restore: RestorePoint | None = None) -> Outcome:
+    [outcome] = materialize(
+        pipeline, [LOG], Restore(run, restore, kind=kind) if restore else Fold(run, kind=kind), in_process
+    )
     if outcome.status == "staged":
         judge_all(pipeline)
         confirm(pipeline, LOG)
@@ -229,7 +231,7 @@ def test_a_policy_holds_before_anything_happens(tmp_path: Path) -> None:
     before = contents(tmp_path / "store")
     with pytest.raises(RefusedError, match="drop `n` int"):
         apply_configured_schema(held, held.ledger(LOG).read())
-    [outcome] = materialize(held, [LOG], Asking("r"), in_process)
+    [outcome] = materialize(held, [LOG], Fold("r"), in_process)
     assert outcome.error_code == "SHAPE_CHANGED"
     assert contents(tmp_path / "store") == before
 
@@ -243,7 +245,7 @@ def test_a_schema_change_of_somebody_else_is_still_refused(tmp_path: Path) -> No
     DeltaTable(uri).alter.add_columns(_fields("theirs"))
     pipeline = configured(pipeline, ID, N, column("more"))
     take(pipeline, {"id": 2, "n": 2, "more": 2})
-    materialize(pipeline, [LOG], Asking("b"), in_process)
+    materialize(pipeline, [LOG], Fold("b"), in_process)
     judge_all(pipeline)
     with pytest.raises(RefusedError, match="Other schema in the table"):
         confirm(pipeline, LOG)
@@ -278,7 +280,7 @@ def test_a_publication_with_a_new_schema_survives_every_crash(tmp_path: Path, fa
     fold(pipeline, "a")
     pipeline = configured(pipeline, ID, column("m", "long", "n"))
     take(pipeline, {"id": 2, "m": 2})
-    materialize(pipeline, [LOG], Asking("b"), in_process)
+    materialize(pipeline, [LOG], Fold("b"), in_process)
     judge_all(pipeline)
     counting = 0
     for number in range(100):
@@ -302,7 +304,7 @@ def test_an_attempt_that_began_before_shows_its_own_columns(tmp_path: Path) -> N
     """A change of the schema does not wait for a verdict, and a verdict is about the columns that were judged."""
     pipeline = new_pipeline(tmp_path, ID, N)
     take(pipeline, {"id": 1, "n": 1})
-    materialize(pipeline, [LOG], Asking("a"), in_process)
+    materialize(pipeline, [LOG], Fold("a"), in_process)
     renamed = configured(pipeline, ID, column("m", "int", "n"))
     take(renamed, {"id": 2, "m": 2})
     judge_all(renamed)
@@ -335,7 +337,7 @@ def test_a_restore_brings_rows_to_the_columns_of_today_and_says_what_is_gone(tmp
     pipeline = configured(pipeline, ID, column("m", "decimal(12,2)", "n"), column("flag", "boolean", default="true"))
     take(pipeline, {"id": 1, "m": Decimal("9.00"), "flag": False})
     fold(pipeline, "b")
-    outcome = fold(pipeline, "back", restore=Restore(1, Mode.SKIP))
+    outcome = fold(pipeline, "back", restore=RestorePoint(1, RestoreMode.SKIP))
     assert "without columns that the log has no more: text" in outcome.message
     assert delta_rows(pipeline) == {1: {"id": 1, "m": Decimal("1.00"), "flag": True}}
     # Elsewhere a snapshot is what it was.
@@ -364,7 +366,7 @@ def test_what_waits_for_a_full_snapshot_is_told(tmp_path: Path) -> None:
     take(pipeline, {"id": 1, "n": 1})
     fold(pipeline, "a")
     pipeline = configured(pipeline, ID, column("m", "int", "n"))
-    [outcome] = materialize(pipeline, [LOG], Asking("b"), in_process)
+    [outcome] = materialize(pipeline, [LOG], Fold("b"), in_process)
     assert (outcome.status, "schema 2 waits" in outcome.message) == ("nothing", True)
     [found] = status(pipeline, [LOG])
     assert found.schema_waits.endswith("rename `n` to `m`")
@@ -510,7 +512,7 @@ class Life:
             self.events.append(("change", lambda all_, key=key, row=row: all_.update({key: {"id": key, **row}})))
         put(self.pipeline, rows)
 
-    def fold(self, kind: Rule, restore: Restore | None = None) -> None:
+    def fold(self, kind: Rule, restore: RestorePoint | None = None) -> None:
         self.runs += 1
         outcome = fold(self.pipeline, f"run-{self.runs}", kind, restore)
         if outcome.status != "staged":
@@ -520,7 +522,7 @@ class Life:
         if restore:
             end = self.kept[restore.snapshot]
             expected = self.at(end, len(self.events))
-            if restore.mode is Mode.SKIP:
+            if restore.mode is RestoreMode.SKIP:
                 self.events = [e for i, e in enumerate(self.events) if i < end or e[0] == "schema"]
             elif any(kind == "change" for kind, _ in self.events[end:]):
                 # What comes after is folded again; until then the snapshot is no prefix of the events.
@@ -580,7 +582,9 @@ def test_any_row_of_schema_changes_between_any_folds_gives_the_rows_of_the_oracl
                 squash(life.pipeline, LOG)
             elif step == "restore" and life.kept:
                 which = data.draw(st.sampled_from(sorted(life.kept)))
-                life.fold(Rule.FULL, Restore(which, data.draw(st.sampled_from([Mode.SKIP, Mode.REPLAY]))))
+                life.fold(
+                    Rule.FULL, RestorePoint(which, data.draw(st.sampled_from([RestoreMode.SKIP, RestoreMode.REPLAY])))
+                )
             elif step == "tail" and life.pipeline.ledger(LOG).read().latest:
                 life.runs += 1
                 outcome = take_tail(life.pipeline, LOG, f"run-{life.runs}")

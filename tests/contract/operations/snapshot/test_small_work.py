@@ -12,20 +12,22 @@ from typer.testing import CliRunner
 
 from support.landing import record, text_of, weigh
 from support.pipelines import CONFIG, judge_all, make_pipeline, table_rows, with_log_shape
+from support.planning import weight
 from tidefold.cli.app import app
 from tidefold.compute.runners import in_process
 from tidefold.config import QualityConfig
 from tidefold.domain.log_state import ChangeSetLocation
-from tidefold.domain.snapshot.claim import Mode, Restore
+from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.operations.ingest import ingest
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot import materialize
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold, PointInTime, Restore
 from tidefold.operations.snapshot.tail import take_tail
 from tidefold.sources.landing import listing
-from tidefold.spark.dispatch import Sorted, Step, without_spark
+from tidefold.spark.dispatch import DispatchResult, run_without_spark
+from tidefold.spark.steps import AnyStep, AuditStep, IngestStep, MaterializeStep, QualityStep
 
 LOGS = ("accounts", "tellers")
 PLENTY = "64MB"
@@ -52,11 +54,17 @@ def above(pipeline: Pipeline, size: str | int) -> Pipeline:
     return replace(pipeline, config=pipeline.config.model_copy(update={"spark": spark}))
 
 
-def step(pipeline: Pipeline, name: str, run: str = "run-1", **asked: Any) -> Sorted:
-    return without_spark(pipeline, Step(name, Asking(run, **asked)), LOGS)
+def step(pipeline: Pipeline, name: str, run: str = "run-1") -> DispatchResult:
+    steps: dict[str, AnyStep] = {
+        "ingest": IngestStep(),
+        "materialize": MaterializeStep(Fold(run)),
+        "quality": QualityStep(run),
+        "audit": AuditStep(run),
+    }
+    return run_without_spark(pipeline, steps[name], LOGS)
 
 
-def done(found: Sorted) -> list[Outcome]:
+def done(found: DispatchResult) -> list[Outcome]:
     """Everything, when none of it was left for Spark."""
     assert found.spark == ()
     assert [outcome.log for outcome in found.done] == list(LOGS)
@@ -89,7 +97,7 @@ def test_rows_and_ledger_are_those_that_the_job_would_have_made(pipeline: Pipeli
         done(step(here, "materialize", run))
         # What jobs/ingest.py and jobs/materialize.py call.
         ingest.ingest(there, LOGS, in_process)
-        materialize.materialize(there, LOGS, Asking(run), in_process)
+        materialize.materialize(there, LOGS, Fold(run), in_process)
         published(here, run)
         published(there, run)
     for log in LOGS:
@@ -143,9 +151,9 @@ def test_small_logs_share_a_segment_as_on_spark(pipeline: Pipeline) -> None:
 
 
 def test_without_the_setting_whatever_has_rows_is_for_spark(pipeline: Pipeline) -> None:
-    assert step(pipeline, "ingest") == Sorted(LOGS, ())
+    assert step(pipeline, "ingest") == DispatchResult(LOGS, ())
     done(step(above(pipeline, PLENTY), "ingest"))
-    assert step(pipeline, "materialize") == Sorted(LOGS, ())
+    assert step(pipeline, "materialize") == DispatchResult(LOGS, ())
 
 
 @pytest.mark.parametrize("name", ["ingest", "materialize"])
@@ -154,13 +162,13 @@ def test_as_many_bytes_as_the_limit_are_still_small(
     pipeline: Pipeline, name: str, more: int, spark: tuple[str, ...]
 ) -> None:
     (pipeline.config.path.parent / "landing/tellers/tellers+0+0000000000.jsonl").unlink()
-    asking = Asking("run-1")
-    weight = weigh(pipeline, "accounts")
+    asking = Fold("run-1")
+    least = weigh(pipeline, "accounts")
     if name == "materialize":
         done(step(above(pipeline, PLENTY), "ingest"))
-        weight = materialize.weight(pipeline, "accounts", asking)
-    assert weight > 1
-    found = step(above(pipeline, weight + more), name)
+        least = weight(pipeline, "accounts", asking) or 0
+    assert least > 1
+    found = step(above(pipeline, least + more), name)
     assert found.spark == spark
     assert {o.status for o in found.done if o.log == "accounts"} <= {"taken", "staged"}
     assert pipeline.ledger("accounts").exists() == (name == "materialize" or not spark)
@@ -184,7 +192,7 @@ def test_many_small_logs_together_are_not_small(pipeline: Pipeline, name: str) -
 def _weight(pipeline: Pipeline, name: str, log: str) -> int:
     if name == "ingest":
         return weigh(pipeline, log)
-    return materialize.weight(pipeline, log, Asking("run-1"))
+    return weight(pipeline, log, Fold("run-1")) or 0
 
 
 def test_a_fold_weighs_its_changes_and_the_files_of_the_buckets_that_they_are_for(pipeline: Pipeline) -> None:
@@ -195,10 +203,10 @@ def test_a_fold_weighs_its_changes_and_the_files_of_the_buckets_that_they_are_fo
     files = sum(e.bytes for e in made.store.list("snapshots/accounts") if e.path.endswith(".parquet"))
     land(made, "accounts", 40, range(1))
     done(step(made, "ingest"))
-    few = materialize.weight(made, "accounts", Asking("run-2"))
+    few = weight(made, "accounts", Fold("run-2")) or 0
     land(made, "accounts", 41, range(40))
     done(step(made, "ingest"))
-    assert 0 < few < files < materialize.weight(made, "accounts", Asking("run-2"))
+    assert 0 < few < files < (weight(made, "accounts", Fold("run-2")) or 0)
 
 
 def test_an_error_of_one_log_leaves_the_others(pipeline: Pipeline) -> None:
@@ -234,7 +242,7 @@ def test_a_fold_that_fails_is_aborted_and_the_other_log_is_staged(pipeline: Pipe
     assert made.ledger("accounts").read().attempt is None
 
 
-def test_what_cannot_be_weighed_is_for_the_job_to_report(pipeline: Pipeline) -> None:
+def test_what_cannot_be_planned_is_an_error_without_spark(pipeline: Pipeline) -> None:
     made = above(pipeline, PLENTY)
     done(step(made, "ingest"))
     done(step(made, "materialize"))
@@ -245,8 +253,10 @@ def test_what_cannot_be_weighed_is_for_the_job_to_report(pipeline: Pipeline) -> 
     [manifest] = [e.path for e in made.store.list("logs/accounts/snapshots")]
     (made.config.path.parent / "store" / manifest).write_bytes(b"{}")
     found = step(made, "materialize", "run-2")
-    assert found.spark == ("accounts",)
-    assert [(o.log, o.status) for o in found.done] == [("tellers", "staged")]
+    assert found.spark == ()
+    assert [(o.log, o.status) for o in found.done] == [("accounts", "error"), ("tellers", "staged")]
+    assert found.done[0].error_code == "CHECKSUM"
+    assert made.ledger("accounts").read().attempt is None
 
 
 def test_the_gate_is_small_work_too(pipeline: Pipeline) -> None:
@@ -294,15 +304,15 @@ def test_a_tail_that_comes_back_and_rows_as_of_an_instant_are_weighed_too(pipeli
     done(step(made, "ingest"))
     tail = take_tail(made, "accounts", "tail-1").snapshot
     assert tail
-    back = Step("materialize", Asking("back", restore=Restore(tail, Mode.SKIP)))
-    assert without_spark(pipeline, back, ["accounts"]).spark == ("accounts",)
-    found = without_spark(made, back, ["accounts"])
+    back = MaterializeStep(Restore("back", RestorePoint(tail, RestoreMode.SKIP)))
+    assert run_without_spark(pipeline, back, ["accounts"]).spark == ("accounts",)
+    found = run_without_spark(made, back, ["accounts"])
     assert (found.spark, found.done[0].status) == ((), "staged")
     judge_all(made)
     confirm(made, "accounts")
     assert len(table_rows(made)) == 50
     # Before the change at offset 5, whose source committed it at 1005 milliseconds.
-    past = Step("materialize", Asking("past", as_of=1005 * 1000))
-    assert without_spark(pipeline, past, ["tellers"]).spark == ("tellers",)
-    [kept] = without_spark(made, past, ["tellers"]).done
+    past = MaterializeStep(PointInTime("past", 1005 * 1000))
+    assert run_without_spark(pipeline, past, ["tellers"]).spark == ("tellers",)
+    [kept] = run_without_spark(made, past, ["tellers"]).done
     assert (kept.status, kept.facts["rows"]) == ("staged", 5)

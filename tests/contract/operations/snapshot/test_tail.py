@@ -20,7 +20,7 @@ from tidefold.changelog.segment import read_change_set
 from tidefold.compute.runners import in_process
 from tidefold.domain.log_state import SnapshotKind, State
 from tidefold.domain.paths import INTENTS
-from tidefold.domain.snapshot.claim import Mode, Restore
+from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.errors import ConflictError, RefusedError
 from tidefold.operations.inspect.read import Wanted, What, read_rows
 from tidefold.operations.outcome import Outcome
@@ -31,7 +31,7 @@ from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot import tail as tail_module
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold, Restore
 from tidefold.operations.snapshot.tail import squash, take_tail
 
 Rows = dict[int, str | None]
@@ -47,8 +47,8 @@ def pipeline(tmp_path: Path) -> Pipeline:
     return made
 
 
-def cycle(pipeline: Pipeline, run: str, restore: Restore | None = None) -> Outcome:
-    [outcome] = materialize(pipeline, ["accounts"], Asking(run, restore=restore), in_process)
+def cycle(pipeline: Pipeline, run: str, restore: RestorePoint | None = None) -> Outcome:
+    [outcome] = materialize(pipeline, ["accounts"], Restore(run, restore) if restore else Fold(run), in_process)
     assert outcome.status == "staged", outcome
     judge_all(pipeline)
     assert confirm(pipeline, "accounts", run_id=run).status == "published"
@@ -138,7 +138,7 @@ def test_without_a_materialization_there_is_no_tail(pipeline: Pipeline) -> None:
 
 def test_a_tail_beside_an_open_attempt_is_built_on_what_is_complete(pipeline: Pipeline) -> None:
     rows = changed(pipeline, table_rows(pipeline), {1: "b"})
-    materialize(pipeline, ["accounts"], Asking("run-2"), in_process)
+    materialize(pipeline, ["accounts"], Fold("run-2"), in_process)
     found = tail(pipeline, "tail-1")
     assert rows_read(pipeline, Wanted(snapshot=found)) == rows
     judge_all(pipeline)
@@ -186,7 +186,7 @@ def test_a_tag_or_a_hold_keeps_a_tail_with_its_base_and_its_log(pipeline: Pipeli
     assert (named["tail"], named.get("hold mine")) == (1, 1 if keeper == "hold" else None)
     assert rows_read(pipeline, Wanted(snapshot=kept)) == found[kept]
     after = table_rows(pipeline)
-    staged = cycle(pipeline, "back", Restore(kept, Mode.REPLAY))
+    staged = cycle(pipeline, "back", RestorePoint(kept, RestoreMode.REPLAY))
     assert table_rows(pipeline) == found[kept]
     assert staged.facts["restored"] == kept
     cycle(pipeline, "forth")
@@ -203,7 +203,7 @@ def test_the_restore_of_a_tail_is_the_fold_up_to_its_end(pipeline: Pipeline) -> 
     cycle(pipeline, "run-2")
     for number, snapshot in enumerate(found):
         tag(pipeline, "accounts", f"t{snapshot}", snapshot)
-        cycle(pipeline, f"back-{number}", Restore(snapshot, Mode.REPLAY))
+        cycle(pipeline, f"back-{number}", RestorePoint(snapshot, RestoreMode.REPLAY))
         assert table_rows(pipeline) == found[snapshot]
         cycle(pipeline, f"forth-{number}")
         assert table_rows(pipeline) == rows
@@ -240,10 +240,10 @@ def test_a_squash_keeps_the_rows_of_every_tail_and_of_every_replay(pipeline: Pip
     assert pipeline.store.list(INTENTS) == []
     cycle(pipeline, "run-2")
     assert table_rows(pipeline) == rows
-    cycle(pipeline, "run-3", Restore(1, Mode.REPLAY))
+    cycle(pipeline, "run-3", RestorePoint(1, RestoreMode.REPLAY))
     cycle(pipeline, "run-4")
     assert table_rows(pipeline) == rows
-    cycle(pipeline, "run-5", Restore(middle, Mode.REPLAY))
+    cycle(pipeline, "run-5", RestorePoint(middle, RestoreMode.REPLAY))
     assert table_rows(pipeline) == middle_rows
 
 
@@ -281,7 +281,7 @@ def test_while_an_attempt_is_made_nothing_is_squashed(pipeline: Pipeline) -> Non
         assert squash(pipeline, "accounts").status == "nothing"
         return in_process(work, tasks)
 
-    [outcome] = materialize(pipeline, ["accounts"], Asking("run-2"), at_work)
+    [outcome] = materialize(pipeline, ["accounts"], Fold("run-2"), at_work)
     assert outcome.status == "staged"
 
 

@@ -20,7 +20,8 @@ from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.heartbeat import LEAST_PATIENCE, find_stalled, heartbeat
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking, claim_of
+from tidefold.operations.snapshot.request import Fold
+from tidefold.spark.steps import MaterializeStep
 from tidefold.spark.submit import Request
 
 LOGS = ["accounts", "tellers"]
@@ -35,7 +36,7 @@ def pipeline(tmp_path: Path) -> Pipeline:
 
 def begin(pipeline: Pipeline, run: str = "run-1") -> Snapshot:
     """Claims a snapshot, as a job does that dies or falls asleep then."""
-    state = pipeline.ledger("accounts").commit(lambda s: claim.claim(s, claim_of(pipeline, s, Asking(run))))
+    state = pipeline.ledger("accounts").commit(lambda s: Fold(run).claimant(pipeline)(s))
     assert state.attempt
     return state.attempt
 
@@ -53,16 +54,16 @@ def stalled(pipeline: Pipeline, meanwhile: Callable[[], object] = lambda: None) 
     return found
 
 
-def fold(pipeline: Pipeline, asking: Asking) -> Outcome:
+def fold(pipeline: Pipeline, asking: Fold) -> Outcome:
     return materialize(pipeline, ["accounts"], asking, in_process)[0]
 
 
 def test_an_attempt_without_progress_is_taken_over_and_its_job_is_refused_when_it_wakes(pipeline: Pipeline) -> None:
     attempt = begin(pipeline)
-    assert fold(pipeline, Asking("run-2")).error_code == "ATTEMPT_OPEN"
+    assert fold(pipeline, Fold("run-2")).error_code == "ATTEMPT_OPEN"
     found = stalled(pipeline)
     assert found == {"accounts": attempt}
-    assert fold(pipeline, Asking("run-2", stalled=found)).status == "staged"
+    assert fold(pipeline, Fold("run-2", stalled=found)).status == "staged"
     judge_all(pipeline)
     assert confirm(pipeline, "accounts", run_id="run-2").status == "published"
     assert len(table_rows(pipeline)) == 20
@@ -80,7 +81,7 @@ def test_an_attempt_that_shows_progress_is_left_alone(pipeline: Pipeline) -> Non
     attempt = begin(pipeline)
     found = stalled(pipeline, lambda: beat(pipeline, attempt))
     assert found == {}
-    assert fold(pipeline, Asking("run-2", stalled=found)).error_code == "ATTEMPT_OPEN"
+    assert fold(pipeline, Fold("run-2", stalled=found)).error_code == "ATTEMPT_OPEN"
 
 
 def test_one_that_moves_between_the_look_and_the_claim_is_left_alone(pipeline: Pipeline) -> None:
@@ -88,7 +89,7 @@ def test_one_that_moves_between_the_look_and_the_claim_is_left_alone(pipeline: P
     attempt = begin(pipeline)
     found = stalled(pipeline)
     beat(pipeline, attempt)
-    assert fold(pipeline, Asking("run-2", stalled=found)).error_code == "ATTEMPT_OPEN"
+    assert fold(pipeline, Fold("run-2", stalled=found)).error_code == "ATTEMPT_OPEN"
 
 
 def test_another_attempt_that_began_meanwhile_is_left_alone(pipeline: Pipeline) -> None:
@@ -101,8 +102,8 @@ def test_of_two_that_wait_for_the_same_one_takes_it_over(pipeline: Pipeline) -> 
     """I20."""
     begin(pipeline)
     found = stalled(pipeline)
-    assert fold(pipeline, Asking("run-2", stalled=found)).status == "staged"
-    assert fold(pipeline, Asking("run-3", stalled=found)).error_code == "ATTEMPT_OPEN"
+    assert fold(pipeline, Fold("run-2", stalled=found)).status == "staged"
+    assert fold(pipeline, Fold("run-3", stalled=found)).error_code == "ATTEMPT_OPEN"
 
 
 def never(seconds: float) -> None:
@@ -115,7 +116,7 @@ def test_nobody_waits_where_no_other_attempt_is_made(pipeline: Pipeline) -> None
     assert find(run_id="run-2") == {}
     begin(pipeline, "run-2")
     assert find(run_id="run-2") == {}
-    fold(pipeline, Asking("run-2"))
+    fold(pipeline, Fold("run-2"))
     assert find(run_id="run-3") == {}
 
 
@@ -128,10 +129,14 @@ def test_a_patience_below_two_heartbeats_is_refused(pipeline: Pipeline) -> None:
 
 def test_what_was_seen_reaches_the_job_as_it_was_seen(pipeline: Pipeline) -> None:
     begin(pipeline)
-    request = Request("tidefold.yaml", ("accounts",), Asking("run-2", stalled=stalled(pipeline)), "result.json")
-    sent = msgspec.json.decode(request.encoded(), type=Request)
+    request = Request(
+        "tidefold.yaml", ("accounts",), MaterializeStep(Fold("run-2", stalled=stalled(pipeline))), "result.json"
+    )
+    sent = msgspec.json.decode(request.encode(), type=Request)
     assert sent == request
-    assert fold(pipeline, sent.asking).status == "staged"
+    assert isinstance(sent.step, MaterializeStep)
+    assert isinstance(sent.step.request, Fold)
+    assert fold(pipeline, sent.step.request).status == "staged"
 
 
 def test_a_job_at_work_raises_its_count_until_it_ends(pipeline: Pipeline) -> None:
@@ -162,17 +167,17 @@ def test_a_job_lives_also_while_it_takes_files_over(pipeline: Pipeline, monkeypa
         return real(*given)  # type: ignore[arg-type]
 
     monkeypatch.setattr(module, "stage", stage)
-    assert fold(pipeline, Asking("run-1")).status == "staged"
+    assert fold(pipeline, Fold("run-1")).status == "staged"
     assert len(at_work) == 1
 
 
 def test_the_work_of_a_superseded_job_ends_as_its_own_error(pipeline: Pipeline) -> None:
     def is_taken_over(work: Work, tasks: Sequence[str]) -> list[Answer]:
         answers = in_process(work, tasks)
-        assert fold(pipeline, Asking("run-2", stalled=stalled(pipeline))).status == "staged"
+        assert fold(pipeline, Fold("run-2", stalled=stalled(pipeline))).status == "staged"
         return answers
 
-    [late] = materialize(pipeline, ["accounts"], Asking("run-1"), is_taken_over)
+    [late] = materialize(pipeline, ["accounts"], Fold("run-1"), is_taken_over)
     assert (late.status, late.error_code) == ("error", "SUPERSEDED")
     judge_all(pipeline)
     assert confirm(pipeline, "accounts", run_id="run-2").status == "published"

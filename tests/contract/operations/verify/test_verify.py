@@ -27,7 +27,7 @@ from tidefold.compute.runners import in_process
 from tidefold.delta.table_state import COMMIT
 from tidefold.domain.log_state import LogState
 from tidefold.domain.paths import LogPaths
-from tidefold.domain.snapshot.claim import Mode, Restore
+from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.domain.table.table_spec import Column, TableSpec
 from tidefold.domain.verify.expected_files import Damage, DamageKind, Part, Place
 from tidefold.errors import NotFoundError, StorageError
@@ -38,7 +38,7 @@ from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold, Restore
 from tidefold.operations.snapshot.tail import take_tail
 from tidefold.operations.verify import verify as verification
 from tidefold.operations.verify.result import _hint
@@ -53,7 +53,7 @@ HARMS = ("missing", "cut", "altered")
 
 def publish(pipeline: Pipeline, run: str, changes: list[dict[str, Any]]) -> None:
     put(pipeline, changes)
-    materialize(pipeline, ["accounts"], Asking(run), in_process)
+    materialize(pipeline, ["accounts"], Fold(run), in_process)
     judge_all(pipeline)
     confirm(pipeline, "accounts")
 
@@ -199,7 +199,7 @@ def test_a_bucket_of_no_whole_snapshot_is_made_again_from_the_log_as_it_is_advis
     harm(full(pipeline, own(1, file_of(pipeline, 2, shared=True))), "altered")
     [damage] = found(pipeline)
     assert "`tidefold restore accounts 2 --log-position replay` makes the bucket again" in damage["hint"]
-    materialize(pipeline, ["accounts"], Asking("again", restore=Restore(2, Mode.REPLAY)), in_process)
+    materialize(pipeline, ["accounts"], Restore("again", RestorePoint(2, RestoreMode.REPLAY)), in_process)
     judge_all(pipeline)
     confirm(pipeline, "accounts")
     assert table_rows(pipeline) == before
@@ -221,7 +221,7 @@ def test_where_no_good_copy_is_left_the_newest_whole_snapshot_is_named(pipeline:
 
 def test_a_staged_snapshot_that_is_damaged_is_to_be_aborted(pipeline: Pipeline) -> None:
     put(pipeline, [{"id": 8, "text": "c"}])
-    materialize(pipeline, ["accounts"], Asking("run-3"), in_process)
+    materialize(pipeline, ["accounts"], Fold("run-3"), in_process)
     name = file_of(pipeline, 3)
     harm(full(pipeline, own(3, name)), "cut")
     [damage] = found(pipeline)
@@ -248,7 +248,7 @@ def test_a_name_that_is_gone_is_found_and_linked_to_the_copy_that_is_there(pipel
 
 def test_a_staged_file_need_not_lie_beside_the_table_yet(pipeline: Pipeline) -> None:
     put(pipeline, [{"id": 8, "text": "c"}])
-    materialize(pipeline, ["accounts"], Asking("run-3"), in_process)
+    materialize(pipeline, ["accounts"], Fold("run-3"), in_process)
     full(pipeline, in_table(file_of(pipeline, 3))).unlink()
     check_whole(pipeline)
     judge_all(pipeline)
@@ -622,7 +622,7 @@ def test_what_is_put_back_for_a_snapshot_that_is_retired_in_that_moment_goes_aga
 
 def test_a_publication_meanwhile_is_no_foreign_commit(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     put(pipeline, [{"id": 8, "text": "c"}])
-    materialize(pipeline, ["accounts"], Asking("run-3"), in_process)
+    materialize(pipeline, ["accounts"], Fold("run-3"), in_process)
     judge_all(pipeline)
     looked = verification.examine
 

@@ -27,7 +27,7 @@ from tidefold.domain.explain.key_history import (
 )
 from tidefold.domain.log_state import LogState, SnapshotKind
 from tidefold.domain.snapshot import claim, transitions
-from tidefold.domain.snapshot.claim import Claim, Mode, Restore
+from tidefold.domain.snapshot.claim import Claim, RestoreMode, RestorePoint
 from tidefold.fold.merge.compaction import squashed
 from tidefold.fold.merge.merge import merged
 
@@ -102,7 +102,7 @@ def test_of_what_is_squashed_the_winner_is_left(rows: list[dict[str, Any]]) -> N
         assert placed[winner.number]["text"] == text
 
 
-def completed(state: LogState, run: str, restore: Restore | None = None) -> LogState:
+def completed(state: LogState, run: str, restore: RestorePoint | None = None) -> LogState:
     state = claim.claim(state, Claim(run, "", SnapshotKind.FULL, "", restore=restore))
     assert state.attempt
     one = state.attempt.id
@@ -152,17 +152,17 @@ def test_each_change_is_told_what_became_of_it() -> None:
 
 @pytest.mark.parametrize(
     ("mode", "fate"),
-    [(Mode.SKIP, (ChangeOutcome.SKIPPED, 3, "back")), (Mode.REPLAY, (ChangeOutcome.WAITING, None, ""))],
+    [(RestoreMode.SKIP, (ChangeOutcome.SKIPPED, 3, "back")), (RestoreMode.REPLAY, (ChangeOutcome.WAITING, None, ""))],
 )
-def test_a_restore_leaves_out_or_lets_wait(mode: Mode, fate: tuple[ChangeOutcome, int | None, str]) -> None:
+def test_a_restore_leaves_out_or_lets_wait(mode: RestoreMode, fate: tuple[ChangeOutcome, int | None, str]) -> None:
     state = completed(appended(completed(appended(new_log()), "run-1")), "run-2")
-    state = completed(state, "back", Restore(1, mode))
+    state = completed(state, "back", RestorePoint(1, mode))
     told = explain(state, layers(state, state.latest), [change(1, 1, 1, 0, 0), change(2, 1, 2, 0, 1)])
     assert fates(told) == [(ChangeOutcome.CURRENT, 1, "run-1"), fate]
     earlier = explain(state, layers(state, state.snapshot(2)), [change(2, 1, 2, 0, 1)])
     assert fates(earlier) == [(ChangeOutcome.CURRENT, 2, "run-2")]
     # Undone by one more restore: it counts again.
-    undone = completed(state, "undone", Restore(2, Mode.SKIP))
+    undone = completed(state, "undone", RestorePoint(2, RestoreMode.SKIP))
     assert fates(explain(undone, layers(undone, undone.latest), [change(2, 1, 2, 0, 1)])) == [
         (ChangeOutcome.CURRENT, 2, "run-2")
     ]

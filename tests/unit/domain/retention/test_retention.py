@@ -219,7 +219,7 @@ def test_a_restore_under_way_keeps_what_it_is_built_from() -> None:
     """I10: of a tail its base and its change sets."""
     state = retention.tag(with_tail(with_snapshots(1)), "mine", 2)
     state = with_snapshots(3, state)
-    back = claim.Restore(2, claim.Mode.REPLAY)
+    back = claim.RestorePoint(2, claim.RestoreMode.REPLAY)
     state = claim.claim(state, claim.Claim("back", "r", SnapshotKind.FULL, "2026", restore=back))
     state = retention.untag(state, "mine")
     assert retention.protected(state, 1) == {1, 5}
@@ -230,7 +230,7 @@ def test_a_restore_under_way_keeps_what_it_is_built_from() -> None:
 def test_after_a_replay_the_log_behind_it_stays_until_it_is_folded_again() -> None:
     """I9."""
     state = retention.tag(with_snapshots(3), "mine", 1)
-    back = claim.Restore(1, claim.Mode.REPLAY)
+    back = claim.RestorePoint(1, claim.RestoreMode.REPLAY)
     state = claim.claim(state, claim.Claim("back", "r", SnapshotKind.FULL, "2026", restore=back))
     assert state.attempt
     state = transitions.stage(state, manifest_of(state, state.attempt), "digest-back")

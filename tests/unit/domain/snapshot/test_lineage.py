@@ -17,7 +17,7 @@ from tidefold.domain.explain.key_history import layers
 from tidefold.domain.log_state import ChangeSet, Expire, LogState, SnapshotKind, State
 from tidefold.domain.retention import retention
 from tidefold.domain.snapshot import claim, transitions
-from tidefold.domain.snapshot.claim import Claim, Mode, Restore
+from tidefold.domain.snapshot.claim import Claim, RestoreMode, RestorePoint
 from tidefold.domain.snapshot.lineage import Older, older
 from tidefold.errors import RefusedError
 
@@ -36,7 +36,7 @@ class Life:
     def append(self) -> None:
         self.state = appended(self.state)
 
-    def complete(self, restore: Restore | None = None, expire: Expire | None = None) -> None:
+    def complete(self, restore: RestorePoint | None = None, expire: Expire | None = None) -> None:
         self.run += 1
         asked = Claim(f"run-{self.run}", "", SnapshotKind.FULL, "", restore=restore, expire=expire)
         state = claim.claim(self.state, asked)
@@ -56,11 +56,11 @@ class Life:
         state = transitions.judge(state, attempt.id, verdict_for(staged))
         self.state = transitions.published(transitions.confirm(state, attempt.id), attempt.id, self.run)
 
-    def restore(self, pick: int, mode: Mode) -> None:
+    def restore(self, pick: int, mode: RestoreMode) -> None:
         there = [s.id for s in self.state.snapshots if s.state is State.COMPLETED]
         if there:
             with suppress(RefusedError):  # The log is cut there.
-                self.complete(Restore(there[pick % len(there)], mode))
+                self.complete(RestorePoint(there[pick % len(there)], mode))
 
     def tail(self) -> None:
         self.run += 1
@@ -97,7 +97,7 @@ STEPS = st.one_of(
     st.tuples(st.just("append")),
     st.tuples(st.just("complete")),
     st.tuples(st.just("complete")),
-    st.tuples(st.just("restore"), st.integers(0, 9), st.sampled_from(Mode)),
+    st.tuples(st.just("restore"), st.integers(0, 9), st.sampled_from(RestoreMode)),
     st.tuples(st.just("tail")),
     st.tuples(st.just("squash")),
     st.tuples(st.just("retire"), st.integers(0, 9)),
@@ -189,7 +189,7 @@ def test_a_run_that_was_squashed_across_the_end_of_a_retired_snapshot_serves_as_
     for _ in range(3):
         life.append()
         life.complete()
-    life.restore(0, Mode.REPLAY)
+    life.restore(0, RestoreMode.REPLAY)
     life.retire(1)
     life.squash()
     life.complete()

@@ -1,13 +1,39 @@
-"""From where the inputs of tasks were read, in files and bytes, and which places could not serve."""
+"""What the tasks of an attempt made, and from where they read: files and bytes, and places that could not serve."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import msgspec
+
+from tidefold.compute.runners import Answer
 from tidefold.domain.log_state import ReadFrom
 from tidefold.domain.verify.expected_files import Where
+from tidefold.errors import CorruptError, TidefoldError
 from tidefold.fold.task import FoldResult, FoldTask, Read
+
+
+def decode_results(answers: Sequence[Answer]) -> list[FoldResult]:
+    """What the tasks made. Raises the error of the first task that failed."""
+    for answer in answers:
+        if isinstance(answer, TidefoldError):
+            raise answer
+    return [msgspec.json.decode(answer, type=FoldResult) for answer in answers if isinstance(answer, str)]
+
+
+def require_rows(log: str, recorded: int | None, results: Sequence[FoldResult]) -> None:
+    """Raises CorruptError unless the tasks made as many rows as the ledger recorded (I17).
+
+    `recorded`: None if nobody knows, as for a tail. Rows that a task dropped for their age make the number unknown.
+    """
+    made = sum(file.rows for result in results for file in result.files if not file.hidden)
+    if recorded is not None and made != recorded and not any(result.expired for result in results):
+        raise CorruptError(
+            "ROWS_DIFFER",
+            f"{made:,} rows of `{log}` were made, but {recorded:,} were recorded.",
+            hint=f"`tidefold verify {log}` lists what is damaged.",
+        )
 
 
 def sources_of(tasks: Sequence[FoldTask], results: Sequence[FoldResult], own: int | None) -> dict[str, Any]:

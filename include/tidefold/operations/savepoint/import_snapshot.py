@@ -1,0 +1,137 @@
+"""Imports a snapshot from outside the store: its rows become the next snapshot of the log."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import msgspec
+
+from tidefold.domain.external_snapshot import External, Layout, Ownership
+from tidefold.domain.key_groups import KeyGroups, bucket_ranges
+from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, TableSpec
+from tidefold.domain.paths import LogPaths
+from tidefold.domain.snapshot import claim
+from tidefold.domain.snapshot.kind_selection import Choice
+from tidefold.domain.snapshot.manifest import home
+from tidefold.domain.verify.expected_files import Where
+from tidefold.errors import CorruptError
+from tidefold.fold.plan import Places
+from tidefold.fold.rewrite import RewriteAction, RewriteDecision, decide_rewrite
+from tidefold.fold.task import Address, FoldTask, Input, Recipe
+from tidefold.operations.outcome import Outcome
+from tidefold.operations.pipeline import Pipeline, now
+from tidefold.operations.savepoint.external import Original, checked_original, original_at
+from tidefold.operations.snapshot.attempt import Attempt, Claimant, RestoreInfo
+from tidefold.operations.snapshot.claiming import (
+    bring_up_to_date,
+    describe_unclaimed,
+    hash_request,
+    new_token,
+    skipped_range,
+)
+
+
+class Import(msgspec.Struct, frozen=True, tag="import"):
+    """Asks for the rows of a snapshot outside the store.
+
+    `run`: id of the run.
+    `address`: the whole address of the snapshot.
+    `ownership`: who owns the original afterwards.
+    `takeover`: supersede an attempt of another run.
+    """
+
+    run: str
+    address: str
+    ownership: Ownership
+    takeover: bool = False
+
+    def prepare_claim(self, pipeline: Pipeline, log: str) -> Claimant:
+        """Checks the original before anything changes. Raises TidefoldError."""
+        external = checked_original(pipeline, log, self.address, self.ownership).external(self.ownership)
+        pipeline.ledger(log).begin(pipeline.log(log).shape)
+        bring_up_to_date(pipeline, log, self.run)
+        return partial(self._claim, pipeline, external, now(), new_token())
+
+    def _claim(self, pipeline: Pipeline, external: External, instant: str, token: str, state: LogState) -> LogState:
+        config, chosen = pipeline.log(state.log), _choose_kind(external)
+        expire = config.ttl.expire(instant) if config.ttl else None
+        asked = claim.Claim(
+            run=self.run,
+            request=hash_request({"kind": SnapshotKind.FULL, "import": external}),
+            kind=chosen.kind,
+            instant=instant,
+            takeover=self.takeover,
+            because=chosen.because,
+            expire=expire if chosen.kind is SnapshotKind.FULL else None,
+            external=external,
+            token=token,
+        )
+        return claim.claim(state, asked)
+
+    def describe_unclaimed(self, pipeline: Pipeline, state: LogState) -> Outcome:
+        return describe_unclaimed(state, self.run, "nothing to import")
+
+    def plan(self, pipeline: Pipeline, state: LogState, snapshot: Snapshot) -> Attempt:
+        """Raises CorruptError when the original is not what was claimed any more (I6)."""
+        external = snapshot.external
+        assert external is not None
+        original = original_at(external.address)
+        if original.digest != external.description:
+            message = f"The snapshot at {external.address} changed since the import began."
+            raise CorruptError("ORIGINAL_CHANGED", message, hint="Import again.")
+        configured = pipeline.log(state.log).shape
+        native = original.savepoint.kind is Layout.NATIVE
+        # The files of a native one are taken over as they are, in the buckets that they were written for.
+        shape = replace(configured, buckets=original.savepoint.shape.buckets) if native else configured
+        restored = RestoreInfo(mode=self.ownership, address=external.address, skipped=skipped_range(snapshot))
+        copy = pipeline.config.snapshots.copies or self.ownership is Ownership.NO_CLAIM
+        tasks = _plan_tasks(state.log, snapshot, original, shape, Places(pipeline.store.uri("")), copy)
+        return Attempt(state.log, snapshot, None, shape, tasks, restored=restored)
+
+
+def _choose_kind(external: External) -> Choice:
+    if external.ownership is Ownership.NO_CLAIM:
+        return Choice(SnapshotKind.FULL, "the original stays the user's, and may go")
+    return Choice(SnapshotKind.INCREMENTAL, "the original's files are taken over where that is possible")
+
+
+def _plan_tasks(
+    log: str, snapshot: Snapshot, original: Original, shape: TableSpec, places: Places, copy: bool
+) -> tuple[FoldTask, ...]:
+    """One task for each bucket with rows, the largest first."""
+    tasks = []
+    for bucket in bucket_ranges(shape.key_groups, shape.buckets):
+        inputs = _find_inputs(original, bucket, shape)
+        if not inputs:
+            continue
+        if original.savepoint.kind is Layout.NATIVE:
+            files = [one.file for one in inputs]
+            unchanged = decide_rewrite(files, bucket, unchanged=RewriteAction.LINK, expire=snapshot.expire)
+        else:
+            unchanged = RewriteDecision(RewriteAction.REWRITE, "a canonical savepoint has plain rows")
+        tasks.append(
+            FoldTask(
+                log=log,
+                shape=shape,
+                snapshot=snapshot.id,
+                epoch=snapshot.epoch,
+                bucket=bucket,
+                target=Address(Where.STORE, places.store, home(log, snapshot.kind, snapshot.id)),
+                segments=places.logs,
+                recipes=(Recipe(None, inputs, (), original.savepoint.cleared, unchanged=unchanged),),
+                table=LogPaths(log).table,
+                expire=snapshot.expire,
+                copy=copy,
+                token=snapshot.token,
+            )
+        )
+    return tuple(sorted(tasks, key=lambda task: -task.weight))
+
+
+def _find_inputs(original: Original, bucket: KeyGroups, shape: TableSpec) -> tuple[Input, ...]:
+    # With another number of key groups, each file may have rows of each bucket.
+    same = original.savepoint.shape.key_groups == shape.key_groups
+    everything = KeyGroups(0, shape.key_groups - 1)
+    files = [(f, f.data_file(None if same else everything)) for f in original.savepoint.files]
+    return tuple(Input(data, (original.place(file),)) for file, data in files if data.key_groups.meets(bucket))

@@ -1,0 +1,79 @@
+"""What a claimed snapshot has to do, as values: the same for all kinds of requests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tidefold.domain.log_state import LogState, Position, Snapshot, TableSpec
+from tidefold.domain.snapshot.manifest import Manifest
+from tidefold.domain.table.schema import Schema
+from tidefold.fold.task import FoldTask, Read
+from tidefold.operations.snapshot.task_results import failures
+
+# Claims a log for one request. Its instant and token are fixed: called twice on one state it gives one result.
+Claimant = Callable[[LogState], LogState]
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreInfo:
+    """Which rows come back, and what happens to the changes after them.
+
+    `snapshot`: id of the restored snapshot; None: the rows are imported.
+    `address`: of the imported snapshot.
+    `mode`: that of the restore, or who owns the imported files.
+    `skipped`: first and last sqn of the change sets that are left out for good.
+    `replayed`: first and last sqn of the change sets that the next run folds again.
+    `dropped_columns`: columns of the restored snapshot that the log no longer has.
+    `unread`: places whose manifests could not be used.
+    """
+
+    mode: str
+    snapshot: int | None = None
+    address: str = ""
+    skipped: tuple[int, int] | None = None
+    replayed: tuple[int, int] | None = None
+    dropped_columns: tuple[str, ...] = ()
+    unread: tuple[Read, ...] = ()
+
+    def to_facts(self, expected_rows: int | None) -> dict[str, Any]:
+        """As outcomes have it."""
+        said = {"mode": self.mode, "skipped": self.skipped, "replayed": self.replayed}
+        if self.snapshot is None:
+            return {"imported": self.address, **said}
+        gone = {"columns_gone": list(self.dropped_columns)} if self.dropped_columns else {}
+        read = {"recorded": expected_rows, "manifests": failures(self.unread)}
+        return {"restored": self.snapshot, **said, **gone, **read}
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A claimed snapshot and the tasks that make it.
+
+    `base`: the manifest that it begins with.
+    `shape`: of the new snapshot.
+    `schemas`, `positions`: of the log as of the snapshot's last sqn.
+    `restored`: what comes back, if it is a restore or an import.
+    `expected_rows`: how many rows the tasks must make, if that is recorded.
+    """
+
+    log: str
+    snapshot: Snapshot
+    base: Manifest | None
+    shape: TableSpec
+    tasks: tuple[FoldTask, ...]
+    schemas: tuple[Schema, ...] = ()
+    positions: tuple[Position, ...] | None = None
+    restored: RestoreInfo | None = None
+    expected_rows: int | None = None
+
+    @property
+    def weight(self) -> int:
+        """About how many bytes the tasks read."""
+        return sum(task.weight for task in self.tasks)
+
+    @property
+    def writes_rows(self) -> bool:
+        """Whether rows are merged or written. If not, files are only linked, which needs no Spark."""
+        return any(task.writes_rows for task in self.tasks)

@@ -1,0 +1,63 @@
+"""What the kinds of snapshot requests share when they claim a log."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from tidefold.domain.log_state import LogState, Snapshot, State
+from tidefold.domain.snapshot.claim import of_run
+from tidefold.domain.snapshot.kind_selection import Choice, Rule, Terms, choose
+from tidefold.operations.ingest.schema_update import apply_configured_schema
+from tidefold.operations.outcome import Outcome, Status
+from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.snapshot.confirm import roll_forward
+
+
+def hash_request(wanted: Mapping[str, Any]) -> str:
+    """The sha256 of a request. A run that asks for something else under the same id is refused by it."""
+    return hashlib.sha256(msgspec.json.encode(wanted)).hexdigest()
+
+
+def new_token() -> str:
+    """The random part of an attempt's token."""
+    return uuid.uuid4().hex[:8]
+
+
+def bring_up_to_date(pipeline: Pipeline, log: str, run: str) -> None:
+    """Publishes what is completed, and takes up the configured columns, before a log is claimed."""
+    roll_forward(pipeline, log)
+    apply_configured_schema(pipeline, pipeline.ledger(log).read(), run)
+
+
+def choose_kind(pipeline: Pipeline, state: LogState, asked: Rule | None) -> Choice:
+    """The kind of the next snapshot: as asked for, else as configured."""
+    snapshots = pipeline.config.snapshots
+    links = pipeline.store.links and not snapshots.copies
+    terms = Terms(asked or snapshots.kind, links, snapshots.full_every, pipeline.log(state.log).shape.buckets)
+    return choose(state, terms)
+
+
+def skipped_range(snapshot: Snapshot) -> tuple[int, int] | None:
+    """First and last sqn of the change sets that an attempt leaves out for good."""
+    return (snapshot.folds_to + 1, snapshot.to_sqn) if snapshot.folds_to < snapshot.to_sqn else None
+
+
+def describe_unclaimed(state: LogState, run: str, otherwise: str) -> Outcome:
+    """The outcome if a claim changed nothing: what the run made before; `otherwise` if it made nothing."""
+    mine = of_run(state, run)
+    if mine is None:
+        return Outcome(state.log, Status.NOTHING, otherwise)
+    return Outcome(state.log, Status.ALREADY, f"snapshot {mine.id} of this run is {mine.state}", mine.id)
+
+
+def find_horizon(pipeline: Pipeline, state: LogState) -> int | None:
+    """The order below which changes are quarantined, because deletes that old are no longer known. None: no limit."""
+    if pipeline.log(state.log).late != "quarantine":
+        return None
+    announced = (s.horizon for s in state.snapshots if s.state is not State.ABORTED)
+    return max((one for one in announced if one is not None), default=None)

@@ -1,0 +1,130 @@
+"""Folds what arrived since the newest snapshot into the next one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from tidefold.domain.key_groups import KeyGroups
+from tidefold.domain.log_state import Expire, LogState, Snapshot, SnapshotKind
+from tidefold.domain.snapshot import claim
+from tidefold.domain.snapshot.kind_selection import Rule
+from tidefold.domain.source_progress_history import positions_at
+from tidefold.domain.table.schema import shape_at
+from tidefold.fold.plan import plan_fold
+from tidefold.fold.rewrite import RewriteAction, decide_rewrite
+from tidefold.ledger import read_manifest
+from tidefold.operations.local_copies.manage import places_of
+from tidefold.operations.outcome import Outcome
+from tidefold.operations.pipeline import Pipeline, now
+from tidefold.operations.snapshot.attempt import Attempt, Claimant
+from tidefold.operations.snapshot.claiming import (
+    bring_up_to_date,
+    choose_kind,
+    describe_unclaimed,
+    hash_request,
+    new_token,
+)
+from tidefold.operations.snapshot.manifests import read_manifest_or_copy
+
+
+class Fold(msgspec.Struct, frozen=True, tag="fold"):
+    """Asks for the next snapshot of a log.
+
+    `run`: id of the run.
+    `takeover`: supersede an attempt of another run.
+    `kind`: of the snapshot, if not as configured.
+    `stalled`: by log, attempts of other runs that showed no progress; each is superseded if it still is as it was seen.
+    """
+
+    run: str
+    takeover: bool = False
+    kind: Rule | None = None
+    stalled: dict[str, Snapshot] = {}
+
+    def prepare_claim(self, pipeline: Pipeline, log: str) -> Claimant | None:
+        """None: nothing was ever ingested. Raises TidefoldError."""
+        if not pipeline.ledger(log).exists():
+            return None
+        bring_up_to_date(pipeline, log, self.run)
+        return self.claimant(pipeline)
+
+    def claimant(self, pipeline: Pipeline) -> Claimant:
+        return partial(self._claim, pipeline, now(), new_token())
+
+    def _claim(self, pipeline: Pipeline, instant: str, token: str, state: LogState) -> LogState:
+        config = pipeline.log(state.log)
+        chosen = choose_kind(pipeline, state, self.kind)
+        wanted: dict[str, Any] = {"kind": self.kind or SnapshotKind.FULL, **({"asked": True} if self.kind else {})}
+        expire = config.ttl.expire(instant) if config.ttl else None
+        asked = claim.Claim(
+            run=self.run,
+            request=hash_request(wanted),
+            kind=chosen.kind,
+            instant=instant,
+            takeover=self.takeover,
+            stalled=self.stalled.get(state.log),
+            because=chosen.because,
+            expire=expire if chosen.kind is SnapshotKind.FULL else None,
+            renew=self.kind is Rule.FULL and _would_renew(pipeline, state, expire),
+            lateness=config.lateness,
+            token=token,
+        )
+        return claim.claim(state, asked)
+
+    def describe_unclaimed(self, pipeline: Pipeline, state: LogState) -> Outcome:
+        return describe_unclaimed(state, self.run, f"nothing new to fold{_describe_waiting(pipeline, state)}")
+
+    def plan(self, pipeline: Pipeline, state: LogState, snapshot: Snapshot) -> Attempt:
+        return plan_changes(pipeline, state, snapshot)
+
+
+def plan_changes(pipeline: Pipeline, state: LogState, snapshot: Snapshot) -> Attempt:
+    """The attempt that folds change sets onto the base of a snapshot. Reads manifests only. Raises TidefoldError."""
+    below = state.snapshot(snapshot.source) if snapshot.source is not None else None
+    base = read_manifest_or_copy(pipeline, state.log, below) if below else None
+    config = pipeline.log(state.log)
+    # An incremental snapshot shares files of the old buckets: only a full one changes their number.
+    buckets = config.shape.buckets if snapshot.kind is SnapshotKind.FULL or base is None else base.shape.buckets
+    shape = replace(shape_at(state, snapshot.schema), buckets=buckets)
+    tasks = plan_fold(state, snapshot, base, shape, places_of(pipeline, state.log), config.deletion_vectors)
+    return Attempt(
+        state.log,
+        snapshot,
+        base,
+        shape,
+        tasks,
+        schemas=state.schemas,
+        positions=positions_at(state, snapshot.to_sqn),
+    )
+
+
+def _would_renew(pipeline: Pipeline, state: LogState, expire: Expire | None) -> bool:
+    """Whether a full snapshot that somebody asks for differs from the newest one, though nothing was ingested since."""
+    latest = state.latest
+    if latest is None:
+        return False
+    rescaled = state.shape.buckets != pipeline.log(state.log).shape.buckets
+    if latest.kind is not SnapshotKind.FULL or rescaled or latest.schema != state.schema:
+        return True
+    if expire is None:
+        return False
+    files = read_manifest(pipeline.store, state.log, latest).files
+    everything = KeyGroups(0, state.shape.key_groups - 1)
+    decision = decide_rewrite(files, everything, unchanged=RewriteAction.KEEP, expire=expire)
+    return decision.action is RewriteAction.REWRITE
+
+
+def _describe_waiting(pipeline: Pipeline, state: LogState) -> str:
+    """What of the configuration only a full snapshot brings into the table."""
+    buckets = pipeline.log(state.log).shape.buckets
+    if state.latest is None:
+        return ""
+    waiting = [] if state.shape.buckets == buckets else [f"{buckets} buckets"]
+    verb = "wait" if waiting else "waits"
+    waiting += [f"schema {state.schema}"] if state.latest.schema != state.schema else []
+    said = f"; {' and '.join(waiting)} {verb} for the next full snapshot (`--kind full` makes one)"
+    return said if waiting else ""

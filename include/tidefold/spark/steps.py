@@ -1,0 +1,228 @@
+"""The steps that may need Spark. Each plans once, and executes that plan here, or plans and executes in a Spark job."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+import msgspec
+
+from tidefold.compute.runners import in_process, in_threads, on_spark
+from tidefold.compute.spark_session import spark_session
+from tidefold.errors import unforeseen
+from tidefold.operations.ingest import ingest
+from tidefold.operations.ingest.log_ingest import LogIngest
+from tidefold.operations.outcome import Outcome, Status, each_log
+from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.quality import audit, judge
+from tidefold.operations.quality.audit import AuditPlan
+from tidefold.operations.quality.baseline import Case
+from tidefold.operations.snapshot.materialize import SnapshotPlan, materialize, prepare
+from tidefold.operations.snapshot.request import Import, SnapshotRequest
+from tidefold.operations.verify import check_readers
+from tidefold.quality.run.duckdb_rows import open_duckdb
+
+P = TypeVar("P")
+_log = logging.getLogger(__name__)
+# Savepoints of at most so many bytes are imported without Spark if the configuration has no `spark.above`.
+_SMALL_IMPORT = 64 << 20
+# Called with a log, how many of its buckets are done, and of how many.
+Tell = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedLog(Generic[P]):
+    """What a step has to do for one log.
+
+    `weight`: how many bytes it reads; 0: nothing that is worth the start of Spark; None: only Spark can do it.
+    """
+
+    log: str
+    plan: P
+    weight: int | None
+
+
+class PipelineStep(Protocol[P]):
+    """One step for some logs.
+
+    `name`: `ingest`, `materialize`, `quality`, `audit` or `verify`.
+    `run`: id of the run, if it has one.
+    `limit`: up to how many bytes are read without Spark if the configuration does not say.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def run(self) -> str | None: ...
+    @property
+    def limit(self) -> int: ...
+
+    def prepare(self, pipeline: Pipeline, logs: Sequence[str]) -> list[PreparedLog[P] | Outcome]:
+        """Plans each log; an outcome for a log without work or with an error. Runs no task."""
+
+    def execute(self, pipeline: Pipeline, prepared: Sequence[PreparedLog[P]], tell: Tell) -> list[Outcome]:
+        """Executes the plans in this process."""
+
+    def run_on_spark(self, pipeline: Pipeline, logs: Sequence[str]) -> list[Outcome]:
+        """Does the whole step in the Spark session of this process."""
+
+
+class IngestStep(msgspec.Struct, frozen=True, tag="ingest"):
+    """Parses landed files into change sets."""
+
+    name: ClassVar[str] = "ingest"
+    run: ClassVar[str | None] = None
+    limit: ClassVar[int] = 0
+
+    def prepare(self, pipeline: Pipeline, logs: Sequence[str]) -> list[PreparedLog[LogIngest] | Outcome]:
+        # A log without new files is prepared too: it may have problems to report.
+        return [
+            one if isinstance(one, Outcome) else PreparedLog(one.log, one, one.weight if ingest.has_work(one) else 0)
+            for one in ingest.prepare(pipeline, logs)
+        ]
+
+    def execute(self, pipeline: Pipeline, prepared: Sequence[PreparedLog[LogIngest]], tell: Tell) -> list[Outcome]:
+        """All logs in one round, as on Spark: small logs share a segment."""
+        try:
+            return ingest.execute(pipeline, [one.plan for one in prepared], in_process)
+        except Exception as error:
+            _log.error("%s: %s", ", ".join(one.log for one in prepared), found := unforeseen(error), exc_info=error)
+            return [Outcome.of_error(one.log, found) for one in prepared]
+
+    def run_on_spark(self, pipeline: Pipeline, logs: Sequence[str]) -> list[Outcome]:
+        return ingest.ingest(pipeline, logs, on_spark(spark_session(self.name)))
+
+
+class MaterializeStep(msgspec.Struct, frozen=True, tag="materialize"):
+    """Makes a snapshot of each log."""
+
+    request: SnapshotRequest
+    name: ClassVar[str] = "materialize"
+
+    @property
+    def run(self) -> str:
+        return self.request.run
+
+    @property
+    def limit(self) -> int:
+        return _SMALL_IMPORT if isinstance(self.request, Import) else 0
+
+    def prepare(self, pipeline: Pipeline, logs: Sequence[str]) -> list[PreparedLog[SnapshotPlan] | Outcome]:
+        def plan(log: str) -> PreparedLog[SnapshotPlan] | Outcome:
+            found = prepare(pipeline, log, self.request)
+            if isinstance(found, Outcome):
+                return found
+            # Files that are only linked need no Spark, however large they are.
+            return PreparedLog(log, found, found.attempt.weight if found.attempt.writes_rows else 0)
+
+        return _prepare_each(logs, plan)
+
+    def execute(self, pipeline: Pipeline, prepared: Sequence[PreparedLog[SnapshotPlan]], tell: Tell) -> list[Outcome]:
+        plans = {one.log: one.plan for one in prepared}
+
+        def act(log: str) -> Outcome:
+            return materialize(pipeline, [log], self.request, in_threads(partial(tell, log)), plans)[0]
+
+        return each_log(plans, act)
+
+    def run_on_spark(self, pipeline: Pipeline, logs: Sequence[str]) -> list[Outcome]:
+        return materialize(pipeline, logs, self.request, on_spark(spark_session(self.name)))
+
+
+class QualityStep(msgspec.Struct, frozen=True, tag="quality"):
+    """Judges staged snapshots: those of `run`, or any."""
+
+    run: str | None = None
+    name: ClassVar[str] = "quality"
+    limit: ClassVar[int] = 0
+
+    def prepare(self, pipeline: Pipeline, logs: Sequence[str]) -> list[PreparedLog[Case] | Outcome]:
+        def plan(log: str) -> PreparedLog[Case] | Outcome:
+            case = judge.prepare(pipeline, log, self.run)
+            if isinstance(case, Outcome):
+                return case
+            return PreparedLog(log, case, 0 if judge.is_judged(case) else judge.weigh(pipeline, case))
+
+        return _prepare_each(logs, plan)
+
+    def execute(self, pipeline: Pipeline, prepared: Sequence[PreparedLog[Case]], tell: Tell) -> list[Outcome]:
+        cases = {one.log: one.plan for one in prepared}
+        if not any(one.weight for one in prepared):
+            return each_log(cases, lambda log: judge.judge_case(pipeline, cases[log], None))
+        with open_duckdb() as engine:
+            return each_log(cases, lambda log: judge.judge_case(pipeline, cases[log], engine))
+
+    def run_on_spark(self, pipeline: Pipeline, logs: Sequence[str]) -> list[Outcome]:
+        from tidefold.quality.run.spark_rows import SparkEngine
+
+        return judge.judge(pipeline, logs, self.run, SparkEngine(spark_session(self.name)))
+
+
+class AuditStep(msgspec.Struct, frozen=True, tag="audit"):
+    """Judges the newest completed snapshots again; the same `run` gives the same result."""
+
+    run: str | None = None
+    name: ClassVar[str] = "audit"
+    limit: ClassVar[int] = 0
+
+    def prepare(self, pipeline: Pipeline, logs: Sequence[str]) -> list[PreparedLog[AuditPlan] | Outcome]:
+        def plan(log: str) -> PreparedLog[AuditPlan] | Outcome:
+            found = audit.prepare(pipeline, log, self.run)
+            if isinstance(found, Outcome):
+                return found
+            return PreparedLog(log, found, 0 if found.stored else judge.weigh(pipeline, found.case))
+
+        return _prepare_each(logs, plan)
+
+    def execute(self, pipeline: Pipeline, prepared: Sequence[PreparedLog[AuditPlan]], tell: Tell) -> list[Outcome]:
+        plans = {one.log: one.plan for one in prepared}
+        if not any(one.weight for one in prepared):
+            return each_log(plans, lambda log: audit.execute(pipeline, plans[log], None))
+        with open_duckdb() as engine:
+            return each_log(plans, lambda log: audit.execute(pipeline, plans[log], engine))
+
+    def run_on_spark(self, pipeline: Pipeline, logs: Sequence[str]) -> list[Outcome]:
+        from tidefold.quality.run.spark_rows import SparkEngine
+
+        return audit.audit(pipeline, logs, self.run, SparkEngine(spark_session(self.name)))
+
+
+class VerifyStep(msgspec.Struct, frozen=True, tag="verify"):
+    """Compares the published tables, as Spark's Delta reader returns them, with what was judged."""
+
+    name: ClassVar[str] = "verify"
+    run: ClassVar[str | None] = None
+    limit: ClassVar[int] = 0
+
+    def prepare(self, pipeline: Pipeline, logs: Sequence[str]) -> list[PreparedLog[None] | Outcome]:
+        # Only Spark shows what readers on Spark get.
+        return _prepare_each(
+            logs, lambda log: PreparedLog(log, None, None if check_readers.has_table(pipeline, log) else 0)
+        )
+
+    def execute(self, pipeline: Pipeline, prepared: Sequence[PreparedLog[None]], tell: Tell) -> list[Outcome]:
+        return check_readers.check_readers(pipeline, [one.log for one in prepared], None)
+
+    def run_on_spark(self, pipeline: Pipeline, logs: Sequence[str]) -> list[Outcome]:
+        from tidefold.read.delta_reader import SparkDeltaReader
+
+        return check_readers.check_readers(pipeline, logs, SparkDeltaReader(spark_session(self.name)))
+
+
+# What a Spark job can be asked to do.
+AnyStep = IngestStep | MaterializeStep | QualityStep | AuditStep | VerifyStep
+
+
+def _prepare_each(logs: Sequence[str], plan: Callable[[str], Any]) -> list[Any]:
+    """An error of one log is its outcome; the others are planned all the same."""
+    plans: dict[str, Any] = {}
+
+    def act(log: str) -> Outcome:
+        plans[log] = plan(log)
+        return plans[log] if isinstance(plans[log], Outcome) else Outcome(log, Status.PENDING, "planned")
+
+    outcomes = each_log(logs, act)
+    return [plans.get(outcome.log, outcome) for outcome in outcomes]
