@@ -16,6 +16,8 @@ _CONFIG = """\
 # Real changes of a pgbench database, as Debezium wrote them to Kafka and a sink wrote them to files.
 version: 1
 store: store
+# The sample is small. With this limit `accounts` runs on Spark and the other logs without a JVM.
+spark: {above: 20kB}
 local: {mode: files, path: local}
 logs:
   accounts:

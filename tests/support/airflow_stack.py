@@ -103,7 +103,8 @@ class Scene:
 def all_on_spark(config: Path) -> Iterator[None]:
     """Meanwhile whatever has rows is ingested and folded by Spark, however little it is."""
     small = config.read_text()
-    _replace(config, re.sub(r"^spark: .*\n", "", small, flags=re.MULTILINE))
+    without = re.sub(r"^spark: .*\n", "", small, flags=re.MULTILINE)
+    _replace(config, f"{without}spark: {{above: 0B}}\n")
     try:
         yield
     finally:

@@ -32,10 +32,10 @@ logs:
 Move = Callable[[LogState], LogState]
 
 
-def make_pipeline(folder: Path) -> Pipeline:
+def make_pipeline(folder: Path, config: str = CONFIG) -> Pipeline:
     """A pipeline of two logs in a folder, nothing taken in yet."""
     path = folder / "tidefold.yaml"
-    path.write_text(CONFIG)
+    path.write_text(config)
     return open_pipeline(path)
 
 

@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import tidefold
-from support.lives import PUBLISHED, abort, claim, judge, live, make_pipeline, stage, take
+from support.lives import CONFIG, PUBLISHED, abort, claim, judge, live, make_pipeline, stage, take
 from tidefold.cli import spark_submit
 from tidefold.cli.app import app
 from tidefold.cli.spark_submit import check_java
@@ -35,7 +35,7 @@ FAILED = (take, claim("run-2"), stage, judge(False))
 def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("TIDEFOLD_CONFIG", raising=False)
-    return make_pipeline(tmp_path)
+    return make_pipeline(tmp_path, CONFIG.replace("store: store\n", "store: store\nspark: {above: 0B}\n"))
 
 
 def call(*arguments: str) -> Result:

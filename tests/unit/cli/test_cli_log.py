@@ -35,7 +35,7 @@ from tidefold.spark.submit import Command, Request
 
 PROJECT = Path(tidefold.__file__).resolve().parents[2]
 VERBS = ["tail", "compact-log", "hold", "release", "consumer", "clean", "restore", "materialize", "run"]
-KEEPING = CONFIG.replace("store: store\n", "store: store\nretention: {snapshots: 2}\n")
+KEEPING = CONFIG.replace("store: store\n", "store: store\nretention: {snapshots: 2}\nspark: {above: 0B}\n")
 
 
 @pytest.fixture

@@ -162,7 +162,7 @@ BAD = [
     Bad("memory without unit", "512m", "512", "CONFIG_WRONG_TYPE", 3, "spark.driver_memory"),
     Bad("memory in words", "512m", "lots", "CONFIG_WRONG_TYPE", 3, "spark.driver_memory"),
     Bad("a limit without a unit", "512m}", "512m, above: 64}", "CONFIG_WRONG_TYPE", 3, "spark.above"),
-    Bad("a limit of nothing", "512m}", "512m, above: 0MB}", "CONFIG_WRONG_TYPE", 3, "spark.above"),
+    Bad("a negative limit", "512m}", "512m, above: -1MB}", "CONFIG_WRONG_TYPE", 3, "spark.above"),
     Bad("no logs", GOOD[GOOD.index("logs:"):], "logs: {}", "CONFIG_EMPTY_VALUE", 6, "logs"),
     Bad("empty store", "store: var/store", "store: ''", "CONFIG_EMPTY_VALUE", 2, "store"),
     Bad("row drop above one", "0.25", "1.5", OUT_OF_RANGE, 22, f"{A}.quality.max_row_drop"),
@@ -384,7 +384,8 @@ def test_local_copies_are_off_unless_asked_for(tmp_path: Path) -> None:
 
 
 def test_spark_is_for_more_than_a_size_or_for_whatever_has_rows(tmp_path: Path) -> None:
-    assert load_config(write(tmp_path, GOOD)).spark.above_bytes is None
+    assert load_config(write(tmp_path, GOOD)).spark.above_bytes == 64_000_000
+    assert load_config(write(tmp_path, GOOD.replace("512m}", "512m, above: 0B}"))).spark.above_bytes == 0
     given = GOOD.replace("512m}", "512m, above: 64MiB}")
     assert load_config(write(tmp_path, given)).spark.above_bytes == 64 << 20
 

@@ -36,8 +36,15 @@ def _require_size(value: Any) -> Any:
     raise mistake("CONFIG_WRONG_TYPE", "must be a size greater than zero, such as 500MB or 20GB.", hint)
 
 
+def _require_limit(value: Any) -> Any:
+    return value if isinstance(value, str) and _SIZE.fullmatch(value) else _require_size(value)
+
+
 _Size = Annotated[
     str | None, BeforeValidator(_require_size), WithJsonSchema({"type": "string", "pattern": f"^{_SIZE.pattern}$"})
+]
+_Limit = Annotated[
+    str, BeforeValidator(_require_limit), WithJsonSchema({"type": "string", "pattern": f"^{_SIZE.pattern}$"})
 ]
 
 
@@ -63,15 +70,15 @@ class SparkConfig(StrictModel):
     driver_memory: str = Field(
         default="2g", pattern=r"^[1-9]\d*[mg]$", description="memory of the Spark driver, such as 512m or 2g"
     )
-    above: _Size = Field(
-        default=None,
-        description="a step that reads no more bytes than this runs without Spark; such as 64MB",
+    above: _Limit = Field(
+        default="64MB",
+        description="a step that reads no more bytes than this runs without Spark; 0B: every step with rows uses it",
     )
 
     @property
-    def above_bytes(self) -> int | None:
-        """Up to how many bytes Spark is not worth its start; None: it is whenever there are rows."""
-        return count_bytes(self.above) if self.above else None
+    def above_bytes(self) -> int:
+        """Up to how many bytes Spark is not worth its start; 0: it is whenever there are rows."""
+        return count_bytes(self.above)
 
 
 class LocalConfig(StrictModel):

@@ -35,8 +35,8 @@ PLENTY = "64MB"
 
 @pytest.fixture
 def pipeline(tmp_path: Path) -> Pipeline:
-    """Two logs with as much landed for the one as for the other; nothing says from where on Spark works."""
-    made = make_pipeline(tmp_path / "one")
+    """Two logs with as much landed for the one as for the other; whatever has rows is for Spark."""
+    made = make_pipeline(tmp_path / "one", CONFIG.replace("store: store", "store: store\nspark: {above: 0B}"))
     for log in LOGS:
         land(made, log, 0, range(40))
     return made
@@ -150,7 +150,10 @@ def test_small_logs_share_a_segment_as_on_spark(pipeline: Pipeline) -> None:
     assert len(pipeline.store.list("changelog")) == 1
 
 
-def test_without_the_setting_whatever_has_rows_is_for_spark(pipeline: Pipeline) -> None:
+def test_small_work_needs_no_spark_unless_the_configuration_says_so(tmp_path: Path, pipeline: Pipeline) -> None:
+    by_default = make_pipeline(tmp_path / "default")
+    land(by_default, "accounts", 0, range(40))
+    assert step(by_default, "ingest").spark == ()
     assert step(pipeline, "ingest") == DispatchResult(LOGS, ())
     done(step(above(pipeline, PLENTY), "ingest"))
     assert step(pipeline, "materialize") == DispatchResult(LOGS, ())
