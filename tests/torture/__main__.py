@@ -197,7 +197,7 @@ class Seed:
         told = person.ingest()
         person.meet(told | person.refused())
         if rnd.random() < 0.3:
-            person.call("squash")
+            person.call("compact-log")
         person.publish()
         person.require_counts()
 

@@ -134,7 +134,7 @@ class Person:
         buckets = self.rnd.choice((1, 2, 5))
         quality = {"max_row_drop": 1, "max_refused": 1}
         vectors = bool(table.key) and self.rnd.random() < 0.4
-        own = {"columns": columns, "schema": schema, "buckets": buckets, "quality": quality, "key_groups": 16}
+        own = {"columns": columns, "schema_evolution": schema, "buckets": buckets, "quality": quality, "key_groups": 16}
         return {**entry, **own, **({"deletion_vectors": True} if vectors else {})}
 
     def write(self) -> None:
@@ -192,7 +192,7 @@ class Person:
     def _let_columns_come(self, name: str, policy: str) -> None:
         """With the policy `quarantine` the configuration cannot add a column: for a while it is another policy."""
         if self.tables[name].policy == "quarantine":
-            self.config["logs"][name]["schema"]["add"] = policy
+            self.config["logs"][name]["schema_evolution"]["add"] = policy
 
     def refused(self) -> dict[str, str]:
         """The logs with records in quarantine, and their reasons."""
@@ -256,7 +256,7 @@ class Person:
 
     def upkeep(self) -> None:
         """Something that must not change what a reader finds."""
-        deed = self.rnd.choice(("squash", "subsume", "truncate", "clean", "verify", "ingest"))
+        deed = self.rnd.choice(("compact-log", "subsume", "truncate", "clean", "verify", "ingest"))
         if deed == "ingest":
             self.ingest()
         else:
@@ -274,7 +274,7 @@ class Person:
         snapshots = self.call("history", name)["snapshots"]
         kept = [one["id"] for one in snapshots if one["state"] == "COMPLETED"][1:4]
         if kept:
-            self.call("restore", name, str(self.rnd.choice(kept)), "--mode", "replay")
+            self.call("restore", name, str(self.rnd.choice(kept)), "--log-position", "replay")
             self.call("quality", name)
             self.call("confirm", name)
 

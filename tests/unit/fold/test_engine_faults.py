@@ -52,6 +52,32 @@ def test_an_unavailable_value_takes_the_former_one() -> None:
     assert rows == [{"id": 1, "at": 3, "text": "new", "n": 3}]
 
 
+@pytest.mark.parametrize(
+    ("engine", "op", "functions"),
+    [
+        (Engine.LAST, UPSERT, ()),
+        (Engine.PARTIAL, UPSERT, ()),
+        (Engine.AGGREGATE, MERGE, ()),
+        (Engine.AGGREGATE, UPSERT, ()),
+        (Engine.AGGREGATE, MERGE, (("x", "last"), ("xs", "first"))),
+    ],
+)
+def test_the_sign_of_a_zero_stays(engine: Engine, op: int, functions: tuple[tuple[str, str], ...]) -> None:
+    """DuckDB's arg_max with an order of several numbers makes 0.0 of -0.0."""
+    columns = (Column("id", "int"), Column("x", "double"), Column("y", "float"), Column("xs", "array<double>"))
+    columns = (*columns, Column("text", "string"))
+    for order in ("postgresql", "columns") if engine is Engine.PARTIAL else ("postgresql",):
+        by = ("at",) if order == "columns" else ()
+        named = (*columns, Column("at", "long"))
+        shape = TableSpec(("id",), named, order, 1, 1, by, Merge(engine, aggregates=functions))
+        given = change(2, 0, _op=op, x=-0.0, y=-0.0, xs=[-0.0, None, 5e-324], _absent=["text"])
+        base = [{"id": 1, "x": None, "y": 1.0, "xs": None, "text": "a", "at": 1}]
+        if op == UPSERT and engine is Engine.AGGREGATE:
+            given["_absent"] = None
+        [row], _ = fold(shape, [given], base)
+        assert repr((row["x"], row["y"], row["xs"])) == "(-0.0, -0.0, [-0.0, None, 5e-324])"
+
+
 @pytest.mark.parametrize("earlier", [[], [change(1, 0, _op=DELETE)]])
 def test_an_unavailable_value_without_a_former_one_leaves_its_key_out(earlier: list[dict[str, Any]]) -> None:
     """Bad input 55: it is no null, and the other keys of the table are folded (I31)."""

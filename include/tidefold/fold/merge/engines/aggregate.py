@@ -10,7 +10,18 @@ from dataclasses import dataclass
 from tidefold.changelog.key_group_hash import quoted
 from tidefold.changelog.schema import MERGE, UPSERT
 from tidefold.domain.table.table_spec import Column, TableSpec
-from tidefold.fold.merge.engines.statements import Statements, duck_type, joined, key_list, place, said, values
+from tidefold.fold.merge.engines.statements import (
+    Statements,
+    duck_type,
+    exact,
+    joined,
+    key_list,
+    newest,
+    place,
+    said,
+    value_of,
+    values,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +54,7 @@ def aggregate(shape: TableSpec) -> Statements:
     added = f"_op = {MERGE} AND (_begun IS NULL OR {here} > _begun)"
     parts = ""
     for i, column in enumerate(values(shape)):
-        parts += (
-            f", arg_max({{'v': {quoted(column.name)}}}, {here}) FILTER (_op = {UPSERT} AND {here} = _begun) AS _s{i}"
-        )
+        parts += f", {newest(column, here)} FILTER (_op = {UPSERT} AND {here} = _begun) AS _s{i}"
         parts += f", {_gathered(column, functions, here, added)} AS _v{i}"
     begun = f"max(CASE WHEN _op <> {MERGE} THEN {here} END) OVER (PARTITION BY {key})"
     touched = (
@@ -62,16 +71,18 @@ def aggregate(shape: TableSpec) -> Statements:
 def _gathered(column: Column, functions: dict[str, str], here: str, added: str) -> str:
     name, counted = quoted(column.name), f"{added} AND {said(column)}"
     if column.name not in functions:
-        return f"arg_max({{'v': {name}}}, {here}) FILTER ({counted})"
+        return f"{newest(column, here)} FILTER ({counted})"
     kept = f"FILTER ({counted} AND {name} IS NOT NULL)"
-    return _FUNCTIONS[functions[column.name]].gather.format(x=name, p=here, kept=kept)
+    gather = _FUNCTIONS[functions[column.name]].gather
+    text, back = exact(column) if functions[column.name] in ("first", "last") else ("", "")
+    return f"({gather.format(x=f'{name}{text}', p=here, kept=kept)}){back}"
 
 
 def _chosen(index: int, column: Column, functions: dict[str, str]) -> str:
     base, gathered = f"base.{quoted(column.name)}", f"touched._v{index}"
-    before = f"CASE WHEN touched._anew THEN touched._s{index}.v ELSE {base} END"
+    before = f"CASE WHEN touched._anew THEN {value_of(column, f'touched._s{index}')} ELSE {base} END"
     if column.name not in functions:
-        value = f"CASE WHEN {gathered} IS NOT NULL THEN {gathered}.v ELSE {before} END"
+        value = f"CASE WHEN {gathered} IS NOT NULL THEN {value_of(column, gathered)} ELSE {before} END"
     else:
         both = _FUNCTIONS[functions[column.name]].add.format(a=f"({before})", b=gathered)
         value = f"CASE WHEN {gathered} IS NULL THEN {before} WHEN ({before}) IS NULL THEN {gathered} ELSE {both} END"

@@ -10,7 +10,18 @@ from collections.abc import Mapping
 from tidefold.changelog.key_group_hash import quoted
 from tidefold.changelog.schema import DELETE
 from tidefold.domain.table.table_spec import Column, Group, TableSpec
-from tidefold.fold.merge.engines.statements import LOWEST, Statements, joined, key_list, literal, place, said, values
+from tidefold.fold.merge.engines.statements import (
+    LOWEST,
+    Statements,
+    joined,
+    key_list,
+    literal,
+    newest,
+    place,
+    said,
+    value_of,
+    values,
+)
 
 # In the hidden table beside names of columns: the row's deletion, and its being there.
 _GONE, _THERE = "", "+"
@@ -23,8 +34,7 @@ def partial(shape: TableSpec, *, required: bool = False) -> Statements:
     key, here = key_list(shape), place(shape)
     counted = f"_op <> {DELETE} AND (_deleted IS NULL OR {here} > _deleted)"
     taken = "".join(
-        f", arg_max({{'v': {quoted(c.name)}}}, {here}) FILTER ({counted} AND {said(c)}) AS _v{i}"
-        for i, c in enumerate(values(shape))
+        f", {newest(c, here)} FILTER ({counted} AND {said(c)}) AS _v{i}" for i, c in enumerate(values(shape))
     )
     deleted = f"max(CASE WHEN _op = {DELETE} THEN {here} END) OVER (PARTITION BY {key})"
     touched = (
@@ -48,7 +58,7 @@ def partial(shape: TableSpec, *, required: bool = False) -> Statements:
 def _chosen(index: int, column: Column, there: str) -> str:
     return (
         f"CASE WHEN touched._given IS NULL THEN base.{quoted(column.name)} "
-        f"WHEN touched._v{index} IS NOT NULL THEN touched._v{index}.v "
+        f"WHEN touched._v{index} IS NOT NULL THEN {value_of(column, f'touched._v{index}')} "
         f"WHEN NOT touched._gone AND {there} THEN base.{quoted(column.name)} "
         "ELSE NULL END"
     )
@@ -65,7 +75,8 @@ def partial_by_columns(shape: TableSpec, horizon: int | None) -> Statements:
         ("touched", _merged(shape)),
     )
     chosen = [
-        f"CASE WHEN touched._there IS NULL THEN base.{quoted(c.name)} WHEN touched._n{i} THEN touched._v{i}.v "
+        f"CASE WHEN touched._there IS NULL THEN base.{quoted(c.name)} "
+        f"WHEN touched._n{i} THEN {value_of(c, f'touched._v{i}')} "
         f"WHEN touched._k{i} THEN base.{quoted(c.name)} END"
         for i, c in enumerate(columns)
     ]
@@ -117,7 +128,7 @@ def _given(shape: TableSpec, ranks: Mapping[str, str]) -> str:
     for i, column in enumerate(values(shape)):
         rank = ranks[column.name]
         when = f"FILTER (_op <> {DELETE} AND {said(column)} AND {rank} IS NOT NULL)"
-        taken += f", arg_max({{'v': {quoted(column.name)}}}, {rank}) {when} AS _v{i}, max({rank}) {when} AS _o{i}"
+        taken += f", {newest(column, rank)} {when} AS _v{i}, max({rank}) {when} AS _o{i}"
     marks = f"max({place(shape)}) FILTER (_op = {DELETE}) AS _d, max({place(shape)}) FILTER (_op <> {DELETE}) AS _p"
     return f"SELECT {key}, {marks}{taken} FROM live GROUP BY {key}"
 

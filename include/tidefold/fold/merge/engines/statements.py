@@ -71,6 +71,25 @@ def said(column: Column) -> str:
     return f"NOT coalesce(list_contains(_absent, {literal(column.name)}), false)"
 
 
+def exact(column: Column) -> tuple[str, str]:
+    """The casts of a value before and after arg_max: with an order of several numbers DuckDB makes 0.0 of -0.0. A
+    floating point number's text is exact.
+    """
+    if column.type.removeprefix("array<").rstrip(">") not in ("float", "double"):
+        return "", ""
+    text = "VARCHAR[]" if column.type.startswith("array") else "VARCHAR"
+    return f"::{text}", f"::{duck_type(column.type)}"
+
+
+def newest(column: Column, rank: str) -> str:
+    """The aggregate of a column's value with the highest rank, null or not; `value_of` reads it."""
+    return f"arg_max({{'v': {quoted(column.name)}{exact(column)[0]}}}, {rank})"
+
+
+def value_of(column: Column, newest: str) -> str:
+    return f"({newest}.v){exact(column)[1]}"
+
+
 def literal(text: str) -> str:
     """A text as an SQL literal."""
     return "'" + text.replace("'", "''") + "'"
