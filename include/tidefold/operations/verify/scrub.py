@@ -112,14 +112,17 @@ def scrub(
     except CorruptError as error:
         if error.code == "LEDGER_NEWER":
             raise
-        return _alarmed(log, alarm_of_ledger(log, error), error)
+        alarm = alarm_of_ledger(log, error)
+        message = f"ALARM, {alarm}"
+        info = replace(ErrorInfo.of(error), message=message, hint=alarm.command)
+        return Outcome(log, Status.DAMAGED, message, error=info, details=LedgerAlarmDetails(alarms=[alarm]))
     if state is None or state.dropped is not DeletionState.NO:
         return Outcome(log, Status.NOTHING, "the store has no such log")
     round_ = _Round(find_proof(pipeline.store, log) or ProofRecord(), budget or ScrubBudget())
     asked = Asked(repair=repair, choose=round_.choose)
     verification = Verification(pipeline, asked, tell, scope_of(pipeline, state, None))
     outcome = verification.run()
-    after = record_scrub(round_.before, round_.choice, round_.sizes, verification.left(), now())
+    after = record_scrub(round_.before, round_.choice, round_.sizes, verification.find_damaged(), now())
     warning = write_proof(pipeline.store, log, lambda newest: after)
     made = _describe(outcome, round_, after)
     return add_warning(made, warning) if warning else made
@@ -155,9 +158,3 @@ def _describe(found: Outcome, round_: _Round, after: ProofRecord) -> Outcome:
         message = f"ALARM, {alarms[0]}{more} ({message})"
     error = replace(found.error, message=message) if found.error else None
     return replace(found, message=message, error=error, details=report)
-
-
-def _alarmed(log: str, alarm: Alarm, error: CorruptError) -> Outcome:
-    message = f"ALARM, {alarm}"
-    info = replace(ErrorInfo.of(error), message=message, hint=alarm.command)
-    return Outcome(log, Status.DAMAGED, message, error=info, details=LedgerAlarmDetails(alarms=[alarm]))

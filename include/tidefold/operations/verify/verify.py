@@ -116,13 +116,13 @@ class Verification:
         self._segments()
         return outcome_of(self.scope, self.damage, self.checked, self.asked.repair)
 
-    def left(self) -> set[str]:
+    def find_damaged(self) -> set[str]:
         """The names of the files with damage that is not repaired."""
         return {damage.name for damage in self.damage if not damage.repaired}
 
     def record_verify(self, before: ProofRecord) -> ProofRecord:
         """The record of a run that has read every file."""
-        return record_verify(before, self.sizes, self.left(), now())
+        return record_verify(before, self.sizes, self.find_damaged(), now())
 
     def _choose(self, manifests: Mapping[int, Manifest]) -> None:
         scope = self.scope

@@ -17,7 +17,8 @@ import pytest
 from support.counted import CountedStore
 from support.faults import Fault, FaultyStore
 from support.local_copies import cycle, disk, grown, land, make, stage, take
-from support.pipelines import make_pipeline, put
+from support.pipelines import CONFIG, make_pipeline, put
+from support.s3_server import S3Bucket
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.verify.scrub_round import ProofRecord
 from tidefold.errors import CorruptError
@@ -252,3 +253,12 @@ def test_verify_that_read_everything_is_recorded_if_asked(pipeline: Pipeline) ->
     assert proof
     assert (proof.by, proof.share, proof.damaged) == ("verify", 1.0, ())
     assert proof.proved == proof.instant
+
+
+def test_in_s3_which_replaces_nothing_records_follow_each_other(s3: S3Bucket, tmp_path: Path) -> None:
+    made = make_pipeline(tmp_path, CONFIG.replace("store: store\n", f"store: {s3.address}\n"))
+    put(made, [{"id": i} for i in range(5)])
+    for number in (1, 2, 3):
+        outcome = scrub(made, "accounts", ONE_FILE)
+        assert (outcome.status, outcome.facts["warnings"]) == ("whole", [])
+        assert [e.path for e in made.store.list(LogPaths("accounts").proofs)] == [LogPaths("accounts").proof(number)]
