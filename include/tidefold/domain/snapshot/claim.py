@@ -12,6 +12,7 @@ from tidefold.domain.commit_times import until
 from tidefold.domain.external_snapshot import External, Ownership
 from tidefold.domain.ingest.append import never_took
 from tidefold.domain.log_state import Expire, LogState, Snapshot, SnapshotKind, State
+from tidefold.domain.snapshot.abort_cause import AbortCause
 from tidefold.domain.snapshot.transitions import held, known, require_published
 from tidefold.errors import RefusedError
 
@@ -153,8 +154,8 @@ def supersede(state: LogState, attempt: Snapshot | None) -> LogState:
     """Fences an attempt off: the next one takes its place."""
     if attempt is None:
         return state
-    reason = f"superseded by attempt {state.epoch + 1}"
-    return state.with_snapshot(replace(attempt, state=State.ABORTED, reason=reason))
+    cause = AbortCause.superseded(state.epoch + 1)
+    return state.with_snapshot(replace(attempt, state=State.ABORTED, reason=cause.text))
 
 
 def begin_attempt(state: LogState, asked: Claim, base: Snapshot | None) -> Snapshot:

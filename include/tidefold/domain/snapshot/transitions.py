@@ -10,6 +10,7 @@ from dataclasses import replace
 from tidefold.domain.ingest.append import never_took
 from tidefold.domain.log_state import Drill, LogState, ReadFrom, Snapshot, State, Tag, Verdict
 from tidefold.domain.retention.tag_names import require_free
+from tidefold.domain.snapshot.abort_cause import AbortCause
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.domain.source_progress_history import accounts_of
 from tidefold.errors import GateFailedError, InvalidInputError, NotFoundError, RefusedError, SupersededError
@@ -215,9 +216,10 @@ def held(state: LogState, snapshot_id: int) -> Snapshot:
     """The snapshot, or SupersededError when its attempt was fenced off by a newer one or aborted."""
     snapshot = known(state, snapshot_id)
     if snapshot.state is State.ABORTED:
+        cause = AbortCause.parse(snapshot.reason)
         raise SupersededError(
-            "SUPERSEDED" if snapshot.reason.startswith("superseded") else "ABORTED",
-            f"Snapshot {snapshot.id} of `{state.log}` (attempt {snapshot.epoch}) was aborted: {snapshot.reason}.",
+            "ABORTED" if cause.superseded_by is None else "SUPERSEDED",
+            f"Snapshot {snapshot.id} of `{state.log}` (attempt {snapshot.epoch}) was aborted: {cause.text}.",
             hint=f"What it wrote is removed, no change is lost: `tidefold materialize {state.log}` folds them again.",
         )
     return snapshot

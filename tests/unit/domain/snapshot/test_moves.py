@@ -156,3 +156,22 @@ def test_a_changed_shape_is_refused_by_name() -> None:
 def test_another_number_of_buckets_is_no_other_shape() -> None:
     """The next full snapshot takes it up (L8)."""
     check_shape(appended(new_log()), replace(SHAPE, buckets=SHAPE.buckets + 1))
+
+
+@pytest.mark.parametrize("reason", ["superseded", "superseded by newer prices", "a superseded by attempt 2"])
+def test_a_person_who_aborts_supersedes_nothing(reason: str) -> None:
+    """The cause is a value: no word of a person's reason decides which error the job gets."""
+    state = claim(appended(new_log()))
+    aborted = transitions.abort(state, 1, reason)
+    with pytest.raises(SupersededError) as refused:
+        transitions.held(aborted, 1)
+    assert (refused.value.code, reason in refused.value.message) == ("ABORTED", True)
+
+
+def test_what_a_ledger_says_of_a_superseded_attempt_is_read_as_that() -> None:
+    """I27: the stored text is as ever."""
+    state = claim(claim(appended(new_log())), "run-2", takeover=True)
+    assert state.snapshots[0].reason == "superseded by attempt 2"
+    with pytest.raises(SupersededError) as refused:
+        transitions.held(state, 1)
+    assert refused.value.code == "SUPERSEDED"

@@ -1,0 +1,30 @@
+"""Why an attempt was aborted. The ledger stores the cause as one line of text, in every format so far."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_SUPERSEDED = re.compile(r"superseded by attempt (\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class AbortCause:
+    """The cause of one abort.
+
+    `text`: for people.
+    `superseded_by`: epoch of the attempt that took its place; None: a person or an error ended it.
+    """
+
+    text: str
+    superseded_by: int | None = None
+
+    @classmethod
+    def superseded(cls, epoch: int) -> AbortCause:
+        return cls(f"superseded by attempt {epoch}", epoch)
+
+    @classmethod
+    def parse(cls, text: str) -> AbortCause:
+        """The cause that a ledger stores."""
+        found = _SUPERSEDED.fullmatch(text)
+        return cls(text, int(found[1]) if found else None)
