@@ -19,7 +19,7 @@ from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.snapshot.request import Asking
+from tidefold.operations.snapshot.request import Fold
 from tidefold.operations.verify.check_readers import check_readers
 from tidefold.operations.verify.result import add_readers
 from tidefold.operations.verify.verify import verify
@@ -49,7 +49,7 @@ class PlainReader:
 
 def publish(pipeline: Pipeline, run: str, key: int) -> None:
     put(pipeline, [{"id": key, "text": run}])
-    materialize(pipeline, ["accounts"], Asking(run), in_process)
+    materialize(pipeline, ["accounts"], Fold(run), in_process)
     judge_all(pipeline)
     confirm(pipeline, "accounts")
 
