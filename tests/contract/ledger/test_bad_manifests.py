@@ -115,7 +115,7 @@ def check_refused_everywhere(pipeline: Pipeline, code: str) -> None:
         assert contents(store) == before, name
     [one] = status(pipeline, ["accounts"])
     assert one.error is not None
-    assert one.error_code.error_code == code
+    assert one.error.error_code == code
     assert "Next:" in one.error.message
 
 

@@ -79,7 +79,7 @@ def test_a_damaged_ledger_is_an_error_of_its_log_only(pipeline: Pipeline, tmp_pa
     newest.write_bytes(newest.read_bytes()[:50])
     broken, other = status(pipeline, ["accounts", "tellers"])
     assert broken.error
-    assert broken.error_code.error_code == "UNREADABLE"
+    assert broken.error.error_code == "UNREADABLE"
     assert other == LogStatus("tellers", begun=False)
 
 
