@@ -35,16 +35,16 @@ def _rebuild(kind: type[TidefoldError], code: str, message: str, hint: str) -> T
     return kind(code, message, hint=hint)
 
 
-Packed = tuple[str, str, str, str]
+WireError = tuple[str, str, str, str]
 
 
-def packed(error: TidefoldError) -> Packed:
+def to_wire(error: TidefoldError) -> WireError:
     """An error as plain texts, to be sent as JSON."""
     return type(error).__name__, error.code, error.message, error.hint
 
 
-def unpacked(parts: Packed) -> TidefoldError:
-    """The error that was packed."""
+def from_wire(parts: WireError) -> TidefoldError:
+    """The error that `to_wire` encoded."""
     kinds = [TidefoldError]
     for kind in kinds:
         kinds.extend(kind.__subclasses__())
@@ -52,7 +52,7 @@ def unpacked(parts: Packed) -> TidefoldError:
     return {kind.__name__: kind for kind in kinds}[name](code, message, hint=hint)
 
 
-def unforeseen(error: Exception) -> TidefoldError:
+def wrap_unexpected(error: Exception) -> TidefoldError:
     """An error that nobody raised on purpose, as one of ours: it belongs to one log and stops no other."""
     if isinstance(error, TidefoldError):
         return error

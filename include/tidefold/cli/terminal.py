@@ -133,7 +133,7 @@ def _console() -> Any:
     return Console(file=sys.stdout, width=width, highlight=False, emoji=False, markup=False)
 
 
-def chosen_logs(pipeline: Pipeline, logs: Sequence[str] | None) -> list[str]:
+def choose_logs(pipeline: Pipeline, logs: Sequence[str] | None) -> list[str]:
     """The logs that were named, once each, or all that are configured. Raises NotFoundError."""
     return [pipeline.log(log).id for log in dict.fromkeys(logs or pipeline.config.logs)]
 

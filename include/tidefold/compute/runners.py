@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from tidefold.errors import TidefoldError, packed, unforeseen, unpacked
+from tidefold.errors import TidefoldError, from_wire, to_wire, wrap_unexpected
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -105,14 +105,14 @@ def _guarded(work: Work, task: str) -> str:
     try:
         return json.dumps({"ok": work(task)})
     except TidefoldError as error:
-        return json.dumps({"error": packed(error)})
+        return json.dumps({"error": to_wire(error)})
     except Exception as error:
         traceback.print_exc()
-        return json.dumps({"error": packed(unforeseen(error))})
+        return json.dumps({"error": to_wire(wrap_unexpected(error))})
 
 
 def _answer(text: str) -> Answer:
     answer = json.loads(text)
     if "error" in answer:
-        return unpacked(answer["error"])
+        return from_wire(answer["error"])
     return str(answer["ok"])

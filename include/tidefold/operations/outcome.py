@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
-from tidefold.errors import TidefoldError, unforeseen
+from tidefold.errors import TidefoldError, wrap_unexpected
 
 _log = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class ErrorInfo:
         return cls(error.code, error.message, error.hint, error.exit_code, error.transient)
 
 
-def omitted_if_none() -> Any:
+def omit_if_none() -> Any:
     """A field that has no key in the JSON output while it is None."""
     return field(default=None, metadata={"omit": True})
 
@@ -87,7 +87,7 @@ class Details:
     `bytes_without_spark`: the bytes to read, if the step ran without Spark because they are few.
     """
 
-    bytes_without_spark: int | None = omitted_if_none()
+    bytes_without_spark: int | None = omit_if_none()
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as the JSON output shows them."""
@@ -150,14 +150,14 @@ class Outcome:
         }
 
 
-def each_log(logs: Iterable[str], act: Callable[[str], Outcome]) -> list[Outcome]:
+def for_each_log(logs: Iterable[str], act: Callable[[str], Outcome]) -> list[Outcome]:
     """Acts on every log, whatever happens to the others; an error of a log is its outcome."""
     outcomes = []
     for log in logs:
         try:
             outcomes.append(act(log))
         except Exception as error:
-            found = unforeseen(error)
+            found = wrap_unexpected(error)
             if found is not error:
                 _log.error("%s: %s", log, found, exc_info=error)
             outcomes.append(Outcome.of_error(log, found))

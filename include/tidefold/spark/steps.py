@@ -12,10 +12,10 @@ import msgspec
 
 from tidefold.compute.runners import in_process, in_threads, on_spark
 from tidefold.compute.spark_session import spark_session
-from tidefold.errors import unforeseen
+from tidefold.errors import wrap_unexpected
 from tidefold.operations.ingest import ingest
 from tidefold.operations.ingest.log_ingest import LogIngest
-from tidefold.operations.outcome import Outcome, Status, each_log
+from tidefold.operations.outcome import Outcome, Status, for_each_log
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.quality import audit, judge
 from tidefold.operations.quality.audit import AuditPlan
@@ -89,7 +89,9 @@ class IngestStep(msgspec.Struct, frozen=True, tag="ingest"):
         try:
             return ingest.execute(pipeline, [one.plan for one in prepared], in_process)
         except Exception as error:
-            _log.error("%s: %s", ", ".join(one.log for one in prepared), found := unforeseen(error), exc_info=error)
+            _log.error(
+                "%s: %s", ", ".join(one.log for one in prepared), found := wrap_unexpected(error), exc_info=error
+            )
             return [Outcome.of_error(one.log, found) for one in prepared]
 
     def run_on_spark(self, pipeline: Pipeline, logs: Sequence[str]) -> list[Outcome]:
@@ -126,7 +128,7 @@ class MaterializeStep(msgspec.Struct, frozen=True, tag="materialize"):
         def act(log: str) -> Outcome:
             return materialize(pipeline, [log], self.request, in_threads(partial(tell, log)), plans)[0]
 
-        return each_log(plans, act)
+        return for_each_log(plans, act)
 
     def run_on_spark(self, pipeline: Pipeline, logs: Sequence[str]) -> list[Outcome]:
         return materialize(pipeline, logs, self.request, on_spark(spark_session(self.name)))
@@ -151,9 +153,9 @@ class QualityStep(msgspec.Struct, frozen=True, tag="quality"):
     def execute(self, pipeline: Pipeline, prepared: Sequence[PreparedLog[Case]], tell: Tell) -> list[Outcome]:
         cases = {one.log: one.plan for one in prepared}
         if not any(one.weight for one in prepared):
-            return each_log(cases, lambda log: judge.judge_case(pipeline, cases[log], None))
+            return for_each_log(cases, lambda log: judge.judge_case(pipeline, cases[log], None))
         with open_duckdb() as engine:
-            return each_log(cases, lambda log: judge.judge_case(pipeline, cases[log], engine))
+            return for_each_log(cases, lambda log: judge.judge_case(pipeline, cases[log], engine))
 
     def run_on_spark(self, pipeline: Pipeline, logs: Sequence[str]) -> list[Outcome]:
         from tidefold.quality.run.spark_rows import SparkEngine
@@ -180,9 +182,9 @@ class AuditStep(msgspec.Struct, frozen=True, tag="audit"):
     def execute(self, pipeline: Pipeline, prepared: Sequence[PreparedLog[AuditPlan]], tell: Tell) -> list[Outcome]:
         plans = {one.log: one.plan for one in prepared}
         if not any(one.weight for one in prepared):
-            return each_log(plans, lambda log: audit.execute(pipeline, plans[log], None))
+            return for_each_log(plans, lambda log: audit.execute(pipeline, plans[log], None))
         with open_duckdb() as engine:
-            return each_log(plans, lambda log: audit.execute(pipeline, plans[log], engine))
+            return for_each_log(plans, lambda log: audit.execute(pipeline, plans[log], engine))
 
     def run_on_spark(self, pipeline: Pipeline, logs: Sequence[str]) -> list[Outcome]:
         from tidefold.quality.run.spark_rows import SparkEngine
@@ -224,5 +226,5 @@ def _prepare_each(logs: Sequence[str], plan: Callable[[str], Any]) -> list[Any]:
         plans[log] = plan(log)
         return plans[log] if isinstance(plans[log], Outcome) else Outcome(log, Status.PENDING, "planned")
 
-    outcomes = each_log(logs, act)
+    outcomes = for_each_log(logs, act)
     return [plans.get(outcome.log, outcome) for outcome in outcomes]

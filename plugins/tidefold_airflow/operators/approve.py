@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from tidefold.errors import GateFailedError
-from tidefold.operations.outcome import Outcome, Status, each_log
+from tidefold.operations.outcome import Outcome, Status, for_each_log
 from tidefold_airflow.operators.approval import Answer, Question, answer_of, ask
 from tidefold_airflow.operators.approval_run import needs_answer
 from tidefold_airflow.operators.base import TidefoldLogOperator
@@ -79,7 +79,7 @@ class TidefoldApprovalOperator(TidefoldConfirmOperator):
             )
         self.log.info("Answer: %s", answer)
         given = answer or Answer(approved=False, by="", why="nobody was asked in time")
-        return self._report(scope, each_log([state.log], lambda log: _decide(scope, log, staged, given)), context)
+        return self._report(scope, for_each_log([state.log], lambda log: _decide(scope, log, staged, given)), context)
 
 
 class TidefoldUnansweredOperator(TidefoldLogOperator):

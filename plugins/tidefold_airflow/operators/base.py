@@ -43,9 +43,9 @@ class TidefoldLogOperator(BaseOperator):
 
     def act_on_all(self, scope: Scope) -> list[Outcome]:
         """One outcome a log."""
-        from tidefold.operations.outcome import each_log
+        from tidefold.operations.outcome import for_each_log
 
-        return each_log(scope.logs, lambda log: self.act(scope, log))
+        return for_each_log(scope.logs, lambda log: self.act(scope, log))
 
     def act(self, scope: Scope, log: str) -> Outcome:
         """The one thing."""

@@ -74,9 +74,9 @@ class TidefoldKeepingOperator(TidefoldLogOperator):
 
     def remove(self, scope: Scope, plan: bool) -> list[Outcome]:
         """One outcome a log; with `plan` nothing changes."""
-        from tidefold.operations.outcome import each_log
+        from tidefold.operations.outcome import for_each_log
 
-        return each_log(scope.logs, lambda log: self.remove_of(scope, log, plan))
+        return for_each_log(scope.logs, lambda log: self.remove_of(scope, log, plan))
 
     def remove_of(self, scope: Scope, log: str, plan: bool) -> Outcome:
         """The same for one log."""

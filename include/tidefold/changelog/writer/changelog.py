@@ -21,7 +21,7 @@ from tidefold.domain.log_state import TableSpec
 from tidefold.domain.paths import check_log_id
 from tidefold.domain.table.table_spec import ARRIVAL, POSTGRESQL
 from tidefold.domain.table.table_spec_validation import check
-from tidefold.errors import RefusedError, TidefoldError, unforeseen
+from tidefold.errors import RefusedError, TidefoldError, wrap_unexpected
 from tidefold.ledger import Ledger
 from tidefold.storage import Store
 
@@ -97,7 +97,7 @@ class Changelog:
             try:
                 log.end_flush(future)
             except Exception as error:
-                errors.append(unforeseen(error))
+                errors.append(wrap_unexpected(error))
         if errors:
             for other in errors[1:]:
                 errors[0].add_note(str(other))
@@ -149,5 +149,5 @@ def _begun(log: LogWriter, errors: list[TidefoldError]) -> Future[Persisted] | N
     try:
         return log.begin_flush()
     except Exception as error:
-        errors.append(unforeseen(error))
+        errors.append(wrap_unexpected(error))
         return None

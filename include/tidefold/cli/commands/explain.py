@@ -43,7 +43,7 @@ def explain(terminal: Terminal, log: Log, key: Key, snapshot: SnapshotId = None,
     pipeline = terminal.pipeline()
     found = explain_key(pipeline, log, key_text(key, pipeline.log(log).shape), snapshot, live)
     data = {**asdict(found), "kept": [{**asdict(one), "present": one.present} for one in found.kept]}
-    terminal.result(data, *_said(found))
+    terminal.result(data, *_describe(found))
 
 
 def key_text(words: list[str], shape: TableSpec) -> str:
@@ -69,27 +69,27 @@ def _value(text: str, kind: str) -> str | int | bool:
     return text
 
 
-def _said(found: KeyExplained) -> list[Any]:
+def _describe(found: KeyExplained) -> list[Any]:
     from tidefold.cli.output.tables import plain_table
 
     where = f"snapshot {found.snapshot}" if found.snapshot is not None else "no snapshot"
     shown = {"published": f"published, {where}", "snapshot": where, "live": f"live, on {where}"}[found.view]
-    row = "not there" if found.row is None else _listed({n: v for n, v in found.row.items() if n not in found.key})
-    parts: list[Any] = [f"{found.log} {_listed(found.key)} ({shown}, up to change set {found.to_sqn}): {row}"]
+    row = "not there" if found.row is None else _list({n: v for n, v in found.row.items() if n not in found.key})
+    parts: list[Any] = [f"{found.log} {_list(found.key)} ({shown}, up to change set {found.to_sqn}): {row}"]
     parts += [found.remark] if found.remark else []
-    parts += _made_by(found.made_by) if found.made_by else []
+    parts += _describe_maker(found.made_by) if found.made_by else []
     if others := [one for one in found.changes if one != found.made_by]:
         columns = ("sqn>", "op", "order", "offset>", "committed", "what became of it")
         parts += ["", "other changes of this key, oldest first:", plain_table(columns, map(_other, others))]
     parts += [""] if found.unknown else []
     parts += [_unknown(first, last) for first, last in found.unknown]
     if found.kept:
-        rows = [_kept(one) for one in found.kept]
+        rows = [_describe_copy(one) for one in found.kept]
         parts += ["", "in kept snapshots:", plain_table(("id>", "kind", "state", "up to>", "row"), rows)]
     return parts
 
 
-def _made_by(one: Origin) -> list[str]:
+def _describe_maker(one: Origin) -> list[str]:
     verb = "deleted by" if one.op == "delete" else "made by"
     source = f"{one.topic or 'partition'} {one.partition} offset {one.offset}"
     lines = [f"{verb} {one.op} of order {_order(one)}, {source}, committed {one.committed or 'at an unknown time'}"]
@@ -118,10 +118,10 @@ def _unknown(first: int, last: int) -> str:
     )
 
 
-def _kept(one: Kept) -> tuple[str, ...]:
+def _describe_copy(one: Kept) -> tuple[str, ...]:
     row = one.error or (f"there, row {one.row_hash}" if one.present else "not there")
     return (str(one.snapshot), str(one.kind), str(one.state), str(one.to_sqn), row)
 
 
-def _listed(values: dict[str, Any]) -> str:
+def _list(values: dict[str, Any]) -> str:
     return ", ".join(f"{name}={'null' if value is None else value}" for name, value in values.items())

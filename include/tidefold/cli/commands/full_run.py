@@ -10,7 +10,7 @@ from tidefold.cli.spark_submit import run_step
 from tidefold.cli.takeover import find_takeovers
 from tidefold.cli.terminal import Terminal
 from tidefold.domain.log_state import State
-from tidefold.operations.outcome import Outcome, Status, each_log
+from tidefold.operations.outcome import Outcome, Status, for_each_log
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.confirm import confirm
@@ -97,7 +97,7 @@ class WholeRun:
         return self._record(step.name, outcomes)
 
     def _each(self, name: str, logs: list[str], act: Callable[[str], Outcome]) -> list[str]:
-        return self._record(name, each_log(logs, act))
+        return self._record(name, for_each_log(logs, act))
 
     def _record(self, name: str, outcomes: list[Outcome]) -> list[str]:
         self.steps[name] = outcomes

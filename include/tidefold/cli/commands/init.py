@@ -33,7 +33,7 @@ def init(
 
     Next: tidefold validate
     """
-    from tidefold.cli.output.config_file import STORE, assumed, landing_path, render, undecided
+    from tidefold.cli.output.config_file import STORE, find_undecided, landing_path, list_assumptions, render
     from tidefold.sources.inference.propose import propose
     from tidefold.storage import open_store
     from tidefold.storage.identity import ensure_identity
@@ -50,8 +50,10 @@ def init(
         headers = {log.id: names for log in proposed if (names := _ask_header(terminal, log))}
         proposed = [_ask(terminal, log) for log in (propose(directory, headers) if headers else proposed)]
     paths = [landing_path(directory, log, base) for log in proposed]
-    left_out = {log.id: notes for log, at in zip(proposed, paths, strict=True) if (notes := undecided(log, at, base))}
-    guesses = {log.id: texts for log in proposed if log.id not in left_out and (texts := assumed(log))}
+    left_out = {
+        log.id: notes for log, at in zip(proposed, paths, strict=True) if (notes := find_undecided(log, at, base))
+    }
+    guesses = {log.id: texts for log in proposed if log.id not in left_out and (texts := list_assumptions(log))}
     store_id, _ = ensure_identity(open_store(STORE, base))
     _create(path, render(proposed, paths, base, store_id))
     _report(terminal, [log.id for log in proposed if log.id not in left_out], left_out, guesses)
@@ -98,8 +100,8 @@ def _report(
     path = terminal.config_path
     data = {"config": str(path.absolute()), "logs": list(active), "left_out": left_out, "assumed": guesses}
     named = f": {', '.join(active)}" if active else ""
-    waiting = f"; {_counted(len(left_out), 'more log')} as a comment, with questions" if left_out else ""
-    terminal.result(data, f"{path} names {_counted(len(active), 'log')}{named}{waiting}.")
+    waiting = f"; {_count(len(left_out), 'more log')} as a comment, with questions" if left_out else ""
+    terminal.result(data, f"{path} names {_count(len(active), 'log')}{named}{waiting}.")
     for log, texts in guesses.items():
         terminal.note("\n".join(f"assumed: {log}: {text}" for text in texts))
     for log, notes in left_out.items():
@@ -112,7 +114,7 @@ def _report(
         terminal.note("next: read the file, then `tidefold validate`")
 
 
-def _counted(number: int, noun: str) -> str:
+def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from tidefold.cli.options import Log, Logs, SnapshotId
-from tidefold.cli.terminal import Terminal, chosen_logs
+from tidefold.cli.terminal import Terminal, choose_logs
 from tidefold.config import Config, ConfigProblem, config_error, key_line
 from tidefold.errors import InvalidInputError
 from tidefold.quality.suite.suite import load_suite
@@ -46,11 +46,11 @@ def validate(
     for warning in warnings:
         terminal.note(f"warning: {warning}")
     data = {"valid": True, "config": str(config.path), "logs": list(config.logs), "warnings": warnings}
-    asked, said = _asked_store(terminal) if online else ({}, [])
+    asked, said = _check_store(terminal) if online else ({}, [])
     terminal.result({**data, **asked}, f"{terminal.config_path} is valid.", *said, log_table(config.logs.values()))
 
 
-def _asked_store(terminal: Terminal) -> tuple[dict[str, Any], list[str]]:
+def _check_store(terminal: Terminal) -> tuple[dict[str, Any], list[str]]:
     from tidefold.storage.identity import read_identity
     from tidefold.storage.store_check import probe
 
@@ -83,7 +83,7 @@ def status(terminal: Terminal, logs: Logs = None) -> int:
     from tidefold.operations.pipeline import now
 
     pipeline = terminal.pipeline()
-    found = read_status(pipeline, chosen_logs(pipeline, logs), proofs=True)
+    found = read_status(pipeline, choose_logs(pipeline, logs), proofs=True)
     parts = [status_table(found), "", *([position_table(found), ""] if any(s.positions for s in found) else [])]
     use = local_use(pipeline)
     data = {"logs": [describe_status(s) for s in found], "local": asdict(use) if use else None}
@@ -104,14 +104,14 @@ def history(terminal: Terminal, log: Log) -> None:
     Next: tidefold report LOG --snapshot ID
     """
     from tidefold.cli.output.tables import history_table, local_lines, reasons
+    from tidefold.operations.inspect.history import find_restorers, local_of, schemas_told, tags_of
     from tidefold.operations.inspect.history import history as read_history
-    from tidefold.operations.inspect.history import local_of, restored_by, schemas_told, tags_of
     from tidefold.operations.local_copies.inventory import local_use
 
     pipeline = terminal.pipeline()
     snapshots = read_history(pipeline, pipeline.log(log).id)
     tags = tags_of(pipeline, log)
-    restored = restored_by(snapshots)
+    restored = find_restorers(snapshots)
     local = local_of(pipeline, log)
     schemas = schemas_told(pipeline, log)
     lines = [*reasons(snapshots, tags, restored, local), *schemas]

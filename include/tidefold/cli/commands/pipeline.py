@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tidefold.cli.options import KindOfSnapshot, Logs, RunId, Takeover, TakeoverAfter
 from tidefold.cli.output.outcomes import print_outcomes
-from tidefold.cli.terminal import Terminal, chosen_logs
+from tidefold.cli.terminal import Terminal, choose_logs
 from tidefold.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ def ingest(terminal: Terminal, logs: Logs = None) -> int:
     from tidefold.spark.steps import IngestStep
 
     pipeline = terminal.pipeline()
-    outcomes = run_step(terminal, pipeline, IngestStep(), chosen_logs(pipeline, logs))
-    return print_outcomes(terminal, "ingest", outcomes, after=f"tidefold materialize{_named(logs)}")
+    outcomes = run_step(terminal, pipeline, IngestStep(), choose_logs(pipeline, logs))
+    return print_outcomes(terminal, "ingest", outcomes, after=f"tidefold materialize{_list_logs(logs)}")
 
 
 def materialize(
@@ -66,10 +66,10 @@ def materialize(
 
     request = Fold(run_id(run), takeover, kind)
     pipeline = terminal.pipeline()
-    chosen = chosen_logs(pipeline, logs)
+    chosen = choose_logs(pipeline, logs)
     step = MaterializeStep(find_takeovers(terminal, pipeline, chosen, request, takeover_after))
     outcomes = run_step(terminal, pipeline, step, chosen)
-    return print_outcomes(terminal, "materialize", outcomes, after=f"tidefold quality{_named(logs)}")
+    return print_outcomes(terminal, "materialize", outcomes, after=f"tidefold quality{_list_logs(logs)}")
 
 
 def quality(terminal: Terminal, logs: Logs = None, run: RunId = None) -> int:
@@ -87,7 +87,7 @@ def quality(terminal: Terminal, logs: Logs = None, run: RunId = None) -> int:
 
     pipeline = terminal.pipeline()
     step = QualityStep(None if run is None else run_id(run))
-    outcomes = run_step(terminal, pipeline, step, chosen_logs(pipeline, logs))
+    outcomes = run_step(terminal, pipeline, step, choose_logs(pipeline, logs))
     _note_costs(terminal, outcomes)
     return print_outcomes(terminal, "quality", outcomes, after="tidefold confirm LOG")
 
@@ -108,7 +108,7 @@ def audit(terminal: Terminal, logs: Logs = None, run: RunId = None) -> int:
 
     pipeline = terminal.pipeline()
     step = AuditStep(None if run is None else run_id(run))
-    outcomes = run_step(terminal, pipeline, step, chosen_logs(pipeline, logs))
+    outcomes = run_step(terminal, pipeline, step, choose_logs(pipeline, logs))
     _note_costs(terminal, outcomes)
     for outcome in outcomes:
         if isinstance(outcome.details, JudgementDetails):
@@ -150,7 +150,7 @@ def run(
 
     pipeline = terminal.pipeline()
     request = Fold(run_id(run), takeover, kind)
-    return WholeRun(terminal, pipeline, request, takeover_after).go(chosen_logs(pipeline, logs))
+    return WholeRun(terminal, pipeline, request, takeover_after).go(choose_logs(pipeline, logs))
 
 
 def run_id(given: str | None) -> str:
@@ -166,5 +166,5 @@ def run_id(given: str | None) -> str:
     return given
 
 
-def _named(logs: Iterable[str] | None) -> str:
+def _list_logs(logs: Iterable[str] | None) -> str:
     return "".join(f" {log}" for log in logs or ())

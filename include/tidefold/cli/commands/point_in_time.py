@@ -5,7 +5,7 @@ from __future__ import annotations
 from tidefold.cli.commands.pipeline import run_id
 from tidefold.cli.options import At, DryRun, Logs, RunId, Takeover
 from tidefold.cli.output.outcomes import print_outcomes
-from tidefold.cli.terminal import Terminal, chosen_logs
+from tidefold.cli.terminal import Terminal, choose_logs
 
 
 def as_of(
@@ -29,15 +29,15 @@ def as_of(
     Next: tidefold read LOG --snapshot ID, tidefold diff LOG, tidefold restore LOG ID --log-position skip
     """
     from tidefold.cli.commands.full_run import WholeRun
-    from tidefold.operations.outcome import each_log
+    from tidefold.operations.outcome import for_each_log
     from tidefold.operations.snapshot.point_in_time import PointInTime, explain_point_in_time, parse_instant
 
     request = PointInTime(run_id(run), parse_instant(at), takeover)
     pipeline = terminal.pipeline()
-    chosen = chosen_logs(pipeline, logs)
+    chosen = choose_logs(pipeline, logs)
     if dry_run:
         return print_outcomes(
-            terminal, "as-of", each_log(chosen, lambda log: explain_point_in_time(pipeline, log, request))
+            terminal, "as-of", for_each_log(chosen, lambda log: explain_point_in_time(pipeline, log, request))
         )
     whole = WholeRun(terminal, pipeline, request)
     whole.fold(chosen)

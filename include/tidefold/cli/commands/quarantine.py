@@ -9,7 +9,7 @@ import typer
 
 from tidefold.cli.options import Log, Logs
 from tidefold.cli.output.outcomes import exit_code, print_lines, print_outcomes
-from tidefold.cli.terminal import Terminal, chosen_logs, command
+from tidefold.cli.terminal import Terminal, choose_logs, command
 from tidefold.errors import TidefoldError
 
 if TYPE_CHECKING:
@@ -48,13 +48,13 @@ def list_reasons(terminal: Terminal, logs: Logs = None) -> int:
     pipeline = terminal.pipeline()
     found: list[ReasonCount] = []
     failed: list[Outcome] = []
-    for log in chosen_logs(pipeline, logs):
+    for log in choose_logs(pipeline, logs):
         try:
             found += count_refused(pipeline, log)
         except TidefoldError as error:
             failed.append(Outcome.of_error(log, error))
     columns = ("log", "reason", "records>", "files>", "oldest", "newest", "the first")
-    shown = plain_table(columns, map(_counted, found)) if found else "no record is refused"
+    shown = plain_table(columns, map(_count_row, found)) if found else "no record is refused"
     data = {"refused": [asdict(one) for one in found], "errors": [one.to_dict() for one in failed]}
     terminal.result(data, *([shown] if found or not failed else []))
     print_lines(terminal, failed)
@@ -74,7 +74,7 @@ def show(terminal: Terminal, log: Log, code: Code = None, limit: Limit = 20) -> 
     from tidefold.operations.quarantine.inspect import show_refused
 
     records, more = show_refused(terminal.pipeline(), log, code, limit)
-    lines = [line for one in records for line in _described(one)]
+    lines = [line for one in records for line in _describe_record(one)]
     data = {"log": log, "records": [asdict(one) for one in records], "more": more}
     terminal.result(data, *(lines or ["no such record is refused"]))
     if more:
@@ -93,11 +93,11 @@ def retry(terminal: Terminal, log: Log, code: Code = None) -> int:
 
     Next: tidefold materialize LOG
     """
-    from tidefold.operations.outcome import each_log
+    from tidefold.operations.outcome import for_each_log
     from tidefold.operations.quarantine.retry import retry as act
 
     pipeline = terminal.pipeline()
-    outcomes = each_log(chosen_logs(pipeline, [log]), lambda one: act(pipeline, one, code))
+    outcomes = for_each_log(choose_logs(pipeline, [log]), lambda one: act(pipeline, one, code))
     return print_outcomes(terminal, "quarantine retry", outcomes, after=f"tidefold materialize {log}")
 
 
@@ -122,29 +122,29 @@ def settle(
     """
     import getpass
 
-    from tidefold.operations.outcome import each_log
+    from tidefold.operations.outcome import for_each_log
     from tidefold.operations.quarantine.retry import settle as act
 
     pipeline, who = terminal.pipeline(), by or getpass.getuser()
-    outcomes = each_log(chosen_logs(pipeline, [log]), lambda one: act(pipeline, one, who, reason, code, file))
+    outcomes = for_each_log(choose_logs(pipeline, [log]), lambda one: act(pipeline, one, who, reason, code, file))
     return print_outcomes(terminal, "quarantine settle", outcomes, after=f"tidefold status {log}")
 
 
-def _counted(one: ReasonCount) -> tuple[str, ...]:
+def _count_row(one: ReasonCount) -> tuple[str, ...]:
     from tidefold.cli.output.tables import minute
 
     taken = [minute(instant) if instant else "-" for instant in (one.oldest, one.newest)]
     return (one.log, one.reason, f"{one.count:,}", f"{one.files:,}", *taken, f"line {one.line} of {one.file}")
 
 
-def _described(one: RefusedRecord) -> tuple[str, str]:
+def _describe_record(one: RefusedRecord) -> tuple[str, str]:
     offset = "" if one.offset is None else f", offset {one.offset}"
     where = f"line {one.line} of {one.file}{offset}"
     more = " ..." if len(one.record) > _SHOWN else ""
-    return f"{_escaped(where)}: {one.reason}: {_escaped(one.detail)}", f"  {_escaped(one.record[:_SHOWN])}{more}"
+    return f"{_escape(where)}: {one.reason}: {_escape(one.detail)}", f"  {_escape(one.record[:_SHOWN])}{more}"
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     """Control characters as text: a record must not command the terminal, nor pretend to be another line."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 

@@ -65,7 +65,7 @@ def read(
     from tidefold.cli.output.tables import plain_table
     from tidefold.operations.inspect.read import read_rows
 
-    wanted = _wanted(live, snapshot, changes, since)
+    wanted = _parse_wanted(live, snapshot, changes, since)
     if distribution is not None and share is None:
         raise InvalidInputError("READ_OPTIONS", "--distribution needs --share.", hint="Add --share, as 2/8.")
     wanted = (
@@ -82,7 +82,7 @@ def read(
         terminal.note(f"the first {limit} rows; --limit shows more")
 
 
-def _wanted(live: bool, snapshot: int | None, changes: bool, since: int | None) -> Wanted:
+def _parse_wanted(live: bool, snapshot: int | None, changes: bool, since: int | None) -> Wanted:
     from tidefold.operations.inspect.read import Wanted, What
 
     given = [("--live", live), ("--snapshot", snapshot is not None), ("--changes", changes)]

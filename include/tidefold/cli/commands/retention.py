@@ -11,9 +11,9 @@ import typer
 
 from tidefold.cli.options import DryRun, Log, Logs
 from tidefold.cli.output.outcomes import print_outcomes
-from tidefold.cli.terminal import Terminal, chosen_logs
+from tidefold.cli.terminal import Terminal, choose_logs
 from tidefold.errors import InvalidInputError
-from tidefold.operations.outcome import Outcome, Status, each_log
+from tidefold.operations.outcome import Outcome, Status, for_each_log
 
 TagName = Annotated[str, typer.Argument(help="Name of the tag.", metavar="TAG")]
 
@@ -30,7 +30,7 @@ def subsume(terminal: Terminal, logs: Logs = None, dry_run: DryRun = False) -> i
     from tidefold.operations.retention.subsume import subsume as act
 
     pipeline = terminal.pipeline()
-    outcomes = each_log(chosen_logs(pipeline, logs), lambda log: act(pipeline, log, dry_run))
+    outcomes = for_each_log(choose_logs(pipeline, logs), lambda log: act(pipeline, log, dry_run))
     return _print(terminal, "subsume", outcomes)
 
 
@@ -47,7 +47,7 @@ def truncate(terminal: Terminal, logs: Logs = None, dry_run: DryRun = False) -> 
     from tidefold.operations.retention.truncate import truncate as act
 
     pipeline = terminal.pipeline()
-    outcomes = each_log(chosen_logs(pipeline, logs), lambda log: act(pipeline, log, dry_run))
+    outcomes = for_each_log(choose_logs(pipeline, logs), lambda log: act(pipeline, log, dry_run))
     return _print(terminal, "truncate", outcomes)
 
 
@@ -65,7 +65,7 @@ def clean_local(terminal: Terminal, logs: Logs = None, dry_run: DryRun = False) 
     from tidefold.operations.local_copies.retain import retain_local
 
     pipeline = terminal.pipeline()
-    return _print(terminal, "clean-local", retain_local(pipeline, chosen_logs(pipeline, logs), dry_run))
+    return _print(terminal, "clean-local", retain_local(pipeline, choose_logs(pipeline, logs), dry_run))
 
 
 def clean(terminal: Terminal, logs: Logs = None, dry_run: DryRun = False) -> int:
@@ -82,7 +82,7 @@ def clean(terminal: Terminal, logs: Logs = None, dry_run: DryRun = False) -> int
     from tidefold.operations.retention.clean import clean as act
 
     pipeline = terminal.pipeline()
-    return _print(terminal, "clean", act(pipeline, chosen_logs(pipeline, logs), dry_run))
+    return _print(terminal, "clean", act(pipeline, choose_logs(pipeline, logs), dry_run))
 
 
 def tag(terminal: Terminal, log: Log, snapshot: Annotated[int, typer.Argument(min=1)], name: TagName) -> int:

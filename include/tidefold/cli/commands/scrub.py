@@ -9,7 +9,7 @@ import typer
 from tidefold.cli.commands.verify import ProgressLine, print_damage
 from tidefold.cli.options import Logs
 from tidefold.cli.output.outcomes import print_outcomes
-from tidefold.cli.terminal import Terminal, chosen_logs
+from tidefold.cli.terminal import Terminal, choose_logs
 from tidefold.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -40,13 +40,13 @@ def scrub(
 
     Next: tidefold status, or tidefold verify LOG, which reads everything at once
     """
-    from tidefold.operations.outcome import each_log
+    from tidefold.operations.outcome import for_each_log
     from tidefold.operations.verify.scrub import scrub as act
 
     budget = _budget(share, bytes)
     pipeline = terminal.pipeline()
-    outcomes = each_log(
-        chosen_logs(pipeline, logs),
+    outcomes = for_each_log(
+        choose_logs(pipeline, logs),
         lambda log: act(
             pipeline,
             log,

@@ -10,7 +10,7 @@ from tidefold.cli.output.outcomes import print_lines
 from tidefold.cli.terminal import Terminal
 from tidefold.errors import RefusedError
 from tidefold.operations.ingest.stop_resume import stop
-from tidefold.operations.outcome import Outcome, each_log
+from tidefold.operations.outcome import Outcome, for_each_log
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.savepoint.take import Wanted, take_savepoint
 from tidefold.operations.snapshot.request import Fold
@@ -42,7 +42,7 @@ class StoppedSavepoint:
         run = WholeRun(self.terminal, self.pipeline, Fold(stopped.run, self.takeover))
         saved: Sequence[Outcome] = ()
         if not run.fold([self.log]):
-            saved = each_log([self.log], lambda _: self._save(replace(wanted, run=stopped.run)))
+            saved = for_each_log([self.log], lambda _: self._save(replace(wanted, run=stopped.run)))
         print_lines(self.terminal, saved)
         return run.told("savepoint", saved)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tidefold.cli.commands.pipeline import run_id
 from tidefold.cli.options import DryRun, Logs, RunId
 from tidefold.cli.output.outcomes import print_outcomes
-from tidefold.cli.terminal import Terminal, chosen_logs
-from tidefold.operations.outcome import each_log
+from tidefold.cli.terminal import Terminal, choose_logs
+from tidefold.operations.outcome import for_each_log
 
 
 def tail(terminal: Terminal, logs: Logs = None, run: RunId = None) -> int:
@@ -24,7 +24,7 @@ def tail(terminal: Terminal, logs: Logs = None, run: RunId = None) -> int:
 
     run = run_id(run)
     pipeline = terminal.pipeline()
-    outcomes = each_log(chosen_logs(pipeline, logs), lambda log: take_tail(pipeline, log, run))
+    outcomes = for_each_log(choose_logs(pipeline, logs), lambda log: take_tail(pipeline, log, run))
     return print_outcomes(terminal, "tail", outcomes, after="tidefold history LOG")
 
 
@@ -42,5 +42,5 @@ def compact_log(terminal: Terminal, logs: Logs = None, dry_run: DryRun = False) 
     from tidefold.operations.snapshot.tail import squash as act
 
     pipeline = terminal.pipeline()
-    outcomes = each_log(chosen_logs(pipeline, logs), lambda log: act(pipeline, log, dry_run))
+    outcomes = for_each_log(choose_logs(pipeline, logs), lambda log: act(pipeline, log, dry_run))
     return print_outcomes(terminal, "compact-log", outcomes, after="" if dry_run else "tidefold truncate")

@@ -10,7 +10,7 @@ import typer
 
 from tidefold.cli.options import Logs, SnapshotId
 from tidefold.cli.output.outcomes import print_outcomes
-from tidefold.cli.terminal import Terminal, chosen_logs
+from tidefold.cli.terminal import Terminal, choose_logs
 
 if TYPE_CHECKING:
     from tidefold.domain.verify.expected_files import Damage
@@ -46,14 +46,14 @@ def verify(
 
     Next: tidefold restore LOG ID --log-position replay, where no good copy is left
     """
-    from tidefold.operations.outcome import each_log
+    from tidefold.operations.outcome import for_each_log
     from tidefold.operations.verify.verify import Asked
     from tidefold.operations.verify.verify import verify as act
 
     pipeline = terminal.pipeline()
     asked = Asked(snapshot, deep, repair, record=True)
-    outcomes = each_log(
-        chosen_logs(pipeline, logs),
+    outcomes = for_each_log(
+        choose_logs(pipeline, logs),
         lambda log: act(pipeline, log, asked, ProgressLine(lambda text: terminal.note(f"{log}: {text}"))),
     )
     if spark:

@@ -45,29 +45,29 @@ retention:
 logs:"""
 
 
-def undecided(log: ProposedLog, path: str, base: Path) -> tuple[str, ...]:
+def find_undecided(log: ProposedLog, path: str, base: Path) -> tuple[str, ...]:
     """What a person must decide before a proposed log can be used; nothing when it can be used as it is."""
     folder = (base / path).resolve()
     around = (base / STORE).resolve().is_relative_to(folder)
     notes = (
         *log.notes,
         *([f"its folder {path} holds the store: land files in a folder of their own"] if around else []),
-        *(_asked(question) for question in log.questions if not question.sure),
+        *(_ask(question) for question in log.questions if not question.sure),
     )
     return notes or tuple(log_mistakes(log.id, _entry(log, path), base))
 
 
-def _asked(question: ProposalQuestion) -> str:
+def _ask(question: ProposalQuestion) -> str:
     found = f" Candidates: {'; '.join(question.candidates)}" if question.candidates else ""
     return f"{question.about}: {question.text}{found}"
 
 
-def assumed(log: ProposedLog) -> list[str]:
+def list_assumptions(log: ProposedLog) -> list[str]:
     """What is used until somebody says otherwise, and what speaks for it."""
-    return [_assumed(question) for question in log.questions if question.sure and question.because]
+    return [_describe_assumption(question) for question in log.questions if question.sure and question.because]
 
 
-def _assumed(question: ProposalQuestion) -> str:
+def _describe_assumption(question: ProposalQuestion) -> str:
     first, *others = question.candidates
     more = f"; other candidates: {'; '.join(others[:5])}" if others else ""
     return f"{question.about}: {first}, as {question.because}{more}"
@@ -77,12 +77,16 @@ def render(logs: Sequence[ProposedLog], paths: Sequence[str], base: Path, store_
     """The file. `paths`: the landing folder of each log as it is to be written; undecided logs become comments."""
     parts = [_HEAD.format(store=STORE, store_id=store_id)]
     for log, path in zip(logs, paths, strict=True):
-        notes = undecided(log, path, base)
+        notes = find_undecided(log, path, base)
         lines = list(_log_lines(log, path))
         if notes:
             lines = [f"  # {line[2:]}" for line in lines]
         trial = [log.refused] if log.refused else []
-        marked = [*trial, *(f"QUESTION {note}" for note in notes), *(f"ASSUMED {text}" for text in assumed(log))]
+        marked = [
+            *trial,
+            *(f"QUESTION {note}" for note in notes),
+            *(f"ASSUMED {text}" for text in list_assumptions(log)),
+        ]
         sampled = log.sampled or f"Topic {log.topic}, {log.records:,} records sampled."
         parts.append("\n".join([*_comments([sampled, *marked]), *lines]))
     return "\n\n".join(parts) + "\n"
@@ -111,7 +115,7 @@ def _entry(log: ProposedLog, path: str) -> dict[str, object]:
     return {
         "source": {"format": log.format, **connector, _place(log): path, **dict(log.options)},
         "key": list(log.key),
-        "columns": {c.name: _typed(c) for c in log.columns},
+        "columns": {c.name: _format_type(c) for c in log.columns},
         "order": log.order or list(log.order_by),
         **({"ignored": list(log.ignored)} if log.ignored else {}),
     }
@@ -121,7 +125,7 @@ def _place(log: ProposedLog) -> str:
     return "table" if log.format == "delta-cdf" else "path"
 
 
-def _typed(column: ProposedColumn) -> Any:
+def _format_type(column: ProposedColumn) -> Any:
     """A column as the file has it: its type, or a mapping where there is more to say."""
     more: dict[str, Any] = {"encoding": column.encoding} if column.encoding else {}
     if column.alias:
@@ -144,7 +148,7 @@ def _log_lines(log: ProposedLog, path: str) -> Iterator[str]:
     yield "    columns: # every column of the table; a record with another one, or of another type, is refused"
     for column in log.columns:
         note = f" # {_comment(column.note)}" if column.note else ""
-        yield f"      {_word(column.name)}: {_value(_typed(column)) if column.type else '?'}{note}"
+        yield f"      {_word(column.name)}: {_value(_format_type(column)) if column.type else '?'}{note}"
     if log.ignored:
         yield f"    ignored: {_value(list(log.ignored))} # no type fits these; the table leaves them out"
     order = _word(log.order) if log.order else f"[{', '.join(map(_word, log.order_by)) or '?'}]"

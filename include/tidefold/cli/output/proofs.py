@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from tidefold.cli.output.tables import drilled, in_units, minute
+from tidefold.cli.output.tables import describe_drill, in_units, minute
 from tidefold.domain.verify.scrub_round import is_old
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def proof_lines(status: LogStatus, now: str) -> Iterator[str]:
         yield f"{log}: {describe_damage(proof)}; `tidefold scrub {log}` names the files."
     if status.drilled and status.drilled.drill:
         again = f"{_OLD}: `tidefold drill {log}` repeats it" if is_drill_old(status, now) else ""
-        yield f"{log}: snapshot {status.drilled.id}: {drilled(status.drilled.drill)}{again}."
+        yield f"{log}: snapshot {status.drilled.id}: {describe_drill(status.drilled.drill)}{again}."
     else:
         yield f"{log}: restore never drilled; `tidefold drill {log}`."
 

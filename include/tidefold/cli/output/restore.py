@@ -17,10 +17,10 @@ def read_lines(facts: Mapping[str, Any]) -> Iterator[str]:
         return
     older = read["older"]
     parts = [f"{_amount(read[where])} from {place}" for where, place in _PLACES.items() if read[where]["files"]]
-    parts += [f"{_counted(len(older), 'bucket')} made from {_older_names(older)}"] if older else []
+    parts += [f"{_count(len(older), 'bucket')} made from {_older_names(older)}"] if older else []
     yield f"read: {', '.join(parts) or 'nothing'}"
     failed = [*facts.get("manifests", ()), *read["failed"]]
-    yield from _bounded(f"not usable: {one['place']}: {one['why']} ({one['seconds']:.2f} s)" for one in failed)
+    yield from _limit_lines(f"not usable: {one['place']}: {one['why']} ({one['seconds']:.2f} s)" for one in failed)
 
 
 _PLACES = {"local": "local copies", "store": "the store", "external": "outside of the store"}
@@ -50,7 +50,7 @@ def _bucket_lines(bucket: Mapping[str, Any]) -> Iterator[str]:
             continue
         for one in way["files"]:
             yield f"  {one['file']}, {_units(one['bytes'])}, {one['rows']:,} rows"
-            yield from (f"    {place['place']}: {_found(place)}" for place in one["places"])
+            yield from (f"    {place['place']}: {_describe_place(place)}" for place in one["places"])
         if not way["files"] or way["change_sets"]:
             yield f"  {_base(way)}{_changes(way)}"
 
@@ -64,12 +64,12 @@ def _changes(way: Mapping[str, Any]) -> str:
     return f" and the change sets {', '.join(spans)}" if spans else ""
 
 
-def _found(place: Mapping[str, Any]) -> str:
+def _describe_place(place: Mapping[str, Any]) -> str:
     length = "" if place["bytes"] is None else f", {_units(place['bytes'])}"
     return f"{place['found']}{length}"
 
 
-def _bounded(lines: Iterable[str]) -> Iterator[str]:
+def _limit_lines(lines: Iterable[str]) -> Iterator[str]:
     listed = list(lines)
     yield from listed[:_LINES]
     if len(listed) > _LINES:
@@ -77,10 +77,10 @@ def _bounded(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _amount(part: Mapping[str, Any]) -> str:
-    return f"{_counted(part['files'], 'file')} ({_units(part['bytes'])})"
+    return f"{_count(part['files'], 'file')} ({_units(part['bytes'])})"
 
 
-def _counted(number: int, one: str) -> str:
+def _count(number: int, one: str) -> str:
     return f"{number:,} {one if number == 1 else f'{one}s'}"
 
 

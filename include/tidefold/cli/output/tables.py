@@ -94,12 +94,12 @@ def remarks(found: Sequence[LogStatus]) -> list[str]:
         lines += [f"{status.log}: {remark}" for remark in _landing(status)]
         if status.report:
             lines.append(f"{status.log}: `tidefold report {status.log}` names the page with the details.")
-        lines += [f"{status.log}: {remark}" for remark in _left_out(status)]
-        lines += [f"{status.log}: {remark}." for remark in _kept_of_the_log(status)]
+        lines += [f"{status.log}: {remark}" for remark in _describe_skipped(status)]
+        lines += [f"{status.log}: {remark}." for remark in _list_refs(status)]
     return lines
 
 
-def _left_out(status: LogStatus) -> Iterable[str]:
+def _describe_skipped(status: LogStatus) -> Iterable[str]:
     """The keys that the newest snapshot cannot have, and the statement that brings them in."""
     latest = status.latest
     if not latest or not latest.unresolved:
@@ -133,7 +133,7 @@ def _as_of_attempts(status: LogStatus) -> Iterable[str]:
         yield f"snapshot {one.id}, as of {one.as_of}, is {one.state} under run {one.run}; {undo}."
 
 
-def _kept_of_the_log(status: LogStatus) -> Iterable[str]:
+def _list_refs(status: LogStatus) -> Iterable[str]:
     """What stands in the log beside the newest snapshot, and who keeps it from being cut."""
     if status.stopped:
         by = status.stopped
@@ -218,7 +218,7 @@ def reasons(
 
 def _reasons(snapshot: Snapshot, tags: Sequence[str]) -> Iterable[str]:
     verdict = snapshot.verdict
-    yield from _made_of(snapshot)
+    yield from _describe_origin(snapshot)
     if tags:
         yield f"tagged {', '.join(tags)}"
     if verdict and not verdict.passed:
@@ -228,14 +228,14 @@ def _reasons(snapshot: Snapshot, tags: Sequence[str]) -> Iterable[str]:
     if snapshot.because and snapshot.because != "it was asked for":
         yield f"{snapshot.kind}, as {snapshot.because}"
     if snapshot.drill:
-        yield drilled(snapshot.drill)
+        yield describe_drill(snapshot.drill)
     if snapshot.read and snapshot.read.local + snapshot.read.external:
         yield _read(snapshot.read)
     if snapshot.reason:
         yield f"aborted: {snapshot.reason}" if snapshot.state == "ABORTED" else snapshot.reason
 
 
-def _made_of(snapshot: Snapshot) -> Iterable[str]:
+def _describe_origin(snapshot: Snapshot) -> Iterable[str]:
     """What it has, where that is not all changes so far."""
     external = snapshot.external
     if external:
@@ -252,7 +252,7 @@ def _read(read: ReadFrom) -> str:
     return f"read {', '.join(f'{in_units(size)} from {place}' for place, size in places.items() if size)}"
 
 
-def drilled(drill: Drill) -> str:
+def describe_drill(drill: Drill) -> str:
     """How the newest trial restore of a snapshot went."""
     ended = f"restored in {drill.seconds:.1f} s" if drill.passed else "FAILED"
     return f"drill of {minute(drill.instant)}: {ended}"

@@ -13,7 +13,7 @@ from tidefold.changelog import write_intents
 from tidefold.compute.runners import Runner
 from tidefold.domain.table.schema_evolution import ChangeKind, Policy
 from tidefold.domain.table.table_spec_validation import column_mistakes
-from tidefold.errors import InvalidInputError, RefusedError, StorageError, TidefoldError, unforeseen
+from tidefold.errors import InvalidInputError, RefusedError, StorageError, TidefoldError, wrap_unexpected
 from tidefold.operations.ingest import recovery
 from tidefold.operations.ingest.ingest_outcome import (
     describe_failure,
@@ -62,7 +62,7 @@ def _prepare_log(pipeline: Pipeline, log: str) -> Prepared:
     try:
         return plan_log(pipeline, log)
     except Exception as error:
-        found = unforeseen(error)
+        found = wrap_unexpected(error)
         if found is not error:
             _log.error("%s: %s", log, found, exc_info=error)
         return Outcome.of_error(log, found)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from tidefold.domain.landing_problems import NO_PROBLEMS, WAITING, LandingProblem, find_failing
 from tidefold.errors import InvalidInputError, TidefoldError
 from tidefold.operations.ingest.log_ingest import LogIngest
-from tidefold.operations.outcome import Details, ErrorInfo, Outcome, Status, omitted_if_none
+from tidefold.operations.outcome import Details, ErrorInfo, Outcome, Status, omit_if_none
 from tidefold.operations.pipeline import Pipeline
 
 _COUNTS = ("records", "changes", "tombstones", "repeated", "quarantined", "resent", "unproved", "ignored")
@@ -60,7 +60,7 @@ class IngestDetails(RefusedDetails):
     still_writing: Sequence[str] = ()
     no_local_copy: Sequence[str] = ()
     not_taken: Mapping[str, int] = field(default_factory=dict)
-    added: Mapping[str, str] | None = omitted_if_none()
+    added: Mapping[str, str] | None = omit_if_none()
 
 
 def describe_ingest(pipeline: Pipeline, intake: LogIngest) -> Outcome:

@@ -14,7 +14,7 @@ from tidefold.domain.ingest.append import IngestedFile, expect_positions, requir
 from tidefold.domain.landing_problems import LandingProblems
 from tidefold.domain.log_state import ChangeSet, LogState
 from tidefold.domain.paths import LogPaths
-from tidefold.errors import RefusedError, TidefoldError, unpacked
+from tidefold.errors import RefusedError, TidefoldError, from_wire
 from tidefold.operations.ingest.schema_update import apply_configured_schema
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.claiming import find_horizon
@@ -131,7 +131,7 @@ def with_results(intake: LogIngest, store: Store, results: Sequence[LogResult | 
         if isinstance(result, TidefoldError):
             intake = replace(intake, error=result)
         elif result.error:
-            intake = replace(intake, error=unpacked(result.error))
+            intake = replace(intake, error=from_wire(result.error))
         else:
             found.update(
                 {f.name: TaskResult(planned[f.name], f, result.segment, result.quarantine) for f in result.files}

@@ -31,7 +31,7 @@ from tidefold.domain.log_state import ChangeSet, LandedFileRecord, LogState, Sna
 from tidefold.domain.snapshot.transitions import readable
 from tidefold.domain.table.table_spec import Engine, Group, TableSpec
 from tidefold.errors import CorruptError, NotFoundError
-from tidefold.operations.inspect.read import Wanted, What, found_state, one_key, plan_from, published
+from tidefold.operations.inspect.read import Wanted, What, find_published, one_key, plan_from, require_state
 from tidefold.operations.pipeline import Pipeline
 from tidefold.read.plan import ReadPlan, ReadTask
 from tidefold.read.task import SQN, read_task
@@ -146,8 +146,8 @@ def explain_key(
 
     Raises NotFoundError for a key of which neither log nor kept snapshots have anything, and what `plan_read` raises.
     """
-    state = found_state(pipeline, log)
-    base = state.latest if live else published(state) if snapshot is None else readable(state, snapshot)
+    state = require_state(pipeline, log)
+    base = state.latest if live else find_published(state) if snapshot is None else readable(state, snapshot)
     view = "live" if live else "published" if snapshot is None else "snapshot"
     return _Explaining(pipeline, state, key).of(view, base, live)
 
@@ -170,7 +170,7 @@ class _Explaining:
             if live
             else Wanted(snapshot=base.id if base else None, key=self._text, today=True)
         )
-        row, kept = self._row(plan_from(self._pipeline, state, wanted)), self._kept()
+        row, kept = self._row(plan_from(self._pipeline, state, wanted)), self._find_kept_rows()
         if row is None and not self._changes and not any(one.present or one.error for one in kept):
             raise self._never()
         winner = told.winner
@@ -249,11 +249,11 @@ class _Explaining:
             return self._read[files]
         return None
 
-    def _kept(self) -> tuple[Kept, ...]:
+    def _find_kept_rows(self) -> tuple[Kept, ...]:
         kept = [s for s in self._state.snapshots if s.state in (State.COMPLETED, State.STAGED)]
-        return tuple(self._kept_row(s) for s in kept)
+        return tuple(self._read_kept_row(s) for s in kept)
 
-    def _kept_row(self, snapshot: Snapshot) -> Kept:
+    def _read_kept_row(self, snapshot: Snapshot) -> Kept:
         kept = Kept(snapshot.id, snapshot.kind, snapshot.state, snapshot.folds_to)
         try:
             return replace(kept, row_hash=_hash(self._row_in(snapshot)))
@@ -274,7 +274,7 @@ class _Explaining:
     def _origin(self, told: ExplainedChange, winner: Change | None) -> Origin:
         change, state = told.change, self._state
         values, source = self._values[change.number], _change_set(state, change.sqn)
-        landed = _landed(state, source, change)
+        landed = _find_landed_file(state, source, change)
         return Origin(
             op=OPS[values["_op"]],
             fate=told.fate,
@@ -310,7 +310,7 @@ def _change_set(state: LogState, sqn: int) -> ChangeSet:
     return next(c for c in state.change_sets if c.sqn == sqn)
 
 
-def _landed(state: LogState, source: ChangeSet, change: Change) -> LandedFileRecord | None:
+def _find_landed_file(state: LogState, source: ChangeSet, change: Change) -> LandedFileRecord | None:
     """The landed file that brought a change. A record that was refused at first comes in a change set of its own."""
     partition, offset = change.place[-2:]
     holds = [e for e in state.landed if e.partition == partition and e.first_offset <= offset < e.next_offset]

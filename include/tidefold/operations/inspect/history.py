@@ -29,12 +29,12 @@ def tags_of(pipeline: Pipeline, log: str) -> dict[int, list[str]]:
     return tags
 
 
-def restored_by(snapshots: Sequence[Snapshot]) -> dict[int, int]:
+def find_restorers(snapshots: Sequence[Snapshot]) -> dict[int, int]:
     """Of each restored snapshot, the one whose rows came back."""
-    return {s.id: _wanted(snapshots, s, s.origin) for s in snapshots if s.origin is not None}
+    return {s.id: _require_snapshot_id(snapshots, s, s.origin) for s in snapshots if s.origin is not None}
 
 
-def _wanted(snapshots: Sequence[Snapshot], restored: Snapshot, origin: int) -> int:
+def _require_snapshot_id(snapshots: Sequence[Snapshot], restored: Snapshot, origin: int) -> int:
     # A whole one is taken over as it is; of those on one base no two tails end at the same sqn.
     if restored.folds_to == restored.from_sqn:
         return origin

@@ -50,12 +50,12 @@ class Wanted:
 
     def __post_init__(self) -> None:
         if self.snapshot is not None and self.what is not What.TABLE:
-            raise _excluded("snapshot", self.what, What.TABLE)
+            raise _check_exclusive("snapshot", self.what, What.TABLE)
         if self.since is not None and self.what is not What.LOG:
-            raise _excluded("since", self.what, What.LOG)
+            raise _check_exclusive("since", self.what, What.LOG)
 
 
-def _excluded(name: str, what: What, allowed: What) -> InvalidInputError:
+def _check_exclusive(name: str, what: What, allowed: What) -> InvalidInputError:
     return InvalidInputError("READ_OPTIONS", f"`{name}` works with `{allowed}`, not with `{what}`.", hint="Drop one.")
 
 
@@ -73,10 +73,10 @@ def plan_read(pipeline: Pipeline, log: str, wanted: Wanted) -> ReadPlan:
 
     Raises NotFoundError when there is nothing to read yet, RefusedError when the log no longer has what is needed.
     """
-    return plan_from(pipeline, found_state(pipeline, log), wanted)
+    return plan_from(pipeline, require_state(pipeline, log), wanted)
 
 
-def found_state(pipeline: Pipeline, log: str) -> LogState:
+def require_state(pipeline: Pipeline, log: str) -> LogState:
     """The newest state of a configured log, or NotFoundError."""
     state = pipeline.ledger(pipeline.log(log).id).find()
     if state is None:  # Never begun, or dropped.
@@ -88,26 +88,26 @@ def found_state(pipeline: Pipeline, log: str) -> LogState:
 def plan_from(pipeline: Pipeline, state: LogState, wanted: Wanted) -> ReadPlan:
     """The same from a state that was read before."""
     if wanted.what is What.LOG:
-        plan = _planned(pipeline, state, None, _since(state, wanted.since), state.schema, folded=False)
+        plan = _plan_tasks(pipeline, state, None, _since(state, wanted.since), state.schema, folded=False)
     elif wanted.what is What.LIVE:
         plan = _live(pipeline, state)
     else:
-        chosen = published(state) if wanted.snapshot is None else readable(state, wanted.snapshot)
+        chosen = find_published(state) if wanted.snapshot is None else readable(state, wanted.snapshot)
         plan = _of_snapshot(pipeline, state, chosen)
     if wanted.today:
         shape = replace(state.shape, buckets=plan.shape.buckets)
         plan = replace(plan, shape=shape, schema=state.schema, schemas=state.schemas)
     plan = replace(plan, key=one_key(plan.shape, wanted.key)) if wanted.key is not None else plan
-    return plan if wanted.share is None else _shared(plan, wanted.share)
+    return plan if wanted.share is None else _filter_share(plan, wanted.share)
 
 
-def _shared(plan: ReadPlan, share: Share) -> ReadPlan:
+def _filter_share(plan: ReadPlan, share: Share) -> ReadPlan:
     """What one of several workers reads; one for whom no key group is left reads nothing."""
     mine = share.key_groups(plan.shape.key_groups)
     return replace(plan, share=mine) if mine else replace(plan, files=(), change_sets=())
 
 
-def _planned(
+def _plan_tasks(
     pipeline: Pipeline, state: LogState, base: Manifest | None, change_sets: tuple[ChangeSet, ...], schema: int,
     *, folded: bool = True,
 ) -> ReadPlan:  # fmt: skip
@@ -125,20 +125,20 @@ def _planned(
 def _live(pipeline: Pipeline, state: LogState) -> ReadPlan:
     latest = state.latest
     base = read_manifest(pipeline.store, state.log, latest) if latest else None
-    change_sets = _joined(state, latest.to_sqn if latest else 0, state.last_sqn)
-    return _planned(pipeline, state, base, change_sets, state.schema)
+    change_sets = _join(state, latest.to_sqn if latest else 0, state.last_sqn)
+    return _plan_tasks(pipeline, state, base, change_sets, state.schema)
 
 
 def _of_snapshot(pipeline: Pipeline, state: LogState, chosen: Snapshot) -> ReadPlan:
     if chosen.kind is not SnapshotKind.TAIL:
         manifest = read_manifest(pipeline.store, state.log, chosen)
-        return replace(_planned(pipeline, state, manifest, (), manifest.schema), shape=manifest.shape)
+        return replace(_plan_tasks(pipeline, state, manifest, (), manifest.schema), shape=manifest.shape)
     below = None if chosen.base is None else readable(state, chosen.base)
     base = read_manifest(pipeline.store, state.log, below) if below else None
-    return _planned(pipeline, state, base, _joined(state, chosen.from_sqn, chosen.to_sqn), chosen.schema)
+    return _plan_tasks(pipeline, state, base, _join(state, chosen.from_sqn, chosen.to_sqn), chosen.schema)
 
 
-def published(state: LogState) -> Snapshot:
+def find_published(state: LogState) -> Snapshot:
     """The snapshot that readers of the table see, or NotFoundError."""
     found = next((s for s in reversed(state.snapshots) if s.published), None)
     if found is None:
@@ -169,7 +169,7 @@ def _since(state: LogState, since: int | None) -> tuple[ChangeSet, ...]:
     return found
 
 
-def _joined(state: LogState, after: int, to: int) -> tuple[ChangeSet, ...]:
+def _join(state: LogState, after: int, to: int) -> tuple[ChangeSet, ...]:
     """The change sets with `after` < sqn <= `to`, if none of them is missing (I7)."""
     found = state.between(after, to)
     reached = after
@@ -206,7 +206,7 @@ def one_key(shape: TableSpec, text: str) -> OneKey:
         raise InvalidInputError("READ_KEY", f"`{text}` does not name exactly the columns of the key.", hint=hint)
     types = table_schema(shape)
     try:
-        values = {name: _typed(given[name], types.field(name).type) for name in shape.key}
+        values = {name: _convert(given[name], types.field(name).type) for name in shape.key}
     except (pa.ArrowException, OverflowError) as error:
         wanted = ", ".join(f"`{c.name}` is of type {c.type}" for c in shape.columns if c.name in shape.key)
         raise InvalidInputError("READ_KEY", f"`{text}` has a value of the wrong type: {wanted}.", hint=hint) from error
@@ -215,7 +215,7 @@ def one_key(shape: TableSpec, text: str) -> OneKey:
     return OneKey(tuple(values.items()), key_group)
 
 
-def _typed(value: str | int | bool, kind: pa.DataType) -> object:
+def _convert(value: str | int | bool, kind: pa.DataType) -> object:
     if isinstance(value, str) and (pa.types.is_temporal(kind) or pa.types.is_decimal(kind)):
         return pa.scalar(value).cast(kind).as_py()
     if pa.types.is_decimal(kind) and not isinstance(value, bool):

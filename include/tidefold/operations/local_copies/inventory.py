@@ -65,11 +65,11 @@ def _logs_in(local: LocalRoots, path: str) -> frozenset[str]:
         return frozenset()
 
 
-def unneeded(store: Store, segments: Iterable[SegmentCopy]) -> list[SegmentCopy]:
+def find_unneeded(store: Store, segments: Iterable[SegmentCopy]) -> list[SegmentCopy]:
     """The copies of segments that every log in them has folded, or that no ledger names."""
 
     @cache
-    def needed_by(log: str) -> frozenset[str] | None:
+    def find_needed(log: str) -> frozenset[str] | None:
         try:
             state = Ledger(store, log).find()
         except TidefoldError:
@@ -77,7 +77,7 @@ def unneeded(store: Store, segments: Iterable[SegmentCopy]) -> list[SegmentCopy]
         return segments_needed(state) if state else frozenset()
 
     def goes(segment: SegmentCopy) -> bool:
-        needs = [needed_by(log) for log in sorted(segment.logs)]
+        needs = [find_needed(log) for log in sorted(segment.logs)]
         return all(need is not None and segment.path not in need for need in needs)
 
     return [segment for segment in segments if goes(segment)]

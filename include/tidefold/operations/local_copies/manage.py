@@ -12,7 +12,7 @@ from tidefold.domain.log_state import LogState, Snapshot, State
 from tidefold.domain.paths import CHANGELOG
 from tidefold.domain.retention.local_copies import CopyName, leftover
 from tidefold.domain.snapshot.manifest import Manifest
-from tidefold.errors import CorruptError, TidefoldError, unforeseen
+from tidefold.errors import CorruptError, TidefoldError, wrap_unexpected
 from tidefold.fold.plan import Places
 from tidefold.operations.outcome import Outcome, UntypedDetails
 from tidefold.operations.pipeline import Pipeline
@@ -30,19 +30,19 @@ def with_copy(pipeline: Pipeline, manifest: Manifest, digest: str, staged: Outco
     if pipeline.local is None:
         return staged
     try:
-        commit = _prepared(pipeline, manifest)
+        commit = _prepare(pipeline, manifest)
     except Exception as error:
-        return _without(staged, manifest, error)
+        return _report_no_copy(staged, manifest, error)
     try:
         copied = copy_snapshot(pipeline.store, pipeline.local, manifest, digest, commit)
     except CorruptError:
         raise
     except Exception as error:
-        return _without(staged, manifest, error)
-    return _said(staged, "with a local copy", {**asdict(copied), "warning": None})
+        return _report_no_copy(staged, manifest, error)
+    return _add_copy(staged, "with a local copy", {**asdict(copied), "warning": None})
 
 
-def _prepared(pipeline: Pipeline, manifest: Manifest) -> bytes:
+def _prepare(pipeline: Pipeline, manifest: Manifest) -> bytes:
     """Makes room for the copy within the quota; answers the commit of its Delta log."""
     # Only who makes a copy loads what these load: `status` is to answer at once.
     from tidefold.delta.table_state import made_from
@@ -53,12 +53,12 @@ def _prepared(pipeline: Pipeline, manifest: Manifest) -> bytes:
     return made_from(manifest)[1]
 
 
-def _without(staged: Outcome, manifest: Manifest, error: Exception) -> Outcome:
-    why = _warned(f"{staged.log}: snapshot {manifest.snapshot} has no local copy", error)
-    return _said(staged, f"no local copy: {why}", {**asdict(Copied()), "warning": why})
+def _report_no_copy(staged: Outcome, manifest: Manifest, error: Exception) -> Outcome:
+    why = _warn(f"{staged.log}: snapshot {manifest.snapshot} has no local copy", error)
+    return _add_copy(staged, f"no local copy: {why}", {**asdict(Copied()), "warning": why})
 
 
-def _said(outcome: Outcome, text: str, local: dict[str, object]) -> Outcome:
+def _add_copy(outcome: Outcome, text: str, local: dict[str, object]) -> Outcome:
     return replace(
         outcome, message=f"{outcome.message}; {text}", details=UntypedDetails(values={**outcome.facts, "local": local})
     )
@@ -71,7 +71,7 @@ def prune(pipeline: Pipeline, log: str, snapshot: int) -> None:
     try:
         discard(pipeline.local, [CopyName(log, snapshot), CopyName(log, snapshot, ongoing=True)])
     except Exception as error:
-        _warned(f"{log}: the local copy of snapshot {snapshot} is left for the next local retention", error)
+        _warn(f"{log}: the local copy of snapshot {snapshot} is left for the next local retention", error)
 
 
 def clear_leftovers(pipeline: Pipeline, log: str, state: LogState) -> None:
@@ -86,7 +86,7 @@ def clear_leftovers(pipeline: Pipeline, log: str, state: LogState) -> None:
             discard(pipeline.local, old)
             _log.info("%s: removed what was left of local copies: %s", log, ", ".join(map(str, old)))
     except Exception as error:
-        _warned(f"{log}: what was left of local copies stays for the next local retention", error)
+        _warn(f"{log}: what was left of local copies stays for the next local retention", error)
 
 
 def forget(pipeline: Pipeline, log: str, segments: Sequence[str]) -> None:
@@ -97,7 +97,7 @@ def forget(pipeline: Pipeline, log: str, segments: Sequence[str]) -> None:
         discard(pipeline.local, [name for name in copies(pipeline.local) if name.log == log])
         pipeline.local.delete(segments)
     except Exception as error:
-        _warned(f"{log}: local copies are left", error)
+        _warn(f"{log}: local copies are left", error)
 
 
 def places_of(pipeline: Pipeline, log: str) -> Places:
@@ -108,7 +108,7 @@ def places_of(pipeline: Pipeline, log: str) -> Places:
     try:
         here = [name for name in copies(pipeline.local) if name.log == log and not name.ongoing]
     except TidefoldError as error:
-        _warned(f"{log}: local copies cannot be looked at", error)
+        _warn(f"{log}: local copies cannot be looked at", error)
         return Places(store)
     roots = {name.snapshot: pipeline.local.root_of(str(name)) for name in here}
     return Places(store, roots, pipeline.local.root_of(CHANGELOG))
@@ -131,20 +131,20 @@ def copies_here(pipeline: Pipeline, state: LogState) -> CopiesHere:
     try:
         there = {name.snapshot for name in copies(pipeline.local) if name.log == state.log and not name.ongoing}
     except TidefoldError as error:
-        _warned(f"{state.log}: local copies cannot be looked at", error)
+        _warn(f"{state.log}: local copies cannot be looked at", error)
         return CopiesHere()
     known = [s for s in state.snapshots if s.id in there and s.state is State.COMPLETED]
-    lacking = {s.id: _lacking(pipeline.local, state.log, s) for s in known}
+    lacking = {s.id: _find_missing(pipeline.local, state.log, s) for s in known}
     return CopiesHere(
         tuple(i for i, paths in lacking.items() if paths == ()), tuple(i for i, paths in lacking.items() if paths)
     )
 
 
-def _lacking(local: LocalRoots, log: str, snapshot: Snapshot) -> tuple[str, ...] | None:
+def _find_missing(local: LocalRoots, log: str, snapshot: Snapshot) -> tuple[str, ...] | None:
     try:
         return gaps(local, CopyName(log, snapshot.id), snapshot.manifest or "")
     except TidefoldError as error:
-        _warned(f"{log}: the local copy of snapshot {snapshot.id} cannot be looked at", error)
+        _warn(f"{log}: the local copy of snapshot {snapshot.id} cannot be looked at", error)
         return None
 
 
@@ -153,7 +153,7 @@ def snapshots_here(pipeline: Pipeline, state: LogState) -> tuple[int, ...]:
     return copies_here(pipeline, state).whole
 
 
-def _warned(what: str, error: Exception) -> str:
-    found = unforeseen(error)
+def _warn(what: str, error: Exception) -> str:
+    found = wrap_unexpected(error)
     _log.warning("%s: %s", what, found, exc_info=None if found is error else error)
     return f"{found.code}: {found.message}"

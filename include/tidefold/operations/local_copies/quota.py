@@ -16,9 +16,9 @@ from tidefold.domain.retention.local_copies import (
     stays,
 )
 from tidefold.domain.snapshot.manifest import Manifest
-from tidefold.errors import StorageError, TidefoldError, unforeseen
+from tidefold.errors import StorageError, TidefoldError, wrap_unexpected
 from tidefold.ledger import Ledger
-from tidefold.operations.local_copies.inventory import Seen, look, unneeded
+from tidefold.operations.local_copies.inventory import Seen, find_unneeded, look
 from tidefold.operations.pipeline import Pipeline
 from tidefold.storage import Store
 from tidefold.storage.local_copies.copies import discard_files
@@ -66,7 +66,7 @@ def _removable(store: Store, local: LocalRoots, seen: Seen) -> Iterator[tuple[Lo
         known, state = states[name.log]
         if known and not stays(state, name):
             yield seen.snapshots[name]
-    for segment in unneeded(store, seen.segments):
+    for segment in find_unneeded(store, seen.segments):
         yield segment.files
 
 
@@ -87,6 +87,6 @@ def without_room(pipeline: Pipeline) -> str:
         used = bytes_on_disk(f for f in local.files() if CopyName.of(f.path) or segment_of(f.path))
     except Exception as error:
         # Whoever writes the copy will say what is wrong.
-        _log.warning("local copies cannot be looked at: %s", unforeseen(error))
+        _log.warning("local copies cannot be looked at: %s", wrap_unexpected(error))
         return ""
     return f"LOCAL_QUOTA: Local copies use {used:,} bytes of their quota of {quota:,}." if used >= quota else ""

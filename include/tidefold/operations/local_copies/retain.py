@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 
 from tidefold.domain.retention.local_copies import CopyName, LocalFile, bytes_on_disk, stays
-from tidefold.errors import unforeseen
-from tidefold.operations.local_copies.inventory import Seen, SegmentCopy, look, unneeded
-from tidefold.operations.outcome import Outcome, Status, each_log
+from tidefold.errors import wrap_unexpected
+from tidefold.operations.local_copies.inventory import Seen, SegmentCopy, find_unneeded, look
+from tidefold.operations.outcome import Outcome, Status, for_each_log
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.retention.details import LocalRetentionDetails, WarningDetails
 from tidefold.storage import Store
@@ -31,42 +31,42 @@ def retain_local(pipeline: Pipeline, logs: Sequence[str], plan: bool = False) ->
     try:
         seen = look(pipeline.store, local)
     except Exception as error:
-        why = _warned("local copies cannot be looked at", error)
+        why = _warn("local copies cannot be looked at", error)
         return [Outcome(log, Status.NOTHING, why, details=WarningDetails(warnings=[why])) for log in logs]
-    segments = _unneeded(pipeline.store, seen, logs)
+    segments = _find_unneeded(pipeline.store, seen, logs)
     left_out = [f"local copies in `{root}` cannot be looked at: {why}" for root, why in local.unreadable.items()]
 
     def act(log: str) -> Outcome:
         state = pipeline.ledger(log).find()
         old = {name: seen.snapshots[name] for name in seen.snapshots if name.log == log and not stays(state, name)}
         going = [*old.values(), *(segment.files for segment in segments.get(log, ()))]
-        failed = {} if plan else {files: why for files in going if (why := _removed(local, files))}
+        failed = {} if plan else {files: why for files in going if (why := _remove(local, files))}
         gone = [files for files in going if files not in failed]
         return _describe(log, _details(seen, old, gone, [*left_out, *failed.values()]), plan)
 
-    return each_log(logs, act)
+    return for_each_log(logs, act)
 
 
-def _unneeded(store: Store, seen: Seen, logs: Sequence[str]) -> dict[str, list[SegmentCopy]]:
+def _find_unneeded(store: Store, seen: Seen, logs: Sequence[str]) -> dict[str, list[SegmentCopy]]:
     """The segment copies that may go, each under the log that its removal is told of: one of its own if it is asked."""
     found: dict[str, list[SegmentCopy]] = {}
-    for segment in unneeded(store, seen.segments):
+    for segment in find_unneeded(store, seen.segments):
         owner = next((log for log in logs if log in segment.logs), next(iter(logs)))
         found.setdefault(owner, []).append(segment)
     return found
 
 
-def _removed(local: LocalRoots, files: Sequence[LocalFile]) -> str:
+def _remove(local: LocalRoots, files: Sequence[LocalFile]) -> str:
     """Removes the files of one copy; answers what went wrong, if anything did."""
     try:
         discard_files(local, [file.path for file in files])
     except Exception as error:
-        return _warned(f"the local copy `{files[0].path}` is left for the next time", error)
+        return _warn(f"the local copy `{files[0].path}` is left for the next time", error)
     return ""
 
 
-def _warned(what: str, error: Exception) -> str:
-    found = unforeseen(error)
+def _warn(what: str, error: Exception) -> str:
+    found = wrap_unexpected(error)
     _log.warning("%s: %s", what, found, exc_info=None if found is error else error)
     return f"{what}: {found.code}: {found.message}"
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidefold.operations.outcome import Outcome, Status, each_log
+from tidefold.operations.outcome import Outcome, Status, for_each_log
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.quality.baseline import Case, suite_of
 from tidefold.operations.quality.judge import describe_judgement, judgement_of
@@ -41,14 +41,14 @@ def audit(pipeline: Pipeline, logs: Sequence[str], run_id: str | None, engine: Q
         plan = prepare(pipeline, log, run_id)
         return plan if isinstance(plan, Outcome) else execute(pipeline, plan, engine)
 
-    return each_log(logs, act)
+    return for_each_log(logs, act)
 
 
 def execute(pipeline: Pipeline, plan: AuditPlan, engine: QualityEngine | None) -> Outcome:
     """Audits one snapshot; `engine` may be None if the result is stored. Raises TidefoldError."""
     judged = plan.stored or judgement_of(pipeline, plan.case, engine, audit=True)
     judged = store_audit(pipeline.store, judged, plan.path, plan.page)
-    return _judged(pipeline, judged, plan)
+    return _describe_verdict(pipeline, judged, plan)
 
 
 def prepare(pipeline: Pipeline, log: str, run_id: str | None) -> AuditPlan | Outcome:
@@ -66,7 +66,7 @@ def prepare(pipeline: Pipeline, log: str, run_id: str | None) -> AuditPlan | Out
     return AuditPlan(Case(state, snapshot, suite, instant), path, page, stored)
 
 
-def _judged(pipeline: Pipeline, judged: Judgement, audit: AuditPlan) -> Outcome:
+def _describe_verdict(pipeline: Pipeline, judged: Judgement, audit: AuditPlan) -> Outcome:
     store = pipeline.store
     details = describe_judgement(judged, report=store.uri(audit.page), verdict=store.uri(audit.path), audit=True)
     status = Status.PASSED if judged.passed else Status.FAILED

@@ -65,13 +65,13 @@ def history_of(pipeline: Pipeline, state: LogState, before: int) -> tuple[Point,
 
 
 def _point(pipeline: Pipeline, log: str, snapshot: Snapshot) -> Point:
-    found = _stored(pipeline, log, snapshot)
+    found = _read_stored(pipeline, log, snapshot)
     if found is None:
         return Point(snapshot.id, snapshot.rows, 0, 0, 0.0, state=snapshot.state)
     return point_of(found, snapshot.state)
 
 
-def _stored(pipeline: Pipeline, log: str, snapshot: Snapshot) -> Judgement | None:
+def _read_stored(pipeline: Pipeline, log: str, snapshot: Snapshot) -> Judgement | None:
     """What is stored of a snapshot's verdict; None also when it cannot be read: it is only a help here."""
     if snapshot.verdict is None:
         return None
@@ -88,7 +88,7 @@ def _base(pipeline: Pipeline, case: Case, manifest: Manifest, engine: QualityEng
     # As of an instant rows may be as many as they were then.
     if base is None or case.snapshot.as_of is not None:
         return None
-    stored = _stored(pipeline, state.log, base)
+    stored = _read_stored(pipeline, state.log, base)
     return Base(
         name=f"snapshot {base.id}",
         # Those that went for their age are no loss that anybody must look at.

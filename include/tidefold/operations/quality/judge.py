@@ -9,7 +9,7 @@ from tidefold.domain.log_state import State
 from tidefold.domain.snapshot import transitions
 from tidefold.errors import TidefoldError
 from tidefold.ledger import read_manifest
-from tidefold.operations.outcome import Details, Outcome, Status, each_log, omitted_if_none
+from tidefold.operations.outcome import Details, Outcome, Status, for_each_log, omit_if_none
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.quality.baseline import Case, find, history_of, suite_of
 from tidefold.quality.report.result import Circumstances, Judgement, conclude
@@ -62,7 +62,7 @@ def judge(pipeline: Pipeline, logs: Sequence[str], run_id: str | None, engine: Q
         case = prepare(pipeline, log, run_id)
         return case if isinstance(case, Outcome) else judge_case(pipeline, case, engine)
 
-    return each_log(logs, act)
+    return for_each_log(logs, act)
 
 
 def judge_case(pipeline: Pipeline, case: Case, engine: QualityEngine | None) -> Outcome:
@@ -83,7 +83,7 @@ def _judge(pipeline: Pipeline, case: Case, engine: QualityEngine | None) -> Outc
     report = store_report(store, judged)
     verdict = verdict_of(judged)
     pipeline.ledger(log).commit(lambda state: transitions.judge(state, snapshot.id, verdict))
-    return _judged(pipeline, judged, report)
+    return _describe_verdict(pipeline, judged, report)
 
 
 def judgement_of(pipeline: Pipeline, case: Case, engine: QualityEngine | None, *, audit: bool = False) -> Judgement:
@@ -100,7 +100,7 @@ def judgement_of(pipeline: Pipeline, case: Case, engine: QualityEngine | None, *
     return conclude(state, snapshot, manifest, case.suite.sha256, findings, how)
 
 
-def _judged(pipeline: Pipeline, judged: Judgement, report: str) -> Outcome:
+def _describe_verdict(pipeline: Pipeline, judged: Judgement, report: str) -> Outcome:
     verdict = verdict_path(judged.log, judged.snapshot, judged.suite)
     details = describe_judgement(judged, report=pipeline.store.uri(report), verdict=pipeline.store.uri(verdict))
     status = Status.PASSED if judged.passed else Status.FAILED
@@ -129,7 +129,7 @@ class JudgementDetails(Details):
     suite: str
     report: str
     verdict: str
-    audit: bool | None = omitted_if_none()
+    audit: bool | None = omit_if_none()
 
 
 def describe_judgement(judged: Judgement, *, report: str, verdict: str, audit: bool | None = None) -> JudgementDetails:

@@ -10,7 +10,7 @@ from itertools import islice
 from tidefold.domain.ingest.quarantine_retry import quarantine_files
 from tidefold.domain.log_state import LandedFileRecord, LogState
 from tidefold.errors import CorruptError, NotFoundError
-from tidefold.operations.inspect.read import found_state
+from tidefold.operations.inspect.read import require_state
 from tidefold.operations.pipeline import Pipeline
 from tidefold.sources.quarantine.reparse import Refused, read_refused
 
@@ -78,7 +78,7 @@ def show_refused(pipeline: Pipeline, log: str, reason: str | None, limit: int) -
 
     Raises NotFoundError for a log that was never begun, CorruptError as above.
     """
-    state = found_state(pipeline, log)
+    state = require_state(pipeline, log)
     wanted = (one for one in _all(pipeline, state) if reason in (None, one.entry.reason))
     found = [_describe(one) for one in islice(wanted, limit + 1)]
     return found[:limit], len(found) > limit

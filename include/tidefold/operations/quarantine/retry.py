@@ -40,7 +40,7 @@ from tidefold.domain.source_progress import NameReading
 from tidefold.errors import ConflictError, RefusedError
 from tidefold.operations.ingest import recovery
 from tidefold.operations.ingest.schema_update import apply_configured_schema
-from tidefold.operations.inspect.read import found_state
+from tidefold.operations.inspect.read import require_state
 from tidefold.operations.outcome import Outcome, Status, UntypedDetails
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.quarantine.key_changes import REASON, RefusedKey, complete_key_changes, read_refused_keys
@@ -96,14 +96,14 @@ def retry(pipeline: Pipeline, log: str, reason: str | None = None) -> Outcome:
     somebody was faster.
     """
     recovery.roll_forward(pipeline.store, [log])
-    require_open(apply_configured_schema(pipeline, found_state(pipeline, log)))
+    require_open(apply_configured_schema(pipeline, require_state(pipeline, log)))
     became: Counter[str] = Counter()
     stay: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
     for _ in range(_PASSES):
         stay, reasons = Counter(), Counter()
         before = became.total()
-        for path in quarantine_files(found_state(pipeline, log)):
+        for path in quarantine_files(require_state(pipeline, log)):
             found = _retry_until_current(pipeline, log, path, reason)
             became.update(count for _, count in found.settled)
             stay.update(why for _, why in found.staying)
@@ -125,7 +125,7 @@ def _retry_until_current(pipeline: Pipeline, log: str, path: str, reason: str | 
 
 
 def _retry_file(pipeline: Pipeline, log: str, path: str, reason: str | None) -> _SortedRecords:
-    state = found_state(pipeline, log)
+    state = require_state(pipeline, log)
     if path not in quarantine_files(state):
         return _SortedRecords()  # Another retry was here.
     records = list(read_refused(pipeline.store, state, path))
@@ -228,10 +228,10 @@ def settle(
     was faster.
     """
     recovery.roll_forward(pipeline.store, [log])
-    require_open(found_state(pipeline, log))
+    require_open(require_state(pipeline, log))
     count = 0
-    for path in quarantine_files(found_state(pipeline, log)):
-        state = found_state(pipeline, log)
+    for path in quarantine_files(require_state(pipeline, log)):
+        state = require_state(pipeline, log)
         records = list(read_refused(pipeline.store, state, path))
         gone = [one for one in records if reason in (None, one.entry.reason) and file in (None, one.entry.file)]
         if gone:

@@ -14,7 +14,7 @@ from tidefold.domain.retention.retention import oldest_version
 from tidefold.domain.snapshot import point_in_time, transitions
 from tidefold.errors import TidefoldError
 from tidefold.operations.ingest import recovery
-from tidefold.operations.outcome import Outcome, Status, each_log
+from tidefold.operations.outcome import Outcome, Status, for_each_log
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.retention.details import CleanDetails, CleanStoreDetails
 from tidefold.operations.retention.file_gc import (
@@ -44,8 +44,8 @@ def clean(pipeline: Pipeline, logs: Sequence[str], plan: bool = False) -> list[O
     outcome is that of the store, as a run writes for several logs; with `plan` nothing changes.
     """
     return [
-        *each_log([STORE], lambda _: _clean_store(pipeline, plan)),
-        *each_log(logs, lambda log: _clean_log(pipeline, log, plan)),
+        *for_each_log([STORE], lambda _: _clean_store(pipeline, plan)),
+        *for_each_log(logs, lambda log: _clean_log(pipeline, log, plan)),
     ]
 
 
@@ -94,10 +94,14 @@ def _clean_log(pipeline: Pipeline, log: str, plan: bool) -> Outcome:
         return Outcome(log, Status.NOTHING, "the store has no such log")
     given_up = point_in_time.given_up(state, now(), INTERVAL, _PATIENCE)
     # What it would be afterwards: a plan writes nothing.
-    state = _without(state, given_up) if plan or not given_up else ledger.commit(partial(_without, seen=given_up))
+    state = (
+        _abort_attempts(state, given_up)
+        if plan or not given_up
+        else ledger.commit(partial(_abort_attempts, seen=given_up))
+    )
     plans = (plan_sweep, plan_forgotten, plan_unnamed, plan_halves, plan_manifests)
     going = tuple(path for plan_of in plans for path in plan_of(pipeline.store, state))
-    going += _aged(pipeline, state)
+    going += _find_aged(pipeline, state)
     if not plan:
         going = delete_hidden(pipeline.store, ledger, state, going)
     details = CleanDetails(files=len(going), paths=list(going), aborted=[s.id for s in given_up])
@@ -111,14 +115,14 @@ def _clean_log(pipeline: Pipeline, log: str, plan: bool) -> Outcome:
     return Outcome(log, Status.PLANNED if plan else Status.CLEANED, message, details=details)
 
 
-def _aged(pipeline: Pipeline, state: LogState) -> tuple[str, ...]:
+def _find_aged(pipeline: Pipeline, state: LogState) -> tuple[str, ...]:
     """What went out of use with time: old files of the table's Delta log, and old reports."""
     oldest = oldest_version(state)
     files = find_old_log_files(pipeline.store, state.log, oldest) if oldest else ()
     return (*files, *find_old_reports(pipeline.store, state, now(), pipeline.config.retention.report_days))
 
 
-def _without(state: LogState, seen: Sequence[Snapshot]) -> LogState:
+def _abort_attempts(state: LogState, seen: Sequence[Snapshot]) -> LogState:
     """Aborts attempts, as far as they are still what was seen: one that has gone on lives."""
     for one in seen:
         if state.snapshot(one.id) == one:

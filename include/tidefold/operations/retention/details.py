@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidefold.domain.retention.retention import Bound
-from tidefold.operations.outcome import Details, Outcome, omitted_if_none
+from tidefold.operations.outcome import Details, Outcome, omit_if_none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +19,7 @@ class RemovalDetails(Details):
 
     files: int
     paths: Sequence[str]
-    bytes: int | None = omitted_if_none()
+    bytes: int | None = omit_if_none()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class TruncateDetails(RemovalDetails):
 
     truncated_to: int
     bounds: Sequence[Bound]
-    unreadable: Sequence[str] | None = omitted_if_none()
+    unreadable: Sequence[str] | None = omit_if_none()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,14 +79,14 @@ class CleanStoreDetails(RemovalDetails):
     """
 
     runs: Sequence[Mapping[str, Any]]
-    scratch: Sequence[str] | None = omitted_if_none()
+    scratch: Sequence[str] | None = omit_if_none()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropDetails(RemovalDetails):
     """`originals`: number of files of claimed imports among the paths."""
 
-    originals: int | None = omitted_if_none()
+    originals: int | None = omit_if_none()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,14 +35,14 @@ def drop(pipeline: Pipeline, log: str, plan: bool = True) -> Outcome:
         return Outcome(log, Status.NOTHING, "the store has no such log")
     ledger.require_current(state)
     if state.dropped is DeletionState.GONE:
-        return _leftovers(pipeline, state, plan)
+        return _delete_leftovers(pipeline, state, plan)
     if plan:
         _require_closed(state)
     elif state.dropped is DeletionState.NO:
-        state = ledger.commit(_going)
+        state = ledger.commit(_begin_deletion)
     shared, own = files_of_log(pipeline.store, state)
     files = (*shared, *own)
-    originals = delete_originals(_claimed(state), plan)
+    originals = delete_originals(_find_claimed(state), plan)
     details = DropDetails(
         files=len(files),
         bytes=sum(file.bytes for file in files),
@@ -56,14 +56,14 @@ def drop(pipeline: Pipeline, log: str, plan: bool = True) -> Outcome:
     _delete(pipeline, state, [file.path for file in shared])
     forget(pipeline, log, [file.path for file in shared if segment_of(file.path)])
     # This head needs no pages. It stays: from it a next log of this name goes on with epoch and ids.
-    gone = ledger.commit(_gone, of_dropped=True)
+    gone = ledger.commit(_end_deletion, of_dropped=True)
     # All of these names are older than that head: a next log of this name never gives them again.
     last = LogPaths(log).ledger_version(gone.version)
     pipeline.store.delete([file.path for file in own if file.path != last])
     return Outcome(log, Status.DROPPED, f"deleted {counted}", details=details)
 
 
-def _claimed(state: LogState) -> tuple[External, ...]:
+def _find_claimed(state: LogState) -> tuple[External, ...]:
     """Originals that the log owns: those of snapshots that were confirmed."""
     return claimed(s for s in state.snapshots if s.state in (State.COMPLETED, State.SUBSUMED))
 
@@ -83,7 +83,7 @@ def _delete(pipeline: Pipeline, state: LogState, paths: Sequence[str]) -> None:
         pipeline.store.delete(paths[begin : begin + _AT_ONCE])
 
 
-def _leftovers(pipeline: Pipeline, gone: LogState, plan: bool) -> Outcome:
+def _delete_leftovers(pipeline: Pipeline, gone: LogState, plan: bool) -> Outcome:
     """Deletes what is left of a log that is gone, but for the head that says so, and what is on its way to the next."""
     last = LogPaths(gone.log).ledger_version(gone.version)
     files = [file.path for part in files_of_log(pipeline.store, gone) for file in part if file.path != last]
@@ -99,12 +99,12 @@ def _leftovers(pipeline: Pipeline, gone: LogState, plan: bool) -> Outcome:
     return Outcome(gone.log, status, f"{len(files):,} files of the dropped log were left", details=details)
 
 
-def _going(state: LogState) -> LogState:
+def _begin_deletion(state: LogState) -> LogState:
     _require_closed(state)
     return replace(state, dropped=DeletionState.GOING)
 
 
-def _gone(state: LogState) -> LogState:
+def _end_deletion(state: LogState) -> LogState:
     if state.dropped is DeletionState.GONE:
         return state
     if state.dropped is DeletionState.NO:

@@ -46,13 +46,13 @@ def delete_hidden(store: Store, ledger: Ledger, state: LogState, paths: Sequence
     if not paths:
         return ()
     evidence = ledger.require_current(state)
-    shown = frozenset() if evidence.is_as_known else _shown_files(store, state.log)
+    shown = frozenset() if evidence.is_as_known else _find_shown_files(store, state.log)
     going = tuple(path for path in paths if path not in shown)
     store.delete(going)
     return going
 
 
-def _shown_files(store: Store, log: str) -> frozenset[str]:
+def _find_shown_files(store: Store, log: str) -> frozenset[str]:
     """What readers of the table see now, such as after a RESTORE of somebody else."""
     table = LogPaths(log).table
     with delta_errors(table):
@@ -70,12 +70,12 @@ def plan_forgotten(store: Store, state: LogState) -> tuple[str, ...]:
     # An attempt under way may carry files that only its own manifest will name.
     if not beside or state.attempt:
         return ()
-    needed = _named_by_kept(store, state)
+    needed = _find_kept_names(store, state)
     # Nobody knows what a damaged manifest names; `verify` tells of it.
     return () if needed is None else tuple(path for path in beside if path not in needed)
 
 
-def _named_by_kept(store: Store, state: LogState) -> frozenset[str] | None:
+def _find_kept_names(store: Store, state: LogState) -> frozenset[str] | None:
     """The files beside the table's that kept snapshots name; None: that cannot be told."""
     kept = with_files(s for s in state.snapshots if s.manifest and s.state in _KEPT and not s.as_of)
     try:
@@ -96,13 +96,13 @@ def plan_unnamed(store: Store, state: LogState) -> tuple[str, ...]:
         if name and folder in full and _writer(name) == _attempt(full[folder]):
             stored.setdefault(folder, []).append(path)
     try:
-        named = {i: _named(store, state.log, full[i]) for i in stored}
+        named = {i: _find_named(store, state.log, full[i]) for i in stored}
     except CorruptError:
         return ()  # Nobody knows what it names; `verify` tells of it.
     return tuple(path for i, found in stored.items() for path in found if path.rsplit("/", 1)[1] not in named[i])
 
 
-def _named(store: Store, log: str, snapshot: Snapshot) -> set[str]:
+def _find_named(store: Store, log: str, snapshot: Snapshot) -> set[str]:
     if snapshot.state is State.DELETED:
         return set()
     return {f.name for f in read_manifest(store, log, snapshot).files}
@@ -142,7 +142,7 @@ def _without_named(store: Store, state: LogState, paths: Sequence[str]) -> list[
     """Names of older programs have no token: such a file stays where a manifest of a kept snapshot names it."""
     if all((name := _name_of(path)) and name.token for path in paths):
         return [*paths]
-    named = _named_by_kept(store, state)
+    named = _find_kept_names(store, state)
     return [path for path in paths if (n := _name_of(path)) and (n.token or (named is not None and path not in named))]
 
 

@@ -47,7 +47,7 @@ def plan_release(store: Store, state: LogState) -> Released:
     with ThreadPoolExecutor(_READERS) as pool:
         found = list(zip(waiting, pool.map(lambda path: _logs_of(store, path), waiting), strict=True))
     sharing = {path: logs for path, logs in found if logs is not None}
-    needed = _needed(store, state, sharing)
+    needed = _find_needed(store, state, sharing)
     unneeded = {path: logs - {state.log} for path, logs in sharing.items() if path not in needed}
     unsure = _find_unsure(store, unneeded.values())
     staying = {path for path, logs in unneeded.items() if logs & unsure}
@@ -73,7 +73,7 @@ def _logs_of(store: Store, segment: str) -> frozenset[str] | None:
         return None
 
 
-def _needed(store: Store, state: LogState, sharing: Mapping[str, frozenset[str]]) -> set[str]:
+def _find_needed(store: Store, state: LogState, sharing: Mapping[str, frozenset[str]]) -> set[str]:
     """The segments that other logs still have change sets in, or that the log itself was told more of since."""
     others: Sequence[str] = sorted(frozenset().union(*sharing.values()) - {state.log})
     told_since = {c.location.segment for c in _change_sets(store, state.log) if c.sqn > state.last_sqn}

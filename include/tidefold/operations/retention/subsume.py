@@ -40,7 +40,7 @@ def subsume(pipeline: Pipeline, log: str, plan: bool = False) -> Outcome:
     originals = delete_originals(claimed(retired), plan)
     if retired and not plan:
         ledger.commit(lambda now: retention.deleted(now, [s.id for s in retired]))
-    return _outcome(state, retired, files, originals, plan)
+    return _describe(state, retired, files, originals, plan)
 
 
 def files_to_delete(store: Store, state: LogState, retired: Sequence[Snapshot]) -> tuple[Entry, ...]:
@@ -55,17 +55,17 @@ def files_to_delete(store: Store, state: LogState, retired: Sequence[Snapshot]) 
     going = {s.id for s in retired}
     # One as of an instant has names of its own for all its files, and none that readers of the table see.
     kept = [s for s in state.snapshots if s.state in _WITH_FILES and s.id not in going and not s.as_of]
-    needed = _names(store, state, retention.with_files(kept))
-    beside = {data_path(paths.table, name) for name in _names(store, state, retired) - needed}
+    needed = _find_names(store, state, retention.with_files(kept))
+    beside = {data_path(paths.table, name) for name in _find_names(store, state, retired) - needed}
     own = [entry for s in retired for entry in store.list(paths.snapshot(s.id), unfinished=True)]
     return (*own, *(e for e in store.list(f"{paths.table}/_data") if e.path in beside))
 
 
-def _names(store: Store, state: LogState, snapshots: Sequence[Snapshot]) -> set[str]:
+def _find_names(store: Store, state: LogState, snapshots: Sequence[Snapshot]) -> set[str]:
     return {f.name for s in snapshots for f in read_manifest(store, state.log, s).files}
 
 
-def _outcome(
+def _describe(
     state: LogState, retired: Sequence[Snapshot], files: Sequence[Entry], originals: Sequence[str], plan: bool
 ) -> Outcome:
     kept = [s.id for s in state.snapshots if s.state is State.COMPLETED]
@@ -83,13 +83,13 @@ def _outcome(
         message = f"nothing to retire; {len(kept)} completed snapshots are kept, {tagged} of them tagged"
         return Outcome(state.log, Status.NOTHING, message, details=details)
     verb = "would retire" if plan else "retired"
-    message = f"{verb} {_named(retired)}: {len(files):,} files, {details.bytes:,} bytes; {len(kept)} kept"
+    message = f"{verb} {_describe_snapshots(retired)}: {len(files):,} files, {details.bytes:,} bytes; {len(kept)} kept"
     if originals:
         message += f"; {len(originals):,} files of originals that were claimed"
     return Outcome(state.log, Status.PLANNED if plan else Status.SUBSUMED, message, details=details)
 
 
-def _named(retired: Sequence[Snapshot]) -> str:
+def _describe_snapshots(retired: Sequence[Snapshot]) -> str:
     """`snapshots 1, 3 and 2 tails`: those without files of their own are many, and are counted."""
     whole = retention.with_files(retired)
     tails = len(retired) - len(whole)

@@ -13,7 +13,7 @@ from tidefold.compute.runners import Answer, Runner
 from tidefold.domain.log_state import LogState, Snapshot, State
 from tidefold.domain.snapshot import transitions
 from tidefold.domain.snapshot.claim import of_run
-from tidefold.errors import SupersededError, TidefoldError, unforeseen
+from tidefold.errors import SupersededError, TidefoldError, wrap_unexpected
 from tidefold.fold.fold_bucket import fold_bucket
 from tidefold.operations.local_copies.manage import clear_leftovers
 from tidefold.operations.outcome import Outcome, Status
@@ -119,7 +119,7 @@ def _finish(pipeline: Pipeline, attempt: Attempt, answers: Sequence[Answer]) -> 
 
 def _give_up(pipeline: Pipeline, log: str, snapshot: Snapshot, error: Exception) -> Outcome:
     """Aborts the attempt. If that fails too, the first error still is the reason, and the next run cleans up."""
-    found = unforeseen(error)
+    found = wrap_unexpected(error)
     if found is not error:
         _log.error("%s: %s", log, found, exc_info=error)
     ledger = pipeline.ledger(log)

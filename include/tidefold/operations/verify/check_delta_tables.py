@@ -67,7 +67,7 @@ def repair_own_log(stores: Stores, manifest: Manifest, damage: Damage) -> Place:
     return damage.good[0]
 
 
-def published_table(store: Store, state: LogState, manifests: Mapping[int, Manifest]) -> Damage | None:
+def check_published_table(store: Store, state: LogState, manifests: Mapping[int, Manifest]) -> Damage | None:
     """What is wrong with what readers of the table are shown, if anything is."""
     shown = find_shown(state)
     if not shown or shown[0].id not in manifests:

@@ -43,7 +43,7 @@ def examine(
     wanted = tuple(files)
     sizes = _sizes(stores, wanted)
     missing = {file: [Copy((n,), DamageKind.MISSING) for n in file.names if _lacks(n, sizes)] for file in wanted}
-    found = [copy for file in wanted for copy in _found(stores, file, sizes)]
+    found = [copy for file in wanted for copy in _check_copy(stores, file, sizes)]
     progress = Progress(tell, sum(copy.bytes for copy in found if is_read(copy.file, deep)))
     with ThreadPoolExecutor(_READERS) as pool:
         harms = list(pool.map(lambda copy: _harm(stores, copy, is_read(copy.file, deep), progress), found))
@@ -85,7 +85,7 @@ def _sizes(stores: Stores, files: Sequence[StoredFile]) -> dict[Place, int]:
     }
 
 
-def _found(stores: Stores, file: StoredFile, sizes: Mapping[Place, int]) -> list[_Found]:
+def _check_copy(stores: Stores, file: StoredFile, sizes: Mapping[Place, int]) -> list[_Found]:
     by_identity: dict[str, list[Expected]] = {}
     for name in file.names:
         if name.place in sizes:

@@ -17,7 +17,7 @@ from tidefold.domain.paths import LogPaths
 from tidefold.errors import CorruptError, RefusedError, TidefoldError
 from tidefold.ledger import read_manifest
 from tidefold.operations.inspect.read import Wanted, plan_from
-from tidefold.operations.outcome import ErrorInfo, Outcome, Status, each_log
+from tidefold.operations.outcome import ErrorInfo, Outcome, Status, for_each_log
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.verify.check_delta_tables import find_shown
 from tidefold.operations.verify.result import ReaderComparison, ReadersDetails
@@ -44,7 +44,7 @@ def has_table(pipeline: Pipeline, log: str) -> bool:
 
 def check_readers(pipeline: Pipeline, logs: Iterable[str], reader: DeltaReader | None) -> list[Outcome]:
     """One outcome a log; an error (exit code 5) where readers get other columns or other rows than were judged."""
-    return each_log(logs, lambda log: _check(pipeline, log, reader))
+    return for_each_log(logs, lambda log: _check(pipeline, log, reader))
 
 
 def _check(pipeline: Pipeline, log: str, reader: DeltaReader | None) -> Outcome:

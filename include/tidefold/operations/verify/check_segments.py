@@ -97,7 +97,7 @@ def repair_segment(stores: Stores, file: StoredFile, copies: Iterable[Copy]) -> 
     """
     listed = tuple(copies)
     for copy in listed:
-        digest = None if copy.harm else _proved(stores, copy.place)
+        digest = None if copy.harm else _prove(stores, copy.place)
         if digest:
             for damaged in listed:
                 if damaged.harm:
@@ -106,7 +106,7 @@ def repair_segment(stores: Stores, file: StoredFile, copies: Iterable[Copy]) -> 
     raise CorruptError("NO_GOOD_COPY", "no copy of it is proved to be good")
 
 
-def _proved(stores: Stores, place: Place) -> str | None:
+def _prove(stores: Stores, place: Place) -> str | None:
     """The sha256 of a segment that holds what the ledgers of all logs in it say; None when it does not."""
     try:
         digest = digest_of(stores, place)

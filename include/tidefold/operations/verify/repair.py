@@ -23,7 +23,7 @@ def repair_file(stores: Stores, file: StoredFile, copies: Iterable[Copy]) -> Pla
     Raises CorruptError when no other copy is proved to be good, RefusedError where the store replaces nothing.
     """
     listed = tuple(copies)
-    source = _proved(stores, file, (copy for copy in listed if copy.harm is None))
+    source = _prove(stores, file, (copy for copy in listed if copy.harm is None))
     damaged = [copy for copy in listed if copy.damaged]
     for where, store in stores.items():
         for copy in damaged:
@@ -42,7 +42,7 @@ def _paths(copy: Copy, where: Where) -> list[str]:
     return [name.place.path for name in copy.names if name.place.where is where]
 
 
-def _proved(stores: Stores, file: StoredFile, good: Iterable[Copy]) -> Place:
+def _prove(stores: Stores, file: StoredFile, good: Iterable[Copy]) -> Place:
     """The first copy whose bytes are read and found right, now: those of the store itself first."""
     for copy in sorted(good, key=lambda copy: copy.place.where is Where.LOCAL):
         try:

@@ -94,15 +94,15 @@ def outcome_of(scope: Scope, damage: Sequence[Damage], checked: Checked, repair:
         warnings=[scope.warning] if scope.warning else [],
     )
     warned = f"; {scope.warning}" if scope.warning else ""
-    looked = f"{_counted(checked.files, 'file')} in {checked.copies:,} copies"
+    looked = f"{_count(checked.files, 'file')} in {checked.copies:,} copies"
     if left:
         mended = f", {len(told) - len(left):,} repaired" if repair else ""
-        message = f"{_counted(len(left), 'damaged copy', 'damaged copies')} of {looked}{mended}{warned}"
+        message = f"{_count(len(left), 'damaged copy', 'damaged copies')} of {looked}{mended}{warned}"
         return Outcome(
             log, Status.DAMAGED, message, error=ErrorInfo.of(CorruptError("DAMAGED", message)), details=details
         )
     if told:
-        message = f"repaired {_counted(len(told), 'damaged copy', 'damaged copies')} of {looked}{warned}"
+        message = f"repaired {_count(len(told), 'damaged copy', 'damaged copies')} of {looked}{warned}"
         return Outcome(log, Status.REPAIRED, message, details=details)
     single = f", {checked.single:,} of them in one alone" if checked.single else ""
     return Outcome(log, Status.WHOLE, f"{looked}{single}, nothing is damaged{warned}", details=details)
@@ -128,7 +128,7 @@ def add_readers(outcome: Outcome, readers: Outcome) -> Outcome:
     return replace(outcome, status=status, message=message, error=outcome.error or readers.error, details=details)
 
 
-def _counted(number: int, one: str, many: str = "") -> str:
+def _count(number: int, one: str, many: str = "") -> str:
     return f"{number:,} {one if number == 1 else many or f'{one}s'}"
 
 

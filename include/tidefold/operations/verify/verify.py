@@ -108,12 +108,12 @@ class Verification:
         return self.scope.state.log
 
     def run(self) -> Outcome:
-        manifests = self._manifests()
+        manifests = self._check_manifests()
         self._choose(manifests)
-        self._data_files(manifests)
-        self._own_logs(manifests)
-        self._published_table(manifests)
-        self._segments()
+        self._check_data_files(manifests)
+        self._check_own_logs(manifests)
+        self._check_published_table(manifests)
+        self._check_segments()
         return outcome_of(self.scope, self.damage, self.checked, self.asked.repair)
 
     def find_damaged(self) -> set[str]:
@@ -137,13 +137,13 @@ class Verification:
             names = self.asked.choose(self.sizes)
             self._read = {file for file in bytes_of if file.name in names}
 
-    def _manifests(self) -> dict[int, Manifest]:
+    def _check_manifests(self) -> dict[int, Manifest]:
         """The manifests of all kept snapshots that have one good copy at least, after they were looked at."""
 
         def plan(scope: Scope) -> Iterable[StoredFile]:
             return manifest_files(self.log, scope.kept, scope.local, scope.asked).values()
 
-        found = examine(self.stores, plan(self.scope), tell=self._telling("manifests"))
+        found = examine(self.stores, plan(self.scope), tell=self._reporter("manifests"))
         self._settle(found, plan, repair_file)
         files = manifest_files(self.log, self.scope.kept, self.scope.local, self.scope.asked)
         manifests = {}
@@ -153,17 +153,17 @@ class Verification:
                 manifests[snapshot.id] = read_manifest_at(self.stores[good.where], good.path, snapshot)
         return manifests
 
-    def _data_files(self, manifests: Mapping[int, Manifest]) -> None:
+    def _check_data_files(self, manifests: Mapping[int, Manifest]) -> None:
         def plan(scope: Scope) -> Iterable[StoredFile]:
             return data_files(self.log, scope.kept, manifests, scope.local, scope.asked)
 
-        found = examine(self.stores, plan(self.scope), deep=self._read, tell=self._telling("data files"))
+        found = examine(self.stores, plan(self.scope), deep=self._read, tell=self._reporter("data files"))
         self.checked.count(found)
         self._settle(found, plan, repair_file)
 
-    def _segments(self) -> None:
+    def _check_segments(self) -> None:
         segments = check_segments.segment_files(self.scope.change_sets)
-        tell = self._telling("segments")
+        tell = self._reporter("segments")
         found = check_segments.examine_segments(self.stores, segments, deep=self._read, tell=tell)
         self.checked.count(found)
 
@@ -175,15 +175,15 @@ class Verification:
     def _settle(self, found: _Found, plan: _Plan, repair: _Repair) -> None:
         """Tells of damage, unless what is damaged was removed on purpose since this began; repairs it if asked to."""
         bad = {file: copies for file, copies in found.items() if any(copy.damaged for copy in copies)}
-        named = self._named(plan) if bad else set()
+        named = self._find_named(plan) if bad else set()
         for file, copies in bad.items():
             left = still_named(copies, named)
             told = damages(file, left)
             if told and self.asked.repair:
-                told = self._repaired(file, left, told, plan, repair)
+                told = self._try_repair(file, left, told, plan, repair)
             self.damage += told
 
-    def _named(self, plan: _Plan) -> set[Place]:
+    def _find_named(self, plan: _Plan) -> set[Place]:
         return {name.place for file in plan(self._scope_now()) for name in file.names}
 
     def _scope_now(self) -> Scope:
@@ -195,7 +195,7 @@ class Verification:
             pass  # Retired meanwhile: then nothing of it is needed.
         return replace(self.scope, kept=(), asked=frozenset(), local=frozenset(), change_sets=())
 
-    def _repaired(
+    def _try_repair(
         self, file: StoredFile, copies: Sequence[Copy], told: Sequence[Damage], plan: _Plan, repair: _Repair
     ) -> list[Damage]:
         source, error = None, None
@@ -203,13 +203,13 @@ class Verification:
             source = repair(self.stores, file, copies)
         except TidefoldError as found:
             error = found
-        named = self._named(plan)
+        named = self._find_named(plan)
         self._forget([p for damage in told for p in damage.places if p not in named], file.part)
         rest = replace(file, names=tuple(name for name in file.names if name.place in named))
-        again = {place for damage in self._again(rest) for place in damage.places}
-        return [_settled(damage, again, source, error) for damage in told if set(damage.places) & named]
+        again = {place for damage in self._check_again(rest) for place in damage.places}
+        return [_describe_repair(damage, again, source, error) for damage in told if set(damage.places) & named]
 
-    def _again(self, file: StoredFile) -> list[Damage]:
+    def _check_again(self, file: StoredFile) -> list[Damage]:
         if file.part is not Part.SEGMENT:
             return damages(file, examine(self.stores, [file])[file])
         inside = check_segments.segment_files(self._scope_now().change_sets)
@@ -226,15 +226,15 @@ class Verification:
             if not (beside or history or part is Part.SEGMENT):
                 self.stores[place.where].delete([place.path])
 
-    def _own_logs(self, manifests: Mapping[int, Manifest]) -> None:
+    def _check_own_logs(self, manifests: Mapping[int, Manifest]) -> None:
         for snapshot in sorted(self.scope.asked & set(manifests)):
             found = check_delta_tables.own_logs(self.stores, manifests[snapshot], snapshot in self.scope.local)
             now = self._scope_now() if found else self.scope
             for damage in found:
                 if snapshot in (now.local if damage.places[0].where is Where.LOCAL else now.asked):
-                    self.damage.append(self._log_repaired(manifests[snapshot], damage))
+                    self.damage.append(self._repair_log(manifests[snapshot], damage))
 
-    def _log_repaired(self, manifest: Manifest, damage: Damage) -> Damage:
+    def _repair_log(self, manifest: Manifest, damage: Damage) -> Damage:
         if not self.asked.repair:
             return damage
         source, error = None, None
@@ -243,23 +243,23 @@ class Verification:
         except TidefoldError as found:
             error = found
         left = check_delta_tables.own_logs(self.stores, manifest, damage.places[0].where is Where.LOCAL)
-        return _settled(damage, {place for one in left for place in one.places}, source, error)
+        return _describe_repair(damage, {place for one in left for place in one.places}, source, error)
 
-    def _published_table(self, manifests: Mapping[int, Manifest]) -> None:
+    def _check_published_table(self, manifests: Mapping[int, Manifest]) -> None:
         """Looks again when the ledger has moved on meanwhile: perhaps to the very snapshot that the table shows."""
         state = self.scope.state
-        while found := check_delta_tables.published_table(self.pipeline.store, state, manifests):
+        while found := check_delta_tables.check_published_table(self.pipeline.store, state, manifests):
             newest = self.pipeline.ledger(self.log).find()
             if newest is None or newest.version == state.version:
                 self.damage += [found] if newest and set(found.snapshots) <= self.scope.asked else []
                 return
             state = newest
 
-    def _telling(self, what: str) -> Tell:
+    def _reporter(self, what: str) -> Tell:
         return lambda done, total: self.tell(what, done, total)
 
 
-def _settled(damage: Damage, again: set[Place], source: Place | None, error: TidefoldError | None) -> Damage:
+def _describe_repair(damage: Damage, again: set[Place], source: Place | None, error: TidefoldError | None) -> Damage:
     """The damage with what became of it: only what a second look finds in order counts as repaired."""
     if not set(damage.places) & again:
         return replace(damage, repaired=str(source or "another copy"))

@@ -17,7 +17,7 @@ import pyarrow as pa
 from tidefold.changelog.key_group_hash import connect
 from tidefold.changelog.segment import WrittenChangeSet, write_parts
 from tidefold.domain.log_state import TableSpec
-from tidefold.errors import Packed, StorageError, packed, unforeseen
+from tidefold.errors import StorageError, WireError, to_wire, wrap_unexpected
 from tidefold.sources.api import Feed, ParsedFile, SchemaStopError, Source, UnfitFileError
 from tidefold.sources.ingest.accounting import Account
 from tidefold.sources.ingest.change_batches import fill_key_groups
@@ -95,7 +95,7 @@ class LogResult:
     files: tuple[FileResult, ...]
     segment: str | None
     quarantine: str | None
-    error: Packed | None = None
+    error: WireError | None = None
     no_copy: str = ""
 
 
@@ -108,7 +108,7 @@ class _Parsing:
     results: list[FileResult] = field(default_factory=list)
     # The files that have changes: a clear before a refused row is one that no account counts.
     changed: set[str] = field(default_factory=set)
-    error: Packed | None = None
+    error: WireError | None = None
 
     def tables(self, connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[str, pa.Table]]:
         try:
@@ -116,7 +116,7 @@ class _Parsing:
                 yield self.given.log, table
         except Exception as error:
             traceback.print_exc()
-            self.error = packed(unforeseen(error))
+            self.error = to_wire(wrap_unexpected(error))
 
     def _file_tables(self) -> Iterator[pa.Table]:
         """One table at a time, so that the task holds the changes of one file only."""
@@ -162,7 +162,7 @@ class _Parsing:
         try:
             refused = self.error is None and self.quarantine.store(store, path)
         except StorageError as error:
-            self.error, refused = packed(error), False
+            self.error, refused = to_wire(error), False
         files = () if self.error else tuple(_with_written(self.results, mine, self.changed))
         named, put_aside = segment if mine else None, path if refused else None
         return LogResult(self.given.log, files, named, put_aside, self.error, no_copy if mine else "")
@@ -192,7 +192,7 @@ def _write(
     local = LocalStore(Path(task.local), private=True) if task.local else None
     with create_duplicating(store, local, segment) as stream:
         written = write_parts(stream, segment, parts)
-    return written, f"{unforeseen(stream.local_error)}" if stream.local_error else task.no_copy
+    return written, f"{wrap_unexpected(stream.local_error)}" if stream.local_error else task.no_copy
 
 
 def _with_written(

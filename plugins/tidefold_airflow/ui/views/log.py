@@ -9,7 +9,7 @@ from tidefold.cli.output.proofs import is_drill_old, is_proof_old
 from tidefold.domain.log_state import LogState, Position, Snapshot
 from tidefold.domain.retention.retention import Bound, bounds
 from tidefold.domain.table.schema_evolution import told
-from tidefold.operations.inspect.history import restored_by
+from tidefold.operations.inspect.history import find_restorers
 from tidefold.operations.inspect.status import LogStatus, status_of
 from tidefold.operations.local_copies.inventory import LocalUse, local_use
 from tidefold.operations.local_copies.manage import copies_here
@@ -109,7 +109,7 @@ def view_log(pipeline: Pipeline, state: LogState) -> LogView:
 
 def lines(state: LogState, snapshots: Sequence[Snapshot], local: Sequence[int] = ()) -> list[SnapshotLine]:
     """Snapshots of a log as a list shows them."""
-    restored = restored_by(state.snapshots)
+    restored = find_restorers(state.snapshots)
     return [line(state, s, restored, s.id in local) for s in snapshots]
 
 

@@ -12,7 +12,7 @@ from tidefold.domain.table.schema import schema_of, schemas_of
 from tidefold.domain.table.table_spec import Column
 from tidefold.errors import CorruptError, NotFoundError, TidefoldError
 from tidefold.ledger import read_manifest
-from tidefold.operations.inspect.history import restored_by
+from tidefold.operations.inspect.history import find_restorers
 from tidefold.operations.local_copies.manage import snapshots_here
 from tidefold.operations.pipeline import Pipeline
 from tidefold.quality.report.result import CheckResult
@@ -56,7 +56,7 @@ def view_snapshot(pipeline: Pipeline, state: LogState, snapshot: Snapshot) -> Sn
     ids = [s.id for s in state.snapshots]
     place = ids.index(snapshot.id)
     return SnapshotView(
-        line=line(state, snapshot, restored_by(state.snapshots), local),
+        line=line(state, snapshot, find_restorers(state.snapshots), local),
         state=state,
         files=_files(pipeline, state, snapshot),
         columns=_columns(state, snapshot),

@@ -22,7 +22,7 @@ from tidefold.domain.snapshot import transitions
 from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.errors import TidefoldError
 from tidefold.fold import inputs
-from tidefold.operations.inspect.history import history, restored_by
+from tidefold.operations.inspect.history import find_restorers, history
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.retention.refs import tag
@@ -126,7 +126,7 @@ def test_undo_is_one_more_restore(pipeline: Pipeline) -> None:
     assert table_rows(pipeline) == FIRST
     # The skipped range belongs to the snapshot that skipped it, and comes back with its rows.
     assert fold(pipeline, "run-8").status == "nothing"
-    assert restored_by(history(pipeline, "accounts")) == {4: 1, 5: 3, 6: 4}
+    assert find_restorers(history(pipeline, "accounts")) == {4: 1, 5: 3, 6: 4}
 
 
 @pytest.mark.parametrize("mode", list(RestoreMode))
@@ -142,7 +142,7 @@ def test_a_tail_comes_back_as_the_fold_up_to_its_end(pipeline: Pipeline, mode: R
     assert (staged.facts["restored"], staged.facts["changes"]) == (4, 2)
     assert staged.facts["skipped" if mode is RestoreMode.SKIP else "replayed"] == (5, 5)
     assert table_rows(pipeline) == rows
-    assert restored_by(history(pipeline, "accounts")) == {6: 4}
+    assert find_restorers(history(pipeline, "accounts")) == {6: 4}
     if mode is RestoreMode.SKIP:
         assert fold(pipeline, "run-7").status == "nothing"
     else:
