@@ -25,7 +25,8 @@ from tidefold.operations.verify.result import add_readers
 from tidefold.operations.verify.verify import verify
 from tidefold.read.content_checksum import compute_checksum
 from tidefold.read.delta_reader import DeltaContent, parse_columns
-from tidefold.spark.dispatch import Step, without_spark
+from tidefold.spark.dispatch import run_without_spark
+from tidefold.spark.steps import VerifyStep
 
 TABLE = LogPaths("accounts").table
 
@@ -102,7 +103,7 @@ def test_without_spark_the_step_does_only_what_needs_none(pipeline: Pipeline) ->
     """Also where little is to be read: only Spark shows what readers on Spark get."""
     spark = pipeline.config.spark.model_copy(update={"above": "1GB"})
     small = replace(pipeline, config=pipeline.config.model_copy(update={"spark": spark}))
-    found = without_spark(small, Step("verify"), ["accounts", "tellers"])
+    found = run_without_spark(small, VerifyStep(), ["accounts", "tellers"])
     assert found.spark == ("accounts",)
     assert [(o.log, o.status) for o in found.done] == [("tellers", Status.NOTHING)]
     [outcome] = check_readers(pipeline, ["accounts"], None)
