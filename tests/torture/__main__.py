@@ -75,10 +75,7 @@ class Seed:
         return {
             "schemas": self.rnd.choice(("on", "off")),
             "decimal": self.rnd.choice(("precise", "string")),
-            # PostgreSQL's connector writes null for an unchanged large value in the mode base64-url-safe.
-            "binary": self.rnd.choice(
-                ("bytes", "base64", "hex", *(["base64-url-safe"] if self.server.connector == "mariadb" else []))
-            ),
+            "binary": self.rnd.choice(self.server.binary_modes),
         }
 
     def _properties(self, space: str) -> dict[str, object]:

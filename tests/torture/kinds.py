@@ -93,7 +93,8 @@ def _decimal(value: Any) -> str:
 
 def _number(value: Any) -> str:
     """A decimal of any scale: the connector leaves out zeros at its end."""
-    return str(value) if str(value)[-1:] in "yN" else format(Decimal(value).normalize(_EXACT), "f")
+    text = str(value)
+    return text if text[-1].isalpha() else format(Decimal(text).normalize(_EXACT), "f")
 
 
 def _instant(value: Any) -> str:
@@ -355,7 +356,13 @@ def postgres_kinds(rnd: random.Random) -> list[Kind]:
         Kind("uuid", "uuid", lambda r: f"'{r.randbytes(16).hex()}'", _fixed("string")),
         Kind("json", "json", _pick("'{\"a\": [1, null]}'", "'null'", "'\"x\"'", "'1e2'"), _fixed("string")),
         Kind("jsonb", "jsonb", _pick('\'{"b":1,"a":[1.50,null]}\'', "'[]'", "'\"🙂\"'", "'{}'"), _fixed("string")),
-        Kind("inet", "inet", _pick("'10.0.0.1'", "'::1'", "'10.1.0.0/16'"), _fixed("string"), "format('%s',{})"),
+        Kind(
+            "inet",
+            "inet",
+            _pick("'10.0.0.1'", "'::1'", "'10.1.0.0/16'"),
+            _fixed("string"),
+            "case when {0} is not null then format('%s',{0}) end",
+        ),
         Kind("macaddr", "macaddr", _pick("'08:00:2b:01:02:03'"), _fixed("string")),
         Kind("range", "int4range", _pick("'[1,5)'", "'empty'", "'[,7)'"), _fixed("string")),
         Kind("bit", "bit(1)", _pick("B'0'", "B'1'"), _fixed("boolean"), shown="({}=B'1')", source=str.capitalize),

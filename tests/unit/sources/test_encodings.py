@@ -230,7 +230,8 @@ def test_a_schema_says_how_values_are_written_and_which_columns_they_can_be(
 
 
 def test_where_a_schema_does_not_say_it_the_configuration_does() -> None:
-    for kind, type_, encoding in (("int64", "timestamp", "nanos"), ("string", "binary", "hex")):
+    said = (("int64", "timestamp", "nanos"), ("string", "binary", "hex"), ("string", "string", "decimal"))
+    for kind, type_, encoding in said:
         shape = TableSpec((), (Column("c", type_, encoding),), "postgresql", 1, 1)
         assert forms_of(schema_of({"field": "c", "type": kind}), shape) == (Form(encoding),)
     decimal = {"field": "c", "type": "bytes", "name": f"{CONNECT}.Decimal", "parameters": {"scale": "7"}}

@@ -115,6 +115,8 @@ def _form(schema: Mapping[str, Any] | None, column: Column, type_: Type) -> Form
     known = _NAMED.get(str(name)) or _TYPED.get(kind, {})
     if type_.name == "string" and column.encoding == "json" and "string" not in known:
         return Form("json")
+    if type_.name == "string" and column.encoding == "decimal" and kind == "string" and not name:
+        return Form("decimal")
     if type_.name in known:
         return Form(known[type_.name], _scale(schema))
     allowed = () if name else _UNNAMED.get(kind, {}).get(type_.name, ())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -153,11 +153,10 @@ def _check_columns(row: Mapping[str, Any], shape: TableSpec, types: Mapping[str,
     null = [name for name in shape.key if row.get(name) is None]
     if null and not (unknown and any(name not in row for name in null)):
         return RefusedRecordError("KEY_NULL", f"Key column {', '.join(null)} is null or missing.")
+    missing = {c.name: c.type for c in shape.columns if c.name not in row and not c.may_lack}
     if unknown:
-        return unknown_column("`after`", unknown)
-    if missing := [c for c in shape.columns if c.name not in row and not c.may_lack]:
-        return missing_column("`after`", {c.name: c.type for c in missing})
-    return None
+        return unknown_column("`after`", unknown, missing)
+    return missing_column("`after`", missing) if missing else None
 
 
 _JSON_KINDS = {bool: "boolean", int: "long", float: "double", str: "string"}
@@ -181,16 +180,22 @@ def missing_column(what: str, types: Mapping[str, str]) -> RefusedRecordError:
     return RefusedRecordError("MISSING_COLUMN", detail)
 
 
-def unknown_column(what: str, types: Mapping[str, str]) -> RefusedRecordError:
-    """A column that nobody configured is never taken up by itself. `types`: of its name, if the source says it."""
+def unknown_column(what: str, types: Mapping[str, str], missing: Collection[str] = ()) -> RefusedRecordError:
+    """A column that nobody configured is never taken up by itself. `types`: of its name, if the source says it. If the
+    record lacks configured columns, it may be one of them under a new name: nobody adds it but a person.
+    """
     names = ", ".join(types)[:200]
     lines = [f"`{name}: {{type: '{type_ or 'TYPE'}', default: null}}`" for name, type_ in list(types.items())[:3]]
     detail = (
         f"{what} has {names}, which is not configured. To take it add {', '.join(lines)[:300]} to `columns`; to leave "
         f"it out add it to `ignored`."
     )
+    if missing:
+        detail += (
+            f" The record lacks {', '.join(missing)[:200]}: of a column that was renamed add the old name to `aliases`."
+        )
     refused = RefusedRecordError("UNKNOWN_COLUMN", detail)
-    refused.brings = tuple(types.items()) if all(types.values()) else ()
+    refused.brings = tuple(types.items()) if all(types.values()) and not missing else ()
     return refused
 
 

@@ -46,6 +46,22 @@ def with_after(offset: int, item: int, **after: Any) -> dict[str, Any]:
     return record(offset, item, after={"id": item, **after})
 
 
+def test_a_renamed_column_is_not_added_beside_its_old_name(tmp_path: Path) -> None:
+    """A record that brings a column and lacks another may show a rename: `add: evolve` leaves that to a person, and no
+    value of a row from before is lost.
+    """
+    pipeline = configured(tmp_path, TEXT, "{add: evolve, drop: evolve}")
+    land(tmp_path, 0, [with_after(0, 1, text="a"), with_after(1, 2, label="b")])
+    outcome = take(pipeline)
+    assert (outcome.error_code, outcome.facts["changes"]) == ("UNKNOWN_COLUMN", 1)
+    assert "The record lacks text: of a column that was renamed add the old name to `aliases`." in outcome.message
+    assert [column.name for column in state_of(pipeline).shape.columns] == ["id", "text"]
+    renamed = "{id: int, label: {type: string, aliases: [text]}}"
+    pipeline = configured(tmp_path, renamed, "{add: evolve, drop: evolve}")
+    assert take(pipeline).facts["changes"] == 1
+    assert rows(pipeline) == [{"id": 1, "label": "a"}, {"id": 2, "label": "b"}]
+
+
 def test_a_column_added_in_mid_segment_waits_until_it_is_configured(tmp_path: Path) -> None:
     """Bad input 58: the records are put aside with the line to add; `quarantine retry` then brings them in."""
     pipeline = configured(tmp_path, TEXT)
