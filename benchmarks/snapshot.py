@@ -74,7 +74,7 @@ def take(pipeline: Pipeline, run: str, kind: Rule = Rule.FULL, restore: int | No
 
 
 def settle(pipeline: Pipeline) -> None:
-    if pipeline.ledger("bench").read().attempt:
+    if pipeline.ledger("bench").read().open_attempt:
         judge_all(pipeline, "bench")
         confirm(pipeline, "bench")
 

@@ -108,7 +108,7 @@ def state_of(pipeline: Pipeline) -> LogState:
 
 
 def staged(pipeline: Pipeline) -> Snapshot:
-    attempt = state_of(pipeline).attempt
+    attempt = state_of(pipeline).open_attempt
     assert attempt
     return attempt
 
@@ -233,13 +233,13 @@ def test_nobody_answered_yet_asks_on_until_the_time_is_over(pipeline: Pipeline, 
         answered(pipeline, TIMED_OUT, datetime.now(UTC) - timedelta(seconds=1))
     known = state_of(pipeline).snapshot(1)
     assert known
-    assert known.reason == "rejected: nobody answered in time (timeout)"
+    assert known.abort_reason == "rejected: nobody answered in time (timeout)"
 
 
 def test_rejected_is_aborted_and_red(pipeline: Pipeline, airflow: FakeAirflow) -> None:
     with pytest.raises(AirflowFailException, match=r"GATE_FAILED.*was rejected by ann"):
         answered(pipeline, REJECTED)
-    assert state_of(pipeline).attempt is None
+    assert state_of(pipeline).open_attempt is None
 
 
 @pytest.mark.parametrize("event", [APPROVED, REJECTED, TIMED_OUT], ids=["approved", "rejected", "silent"])

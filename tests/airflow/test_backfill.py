@@ -91,7 +91,7 @@ class Past(Scene):
         """What nothing of a backfill may move: the table, the newest snapshot, the positions, the log."""
 
         def facts(state: LogState) -> Any:
-            return (state.latest, state.attempt, state.positions, state.truncated_to, state.change_sets)
+            return (state.latest, state.open_attempt, state.positions, state.truncated_to, state.change_sets)
 
         return {"tables": self.files("tables"), **{log: facts(self.state(log)) for log in LOGS}}
 
@@ -189,7 +189,7 @@ def test_a_range_whose_log_is_cut_names_the_oldest_possible_instant(unpaused: Pa
     [red] = runs
     assert red["state"] == "failed"
     assert "AS_OF_TOO_OLD" in (said := _failure(unpaused, red["dag_run_id"]))
-    assert f"The oldest possible instant is {told(next_second((first.until or 0) + 1))}" in said
+    assert f"The oldest possible instant is {told(next_second((first.max_commit_time or 0) + 1))}" in said
     assert unpaused.task_of(red["dag_run_id"], "as_of")["try_number"] == 1
     assert unpaused.live() == before
 

@@ -123,7 +123,7 @@ def test_force_without_a_reason_has_one_code(pipeline: Pipeline) -> None:
 
     live(pipeline, claim("dag/run-3"), stage, judge(False))
     scope = Scope(pipeline, [LOG], "dag/run-3")
-    staged = pipeline.ledger(LOG).read().attempt
+    staged = pipeline.ledger(LOG).read().open_attempt
     assert staged
     with pytest.raises(InvalidInputError) as raised:
         _decide(scope, LOG, staged, Answer(approved=True, by="admin", why=""))

@@ -73,7 +73,7 @@ def spark_task(pipeline: Pipeline, **given: Any) -> Any:
 def test_materialize_takes_over_what_stands_still_if_it_may(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    dead = pipeline.ledger("accounts").commit(lambda s: Fold("dead").claimant(pipeline)(s)).attempt
+    dead = pipeline.ledger("accounts").commit(lambda s: Fold("dead").claimant(pipeline)(s)).open_attempt
     waited: list[float] = []
     monkeypatch.setattr(heartbeat.find_stalled, "__defaults__", (waited.append,))
     scope = SimpleNamespace(pipeline=pipeline, logs=["accounts", "tellers"], run="dag/manual-1")

@@ -78,7 +78,7 @@ def killed(scene: Scene, marked: Red) -> tuple[Run, LogState]:
 
 def _ongoing(scene: Scene) -> str | None:
     """The run whose attempt at `accounts` is being folded."""
-    attempt = scene.state("accounts").attempt
+    attempt = scene.state("accounts").open_attempt
     return attempt.run if attempt and attempt.state is State.ONGOING else None
 
 
@@ -154,8 +154,8 @@ def test_a_killed_job_is_tried_again_and_makes_one_snapshot(scene: Scene, killed
     assert scene.task(run, "materialize")["try_number"] == 2
     mine = [s for s in scene.state("accounts").snapshots if s.run == f"{DAG}/{run.id}"]
     assert [s.state for s in mine] == [State.ABORTED, State.COMPLETED]
-    assert before.attempt
-    assert mine[0].id == before.attempt.id
+    assert before.open_attempt
+    assert mine[0].id == before.open_attempt.id
     assert mine[1].epoch > mine[0].epoch
     assert all(scene.all_equal_truth("phase3"))
     left = [p for p in scene.files() if f".s{mine[0].id:010d}." in p and "/accounts/" in p]

@@ -123,7 +123,7 @@ def test_one_pending_approval_stops_nothing_else(town: Town) -> None:
     town.alpha.suite("items", FAILS)
     town.change(1)
     question = town.question()
-    asked = town.alpha.state().attempt
+    asked = town.alpha.state().open_attempt
     assert asked
     since = time.time()
     for number in range(2, 2 + ROUNDS):
@@ -135,7 +135,7 @@ def test_one_pending_approval_stops_nothing_else(town: Town) -> None:
     assert not any(run["state"] == "failed" for dag in ("alpha", "beta", "gamma") for run in town.runs(dag))
     # Its own log took in what landed, made no new snapshot, and each step said so.
     state = town.alpha.state()
-    assert state.attempt == asked
+    assert state.open_attempt == asked
     assert len(state.unfolded) > ROUNDS
     last = next(Ran(town.alpha, "alpha", r["dag_run_id"]) for r in town.runs("alpha") if r["state"] == "success")
     for step in ("materialize", "quality", "confirm#0"):
@@ -158,7 +158,7 @@ def test_a_question_that_became_pointless_ends_by_itself(town: Town) -> None:
     town.alpha.suite("items", FAILS)
     town.change(50)
     question = town.question()
-    attempt = town.alpha.state().attempt
+    attempt = town.alpha.state().open_attempt
     assert attempt
     town.alpha.suite("items", PASSES)
     abort(town.alpha.pipeline, "items", "by hand", snapshot=attempt.id)
@@ -172,13 +172,13 @@ def test_who_rejects_aborts_it_and_its_changes_are_folded_again(town: Town) -> N
     town.alpha.suite("items", FAILS)
     town.change(60)
     question = town.question()
-    attempt = town.alpha.state().attempt
+    attempt = town.alpha.state().open_attempt
     assert attempt
     town.alpha.suite("items", PASSES)
     question.answer({"ask": ("Reject", "not now")}).red()
     known = town.alpha.state().snapshot(attempt.id)
     assert known
-    assert (known.state, known.reason) == (State.ABORTED, "rejected by admin: not now")
+    assert (known.state, known.abort_reason) == (State.ABORTED, "rejected by admin: not now")
     wait_for(lambda: _shows_all(town.alpha, "items"), lambda: _states(town), _SECONDS)
 
 

@@ -139,7 +139,7 @@ class Oracle:
         self.committed[one.sqn] = one.times.first or 0
 
     def _squash(self, one: ChangeSet, old: LogState, new: LogState) -> None:
-        assert not (new.attempt and new.attempt.state is State.ONGOING)
+        assert not (new.open_attempt and new.open_attempt.state is State.ONGOING)
         assert not any(s.open for s in new.snapshots if s.as_of)
         at = [self.committed[sqn] for sqn in range(one.begin, one.sqn + 1)]
         assert one.times
@@ -192,8 +192,8 @@ class Oracle:
             assert not any(s.open for s in new.snapshots if s.id != one.id and not s.as_of)
             assert all(s.published for s in old.snapshots if s.id == one.base)
             self.expected[one.id] = self._wanted(one, old)
-            if old.attempt and old.attempt.run != one.run:
-                self._claimed_over(one, old.attempt)
+            if old.open_attempt and old.open_attempt.run != one.run:
+                self._claimed_over(one, old.open_attempt)
         assert one.to_sqn == self.expected[one.id].position
         if one.kind is SnapshotKind.FULL and not one.request.startswith("restore"):
             assert one.from_sqn == self.position, "ranges do not touch (I7)"
@@ -244,18 +244,18 @@ class Oracle:
         fixed = replace(
             one,
             state=before.state,
-            reason=before.reason,
+            abort_reason=before.abort_reason,
             verdict=before.verdict,
             progress=before.progress,
             table_version=before.table_version,
-            shown=before.shown,
+            published_at=before.published_at,
             **{name: getattr(before, name) for name in STAGED},
         )
         assert fixed == before
         assert one.state is before.state or (before.state, one.state) in _NEXT
         if one.manifest != before.manifest:
             assert (before.state, one.state) == (State.ONGOING, State.STAGED)
-            assert one.as_of or not any(s.epoch > one.epoch for s in new.snapshots if s.counts)
+            assert one.as_of or not any(s.epoch > one.epoch for s in new.snapshots if s.in_main_lineage)
         if one.verdict != before.verdict:
             assert before.state is one.state is State.STAGED
         if one.table_version != before.table_version:
@@ -290,7 +290,7 @@ class Oracle:
             assert (one.as_of.tag, one.id) in [(t.name, t.snapshot) for t in new.tags]
             self.effects["confirmed: as of an instant"] += 1
             return
-        assert not any(s.epoch > one.epoch for s in new.snapshots if s.counts)
+        assert not any(s.epoch > one.epoch for s in new.snapshots if s.in_main_lineage)
         assert one.base == (self.confirmed[-1] if self.confirmed else None)
         assert all(s.published for s in old.snapshots if s.id in self.confirmed)
         self.confirmed.append(one.id)
@@ -307,9 +307,9 @@ class Oracle:
         kept = {t.snapshot for t in old.tags} | {h.snapshot for h in old.holds} | set(self.newest(old))
         kept |= {s.id for s in old.snapshots if s.kind is SnapshotKind.TAIL and s.base in self.newest(old)}
         kept |= {s.base or 0 for s in tails(new)} | {s.base or 0 for s in old.snapshots if s.open and s.as_of}
-        if old.attempt:
-            restored = self._restored_by(old.attempt, old)
-            kept |= {old.attempt.base or 0}
+        if old.open_attempt:
+            restored = self._restored_by(old.open_attempt, old)
+            kept |= {old.open_attempt.base or 0}
             kept |= {(restored.base or 0) if restored.kind is SnapshotKind.TAIL else restored.id} if restored else set()
         return kept
 
@@ -334,9 +334,9 @@ class Oracle:
         ends += [self._begin_of(s) for s in tails(state)]
         ends += [self._begin_of(s) for s in state.snapshots if s.id in {h.snapshot for h in state.holds}]
         ends += [self.expected[s.base].position if s.base else 0 for s in state.snapshots if s.open and s.as_of]
-        if state.attempt:
-            ends.append(self.expected[state.attempt.id].position)
-            restored = self._restored_by(state.attempt, state)
+        if state.open_attempt:
+            ends.append(self.expected[state.open_attempt.id].position)
+            restored = self._restored_by(state.open_attempt, state)
             if restored and restored.kind is SnapshotKind.TAIL:
                 ends.append(self._begin_of(restored))
         return min(ends)
@@ -357,7 +357,7 @@ class Oracle:
         assert (state.latest.id if state.latest else None) == (ever[-1] if ever else None)
         opened = [s for s in state.snapshots if s.open and not s.as_of]
         assert len(opened) <= 1
-        assert all(s.epoch >= other.epoch for s in opened for other in state.snapshots if other.counts)
+        assert all(s.epoch >= other.epoch for s in opened for other in state.snapshots if other.in_main_lineage)
         named = {t.snapshot for t in state.tags} | {h.snapshot for h in state.holds}
         assert all(s.state is State.COMPLETED for s in state.snapshots if s.id in named)
         if state.truncated_to:

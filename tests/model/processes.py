@@ -199,7 +199,7 @@ def materialize(world: World, log: str, asked: claim.Claim, at: int | None = Non
 def _planned(world: World, log: str, mine: Snapshot) -> tuple[tuple[FoldTask, ...], Manifest | None]:
     state = world.read(log)
     assert state
-    source = state.snapshot(mine.source) if mine.source is not None else None
+    source = state.snapshot(mine.parent) if mine.parent is not None else None
     base = read_manifest(world.store, log, source) if source else None
     return plan_fold(state, mine, base, state.shape, Places("")), base
 

@@ -50,7 +50,7 @@ def some_snapshot(world: World, log: str, pick: Pick) -> Snapshot | None:
     state = world.read(log)
     if state is None or not state.snapshots:
         return None
-    likely = [state.attempt or state.snapshots[-1]]
+    likely = [state.open_attempt or state.snapshots[-1]]
     return pick([*likely, *likely, *state.snapshots])
 
 
@@ -164,8 +164,8 @@ def as_of_an_instant(world: World, pick: Pick) -> None:
 def _instant(world: World, log: str, pick: Pick) -> int:
     """Any; the first that a kept snapshot serves more often."""
     state = world.read(log)
-    there = [s for s in state.snapshots if s.state is State.COMPLETED and s.until] if state else []
-    return pick([*range(1, 11), *((s.until or 0) + 1 for s in there for _ in range(4))])
+    there = [s for s in state.snapshots if s.state is State.COMPLETED and s.max_commit_time] if state else []
+    return pick([*range(1, 11), *((s.max_commit_time or 0) + 1 for s in there for _ in range(4))])
 
 
 @rule(2)
@@ -256,7 +256,7 @@ def look(world: World, pick: Pick) -> None:
     """Remembers an attempt, to claim over it if it shows no progress."""
     log = pick(LOGS)
     state = world.read(log)
-    world.seen[log] = state.attempt if state else None
+    world.seen[log] = state.open_attempt if state else None
 
 
 @rule(1)

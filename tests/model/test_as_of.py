@@ -54,7 +54,7 @@ class Life:
         run, sqns = f"run-{len(self.state.snapshots)}", self.sqns if restore is None else self.made[restore]
         asked = RestorePoint(restore, RestoreMode.SKIP) if restore else None
         state = claim.claim(self.state, Claim(run, "", SnapshotKind.FULL, "", restore=asked))
-        attempt = state.attempt
+        attempt = state.open_attempt
         if attempt is None:
             return
         self.made[attempt.id] = sqns
@@ -114,9 +114,9 @@ def check_refused(life: Life, at: int, error: RefusedError) -> None:
     assert error.code == "AS_OF_TOO_OLD"
     assert life.state.truncated_to > 0
     assert latest
-    assert latest.until is not None
-    assert latest.until >= at
-    check(life, latest.until + 1)
+    assert latest.max_commit_time is not None
+    assert latest.max_commit_time >= at
+    check(life, latest.max_commit_time + 1)
 
 
 def parted(changes: Changes, seed: random.Random) -> list[Changes]:

@@ -205,7 +205,7 @@ class World:
         for one in tails(state):
             base = state.snapshot(one.base or 0)
             assert base
-            tail = state.between(one.from_sqn, one.to_sqn)
+            tail = state.change_sets_in(one.from_sqn, one.to_sqn)
             _require_whole(tail, one.from_sqn, one.to_sqn)
             rows = self.rows(log, read_manifest(self.store, log, base))
             assert folded(rows, map(self.content, tail)) == oracle.expected[one.id].rows, "I10"
@@ -215,18 +215,18 @@ class World:
             self._check_replay(state, number, oracle.expected[number].position)
 
     def _check_replay(self, state: LogState, number: int, position: int) -> None:
-        after = state.between(position, state.last_sqn)
+        after = state.change_sets_in(position, state.last_sqn)
         _require_whole(after, position, state.last_sqn)
-        if state.attempt or (state.latest and not state.latest.published):
+        if state.open_attempt or (state.latest and not state.latest.published):
             return
         wanted = claim.RestorePoint(number, claim.RestoreMode.REPLAY)
         asked = claim.Claim("check", f"restore:{number}:replay", SnapshotKind.FULL, INSTANT, restore=wanted)
         begun = claim.claim(state, asked)
-        assert begun.attempt
-        source = state.snapshot(begun.attempt.source or 0)
+        assert begun.open_attempt
+        source = state.snapshot(begun.open_attempt.parent or 0)
         assert source
         base = read_manifest(self.store, state.log, source)
-        plan_fold(begun, begun.attempt, base, state.shape, Places(""))
+        plan_fold(begun, begun.open_attempt, base, state.shape, Places(""))
 
     def _check_table(self, log: str, state: LogState) -> None:
         """Readers see what was confirmed, in that order, and at most one of them is not recorded yet (I1)."""

@@ -62,7 +62,7 @@ def submit(pipeline: Pipeline, run: str, started: list[subprocess.Popen[str]]) -
 def wait_until_claimed(pipeline: Pipeline, job: subprocess.Popen[str]) -> None:
     """Returns in the middle of the job: it has claimed its snapshot and has not staged it."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
-    while pipeline.ledger("accounts").read().attempt is None:
+    while pipeline.ledger("accounts").read().open_attempt is None:
         assert job.poll() is None, job.communicate()[0]
         assert time.monotonic() < deadline, "the job never claimed a snapshot"
 

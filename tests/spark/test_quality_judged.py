@@ -155,5 +155,5 @@ def test_an_audit_judges_again_and_changes_nothing_but_its_own_report(
 def test_ages_are_counted_to_the_claim_however_late_it_is_judged(pipeline: Pipeline, spark: SparkSession) -> None:
     """I24: a clock at the time of judging decides nothing; the instant stands in the judgement."""
     snapshot = stage(pipeline, ROWS)
-    assert snapshot.instant.startswith("2026-01-01")
-    assert judgement(judge_one(pipeline, spark))["as_of"] == snapshot.instant
+    assert snapshot.started_at.startswith("2026-01-01")
+    assert judgement(judge_one(pipeline, spark))["as_of"] == snapshot.started_at

@@ -172,7 +172,7 @@ def end_what_waits(golden: Golden) -> None:
     ends what killed ingests and writers left.
     """
     for log, truth in golden.logs.items():
-        attempt = state_of(golden, log).attempt
+        attempt = state_of(golden, log).open_attempt
         if attempt and attempt.state is State.ONGOING:
             # The same run comes again: what it asks for is known again (I4).
             assert fold(golden, log, attempt.run) > attempt.id

@@ -52,25 +52,25 @@ def claim(run: str) -> Move:
 
 
 def stage(state: LogState) -> LogState:
-    assert state.attempt
-    return transitions.stage(state, manifest_of(state, state.attempt), f"digest-{state.attempt.id}")
+    assert state.open_attempt
+    return transitions.stage(state, manifest_of(state, state.open_attempt), f"digest-{state.open_attempt.id}")
 
 
 def judge(passed: bool) -> Move:
     def move(state: LogState) -> LogState:
-        assert state.attempt
+        assert state.open_attempt
         suite = load_suite(None, state.shape, 0.5).sha256
         verdict = replace(
-            verdict_for(state.attempt, passed, suite), path=f"logs/accounts/quality/{state.attempt.id}.html"
+            verdict_for(state.open_attempt, passed, suite), path=f"logs/accounts/quality/{state.open_attempt.id}.html"
         )
-        return transitions.judge(state, state.attempt.id, verdict)
+        return transitions.judge(state, state.open_attempt.id, verdict)
 
     return move
 
 
 def confirm(state: LogState) -> LogState:
-    assert state.attempt
-    return transitions.confirm(state, state.attempt.id)
+    assert state.open_attempt
+    return transitions.confirm(state, state.open_attempt.id)
 
 
 def publish(state: LogState) -> LogState:
@@ -79,8 +79,8 @@ def publish(state: LogState) -> LogState:
 
 
 def abort(state: LogState) -> LogState:
-    assert state.attempt
-    return transitions.abort(state, state.attempt.id, "by hand")
+    assert state.open_attempt
+    return transitions.abort(state, state.open_attempt.id, "by hand")
 
 
 PUBLISHED = (take, claim("run-1"), stage, judge(True), confirm, publish)

@@ -107,7 +107,7 @@ class Story:
     def judge(self, log: str, passed: bool) -> None:
         pipeline = self.pipeline
         state = pipeline.ledger(log).read()
-        attempt = state.attempt
+        attempt = state.open_attempt
         assert attempt
         manifest = read_manifest(pipeline.store, log, attempt)
         sample = (f"{self.text} bad",)
@@ -117,7 +117,7 @@ class Story:
                         None if passed else 3, () if passed else sample, "" if passed else "3 below 0"),
         ]  # fmt: skip
         findings = Findings(tuple(checks), (), (), 1.5)
-        judgement = conclude(state, attempt, manifest, "ab" * 32, findings, Circumstances(attempt.instant))
+        judgement = conclude(state, attempt, manifest, "ab" * 32, findings, Circumstances(attempt.started_at))
         store_report(pipeline.store, store_judgement(pipeline.store, judgement))
         pipeline.ledger(log).commit(lambda now: transitions.judge(now, attempt.id, verdict_of(judgement)))
 

@@ -74,7 +74,7 @@ def judge_all(pipeline: Pipeline, log: str = "accounts", passed: bool = True) ->
     """Gives the staged snapshot a verdict, as the gate would."""
 
     def move(state: LogState) -> LogState:
-        attempt = state.attempt
+        attempt = state.open_attempt
         assert attempt
         assert attempt.manifest
         verdict = Verdict(passed, "suite", attempt.manifest, "report.html", "1 of 1 checks failed: made to")

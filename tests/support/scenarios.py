@@ -166,14 +166,14 @@ def fold(pipeline: Pipeline, run: str, restore: RestorePoint | None = None, logs
 def judge(pipeline: Pipeline, logs: Sequence[str] = LOGS) -> None:
     for log in logs:
         state = pipeline.ledger(log).find()
-        if state and state.attempt and state.attempt.state is State.STAGED:
+        if state and state.open_attempt and state.open_attempt.state is State.STAGED:
             pipeline.ledger(log).commit(_passed)
 
 
 def _passed(state: LogState) -> LogState:
-    assert state.attempt
-    verdict = Verdict(True, "suite", state.attempt.manifest or "", "report.html", "1 of 1 checks")
-    return transitions.judge(state, state.attempt.id, verdict)
+    assert state.open_attempt
+    verdict = Verdict(True, "suite", state.open_attempt.manifest or "", "report.html", "1 of 1 checks")
+    return transitions.judge(state, state.open_attempt.id, verdict)
 
 
 def cycle(pipeline: Pipeline, run: str, restore: RestorePoint | None = None, logs: Sequence[str] = LOGS) -> None:
@@ -325,7 +325,7 @@ def cycle_to_end(pipeline: Pipeline, scenario: Scenario) -> None:
         take(pipeline)
     for log in LOGS:
         state = pipeline.ledger(log).find()
-        if state and state.attempt:
+        if state and state.open_attempt:
             abort(pipeline, log, "the end")
     cycle(pipeline, "last")
     keep(pipeline)
@@ -354,7 +354,7 @@ def _check_log(store: Store, scenario: Scenario, log: str) -> None:
         assert state is None
         return
     assert state
-    assert (state.attempt, state.as_of_attempts) == (None, ())
+    assert (state.open_attempt, state.as_of_attempts) == (None, ())
     _check_as_of(store, scenario, state)
     assert _shown(store, log) == rows_after(_batches(scenario, log))
     completed = [

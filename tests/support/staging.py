@@ -66,7 +66,7 @@ def stage(
     ledger.begin(shape)
     ledger.commit(lambda state: append(state, [arrival(state)]))
     claim = claims.Claim(run, "request", SnapshotKind.FULL, "2026-01-01T00:00:00+00:00")
-    snapshot = ledger.commit(lambda state: claims.claim(state, claim)).attempt
+    snapshot = ledger.commit(lambda state: claims.claim(state, claim)).open_attempt
     assert snapshot
     files = tuple(alter(f) for f in write_file(pipeline, log, shape, snapshot, rows))
     what = (
@@ -82,7 +82,7 @@ def stage(
     manifest = Manifest(*what, files, token=snapshot.token)
     create_snapshot_table(pipeline.store, manifest)
     digest = write_manifest(pipeline.store, manifest)
-    staged = ledger.commit(lambda state: transitions.stage(state, manifest, digest)).attempt
+    staged = ledger.commit(lambda state: transitions.stage(state, manifest, digest)).open_attempt
     assert staged
     return staged
 

@@ -28,7 +28,7 @@ def landed_range(state: LogState, snapshot: Snapshot) -> LandedRange:
     """What landed in the range of a snapshot. Of one that brings back older rows, or that is as of an instant, nothing:
     its rows are not those of the range.
     """
-    if snapshot.origin is not None or snapshot.external or snapshot.as_of is not None:
+    if snapshot.restored_from is not None or snapshot.external or snapshot.as_of is not None:
         return LandedRange()
     entries = _between(state.landed, snapshot.from_sqn, snapshot.folds_to)
     return LandedRange(

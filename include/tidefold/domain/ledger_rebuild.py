@@ -57,7 +57,7 @@ def rebuild(base: LogState, proofs: Sequence[Proof], incarnation: str, instant: 
         schemas=max(base.schemas, manifest.schemas if manifest else (), key=len),
         fence=base.fence + 1,
         incarnation=incarnation,
-        dropped=DeletionState.NO,
+        deletion=DeletionState.NO,
     )
     unknown = ["holds and tags that were given since", *_unknown_verdicts(base, proofs)]
     if newest is None or base.last_sqn >= newest.to_sqn:
@@ -76,7 +76,7 @@ def _record_all(base: LogState, proved: Mapping[int, Proof]) -> tuple[Snapshot, 
         replace(
             s,
             base=s.base if s.base in known else None,
-            origin=s.origin if s.origin in known else None,
+            restored_from=s.restored_from if s.restored_from in known else None,
             as_of=replace(s.as_of, head=s.as_of.head if s.as_of.head in known else None) if s.as_of else None,
         )
         for s in found
@@ -96,7 +96,7 @@ def _record(known: Snapshot | None, proof: Proof | None) -> Snapshot | None:
     return replace(
         with_manifest(claim, manifest, proof.digest),
         state=State.COMPLETED if is_counted else State.ABORTED,
-        reason="" if is_counted else UNDECIDED,
+        abort_reason="" if is_counted else UNDECIDED,
         table_version=proof.table_version,
         verdict=known.verdict if known and known.manifest == proof.digest else None,
     )
@@ -105,7 +105,7 @@ def _record(known: Snapshot | None, proof: Proof | None) -> Snapshot | None:
 def _without_files(known: Snapshot) -> Snapshot:
     """One whose manifest is gone: it was retired since, or never staged."""
     if known.open:
-        return replace(known, state=State.ABORTED, reason=UNDECIDED)
+        return replace(known, state=State.ABORTED, abort_reason=UNDECIDED)
     if known.state in (State.COMPLETED, State.SUBSUMED):
         return replace(known, state=State.DELETED)
     return known

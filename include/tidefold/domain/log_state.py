@@ -185,25 +185,42 @@ class ReadFrom:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One attempt at a snapshot and what became of it: it folds `from_sqn` < sqn <= `folds_to` into its origin.
+    """One attempt at a snapshot. It folds the change sets `from_sqn` < sqn <= `folds_to` into its parent.
 
-    The origin is `base`, the newest completed snapshot when it began; of a restored one it is `origin`, the snapshot
-    whose rows come back. The next snapshot folds on from `to_sqn`: what lies between `skipped_from` and there is left
-    out for good. A tail-only one is its base's files and the change sets up to `to_sqn`, and has no files of its own.
-    `progress` is a count that the process at work raises, so that others see whether it still lives; `shown` the
-    instant at which it was published.
-    `request` is the sha256 of what was asked for: the same run asking for something else is refused.
-    `instant` is information for people (ISO 8601): no clock decides (I24). `because`: why it is of this kind. `expire`:
-    which rows it drops for their age, frozen when it began. `external`: where its rows were imported
-    from. `buckets`: how many its files lie in, once it is staged. `horizon`: what was deleted before it, by the first
-    number of the order, is forgotten, frozen when it began. `ties`, `unresolved` and `unresolved_keys`: see `Manifest`.
-    `schema`: the id of that which its rows have, the newest when it began. `until`: the last commit time of a change in
-    it (None: not known).
-
-    `token` is a part of the names of its files: no other attempt, of whatever ledger, has the same one.
-
-    One `as_of` an instant stands outside of all that: nothing is built on it and it is never published; it folds those
-    changes up to `to_sqn` into its base that were committed before the instant, and its tag keeps it.
+    id: numbers the snapshots of a log; it only rises.
+    epoch: numbers the attempts; a newer one fences off an older one.
+    run: id of the run that began it.
+    request: sha256 of what the run asked for; the same run asking for something else is refused.
+    kind, state: see there.
+    base: the newest completed snapshot when it began; None: there was none.
+    from_sqn: the last change set that its parent has.
+    to_sqn: the last change set that it has or leaves out; the next snapshot continues after it. A tail-only one
+        has the files of its base and the change sets up to here.
+    started_at: ISO 8601, for people; no clock decides (I24).
+    manifest: sha256 of its manifest, once it is staged.
+    rows, files: how many it has.
+    bytes_full: of all its files.
+    bytes_written: of the files that its run wrote.
+    verdict: of the quality gate.
+    table_version: the version of the table that published it.
+    abort_reason: why it was aborted; empty: it was not.
+    restored_from: the snapshot whose rows a restore brings back.
+    skipped_from: change sets from here to `to_sqn` are left out for good; None: none are.
+    progress: a count that the process at work raises, so that others see that it lives.
+    published_at: ISO 8601, for people.
+    kind_reason: why it is of this kind.
+    expire: which rows it drops for their age, frozen when it began.
+    drill: the newest restore test of it.
+    bytes_read: what it was made from.
+    external: where its rows were imported from.
+    buckets: how many its files are in, once it is staged.
+    horizon: deletes below this first number of the order are forgotten, frozen when it began.
+    ties, unresolved, unresolved_keys: see `Manifest`.
+    schema: id of the schema of its rows, the newest when it began.
+    as_of: it has the changes that were committed before an instant. Nothing is built on it, it is never published,
+        and its tag keeps it.
+    max_commit_time: the last commit time of a change in it; None: not known.
+    token: a part of the names of its files; no other attempt, of whatever ledger, has the same one.
     """
 
     id: int
@@ -215,7 +232,7 @@ class Snapshot:
     base: int | None
     from_sqn: int
     to_sqn: int
-    instant: str
+    started_at: str
     manifest: str | None = None
     rows: int = 0
     files: int = 0
@@ -223,15 +240,15 @@ class Snapshot:
     bytes_written: int = 0
     verdict: Verdict | None = None
     table_version: int | None = None
-    reason: str = ""
-    origin: int | None = None
+    abort_reason: str = ""
+    restored_from: int | None = None
     skipped_from: int | None = None
     progress: int = 0
-    shown: str = ""
-    because: str = ""
+    published_at: str = ""
+    kind_reason: str = ""
     expire: Expire | None = None
     drill: Drill | None = None
-    read: ReadFrom | None = None
+    bytes_read: ReadFrom | None = None
     external: External | None = None
     buckets: int | None = None
     horizon: int | None = None
@@ -240,7 +257,7 @@ class Snapshot:
     unresolved_keys: tuple[str, ...] = ()
     schema: int = FIRST
     as_of: AsOf | None = None
-    until: int | None = None
+    max_commit_time: int | None = None
     token: str = ""
 
     @property
@@ -249,17 +266,17 @@ class Snapshot:
         return self.to_sqn if self.skipped_from is None else self.skipped_from
 
     @property
-    def source(self) -> int | None:
+    def parent(self) -> int | None:
         """Id of the snapshot whose files it begins with."""
-        return self.base if self.origin is None else self.origin
+        return self.base if self.restored_from is None else self.restored_from
 
     @property
     def open(self) -> bool:
         return self.state in (State.ONGOING, State.STAGED)
 
     @property
-    def counts(self) -> bool:
-        """Whether it is one of those that follow each other, each with all changes so far, and has files of its own."""
+    def in_main_lineage(self) -> bool:
+        """Whether it has files of its own and all changes up to `to_sqn`: each of these is built on the one before."""
         return self.kind is not SnapshotKind.TAIL and self.as_of is None
 
     @property
@@ -277,17 +294,30 @@ class DeletionState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """Everything that tidefold knows of one log. A move makes the next one; nothing changes in place.
+    """Everything that tidefold knows of one log. A transition makes the next state; nothing changes in place.
 
-    Change sets up to `truncated_to` are cut off; `garbage` names segments that were marked and not yet deleted.
-    `fence` rises when change sets that somebody wrote and never appended are given up: he is refused from then on.
-    `dropped`: the log is being deleted (no move is possible) or gone; the next one of that name begins with the epoch
-    and above the snapshot ids of the last (`last_snapshot`), so that none of them ever comes back; `life` counts them.
-    `incarnation` is random, new each time the ledger begins: tokens of attempts begin with it. `former`: those of lives
-    that were dropped. `stopped`: it takes nothing more until it is resumed. `schemas`: the columns that it had, oldest
-    first; none: they never changed. Those of `shape` are the newest. `names`: how it reads the names of its landed
-    files, since the first one; None: there was none, or an older version took it. `landing`: what the
-    last ingest did not take, or took in vain.
+    log: its id.
+    shape: the definition of its table, with the newest columns.
+    version: of the ledger.
+    epoch: of the newest attempt.
+    change_sets: those that are in the log, in order.
+    landed: a record of each landed file, in order.
+    positions: how far each partition of the source is ingested.
+    snapshots: all of them, in order of their ids.
+    tags, holds, readers: what keeps snapshots and the log for longer than retention does.
+    truncated_to: change sets up to here are deleted.
+    garbage: segments that are marked and not yet deleted.
+    deletion: how far the deletion of the log is; no transition is possible while it is under way. The next log of that
+        name begins with the epoch and above `last_snapshot` of this one, so that no number is used again.
+    last_snapshot: the highest snapshot id of deleted logs of this name.
+    fence: rises when announced change sets are given up; who announced them is refused from then on.
+    generation: counts the logs of this name.
+    stopped: the log accepts nothing more until it is resumed.
+    schemas: the columns that it had, oldest first; none: they never changed.
+    incarnation: random, new each time the ledger begins; tokens of attempts begin with it.
+    former: incarnations of the deleted logs of this name.
+    names: how it reads the names of landed files, since the first one; None: there was none.
+    landing: what the last ingest did not ingest, or ingested in vain.
     """
 
     log: str
@@ -301,12 +331,12 @@ class LogState:
     tags: tuple[Tag, ...] = ()
     truncated_to: int = 0
     garbage: tuple[str, ...] = ()
-    dropped: DeletionState = DeletionState.NO
+    deletion: DeletionState = DeletionState.NO
     last_snapshot: int = 0
     holds: tuple[Hold, ...] = ()
     readers: tuple[Consumer, ...] = ()
     fence: int = 0
-    life: int = 0
+    generation: int = 0
     stopped: Stopped | None = None
     schemas: tuple[Schema, ...] = ()
     incarnation: str = ""
@@ -326,10 +356,10 @@ class LogState:
     @property
     def latest(self) -> Snapshot | None:
         """The newest completed snapshot with files of its own: the next one is built on it."""
-        return next((s for s in reversed(self.snapshots) if s.state is State.COMPLETED and s.counts), None)
+        return next((s for s in reversed(self.snapshots) if s.state is State.COMPLETED and s.in_main_lineage), None)
 
     @property
-    def attempt(self) -> Snapshot | None:
+    def open_attempt(self) -> Snapshot | None:
         """The attempt under way at the next snapshot: at most one such is open at a time."""
         return next((s for s in reversed(self.snapshots) if s.open and s.as_of is None), None)
 
@@ -341,15 +371,15 @@ class LogState:
     def open_of(self, run: str | None) -> Snapshot | None:
         """What this run has open, whatever it is; without a run the attempt at the next snapshot."""
         if run is None:
-            return self.attempt
+            return self.open_attempt
         return next((s for s in reversed(self.snapshots) if s.open and s.run == run), None)
 
     @property
     def unfolded(self) -> tuple[ChangeSet, ...]:
         """The change sets after the newest completed snapshot."""
-        return self.between(self.latest.to_sqn if self.latest else 0, self.last_sqn)
+        return self.change_sets_in(self.latest.to_sqn if self.latest else 0, self.last_sqn)
 
-    def between(self, after: int, to: int) -> tuple[ChangeSet, ...]:
+    def change_sets_in(self, after: int, to: int) -> tuple[ChangeSet, ...]:
         """The change sets with `after` < sqn <= `to`."""
         return tuple(c for c in self.change_sets if after < c.sqn <= to)
 

@@ -55,7 +55,7 @@ def _check_snapshots(state: LogState) -> None:
         if snapshot.id <= last:
             raise _corrupt("SNAPSHOT_TWICE", state.log, f"snapshot {snapshot.id} has more than one record")
         head = snapshot.as_of.head if snapshot.as_of else None
-        for other in (snapshot.base, snapshot.origin, head):
+        for other in (snapshot.base, snapshot.restored_from, head):
             if other is not None and other not in seen:
                 raise _corrupt("BASE_MISSING", state.log, f"snapshot {snapshot.id} is built on {other}, which is none")
         if not 0 <= snapshot.from_sqn <= snapshot.folds_to <= snapshot.to_sqn:

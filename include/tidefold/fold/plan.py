@@ -71,7 +71,7 @@ def plan_fold(
     if snapshot.as_of:
         change_sets = change_sets_of(state, snapshot)
     else:
-        change_sets = state.between(snapshot.from_sqn, snapshot.folds_to)
+        change_sets = state.change_sets_in(snapshot.from_sqn, snapshot.folds_to)
         require_joined(state.log, snapshot, change_sets)
     # Only what shares its files with former snapshots gains by leaving them as they are.
     marking = marks and snapshot.kind is SnapshotKind.INCREMENTAL
@@ -92,7 +92,7 @@ def _tasks(
     differs = base is not None and aligner.must_rewrite(base.schema)
     rescaled = base is not None and base.shape.buckets != shape.buckets
     # What is forgotten now was announced by the snapshot below: an ingest under way knew it.
-    below = state.snapshot(snapshot.source) if snapshot.source is not None else None
+    below = state.snapshot(snapshot.parent) if snapshot.parent is not None else None
     tasks = []
     for bucket in bucket_ranges(shape.key_groups, shape.buckets):
         mine = near(change_sets, bucket)

@@ -66,7 +66,7 @@ class Ledger:
     def find(self) -> LogState | None:
         """The newest state, or None for a log that was not begun (or was dropped since). Raises CorruptError."""
         state = self._newest()
-        return None if state is None or state.dropped is DeletionState.GONE else state
+        return None if state is None or state.deletion is DeletionState.GONE else state
 
     def exists(self) -> bool:
         """Whether the log was begun (and not dropped since). Who also wants its state asks `find`."""
@@ -132,7 +132,7 @@ class Ledger:
         before = self._newest() or LogState(self._log, shape)
         first = LogState(self._log, shape, before.version + 1, before.epoch, last_snapshot=before.last_snapshot)
         # What was announced to the log of that name before is refused, as is everything that it numbered.
-        return replace(first, fence=before.fence, life=before.life, former=before.former)
+        return replace(first, fence=before.fence, generation=before.generation, former=before.former)
 
     def require_current(self, state: LogState) -> Evidence:
         """Compares the ledger with the published table and the snapshots, once in a process (I29); `state` is the one
@@ -296,7 +296,15 @@ class Ledger:
         body = encode(recent)
         previous = self._digests.get(state.version - 1, "")
         head = Head(
-            FORMAT, state.log, state.version, writer, digest_of(body), pages, msgspec.Raw(body), previous, state.life
+            FORMAT,
+            state.log,
+            state.version,
+            writer,
+            digest_of(body),
+            pages,
+            msgspec.Raw(body),
+            previous,
+            state.generation,
         )
         return msgspec.json.encode(head)
 
@@ -311,7 +319,7 @@ def _pages_of(head: Head) -> frozenset[str]:
 
 
 def _not_dropped(state: LogState) -> LogState:
-    if state.dropped is not DeletionState.NO:
+    if state.deletion is not DeletionState.NO:
         raise RefusedError(
             "LOG_DROPPED",
             f"Log `{state.log}` is being dropped.",

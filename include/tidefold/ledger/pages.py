@@ -44,14 +44,16 @@ class Pages:
         recent: dict[str, Any] = {}
         for name, (number, _) in _PAGED.items():
             full, recent[name] = _chunked(getattr(state, name), number)
-            pages[name] = [self._put(state.life, name, key, chunk) for key, chunk in full]
+            pages[name] = [self._put(state.generation, name, key, chunk) for key, chunk in full]
         return pages, replace(state, **recent)
 
     def join(self, pages: dict[str, list[str]], recent: LogState) -> LogState:
         """The whole state. Raises CorruptError when a page is missing or damaged."""
         whole: dict[str, Any] = {}
         for name, (_, kind) in _PAGED.items():
-            chunks = [self._read(self._paths.page(digest, recent.life), kind, digest) for digest in pages.get(name, [])]
+            chunks = [
+                self._read(self._paths.page(digest, recent.generation), kind, digest) for digest in pages.get(name, [])
+            ]
             whole[name] = (*(item for chunk in chunks for item in chunk), *getattr(recent, name))
         return replace(recent, **whole)
 

@@ -18,7 +18,7 @@ from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.domain.snapshot.savepoint import DESCRIPTION, Savepoint, check_savepoint
 from tidefold.domain.state_validation import check_manifest
 from tidefold.errors import CorruptError, NotFoundError
-from tidefold.ledger.stored_form import decode_stored
+from tidefold.ledger.stored_form import decode_stored, encode
 from tidefold.storage import Store
 
 # 2: kinds of snapshots and facts about them that a program of format 1 would lose when it writes the next version.
@@ -163,6 +163,6 @@ def decode_manifest(path: str, data: bytes) -> Manifest:
 
 def write_manifest(store: Store, manifest: Manifest) -> str:
     """Stores a manifest under its snapshot's id, once, and answers its sha256."""
-    data = msgspec.json.encode(manifest)
+    data = encode(manifest)
     store.put_if_absent(LogPaths(manifest.log).manifest(manifest.snapshot), data)
     return digest_of(data)

@@ -14,12 +14,23 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from tidefold.domain.log_state import ChangeSet
+from tidefold.domain.log_state import ChangeSet, LogState, Snapshot
 
 T = TypeVar("T")
 
 # Of a class: which stored name a field has that the code calls otherwise.
-STORED_NAMES: dict[type, dict[str, str]] = {}
+STORED_NAMES: dict[type, dict[str, str]] = {
+    LogState: {"deletion": "dropped", "generation": "life"},
+    Snapshot: {
+        "started_at": "instant",
+        "abort_reason": "reason",
+        "restored_from": "origin",
+        "published_at": "shown",
+        "kind_reason": "because",
+        "bytes_read": "read",
+        "max_commit_time": "until",
+    },
+}
 # Of a class: the field whose own fields are stored in its place.
 EMBEDDED: dict[type, str] = {ChangeSet: "location"}
 
@@ -27,6 +38,11 @@ EMBEDDED: dict[type, str] = {ChangeSet: "location"}
 def encode(value: Any) -> bytes:
     """A value, or a tuple of values, as the JSON document that is stored."""
     return msgspec.json.encode(_to_stored(value))
+
+
+def to_document(value: Any) -> Any:
+    """A value as plain dicts and lists, with the names of stored documents."""
+    return msgspec.to_builtins(_to_stored(value))
 
 
 def decode_stored(data: bytes, kind: type[T]) -> T:
@@ -50,19 +66,20 @@ def stored_names(kind: type) -> tuple[str, ...]:
 
 
 def _to_stored(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [_to_stored(one) for one in value]
+    """Replaces values whose stored form differs by dicts, at any depth."""
     kind = type(value)
+    if isinstance(value, tuple | list):
+        return [_to_stored(one) for one in value]
     if not is_dataclass(kind) or stored_type(kind) is kind:
         return value
     names, embedded = STORED_NAMES.get(kind, {}), EMBEDDED.get(kind)
     found: dict[str, Any] = {}
     for one in fields(kind):
-        stored = _to_stored(getattr(value, one.name))
+        part = _to_stored(getattr(value, one.name))
         if one.name == embedded:
-            found |= msgspec.to_builtins(stored)
+            found |= msgspec.to_builtins(part)
         else:
-            found[names.get(one.name, one.name)] = stored
+            found[names.get(one.name, one.name)] = part
     return found
 
 

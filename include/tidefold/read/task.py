@@ -112,7 +112,7 @@ def _outdated(store: Store, plan: ReadPlan, task: ReadTask) -> bool:
     base = state.snapshot(plan.snapshot) if task.files and plan.snapshot else None
     retired = base is not None and base.state not in (State.COMPLETED, State.STAGED)
     return (
-        retired or state.dropped is not DeletionState.NO or not _places(task.change_sets) <= _places(state.change_sets)
+        retired or state.deletion is not DeletionState.NO or not _places(task.change_sets) <= _places(state.change_sets)
     )
 
 

@@ -50,8 +50,8 @@ def of_status(found: Sequence[LogStatus], now: datetime) -> Iterator[Gauge]:
         yield Gauge(status.log, "landing.problems", status.landing.total)
         yield Gauge(status.log, "garbage.segments", status.garbage)
         yield Gauge(status.log, "local.bytes", status.local_bytes)
-        if status.latest and status.latest.shown:
-            age = now - datetime.fromisoformat(status.latest.shown)
+        if status.latest and status.latest.published_at:
+            age = now - datetime.fromisoformat(status.latest.published_at)
             yield Gauge(status.log, "confirm.age_seconds", age.total_seconds())
 
 

@@ -42,7 +42,7 @@ def needs_answer(snapshot: Snapshot | None) -> bool:
 
 def run_id_of(log: str, snapshot: Snapshot) -> str:
     """The same for the same staged files, so that asking twice asks once; another for an id that is given again."""
-    made = hashlib.sha256(f"{snapshot.run} {snapshot.instant} {snapshot.manifest}".encode()).hexdigest()
+    made = hashlib.sha256(f"{snapshot.run} {snapshot.started_at} {snapshot.manifest}".encode()).hexdigest()
     return f"{log}__snapshot_{snapshot.id}__{made[:12]}"
 
 
@@ -98,7 +98,7 @@ def waits(scope: Scope, log: str, dag: str) -> Outcome | None:
     A snapshot whose approval has ended without an effect is aborted: silence is no consent, and the log goes on.
     """
     state = scope.pipeline.ledger(log).find()
-    attempt = state.attempt if state else None
+    attempt = state.open_attempt if state else None
     if attempt is None or not needs_answer(attempt):
         return None
     found = find_approval(dag, log, attempt)
@@ -122,7 +122,7 @@ def _give_up(scope: Scope, log: str, attempt: Snapshot) -> Outcome | None:
 
     # The answer may have taken effect between the two looks.
     state = scope.pipeline.ledger(log).read()
-    if state.attempt != attempt:
+    if state.open_attempt != attempt:
         return Outcome(log, Status.WAITS, f"skipped: snapshot {attempt.id} was just decided about", attempt.id)
     done = abort(scope.pipeline, log, "its approval ended without an answer", snapshot=attempt.id)
     return Outcome(log, Status.ABORTED, f"{done.message}; the next run folds its changes again", attempt.id)

@@ -122,7 +122,7 @@ def _pointless(state: LogState, snapshot: int | str) -> Outcome:
     elif found.verdict and found.verdict.allows and found.open:
         said = "was let through"
     else:
-        said = f"is {found.state}{f' ({found.reason})' if found.reason else ''}"
+        said = f"is {found.state}{f' ({found.abort_reason})' if found.abort_reason else ''}"
     return Outcome(
         state.log, Status.POINTLESS, f"snapshot {snapshot} {said}: there is nothing to decide", int(snapshot)
     )

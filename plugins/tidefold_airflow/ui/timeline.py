@@ -64,10 +64,10 @@ def _scaled(size: int, top: int) -> float:
 
 def seconds_to_publish(snapshot: Snapshot) -> float | None:
     """How long it took from its begin until readers saw it; None for one that they never saw."""
-    if not snapshot.shown:
+    if not snapshot.published_at:
         return None
     try:
-        begun, shown = datetime.fromisoformat(snapshot.instant), datetime.fromisoformat(snapshot.shown)
+        begun, shown = datetime.fromisoformat(snapshot.started_at), datetime.fromisoformat(snapshot.published_at)
         return max((shown - begun).total_seconds(), 0)
     except (ValueError, TypeError):
         return None

@@ -212,7 +212,7 @@ def test_everything_of_a_snapshot(ask: TestClient, pipeline: Pipeline) -> None:
         overridden.verdict.manifest,
         f"as table version {overridden.table_version}",
         "month-end",
-        f"local copies, {in_units(overridden.read.store) if overridden.read else ''} the store",
+        f"local copies, {in_units(overridden.bytes_read.store) if overridden.bytes_read else ''} the store",
     ):
         assert told in text
     latest = state.latest

@@ -282,8 +282,8 @@ def claim(run: str, **more: Any) -> claims.Claim:
 def attempt(pipeline: Pipeline, instant: str) -> Snapshot:
     asked = replace(claim("other"), instant=instant)
     state = pipeline.ledger("accounts").commit(lambda now: claims.claim(now, asked))
-    assert state.attempt
-    return state.attempt
+    assert state.open_attempt
+    return state.open_attempt
 
 
 @pytest.mark.parametrize("instant", ["1999-01-01T00:00:00+00:00", "2999-01-01T00:00:00+00:00"])
@@ -298,10 +298,10 @@ def test_76_an_open_attempt_blocks_whatever_its_clock_said(pipeline: Pipeline, i
     with pytest.raises(RefusedError) as alive:
         ledger.commit(lambda now: claims.claim(now, claim("mine", stalled=seen)))
     assert alive.value.code == "ATTEMPT_OPEN"
-    still = ledger.read().attempt
+    still = ledger.read().open_attempt
     taken = ledger.commit(lambda now: claims.claim(now, claim("mine", stalled=still)))
-    assert taken.attempt
-    assert (taken.attempt.run, taken.attempt.epoch) == ("mine", seen.epoch + 1)
+    assert taken.open_attempt
+    assert (taken.open_attempt.run, taken.open_attempt.epoch) == ("mine", seen.epoch + 1)
 
 
 def test_78_a_ledger_that_names_a_table_version_that_is_not_there(pipeline: Pipeline) -> None:

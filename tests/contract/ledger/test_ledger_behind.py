@@ -76,7 +76,7 @@ def run_all(root: Path) -> Outcome:
         outcome = step()
         if outcome.error_code:
             return outcome
-    if (state := opened(root).ledger(LOG).find()) and state.attempt:
+    if (state := opened(root).ledger(LOG).find()) and state.open_attempt:
         judge_all(opened(root))
     for act in (lambda p: confirm(p, LOG), lambda p: subsume(p, LOG), lambda p: truncate(p, LOG)):
         outcome = act(opened(root))

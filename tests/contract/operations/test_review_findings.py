@@ -107,7 +107,7 @@ def test_an_error_that_nobody_foresaw_stops_one_log_and_leaves_no_attempt(
     accounts, tellers = materialize(pipeline, ["accounts", "tellers"], Fold("run"), in_process)
     assert (accounts.error_code, tellers.status) == ("UNFORESEEN", "staged")
     assert "surprise" in accounts.message
-    assert pipeline.ledger("accounts").read().attempt is None
+    assert pipeline.ledger("accounts").read().open_attempt is None
 
 
 def test_an_error_right_after_the_claim_leaves_no_open_attempt(pipeline: Pipeline, tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_an_error_right_after_the_claim_leaves_no_open_attempt(pipeline: Pipelin
     put(pipeline, [{"id": 2, "text": "2"}])
     [outcome] = materialize(pipeline, ["accounts"], Fold("run-2"), in_process)
     assert outcome.error_code == "FILE_MISSING"
-    assert pipeline.ledger("accounts").read().attempt is None
+    assert pipeline.ledger("accounts").read().open_attempt is None
     manifest.write_bytes(whole)
     assert materialize(pipeline, ["accounts"], Fold("run-3"), in_process)[0].status == "staged"
 

@@ -388,7 +388,7 @@ def judgement(snapshot: Snapshot) -> Judgement:
 
 def test_a_run_that_failed_at_its_gate_fails_again_without_spark(pipeline: Pipeline, tmp_path: Path) -> None:
     (tmp_path / "landing/accounts").mkdir(parents=True)
-    staged = live(pipeline, *FAILED).attempt
+    staged = live(pipeline, *FAILED).open_attempt
     assert staged
     store_judgement(pipeline.store, judgement(staged))
     failed = call("run", "accounts", "--run", "run-2", "--format", "json")

@@ -113,12 +113,12 @@ def claimed(state: LogState, run: str = "in", original: External = ORIGINAL) -> 
 
 
 def confirmed(state: LogState) -> LogState:
-    attempt = state.attempt
+    attempt = state.open_attempt
     assert attempt
     manifest = Manifest("accounts", attempt.id, attempt.epoch, attempt.kind, attempt.base, 0, 0, state.shape, ())
     state = transitions.stage(state, manifest, "digest")
-    assert state.attempt
-    state = transitions.judge(state, attempt.id, verdict_for(state.attempt))
+    assert state.open_attempt
+    state = transitions.judge(state, attempt.id, verdict_for(state.open_attempt))
     return transitions.published(transitions.confirm(state, attempt.id), attempt.id, attempt.id)
 
 
@@ -138,8 +138,8 @@ def test_a_new_log_takes_sqn_and_positions_over_when_the_import_counts_and_not_b
 
 def test_an_aborted_import_leaves_a_new_log_as_it_was() -> None:
     state = claimed(new_log())
-    assert state.attempt
-    state = transitions.abort(state, state.attempt.id, "no")
+    assert state.open_attempt
+    state = transitions.abort(state, state.open_attempt.id, "no")
     state = landed(state, 1, (0, 1, 1, True))
     assert state.last_sqn == 1
 
@@ -150,7 +150,7 @@ def test_a_claimed_original_is_claimed_once_until_it_is_deleted() -> None:
         with pytest.raises(RefusedError) as refused:
             claimed(state, "again", replace(ORIGINAL, ownership=ownership))
         assert refused.value.code == "ORIGINAL_CLAIMED"
-    assert claimed(state, "other", replace(ORIGINAL, address="/other")).attempt
+    assert claimed(state, "other", replace(ORIGINAL, address="/other")).open_attempt
     [snapshot] = state.snapshots
     gone = state.with_snapshot(replace(snapshot, state=State.DELETED))
     assert claim.claimed_by(gone) == ()

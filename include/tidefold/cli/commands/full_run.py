@@ -80,7 +80,7 @@ class WholeRun:
 
     def _has_staged(self, log: str) -> bool:
         state = self.pipeline.ledger(log).find()
-        attempt = state.attempt if state else None
+        attempt = state.open_attempt if state else None
         return attempt is not None and (attempt.run, attempt.state) == (self.run, State.STAGED)
 
     def _fold(self, going: list[str], logs: list[str], staged: Sequence[str] = ()) -> None:

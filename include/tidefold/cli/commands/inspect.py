@@ -104,6 +104,7 @@ def history(terminal: Terminal, log: Log) -> None:
     Next: tidefold report LOG --snapshot ID
     """
     from tidefold.cli.output.tables import history_table, local_lines, reasons
+    from tidefold.ledger.stored_form import to_document
     from tidefold.operations.inspect.history import find_restorers, local_of, schemas_told, tags_of
     from tidefold.operations.inspect.history import history as read_history
     from tidefold.operations.local_copies.inventory import local_use
@@ -117,7 +118,7 @@ def history(terminal: Terminal, log: Log) -> None:
     lines = [*reasons(snapshots, tags, restored, local), *schemas]
     shown = [history_table(snapshots), "", *lines] if snapshots else [f"{log} has no snapshot yet."]
     data = [
-        {**asdict(s), "tags": tags.get(s.id, []), "restored": restored.get(s.id), "local": s.id in local}
+        {**to_document(s), "tags": tags.get(s.id, []), "restored": restored.get(s.id), "local": s.id in local}
         for s in snapshots
     ]
     use = local_use(pipeline)

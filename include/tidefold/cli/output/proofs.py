@@ -18,8 +18,10 @@ _OLD = " OLD"
 
 def describe_status(status: LogStatus) -> dict[str, Any]:
     """The JSON of a status: the proof with the share that its round has read."""
+    from tidefold.ledger.stored_form import to_document
+
     proof = status.proof
-    return {**asdict(status), "proof": {**asdict(proof), "share": proof.share} if proof else None}
+    return {**to_document(status), "proof": {**asdict(proof), "share": proof.share} if proof else None}
 
 
 def is_proof_old(status: LogStatus, now: str) -> bool:

@@ -60,7 +60,7 @@ def _status_row(status: LogStatus) -> tuple[str, ...]:
     done = ("-", "-", "-", "-", "-")
     if latest:
         version = "-" if latest.table_version is None else f"v{latest.table_version}"
-        done = (str(latest.id), f"{latest.rows:,}", in_units(latest.bytes_full), version, minute(latest.instant))
+        done = (str(latest.id), f"{latest.rows:,}", in_units(latest.bytes_full), version, minute(latest.started_at))
     opened = f"{attempt.id} {attempt.state}" if attempt else "-"
     return (status.log, *done, opened, f"{status.changes:,}", f"{status.quarantined:,}")
 
@@ -197,7 +197,7 @@ def _history_row(snapshot: Snapshot) -> tuple[str, ...]:
         f"{snapshot.from_sqn + 1}-{snapshot.folds_to}" if snapshot.folds_to > snapshot.from_sqn else "-",
         *(sizes if judged else ("-", "-", "-")),
         gate_word(snapshot),
-        minute(snapshot.instant),
+        minute(snapshot.started_at),
     )
 
 
@@ -225,14 +225,14 @@ def _reasons(snapshot: Snapshot, tags: Sequence[str]) -> Iterable[str]:
         yield f"gate failed: {verdict.summary}"
     if verdict and verdict.override_by:
         yield f"let through by {verdict.override_by}: {verdict.override_why}"
-    if snapshot.because and snapshot.because != "it was asked for":
-        yield f"{snapshot.kind}, as {snapshot.because}"
+    if snapshot.kind_reason and snapshot.kind_reason != "it was asked for":
+        yield f"{snapshot.kind}, as {snapshot.kind_reason}"
     if snapshot.drill:
         yield describe_drill(snapshot.drill)
-    if snapshot.read and snapshot.read.local + snapshot.read.external:
-        yield _read(snapshot.read)
-    if snapshot.reason:
-        yield f"aborted: {snapshot.reason}" if snapshot.state == "ABORTED" else snapshot.reason
+    if snapshot.bytes_read and snapshot.bytes_read.local + snapshot.bytes_read.external:
+        yield _read(snapshot.bytes_read)
+    if snapshot.abort_reason:
+        yield f"aborted: {snapshot.abort_reason}" if snapshot.state == "ABORTED" else snapshot.abort_reason
 
 
 def _describe_origin(snapshot: Snapshot) -> Iterable[str]:

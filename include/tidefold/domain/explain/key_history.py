@@ -118,7 +118,7 @@ def layers(state: LogState, snapshot: Snapshot | None, live: bool = False) -> tu
         imported = current.external is not None
         span = (current.from_sqn, current.folds_to)
         found.append(FoldedRange(*span, current.id, current.run, skipped, current.expire, imported))
-        current = None if imported or current.source is None else state.snapshot(current.source)
+        current = None if imported or current.parent is None else state.snapshot(current.parent)
     return tuple(found)
 
 

@@ -91,10 +91,11 @@ def require_open(state: LogState) -> None:
             f"Log `{state.log}` was stopped by {state.stopped.by} ({state.stopped.why}); it accepts no changes.",
             hint=f"`tidefold resume {state.log}` lets it continue; files that land meanwhile are not lost.",
         )
-    if state.attempt and state.attempt.external and never_took(state):
+    attempt = state.open_attempt
+    if attempt and attempt.external and never_took(state):
         raise RefusedError(
             "IMPORT_OPEN",
-            f"Log `{state.log}` begins with an import, snapshot {state.attempt.id}, which is {state.attempt.state}.",
+            f"Log `{state.log}` begins with an import, snapshot {attempt.id}, which is {attempt.state}.",
             hint=f"`tidefold quality {state.log}` and `tidefold confirm {state.log}`, or `tidefold abort {state.log}`.",
         )
 

@@ -133,7 +133,7 @@ def find_skipped_ranges(state: LogState) -> tuple[tuple[int, int], ...]:
 
 
 def _layers(state: LogState) -> tuple[FoldedRange, ...]:
-    return (*layers(state, state.latest), *layers(state, state.attempt))
+    return (*layers(state, state.latest), *layers(state, state.open_attempt))
 
 
 def _import_ends(found: Iterable[FoldedRange]) -> Iterator[int]:

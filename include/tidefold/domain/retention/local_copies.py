@@ -82,7 +82,7 @@ def stays(state: LogState | None, name: CopyName) -> bool:
 
     A copy that is still being written stays as long as its snapshot is open; after that nobody will complete it.
     """
-    attempt = state.attempt.id if state and state.attempt else None
+    attempt = state.open_attempt.id if state and state.open_attempt else None
     latest = state.latest.id if state and state.latest else None
     return name.snapshot == attempt or (name.snapshot == latest and not name.ongoing)
 

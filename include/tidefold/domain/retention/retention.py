@@ -37,7 +37,7 @@ def newest(state: LogState, keep: int) -> tuple[Snapshot, ...]:
     """The newest `keep` completed snapshots with files of their own, oldest first; none as of an instant is one."""
     if keep < 1:
         raise InvalidInputError("RETENTION_INVALID", f"{keep} snapshots cannot be kept.", hint="Keep at least one.")
-    return tuple(s for s in state.snapshots if s.state is State.COMPLETED and s.counts)[-keep:]
+    return tuple(s for s in state.snapshots if s.state is State.COMPLETED and s.in_main_lineage)[-keep:]
 
 
 def tails(state: LogState) -> tuple[Snapshot, ...]:
@@ -53,7 +53,7 @@ def protected(state: LogState, keep: int) -> frozenset[int]:
     kept = {s.id for s in newest(state, keep)}
     named = {t.snapshot for t in state.tags} | {h.snapshot for h in state.holds}
     kept_tails = {s.id: s.base for s in tails(state) if s.base in kept or s.id in named}
-    building = {state.attempt.base, *_below(state, state.attempt)} if state.attempt else set()
+    building = {state.open_attempt.base, *_below(state, state.open_attempt)} if state.open_attempt else set()
     building |= {s.base for s in state.as_of_attempts}
     return frozenset(i for i in kept | named | set(kept_tails) | set(kept_tails.values()) | building if i is not None)
 
@@ -63,11 +63,11 @@ def _below(state: LogState, attempt: Snapshot) -> Iterator[int]:
     may be taken over by name.
     """
     known = {s.id: s for s in state.snapshots}
-    below = attempt.source
+    below = attempt.parent
     while below is not None:
         if known[below].state is State.COMPLETED:
             yield below
-        below = known[below].source if attempt.origin is not None else None
+        below = known[below].parent if attempt.restored_from is not None else None
 
 
 def subsume(state: LogState, keep: int) -> LogState:
@@ -97,7 +97,7 @@ class Grace:
 
 def deletable(state: LogState, grace: Grace, instant: str) -> tuple[Snapshot, ...]:
     """The retired snapshots whose files may go at this instant (ISO 8601)."""
-    return tuple(s for s in subsumed(state) if not s.counts or _is_past(state, s, grace, instant))
+    return tuple(s for s in subsumed(state) if not s.in_main_lineage or _is_past(state, s, grace, instant))
 
 
 def _is_past(state: LogState, snapshot: Snapshot, grace: Grace, instant: str) -> bool:
@@ -105,7 +105,7 @@ def _is_past(state: LogState, snapshot: Snapshot, grace: Grace, instant: str) ->
     later = [s for s in state.snapshots if s.table_version is not None and s.table_version > shown]
     if len(later) < max(grace.publishes, 1):  # Without one it is what readers see now.
         return False
-    replaced = later[0].shown or later[0].instant
+    replaced = later[0].published_at or later[0].started_at
     return datetime.fromisoformat(replaced) + timedelta(minutes=grace.minutes) <= datetime.fromisoformat(instant)
 
 
@@ -146,8 +146,10 @@ def bounds(state: LogState, keep: int | None) -> tuple[Bound, ...]:
         *(Bound(f"hold {h.name}", _behind(state, h.snapshot), f"it is held: {h.why}") for h in state.holds),
         *(Bound(f"consumer {r.name}", r.sqn, "it has read the log up to there") for r in state.readers),
     ]
-    if state.attempt:
-        found.append(Bound("attempt", state.attempt.from_sqn, f"snapshot {state.attempt.id} is being made from there"))
+    if state.open_attempt:
+        found.append(
+            Bound("attempt", state.open_attempt.from_sqn, f"snapshot {state.open_attempt.id} is being made from there")
+        )
     found += [
         Bound("attempt", s.from_sqn, f"snapshot {s.id}, as of {s.as_of}, is being made from there by run {s.run}")
         for s in state.as_of_attempts
@@ -192,7 +194,7 @@ def squashable(state: LogState) -> tuple[tuple[ChangeSet, ...], ...]:
     Whatever ends in between is kept apart: snapshots onto which the log may be replayed, and readers of the log. None
     while an attempt is being made: it reads exactly what it planned.
     """
-    if (state.attempt and state.attempt.state is State.ONGOING) or state.as_of_attempts:
+    if (state.open_attempt and state.open_attempt.state is State.ONGOING) or state.as_of_attempts:
         return ()
     ends = {s.to_sqn for s in state.snapshots if (s.open or s.state is State.COMPLETED) and s.as_of is None}
     ends |= {reader.sqn for reader in state.readers}

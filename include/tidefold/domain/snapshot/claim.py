@@ -66,7 +66,7 @@ def claim(state: LogState, asked: Claim) -> LogState:
     mine = same_request(state, asked)
     if mine and mine.state is not State.ONGOING:
         return state
-    attempt = state.attempt
+    attempt = state.open_attempt
     if attempt and attempt.run != asked.run and not asked.takeover and attempt != asked.stalled:
         raise blocked(state, attempt)
     if not attempt and not state.unfolded and not asked.restore and not asked.renew and not asked.external:
@@ -155,7 +155,7 @@ def supersede(state: LogState, attempt: Snapshot | None) -> LogState:
     if attempt is None:
         return state
     cause = AbortCause.superseded(state.epoch + 1)
-    return state.with_snapshot(replace(attempt, state=State.ABORTED, reason=cause.text))
+    return state.with_snapshot(replace(attempt, state=State.ABORTED, abort_reason=cause.text))
 
 
 def begin_attempt(state: LogState, asked: Claim, base: Snapshot | None) -> Snapshot:
@@ -171,8 +171,8 @@ def begin_attempt(state: LogState, asked: Claim, base: Snapshot | None) -> Snaps
         base=base.id if base else None,
         from_sqn=after,
         to_sqn=max(state.last_sqn, after),
-        instant=asked.instant,
-        because=asked.because,
+        started_at=asked.instant,
+        kind_reason=asked.because,
         expire=asked.expire,
         horizon=base.horizon if base else None,
         schema=state.schema,
@@ -187,16 +187,16 @@ def _begin(state: LogState, asked: Claim) -> LogState:
         begun = _restoring(state, begun, asked.restore)
     if asked.external:
         begun = _importing(state, begun, asked.external)
-    return replace(state, epoch=begun.epoch).with_snapshot(replace(begun, until=_until(state, begun)))
+    return replace(state, epoch=begun.epoch).with_snapshot(replace(begun, max_commit_time=_until(state, begun)))
 
 
 def _until(state: LogState, begun: Snapshot) -> int | None:
     """The last commit time in what is to be folded, if it is known."""
     if begun.external:
         return None
-    below = None if begun.source is None else known(state, begun.source)
-    folded = state.between(begun.from_sqn, begun.folds_to)
-    return until([below.until] if below else [], (c.times for c in folded))
+    below = None if begun.parent is None else known(state, begun.parent)
+    folded = state.change_sets_in(begun.from_sqn, begun.folds_to)
+    return until([below.max_commit_time] if below else [], (c.times for c in folded))
 
 
 def _horizon(state: LogState, asked: Claim) -> int | None:
@@ -225,7 +225,7 @@ def _restoring(state: LogState, begun: Snapshot, asked: RestorePoint) -> Snapsho
     is_tail = wanted.kind is SnapshotKind.TAIL
     origin = wanted.base if is_tail else wanted.id
     begun = replace(
-        begun, origin=origin, from_sqn=wanted.from_sqn if is_tail else wanted.to_sqn, horizon=wanted.horizon
+        begun, restored_from=origin, from_sqn=wanted.from_sqn if is_tail else wanted.to_sqn, horizon=wanted.horizon
     )
     if asked.mode is RestoreMode.SKIP:
         skipped = wanted.to_sqn if wanted.to_sqn < state.last_sqn else None

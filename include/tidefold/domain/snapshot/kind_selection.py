@@ -80,6 +80,6 @@ def touched_bytes(state: LogState) -> int:
 
 
 def _since_full(state: LogState) -> int:
-    made = [s for s in state.snapshots if s.counts and s.state not in (State.ABORTED, State.ONGOING)]
+    made = [s for s in state.snapshots if s.in_main_lineage and s.state not in (State.ABORTED, State.ONGOING)]
     fulls = [number for number, s in enumerate(made) if s.kind is SnapshotKind.FULL]
     return len(made) - 1 - fulls[-1] if fulls else len(made)

@@ -36,7 +36,7 @@ def older(state: LogState, snapshot: Snapshot) -> Iterator[Older]:
     """
     if _has_lineage(snapshot):
         expired = (snapshot.expire,) if snapshot.expire else ()
-        yield from _descend(state, snapshot.source, (snapshot.from_sqn, snapshot.folds_to), expired)
+        yield from _descend(state, snapshot.parent, (snapshot.from_sqn, snapshot.folds_to), expired)
 
 
 def up_to(state: LogState, head: Snapshot | None, to: int) -> Iterator[Older]:
@@ -63,7 +63,7 @@ def _descend(state: LogState, source: int | None, span: _Span, expired: tuple[Ex
         if below is None or not _has_lineage(below):
             return
         expired = (*expired, below.expire) if below.expire else expired
-        source, span = below.source, (below.from_sqn, below.folds_to)
+        source, span = below.parent, (below.from_sqn, below.folds_to)
 
 
 def _has_lineage(snapshot: Snapshot) -> bool:
@@ -89,7 +89,7 @@ def _within(state: LogState, spans: Sequence[_Span]) -> tuple[ChangeSet, ...] | 
     found: list[ChangeSet] = []
     for after, to in spans:
         reached = after
-        for change_set in state.between(after, to):
+        for change_set in state.change_sets_in(after, to):
             if change_set.begin != reached + 1:
                 return None
             reached = change_set.sqn

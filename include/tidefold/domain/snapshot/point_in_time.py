@@ -62,7 +62,7 @@ def _lineage(state: LogState, snapshot: Snapshot | None) -> Iterator[Snapshot]:
     """A snapshot and those that its rows were made from."""
     while snapshot is not None:
         yield snapshot
-        below = None if snapshot.external else snapshot.source
+        below = None if snapshot.external else snapshot.parent
         snapshot = None if below is None else state.snapshot(below)
 
 
@@ -72,7 +72,11 @@ def _reaches(state: LogState, snapshot: Snapshot | None) -> int:
     """
     if snapshot is None:
         return -NEVER
-    return min(micros(snapshot.instant) + _SECOND, NEVER) if snapshot.until is None else snapshot.until
+    return (
+        min(micros(snapshot.started_at) + _SECOND, NEVER)
+        if snapshot.max_commit_time is None
+        else snapshot.max_commit_time
+    )
 
 
 def _has_all(state: LogState, offered: Older, expire: Expire | None) -> bool:
@@ -120,7 +124,9 @@ def claim(state: LogState, asked: Claim, at: int) -> LogState:
 
 def _begin(state: LogState, asked: Claim, at: int, planned: Plan) -> LogState:
     base, head = planned.base, state.latest
-    begun = replace(begin_attempt(state, asked, base), as_of=AsOf(at, head.id if head else None), until=at - 1)
+    begun = replace(
+        begin_attempt(state, asked, base), as_of=AsOf(at, head.id if head else None), max_commit_time=at - 1
+    )
     return replace(state, epoch=begun.epoch).with_snapshot(begun)
 
 
@@ -133,7 +139,7 @@ def kept(state: LogState, at: int) -> Snapshot | None:
 
 def came_later(state: LogState, snapshot: Snapshot) -> tuple[ChangeSet, ...]:
     """The change sets that were taken since, and hold changes from before its instant: it has them not."""
-    since = state.between(snapshot.to_sqn, state.last_sqn)
+    since = state.change_sets_in(snapshot.to_sqn, state.last_sqn)
     at = snapshot.as_of.at if snapshot.as_of else 0
     return tuple(c for c in since if c.times is None or (c.times.first is not None and c.times.first < at))
 
@@ -146,7 +152,7 @@ def given_up(state: LogState, instant: str, beat: float, patience: timedelta) ->
     return tuple(
         s
         for s in state.as_of_attempts
-        if now - datetime.fromisoformat(s.instant) - timedelta(seconds=beat * s.progress) > patience
+        if now - datetime.fromisoformat(s.started_at) - timedelta(seconds=beat * s.progress) > patience
     )
 
 
@@ -184,5 +190,5 @@ def _too_old(state: LogState, at: int, offered: Sequence[Older]) -> RefusedError
 
 def _earliest(state: LogState, snapshot: Snapshot | None) -> int:
     """The earliest instant that a snapshot serves: after its last commit, and not before it dropped rows."""
-    dropping = [micros(one.instant) for one in _lineage(state, snapshot) if one.expire]
+    dropping = [micros(one.started_at) for one in _lineage(state, snapshot) if one.expire]
     return max([min(_reaches(state, snapshot), NEVER - 1) + 1, *dropping])

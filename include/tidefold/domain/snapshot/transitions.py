@@ -47,7 +47,7 @@ def with_manifest(snapshot: Snapshot, manifest: Manifest, digest: str, read: Rea
         unresolved_keys=manifest.unresolved_keys,
         bytes_full=manifest.bytes_full,
         bytes_written=manifest.bytes_written,
-        read=read,
+        bytes_read=read,
         buckets=manifest.shape.buckets,
     )
 
@@ -154,9 +154,9 @@ def published(state: LogState, snapshot_id: int, table_version: int, instant: st
     snapshot = known(state, snapshot_id)
     if snapshot.published:
         return state
-    if snapshot.state is not State.COMPLETED or not snapshot.counts:
+    if snapshot.state is not State.COMPLETED or not snapshot.in_main_lineage:
         raise _wrong_state(state, snapshot, "publish", State.COMPLETED)
-    return state.with_snapshot(replace(snapshot, table_version=table_version, shown=instant))
+    return state.with_snapshot(replace(snapshot, table_version=table_version, published_at=instant))
 
 
 def abort(state: LogState, snapshot_id: int, reason: str) -> LogState:
@@ -166,7 +166,7 @@ def abort(state: LogState, snapshot_id: int, reason: str) -> LogState:
         return state
     if not snapshot.open:
         raise _wrong_state(state, snapshot, "abort", State.ONGOING, State.STAGED)
-    return state.with_snapshot(replace(snapshot, state=State.ABORTED, reason=reason))
+    return state.with_snapshot(replace(snapshot, state=State.ABORTED, abort_reason=reason))
 
 
 def drilled(state: LogState, snapshot_id: int, drill: Drill) -> LogState:
@@ -216,7 +216,7 @@ def held(state: LogState, snapshot_id: int) -> Snapshot:
     """The snapshot, or SupersededError when its attempt was fenced off by a newer one or aborted."""
     snapshot = known(state, snapshot_id)
     if snapshot.state is State.ABORTED:
-        cause = AbortCause.parse(snapshot.reason)
+        cause = AbortCause.parse(snapshot.abort_reason)
         raise SupersededError(
             "ABORTED" if cause.superseded_by is None else "SUPERSEDED",
             f"Snapshot {snapshot.id} of `{state.log}` (attempt {snapshot.epoch}) was aborted: {cause.text}.",

@@ -142,7 +142,7 @@ class Damage:
 
 def kept(state: LogState | None) -> tuple[Snapshot, ...]:
     """The snapshots whose files must be there: completed and staged ones with files of their own."""
-    if state is None or state.dropped is not DeletionState.NO:
+    if state is None or state.deletion is not DeletionState.NO:
         return ()
     return with_files(s for s in state.snapshots if s.state in (State.COMPLETED, State.STAGED))
 

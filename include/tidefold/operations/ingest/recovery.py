@@ -99,7 +99,7 @@ def _settled(ledger: Ledger, announced: IntentLog, taking: Taking | None, files:
 
 def _settle_log(ledger: Ledger, announced: IntentLog, taking: Taking | None, files: ExpectedFiles) -> None:
     state = ledger.peek(announced.shape)
-    if state.fence > announced.fence or state.dropped is not DeletionState.NO:
+    if state.fence > announced.fence or state.deletion is not DeletionState.NO:
         return  # Taken before, or refused for good; a log that was dropped stays so.
     if taking:
         try:

@@ -31,7 +31,7 @@ def tags_of(pipeline: Pipeline, log: str) -> dict[int, list[str]]:
 
 def find_restorers(snapshots: Sequence[Snapshot]) -> dict[int, int]:
     """Of each restored snapshot, the one whose rows came back."""
-    return {s.id: _require_snapshot_id(snapshots, s, s.origin) for s in snapshots if s.origin is not None}
+    return {s.id: _require_snapshot_id(snapshots, s, s.restored_from) for s in snapshots if s.restored_from is not None}
 
 
 def _require_snapshot_id(snapshots: Sequence[Snapshot], restored: Snapshot, origin: int) -> int:

@@ -158,7 +158,7 @@ def _since(state: LogState, since: int | None) -> tuple[ChangeSet, ...]:
             f"`{state.log}` ends at change set {state.last_sqn}; {since} does not exist yet.",
             hint="If the log was dropped and started again, read it from its start.",
         )
-    found = state.between(since, state.last_sqn)
+    found = state.change_sets_in(since, state.last_sqn)
     if found and found[0].begin <= since:
         raise RefusedError(
             "LOG_SQUASHED",
@@ -171,7 +171,7 @@ def _since(state: LogState, since: int | None) -> tuple[ChangeSet, ...]:
 
 def _join(state: LogState, after: int, to: int) -> tuple[ChangeSet, ...]:
     """The change sets with `after` < sqn <= `to`, if none of them is missing (I7)."""
-    found = state.between(after, to)
+    found = state.change_sets_in(after, to)
     reached = after
     for change_set in found:
         if change_set.begin > reached + 1:

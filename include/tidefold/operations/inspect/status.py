@@ -92,7 +92,7 @@ def status_of(state: LogState) -> LogStatus:
         log=state.log,
         begun=True,
         latest=state.latest,
-        attempt=state.attempt,
+        attempt=state.open_attempt,
         as_of_attempts=state.as_of_attempts,
         change_sets=len(state.unfolded),
         changes=sum(c.rows for c in state.unfolded),
@@ -121,16 +121,16 @@ def _waiting_schema(state: LogState) -> str:
 
 def _why(state: LogState) -> tuple[str, str | None]:
     """What stopped the newest snapshot, and its report. Silent once a later snapshot was completed."""
-    newest = next((s for s in reversed(state.snapshots) if s.counts), None)
+    newest = next((s for s in reversed(state.snapshots) if s.in_main_lineage), None)
     if newest is None:
         return "", None
     if newest.state is State.COMPLETED:
         return ("" if newest.published else f"snapshot {newest.id} is completed but not yet published"), None
     after = state.latest.id if state.latest else 0
-    later = (s for s in reversed(state.snapshots) if s.id > after and s.counts)
+    later = (s for s in reversed(state.snapshots) if s.id > after and s.in_main_lineage)
     failed = next((s for s in later if s.verdict and not s.verdict.allows), None)
     if failed and failed.verdict:
         return f"snapshot {failed.id} failed its quality gate: {failed.verdict.summary}", failed.verdict.path
     if newest.state is State.ABORTED:
-        return f"snapshot {newest.id} was aborted: {newest.reason}", None
+        return f"snapshot {newest.id} was aborted: {newest.abort_reason}", None
     return "", None

@@ -60,7 +60,7 @@ def find(pipeline: Pipeline, case: Case, manifest: Manifest, engine: QualityEngi
 
 def history_of(pipeline: Pipeline, state: LogState, before: int) -> tuple[Point, ...]:
     """What the stored judgements of the snapshots before this one said, oldest first."""
-    judged = [s for s in state.snapshots if s.id < before and s.verdict and s.counts]
+    judged = [s for s in state.snapshots if s.id < before and s.verdict and s.in_main_lineage]
     return tuple(_point(pipeline, state.log, snapshot) for snapshot in judged[-_HISTORY:])
 
 
@@ -117,7 +117,7 @@ def _target(pipeline: Pipeline, case: Case, log: str, staged: bool, engine: Qual
     state = case.state if log == case.state.log else pipeline.ledger(log).find()
     if state is None:
         return None
-    attempt = state.attempt if staged else None
+    attempt = state.open_attempt if staged else None
     ours = attempt is not None and attempt.state is State.STAGED and attempt.run == case.snapshot.run
     snapshot = attempt if ours else state.latest
     if snapshot is None:

@@ -33,7 +33,7 @@ def prepare(pipeline: Pipeline, log: str, run_id: str | None) -> Case | Outcome:
     if state is None or snapshot is None or snapshot.state is not State.STAGED:
         return Outcome(log, Status.NOTHING, "no staged snapshot to judge")
     # The instant of its claim, or the one that it is as of: judging later must not make it older.
-    instant = snapshot.instant if snapshot.as_of is None else str(snapshot.as_of)
+    instant = snapshot.started_at if snapshot.as_of is None else str(snapshot.as_of)
     return Case(state, snapshot, suite_of(pipeline, state, snapshot), instant)
 
 

@@ -198,7 +198,7 @@ def _base_of(state: LogState, order: tuple[int, ...]) -> tuple[Snapshot | None] 
     lineage = layers(state, state.latest)
     for layer in lineage:
         snapshot = state.snapshot(layer.snapshot or 0)
-        if snapshot is None or snapshot.state is not State.COMPLETED or not snapshot.counts:
+        if snapshot is None or snapshot.state is not State.COMPLETED or not snapshot.in_main_lineage:
             continue
         reached = positions_at(state, snapshot.to_sqn)
         if all(position.high < order for position in reached) and snapshot.to_sqn >= state.truncated_to:

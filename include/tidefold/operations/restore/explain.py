@@ -24,7 +24,7 @@ _Listed = Mapping[str, int] | str
 def explain(pipeline: Pipeline, log: str, request: Restore) -> Outcome:
     """The plan of a restore as facts. Raises what the restore itself would be refused with."""
     state = pipeline.ledger(log).read()
-    claimed = request.claimant(pipeline)(state).attempt
+    claimed = request.claimant(pipeline)(state).open_attempt
     if claimed is None or claimed.run != request.run:
         raise NotFoundError("NOTHING_TO_RESTORE", f"Run `{request.run}` would make nothing.", hint="Use a new run id.")
     attempt = request.plan(pipeline, state, claimed)
@@ -35,7 +35,7 @@ def explain(pipeline: Pipeline, log: str, request: Restore) -> Outcome:
         "mode": request.point.mode,
         "as": claimed.id,
         "kind": claimed.kind,
-        "because": claimed.because,
+        "because": claimed.kind_reason,
         "from_sqn": claimed.from_sqn,
         "to_sqn": claimed.to_sqn,
         "manifests": failures(attempt.restored.unread if attempt.restored else ()),

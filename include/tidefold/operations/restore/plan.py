@@ -84,7 +84,7 @@ class RestorePlan:
 
 def wanted_by(state: LogState, attempt: Snapshot) -> Wanted:
     """What the attempt of a restore brings back. Raises CorruptError, RefusedError."""
-    return _wanted(state, attempt.source, attempt, attempt.expire)
+    return _wanted(state, attempt.parent, attempt, attempt.expire)
 
 
 def wanted_rows(state: LogState, snapshot: Snapshot) -> Wanted:
@@ -98,7 +98,7 @@ def _wanted(state: LogState, source: int | None, tail: Snapshot, expire: Expire 
     below = None if source is None else state.snapshot(source)
     if below is None:
         raise CorruptError("BASE_MISSING", f"Snapshot {tail.id} of `{state.log}` has no known base.")
-    change_sets = state.between(tail.from_sqn, tail.folds_to)
+    change_sets = state.change_sets_in(tail.from_sqn, tail.folds_to)
     require_joined(state.log, tail, change_sets)
     return Wanted(state, below, change_sets, tail.schema, expire)
 

@@ -96,7 +96,7 @@ def _outcome(made: Rebuilt, plan: bool) -> Outcome:
     facts: dict[str, Any] = {
         "snapshots": kept,
         "published": shown,
-        "aborted": [s.id for s in state.snapshots if s.reason == ledger_rebuild.UNDECIDED],
+        "aborted": [s.id for s in state.snapshots if s.abort_reason == ledger_rebuild.UNDECIDED],
         "goes_on_after": state.last_sqn,
         "unknown": list(made.unknown),
         "stopped": state.stopped.why if state.stopped else None,

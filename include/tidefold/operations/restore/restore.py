@@ -84,7 +84,7 @@ class Restore(msgspec.Struct, frozen=True, tag="restore"):
         into = Into(target, snapshot.id, snapshot.epoch, paths.table, pipeline.config.snapshots.copies, snapshot.token)
         wanted = wanted_by(state, snapshot)
         planned = plan_restore(pipeline, wanted, places, into)
-        source = None if snapshot.source is None else state.snapshot(snapshot.source)
+        source = None if snapshot.parent is None else state.snapshot(snapshot.parent)
         restored = RestoreInfo(
             mode=self.point.mode,
             snapshot=self.point.snapshot,

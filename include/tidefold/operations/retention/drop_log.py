@@ -34,11 +34,11 @@ def drop(pipeline: Pipeline, log: str, plan: bool = True) -> Outcome:
     except NotFoundError:
         return Outcome(log, Status.NOTHING, "the store has no such log")
     ledger.require_current(state)
-    if state.dropped is DeletionState.GONE:
+    if state.deletion is DeletionState.GONE:
         return _delete_leftovers(pipeline, state, plan)
     if plan:
         _require_closed(state)
-    elif state.dropped is DeletionState.NO:
+    elif state.deletion is DeletionState.NO:
         state = ledger.commit(_begin_deletion)
     shared, own = files_of_log(pipeline.store, state)
     files = (*shared, *own)
@@ -101,13 +101,13 @@ def _delete_leftovers(pipeline: Pipeline, gone: LogState, plan: bool) -> Outcome
 
 def _begin_deletion(state: LogState) -> LogState:
     _require_closed(state)
-    return replace(state, dropped=DeletionState.GOING)
+    return replace(state, deletion=DeletionState.GOING)
 
 
 def _end_deletion(state: LogState) -> LogState:
-    if state.dropped is DeletionState.GONE:
+    if state.deletion is DeletionState.GONE:
         return state
-    if state.dropped is DeletionState.NO:
+    if state.deletion is DeletionState.NO:
         raise ConflictError(
             "DROPPED_MEANWHILE",
             f"Another command has dropped `{state.log}`, and it was started again.",
@@ -115,13 +115,13 @@ def _end_deletion(state: LogState) -> LogState:
         )
     last = max((s.id for s in state.snapshots), default=state.last_snapshot)
     # Whatever is still on its way to this log is refused by the next one of that name.
-    gone = LogState(state.log, state.shape, state.version, state.epoch, dropped=DeletionState.GONE, last_snapshot=last)
+    gone = LogState(state.log, state.shape, state.version, state.epoch, deletion=DeletionState.GONE, last_snapshot=last)
     former = (*state.former, *filter(None, [state.incarnation]))
-    return replace(gone, fence=state.fence + 1, life=state.life + 1, former=former)
+    return replace(gone, fence=state.fence + 1, generation=state.generation + 1, former=former)
 
 
 def _require_closed(state: LogState) -> None:
-    for attempt in (*([state.attempt] if state.attempt else []), *state.as_of_attempts):
+    for attempt in (*([state.open_attempt] if state.open_attempt else []), *state.as_of_attempts):
         raise RefusedError(
             "ATTEMPT_OPEN",
             f"Snapshot {attempt.id} of `{state.log}` is {attempt.state} under run `{attempt.run}`.",

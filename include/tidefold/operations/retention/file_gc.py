@@ -68,7 +68,7 @@ def plan_forgotten(store: Store, state: LogState) -> tuple[str, ...]:
     stored = store.list(f"{LogPaths(state.log).table}/_data")
     beside = [e.path for e in stored if (name := _name_of(e.path)) and _writer(name) in decided]
     # An attempt under way may carry files that only its own manifest will name.
-    if not beside or state.attempt:
+    if not beside or state.open_attempt:
         return ()
     needed = _find_kept_names(store, state)
     # Nobody knows what a damaged manifest names; `verify` tells of it.

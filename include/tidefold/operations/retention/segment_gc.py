@@ -83,7 +83,7 @@ def _find_needed(store: Store, state: LogState, sharing: Mapping[str, frozenset[
 def _change_sets(store: Store, log: str) -> tuple[ChangeSet, ...]:
     state = Ledger(store, log).find()
     # Of two logs that go at once the second must not leave to the first what that has looked at already.
-    return state.change_sets if state and state.dropped is DeletionState.NO else ()
+    return state.change_sets if state and state.deletion is DeletionState.NO else ()
 
 
 def plan_unclaimed(store: Store, logs: Sequence[str]) -> tuple[str, ...]:

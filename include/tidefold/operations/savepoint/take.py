@@ -102,7 +102,7 @@ def _chosen(state: LogState, wanted: int | None) -> Snapshot:
 
 
 def _already(state: LogState, snapshot: Snapshot, wanted: Wanted, there: Savepoint, store: Store) -> Outcome:
-    asked = (wanted.layout, state.log, snapshot.id, snapshot.to_sqn, snapshot.instant)
+    asked = (wanted.layout, state.log, snapshot.id, snapshot.to_sqn, snapshot.started_at)
     if (there.kind, there.log, there.snapshot, there.sqn, there.instant) == asked:
         _ended(store, state.log)
         return _outcome(there, store, Status.ALREADY, {})
@@ -133,7 +133,7 @@ def _written(
             state.log,
             snapshot.id,
             snapshot.to_sqn,
-            snapshot.instant,
+            snapshot.started_at,
             sum(f.rows for f in files if not f.hidden),
             plan.shape,
         ),

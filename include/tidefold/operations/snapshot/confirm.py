@@ -114,7 +114,7 @@ def _choose(state: LogState, snapshot: int | None, run_id: str | None) -> Snapsh
         return transitions.known(state, snapshot)
     if run_id is not None:
         return claim.of_run(state, run_id)
-    return state.attempt if state.attempt else None
+    return state.open_attempt if state.open_attempt else None
 
 
 def _outcome(log: str, status: Status, snapshot: Snapshot) -> Outcome:

@@ -84,7 +84,7 @@ class Fold(msgspec.Struct, frozen=True, tag="fold"):
 
 def plan_changes(pipeline: Pipeline, state: LogState, snapshot: Snapshot) -> Attempt:
     """The attempt that folds change sets onto the base of a snapshot. Reads manifests only. Raises TidefoldError."""
-    below = state.snapshot(snapshot.source) if snapshot.source is not None else None
+    below = state.snapshot(snapshot.parent) if snapshot.parent is not None else None
     base = read_manifest_or_copy(pipeline, state.log, below) if below else None
     config = pipeline.log(state.log)
     # An incremental snapshot shares files of the old buckets: only a full one changes their number.

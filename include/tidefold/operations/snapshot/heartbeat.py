@@ -99,5 +99,5 @@ def find_stalled(
 
 def _at_work(pipeline: Pipeline, log: str, run_id: str) -> Snapshot | None:
     state = pipeline.ledger(log).find()
-    attempt = state.attempt if state else None
+    attempt = state.open_attempt if state else None
     return attempt if attempt and attempt.state is State.ONGOING and attempt.run != run_id else None

@@ -101,7 +101,7 @@ def _staged(attempt: Attempt, manifest: Manifest, results: Sequence[FoldResult])
     snapshot, restored = attempt.snapshot, attempt.restored
     facts = {
         "kind": manifest.kind,
-        "because": snapshot.because,
+        "because": snapshot.kind_reason,
         "rows": manifest.rows,
         "changes": sum(r.changes for r in results),
         "upserts": upserts,
@@ -150,7 +150,7 @@ def _which(snapshot: Snapshot) -> str:
 
 def _read(attempt: Attempt, results: Sequence[FoldResult]) -> dict[str, Any]:
     """Of a restore also what each file came from: that is what it is asked about."""
-    own = None if attempt.snapshot.external else attempt.snapshot.source
+    own = None if attempt.snapshot.external else attempt.snapshot.parent
     sources = sources_of(attempt.tasks, results, own)
     return {**sources, "sources": places_read(attempt.tasks, results)} if attempt.restored else sources
 

@@ -47,7 +47,7 @@ def take_tail(pipeline: Pipeline, log: str, run_id: str) -> Outcome:
         return Outcome(log, Status.NOTHING, "nothing new since the newest snapshot")
     if before.snapshot(snapshot.id):
         return Outcome(log, Status.ALREADY, f"snapshot {snapshot.id} of this run is {snapshot.state}", snapshot.id)
-    change_sets = state.between(snapshot.from_sqn, snapshot.to_sqn)
+    change_sets = state.change_sets_in(snapshot.from_sqn, snapshot.to_sqn)
     facts = {"base": snapshot.base, "change_sets": len(change_sets), "changes": sum(c.rows for c in change_sets)}
     changes = "1 change" if facts["changes"] == 1 else f"{facts['changes']:,} changes"
     message = f"snapshot {snapshot.id} is snapshot {snapshot.base} and {changes} after it"
@@ -82,8 +82,8 @@ def squash(pipeline: Pipeline, log: str, plan: bool = False) -> Outcome:
 def _why_not(state: LogState | None) -> str:
     if state is None or not state.unfolded:
         return "no change sets wait to be folded"
-    if state.attempt and state.attempt.state is State.ONGOING:
-        return f"snapshot {state.attempt.id} is being made of these change sets"
+    if state.open_attempt and state.open_attempt.state is State.ONGOING:
+        return f"snapshot {state.open_attempt.id} is being made of these change sets"
     if state.as_of_attempts:
         return f"snapshot {state.as_of_attempts[0].id} is being made as of an instant: it may need each of them"
     return "no two change sets lie between the ends of snapshots and the places of readers"

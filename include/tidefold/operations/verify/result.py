@@ -148,9 +148,9 @@ def _hint(state: LogState, damage: Damage, lost: set[int]) -> str:
         return f"`tidefold verify {state.log} --repair` repairs it from another copy."
     if damage.part is Part.SEGMENT:
         return _segment_hint(state, damage)
-    if state.attempt and state.attempt.id in damage.snapshots:
+    if state.open_attempt and state.open_attempt.id in damage.snapshots:
         return f"`tidefold abort {state.log}`; the next run folds the same changes again."
-    whole = [s for s in state.snapshots if s.counts and s.state is State.COMPLETED and s.id not in lost]
+    whole = [s for s in state.snapshots if s.in_main_lineage and s.state is State.COMPLETED and s.id not in lost]
     wanted = max(damage.snapshots)
     if not whole and damage.part is Part.DATA and not state.truncated_to:
         return (

@@ -31,7 +31,7 @@ class Scope:
 
 def scope_of(pipeline: Pipeline, state: LogState, snapshot: int | None) -> Scope:
     """Everything of the log, or what one snapshot consists of. Raises NotFoundError when that one is not kept."""
-    if state.dropped is not DeletionState.NO:
+    if state.deletion is not DeletionState.NO:
         return Scope(state, (), frozenset(), frozenset(), ())
     there = kept(state)
     asked, change_sets = frozenset(s.id for s in there), state.change_sets
@@ -45,7 +45,7 @@ def _of_one(state: LogState, snapshot: int) -> tuple[frozenset[int], tuple[Chang
     found = readable(state, snapshot)
     if found.kind is not SnapshotKind.TAIL or found.base is None:
         return frozenset({found.id}), ()
-    return frozenset({found.base}), state.between(found.from_sqn, found.to_sqn)
+    return frozenset({found.base}), state.change_sets_in(found.from_sqn, found.to_sqn)
 
 
 def _local(pipeline: Pipeline, log: str, there: Iterable[Snapshot]) -> tuple[frozenset[int], str, bool]:

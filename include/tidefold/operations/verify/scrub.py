@@ -116,7 +116,7 @@ def scrub(
         message = f"ALARM, {alarm}"
         info = replace(ErrorInfo.of(error), message=message, hint=alarm.command)
         return Outcome(log, Status.DAMAGED, message, error=info, details=LedgerAlarmDetails(alarms=[alarm]))
-    if state is None or state.dropped is not DeletionState.NO:
+    if state is None or state.deletion is not DeletionState.NO:
         return Outcome(log, Status.NOTHING, "the store has no such log")
     round_ = _Round(find_proof(pipeline.store, log) or ProofRecord(), budget or ScrubBudget())
     asked = Asked(repair=repair, choose=round_.choose)

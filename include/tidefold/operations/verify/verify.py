@@ -74,7 +74,7 @@ def verify(
         return Outcome(log, Status.NOTHING, "the store has no such log")
     verification = Verification(pipeline, wanted, tell, scope_of(pipeline, state, wanted.snapshot))
     outcome = verification.run()
-    every = wanted.deep and wanted.snapshot is None and state.dropped is DeletionState.NO
+    every = wanted.deep and wanted.snapshot is None and state.deletion is DeletionState.NO
     if not (wanted.record and every):
         return outcome
     warning = write_proof(pipeline.store, log, verification.record_verify)

@@ -48,6 +48,12 @@ def _pipeline(address: str) -> str:
     return f"{name}-{hashlib.sha256(address.encode()).hexdigest()[:8]}"
 
 
+class _ManifestFiles(msgspec.Struct, frozen=True):
+    """What local copies need of a stored manifest."""
+
+    files: tuple[DataFile, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Copied:
     """Bytes of the data files of a copy, and of those where they came from: hard links to another local copy, bytes of
@@ -122,7 +128,7 @@ def _sources(local: LocalRoots, to: CopyName, manifest: Manifest) -> dict[str, l
 def _named_by(local: LocalRoots, name: CopyName) -> Sequence[DataFile]:
     """The data files that a copy should have; none when that cannot be read."""
     try:
-        return msgspec.json.decode(local.read(name.manifest), type=Manifest).files
+        return msgspec.json.decode(local.read(name.manifest), type=_ManifestFiles).files
     except (TidefoldError, OSError, msgspec.MsgspecError):
         return ()
 
@@ -212,7 +218,7 @@ def gaps(local: LocalRoots, name: CopyName, digest: str) -> tuple[str, ...] | No
         return None
     if hashlib.sha256(data).hexdigest() != digest:
         return None
-    manifest = msgspec.json.decode(data, type=Manifest)
+    manifest = msgspec.json.decode(data, type=_ManifestFiles)
     sizes = {entry.path: entry.bytes for entry in local.list(str(name))}
     expected = {data_path(str(name), file.name): file.bytes for file in manifest.files}
     lacking = [path for path, size in expected.items() if sizes.get(path) != size]

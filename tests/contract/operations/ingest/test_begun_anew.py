@@ -90,7 +90,7 @@ def test_a_log_that_begins_right_after_the_last_head_was_written_keeps_everythin
         lambda: taken_anew(pipeline),
     )
     assert rows(pipeline, "items") == list(range(40))
-    assert Ledger(pipeline.store, "items").read().life == 1
+    assert Ledger(pipeline.store, "items").read().generation == 1
 
 
 def test_one_that_looks_for_leftovers_leaves_the_log_that_began_meanwhile(pipeline: Pipeline) -> None:
@@ -104,7 +104,7 @@ def test_two_drops_at_once_leave_one_head(pipeline: Pipeline) -> None:
     dropping(pipeline, lambda verb, _: verb == "delete", lambda: drop(pipeline, "items", plan=False))
     [head] = pipeline.store.list("logs/items")
     assert head.path.startswith(LogPaths("items").ledger)
-    assert pipeline.ledger("items").read().dropped is DeletionState.GONE
+    assert pipeline.ledger("items").read().deletion is DeletionState.GONE
     begun = pipeline.ledger("items").begin(before.shape)
     assert (begun.epoch, begun.fence > before.fence, begun.version > before.version) == (before.epoch, True, True)
 

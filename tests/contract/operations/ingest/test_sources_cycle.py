@@ -35,7 +35,7 @@ def fold(pipeline: Pipeline, run: str) -> None:
         return
     [outcome] = materialize(pipeline, ["items"], Fold(run), in_process)
     assert outcome.error_code is None, outcome
-    if state_of(pipeline).attempt:
+    if state_of(pipeline).open_attempt:
         judge_all(pipeline, "items")
         confirm(pipeline, "items", run_id=run)
 

@@ -47,7 +47,7 @@ def steps(gate: bool = True, cut: Callable[[str, str], None] = lambda step, when
         if isinstance(step, MaterializeStep):
             outcomes = materialize(pipeline, logs, step.request, in_process)
         else:
-            attempt = pipeline.ledger("accounts").read().attempt
+            attempt = pipeline.ledger("accounts").read().open_attempt
             if attempt and attempt.state is State.STAGED:
                 judge_all(pipeline, passed=gate)
             outcomes = [Outcome(log, Status.PASSED if gate else Status.FAILED, "as given") for log in logs]

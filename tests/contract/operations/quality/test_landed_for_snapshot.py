@@ -25,8 +25,8 @@ def staged(pipeline: Pipeline, run: str) -> LandedRange:
     [outcome] = materialize(pipeline, ["items"], Fold(run), in_process)
     assert outcome.status == "staged", outcome.message
     state = state_of(pipeline)
-    assert state.attempt
-    found = landed_range(state, state.attempt)
+    assert state.open_attempt
+    found = landed_range(state, state.open_attempt)
     judge_all(pipeline, "items")
     confirm(pipeline, "items", run_id=run)
     return found

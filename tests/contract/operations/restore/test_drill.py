@@ -152,7 +152,7 @@ def test_what_is_not_there_is_not_drilled(made: Bench, tmp_path: Path) -> None:
         drill(pipeline, LOG, 4)
     # What is open is left alone, and does not keep a drill from being recorded.
     assert drill(pipeline, LOG).snapshot == 3
-    attempt = pipeline.ledger(LOG).read().attempt
+    attempt = pipeline.ledger(LOG).read().open_attempt
     assert attempt
     assert attempt.state is State.STAGED
     assert recorded(pipeline)

@@ -114,7 +114,7 @@ def test_skip_leaves_out_for_good_what_came_after_and_records_it(pipeline: Pipel
     cycle(pipeline, "run-6")
     assert table_rows(pipeline) == rows
     found = next(s for s in history(pipeline, "accounts") if s.id == 4)
-    assert (found.skipped_from, found.to_sqn, found.base, found.origin) == (1, 4, 3, 1)
+    assert (found.skipped_from, found.to_sqn, found.base, found.restored_from) == (1, 4, 3, 1)
 
 
 def test_undo_is_one_more_restore(pipeline: Pipeline) -> None:
@@ -269,7 +269,7 @@ def restoring(snapshot: int) -> Any:
         [outcome] = materialize(pipeline, ["accounts"], asking, _runner(pipeline))
         if outcome.error_code:
             raise TidefoldError(outcome.error_code, outcome.message)
-        if pipeline.ledger("accounts").read().attempt:
+        if pipeline.ledger("accounts").read().open_attempt:
             judge_all(pipeline)
         confirm(pipeline, "accounts", run_id=run)
 

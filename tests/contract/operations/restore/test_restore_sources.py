@@ -176,7 +176,7 @@ def check_failed(pipeline: Pipeline, outcome: Outcome, before: dict[str, bytes],
     assert stored(pipeline) == before
     state = pipeline.ledger(LOG).read()
     assert (state.snapshots[-1].id, state.snapshots[-1].state) == (4, State.ABORTED)
-    assert (state.attempt, state.latest and state.latest.id) == (None, 3)
+    assert (state.open_attempt, state.latest and state.latest.id) == (None, 3)
     assert table_rows(pipeline) == THIRD
 
 

@@ -223,7 +223,7 @@ def test_a_change_set_without_a_wanted_key_is_not_read(tmp_path: Path) -> None:
 
 def check_batches(pipeline: Pipeline, spans: list[tuple[str, int, int]], wanted: KeyGroups, any_read: bool) -> None:
     """Which batches of which segments were read."""
-    [second] = pipeline.ledger(LOG).read().between(1, 2)
+    [second] = pipeline.ledger(LOG).read().change_sets_in(1, 2)
     assert {path for path, _, _ in spans if path.endswith(".seg")} == ({second.location.segment} if any_read else set())
     if not any_read:
         return

@@ -108,7 +108,7 @@ def importing(pipeline: Pipeline, address: Path, mode: Ownership) -> None:
     outcome = bring(pipeline, address, mode, "in")
     if outcome.error_code:
         raise TidefoldError(outcome.error_code, outcome.message)
-    attempt = pipeline.ledger("accounts").read().attempt
+    attempt = pipeline.ledger("accounts").read().open_attempt
     if attempt and attempt.state is State.STAGED:
         judge_all(pipeline)
     confirm(pipeline, "accounts", run_id="in")

@@ -121,7 +121,7 @@ def test_nobody_takes_it_for_the_newest(pipeline: Pipeline) -> None:
     made = kept_as_of(pipeline, day(3), "backfill").snapshot
     state = ledger.read()
     assert contents(pipeline.config.path.parent / "store" / "tables") == shown
-    assert (state.latest, state.attempt, state.unfolded) == (before.latest, None, ())
+    assert (state.latest, state.open_attempt, state.unfolded) == (before.latest, None, ())
     assert retention.newest(state, 2) == retention.newest(before, 2)
     assert retention.bounds(state, 2) == retention.bounds(before, 2)
     assert [t.name for t in state.tags] == ["as-of-2025-11-03"]
@@ -268,8 +268,8 @@ def test_it_stands_beside_the_attempt_of_a_scheduled_run(pipeline: Pipeline) -> 
     assert materialize(pipeline, ["accounts"], Fold("run-3"), in_process)[0].status == "staged"
     assert staged(pipeline, day(4), "b4").status == "staged"
     state = ledger.read()
-    assert state.attempt
-    assert state.attempt.run == "run-3"
+    assert state.open_attempt
+    assert state.open_attempt.run == "run-3"
     assert [s.run for s in state.as_of_attempts] == ["b3", "b4"]
     assert squash(pipeline, "accounts").status == "nothing"
     with pytest.raises(RefusedError, match="ATTEMPT_OPEN"):
@@ -431,7 +431,9 @@ def test_what_older_programs_did_not_write_down_is_found_in_the_changes(pipeline
 
     def older(state: LogState) -> LogState:
         sets = tuple(replace(c, times=None) for c in state.change_sets)
-        return replace(state, change_sets=sets, snapshots=tuple(replace(s, until=None) for s in state.snapshots))
+        return replace(
+            state, change_sets=sets, snapshots=tuple(replace(s, max_commit_time=None) for s in state.snapshots)
+        )
 
     pipeline.ledger("accounts").commit(older)
     made = snapshot_of(pipeline, kept_as_of(pipeline, day(4), "b4"))

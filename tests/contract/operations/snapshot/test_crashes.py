@@ -46,7 +46,7 @@ def cycle(pipeline: Pipeline, run: str) -> None:
     [outcome] = materialize(pipeline, ["accounts"], Fold(run), _runner(pipeline))
     if outcome.error_code:
         raise TidefoldError(outcome.error_code, outcome.message)
-    if pipeline.ledger("accounts").read().attempt:
+    if pipeline.ledger("accounts").read().open_attempt:
         judge_all(pipeline)
     confirm(pipeline, "accounts", run_id=run)
 
@@ -92,7 +92,7 @@ def check_recovered(pipeline: Pipeline) -> None:
     assert table_rows(pipeline) == AFTER
     assert snapshot_rows(pipeline, completed[0].id) == BEFORE
     assert snapshot_rows(pipeline, completed[1].id) == AFTER
-    assert state.attempt is None
+    assert state.open_attempt is None
     check_nothing_left_over(pipeline, [s.id for s in completed])
 
 

@@ -195,7 +195,7 @@ def test_a_damaged_segment_stops_its_log_only(pipeline: Pipeline, tmp_path: Path
     accounts, tellers = materialize(pipeline, ["accounts", "tellers"], Fold("run-1"), in_process)
     assert (accounts.error_code, tellers.status) == ("SEGMENT_CORRUPT", "staged")
     after = pipeline.ledger("accounts").read()
-    assert after.attempt is None
+    assert after.open_attempt is None
     assert pipeline.store.list("snapshots/accounts") == []
     segment.write_bytes(whole)
     assert fold(pipeline, "run-1").status == "staged"
@@ -220,7 +220,7 @@ def test_a_damaged_base_file_is_an_error_and_never_other_rows(
     for name, data in whole.items():
         (tmp_path / "store/snapshots/accounts/0000000001/_data" / name).write_bytes(data)
     assert table_rows(pipeline) == rows
-    assert pipeline.ledger("accounts").read().attempt is None
+    assert pipeline.ledger("accounts").read().open_attempt is None
 
 
 @pytest.mark.parametrize("foreign", ["append", "delete", "optimize"])

@@ -51,7 +51,7 @@ def test_the_plan_that_was_weighed_is_executed(pipeline: Pipeline) -> None:
     assert found.attempt.weight > 0
     outcome, again = execute(pipeline, request, found)
     assert (outcome.status, again) == ("staged", 0)
-    assert pipeline.ledger(LOG).read().attempt.token == found.attempt.snapshot.token  # type: ignore[union-attr]
+    assert pipeline.ledger(LOG).read().open_attempt.token == found.attempt.snapshot.token  # type: ignore[union-attr]
     publish(pipeline, "run-1")
     assert len(table_rows(pipeline)) == 40
 
@@ -90,7 +90,7 @@ def test_planning_claims_nothing(pipeline: Pipeline) -> None:
     before = {e.path for e in pipeline.store.list("")}
     plan(pipeline, Fold("run-1"))
     assert {e.path for e in pipeline.store.list("")} == before
-    assert pipeline.ledger(LOG).read().attempt is None
+    assert pipeline.ledger(LOG).read().open_attempt is None
 
 
 def test_a_whole_snapshot_is_restored_by_links_and_a_tail_by_rows(pipeline: Pipeline) -> None:

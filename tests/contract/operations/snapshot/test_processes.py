@@ -43,7 +43,7 @@ def _staged(store: Store, ledger: Ledger, mine: Snapshot) -> None:
     state = ledger.read()
     base = state.snapshot(mine.base) if mine.base is not None else None
     rows = rows_of_table(store, LogPaths(LOG).snapshot(base.id)) if base else {}
-    for one in state.between(mine.from_sqn, mine.folds_to):
+    for one in state.change_sets_in(mine.from_sqn, mine.folds_to):
         assert one.sqn not in rows
         rows[one.sqn] = f"folded by snapshot {mine.id}"
     data, span = msgspec.json.encode(rows), KeyGroups(0, 15)

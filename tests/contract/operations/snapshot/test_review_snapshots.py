@@ -279,7 +279,7 @@ def test_what_an_attempt_of_a_dropped_log_writes_late_is_cleaned_up(pipeline: Pi
     lates: list[str] = []
 
     def run(work: Work, tasks: Sequence[str]) -> list[Answer]:
-        attempt = pipeline.ledger(LOG).read().attempt
+        attempt = pipeline.ledger(LOG).read().open_attempt
         assert attempt
         name = DataFileName(KeyGroups(0, 3), attempt.id, attempt.epoch, uuid.uuid4().hex, attempt.token)
         folder = LogPaths(LOG).snapshot(2) if kind is Rule.FULL else LogPaths(LOG).table

@@ -141,7 +141,7 @@ def test_the_command_line_starts_no_spark_for_it(tmp_path: Path) -> None:
         assert called.exit_code == 0, called.output
         assert called.stdout.count("; without Spark, as there were ") == len(LOGS)
         assert "starting Spark" not in called.stderr
-    assert {log: made.ledger(log).read().attempt is not None for log in LOGS} == dict.fromkeys(LOGS, True)
+    assert {log: made.ledger(log).read().open_attempt is not None for log in LOGS} == dict.fromkeys(LOGS, True)
     assert all(made.ledger(log).read().snapshots[-1].verdict.passed for log in LOGS)  # type: ignore[union-attr]
 
 
@@ -242,7 +242,7 @@ def test_a_fold_that_fails_is_aborted_and_the_other_log_is_staged(pipeline: Pipe
     bad, good = step(made, "materialize").done
     assert (good.log, good.status) == ("tellers", "staged")
     assert (bad.log, bad.error_code) == ("accounts", "SEGMENT_CORRUPT")
-    assert made.ledger("accounts").read().attempt is None
+    assert made.ledger("accounts").read().open_attempt is None
 
 
 def test_what_cannot_be_planned_is_an_error_without_spark(pipeline: Pipeline) -> None:
@@ -259,7 +259,7 @@ def test_what_cannot_be_planned_is_an_error_without_spark(pipeline: Pipeline) ->
     assert found.spark == ()
     assert [(o.log, o.status) for o in found.done] == [("accounts", "error"), ("tellers", "staged")]
     assert found.done[0].error_code == "CHECKSUM"
-    assert made.ledger("accounts").read().attempt is None
+    assert made.ledger("accounts").read().open_attempt is None
 
 
 def test_the_gate_is_small_work_too(pipeline: Pipeline) -> None:

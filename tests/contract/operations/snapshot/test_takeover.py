@@ -37,8 +37,8 @@ def pipeline(tmp_path: Path) -> Pipeline:
 def begin(pipeline: Pipeline, run: str = "run-1") -> Snapshot:
     """Claims a snapshot, as a job does that dies or falls asleep then."""
     state = pipeline.ledger("accounts").commit(lambda s: Fold(run).claimant(pipeline)(s))
-    assert state.attempt
-    return state.attempt
+    assert state.open_attempt
+    return state.open_attempt
 
 
 def stalled(pipeline: Pipeline, meanwhile: Callable[[], object] = lambda: None) -> dict[str, Snapshot]:
@@ -150,7 +150,7 @@ def test_a_job_at_work_raises_its_count_until_it_ends(pipeline: Pipeline) -> Non
     with heartbeat(ledger, interval=0.001) as heart:  # type: ignore[arg-type]
         heart.add("accounts", attempt.id)
         assert raised.wait(30)
-    after = pipeline.ledger("accounts").read().attempt
+    after = pipeline.ledger("accounts").read().open_attempt
     assert after
     assert after.progress > 0
     assert not [t for t in threading.enumerate() if t.name == "tidefold-heartbeat"]

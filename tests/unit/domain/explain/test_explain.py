@@ -104,9 +104,9 @@ def test_of_what_is_squashed_the_winner_is_left(rows: list[dict[str, Any]]) -> N
 
 def completed(state: LogState, run: str, restore: RestorePoint | None = None) -> LogState:
     state = claim.claim(state, Claim(run, "", SnapshotKind.FULL, "", restore=restore))
-    assert state.attempt
-    one = state.attempt.id
-    state = transitions.stage(state, manifest_of(state, state.attempt), f"digest-{one}")
+    assert state.open_attempt
+    one = state.open_attempt.id
+    state = transitions.stage(state, manifest_of(state, state.open_attempt), f"digest-{one}")
     staged = state.snapshot(one)
     assert staged
     return transitions.published(transitions.confirm(transitions.judge(state, one, verdict_for(staged)), one), one, one)

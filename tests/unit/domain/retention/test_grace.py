@@ -56,6 +56,6 @@ def test_a_clock_can_only_delay() -> None:
 
 def test_a_snapshot_of_an_earlier_version_of_the_program_has_only_the_instant_of_its_beginning() -> None:
     state = retention.subsume(published_hourly(4), 2)
-    state = replace(state, snapshots=tuple(replace(s, shown="") for s in state.snapshots))
+    state = replace(state, snapshots=tuple(replace(s, published_at="") for s in state.snapshots))
     assert going(state, Grace(minutes=30), instant(0, 29)) == []
     assert going(state, Grace(minutes=30), instant(0, 30)) == [1, 2]

@@ -19,11 +19,11 @@ def claimed(state: LogState, run: str) -> LogState:
 
 def completed(state: LogState, run: str) -> LogState:
     state = claimed(state, run)
-    attempt = state.attempt
+    attempt = state.open_attempt
     assert attempt
     state = transitions.stage(state, manifest_of(state, attempt), f"digest-{attempt.id}")
-    assert state.attempt
-    state = transitions.judge(state, attempt.id, verdict_for(state.attempt))
+    assert state.open_attempt
+    state = transitions.judge(state, attempt.id, verdict_for(state.open_attempt))
     return transitions.published(transitions.confirm(state, attempt.id), attempt.id, attempt.id)
 
 

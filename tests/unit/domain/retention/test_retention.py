@@ -16,11 +16,11 @@ def with_snapshots(count: int, state: LogState | None = None) -> LogState:
     for number in range(count):
         state = appended(state)
         state = claim.claim(state, claim.Claim(f"run-{state.epoch}-{number}", "r", SnapshotKind.FULL, "2026"))
-        attempt = state.attempt
+        attempt = state.open_attempt
         assert attempt
         state = transitions.stage(state, manifest_of(state, attempt), f"digest-{attempt.id}")
-        assert state.attempt
-        state = transitions.judge(state, attempt.id, verdict_for(state.attempt))
+        assert state.open_attempt
+        state = transitions.judge(state, attempt.id, verdict_for(state.open_attempt))
         state = transitions.published(transitions.confirm(state, attempt.id), attempt.id, attempt.id)
     return state
 
@@ -115,8 +115,8 @@ def test_keeping_none_is_refused() -> None:
 
 def test_unfinished_states_are_never_retired() -> None:
     state = claim.claim(appended(with_snapshots(2)), claim.Claim("next", "r", SnapshotKind.FULL, "2026"))
-    assert retention.subsume(state, 1).attempt
-    assert retention.subsume(state, 1).attempt.state is State.ONGOING  # type: ignore[union-attr]
+    assert retention.subsume(state, 1).open_attempt
+    assert retention.subsume(state, 1).open_attempt.state is State.ONGOING  # type: ignore[union-attr]
 
 
 def with_tail(state: LogState, run: str = "tail") -> LogState:
@@ -232,8 +232,8 @@ def test_after_a_replay_the_log_behind_it_stays_until_it_is_folded_again() -> No
     state = retention.tag(with_snapshots(3), "mine", 1)
     back = claim.RestorePoint(1, claim.RestoreMode.REPLAY)
     state = claim.claim(state, claim.Claim("back", "r", SnapshotKind.FULL, "2026", restore=back))
-    assert state.attempt
-    state = transitions.stage(state, manifest_of(state, state.attempt), "digest-back")
+    assert state.open_attempt
+    state = transitions.stage(state, manifest_of(state, state.open_attempt), "digest-back")
     state = transitions.judge(state, 4, verdict_for(state.snapshots[-1]))
     state = transitions.published(transitions.confirm(state, 4), 4, 9)
     assert [c.sqn for c in state.unfolded] == [2, 3]

@@ -33,11 +33,11 @@ INSTANT = "2026-01-01T00:00:00+00:00"
 
 def confirmed(state: LogState, run: str) -> LogState:
     state = claim.claim(appended(state), claim.Claim(run, "r", SnapshotKind.FULL, INSTANT))
-    attempt = state.attempt
+    attempt = state.open_attempt
     assert attempt
     state = transitions.stage(state, manifest_of(state, attempt), f"digest-{attempt.id}")
-    assert state.attempt
-    return transitions.confirm(transitions.judge(state, attempt.id, verdict_for(state.attempt)), attempt.id)
+    assert state.open_attempt
+    return transitions.confirm(transitions.judge(state, attempt.id, verdict_for(state.open_attempt)), attempt.id)
 
 
 def published(state: LogState, run: str) -> LogState:
@@ -143,7 +143,7 @@ def test_an_interrupted_drop_of_one_log_does_not_stop_the_others_of_its_run() ->
     ledger = Ledger(store, "accounts")
     fence = ledger.begin(SHAPE).fence
     write_intents.begin(store, Intent("run", 0, INSTANT, (IntentLog("accounts", SHAPE, fence),), ("changelog/x.seg",)))
-    ledger.commit(lambda state: replace(state, dropped=DeletionState.GOING))
+    ledger.commit(lambda state: replace(state, deletion=DeletionState.GOING))
     [run] = write_intents.announced(store)
     recovery.settle(store, run)
     assert list(write_intents.announced(store)) == []

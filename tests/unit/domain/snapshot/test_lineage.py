@@ -40,7 +40,7 @@ class Life:
         self.run += 1
         asked = Claim(f"run-{self.run}", "", SnapshotKind.FULL, "", restore=restore, expire=expire)
         state = claim.claim(self.state, asked)
-        attempt = state.attempt
+        attempt = state.open_attempt
         if attempt is None:
             return
         if restore:
@@ -156,9 +156,9 @@ def possible(life: Life, wanted: int) -> set[int | None]:
 
 def ancestors(state: LogState, wanted: int) -> list[int]:
     chain, current = [], state.snapshot(wanted)
-    while current and current.source is not None:
-        chain.append(current.source)
-        current = state.snapshot(current.source)
+    while current and current.parent is not None:
+        chain.append(current.parent)
+        current = state.snapshot(current.parent)
     return chain
 
 

@@ -27,20 +27,20 @@ def claim(state: LogState, run: str = "run-1", request: str = "r", takeover: boo
 
 def staged(state: LogState, run: str = "run-1") -> LogState:
     state = claim(state, run)
-    attempt = state.attempt
+    attempt = state.open_attempt
     assert attempt
     return transitions.stage(state, manifest_of(state, attempt), f"digest-{attempt.id}")
 
 
 def judged(state: LogState, passed: bool = True) -> LogState:
-    assert state.attempt
-    return transitions.judge(state, state.attempt.id, verdict_for(state.attempt, passed))
+    assert state.open_attempt
+    return transitions.judge(state, state.open_attempt.id, verdict_for(state.open_attempt, passed))
 
 
 def published(state: LogState) -> LogState:
     state = judged(staged(state))
-    assert state.attempt
-    snapshot = state.attempt.id
+    assert state.open_attempt
+    snapshot = state.open_attempt.id
     return transitions.published(transitions.confirm(state, snapshot), snapshot, 0)
 
 
@@ -73,9 +73,9 @@ def test_an_open_attempt_blocks_other_runs_until_taken_over() -> None:
 def test_a_retry_of_the_run_supersedes_its_killed_attempt_and_the_zombie_is_refused_by_name() -> None:
     first = claim(appended(new_log()))
     second = claim(first)
-    assert first.attempt
+    assert first.open_attempt
     with pytest.raises(SupersededError) as refused:
-        transitions.stage(second, manifest_of(first, first.attempt), "digest")
+        transitions.stage(second, manifest_of(first, first.open_attempt), "digest")
     assert refused.value.code == "SUPERSEDED"
     assert "superseded by attempt 2" in str(refused.value)
 
@@ -101,8 +101,8 @@ def test_an_override_needs_a_name_and_a_reason_and_is_kept() -> None:
 
 def test_a_verdict_for_other_files_does_not_bind() -> None:
     state = staged(appended(new_log()))
-    assert state.attempt
-    other = replace(verdict_for(state.attempt), manifest="other")
+    assert state.open_attempt
+    other = replace(verdict_for(state.open_attempt), manifest="other")
     with pytest.raises(RefusedError) as refused:
         transitions.judge(state, 1, other)
     assert refused.value.code == "VERDICT_FOR_OTHER_FILES"
@@ -134,8 +134,8 @@ def test_an_unknown_snapshot_is_not_found() -> None:
 def test_an_abort_lets_the_same_run_begin_again_with_a_new_id() -> None:
     aborted = transitions.abort(claim(appended(new_log())), 1, "failed")
     again = claim(aborted)
-    assert again.attempt
-    assert (again.attempt.id, again.attempt.epoch, again.attempt.from_sqn) == (2, 2, 0)
+    assert again.open_attempt
+    assert (again.open_attempt.id, again.open_attempt.epoch, again.open_attempt.from_sqn) == (2, 2, 0)
 
 
 def test_offsets_that_another_ingest_took_are_refused() -> None:
@@ -171,7 +171,7 @@ def test_a_person_who_aborts_supersedes_nothing(reason: str) -> None:
 def test_what_a_ledger_says_of_a_superseded_attempt_is_read_as_that() -> None:
     """I27: the stored text is as ever."""
     state = claim(claim(appended(new_log())), "run-2", takeover=True)
-    assert state.snapshots[0].reason == "superseded by attempt 2"
+    assert state.snapshots[0].abort_reason == "superseded by attempt 2"
     with pytest.raises(SupersededError) as refused:
         transitions.held(state, 1)
     assert refused.value.code == "SUPERSEDED"

@@ -201,20 +201,20 @@ def test_names_that_nothing_was_made_with_are_names_all_the_same() -> None:
 def test_an_open_attempt_keeps_the_schema_that_it_began_with() -> None:
     state = claim.claim(log(), claim.Claim("run", "r", SnapshotKind.FULL, "2026-01-01T00:00:00Z"))
     moved = became(state, RENAMED)
-    attempt = moved.attempt
+    attempt = moved.open_attempt
     assert attempt
     assert (attempt.schema, moved.schema) == (1, 2)
     assert shape_at(moved, attempt.schema).columns == SHAPE.columns
     staged = transitions.stage(moved, manifest_of(moved, attempt), "digest")
-    assert staged.attempt
-    judged = transitions.judge(staged, attempt.id, verdict_for(staged.attempt))
+    assert staged.open_attempt
+    judged = transitions.judge(staged, attempt.id, verdict_for(staged.open_attempt))
     done = transitions.confirm(judged, attempt.id)
     assert (done.shape, done.latest and done.latest.state) == (RENAMED, State.COMPLETED)
     again = claim.claim(
         transitions.published(used(done), attempt.id, 0), claim.Claim("next", "r", SnapshotKind.FULL, "")
     )
-    assert again.attempt
-    assert again.attempt.schema == 2
+    assert again.open_attempt
+    assert again.open_attempt.schema == 2
 
 
 def test_where_values_come_from() -> None:

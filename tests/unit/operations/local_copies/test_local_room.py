@@ -67,7 +67,7 @@ def test_left_over_is_what_nobody_completes_and_what_was_aborted() -> None:
     found = {(i, o) for i in range(1, 9) for o in (False, True) if leftover(state, CopyName("accounts", i, o))}
     assert found == {(1, True), (2, True), (3, False), (3, True), (4, False), (4, True)}
     assert not any(leftover(state, CopyName("tellers", i, o)) for i in range(9) for o in (False, True))
-    attempt = state.attempt
+    attempt = state.open_attempt
     assert attempt
     staged = transitions.stage(state, manifest_of(state, attempt), "digest")
     assert not leftover(staged, CopyName("accounts", 5, True))
