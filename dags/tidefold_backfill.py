@@ -9,7 +9,6 @@ from airflow.sdk import DAG, CronDataIntervalTimetable, Param
 
 from tidefold_airflow import operators
 from tidefold_airflow.dags.params import logs_param
-from tidefold_airflow.operators.spark import TidefoldAsOfOperator
 
 DOC = """
 ### A historical snapshot of each date
@@ -49,8 +48,8 @@ with DAG(
     tags=["tidefold"],
 ) as dag:
     logs: dict[str, Any] = {"logs": "{{ params.logs or [] }}"}
-    as_of = TidefoldAsOfOperator(task_id="as_of", retries=2, **logs)
-    quality = operators.TidefoldSparkOperator(task_id="quality", step="quality", retries=0, **logs)
+    as_of = operators.TidefoldAsOfOperator(task_id="as_of", retries=2, **logs)
+    quality = operators.TidefoldQualityOperator(task_id="quality", retries=0, **logs)
     confirm = operators.TidefoldConfirmOperator(task_id="confirm", retries=1, **logs)
     abort = operators.TidefoldAbortOperator(task_id="abort", retries=2, **logs).as_teardown()
     done = EmptyOperator(task_id="done", trigger_rule="all_success")

@@ -30,5 +30,5 @@ with DAG(
     params={"logs": logs_param()},
     **dag_settings(SCHEDULE),
 ) as dag:
-    choose = operators.TidefoldChooseOperator(task_id="choose", logs="{{ params.logs or [] }}")
+    choose = operators.TidefoldListLogsOperator(task_id="choose", logs="{{ params.logs or [] }}")
     operators.TidefoldDrillOperator(task_id="drill", logs=choose.output, retries=1)

@@ -7,7 +7,7 @@ from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG
 
 from tidefold_airflow import operators
-from tidefold_airflow.dags.factory import GOES_ON, hours_from
+from tidefold_airflow.dags.factory import CONTINUE_ON_PARTIAL_FAILURE, hours_from
 from tidefold_airflow.dags.params import dry_run_param, logs_param
 from tidefold_airflow.dags.settings import dag_settings
 
@@ -38,8 +38,13 @@ with DAG(
     params={"logs": logs_param(), "dry_run": dry_run_param(default=not SCHEDULE)},
     **dag_settings(SCHEDULE),
 ) as dag:
-    choose = operators.TidefoldChooseOperator(task_id="choose", logs="{{ params.logs or [] }}")
-    each: dict[str, Any] = {"logs": choose.output, "plan": "{{ params.dry_run }}", "retries": 1, **GOES_ON}
+    choose = operators.TidefoldListLogsOperator(task_id="choose", logs="{{ params.logs or [] }}")
+    each: dict[str, Any] = {
+        "logs": choose.output,
+        "is_dry_run": "{{ params.dry_run }}",
+        "retries": 1,
+        **CONTINUE_ON_PARTIAL_FAILURE,
+    }
     each["approval"] = hours_from("TIDEFOLD_MAINTENANCE_APPROVAL_HOURS")
     subsume = operators.TidefoldSubsumeOperator(task_id="subsume", **each)
     truncate = operators.TidefoldTruncateOperator(task_id="truncate", **each)

@@ -30,6 +30,6 @@ with DAG(
     params={"logs": logs_param()},
     **dag_settings(SCHEDULE),
 ) as dag:
-    choose = operators.TidefoldChooseOperator(task_id="choose", logs="{{ params.logs or [] }}")
+    choose = operators.TidefoldListLogsOperator(task_id="choose", logs="{{ params.logs or [] }}")
     each: dict[str, Any] = {"logs": choose.output}
-    operators.TidefoldSparkOperator(task_id="audit", step="audit", retries=1, **each)
+    operators.TidefoldAuditOperator(task_id="audit", retries=1, **each)

@@ -41,10 +41,10 @@ with DAG(
     asked: dict[str, Any] = {
         "snapshot": "{{ params.snapshot }}",
         "log_position": "{{ params.log_position }}",
-        "plan": "{{ params.dry_run }}",
+        "is_dry_run": "{{ params.dry_run }}",
     }
     restore = TidefoldRestoreOperator(task_id="restore", retries=1, **asked, **logs)
-    quality = operators.TidefoldSparkOperator(task_id="quality", step="quality", retries=0, **logs)
+    quality = operators.TidefoldQualityOperator(task_id="quality", retries=0, **logs)
     confirm = operators.TidefoldConfirmOperator(task_id="confirm", retries=1, **logs)
     abort = operators.TidefoldAbortOperator(task_id="abort", retries=2, **logs).as_teardown()
     restore >> quality >> confirm >> abort

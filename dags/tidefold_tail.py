@@ -38,7 +38,7 @@ with DAG(
     **dag_settings(SCHEDULE),
 ) as dag:
     logs = {"logs": "{{ params.logs or [] }}"}
-    ingest = operators.TidefoldSparkOperator(task_id="ingest", step="ingest", retries=2, **logs)
+    ingest = operators.TidefoldIngestOperator(task_id="ingest", retries=2, **logs)
     tail = operators.TidefoldTailOperator(task_id="tail", retries=1, **logs)
     done = EmptyOperator(task_id="done", trigger_rule="all_success")
     ingest >> tail

@@ -24,7 +24,7 @@ _CODE = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+|[A-Z]{4,}")
 # Calls that take such texts for something else.
 _OTHER_CALLS = {"get", "first", "pop", "setLogLevel", "getLogger", "Word"}
 # Texts in the places of codes that are no codes.
-_NOT_CODES = {"BEGIN", "FAIL", "FAILED", "HEAD", "NULL", "WRITE", "TYPE"}
+_NOT_CODES = {"VARCHAR", "BEGIN", "FAIL", "FAILED", "HEAD", "NULL", "WRITE", "TYPE"}
 _SECTIONS = {
     "commands": ("Commands, jobs and operators", "The exit code is that of the command, where the code alone sets it."),
     "configuration": ("Configuration", "Mistakes in `tidefold.yaml`; the exit code is 2 where nothing else is given."),

@@ -1,1 +1,1 @@
-"""tidefold's Airflow operators: `from tidefold_airflow.operators import TidefoldSparkOperator`."""
+"""tidefold's Airflow operators: `from tidefold_airflow.operators import TidefoldIngestOperator`."""

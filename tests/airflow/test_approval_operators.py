@@ -83,7 +83,9 @@ def pipeline(tmp_path: Path) -> Pipeline:
 def execute(kind: type[Any], pipeline: Pipeline, run: str, upstream: Any = None, **given: Any) -> Any:
     """What a task of that operator returns; `upstream`: what the step before it returned."""
     task = kind(task_id="task", config=str(pipeline.config.path), **given)
-    before = [SimpleNamespace(task_id="before", task_type="TidefoldSparkOperator")] if upstream is not None else []
+    before = (
+        [SimpleNamespace(task_id="before", task_type="TidefoldMaterializeOperator")] if upstream is not None else []
+    )
     instance = SimpleNamespace(
         id="id",
         task_id="task",
@@ -168,17 +170,12 @@ def test_later_runs_leave_the_log_out_by_name_and_do_the_others(
     confirmed(pipeline)
     put(pipeline, [{"id": 9, "text": "new"}])
     put(pipeline, [{"id": 1, "text": "b"}], log="tellers")
-    made, _, _ = execute(
-        operators.TidefoldSparkOperator, pipeline, "run-2", step="materialize", approval_dag=ASKS
-    )  # fmt: skip
+    made, _, _ = execute(operators.TidefoldMaterializeOperator, pipeline, "run-2", approval_dag=ASKS)
     assert {log: what["result"] for log, what in made.items()} == {"accounts": "waits", "tellers": "staged"}
     assert "accounts: skipped: snapshot 1 waits for an approval since 2026-11-22 09:30 UTC" in caplog.text
     only = {"accounts": made["accounts"]}
-    for kind, given in (
-        (operators.TidefoldSparkOperator, {"step": "quality"}),
-        (operators.TidefoldConfirmOperator, {}),
-    ):
-        found, _, _ = execute(kind, pipeline, "run-2", only, logs=["accounts"], approval_dag=ASKS, **given)
+    for kind in (operators.TidefoldQualityOperator, operators.TidefoldConfirmOperator):
+        found, _, _ = execute(kind, pipeline, "run-2", only, logs=["accounts"], approval_dag=ASKS)
         assert found == {"accounts": {"result": "waits", "snapshot": 1, "error": None}}
     assert len(state_of(pipeline).unfolded) == 2
 
@@ -187,19 +184,17 @@ def test_another_run_in_the_way_that_nobody_is_asked_about_is_refused_as_ever(
     pipeline: Pipeline, airflow: FakeAirflow
 ) -> None:
     with pytest.raises(AirflowFailException, match="ATTEMPT_OPEN"):
-        execute(
-            operators.TidefoldSparkOperator, pipeline, "run-2", step="materialize", logs=["accounts"], approval_dag=ASKS
-        )
+        execute(operators.TidefoldMaterializeOperator, pipeline, "run-2", logs=["accounts"], approval_dag=ASKS)
 
 
 def test_a_question_that_ended_without_an_effect_holds_nothing(pipeline: Pipeline, airflow: FakeAirflow) -> None:
     """As when somebody marks the run as failed: the next run aborts the snapshot, and the one after it goes on."""
     confirmed(pipeline)
     airflow.runs = dict.fromkeys(airflow.runs, "failed")
-    given: dict[str, Any] = {"step": "materialize", "logs": ["accounts"], "approval_dag": ASKS}
-    found, _, _ = execute(operators.TidefoldSparkOperator, pipeline, "run-2", **given)
+    given: dict[str, Any] = {"logs": ["accounts"], "approval_dag": ASKS}
+    found, _, _ = execute(operators.TidefoldMaterializeOperator, pipeline, "run-2", **given)
     assert found["accounts"]["result"] == "aborted"
-    found, _, _ = execute(operators.TidefoldSparkOperator, pipeline, "run-3", **given)
+    found, _, _ = execute(operators.TidefoldMaterializeOperator, pipeline, "run-3", **given)
     assert found["accounts"]["result"] == "staged"
 
 

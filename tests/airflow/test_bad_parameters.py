@@ -25,7 +25,6 @@ from tidefold_airflow.operators.approval import Answer
 from tidefold_airflow.operators.approve import _decide
 from tidefold_airflow.operators.restore import TidefoldRestoreOperator
 from tidefold_airflow.operators.run_context import Scope
-from tidefold_airflow.operators.spark import TidefoldAsOfOperator
 
 LOG = "accounts"
 INJECTED = ("../accounts", "{{ 7*7 }}", "$(id)", "; rm -rf /", "' OR 1=1 --", "a\nb", "x" * 100_000)
@@ -79,7 +78,7 @@ def _restore(**given: Any) -> Callable[[str], Any]:
 
 
 def _as_of(at: str) -> Callable[[str], Any]:
-    return lambda config: TidefoldAsOfOperator(task_id="task", config=config, logs=[LOG], as_of=at)
+    return lambda config: operators.TidefoldAsOfOperator(task_id="task", config=config, logs=[LOG], as_of=at)
 
 
 def _tail(log: str) -> Callable[[str], Any]:
@@ -141,7 +140,7 @@ def test_a_text_is_no_switch(pipeline: Pipeline, value: Any) -> None:
         operators.TidefoldLocalRetentionOperator,
         operators.TidefoldCleanOperator,
     ):
-        task = kind(task_id="task", config=str(pipeline.config.path), plan=value)
+        task = kind(task_id="task", config=str(pipeline.config.path), is_dry_run=value)
         assert code_of_task(pipeline, task) == "NOT_A_BOOLEAN"
     assert {entry.path for entry in pipeline.store.list("")} == before
 

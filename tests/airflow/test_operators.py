@@ -18,7 +18,7 @@ from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.snapshot.request import Fold
 from tidefold_airflow import operators
-from tidefold_airflow.operators.spark import INSTANT, TidefoldAsOfOperator
+from tidefold_airflow.operators.spark import INSTANT
 
 
 @pytest.fixture
@@ -66,8 +66,8 @@ def test_clean_reports_the_store_beside_the_logs(pipeline: Pipeline) -> None:
     }  # fmt: skip
 
 
-def spark_task(pipeline: Pipeline, **given: Any) -> Any:
-    return operators.TidefoldSparkOperator(task_id="task", config=str(pipeline.config.path), **given)
+def materialize_task(pipeline: Pipeline, **given: Any) -> Any:
+    return operators.TidefoldMaterializeOperator(task_id="task", config=str(pipeline.config.path), **given)
 
 
 def test_materialize_takes_over_what_stands_still_if_it_may(
@@ -77,10 +77,10 @@ def test_materialize_takes_over_what_stands_still_if_it_may(
     waited: list[float] = []
     monkeypatch.setattr(heartbeat.find_stalled, "__defaults__", (waited.append,))
     scope = SimpleNamespace(pipeline=pipeline, logs=["accounts", "tellers"], run="dag/manual-1")
-    assert spark_task(pipeline, step="materialize")._build_request(scope) == Fold("dag/manual-1")
+    assert materialize_task(pipeline)._build_request(scope) == Fold("dag/manual-1")
     assert waited == []
     # From a template it comes as text.
-    asked = spark_task(pipeline, step="materialize", takeover_after="600")._build_request(scope)
+    asked = materialize_task(pipeline, takeover_after="600")._build_request(scope)
     assert (asked, waited) == (Fold("dag/manual-1", stalled={"accounts": dead}), [600.0])
 
 
@@ -88,13 +88,13 @@ def test_so_little_that_spark_is_not_worth_its_start_is_done_by_the_task_itself(
     """Here is no connection to Spark: a job would fail."""
     config = pipeline.config.path
     config.write_text(config.read_text().replace("store: store", "store: store\nspark: {above: 1MB}"))
-    done = execute(operators.TidefoldSparkOperator, pipeline, step="materialize")
+    done = execute(operators.TidefoldMaterializeOperator, pipeline)
     assert {log: what["result"] for log, what in done.items()} == {"accounts": "staged", "tellers": "nothing"}
 
 
 def test_only_materialize_takes_over(pipeline: Pipeline) -> None:
-    with pytest.raises(ValueError, match="takeover_after is for materialize"):
-        spark_task(pipeline, step="quality", takeover_after=600)
+    with pytest.raises(TypeError, match="takeover_after"):
+        operators.TidefoldQualityOperator(task_id="task", takeover_after=600)
 
 
 def test_verify_fails_for_damage_and_repairs_where_it_may(pipeline: Pipeline) -> None:
@@ -146,15 +146,15 @@ def test_drill_restores_the_newest_snapshot_and_fails_where_it_cannot(pipeline: 
 
 def test_as_of_takes_an_instant_that_has_passed_and_leaves_the_attempt_of_another_run(pipeline: Pipeline) -> None:
     """Bad input 95: the codes of the command line."""
-    assert TidefoldAsOfOperator(task_id="as_of").as_of == INSTANT
-    with pytest.raises(ValueError, match="as_of is for materialize, not for quality"):
-        spark_task(pipeline, step="quality", as_of=now())
+    assert operators.TidefoldAsOfOperator(task_id="as_of").as_of == INSTANT
+    with pytest.raises(TypeError, match="as_of"):
+        operators.TidefoldQualityOperator(task_id="task", as_of=now())
     for text, code in (("", "AS_OF_MISSING"), ("2025-11-05", "AS_OF_INVALID"), ("2999-01-01T00:00Z", "AS_OF_FUTURE")):
         with pytest.raises(AirflowFailException, match=code):
-            execute(TidefoldAsOfOperator, pipeline, logs=["accounts"], as_of=text)
+            execute(operators.TidefoldAsOfOperator, pipeline, logs=["accounts"], as_of=text)
     ledger = pipeline.ledger("accounts")
     before = ledger.commit(Fold("run-2").claimant(pipeline))
     # All changes of these logs were committed at the very beginning of 1970.
-    made = execute(TidefoldAsOfOperator, pipeline, as_of="1970-01-01T00:00:00.000001Z", logs=["tellers"])
+    made = execute(operators.TidefoldAsOfOperator, pipeline, as_of="1970-01-01T00:00:00.000001Z", logs=["tellers"])
     assert made["tellers"]["result"] == "nothing"
     assert ledger.read() == before

@@ -20,7 +20,10 @@ from tidefold_airflow.operators.run_context import Logs
 
 # One that failed for some logs does not stop the others: the next step runs. Where nothing went well before it, nothing
 # is known of the logs, and it does not run.
-GOES_ON: dict[str, Any] = {"trigger_rule": "all_done_min_one_success", "retry_delay": timedelta(seconds=10)}
+CONTINUE_ON_PARTIAL_FAILURE: dict[str, Any] = {
+    "trigger_rule": "all_done_min_one_success",
+    "retry_delay": timedelta(seconds=10),
+}
 
 DOC = """
 ### Landed changes become published tables
@@ -50,7 +53,7 @@ class Options:
 
     `approval`: how long a person may take to decide about a failed gate; None: nobody is asked.
     `look_every`: how often an open question is compared with the ledger.
-    `takeover_after`: see TidefoldSparkOperator.
+    `takeover_after`: see TidefoldMaterializeOperator.
     """
 
     config: str | None = None
@@ -135,21 +138,25 @@ def _approval_dag(owner: str, logs: Sequence[str], options: Options) -> str | No
 
 def _tasks(logs: Logs | str, kind: str | None, options: Options, asks: str | None, only: Sequence[str]) -> None:
     config = {"config": options.config}
-    choose = operators.TidefoldChooseOperator(task_id="choose", logs=logs, only=only, retries=1, **config)
-    each: dict[str, Any] = {"logs": choose.output, **config, **GOES_ON}
+    choose = operators.TidefoldListLogsOperator(task_id="choose", logs=logs, only=only, retries=1, **config)
+    each: dict[str, Any] = {"logs": choose.output, **config, **CONTINUE_ON_PARTIAL_FAILURE}
     spark = {**each, "conn_id": options.conn_id}
-    ingest = operators.TidefoldSparkOperator(task_id="ingest", step="ingest", retries=2, **spark)
+    ingest = operators.TidefoldIngestOperator(task_id="ingest", retries=2, **spark)
     asking: dict[str, Any] = {"approval_dag": asks}
-    materialize = operators.TidefoldSparkOperator(
-        task_id="materialize", step="materialize", kind=kind, takeover_after=options.takeover_after, retries=2,
-        **asking, **spark,
-    )  # fmt: skip
+    materialize = operators.TidefoldMaterializeOperator(
+        task_id="materialize", kind=kind, takeover_after=options.takeover_after, retries=2, **asking, **spark
+    )
     # A suite that fails fails again; what may pass the second time is left to the next run.
-    quality = operators.TidefoldSparkOperator(task_id="quality", step="quality", retries=0, **asking, **spark)
+    quality = operators.TidefoldQualityOperator(task_id="quality", retries=0, **asking, **spark)
     # One a log: an event of a table is sent when its task ends well.
     confirm = operators.TidefoldConfirmOperator.partial(
-        task_id="confirm", retries=1, map_index_template="{{ task.logs[0] }}", **asking, **config, **GOES_ON,
-    ).expand(logs=choose.output.map(_alone))  # fmt: skip
+        task_id="confirm",
+        retries=1,
+        map_index_template="{{ task.logs[0] }}",
+        **asking,
+        **config,
+        **CONTINUE_ON_PARTIAL_FAILURE,
+    ).expand(logs=choose.output.map(_alone))
     subsume = operators.TidefoldSubsumeOperator(task_id="subsume", retries=1, **each)
     truncate = operators.TidefoldTruncateOperator(task_id="truncate", retries=1, **each)
     local_retention = operators.TidefoldLocalRetentionOperator(task_id="local_retention", retries=1, **each)

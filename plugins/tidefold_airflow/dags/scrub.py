@@ -58,7 +58,7 @@ def tidefold_scrub_dag(
     }
     told: dict[str, Any] = {"on_failure_callback": GateNotifier(alarm_conn_id)} if alarm_conn_id else {}
     with DAG(dag_id, **settings) as made:
-        choose = operators.TidefoldChooseOperator(
+        choose = operators.TidefoldListLogsOperator(
             task_id="choose", logs=f"{{{{ params.logs or {list(logs)!r} }}}}", only=logs, config=config, retries=1
         )
         operators.TidefoldScrubOperator(

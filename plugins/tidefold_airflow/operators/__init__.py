@@ -1,12 +1,12 @@
-"""tidefold's operators, all of them: `from tidefold_airflow.operators import TidefoldSparkOperator`."""
+"""tidefold's operators, all of them: `from tidefold_airflow.operators import TidefoldIngestOperator`."""
 
 from __future__ import annotations
 
 from tidefold_airflow.operators.approve import TidefoldApprovalOperator, TidefoldUnansweredOperator
 from tidefold_airflow.operators.base import (
     TidefoldAbortOperator,
-    TidefoldChooseOperator,
     TidefoldDrillOperator,
+    TidefoldListLogsOperator,
     TidefoldLogOperator,
     TidefoldTailOperator,
     TidefoldVerifyOperator,
@@ -16,23 +16,37 @@ from tidefold_airflow.operators.restore import TidefoldRestoreOperator
 from tidefold_airflow.operators.retention import (
     TidefoldCleanOperator,
     TidefoldLocalRetentionOperator,
+    TidefoldRetentionOperator,
     TidefoldSubsumeOperator,
     TidefoldTruncateOperator,
 )
 from tidefold_airflow.operators.scrub import TidefoldScrubOperator
-from tidefold_airflow.operators.spark import TidefoldAsOfOperator, TidefoldSparkOperator
+from tidefold_airflow.operators.spark import (
+    TidefoldAsOfOperator,
+    TidefoldAuditOperator,
+    TidefoldIngestOperator,
+    TidefoldMaterializeOperator,
+    TidefoldQualityOperator,
+    TidefoldSparkOperator,
+    TidefoldVerifyReadersOperator,
+)
 
 __all__ = [
     "TidefoldAbortOperator",
     "TidefoldApprovalOperator",
     "TidefoldAsOfOperator",
-    "TidefoldChooseOperator",
+    "TidefoldAuditOperator",
     "TidefoldCleanOperator",
     "TidefoldConfirmOperator",
     "TidefoldDrillOperator",
+    "TidefoldIngestOperator",
+    "TidefoldListLogsOperator",
     "TidefoldLocalRetentionOperator",
     "TidefoldLogOperator",
+    "TidefoldMaterializeOperator",
+    "TidefoldQualityOperator",
     "TidefoldRestoreOperator",
+    "TidefoldRetentionOperator",
     "TidefoldScrubOperator",
     "TidefoldSparkOperator",
     "TidefoldSubsumeOperator",
@@ -40,4 +54,5 @@ __all__ = [
     "TidefoldTruncateOperator",
     "TidefoldUnansweredOperator",
     "TidefoldVerifyOperator",
+    "TidefoldVerifyReadersOperator",
 ]

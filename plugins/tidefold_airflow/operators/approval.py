@@ -20,7 +20,7 @@ _REASON = Param("", type="string", maxLength=500, title="Why", description="Kept
 
 
 @dataclass(frozen=True)
-class Question:
+class ApprovalQuestion:
     """`subject` is one line, `body` Markdown; a person may take so long to answer."""
 
     subject: str
@@ -38,7 +38,7 @@ class Answer:
     given: bool = True
 
 
-def ask(question: Question, context: Context, **kept: Any) -> NoReturn:
+def ask(question: ApprovalQuestion, context: Context, **kept: Any) -> NoReturn:
     """Parks the task; it goes on in `execute_complete(context, event, **kept)` of its operator."""
     upsert_hitl_detail(
         ti_id=context["ti"].id,
@@ -50,7 +50,7 @@ def ask(question: Question, context: Context, **kept: Any) -> NoReturn:
     raise TaskAwaitingInput(method_name="execute_complete", kwargs=kept, timeout=question.patience)
 
 
-def answer_of(event: Mapping[str, Any]) -> Answer:
+def read_answer(event: Mapping[str, Any]) -> Answer:
     """What `execute_complete` was given; an error (nobody answered in time) is a rejection."""
     if "error" in event:
         why = f"nobody answered in time ({event.get('error_type', 'timeout')})"

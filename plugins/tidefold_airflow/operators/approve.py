@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidefold.errors import GateFailedError
 from tidefold.operations.outcome import Outcome, Status, for_each_log
-from tidefold_airflow.operators.approval import Answer, Question, answer_of, ask
+from tidefold_airflow.operators.approval import Answer, ApprovalQuestion, ask, read_answer
 from tidefold_airflow.operators.approval_run import needs_answer
 from tidefold_airflow.operators.base import TidefoldLogOperator
 from tidefold_airflow.operators.confirm import TidefoldConfirmOperator, report_page
@@ -25,15 +25,18 @@ LOOK_EVERY = timedelta(minutes=5)
 
 
 class TidefoldApprovalOperator(TidefoldConfirmOperator):
-    """Asks a person about one snapshot that the gate refused, and does as the person says.
+    """
+    Asks a person about one snapshot that the gate refused, and applies the answer.
 
     Approved: the snapshot is published, and name and reason stay with it. Rejected, or no answer in time: it is
     aborted, and the task fails. A snapshot that is no longer staged is left alone, and the question ends by itself.
 
-    :param log, snapshot, manifest: the snapshot, and the sha256 of its manifest (templated; empty: whatever is staged).
-    :param patience: how long the person may take.
-    :param look_every: how often the question is compared with the ledger meanwhile.
-    :param config: as for TidefoldSparkOperator.
+    :param log: The log.
+    :param snapshot: Id of the snapshot. (templated)
+    :param manifest: The sha256 of its manifest; empty: the snapshot that is staged. (templated)
+    :param patience: How long the person may take.
+    :param look_every: How often the question is compared with the ledger meanwhile.
+    :param config: As for TidefoldSparkOperator. (templated)
     """
 
     template_fields: Sequence[str] = (*TidefoldConfirmOperator.template_fields, "snapshot", "manifest")
@@ -61,7 +64,7 @@ class TidefoldApprovalOperator(TidefoldConfirmOperator):
 
     def execute_complete(self, context: Context, event: dict[str, Any], until: str) -> Summary:
         """Goes on after the answer, or looks whether the question still makes sense."""
-        return self._go_on(context, answer_of(event), datetime.fromisoformat(until))
+        return self._go_on(context, read_answer(event), datetime.fromisoformat(until))
 
     def _go_on(self, context: Context, answer: Answer | None, until: datetime) -> Summary:
         with airflow_errors():
@@ -83,11 +86,12 @@ class TidefoldApprovalOperator(TidefoldConfirmOperator):
 
 
 class TidefoldUnansweredOperator(TidefoldLogOperator):
-    """Aborts a snapshot that still waits when the run that asked about it ends. Meant as the teardown of that run.
+    """
+    Aborts a snapshot that still waits when the run that asked about it ends. Use it as the teardown of that run.
 
-    One that somebody let through, published or aborted is left alone.
+    A snapshot that somebody approved, published or aborted is left alone.
 
-    :param log, snapshot, manifest, config: as for TidefoldApprovalOperator.
+    :param log, snapshot, manifest, config: As for TidefoldApprovalOperator.
     """
 
     template_fields: Sequence[str] = (*TidefoldLogOperator.template_fields, "snapshot", "manifest")
@@ -144,7 +148,7 @@ def _decide(scope: Scope, log: str, staged: Snapshot, answer: Answer) -> Outcome
     )
 
 
-def _question(log: str, staged: Snapshot, config: str | None, until: datetime, patience: timedelta) -> Question:
+def _question(log: str, staged: Snapshot, config: str | None, until: datetime, patience: timedelta) -> ApprovalQuestion:
     said = staged.verdict.summary if staged.verdict else "not judged"
     # A summary may quote what was found in the data: as code, so that nothing of it is Markdown.
     lines = (
@@ -154,4 +158,4 @@ def _question(log: str, staged: Snapshot, config: str | None, until: datetime, p
         f"Other logs go on meanwhile. Without an answer until {until:%Y-%m-%d %H:%M} UTC it is aborted.",
     )
     subject = f"Publish {log} snapshot {staged.id} though the quality gate failed?"
-    return Question(subject, "\n\n".join(lines), patience)
+    return ApprovalQuestion(subject, "\n\n".join(lines), patience)

@@ -1,4 +1,4 @@
-"""Operators that do one thing to each log, without a JVM."""
+"""Operators of the steps that never start a JVM. Each acts on one log after the other."""
 
 from __future__ import annotations
 
@@ -21,9 +21,12 @@ if TYPE_CHECKING:
 
 
 class TidefoldLogOperator(BaseOperator):
-    """Base of the operators that do one thing to each log.
+    """
+    Base of the operators that act on one log after the other.
 
-    :param logs, only, config: as for TidefoldSparkOperator.
+    The task returns ``{log: {result, snapshot, error}}``. A failed log does not stop the other logs.
+
+    :param logs, only, config: As for TidefoldSparkOperator. (templated)
     """
 
     template_fields: Sequence[str] = ("logs", "config", "only")
@@ -36,27 +39,31 @@ class TidefoldLogOperator(BaseOperator):
         self.only = list(only)
 
     def execute(self, context: Context) -> Summary:
-        """Does it to every log, whatever happens to the others, then fails if it failed for some."""
+        """Acts on every log, then fails if some log failed."""
         with airflow_errors():
             scope = open_scope(self.config, self.logs, context, self.only)
         return report(self.act_on_all(scope), context)
 
     def act_on_all(self, scope: Scope) -> list[Outcome]:
-        """One outcome a log."""
+        """One outcome for each log."""
         from tidefold.operations.outcome import for_each_log
 
         return for_each_log(scope.logs, lambda log: self.act(scope, log))
 
     def act(self, scope: Scope, log: str) -> Outcome:
-        """The one thing."""
+        """Acts on one log."""
         raise NotImplementedError
 
 
-class TidefoldChooseOperator(TidefoldLogOperator):
-    """Gives the names of the logs that the run works on, for tasks that are mapped over them; refuses unknown ones."""
+class TidefoldListLogsOperator(TidefoldLogOperator):
+    """
+    Returns the names of the logs that the run works on, for tasks that are mapped over them. Refuses unknown logs.
+
+    :param logs, only, config: As for TidefoldSparkOperator. (templated)
+    """
 
     def execute(self, context: Context) -> list[str]:  # type: ignore[override]
-        """The configured order, which is also that of the task instances."""
+        """Returns the logs in configured order, which is also the order of mapped tasks."""
         with airflow_errors():
             scope = open_scope(self.config, self.logs, context, self.only)
         from tidefold.operations.inspect.status import status
@@ -67,11 +74,12 @@ class TidefoldChooseOperator(TidefoldLogOperator):
 
 
 class TidefoldAbortOperator(TidefoldLogOperator):
-    """Aborts what this run began and did not confirm; nothing is open after a good run. Meant as a teardown.
+    """
+    Aborts the snapshots that this run began and did not confirm. Use it as a teardown.
 
-    :param approval_dag: the DAG that asks people about snapshots which the gate refused: one that waits for an answer
-        stays.
-    :param logs, config: as for TidefoldSparkOperator.
+    :param approval_dag: The DAG that asks people about snapshots that the gate refused. A snapshot that waits for an
+        answer stays.
+    :param logs, only, config: As for TidefoldSparkOperator. (templated)
     """
 
     def __init__(self, *, approval_dag: str | None = None, **kwargs: Any) -> None:
@@ -87,7 +95,11 @@ class TidefoldAbortOperator(TidefoldLogOperator):
 
 
 class TidefoldTailOperator(TidefoldLogOperator):
-    """Takes a tail-only snapshot of each log: complete at once, one small file, never published."""
+    """
+    Takes a tail-only snapshot of each log: it is complete at once, one small file, and never published.
+
+    :param logs, only, config: As for TidefoldSparkOperator. (templated)
+    """
 
     def act(self, scope: Scope, log: str) -> Outcome:
         from tidefold.operations.snapshot.tail import take_tail
@@ -96,11 +108,12 @@ class TidefoldTailOperator(TidefoldLogOperator):
 
 
 class TidefoldVerifyOperator(TidefoldLogOperator):
-    """Looks at every copy of every file of each log; fails, without a retry, where damage is left.
+    """
+    Checks every copy of every file of each log. Fails, without a retry, where damage is left.
 
-    :param deep: read all bytes; else only presence and length are looked at.
-    :param repair: repair from a copy that is proved good.
-    :param logs, config: as for TidefoldSparkOperator.
+    :param deep: Read all bytes; otherwise only presence and length are checked.
+    :param repair: Repair from a copy that is proved good.
+    :param logs, only, config: As for TidefoldSparkOperator. (templated)
     """
 
     def __init__(self, *, deep: bool = True, repair: bool = False, **kwargs: Any) -> None:
@@ -120,11 +133,12 @@ class TidefoldVerifyOperator(TidefoldLogOperator):
 
 
 class TidefoldDrillOperator(TidefoldLogOperator):
-    """Restores the newest completed snapshot of each log into a scratch place, checks it and removes it again; fails,
-    without a retry, where its rows cannot be had.
+    """
+    Restores the newest completed snapshot of each log into a scratch folder, checks it and deletes it again. Fails,
+    without a retry, where the rows cannot be restored.
 
-    :param scratch: folder below which it is restored (templated); default: `var/drill` beside the configuration.
-    :param logs, config: as for TidefoldSparkOperator.
+    :param scratch: Folder below which it is restored; default: ``var/drill`` beside the configuration. (templated)
+    :param logs, only, config: As for TidefoldSparkOperator. (templated)
     """
 
     template_fields: Sequence[str] = (*TidefoldLogOperator.template_fields, "scratch")

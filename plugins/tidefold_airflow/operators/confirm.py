@@ -1,4 +1,4 @@
-"""The operator that makes a snapshot count: it confirms, has a person asked where the gate said no, tells listeners."""
+"""The operator that confirms snapshots, has a person asked where the gate refused, and sends events and lineage."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ if TYPE_CHECKING:
 
 
 class TidefoldConfirmOperator(TidefoldLogOperator):
-    """Confirms and publishes every log whose verdict allows it; fails if some log did not pass.
+    """
+    Confirms and publishes every log whose verdict allows it. Fails if a log did not pass.
 
     Sends an asset event for each table that shows a new snapshot (`tidefold_airflow.observability.assets.table_asset`).
 
-    :param approval_dag: the DAG that asks a person where the gate said no (`tidefold_approval_dag`); the snapshot then
-        stays STAGED, and the run goes on without it. None: nobody is asked, and the log fails.
-    :param logs, config: as for TidefoldSparkOperator.
+    :param approval_dag: The DAG that asks a person where the gate refused (`tidefold_approval_dag`). The snapshot then
+        stays STAGED, and the run continues without it. None: nobody is asked, and the log fails.
+    :param logs, only, config: As for TidefoldSparkOperator. (templated)
     """
 
     def __init__(self, *, approval_dag: str | None = None, **kwargs: Any) -> None:
@@ -37,7 +38,7 @@ class TidefoldConfirmOperator(TidefoldLogOperator):
         self._lineage: OperatorLineage[Any, Any] | None = None
 
     def execute(self, context: Context) -> Summary:
-        """Confirms what may be confirmed, and starts the approvals of what may not."""
+        """Confirms snapshots that passed, and starts approvals of those that did not."""
         with airflow_errors():
             scope = open_scope(self.config, self.logs, context, self.only)
             require_ran(context)
@@ -60,14 +61,14 @@ class TidefoldConfirmOperator(TidefoldLogOperator):
 
     def _report(self, scope: Scope, outcomes: list[Outcome], context: Context) -> Summary:
         shown = {o.log: o.snapshot for o in outcomes if not o.error and o.snapshot is not None}
-        published = _published(scope, shown)
+        published = _find_published(scope, shown)
         for log, snapshot in published.items():
-            announce(context, asset_in(scope.pipeline.config, log), _told(log, snapshot, self.config))
+            announce(context, asset_in(scope.pipeline.config, log), _describe(log, snapshot, self.config))
         self._lineage = lineage_of(scope.pipeline, published)
         return report(outcomes, context)
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any] | None:
-        """What was read and what is shown now, for OpenLineage; it asks in the process that ran the task."""
+        """Inputs and outputs for OpenLineage, which asks in the process that ran the task."""
         return self._lineage
 
 
@@ -76,13 +77,13 @@ def report_page(log: str, snapshot: int, config: str | None) -> str:
     return address(f"{snapshot_path(log, snapshot, config)}/report")
 
 
-def _published(scope: Scope, shown: dict[str, int]) -> dict[str, Snapshot]:
+def _find_published(scope: Scope, shown: dict[str, int]) -> dict[str, Snapshot]:
     found = {log: scope.pipeline.ledger(log).read().snapshot(snapshot) for log, snapshot in shown.items()}
     return {log: snapshot for log, snapshot in found.items() if snapshot and snapshot.published}
 
 
-def _told(log: str, snapshot: Snapshot, config: str | None) -> dict[str, Any]:
-    """What an asset event says: small, and JSON."""
+def _describe(log: str, snapshot: Snapshot, config: str | None) -> dict[str, Any]:
+    """The content of an asset event: small, and JSON."""
     verdict = snapshot.verdict
     return {
         "log": log,

@@ -1,4 +1,4 @@
-"""The operator that brings an older snapshot back: one more attempt, to be judged and confirmed like any other."""
+"""The operator that restores an older snapshot. Its attempt is judged and confirmed like any other."""
 
 from __future__ import annotations
 
@@ -10,47 +10,50 @@ from airflow.sdk.exceptions import AirflowSkipException
 from tidefold.errors import InvalidInputError
 from tidefold.operations.outcome import Status
 from tidefold_airflow.operators.results import Summary, report
-from tidefold_airflow.operators.run_context import Scope, airflow_errors, open_scope, truth
+from tidefold_airflow.operators.run_context import Scope, airflow_errors, open_scope, parse_boolean
 from tidefold_airflow.operators.spark import TidefoldSparkOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from tidefold.operations.restore.restore import Restore
+    from tidefold.spark.steps import AnyStep
 
 
 class TidefoldRestoreOperator(TidefoldSparkOperator):
-    """Stages the rows of a completed snapshot again, under a new id; needs Spark only where rows must be made anew.
+    """
+    Stages the rows of a completed snapshot again, under a new id. Needs Spark only where rows must be folded again.
 
-    :param snapshot: id of the snapshot (templated).
-    :param log_position: `replay` folds the changes after the snapshot again later; `skip` leaves them out (templated).
-    :param plan: a dry run (templated: true or false): log the source of each file, then skip the task. It is not called
-        `dry_run`, because each operator of Airflow has a method of that name.
-    :param logs, config: as for TidefoldSparkOperator; one log, as ids are a log's own.
+    :param snapshot: Id of the snapshot. (templated)
+    :param log_position: ``replay`` (the next run folds later changes again) or ``skip`` (they are left out for good).
+        (templated)
+    :param is_dry_run: Only log from where each file would be read; the task is then skipped. (templated: true or false)
+    :param logs, only, config: As for TidefoldSparkOperator; one log, because each log has its own ids. (templated)
     """
 
-    template_fields: Sequence[str] = (*TidefoldSparkOperator.template_fields, "snapshot", "log_position", "plan")
+    step = "materialize"
+    template_fields: Sequence[str] = (*TidefoldSparkOperator.template_fields, "snapshot", "log_position", "is_dry_run")
 
     def __init__(
-        self, *, snapshot: int | str, log_position: str = "replay", plan: bool | str = False, **kwargs: Any
+        self, *, snapshot: int | str, log_position: str = "replay", is_dry_run: bool | str = False, **kwargs: Any
     ) -> None:
-        super().__init__(step="materialize", **kwargs)
+        super().__init__(**kwargs)
         self.snapshot = snapshot
         self.log_position = log_position
-        self.plan = plan
+        self.is_dry_run = is_dry_run
 
     def execute(self, context: Context) -> Summary:  # type: ignore[override]
-        """Refuses what cannot be before anything is claimed."""
+        """Plans the restore, so that it is refused before anything is claimed."""
         with airflow_errors():
             scope = open_scope(self.config, self.logs, context, self.only)
-            planned = self._planned(scope)
-            dry_run = truth("plan", self.plan)
+            planned = self._plan(scope)
+            dry_run = parse_boolean("is_dry_run", self.is_dry_run)
         if dry_run:
             report([planned], context)
-            raise AirflowSkipException("Nothing was restored: that is all that was asked.")
+            raise AirflowSkipException("Nothing was restored: this was a dry run.")
         return super().execute(context)
 
-    def _planned(self, scope: Scope) -> Any:
+    def _plan(self, scope: Scope) -> Any:
         from tidefold.domain.snapshot import claim
         from tidefold.operations.outcome import Outcome
         from tidefold.operations.restore.explain import explain
@@ -68,6 +71,11 @@ class TidefoldRestoreOperator(TidefoldSparkOperator):
                     self.log.info("key groups %d-%d, from snapshot %s: %s", first, last, way["snapshot"], places)
         return outcome
 
+    def _build_step(self, scope: Scope) -> AnyStep:
+        from tidefold.spark.steps import MaterializeStep
+
+        return MaterializeStep(self._build_request(scope))
+
     def _build_request(self, scope: Scope) -> Restore:
         from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
         from tidefold.operations.restore.restore import Restore
@@ -75,10 +83,10 @@ class TidefoldRestoreOperator(TidefoldSparkOperator):
         if len(scope.logs) != 1:
             raise InvalidInputError("ONE_LOG", "A restore works on exactly one log.", hint="Name it.")
         if isinstance(self.snapshot, bool) or not isinstance(self.snapshot, int) or self.snapshot < 1:
-            message = f"`{self.snapshot}` is no id of a snapshot."
+            message = f"`{self.snapshot}` is not the id of a snapshot."
             raise InvalidInputError("SNAPSHOT_INVALID", message, hint="`tidefold history LOG` lists them.")
         if self.log_position not in (*RestoreMode,):
             raise InvalidInputError(
-                "LOG_POSITION_UNKNOWN", f"`{self.log_position}` is no log position.", hint="Use `replay` or `skip`."
+                "LOG_POSITION_UNKNOWN", f"`{self.log_position}` is not a log position.", hint="Use `replay` or `skip`."
             )
         return Restore(scope.run, RestorePoint(self.snapshot, RestoreMode(self.log_position)))

@@ -1,4 +1,4 @@
-"""Operators that remove what is not kept. Each can only say what it would remove, or ask a person before it does."""
+"""Operators that delete what retention does not need. Each has a dry run, and can ask a person before it deletes."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.exceptions import AirflowSkipException
 
 from tidefold.errors import RefusedError
-from tidefold_airflow.operators.approval import Question, answer_of, ask
+from tidefold.operations.outcome import Status
+from tidefold_airflow.operators.approval import ApprovalQuestion, ask, read_answer
 from tidefold_airflow.operators.base import TidefoldLogOperator
 from tidefold_airflow.operators.results import Summary, report
-from tidefold_airflow.operators.run_context import Scope, airflow_errors, open_scope, require_ran, truth
+from tidefold_airflow.operators.run_context import Scope, airflow_errors, open_scope, parse_boolean, require_ran
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -23,66 +24,67 @@ if TYPE_CHECKING:
 _LISTED = 20
 
 
-class TidefoldKeepingOperator(TidefoldLogOperator):
-    """Base of the operators that remove something.
+class TidefoldRetentionOperator(TidefoldLogOperator):
+    """
+    Base of the operators that delete something.
 
-    :param plan: a dry run (templated: true or false): delete nothing, log what the task would delete. It is not called
-        `dry_run`, because each operator of Airflow has a method of that name.
-    :param approval: ask a person first, who may take so long to answer; None: nobody is asked. A rejection skips the
-        task. Nothing goes that the person was not shown.
-    :param logs, config: as for TidefoldSparkOperator.
+    :param is_dry_run: Only log what would be deleted. (templated: true or false)
+    :param approval: Ask a person first, who may take this long; None: nobody is asked. A rejection skips the task.
+        Only files that the person saw are deleted.
+    :param logs, only, config: As for TidefoldSparkOperator. (templated)
     """
 
-    template_fields: Sequence[str] = (*TidefoldLogOperator.template_fields, "plan")
+    # `dry_run` is a method of all operators.
+    template_fields: Sequence[str] = (*TidefoldLogOperator.template_fields, "is_dry_run")
 
-    def __init__(self, *, plan: bool | str = False, approval: timedelta | None = None, **kwargs: Any) -> None:
+    def __init__(self, *, is_dry_run: bool | str = False, approval: timedelta | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.plan = plan
+        self.is_dry_run = is_dry_run
         self.approval = approval
 
     def execute(self, context: Context) -> Summary:
-        """Plans and, unless that is all that is wanted, applies."""
+        """Plans and, unless it is a dry run, applies the plan."""
         with airflow_errors():
             scope = open_scope(self.config, self.logs, context, self.only)
             require_ran(context)
-            dry_run = truth("plan", self.plan)
+            dry_run = parse_boolean("is_dry_run", self.is_dry_run)
         if dry_run:
-            return report(self._told(self.remove(scope, plan=True)), context)
+            return report(self._log_plans(self.remove(scope, dry_run=True)), context)
         if self.approval:
-            planned = self._told(self.remove(scope, plan=True))
-            going = [outcome for outcome in planned if outcome.status == "planned"]
-            if going:
-                ask(self._question(going, self.approval), context, shown=_digest(planned))
-        return report(self.remove(scope, plan=False), context)
+            planned = self._log_plans(self.remove(scope, dry_run=True))
+            with_effect = [outcome for outcome in planned if outcome.status is Status.PLANNED]
+            if with_effect:
+                ask(self._question(with_effect, self.approval), context, shown=_digest(planned))
+        return report(self.remove(scope, dry_run=False), context)
 
     def execute_complete(self, context: Context, event: dict[str, Any], shown: str) -> Summary:
-        """Goes on after the answer."""
-        answer = answer_of(event)
+        """Applies the plan after the answer, if it is still the plan that the person saw."""
+        answer = read_answer(event)
         if not answer.approved:
-            who = f"{answer.by} said no" if answer.by else "nobody said yes"
+            who = f"{answer.by} rejected it" if answer.by else "nobody approved it"
             raise AirflowSkipException(f"Nothing was removed: {who}. {answer.why}")
         with airflow_errors():
             scope = open_scope(self.config, self.logs, context, self.only)
-            if _digest(self.remove(scope, plan=True)) != shown:
+            if _digest(self.remove(scope, dry_run=True)) != shown:
                 raise RefusedError(
                     "PLAN_CHANGED",
                     f"The plan changed after {answer.by} approved it.",
                     hint="Nothing was removed. Clear the task: it asks again.",
                 )
         self.log.info("Approved by %s. %s", answer.by, answer.why)
-        return report(self.remove(scope, plan=False), context)
+        return report(self.remove(scope, dry_run=False), context)
 
-    def remove(self, scope: Scope, plan: bool) -> list[Outcome]:
-        """One outcome a log; with `plan` nothing changes."""
+    def remove(self, scope: Scope, dry_run: bool) -> list[Outcome]:
+        """One outcome a log; a dry run changes nothing."""
         from tidefold.operations.outcome import for_each_log
 
-        return for_each_log(scope.logs, lambda log: self.remove_of(scope, log, plan))
+        return for_each_log(scope.logs, lambda log: self.remove_of(scope, log, dry_run))
 
-    def remove_of(self, scope: Scope, log: str, plan: bool) -> Outcome:
+    def remove_of(self, scope: Scope, log: str, dry_run: bool) -> Outcome:
         """The same for one log."""
         raise NotImplementedError
 
-    def _told(self, planned: list[Outcome]) -> list[Outcome]:
+    def _log_plans(self, planned: list[Outcome]) -> list[Outcome]:
         from tidefold.operations.retention.details import bounds_of, paths_of
 
         for outcome in planned:
@@ -92,57 +94,74 @@ class TidefoldKeepingOperator(TidefoldLogOperator):
                 self.log.info("%s: would remove %s", outcome.log, path)
         return planned
 
-    def _question(self, going: Sequence[Outcome], patience: timedelta) -> Question:
-        lines = [f"- **{o.log}**: {o.message}" for o in going]
+    def _question(self, planned: Sequence[Outcome], patience: timedelta) -> ApprovalQuestion:
         from tidefold.operations.retention.details import paths_of
 
-        paths = [path for o in going for path in paths_of(o)]
+        lines = [f"- **{o.log}**: {o.message}" for o in planned]
+        paths = [path for o in planned for path in paths_of(o)]
         lines += ["", *(f"    {path}" for path in paths[:_LISTED])]
         lines += [f"    and {len(paths) - _LISTED:,} more: see the task's log"] if len(paths) > _LISTED else []
-        subject = f"{self.task_id}: remove {len(paths):,} files of {len(going)} logs?"
-        return Question(subject, "\n".join(lines), patience)
+        subject = f"{self.task_id}: remove {len(paths):,} files of {len(planned)} logs?"
+        return ApprovalQuestion(subject, "\n".join(lines), patience)
 
 
-class TidefoldSubsumeOperator(TidefoldKeepingOperator):
-    """Retires completed snapshots beyond `retention.snapshots` and removes the files that only they need."""
+class TidefoldSubsumeOperator(TidefoldRetentionOperator):
+    """
+    Retires completed snapshots beyond ``retention.snapshots`` and deletes the files that only they need.
 
-    def remove_of(self, scope: Scope, log: str, plan: bool) -> Outcome:
+    :param is_dry_run, approval, logs, only, config: As for TidefoldRetentionOperator.
+    """
+
+    def remove_of(self, scope: Scope, log: str, dry_run: bool) -> Outcome:
         from tidefold.operations.retention.subsume import subsume
 
-        return subsume(scope.pipeline, log, plan)
+        return subsume(scope.pipeline, log, dry_run)
 
 
-class TidefoldTruncateOperator(TidefoldKeepingOperator):
-    """Cuts the log behind the kept snapshots and removes the segments that nothing needs any more."""
+class TidefoldTruncateOperator(TidefoldRetentionOperator):
+    """
+    Truncates each log behind the kept snapshots and deletes the segments that nothing needs.
 
-    def remove_of(self, scope: Scope, log: str, plan: bool) -> Outcome:
+    :param is_dry_run, approval, logs, only, config: As for TidefoldRetentionOperator.
+    """
+
+    def remove_of(self, scope: Scope, log: str, dry_run: bool) -> Outcome:
         from tidefold.operations.retention.truncate import truncate
 
-        return truncate(scope.pipeline, log, plan)
+        return truncate(scope.pipeline, log, dry_run)
 
 
-class TidefoldLocalRetentionOperator(TidefoldKeepingOperator):
-    """Removes this machine's local copies but that of each log's newest completed snapshot; never fails for a disk."""
+class TidefoldLocalRetentionOperator(TidefoldRetentionOperator):
+    """
+    Deletes local copies on this machine, except those of each log's newest completed snapshot. A broken disk does not
+    fail the task.
 
-    def remove(self, scope: Scope, plan: bool) -> list[Outcome]:
+    :param is_dry_run, approval, logs, only, config: As for TidefoldRetentionOperator.
+    """
+
+    def remove(self, scope: Scope, dry_run: bool) -> list[Outcome]:
         """Looks at the local folder once for all logs."""
         from tidefold.operations.local_copies.retain import retain_local
 
-        return retain_local(scope.pipeline, scope.logs, plan)
+        return retain_local(scope.pipeline, scope.logs, dry_run)
 
 
-class TidefoldCleanOperator(TidefoldKeepingOperator):
-    """Ends what died runs announced in the store, and removes what they and aborted attempts of each log left."""
+class TidefoldCleanOperator(TidefoldRetentionOperator):
+    """
+    Recovers unfinished ingest runs, and deletes what dead runs and aborted attempts left in the store.
 
-    def remove(self, scope: Scope, plan: bool) -> list[Outcome]:
+    :param is_dry_run, approval, logs, only, config: As for TidefoldRetentionOperator.
+    """
+
+    def remove(self, scope: Scope, dry_run: bool) -> list[Outcome]:
         """Cleans the store, then each log; one outcome more than logs: that of the store."""
         from tidefold.operations.retention.clean import clean
 
-        return clean(scope.pipeline, scope.logs, plan)
+        return clean(scope.pipeline, scope.logs, dry_run)
 
 
 def _digest(planned: Sequence[Outcome]) -> str:
-    """Of everything that would go."""
+    """The hash of everything that would be deleted."""
     from tidefold.operations.retention.details import paths_of
 
     paths = sorted(f"{o.log} {path}" for o in planned for path in paths_of(o))

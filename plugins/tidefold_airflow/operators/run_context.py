@@ -88,8 +88,8 @@ def airflow_errors() -> Iterator[None]:
         raise (AirflowException if error.transient else AirflowFailException)(str(error)) from error
 
 
-def truth(name: str, value: object) -> bool:
-    """A text is no truth value: `"false"` would be true."""
+def parse_boolean(name: str, value: object) -> bool:
+    """The value of a switch. Raises InvalidInputError for anything else: the text `"false"` would be true."""
     if isinstance(value, bool):
         return value
     raise InvalidInputError(

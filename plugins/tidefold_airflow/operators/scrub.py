@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 
 
 class TidefoldScrubOperator(TidefoldLogOperator):
-    """Reads the next share of each log's files, proves them, and repairs what has a good copy. Starts no Spark.
+    """
+    Reads the next share of each log's files, checks them, and repairs what has a good copy. Starts no Spark.
 
     Fails, without a retry, where damage is left. The error has one alarm a log: file, meaning, next command.
 
-    :param share: share of each log's bytes, such as `5%` (templated).
-    :param repair: repair from a copy that is proved good.
-    :param logs, config: as for TidefoldSparkOperator.
+    :param share: Share of each log's bytes, such as ``5%``. (templated)
+    :param repair: Repair from a copy that is proved good.
+    :param logs, only, config: As for TidefoldSparkOperator. (templated)
     """
 
     template_fields: Sequence[str] = (*TidefoldLogOperator.template_fields, "share")

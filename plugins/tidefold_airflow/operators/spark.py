@@ -1,13 +1,13 @@
-"""Thin operators over tidefold's operations: scope, one call, report. No operation runs while a DAG is parsed.
+"""Operators of the steps that may need Spark: ingest, materialize, quality, audit, and snapshots as of an instant.
 
-The operator that makes snapshots as of an instant: `from tidefold_airflow.operators.spark import TidefoldAsOfOperator`.
+They are thin: scope, one call, report. No operation runs while a DAG is parsed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk.exceptions import AirflowException
@@ -24,125 +24,75 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from tidefold.operations.outcome import Outcome
-    from tidefold.operations.snapshot.request import SnapshotRequest
+    from tidefold.operations.snapshot.request import Fold, PointInTime
     from tidefold.spark.steps import AnyStep
-    from tidefold.spark.submit import Request
 
 
 class TidefoldSparkOperator(SparkSubmitOperator):
-    """Runs one step for all logs with ONE spark-submit, or without any when no log has rows to touch, or so
-    few bytes that `spark.above` says to do it here.
+    """
+    Base of the operators of one step that may need Spark.
 
-    :param step: `ingest`, `materialize`, `quality` or `audit`, which fails where a check did.
-    :param logs: the logs to work on (templated); none: all that the configuration names.
-    :param only: the DAG works on these logs alone: any other is refused, and whoever may see the DAG sees these on the
-        page; none: on all.
-    :param config: path of `tidefold.yaml` (templated); default: TIDEFOLD_CONFIG.
-    :param kind: `full` or `incremental` (templated): what `materialize` makes, if not as configured.
-    :param takeover_after: seconds (60 or more; templated) after which `materialize` supersedes an attempt of another
-        run that shows no progress; None: never. It waits for so long only where such an attempt is open.
-    :param approval_dag: the DAG that asks people about snapshots which the gate refused: a log that waits for an answer
-        is left out, by name, and does not fail.
-    :param as_of: instant with its time zone (templated): `materialize` makes a snapshot of what was committed before
-        it, which is kept by a tag and never published, instead of the next one. See `tidefold_airflow.operators.spark`.
+    A step runs for all logs with one spark-submit. It runs without Spark where no log has rows to touch, or where there
+    are no more bytes to read than ``spark.above`` of the configuration allows.
 
-    Returns ``{log: {result, snapshot, error}}``. A log's failure does not stop the other logs; the task fails naming
-    it, without a retry unless trying again may help.
+    The task returns ``{log: {result, snapshot, error}}``. A failed log does not stop the other logs. The task then
+    fails, names the failed logs, and retries only where trying again may help.
+
+    :param logs: The logs to work on; none: all that the configuration names. (templated)
+    :param only: The only logs that the DAG may work on; other logs are refused. Who may see the DAG sees these logs on
+        the page. None: all. (templated)
+    :param config: Path of ``tidefold.yaml``; default: ``TIDEFOLD_CONFIG``. (templated)
     """
 
-    template_fields: Sequence[str] = (
-        *SparkSubmitOperator.template_fields,
-        *("logs", "only", "config", "kind", "takeover_after", "as_of"),
-    )
+    step: ClassVar[Literal["ingest", "materialize", "quality", "audit", "verify"]]
+    template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "logs", "only", "config")
     operator_extra_links = (SnapshotLink(), ReportLink())
+    # The DAG that asks people about snapshots that the gate refused.
+    approval_dag: str | None = None
 
-    def __init__(
-        self,
-        *,
-        step: Literal["ingest", "materialize", "quality", "audit", "verify"],
-        logs: Logs = (),
-        config: str | None = None,
-        only: Sequence[str] = (),
-        kind: str | None = None,
-        takeover_after: float | str | None = None,
-        as_of: Any = None,
-        approval_dag: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(name=f"tidefold-{step}", **kwargs)
-        for name, given in (("takeover_after", takeover_after), ("as_of", as_of)):
-            if given is not None and step != "materialize":
-                raise ValueError(f"{name} is for materialize, not for {step}")
-        self.step = step
-        self.kind = kind
-        self.as_of = as_of
-        self.takeover_after = takeover_after
+    def __init__(self, *, logs: Logs = (), config: str | None = None, only: Sequence[str] = (), **kwargs: Any) -> None:
+        super().__init__(name=f"tidefold-{self.step}", **kwargs)
         self.logs = logs
         self.config = config
         self.only = list(only)
-        self.approval_dag = approval_dag
 
     def execute(self, context: Context) -> Summary:  # type: ignore[override]
-        """Does without a JVM what can be done so, submits for the rest, reports what became of each log."""
-        from tidefold.spark.dispatch import run_without_spark
-
+        """Runs the step without a JVM where it can, submits a job for the rest, and reports the outcome of each log."""
         with airflow_errors():
             scope = open_scope(self.config, self.logs, context, self.only)
-            waiting: list[Outcome] = []
-            if self.step == "quality":
-                require_ran(context)
-                scope, waiting = self._without_waiting(scope, context)
-            step = self._build_step(scope)
-            found = run_without_spark(scope.pipeline, step, scope.logs)
-            if not found.spark:
-                self.log.info("Nothing in %s is for Spark: no Spark job started.", ", ".join(scope.logs))
-            submitted = self._submit(scope, step, found.spark, context) if found.spark else []
-            done = [self._unless_waiting(scope, one) for one in (*found.done, *submitted)]
-        return report([*(_coloured(self.step, one) for one in done), *waiting], context)
+            outcomes = self._run_step(scope, context)
+        return report(outcomes, context)
 
-    def _without_waiting(self, scope: Scope, context: Context) -> tuple[Scope, list[Outcome]]:
-        """The logs that `materialize` did not leave out, and what is to be said of the others."""
-        if self.approval_dag is None:
-            return scope, []
-        waiting, dag = waiting_logs(context), self.approval_dag
-        said = [still_waits(scope, log, dag) for log in scope.logs if log in waiting]
-        return replace(scope, logs=[log for log in scope.logs if log not in waiting]), said
+    def _run_step(self, scope: Scope, context: Context) -> list[Outcome]:
+        from tidefold.spark.dispatch import run_without_spark
 
-    def _unless_waiting(self, scope: Scope, outcome: Outcome) -> Outcome:
-        """Looks into Airflow only where another attempt is in the way."""
+        step = self._build_step(scope)
+        found = run_without_spark(scope.pipeline, step, scope.logs)
+        if not found.spark:
+            self.log.info("Nothing in %s needs Spark: no Spark job started.", ", ".join(scope.logs))
+        submitted = self._submit(scope, step, found.spark, context) if found.spark else []
+        return [self._explain_wait(scope, outcome) for outcome in (*found.done, *submitted)]
+
+    def _build_step(self, scope: Scope) -> AnyStep:
+        """The step that the job or this process runs."""
+        raise NotImplementedError
+
+    def _explain_wait(self, scope: Scope, outcome: Outcome) -> Outcome:
+        """The outcome of a log whose open snapshot waits for a person says so, and is not a failure."""
+        # Airflow is asked only where another attempt is in the way.
         if self.approval_dag is None or outcome.error_code != "ATTEMPT_OPEN":
             return outcome
         return waits(scope, outcome.log, self.approval_dag) or outcome
 
-    def _build_step(self, scope: Scope) -> AnyStep:
-        from tidefold.spark.steps import AuditStep, IngestStep, MaterializeStep, QualityStep, VerifyStep
-
-        if self.step in ("ingest", "verify"):
-            return IngestStep() if self.step == "ingest" else VerifyStep()
-        if self.step == "materialize":
-            return MaterializeStep(self._build_request(scope))
-        return QualityStep(scope.run) if self.step == "quality" else AuditStep(scope.run)
-
-    def _build_request(self, scope: Scope) -> SnapshotRequest:
-        from tidefold.domain.snapshot.kind_selection import Rule
-        from tidefold.operations.snapshot.heartbeat import find_stalled
-        from tidefold.operations.snapshot.point_in_time import parse_instant
-        from tidefold.operations.snapshot.request import Fold, PointInTime
-
-        if self.as_of is not None:
-            return PointInTime(scope.run, parse_instant(str(self.as_of)))
-        kind = Rule(self.kind) if self.kind else None
-        if self.takeover_after is None:
-            return Fold(scope.run, kind=kind)
-        stalled = find_stalled(scope.pipeline, scope.logs, scope.run, float(self.takeover_after))
-        return Fold(scope.run, kind=kind, stalled=stalled)
-
     def _submit(self, scope: Scope, step: AnyStep, logs: Sequence[str], context: Context) -> list[Outcome]:
-        from tidefold.spark.submit import Request
+        from tidefold.spark.submit import Request, job_env, job_path, spark_conf
 
         result = result_path(scope, self.step, context["ti"].try_number)
         config = scope.pipeline.config
-        self._prepare(scope, Request(str(config.path), tuple(logs), step, str(result)))
+        self.application = str(job_path(self.step))
+        self.application_args = [Request(str(config.path), tuple(logs), step, str(result)).encode()]
+        self.conf = {**spark_conf(config), **(self.conf or {})}
+        self.env_vars = {**job_env(config), **(self.env_vars or {})}
         try:
             super().execute(context)
         except AirflowException:
@@ -153,21 +103,133 @@ class TidefoldSparkOperator(SparkSubmitOperator):
             return outcomes
         return read_outcomes(result)
 
-    def _prepare(self, scope: Scope, request: Request) -> None:
-        from tidefold.spark.submit import job_env, job_path, spark_conf
 
-        config = scope.pipeline.config
-        self.application = str(job_path(self.step))
-        self.application_args = [request.encode()]
-        self.conf = {**spark_conf(config), **(self.conf or {})}
-        self.env_vars = {**job_env(config), **(self.env_vars or {})}
+class TidefoldIngestOperator(TidefoldSparkOperator):
+    """
+    Ingests what landed for each log.
+
+    :param logs, only, config: As for TidefoldSparkOperator. (templated)
+    """
+
+    step = "ingest"
+
+    def _build_step(self, scope: Scope) -> AnyStep:
+        from tidefold.spark.steps import IngestStep
+
+        return IngestStep()
 
 
-def _coloured(step: str, outcome: Outcome) -> Outcome:
-    """A gate that says no is no failure of `quality`: confirm fails. Nothing follows an audit."""
-    if step != "audit" or outcome.status is not Status.FAILED:
-        return outcome
-    return replace(outcome, error=ErrorInfo.of(GateFailedError("GATE_FAILED", outcome.message)))
+class TidefoldMaterializeOperator(TidefoldSparkOperator):
+    """
+    Folds the new changes of each log into a snapshot, which is staged: readers do not see it.
+
+    :param kind: ``full`` or ``incremental``; none: as the configuration says. (templated)
+    :param takeover_after: Seconds (60 or more) after which an attempt of another run that shows no progress is
+        superseded; None: never. The task waits only where such an attempt is open. (templated)
+    :param approval_dag: The DAG that asks people about snapshots that the gate refused. A log that waits for an answer
+        is left out, by name, and does not fail.
+    :param logs, only, config: As for TidefoldSparkOperator. (templated)
+    """
+
+    step = "materialize"
+    template_fields: Sequence[str] = (*TidefoldSparkOperator.template_fields, "kind", "takeover_after")
+
+    def __init__(
+        self,
+        *,
+        kind: str | None = None,
+        takeover_after: float | str | None = None,
+        approval_dag: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.kind = kind
+        self.takeover_after = takeover_after
+        self.approval_dag = approval_dag
+
+    def _build_step(self, scope: Scope) -> AnyStep:
+        from tidefold.spark.steps import MaterializeStep
+
+        return MaterializeStep(self._build_request(scope))
+
+    def _build_request(self, scope: Scope) -> Fold:
+        from tidefold.domain.snapshot.kind_selection import Rule
+        from tidefold.operations.snapshot.heartbeat import find_stalled
+        from tidefold.operations.snapshot.request import Fold
+
+        kind = Rule(self.kind) if self.kind else None
+        if self.takeover_after is None:
+            return Fold(scope.run, kind=kind)
+        stalled = find_stalled(scope.pipeline, scope.logs, scope.run, float(self.takeover_after))
+        return Fold(scope.run, kind=kind, stalled=stalled)
+
+
+class TidefoldQualityOperator(TidefoldSparkOperator):
+    """
+    Judges the staged snapshot of each log and stores the verdict. A refused snapshot does not fail this task, but
+    TidefoldConfirmOperator.
+
+    :param approval_dag: As for TidefoldMaterializeOperator: logs that it left out are left out here, too.
+    :param logs, only, config: As for TidefoldSparkOperator. (templated)
+    """
+
+    step = "quality"
+
+    def __init__(self, *, approval_dag: str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.approval_dag = approval_dag
+
+    def _build_step(self, scope: Scope) -> AnyStep:
+        from tidefold.spark.steps import QualityStep
+
+        return QualityStep(scope.run)
+
+    def _run_step(self, scope: Scope, context: Context) -> list[Outcome]:
+        require_ran(context)
+        if self.approval_dag is None:
+            return super()._run_step(scope, context)
+        waiting = waiting_logs(context)
+        skipped = [still_waits(scope, log, self.approval_dag) for log in scope.logs if log in waiting]
+        rest = replace(scope, logs=[log for log in scope.logs if log not in waiting])
+        return [*super()._run_step(rest, context), *skipped]
+
+
+class TidefoldAuditOperator(TidefoldSparkOperator):
+    """
+    Judges the newest completed snapshot of each log again, with the suite of today. Fails where a check failed.
+
+    :param logs, only, config: As for TidefoldSparkOperator. (templated)
+    """
+
+    step = "audit"
+
+    def _build_step(self, scope: Scope) -> AnyStep:
+        from tidefold.spark.steps import AuditStep
+
+        return AuditStep(scope.run)
+
+    def _run_step(self, scope: Scope, context: Context) -> list[Outcome]:
+        return [
+            replace(outcome, error=ErrorInfo.of(GateFailedError("GATE_FAILED", outcome.message)))
+            if outcome.status is Status.FAILED
+            else outcome
+            for outcome in super()._run_step(scope, context)
+        ]
+
+
+class TidefoldVerifyReadersOperator(TidefoldSparkOperator):
+    """
+    Compares each published table, as Delta's reader on Spark returns it, with what was judged.
+
+    :param logs, only, config: As for TidefoldSparkOperator. (templated)
+    """
+
+    step = "verify"
+
+    def _build_step(self, scope: Scope) -> AnyStep:
+        from tidefold.spark.steps import VerifyStep
+
+        return VerifyStep()
 
 
 # A run by hand has no data interval.
@@ -175,16 +237,33 @@ INSTANT = "{{ params.get('as_of') or (data_interval_end if data_interval_end is 
 
 
 class TidefoldAsOfOperator(TidefoldSparkOperator):
-    """Makes a snapshot of each log as of an instant, staged: `quality` judges it, TidefoldConfirmOperator keeps it.
+    """
+    Makes a snapshot of each log as of an instant. It is staged: TidefoldQualityOperator judges it, and
+    TidefoldConfirmOperator completes it under a tag.
 
-    It holds what was committed at the source before the instant. Nothing is published, and a scheduled run goes on
-    beside it. A log of which nothing was committed before has none; one that was cut beyond the instant fails, naming
-    the oldest possible one.
+    The snapshot has what the source had committed before the instant. It is never published, and scheduled runs
+    continue beside it. A log without a commit before the instant gets no snapshot. A log that was truncated beyond the
+    instant fails, and the error names the oldest possible instant.
 
-    :param as_of: the instant with its time zone (templated); default: the parameter `as_of`, else the end of the run's
-        data interval.
-    :param logs, config: as for TidefoldSparkOperator.
+    :param as_of: The instant with its time zone; default: the parameter ``as_of``, else the end of the data interval.
+        (templated)
+    :param logs, only, config: As for TidefoldSparkOperator. (templated)
     """
 
+    step = "materialize"
+    template_fields: Sequence[str] = (*TidefoldSparkOperator.template_fields, "as_of")
+
     def __init__(self, *, as_of: Any = INSTANT, **kwargs: Any) -> None:
-        super().__init__(step="materialize", as_of=as_of, **kwargs)
+        super().__init__(**kwargs)
+        self.as_of = as_of
+
+    def _build_step(self, scope: Scope) -> AnyStep:
+        from tidefold.spark.steps import MaterializeStep
+
+        return MaterializeStep(self._build_request(scope))
+
+    def _build_request(self, scope: Scope) -> PointInTime:
+        from tidefold.operations.snapshot.point_in_time import parse_instant
+        from tidefold.operations.snapshot.request import PointInTime
+
+        return PointInTime(scope.run, parse_instant(str(self.as_of)))

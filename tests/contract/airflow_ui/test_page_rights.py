@@ -129,7 +129,7 @@ def test_the_tab_of_a_dag_shows_its_own_pipeline_and_nothing_on_others(story: St
     assert f"/p/{SECOND}/logs/accounts" in ask.get("/runs/theirs/scheduled__2026-11-21T01:00:00+00:00").text
 
 
-def task(kind: str = "TidefoldChooseOperator", **values: Any) -> dict[str, Any]:
+def task(kind: str = "TidefoldListLogsOperator", **values: Any) -> dict[str, Any]:
     module = "tidefold_airflow.operators" if kind.startswith("Tidefold") else "airflow.providers.x"
     return {"__type": "operator", "__var": {"task_type": kind, "_task_module": f"{module}.base", **values}}
 
