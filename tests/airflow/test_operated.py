@@ -16,6 +16,7 @@ from support.airflow_shop import FAILS, LOGS, PASSES, Ran, Shop, wait_for
 from support.airflow_stack import all_on_spark, java_started
 from support.browser import Browser, logged_in, trigger_by_form
 from tidefold.domain.log_state import State
+from tidefold.operations.verify.proof_record import find_proof
 
 STEPS = ("choose", "ingest", "materialize", "quality", "confirm", "subsume", "truncate", "local_retention", "clean")
 ONGOING = (State.ONGOING, State.STAGED)
@@ -188,6 +189,15 @@ def test_a_drill_by_hand_is_recorded(shop: Shop, first: Ran) -> None:
     assert latest.drill.passed
 
 
+def test_a_scrub_by_hand_reads_its_share_and_is_recorded(shop: Shop, first: Ran) -> None:
+    run = shop.trigger("tidefold_scrub", logs=["items"], share="100%")
+    run.green()
+    assert run.result("scrub")["items"]["result"] == "whole"
+    proof = find_proof(shop.pipeline.store, "items")
+    assert proof
+    assert (proof.by, proof.share, proof.proved) == ("scrub", 1.0, proof.instant)
+
+
 def test_who_waits_for_a_table_is_started_by_its_confirm_and_by_nothing_else(shop: Shop, first: Ran) -> None:
     api = shop.airflow.api
     api.set_paused("tidefold_consumer", False)
@@ -243,6 +253,8 @@ def test_a_report_by_hand_is_red_where_a_check_fails_and_changes_nothing(shop: S
         ("tidefold_restore", {"log": "items", "snapshot": "1; rm -rf /"}),
         ("tidefold_restore", {"log": "items", "snapshot": 1, "log_position": "both"}),
         ("tidefold_drill", {"logs": ["x" * 1_000_000]}),
+        ("tidefold_scrub", {"share": "half"}),
+        ("tidefold_scrub", {"share": 0.5}),
     ],
     ids=lambda value: value if isinstance(value, str) else hashlib.md5(repr(value).encode()).hexdigest()[:6],
 )
