@@ -1,6 +1,6 @@
-"""What a log can be fed from. A source is one small class; docs/sources.md shows how to add one.
+"""The protocol of sources. A source is one small class; docs/sources.md shows how to add one.
 
-What a log is fed from, as plain values: it is made of the configuration, and goes to Spark tasks.
+A feed is the configured input of a log, as plain values that Spark tasks receive.
 """
 
 from __future__ import annotations
@@ -25,7 +25,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """A format, the folder (absolute) or address where its input lies, and what only the format has, as JSON has it."""
+    """The configured input of a log.
+
+    path: the absolute folder, or the address.
+    options: keys that only this format has, as JSON values.
+    """
 
     format: str
     path: str
@@ -34,7 +38,7 @@ class Feed:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The files that belong to a log, ordered by partition, start and name, and what is wrong with the others."""
+    """The files of a log, ordered by partition, start and name, and the problems of the others."""
 
     files: tuple[LandedFile, ...]
     problems: tuple[FileProblem, ...] = ()
@@ -42,9 +46,10 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class ParsedFile:
-    """What a file holds: its account, its changes (None: it has none), the sha256 of its bytes up to `until`.
+    """The content of a file.
 
-    `table` has the columns of a change set, key groups not yet filled, and one row for each change of the account.
+    table: one row for each change, with the columns of a change set, key groups not yet filled; None: no change.
+    checksum: the sha256 of the bytes up to `until`.
     """
 
     account: Account
@@ -53,7 +58,7 @@ class ParsedFile:
 
 
 class UnfitFileError(Exception):
-    """Nothing is taken of this file."""
+    """Nothing of this file can be taken."""
 
     def __init__(self, problem: FileProblem) -> None:
         super().__init__(str(problem))
@@ -61,8 +66,11 @@ class UnfitFileError(Exception):
 
 
 class SchemaStopError(Exception):
-    """A record of another schema ends its partition: so many `records` of the file come before it. It is on `line` and
-    was `refused` for that.
+    """A record of another schema ends its partition.
+
+    records: how many records of the file come before it.
+    line: its line.
+    refused: why it was refused.
     """
 
     def __init__(self, records: int, line: int, refused: RefusedRecordError) -> None:
@@ -73,7 +81,7 @@ class SchemaStopError(Exception):
 
 
 class RecordReader(Protocol):
-    """Takes the records of one file one after the other; `Accounting` has all but `take`."""
+    """Reads the records of one file in order; `RecordAccounting` has all but `take`."""
 
     batch: Batch
     offset: int | None
@@ -89,7 +97,7 @@ class RecordReader(Protocol):
     def preview_chunk(self, data: bytes) -> None: ...
 
     def take(self, record: bytes, /) -> None:
-        """Takes one. Raises RefusedRecordError (it is quarantined) or LateOffsetError (the file is not taken)."""
+        """Reads one. Raises RefusedRecordError (it is quarantined) or LateOffsetError (the file is not taken)."""
 
     def refuse(self, reason: str) -> None: ...
 
@@ -97,18 +105,18 @@ class RecordReader(Protocol):
 
 
 class Source(Protocol):
-    """One format. It is made anew wherever it is needed, in the driver and in Spark tasks, and keeps nothing."""
+    """One format. The driver and the Spark tasks create it whenever they need it; it has no state."""
 
     def __init__(self, feed: Feed) -> None: ...
 
     def listing(self, state: LogState) -> Listing:
-        """The files that there are. Raises TidefoldError when it cannot be said for certain."""
+        """The existing files. Raises TidefoldError if the list may be incomplete."""
 
     def ending(self, file: LandedFile, taken: int) -> Ending:
-        """How much of a file of which `taken` bytes were taken is complete; asked where it may still be written."""
+        """How much of a file is complete that may still be written. `taken`: bytes that were taken before."""
 
     def parse(self, task: FileTask, shape: TableSpec, quarantine: QuarantineWriter) -> ParsedFile:
-        """Reads one file exactly as it was planned. Raises UnfitFileError when that cannot be."""
+        """Reads one file exactly as planned. Raises UnfitFileError if that is impossible."""
 
     def reader(self, shape: TableSpec, place: FilePosition) -> RecordReader | None:
-        """What reads refused records, as the quarantine has them, a second time; None: they cannot be read alone."""
+        """The reader of refused records from the quarantine; None: they cannot be read alone."""

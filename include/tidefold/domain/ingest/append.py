@@ -1,6 +1,4 @@
-"""The moves that take change sets into a log, or refuse them for good, and the check that the log is still the one it
-was begun as.
-"""
+"""Appends ingested change sets to a log, or rejects them permanently, and checks the log's table definition. Pure."""
 
 from __future__ import annotations
 
@@ -14,12 +12,12 @@ from tidefold.errors import ConflictError, RefusedError, SupersededError
 
 @dataclass(frozen=True, slots=True)
 class IngestedFile:
-    """What an ingest run brings of one landed file.
+    """The result of an ingest run for one landed file.
 
-    landed: the account of the file.
-    change_set: None when no change was in it.
-    position: how far its partition is taken then.
-    names: how the name of the file was read; None where a log has only one way.
+    landed: the record of the file.
+    change_set: None if the file has no change.
+    position: the position of its partition after the file.
+    names: how the name of the file was read; None if there is only one way.
     """
 
     landed: LandedFileRecord
@@ -30,9 +28,9 @@ class IngestedFile:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedPosition:
-    """What a log knew of one partition when a run began: what the run brings rests on it.
+    """The state of one partition when a run began. The run's results are valid only for this state.
 
-    The number of `files` counts too: one without new offsets leaves the position where it was.
+    files: how many files of the partition were taken. A file without new offsets does not change the position.
     """
 
     topic: str
@@ -42,7 +40,7 @@ class ExpectedPosition:
 
 
 def expect_positions(state: LogState, arrivals: Iterable[IngestedFile]) -> tuple[ExpectedPosition, ...]:
-    """How far the partitions of these arrivals were taken."""
+    """The current state of the partitions of these files."""
     partitions = dict.fromkeys((a.landed.topic, a.landed.partition) for a in arrivals)
     return tuple(_expect_position(state, topic, partition) for topic, partition in partitions)
 
@@ -59,12 +57,12 @@ def append(
     fence: int | None = None,
     rests_on: Sequence[ExpectedPosition] = (),
 ) -> LogState:
-    """Takes arrivals in, in the order given; numbers their change sets (sqn) and their accounts.
+    """Appends the files in the given order, and numbers their change sets (sqn) and their records.
 
-    What was taken before changes nothing. `fence` is that of the log when the change sets were announced.
+    Files that were appended before change nothing. `fence`: that of the log when the change sets were announced.
 
-    Raises RefusedError when the log takes nothing now, SupersededError when they were given up since, ConflictError
-    when another run took the same offsets, or anything of a partition that differs from what the arrivals rest on.
+    Raises RefusedError if the log takes nothing now, SupersededError if the change sets were rejected meanwhile,
+    ConflictError if another run took the same offsets, or changed a partition since `rests_on`.
     """
     if is_taken(state, arrivals):
         return state
@@ -84,7 +82,7 @@ def append(
 
 
 def require_open(state: LogState) -> None:
-    """Raises RefusedError while the log is stopped, or while it is open from where on it begins."""
+    """Raises RefusedError while the log is stopped, or while an open import decides where it begins."""
     if state.stopped:
         raise RefusedError(
             "LOG_STOPPED",
@@ -101,25 +99,25 @@ def require_open(state: LogState) -> None:
 
 
 def never_took(state: LogState) -> bool:
-    """Whether nothing was ever taken into the log: an import may still say from where on it goes."""
+    """Whether nothing was ever appended to the log: an import may still decide where it begins."""
     return not state.landed and not state.change_sets and not state.truncated_to
 
 
 def require_fence(state: LogState, fence: int) -> None:
-    """Raises SupersededError when what was announced under this fence was given up."""
+    """Raises SupersededError if the change sets that were announced with this fence were rejected."""
     if fence != state.fence:
         raise SupersededError(
             "INTAKE_FENCED",
-            f"Change sets for `{state.log}` came too late: they were given up, so that their segments can be removed.",
+            f"Change sets for `{state.log}` came too late: they were rejected, so that their segments can be deleted.",
             hint="Nothing was appended; call again, it continues at the log's positions.",
         )
 
 
 def is_taken(state: LogState, arrivals: Sequence[IngestedFile]) -> bool:
-    """Whether the log has taken exactly these before: the same accounts, with the same change sets."""
+    """Whether exactly these files were appended before: the same records, with the same change sets."""
     names = {arrival.landed.name for arrival in arrivals}
     accounts = {(entry.name, entry.length): entry for entry in state.landed if entry.name in names}
-    # One that was cut off or squashed since cannot be compared any more.
+    # A change set that was truncated or squashed since cannot be compared.
     sqns = {entry.sqn for entry in accounts.values()}
     places = {c.sqn: c.location for c in state.change_sets if c.sqn in sqns and c.first is None}
     return bool(arrivals) and all(
@@ -132,7 +130,7 @@ def is_taken(state: LogState, arrivals: Sequence[IngestedFile]) -> bool:
 
 
 def _without_place(entry: LandedFileRecord) -> LandedFileRecord:
-    """What is the same of a file, whoever takes it."""
+    """The part of a file's record that does not depend on the run that takes it."""
     return replace(entry, number=0, sqn=None, run="", instant="").with_stream(NO_POSITION)
 
 
@@ -156,7 +154,7 @@ def _append_one(state: LogState, arrival: IngestedFile) -> LogState:
     sqn = None
     if arrival.change_set:
         sqn = state.last_sqn + 1
-        # A segment's beginning may be cut before its writer brings the rest; until then it is announced, and stays.
+        # A segment may be marked as garbage before its writer commits the rest; it is still announced, and stays.
         garbage = tuple(path for path in state.garbage if path != arrival.change_set.location.segment)
         change_sets = (*state.change_sets, replace(arrival.change_set, sqn=sqn, schema=state.schema))
         state = replace(state, change_sets=change_sets, garbage=garbage)
@@ -167,19 +165,20 @@ def _append_one(state: LogState, arrival: IngestedFile) -> LogState:
 
 
 def give_up(state: LogState, fence: int) -> LogState:
-    """Refuses for good what was announced under this fence and is not appended; all in flight must begin anew."""
+    """Rejects permanently what was announced with this fence and is not appended. Writers must start again."""
     return replace(state, fence=fence + 1) if state.fence == fence else state
 
 
 def names(state: LogState) -> frozenset[str]:
-    """The segments and quarantine files that the log needs, or has marked to be removed in order."""
+    """The segments and quarantine files that the log needs, or has marked as garbage."""
     segments = {change_set.location.segment for change_set in state.change_sets}
     return frozenset(segments | {e.quarantine for e in state.landed if e.quarantine} | set(state.garbage))
 
 
 def check_shape(state: LogState, shape: TableSpec) -> None:
-    """Raises RefusedError when somebody brings changes of another table than the log's (I28). The number of buckets is
-    no matter of it, nor how a source calls and writes what is in a column.
+    """Raises RefusedError for changes of another table definition than the log's (I28).
+
+    The number of buckets may differ, and so may the names and encodings that a source uses for a column.
     """
     if is_empty(state) or _as_stored(shape) == _as_stored(state.shape):
         return
@@ -207,12 +206,12 @@ def differences(one: TableSpec, other: TableSpec, *named: str) -> list[str]:
 
 
 def is_empty(state: LogState) -> bool:
-    """Whether nothing was ever taken: such a log may still become another table."""
+    """Whether nothing was ever appended or folded: such a log may still get another table definition."""
     return not state.landed and not state.change_sets and not state.snapshots and not state.truncated_to
 
 
 def with_shape(state: LogState, shape: TableSpec) -> LogState:
-    """An empty log with the shape that is configured now."""
+    """The log; if it is empty, with the configured table definition."""
     return replace(state, shape=shape) if is_empty(state) and state.shape != shape else state
 
 

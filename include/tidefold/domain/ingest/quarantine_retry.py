@@ -1,7 +1,7 @@
-"""The move that takes refused records into a log after all, and what it must know first. Pure.
+"""Appends records that were refused before, and the conditions for that. Pure.
 
-A table keeps no order of its rows: what is folded later counts. So a record that was refused long ago may only come in
-where it is certain that nothing newer of its key was folded or left out since; else it would bring an old value back.
+A table keeps no order of its rows: the change that is folded later wins. So a record that was refused long ago may be
+appended only if nothing newer of its key was folded or skipped since. Otherwise it would bring back an old value.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from tidefold.errors import ConflictError
 
 @dataclass(frozen=True, slots=True)
 class ResolvedCounts:
-    """How many records of one account (`number`) are refused no more, by what they are now; `key_changes` of them
-    waited for values of the row under their old key.
+    """How many records of one landed file are no longer refused, by what they are now.
+
+    number: the number of the file's record.
+    key_changes: how many of them waited for values of the row under their old key.
     """
 
     number: int
@@ -35,7 +37,7 @@ class ResolvedCounts:
 
 @dataclass(frozen=True, slots=True)
 class RecoveredChangeSet:
-    """The change set that holds what became readable of one partition."""
+    """The change set with the records of one partition that became readable."""
 
     topic: str
     partition: int
@@ -44,11 +46,12 @@ class RecoveredChangeSet:
 
 @dataclass(frozen=True, slots=True)
 class QuarantineRetryCommit:
-    """What a retry makes of one quarantine file: `kept` takes the place of `path`, None when no record is left in it.
+    """The result of a retry of one quarantine file.
 
-    `note`: who settled records by hand, and why.
-
-    It was found out under the `fence`, when the log ended at `last_sqn`, with the ranges `left_out` by restores.
+    path: the quarantine file.
+    kept: the file that replaces it; None if no record is left.
+    fence, last_sqn, left_out: the state of the log when the retry began; left_out: the ranges that restores skipped.
+    note: who settled records by hand, and why.
     """
 
     path: str
@@ -62,11 +65,11 @@ class QuarantineRetryCommit:
 
 
 def retake(state: LogState, retaken: QuarantineRetryCommit) -> LogState:
-    """Appends what became readable, and corrects the accounts of its files: in one step, so no record comes in twice.
+    """Appends the readable records and corrects the counts of their files in one step, so no record is taken twice.
 
-    Source positions stay: they are beyond these records. Raises ConflictError when another retry was faster, or changes
-    or a restore came in between: one of them may be newer, and could be folded before these. RefusedError when the log
-    takes nothing now, SupersededError when the change sets were given up.
+    Source positions do not change: they are beyond these records. Raises ConflictError if another retry was faster, or
+    if changes or a restore came in between: they may be newer, and could be folded first. RefusedError if the log takes
+    nothing now, SupersededError if the change sets were rejected.
     """
     require_open(state)
     require_fence(state, retaken.fence)
@@ -112,7 +115,7 @@ def quarantine_files(state: LogState) -> tuple[str, ...]:
 
 
 def since(state: LogState, entry: LandedFileRecord) -> int:
-    """The first sqn whose changes may be newer than a record of this file."""
+    """The first sqn whose changes may be newer than the records of this file."""
     return next((e.sqn for e in state.landed[entry.number - 1 :] if e.sqn is not None), state.last_sqn + 1)
 
 
@@ -124,8 +127,9 @@ def high_before(state: LogState, entry: LandedFileRecord) -> tuple[int, ...]:
 
 
 def find_skipped_ranges(state: LogState) -> tuple[tuple[int, int], ...]:
-    """The ranges (after, to) that restores left out for good of what is published, or is about to be; an import leaves
-    out all that was there.
+    """The ranges (after, to) that restores skipped in the published lineage or in the open attempt.
+
+    An import skips everything that was there.
     """
     found = _layers(state)
     ranges = {(one.to, one.skipped_to) for one in found if one.skipped_to is not None and not one.imported}
@@ -137,15 +141,15 @@ def _layers(state: LogState) -> tuple[FoldedRange, ...]:
 
 
 def _import_ends(found: Iterable[FoldedRange]) -> Iterator[int]:
-    """Up to where imports took the place of the log."""
+    """The sqns up to which imports replaced the log."""
     return (one.to if one.skipped_to is None else one.skipped_to for one in found if one.imported)
 
 
 def is_skipped(state: LogState, entry: LandedFileRecord) -> bool:
-    """Whether the file of this account landed in a range that a restore or an import left out.
+    """Whether the file of this record landed in a range that a restore or an import skipped.
 
-    A file without changes that landed last before an import cannot be told from one after it: it counts as before, as
-    what was imported may be newer.
+    The last file without changes before an import looks like one after it. It counts as before, because the imported
+    rows may be newer.
     """
     if entry.sqn is not None:
         return any(after < entry.sqn <= to for after, to in find_skipped_ranges(state))
@@ -155,8 +159,8 @@ def is_skipped(state: LogState, entry: LandedFileRecord) -> bool:
 
 
 def room(state: LogState, entry: LandedFileRecord) -> tuple[int, int | None]:
-    """Between which offsets [first, end) the records of this file lie: after what its partition had before it, before
-    what came next.
+    """The offsets [first, end) between which the records of this file are: after the previous file of its partition,
+    before the next one.
     """
     mine = [e for e in state.landed if (e.topic, e.partition) == (entry.topic, entry.partition)]
     first = max((e.next_offset for e in mine if e.number < entry.number), default=0)

@@ -1,4 +1,4 @@
-"""The moves that stop a log, so that it takes nothing more, and let it go on. Each is nothing when it is so already."""
+"""Stops a log, so that it takes nothing more, and resumes it. A repeated call changes nothing. Pure."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tidefold.errors import RefusedError
 
 # The run that stops a log whose ledger was rebuilt without knowing how far the source was taken.
 REBUILT = "rebuild"
-# What these make of a change that is folded twice is not what they make of it once.
+# With these engines, a change that is folded twice gives another result.
 _COUNTING = (Engine.AGGREGATE, Engine.APPEND)
 
 
 def stop(state: LogState, stopped: Stopped) -> LogState:
-    """From now on the log takes nothing. Refused while it is stopped for a savepoint at another address."""
+    """The log takes nothing from now on. Raises RefusedError if it is stopped for a savepoint at another address."""
     before = state.stopped
     if before is None:
         return replace(state, stopped=stopped)
@@ -29,7 +29,7 @@ def stop(state: LogState, stopped: Stopped) -> LogState:
 
 
 def resume(state: LogState) -> LogState:
-    """The log takes changes again. Refused where a rebuilt ledger would count twice what was folded before."""
+    """The log takes changes again. Raises RefusedError if a rebuilt ledger would fold changes twice."""
     if state.stopped and state.stopped.run == REBUILT and state.shape.merge.engine in _COUNTING:
         raise RefusedError(
             "POSITIONS_UNKNOWN",

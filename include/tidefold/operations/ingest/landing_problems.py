@@ -1,4 +1,4 @@
-"""Finds what an ingest did not take of a landing folder, or took in vain, for the ledger and the outcome."""
+"""Finds the landed files that an ingest did not take, or that brought nothing, for the ledger and the outcome."""
 
 from __future__ import annotations
 
@@ -22,33 +22,32 @@ _COUNTS = ("records", "changes", "tombstones", "ignored", "quarantined", "unprov
 
 def find_problems(intake: LogIngest, folder: Path | None, instant: str) -> LandingProblems:
     """All problems of the log's landing folder after this run; `folder`: None where the input is no folder."""
-    found = {(p.file, p.code): p for p in (*_not_taken(intake), *_waiting(intake), *_in_vain(intake))}
+    not_taken = (LandingProblem(p.file, p.code, p.message[:_SHOWN], p.hint[:_SHOWN]) for p in intake.all_problems)
+    found = {(p.file, p.code): p for p in (*not_taken, *_find_waiting(intake), *_find_useless(intake))}
     listed = list_problems(found.values())
     stamped = replace(listed, listed=tuple(_add_stamp(p, intake, folder) for p in listed.listed))
     return with_first_seen(stamped, intake.begun.landing, instant)
 
 
-def _not_taken(intake: LogIngest) -> Iterator[LandingProblem]:
-    for problem in intake.all_problems:
-        yield LandingProblem(problem.file, problem.code, problem.message[:_SHOWN], problem.hint[:_SHOWN])
-
-
-def _waiting(intake: LogIngest) -> Iterator[LandingProblem]:
+def _find_waiting(intake: LogIngest) -> Iterator[LandingProblem]:
     sizes = {file.name: file.size for file in intake.files}
     for name in intake.plan.left:
         if sizes.get(name):
-            message = f"`{name}` does not end with a complete record: what comes after the last one waits."
+            message = f"`{name}` does not end with a complete record: the rest waits."
             hint = (
-                "Nothing, while its writer is at work. If it is done: end its last line with a line end, or land a "
-                "complete copy under the same name."
+                "Do nothing while its writer is at work. If the writer is done, end the last line with a line end, or "
+                "land a complete copy under the same name."
             )
         else:
-            message, hint = f"`{name}` is empty.", "Nothing, while its writer is at work. If it is done: remove it."
+            message, hint = (
+                f"`{name}` is empty.",
+                "Do nothing while its writer is at work. If the writer is done, remove it.",
+            )
         yield LandingProblem(name, "LANDED_WAITING", message, hint, fails=bool(sizes.get(name)))
 
 
-def _in_vain(intake: LogIngest) -> Iterator[LandingProblem]:
-    """Files that were taken, still lie there, and brought nothing."""
+def _find_useless(intake: LogIngest) -> Iterator[LandingProblem]:
+    """Files that were taken, still exist, and brought nothing."""
     alone = {file.name: file.alone for file in intake.files}
     accounts: dict[str, list[LandedFileRecord]] = {}
     for entry in (intake.begun if intake.error else intake.state).landed:
@@ -62,10 +61,10 @@ def _judge_file(name: str, log: str, entries: Sequence[LandedFileRecord], *, alo
     count = {one: sum(getattr(entry, one) for entry in entries) for one in _COUNTS}
     if count["unproved"]:
         message = (
-            f"`{name}` has {count['unproved']:,} records at offsets that were taken before; the file that brought "
-            "them is gone or was edited, so that they cannot be compared."
+            f"`{name}` has {count['unproved']:,} records at offsets that were taken before. The file that brought "
+            "those is gone or was edited, so the records cannot be compared."
         )
-        hint = "If they are other records: land them under offsets that come next. Else remove the file."
+        hint = "If they are other records, land them under offsets that come next. Otherwise remove the file."
         yield LandingProblem(name, "LANDED_UNPROVED", message, hint, fails=False)
     elif count["quarantined"] == count["records"]:
         message = f"`{name}`: all of its {count['records']:,} records were refused."
@@ -73,7 +72,7 @@ def _judge_file(name: str, log: str, entries: Sequence[LandedFileRecord], *, alo
         yield LandingProblem(name, "LANDED_REFUSED", message, hint, fails=alone)
     elif not count["changes"] + count["tombstones"] + count["ignored"] + count["quarantined"]:
         message = f"`{name}` brought nothing new: {count['repeated']:,} repeated, {count['resent']:,} re-sent."
-        hint = "If it should have: compare its name with those of the files before it. Else remove it."
+        hint = "If it should have, compare its name with those of the files before it. Otherwise remove it."
         yield LandingProblem(name, "LANDED_NOTHING_NEW", message, hint, fails=False)
 
 

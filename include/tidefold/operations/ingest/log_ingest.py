@@ -1,4 +1,4 @@
-"""One log's part of an ingest run, from the listing of its folder to what is to be committed."""
+"""One log's part of an ingest run, from the listing of its folder to the results to commit."""
 
 from __future__ import annotations
 
@@ -23,9 +23,8 @@ from tidefold.sources.ingest.merge_results import RemainingChanges, TaskResult, 
 from tidefold.sources.ingest.parse_task import LogFiles, LogResult
 from tidefold.sources.ingest.plan import FilePlan, bins, newest_files, plan_files
 from tidefold.sources.landing.completeness import Ending
-from tidefold.sources.landing.listing import LandedFile
+from tidefold.sources.landing.listing import LandedFile, find_rewritten
 from tidefold.sources.landing.problems import FileProblem
-from tidefold.sources.landing.rewrite_detection import rewritten
 from tidefold.sources.registry import source_of
 from tidefold.storage import Store
 
@@ -34,14 +33,19 @@ TASK_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class LogIngest:
-    """`feed` is what the log is fed from, `begun` the log as the run found it, `state` the same with `arrivals`
-    appended, not yet committed.
+    """The state of the ingest of one log.
 
-    `refused` are the reasons of refused records and their number; `found` is what earlier rounds found in files that
-    are still to be taken; `no_copies` says why segments have no local copy, if they should have one. Changes below the
-    `horizon` come too late. `stops`: for which reasons a refused record ends its partition. `completed`: how many
-    changes of a key got their values after all.
-    `landing`: what the log will be told of files that were not taken; None: nothing.
+    feed: the source of the log.
+    begun: the log as the run found it.
+    state: the same with `arrivals` appended, not yet committed.
+    stopped: the partitions (or single files) that a problem stops.
+    refused: the reasons of refused records, with numbers.
+    found: results of earlier rounds for files that are still to be taken.
+    no_copies: for each segment without a local copy, why.
+    horizon: changes below this order come too late.
+    stops: the reasons for which a refused record ends its partition.
+    completed: how many changes of a key got their missing values.
+    landing: the problems of the landing folder to record; None: nothing is recorded.
     """
 
     log: str
@@ -73,11 +77,11 @@ class LogIngest:
         return sum(task.weight for task in self.plan.take)
 
     def with_error(self, error: TidefoldError) -> LogIngest:
-        """The intake with an error: its log is told nothing."""
+        """The ingest with an error: its log does not change."""
         return replace(self, error=error, arrivals=())
 
     def with_run(self, run: str, instant: str) -> LogIngest:
-        """The intake whose accounts say who took the files, and when."""
+        """The ingest whose file records have the run and the time."""
         signed = (replace(a, landed=replace(a.landed, run=run, instant=instant)) for a in self.arrivals)
         return replace(self, arrivals=tuple(signed))
 
@@ -87,13 +91,13 @@ class LogIngest:
 
     @property
     def taking(self) -> Taking:
-        """What the log will be told."""
+        """What is committed to the log."""
         rests_on = expect_positions(self.begun, self.arrivals)
         return Taking(self.log, self.begun.shape, self.begun.fence, rests_on, self.arrivals, self.landing)
 
 
 def plan_log(pipeline: Pipeline, log: str) -> LogIngest:
-    """Looks at the landing folder and the ledger, and plans. Raises TidefoldError."""
+    """Reads the landing folder and the ledger, and plans. Raises TidefoldError."""
     config = pipeline.log(log)
     ledger = pipeline.ledger(log)
     state = apply_configured_schema(pipeline, ledger.peek(config.shape))
@@ -102,10 +106,10 @@ def plan_log(pipeline: Pipeline, log: str) -> LogIngest:
     listing = source.listing(state) if source else Listing(())
     newest = newest_files(listing.files, state)
     endings = {file.name: source.ending(file, taken) for file, taken in newest} if source else {}
-    problems = (*listing.problems, *rewritten(listing.files, state))
+    problems = (*listing.problems, *find_rewritten(listing.files, state))
     plan = plan_files(listing.files, endings, state)
     if plan.take:
-        ledger.require_current(state)  # Before anything is written that the log could not be told.
+        ledger.require_current(state)  # Before anything is written that the log could not take.
     horizon = find_horizon(pipeline, state)
     feed = config.source.feed if config.source else None
     return LogIngest(
@@ -114,7 +118,7 @@ def plan_log(pipeline: Pipeline, log: str) -> LogIngest:
 
 
 def files_to_parse(intake: LogIngest, run: str) -> list[LogFiles]:
-    """What the intake's plan takes and no earlier round of the run read, in parts for one task each."""
+    """The planned files that no earlier round of the run has read, in parts for one task each."""
     if intake.error or intake.feed is None:
         return []
     quarantine = f"{LogPaths(intake.log).quarantine}/{run}"
@@ -124,7 +128,7 @@ def files_to_parse(intake: LogIngest, run: str) -> list[LogFiles]:
 
 
 def with_results(intake: LogIngest, store: Store, results: Sequence[LogResult | TidefoldError]) -> LogIngest:
-    """The intake after a round of tasks; its plan holds what another round must take."""
+    """The ingest after a round of tasks. Its plan has what another round must take."""
     planned = {task.file.name: task for task in intake.plan.take}
     found = dict(intake.found)
     for result in results:
@@ -141,7 +145,7 @@ def with_results(intake: LogIngest, store: Store, results: Sequence[LogResult | 
 
 
 def _count_above_floor(store: Store, change_set: ChangeSet) -> RemainingChanges:
-    """What of a change set does not lie below its floor."""
+    """Counts what is left of a change set above its floor."""
     whole = read_change_set(store, replace(change_set, floor=None))
     above = at_least(change_set.floor or ())
     kept, dropped = whole.filter(above), whole.filter(~above)
@@ -173,7 +177,10 @@ def _merge(intake: LogIngest, store: Store, found: dict[str, TaskResult]) -> Log
 def _check_clears(
     intake: LogIngest, found: Mapping[str, TaskResult], arrivals: Sequence[IngestedFile]
 ) -> TidefoldError | None:
-    """Rows that came after a truncate, in another partition, may be folded by now: nobody could tell which they are."""
+    """An error if a file empties the table after later changes of another partition were taken.
+
+    Those changes may be folded already, and nothing shows which rows they made.
+    """
     for arrival in arrivals:
         account, landed = found[arrival.landed.name].result.account, arrival.landed
         ahead = [
@@ -185,10 +192,10 @@ def _check_clears(
         if ahead and account and account.cleared >= floor and arrival.change_set:
             return RefusedError(
                 "TABLE_EVENT",
-                f"Log `{intake.log}`: `{landed.name}` empties the table, by a truncate or a new snapshot, and of "
-                f"partition {ahead[0].partition} later changes were taken before. Nothing was taken.",
-                hint="When all that ever landed still lies there: `tidefold drop LOG`, then `tidefold ingest LOG` "
-                "takes it in the right order. Topics with one partition never come to this.",
+                f"Log `{intake.log}`: `{landed.name}` empties the table, by a truncate or a new snapshot, and later "
+                f"changes of partition {ahead[0].partition} were taken before. Nothing was taken.",
+                hint="If all landed files still exist, `tidefold drop LOG` and then `tidefold ingest LOG` take them in "
+                "the right order. Use a topic with one partition to avoid this.",
             )
     return None
 

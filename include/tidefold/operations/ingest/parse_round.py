@@ -1,4 +1,4 @@
-"""One round of an ingest: the files of many logs packed into tasks, announced, parsed, and given back to the logs."""
+"""One round of an ingest: packs the files of many logs into tasks, announces them and parses them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidefold.operations.pipeline import Pipeline, now
 from tidefold.sources.ingest.parse_task import LogFiles, LogResult, ParseTask, parse
 
 _log = logging.getLogger(__name__)
-# Below this a part shares its task and its segment with other logs: many small logs make few files.
+# Smaller parts share a task and a segment with other logs: many small logs make few files.
 _SMALL = 8 << 20
 
 
@@ -26,9 +26,9 @@ _SMALL = 8 << 20
 class IngestRun:
     """One call of ingest.
 
-    id: the name under which it announces what it writes, and that its folders have.
-    rounds: how many it has announced.
-    folders: where its tasks have written segments, or refused records.
+    id: the name of its announcements and of its folders.
+    rounds: how many rounds it has announced.
+    folders: where its tasks wrote segments or refused records.
     """
 
     id: str
@@ -37,12 +37,19 @@ class IngestRun:
 
 
 def parse_round(pipeline: Pipeline, run: IngestRun, intakes: Sequence[LogIngest], runner: Runner) -> list[LogIngest]:
-    """The intakes after everything that they plan was parsed. A task that fails is an error of its logs.
+    """Parses everything that the ingests plan, and returns them with the results.
 
-    Raises StorageError when the segments cannot be announced; then nothing was written.
+    A task that fails is an error of its logs. Raises StorageError when the segments cannot be announced; then nothing
+    was written.
     """
-    tasks = _tasks(pipeline, run, [part for intake in intakes for part in files_to_parse(intake, run.id)])
-    _announce(pipeline, run, intakes, tasks)
+    tasks = _pack(pipeline, run, [part for intake in intakes for part in files_to_parse(intake, run.id)])
+    segments = {task.segments for task in tasks}
+    quarantines = {part.quarantine for task in tasks for part in task.logs}
+    names = {part.log for task in tasks for part in task.logs}
+    logs = tuple(intake.intent for intake in intakes if intake.log in names)
+    begin(pipeline.store, Intent(run.id, run.rounds, now(), logs, folders=(*segments, *sorted(quarantines))))
+    run.rounds += 1
+    run.folders |= segments
     _log.info("parsing %d files in %d tasks", sum(len(p.files) for t in tasks for p in t.logs), len(tasks))
     answers = runner(parse, [msgspec.json.encode(task).decode() for task in tasks])
     results: dict[str, list[LogResult | TidefoldError]] = {}
@@ -54,15 +61,22 @@ def parse_round(pipeline: Pipeline, run: IngestRun, intakes: Sequence[LogIngest]
             results.setdefault(part.log, []).append(result)
             if isinstance(result, TidefoldError) or result.error or result.quarantine:
                 run.folders.add(part.quarantine)
-    return [_after(pipeline, intake, results.get(intake.log, [])) for intake in intakes]
+    return [_with_results(pipeline, intake, results.get(intake.log, [])) for intake in intakes]
 
 
-def _tasks(pipeline: Pipeline, run: IngestRun, parts: Sequence[LogFiles]) -> list[ParseTask]:
-    """Large parts alone, small ones of different logs together; the largest task first."""
+def _with_results(pipeline: Pipeline, intake: LogIngest, results: Sequence[LogResult | TidefoldError]) -> LogIngest:
+    try:
+        return with_results(intake, pipeline.store, results) if results else intake
+    except TidefoldError as error:
+        return intake.with_error(error)
+
+
+def _pack(pipeline: Pipeline, run: IngestRun, parts: Sequence[LogFiles]) -> list[ParseTask]:
+    """One task for each large part, small parts of different logs together; the largest task first."""
     groups: list[list[LogFiles]] = [[part] for part in parts if part.weight >= _SMALL]
     weight = TASK_BYTES
     for part in sorted((p for p in parts if p.weight < _SMALL), key=lambda p: p.log):
-        # Of two parts of one log each has its own change sets in order, but not both in one segment.
+        # Two parts of one log never share a segment: their change sets would not be in order.
         if weight + part.weight > _SMALL or groups[-1][-1].log == part.log:
             groups.append([])
             weight = 0
@@ -73,22 +87,3 @@ def _tasks(pipeline: Pipeline, run: IngestRun, parts: Sequence[LogFiles]) -> lis
     local = pipeline.local.root_of(segments) if pipeline.local and not no_copy else None
     tasks = [ParseTask(pipeline.store.uri(""), segments, tuple(group), local, no_copy) for group in groups]
     return sorted(tasks, key=lambda task: -task.weight)
-
-
-def _announce(pipeline: Pipeline, run: IngestRun, intakes: Sequence[LogIngest], tasks: Sequence[ParseTask]) -> None:
-    segments = {task.segments for task in tasks}
-    quarantines = {part.quarantine for task in tasks for part in task.logs}
-    of = {part.log for task in tasks for part in task.logs}
-    logs = tuple(i.intent for i in intakes if i.log in of)
-    begin(pipeline.store, Intent(run.id, run.rounds, now(), logs, folders=(*segments, *sorted(quarantines))))
-    run.rounds += 1
-    run.folders |= segments
-
-
-def _after(pipeline: Pipeline, intake: LogIngest, results: Sequence[LogResult | TidefoldError]) -> LogIngest:
-    if not results:
-        return intake
-    try:
-        return with_results(intake, pipeline.store, results)
-    except TidefoldError as error:
-        return intake.with_error(error)

@@ -1,4 +1,4 @@
-"""Takes up the columns that are configured now, before anything is taken in or folded."""
+"""Brings a log to its configured columns, before anything is ingested or folded."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tidefold.operations.pipeline import Pipeline, now
 
 
 def apply_configured_schema(pipeline: Pipeline, state: LogState, run: str = "") -> LogState:
-    """The log in its configured schema, written to the ledger if that is a new one.
+    """The log in its configured schema. A new schema is committed to the ledger.
 
-    Raises RefusedError, and changes nothing, for what a policy holds.
+    Raises RefusedError, and changes nothing, if a policy forbids the change.
     """
     config = pipeline.log(state.log)
     move = partial(evolve, shape=config.shape, policies=config.policies, instant=now(), run=run)
@@ -25,7 +25,7 @@ def apply_configured_schema(pipeline: Pipeline, state: LogState, run: str = "") 
 
 
 def add_found_columns(pipeline: Pipeline, log: str, types: Mapping[str, str], run: str) -> None:
-    """Adds columns that records brought to the log, in its ledger."""
+    """Adds columns that were found in records to the log."""
     ledger = pipeline.ledger(log)
     if not ledger.exists():
         ledger.begin(pipeline.log(log).shape)
@@ -33,11 +33,11 @@ def add_found_columns(pipeline: Pipeline, log: str, types: Mapping[str, str], ru
 
 
 def preview_configured_schema(pipeline: Pipeline, state: LogState) -> LogState:
-    """The same without writing anything, for those who only look ahead."""
+    """The log in its configured schema, without writing anything."""
     config = pipeline.log(state.log)
     return evolve(state, config.shape, config.policies, "")
 
 
 def aligner_to_newest(state: LogState) -> Aligner:
-    """What brings change sets of every schema of a log to its newest."""
+    """Aligns change sets of every schema of a log to its newest one."""
     return Aligner(state.shape, state.schema, state.schemas)

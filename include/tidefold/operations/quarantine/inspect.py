@@ -1,4 +1,4 @@
-"""What was refused of the logs: counted by reason, or shown record by record; starts no JVM."""
+"""Counts the refused records of a log by reason, or lists them; starts no JVM."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ from tidefold.sources.quarantine.reparse import Refused, read_refused
 
 @dataclass(slots=True)
 class ReasonCount:
-    """The refused records of a log for one reason: how many, from how many landed files, when the oldest and the newest
-    of these files were taken (ISO 8601; None: written before that was noted), and the first record as an example.
+    """The refused records of a log for one reason.
+
+    files: from how many landed files they are.
+    oldest, newest: when the first and the last of these files were taken (ISO 8601; None: not recorded).
+    file, line, offset, detail: of the first record, as an example.
     """
 
     log: str
@@ -35,7 +38,7 @@ class ReasonCount:
 
 @dataclass(frozen=True, slots=True)
 class RefusedRecord:
-    """One refused record. `record` is its text as far as it was kept: it comes from outside, and may hold anything."""
+    """One refused record. `record`: its stored text. It comes from outside and may contain anything."""
 
     file: str
     line: int
@@ -50,9 +53,9 @@ class RefusedRecord:
 
 
 def count_refused(pipeline: Pipeline, log: str) -> list[ReasonCount]:
-    """One count for each reason, the most frequent first. Nothing for a log that was never begun.
+    """One count for each reason, the most frequent first. Empty for a log that was never started.
 
-    Raises CorruptError when a file of the quarantine is lost or damaged.
+    Raises CorruptError if a quarantine file is missing or damaged.
     """
     pipeline.log(log)
     state = pipeline.ledger(log).find()
@@ -76,7 +79,7 @@ def count_refused(pipeline: Pipeline, log: str) -> list[ReasonCount]:
 def show_refused(pipeline: Pipeline, log: str, reason: str | None, limit: int) -> tuple[list[RefusedRecord], bool]:
     """The first `limit` refused records, in the order in which they came, and whether there are more.
 
-    Raises NotFoundError for a log that was never begun, CorruptError as above.
+    Raises NotFoundError for a log that was never started, CorruptError as `count_refused` does.
     """
     state = require_state(pipeline, log)
     wanted = (one for one in _all(pipeline, state) if reason in (None, one.entry.reason))
@@ -91,7 +94,7 @@ def _all(pipeline: Pipeline, state: LogState) -> Iterator[Refused]:
         except NotFoundError as error:
             now = pipeline.ledger(state.log).find()
             if now is None or path not in quarantine_files(now):
-                continue  # A retry has put others in its place since; what is left is told by the next look.
+                continue  # A retry has replaced the file; the next call lists what is left.
             message = f"`{path}` is missing, and the ledger needs it."
             raise CorruptError("FILE_MISSING", message, hint="Restore it from a copy.") from error
 
@@ -113,7 +116,7 @@ def _describe(one: Refused) -> RefusedRecord:
 
 
 def ingest_time(landed: LandedFileRecord) -> str | None:
-    """When a file was taken; of one that an older version took, when it was written."""
+    """When a file was taken; for a file of an older version, when it was written."""
     if landed.instant or not landed.changed:
         return landed.instant or None
     return datetime.fromtimestamp(landed.changed, UTC).isoformat(timespec="seconds")

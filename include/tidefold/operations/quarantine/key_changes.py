@@ -1,8 +1,8 @@
-"""Completes rows whose key was changed, with the values that were not sent: those of the row under the old key.
+"""Completes rows whose key was changed with values that were not sent, taken from the row under the old key.
 
 A connector sends such a change as a delete of the old key and an insert of the new one, with one order. The insert is
-refused where it leaves values out. Here it gets them: from the newest snapshot that lies before the change, and from
-what the log took since, in order; so chains of changes, swaps and changes there and back are exact.
+refused if it leaves values out. This module looks the values up in the newest snapshot before the change and in the
+changes since, in order. So chains of changes, swaps, and changes there and back are exact.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from tidefold.sources.quarantine.reparse import Refused, SecondLook
 
 REASON = "UNAVAILABLE_AFTER_KEY_CHANGE"
 _NO_ROW = "the log has no row under the old key at that time"
-_WAITS = "the partition of the old key has not come that far; the next ingest looks again"
-_BEFORE = "no snapshot and no part of the log from before the change is left to look the value up in"
+_WAITS = "the partition of the old key has not come that far; the next ingest tries again"
+_BEFORE = "no snapshot and no part of the log from before the change is left that has the value"
 _REFUSED = "a refused record of the old key may have it: make that one readable, or settle it"
 # The text of a key, as the source writes it: one text for each column.
 KeyText = tuple[str, ...]
@@ -46,7 +46,11 @@ KeyText = tuple[str, ...]
 
 @dataclass(slots=True)
 class Completed:
-    """`table` has one complete row for each of `records`; `staying` could not be completed, each with the cause."""
+    """The result for one partition.
+
+    table: one complete row for each of `records`.
+    staying: records that could not be completed, each with the cause.
+    """
 
     records: list[Refused] = field(default_factory=list)
     table: pa.Table | None = None
@@ -55,8 +59,9 @@ class Completed:
 
 @dataclass(frozen=True, slots=True)
 class RefusedKey:
-    """What a refused record says of itself: where it stands, its key and its order, as far as they can be read.
-    `is_moved`: it waits for values of the row under its old key.
+    """The position of a refused record, and its key and order as far as they can be read.
+
+    is_moved: it waits for values of the row under its old key.
     """
 
     file: str
@@ -80,7 +85,7 @@ class _Move:
 
 @dataclass(slots=True)
 class _KnownRows:
-    """What is known of the old keys: rows of a snapshot, and changes by key in their order."""
+    """Rows of the old keys in a snapshot, and their changes since, by key and in order."""
 
     base: dict[Key, Row] = field(default_factory=dict)
     events: dict[Key | None, list[tuple[Place, Row]]] = field(default_factory=lambda: defaultdict(list))
@@ -89,8 +94,9 @@ class _KnownRows:
 def complete_key_changes(
     pipeline: Pipeline, state: LogState, look: SecondLook, refused: Collection[RefusedKey]
 ) -> Completed:
-    """Completes what can be completed. `refused` are all refused records of the log: one of an old key may hold the
-    value, then the change waits for it (I32).
+    """Completes what can be completed.
+
+    refused: all refused records of the log. One of an old key may have the value; then the change waits for it (I32).
     """
     done, shape = Completed(), state.shape
     moves = sorted(_moves(pipeline, state, look), key=lambda move: place_of_row(move.row, shape))
@@ -119,7 +125,7 @@ def _place(event: tuple[Place, Row]) -> Place:
 
 
 def _complete(move: _Move, known: _KnownRows, state: LogState, refused: Collection[RefusedKey]) -> str | None:
-    """Fills the row; else why it cannot be filled."""
+    """Fills the row, or returns why it cannot be filled."""
     if move.old is None:
         return _NO_ROW
     if len(state.positions) > 1 and not _has_passed(move, known, state):
@@ -137,14 +143,14 @@ def _complete(move: _Move, known: _KnownRows, state: LogState, refused: Collecti
 
 
 def _has_passed(move: _Move, known: _KnownRows, state: LogState) -> bool:
-    """Whether the delete of the old key was taken, or no partition can bring it any more."""
+    """Whether the delete of the old key was taken, or no partition can still bring it."""
     events = known.events.get(move.old, ())
     deleted = any(row["_op"] == DELETE and order_of_row(row, state.shape) == move.order for _, row in events)
     return deleted or all(position.high > move.order for position in state.positions)
 
 
 def _row_before(key: Key, order: tuple[int, ...], known: _KnownRows, shape: TableSpec) -> tuple[Row | None, Any]:
-    """The row of a key before an order, and the order of the last change that gave all of it."""
+    """The row of a key before an order, and the order of the last change that set all of it."""
     row, whole_at = known.base.get(key), None
     clears = [(place, one) for place, one in known.events.get(None, ()) if one["_op"] == CLEAR]
     for _, event in sorted([*known.events.get(key, ()), *clears], key=_place):
@@ -161,7 +167,7 @@ def _row_before(key: Key, order: tuple[int, ...], known: _KnownRows, shape: Tabl
 
 
 def _moves(pipeline: Pipeline, state: LogState, look: SecondLook) -> Iterator[_Move]:
-    """The changes of a key in this look. One that does not name its old key follows the delete of its order."""
+    """The changes of a key. One that does not name its old key follows the delete of the same order."""
     assert look.moved_table is not None
     assert look.former_table is not None
     shape = state.shape
@@ -176,8 +182,9 @@ def _moves(pipeline: Pipeline, state: LogState, look: SecondLook) -> Iterator[_M
 def _find_deleted_key(
     pipeline: Pipeline, state: LogState, one: Refused, row: Row, order: tuple[int, ...]
 ) -> Key | None:
-    """The key of the delete that has the order of this insert and stands right before it, with or without a tombstone
-    between them; None: there is not exactly one.
+    """The key of the delete right before this insert that has its order; a tombstone may be between them.
+
+    None if there is not exactly one.
     """
     found = set()
     for change_set in state.change_sets:
@@ -192,9 +199,7 @@ def _find_deleted_key(
 
 
 def _base_of(state: LogState, order: tuple[int, ...]) -> tuple[Snapshot | None] | None:
-    """The newest snapshot that lies before this order in every partition, or the beginning of the log; None: neither is
-    left.
-    """
+    """The newest snapshot before this order in every partition, else the log's beginning. None: neither is left."""
     lineage = layers(state, state.latest)
     for layer in lineage:
         snapshot = state.snapshot(layer.snapshot or 0)
@@ -207,7 +212,7 @@ def _base_of(state: LogState, order: tuple[int, ...]) -> tuple[Snapshot | None] 
 
 
 def _read(pipeline: Pipeline, state: LogState, base: Snapshot | None, keys: Collection[Key]) -> _KnownRows:
-    """What the snapshot and the log after it have of some keys; of the snapshot only their buckets are read."""
+    """Reads some keys in the snapshot and in the log after it. Only their buckets of the snapshot are read."""
     known = _KnownRows()
     if not keys:
         return known

@@ -1,8 +1,8 @@
-"""Which refused records a retry may still bring in: what the log has of their keys since they landed.
+"""Decides which refused records a retry may append, by the changes of their keys since they landed.
 
-A record is superseded when one newer change gives all that it gave, a delete and a clear included. Newer changes that
-leave columns out (values that were not sent) do not supersede it: it comes in, and these changes once more with it, so
-that the fold, which takes what comes later for newer, ends with the rows of a log in which it could be read at once.
+A newer change that sets all that the record sets supersedes it; deletes and clears count too. Newer changes that leave
+columns out (values that were not sent) do not supersede it. Then the retry appends the record and, behind it, these
+changes again: the fold takes what comes later as newer, and the rows are as if the record had been readable at once.
 """
 
 from __future__ import annotations
@@ -33,8 +33,10 @@ Place = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What is done with a record: `changes` (it comes in), `repeated` (superseded), or why it stays. `again`: the
-    numbers of newer changes that must come in once more with it.
+    """The decision about one record.
+
+    what: `changes` (it is appended), `repeated` (superseded), or the reason why it stays.
+    again: the numbers of newer changes that must be appended again with it.
     """
 
     what: str
@@ -43,8 +45,10 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Awaited:
-    """Changes of a key that wait for values of the row under the old key: by `orders`, which the delete of the old
-    key has too, and by the texts of the old `keys`.
+    """Changes of a key that wait for values of the row under the old key.
+
+    orders: their orders; the delete of the old key has the same one.
+    keys: the texts of the old keys.
     """
 
     orders: frozenset[tuple[int, ...]] = frozenset()
@@ -57,8 +61,11 @@ class Awaited:
 
 @dataclass(slots=True)
 class NewerChanges:
-    """`changes`: those of the keys in question, `by_key` their numbers. `cleared`: the place before which the whole
-    table was cleared. `left_out`: of each key (None: of all) the highest place that a restore or an import left out.
+    """The changes of some keys since their records were refused.
+
+    by_key: for each key the numbers of its changes.
+    cleared: the place before which the whole table was cleared.
+    left_out: for each key (None: for all) the highest place that a restore or an import skipped.
     """
 
     shape: TableSpec
@@ -68,7 +75,7 @@ class NewerChanges:
     left_out: dict[Key | None, Place] = field(default_factory=dict)
 
     def decide(self, row: Row, awaited: Awaited) -> Decision:
-        """What is done with a record, given as a change. One that is `awaited` comes in also where it is superseded."""
+        """Decides about a record, given as a change. An `awaited` record is appended even if it is superseded."""
         shape, place = self.shape, place_of_row(row, self.shape)
         key = key_of_row(row, shape)
         waits = max(self.left_out.get(key, ()), self.left_out.get(None, ())) >= place
@@ -85,20 +92,20 @@ class NewerChanges:
         return Decision("left_out") if waits else Decision("changes", tuple(number for _, number, _, _ in later))
 
     def with_again(self, table: pa.Table, decisions: list[Decision]) -> pa.Table:
-        """Of the records' changes those that come in, and what must come in once more with them."""
+        """The changes to append: those of the decided records, and the newer ones that must come again."""
         kept = table.filter(pa.array([one.what == "changes" for one in decisions], pa.bool_()))
         again = sorted({number for one in decisions for number in one.again})
         return pa.concat_tables([kept, self.changes.take(pa.array(again, pa.int64()))]) if again else kept
 
 
 def _counts_the_last(shape: TableSpec) -> bool:
-    """Whether a row is what its newest changes say, column by column, in the order of the log."""
+    """Whether the newest change of each column, in the order of the log, makes the row."""
     engine = shape.merge.engine
     return engine is Engine.LAST or (engine is Engine.PARTIAL and not shape.needs_sidecar)
 
 
 def find_newer(store: Store, state: LogState, look: SecondLook, table: pa.Table) -> NewerChanges:
-    """Reads what the log has of the keys of these records since the oldest of them landed."""
+    """Reads the changes of the keys of these records since the oldest record landed."""
     first = min(since(state, one.landed) for one in look.changes)
     groups = table.column("_kg").to_pylist()
     span = KeyGroups(min(groups), max(groups))
@@ -134,7 +141,7 @@ def _by_key(changes: pa.Table, shape: TableSpec) -> dict[Key, list[tuple[Place, 
 
 
 def _find_clear(changes: pa.Table, shape: TableSpec) -> Place:
-    """The place before which the whole table was cleared; what has its order comes after it."""
+    """The place before which the whole table was cleared. Changes with the order of the clear come after it."""
     clears = changes.filter(pc.field("_op") == CLEAR)
     whole = [row for row in clears.to_pylist() if all(row[name] is None for name in shape.key)]
     return max(((*place_of_row(row, shape)[:-2], -1, -1) for row in whole), default=())

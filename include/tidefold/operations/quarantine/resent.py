@@ -1,6 +1,6 @@
-"""Were refused records sent again? Asked of those that an older version refused, which gave them no place in the order.
+"""Decides whether refused records were sent again. Only for records of older versions, which stored no order for them.
 
-Without a proof a record of a log that counts every one stays in quarantine: it must not come in twice.
+In a log that counts every record, an unproved record stays in quarantine: it must not be counted twice.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from tidefold.storage import Store
 
 Row = dict[str, Any]
 Order = tuple[int, ...]
-# Orders in which a source that begins again goes back.
+# With these orders, a source that starts again goes back.
 _GOES_BACK = (POSTGRESQL, MYSQL, MARIADB)
 _PLACE = ("_partition", "_offset", "_ts", "_kg")
 
 
 class ResentProof:
-    """Judges the records of one partition one after the other, in the order in which they came."""
+    """Judges the records of one partition in the order in which they came."""
 
     def __init__(self, store: Store, state: LogState) -> None:
         self._store, self._state = store, state
@@ -35,7 +35,7 @@ class ResentProof:
         self._former: list[tuple[Order, str]] = []
 
     def judge(self, row: Row, one: Refused) -> str | None:
-        """`repeated` for what was sent before, `unproved` where that cannot be told; None: it is new."""
+        """`repeated`: it was sent before. `unproved`: nothing shows it. None: it is new."""
         if one.entry.order is not None or self._state.shape.order not in _GOES_BACK:
             return None
         order, before = order_of_row(row, self._state.shape), high_before(self._state, one.landed)
@@ -44,8 +44,8 @@ class ResentProof:
         return self._judge_counted(row, order, before, one.landed) if self._counts else None
 
     def _judge_counted(self, row: Row, order: Order, before: Order, landed: LandedFileRecord) -> str | None:
-        """Rows of one order are told apart by their number alone: a new one is proved by its order, or by its content
-        where nothing was sent again so far.
+        """Only their number tells rows of one order apart. A higher order proves a new row; so does new content, if
+        nothing was sent again so far.
         """
         taken = self._read_taken(landed, row["_offset"])
         reached = max([before, *(at for at, _ in (*taken, *self._former))], default=())
@@ -59,7 +59,7 @@ class ResentProof:
         return "unproved"
 
     def _read_taken(self, landed: LandedFileRecord, offset: int) -> list[tuple[Order, str]]:
-        """What the log has of the partition before an offset, since its file landed."""
+        """Orders and contents of the partition's changes before an offset, since the file landed."""
         found, shape = [], self._state.shape
         for change_set in self._state.change_sets:
             if change_set.sqn >= since(self._state, landed):

@@ -1,7 +1,7 @@
-"""Reads refused records again with today's program and configuration, and takes in what can be read; starts no JVM.
+"""Reads refused records again with today's program and configuration, and appends those it can read; starts no JVM.
 
-One quarantine file after the other: one commit takes its records in and corrects the accounts of their files, so no
-record is ever taken twice, wherever a retry is killed and however many run at once.
+It handles one quarantine file at a time. One commit appends its records and corrects the counts of their files. So no
+record is taken twice, wherever a retry is killed and however many run at once.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ _TRIES = 3
 _PASSES = 3
 _STAYS = {
     "refused": "still cannot be read",
-    "log_cut": "the log was cut since they landed, so whether something newer was folded cannot be told",
-    "left_out": "a restore or an import left out what landed then",
+    "log_cut": "the log was truncated since they landed, so nothing shows whether something newer was folded",
+    "left_out": "a restore or an import skipped what landed then",
     "newer": "newer changes of their keys were taken, which must come after them",
     "key_change": "lack values of the row under the old key, which are not known (yet)",
-    "unproved": "may have been sent again: an older version did not note their place in the order",
+    "unproved": "may have been sent again: an older version did not store their order",
 }
 _BECAME = {
     "changes": "became changes",
@@ -79,21 +79,26 @@ _BECAME = {
 
 @dataclass(slots=True)
 class _SortedRecords:
-    """The records of one quarantine file: what comes in, what is read and no change, and what stays and why."""
+    """The records of one quarantine file.
+
+    tables: the changes to append.
+    settled: records that are no longer refused, each with its new count.
+    staying: records that stay, each with the reason.
+    renewed: entries with another reason than before, by file and line.
+    """
 
     tables: list[tuple[SecondLook, pa.Table]] = field(default_factory=list)
     settled: list[tuple[Refused, str]] = field(default_factory=list)
     staying: list[tuple[Refused, str]] = field(default_factory=list)
-    # Entries with another reason than before, by file and line.
     renewed: dict[tuple[str, int], Quarantined] = field(default_factory=dict)
 
 
 def retry(pipeline: Pipeline, log: str, reason: str | None = None) -> Outcome:
-    """Looks at every refused record of a log again, or at those refused for `reason`; the others stay as they are.
+    """Reads all refused records of a log again, or those with this `reason`; the others stay as they are.
 
     A record whose key has a newer change by now is settled without a change. Raises NotFoundError for a log that was
-    never begun, RefusedError when it is stopped or the configuration describes another table, ConflictError when
-    somebody was faster.
+    never started, RefusedError if it is stopped or the configuration describes another table, ConflictError if another
+    process was faster.
     """
     recovery.roll_forward(pipeline.store, [log])
     require_open(apply_configured_schema(pipeline, require_state(pipeline, log)))
@@ -108,14 +113,14 @@ def retry(pipeline: Pipeline, log: str, reason: str | None = None) -> Outcome:
             became.update(count for _, count in found.settled)
             stay.update(why for _, why in found.staying)
             reasons.update(one.entry.reason for one, _ in found.staying)
-        # What came in may be what a change of a key waits for.
+        # An appended record may be what a change of a key waits for.
         if became.total() == before or not stay["key_change"]:
             break
     return _outcome(log, became, stay, reasons)
 
 
 def _retry_until_current(pipeline: Pipeline, log: str, path: str, reason: str | None) -> _SortedRecords:
-    """An ingest may well come in between: then it is planned anew."""
+    """If an ingest comes in between, the file is planned again."""
     for _ in range(_TRIES - 1):
         try:
             return _retry_file(pipeline, log, path, reason)
@@ -147,20 +152,23 @@ def _sort_records(pipeline: Pipeline, state: LogState, records: Sequence[Refused
             possible.append(one)
     texts = dict(_texts(pipeline, state.log, possible))
     config = pipeline.log(state.log).source
-    # Rows of files with any names have no place of their own: a corrected one lands in a file of its own.
+    # Rows of files with any names have no offsets: a corrected row lands in a new file.
     source = source_of(config.feed) if config and state.names is not NameReading.ANY else None
     within, horizon = partial(room, state), find_horizon(pipeline, state)
     looks = look_again(source, state.shape, possible, lambda one: texts.get(id(one)), within, horizon)
     former = {(one.entry.file, one.entry.line): one.entry for one in records}
-    refused = _read_refused_keys(pipeline, state) if any(look.moved or state.shape.key for look in looks) else []
+    refused: list[RefusedKey] = []
+    if any(look.moved or state.shape.key for look in looks):
+        entries = (one for path in quarantine_files(state) for one in read_refused(pipeline.store, state, path))
+        refused = read_refused_keys(entries, state.shape.key)
     moved = [one for one in refused if one.is_moved]
     # A delete that has the order of a refused record is the other half of a change of a key, whatever refused it.
     orders = frozenset(one.order for one in refused if one.order is not None)
     awaited = Awaited(orders, frozenset(one.old_key for one in moved if one.old_key))
     for look in looks:
         found.staying += [(one, "refused") for one in look.refused]
-        entries = {(one.entry.file, one.entry.line): one.entry for one in look.refused}
-        found.renewed |= {at: entry for at, entry in entries.items() if entry != former[at]}
+        renewed = {(one.entry.file, one.entry.line): one.entry for one in look.refused}
+        found.renewed |= {at: entry for at, entry in renewed.items() if entry != former[at]}
         found.settled += look.others
         if look.moved:
             completed = complete_key_changes(pipeline, state, look, refused)
@@ -173,14 +181,8 @@ def _sort_records(pipeline: Pipeline, state: LogState, records: Sequence[Refused
     return found
 
 
-def _read_refused_keys(pipeline: Pipeline, state: LogState) -> list[RefusedKey]:
-    """The keys of all refused records, as far as they can be read."""
-    records = (one for path in quarantine_files(state) for one in read_refused(pipeline.store, state, path))
-    return read_refused_keys(records, state.shape.key)
-
-
 def _texts(pipeline: Pipeline, log: str, records: Sequence[Refused]) -> Iterator[tuple[int, bytes]]:
-    """The text of each record: as the quarantine has it, or where that is not all of it from the landed file."""
+    """The text of each record: from the quarantine, or from the landed file if the quarantine has only a part."""
     source = pipeline.log(log).source
     missing: dict[tuple[int, str], list[Refused]] = {}
     for one in records:
@@ -203,7 +205,7 @@ def _add_changes(
     table: pa.Table,
     awaited: Awaited,
 ) -> None:
-    """Takes in what is newer than all that the log has of its key, or gives what no newer change gives."""
+    """Appends the records that nothing newer of their key supersedes."""
     newer, proof = find_newer(pipeline.store, state, look, table), ResentProof(pipeline.store, state)
     decisions = []
     for row, one in zip(table.to_pylist(), look.changes, strict=True):
@@ -220,12 +222,12 @@ def _add_changes(
 def settle(
     pipeline: Pipeline, log: str, by: str, why: str, reason: str | None = None, file: str | None = None
 ) -> Outcome:
-    """Takes refused records out of the quarantine by hand, all or those of a `reason` or a landed `file`.
+    """Settles refused records by hand: all, or those with a `reason` or of a landed `file`.
 
-    They count as ignored, and the account of their file keeps who did it and why.
+    They count as ignored. The record of their file keeps who did it and why.
 
-    Raises NotFoundError for a log that was never begun, RefusedError when it is stopped, ConflictError when somebody
-    was faster.
+    Raises NotFoundError for a log that was never started, RefusedError if it is stopped, ConflictError if another
+    process was faster.
     """
     recovery.roll_forward(pipeline.store, [log])
     require_open(require_state(pipeline, log))
@@ -251,7 +253,7 @@ def settle(
 def _commit(
     pipeline: Pipeline, state: LogState, path: str, found: _SortedRecords, left: Sequence[Refused], note: str = ""
 ) -> None:
-    """Announces, writes, commits, and removes what the log then needs no more: as a squash does."""
+    """Announces, writes and commits, then deletes the files that the log no longer needs, as a squash does."""
     store, run = pipeline.store, uuid.uuid4().hex
     segment = f"{CHANGELOG}/{now()[:10]}/{uuid.uuid4().hex}.seg"
     kept = f"{LogPaths(state.log).quarantine}/{uuid.uuid4().hex}.jsonl" if left else None

@@ -47,7 +47,7 @@ _UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class EnvelopeReader(RecordAccounting):
-    """Takes the lines of one file one after the other."""
+    """Reads the lines of one file in order."""
 
     def __init__(self, shape: TableSpec, place: FilePosition, schema: Mapping[str, Any] | None = None) -> None:
         """`schema`: of the records that have none beside them; None: they are as the configuration says. Raises
@@ -210,7 +210,10 @@ class EnvelopeReader(RecordAccounting):
                 former = self._former_key(rows, record, value, absent)
         rows.check_key(row, key)
         if value.op == "u":
-            self._refuse_keyless(value)
+            if not self._shape.key:
+                raise RefusedRecordError(
+                    "KEYLESS_CHANGE", f"op {value.op!r} changes a row, and a log without key has none."
+                )
             rows.check_key(row, value.before)
         row = rows.convert(row)
         if former is not None and value.source is not None:
@@ -231,12 +234,6 @@ class EnvelopeReader(RecordAccounting):
             return rows.of_key(rows.key(msgspec.Raw(msgspec.json.encode(named))), None) if named else rows.nothing()
         except (*_UNDECODABLE, RefusedRecordError):
             return rows.nothing()
-
-    def _refuse_keyless(self, value: Any) -> None:
-        if not self._shape.key:
-            raise RefusedRecordError(
-                "KEYLESS_CHANGE", f"op {value.op!r} changes a row, and a log without key has none."
-            )
 
     def _keep(self, op: int, value: Any, row: Any, absent: list[str] | None = None) -> None:
         source: SourceBlock | None = value.source

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from tidefold.domain.log_state import TableSpec
-from tidefold.domain.table.types import Type, parse_type
+from tidefold.domain.table.types import parse_type
 
 PLACEHOLDER = "__debezium_unavailable_value"
 _BYTES = PLACEHOLDER.encode()
@@ -41,7 +41,9 @@ def _decode(value: msgspec.Raw) -> Any:
 
 def marks(shape: TableSpec) -> tuple[bytes, ...]:
     """Bytes of which at least one is in every text in which a column of this shape is unavailable."""
-    kinds = {kind for column in shape.columns for kind in _kinds(parse_type(column.type))}
+    types = [parse_type(column.type) for column in shape.columns]
+    kinds = {type_.element.name if type_.element else type_.name for type_ in types}
+    kinds |= {f"array<{type_.element.name}>" for type_ in types if type_.element}
     found = {_BYTES}
     if kinds & {"string", "binary", "decimal"}:
         found.add(_BASE64.rstrip("=").encode())
@@ -52,7 +54,3 @@ def marks(shape: TableSpec) -> tuple[bytes, ...]:
     if kinds & {"array<int>", "array<long>"}:
         found |= {b",".join(b"%d" % code for code in _CODES[:6]), b", ".join(b"%d" % code for code in _CODES[:6])}
     return tuple(sorted(found))
-
-
-def _kinds(type_: Type) -> tuple[str, ...]:
-    return (type_.element.name, f"array<{type_.element.name}>") if type_.element else (type_.name,)

@@ -37,7 +37,11 @@ def propose_files(
     """
     proposals: list[ProposedLog] = []
     for format_, endings in (("csv", Csv.endings), ("parquet", Parquet.endings)):
-        files = [f for f in list_any(directory, endings)[0] if not _within(f, tables)]
+        files = [
+            file
+            for file in list_any(directory, endings)[0]
+            if not any(PurePosixPath(file.name).is_relative_to(table) for table in tables)
+        ]
         folders = layout.by_folder(files)
         names = [_name_log(directory, folder, members) for folder, members in folders.items()]
         ids = log_ids(names, [*taken, *(log.id for log in proposals)])
@@ -45,10 +49,6 @@ def propose_files(
             feed = _csv(members, headers.get(log, ())) if format_ == "csv" else _parquet(members)
             proposals.append(_propose_folder(log, folder, format_, members, feed))
     return proposals
-
-
-def _within(file: LandedFile, tables: Sequence[PurePosixPath]) -> bool:
-    return any(PurePosixPath(file.name).is_relative_to(table) for table in tables)
 
 
 def _name_log(directory: Path, folder: PurePosixPath, files: Sequence[LandedFile]) -> str:
@@ -128,12 +128,16 @@ def _beginning(file: LandedFile) -> tuple[bytes, bool]:
 
 
 def _parquet(files: Sequence[LandedFile]) -> Found:
-    notes, schemas, rows = [], [], []
+    notes: list[str] = []
+    schemas: list[pa.Schema] = []
+    rows: list[dict[str, Any]] = []
     for file in layout.choose_sample(files):
         try:
             with open_landed(file) as stream:
                 schemas.append(plain_schema(stream))
-            rows += _rows(file)
+            with open_landed(file) as stream, pq.ParquetFile(stream) as opened:
+                batch = next(opened.iter_batches(_ROWS), None)
+            rows += batch.to_pylist() if batch is not None else []
         except (pa.ArrowException, OSError) as error:
             notes.append(f"{file.name} cannot be read: {str(error).splitlines()[0]}")
     fields = {field.name: field for schema in schemas for field in schema}
@@ -142,12 +146,6 @@ def _parquet(files: Sequence[LandedFile]) -> Found:
     )
     # A file that is damaged is named by ingest; as long as one can be read, the columns are known.
     return columns, rows, {}, (), [] if schemas else notes
-
-
-def _rows(file: LandedFile) -> list[dict[str, Any]]:
-    with open_landed(file) as stream, pq.ParquetFile(stream) as opened:
-        batch = next(opened.iter_batches(_ROWS), None)
-    return batch.to_pylist() if batch is not None else []
 
 
 def column_of_field(field: pa.Field) -> ProposedColumn:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from itertools import islice
@@ -160,16 +160,19 @@ def _lines(files: Sequence[LandedFile]) -> list[dict[str, Any]]:
     share = RECORDS // len(members)
     found: list[dict[str, Any]] = []
     for file in members:
-        values = (_decoded(line) for line in _raw_lines(file))
-        found += islice((value for value in values if isinstance(value, dict)), share)
+        found += islice(_objects(file, Decimal), share)
     return found
 
 
-def _decoded(line: bytes) -> Any:
-    try:
-        return json.loads(line, parse_float=Decimal)
-    except (ValueError, RecursionError):
-        return None
+def _objects(file: LandedFile, parse_float: Callable[[str], Any] = float) -> Iterator[dict[str, Any]]:
+    """The lines of a file that are JSON objects."""
+    for line in _raw_lines(file):
+        try:
+            found = json.loads(line, parse_float=parse_float)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(found, dict):
+            yield found
 
 
 def _sample(files: Sequence[LandedFile]) -> list[dict[str, Any]]:
@@ -180,7 +183,7 @@ def _sample(files: Sequence[LandedFile]) -> list[dict[str, Any]]:
 
 
 def _records(file: LandedFile) -> Iterator[dict[str, Any]]:
-    return (record for line in _raw_lines(file) if (record := _record(line)))
+    return (record for found in _objects(file) if (record := _unwrap(found)))
 
 
 def _raw_lines(file: LandedFile) -> Iterator[bytes]:
@@ -191,14 +194,6 @@ def _raw_lines(file: LandedFile) -> Iterator[bytes]:
                 yield from without_bom(chunk).lines
         except (CutShortError, DamagedError, ShrunkError):
             return  # A sample needs no whole file; ingest says what is wrong with it.
-
-
-def _record(line: bytes) -> dict[str, Any] | None:
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return _unwrap(record) if isinstance(record, dict) else None
 
 
 def _unwrap(record: dict[str, Any]) -> dict[str, Any]:
@@ -220,7 +215,9 @@ def _propose_log(
     rows = [v["after"] for v in values if isinstance(v.get("after"), dict)]
     declared = {name: type_ for r in sample for name, type_ in columns_of(r.get("value schema")).items()}
     columns = tuple(
-        _declared(name, declared[name])
+        ProposedColumn(
+            name, declared[name], "as the schema says" if declared[name] else "no type fits what the schema says"
+        )
         if name in declared
         else infer_column(name, [row[name] for row in rows if name in row], _column)
         for name in _names(rows)
@@ -257,10 +254,6 @@ def _names(rows: Sequence[dict[str, Any]]) -> list[str]:
 def _key(sample: Sequence[dict[str, Any]]) -> tuple[str, ...]:
     keys = [tuple(r["key"]) for r in sample if isinstance(r.get("key"), dict)]
     return keys[0] if keys else ()
-
-
-def _declared(name: str, type_: str | None) -> ProposedColumn:
-    return ProposedColumn(name, type_, "as the schema says" if type_ else "no type fits what the schema says")
 
 
 def _column(name: str, seen: Sequence[Any]) -> ProposedColumn:

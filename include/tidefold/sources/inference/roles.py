@@ -91,26 +91,18 @@ def _op(name: str, rows: Rows) -> OpCandidate | None:
     seen = {text_of(v) for v in values}
     if _DELETED_NAME.fullmatch(name) and {s.casefold() for s in seen} <= _FALSE | _TRUE:
         return _flag(name, seen)
-    known = [family for family in _FAMILIES if _in_family(seen, family)]
+    lower = {s.casefold() for s in seen}
+    known = [(ups, downs) for ups, downs in _FAMILIES if lower & {*ups, *downs}]
     words = {word for ups, downs in known for word in (*ups, *downs)}
     named = bool(_OP_NAME.fullmatch(name))
     removes = {word for _, downs in known for word in downs}
-    if not words or not {s.casefold() for s in seen} <= words or not (named or _both(seen, removes)):
+    # A column of any name must show rows that come and rows that are removed.
+    if not words or not lower <= words or not (named or (lower & removes and lower - removes)):
         return None
     upsert = [*dict.fromkeys(_match_case(word, seen) for ups, _ in known for word in ups)]
     delete = [*dict.fromkeys(_match_case(word, seen) for _, downs in known for word in downs if word not in upsert)]
     usual = seen <= _DEFAULT[0] | _DEFAULT[1]
     return OpCandidate(name, tuple(upsert), tuple(delete), named, usual)
-
-
-def _both(seen: Iterable[str], removes: set[str]) -> bool:
-    """Whether it speaks of rows that come and of rows that are removed."""
-    lower = {s.casefold() for s in seen}
-    return bool(lower & removes) and bool(lower - removes)
-
-
-def _in_family(seen: Iterable[str], family: tuple[tuple[str, ...], tuple[str, ...]]) -> bool:
-    return bool({s.casefold() for s in seen} & {*family[0], *family[1]})
 
 
 def _match_case(word: str, seen: Iterable[str]) -> str:

@@ -43,7 +43,8 @@ def _propose_table(log: str, directory: Path, table: PurePosixPath) -> ProposedL
     try:
         opened = DeltaTable(str(directory / table))
         records_changes = opened.metadata().configuration.get("delta.enableChangeDataFeed") == "true"
-        schema, rows = _sampled(opened)
+        dataset = opened.to_pyarrow_dataset()
+        schema, rows = dataset.schema, dataset.head(_ROWS).to_pylist()
     except (DeltaError, OSError, pa.ArrowException) as error:
         notes.append(f"the table cannot be read: {str(error).splitlines()[0]}")
     if not records_changes:
@@ -67,8 +68,3 @@ def _propose_table(log: str, directory: Path, table: PurePosixPath) -> ProposedL
         sampled=f"Delta table {table}, {len(rows):,} rows sampled.",
         questions=(question,),
     )
-
-
-def _sampled(table: Any) -> tuple[pa.Schema, list[dict[str, Any]]]:
-    dataset = table.to_pyarrow_dataset()
-    return dataset.schema, dataset.head(_ROWS).to_pylist()

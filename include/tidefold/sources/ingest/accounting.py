@@ -1,6 +1,6 @@
-"""What every reader of landed records keeps: the changes it found, an account of the rest, and which offsets are new.
+"""The part that all readers of landed records share: collect changes, count every record, find new offsets.
 
-Every record ends as exactly one of: change, tombstone, repeated, re-sent, unproved, ignored, or refused (quarantine).
+Every record is counted as exactly one of: change, tombstone, repeated, re-sent, unproved, ignored, or refused.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from tidefold.sources.ingest.taken_records import Match, TakenRecords
 from tidefold.sources.records.errors import RefusedRecordError
 
 Order = tuple[int, ...]
-# Engines that take every record into account: one that comes twice must be told from one that is like it.
+# With these engines every record counts: a repeated record must be distinguished from an equal one.
 COUNTING = (Engine.APPEND, Engine.AGGREGATE)
 
 
 class LateOffsetError(Exception):
-    """An offset lies below those that come next, but was never taken."""
+    """An offset is lower than the expected ones, but was never taken."""
 
     def __init__(self, offset: int) -> None:
         super().__init__(offset)
@@ -53,9 +53,10 @@ class FilePosition:
 
 @dataclass(slots=True)
 class Batch:
-    """Changes in the order of the file, column by column; `rows` have the user's columns.
+    """Changes in the order of the file, column by column.
 
-    `absent` names the columns of a row about which its change says nothing; None: it says something about all.
+    rows: the user's columns.
+    absent: for each change the columns that it does not set; None: it sets all.
     """
 
     ops: list[int] = field(default_factory=list)
@@ -76,14 +77,14 @@ class Batch:
         self.rows.append(row)
 
     def each(self) -> Iterator[Batch]:
-        """Each change alone."""
+        """One batch for each change."""
         for change in zip(self.ops, self.orders, self.offsets, self.times, self.rows, self.absent, strict=True):
             one = Batch()
             one.add(*change)
             yield one
 
     def extend(self, more: Batch) -> None:
-        """Takes the changes of another batch behind its own."""
+        """Appends the changes of another batch."""
         self.ops += more.ops
         self.orders += more.orders
         self.offsets += more.offsets
@@ -93,7 +94,7 @@ class Batch:
 
 
 def late_change(first: int | None, horizon: int | None) -> RefusedRecordError | None:
-    """Why a change with this first order number is too late, if it is."""
+    """The refusal of a change whose first order number is below the horizon."""
     if first is None or horizon is None or first >= horizon:
         return None
     return RefusedRecordError("LATE", f"Its order {first} is below the horizon {horizon}: older deletes are forgotten.")
@@ -132,22 +133,22 @@ class Account:
 
 
 class RecordAccounting:
-    """The part of a reader that is the same for every format; `batch` holds the changes since it was last emptied."""
+    """The base class of readers. `batch` has the changes since the last `drain_batch`."""
 
     def __init__(self, place: FilePosition) -> None:
         self._account = Account(stream=place.stream)
         self.batch = Batch()
-        # Of the record that is being taken, once it is known.
+        # The offset of the current record, once it is known.
         self.offset: int | None = None
-        # The text of it, where records are lines.
+        # Its text, if records are lines.
         self.line = b""
         self._said = b""
         self._place = place
         self._last = place.start - 1
         self._alone: int | None = None
-        # Whether records are judged one by one: what came before them says nothing of their order.
+        # Whether each record is read alone: earlier ones then say nothing about its order.
         self.is_alone = False
-        # Whether the records of this file say their offset; None: no record was taken yet.
+        # Whether the records of this file have their offset; None: no record was read yet.
         self._says_offset: bool | None = None
 
     @property
@@ -160,19 +161,19 @@ class RecordAccounting:
         self.offset = None
 
     def begin_single_record(self, offset: int | None) -> None:
-        """The same for a record that is judged by itself, whatever was taken before it; `offset` as far as known."""
+        """Counts a record that is read alone, independently of earlier ones. `offset`: if known."""
         self.is_alone, self._alone, self._says_offset = True, offset, None
         self._account = Account(stream=self._place.stream)
         self._last = self._place.start - 1
         self.begin()
 
     def preview_chunk(self, data: bytes) -> None:
-        """Is told what the next records are cut from, by readers that search for something in them."""
+        """Receives the bytes of the next records. Readers that search for something override this."""
 
     def own_offset(self, said: int | None) -> int:
-        """The offset that a record says, or in a file whose records say none the counted one.
+        """The offset in the record, or the counted one if no record of the file has an offset.
 
-        Raises RefusedRecordError when other records of the file do say it.
+        Raises RefusedRecordError if other records of the file have it.
         """
         if said is None and self._says_offset:
             raise RefusedRecordError("NOT_A_RECORD", "The record has no offset, and the one before it has.")
@@ -182,7 +183,7 @@ class RecordAccounting:
 
     @property
     def counted_offset(self) -> int:
-        """The offset of a record that does not say it: that of the file and how many records come before it."""
+        """The file's first offset plus the number of records before this one."""
         if self._alone is not None:
             return self._alone
         return self._place.start + self._place.records + self._account.records - 1
@@ -197,7 +198,7 @@ class RecordAccounting:
         return batch
 
     def takes_delete(self, shape: TableSpec) -> bool:
-        """Whether a delete counts in this log; one that does not is counted as ignored. Raises RefusedRecordError."""
+        """Whether this log applies deletes. If not, counts it as ignored. Raises RefusedRecordError."""
         if shape.merge.engine is Engine.APPEND:
             raise RefusedRecordError("KEYLESS_CHANGE", "A log without a key accepts only new rows.")
         if shape.merge.deletes is Deletes.QUARANTINE:
@@ -206,12 +207,12 @@ class RecordAccounting:
         return shape.merge.deletes is Deletes.APPLY
 
     def check_late(self, order: Order) -> None:
-        """Raises RefusedRecordError for a change that comes too late to know what was deleted after it."""
+        """Raises RefusedRecordError for a change below the horizon, where deletes are forgotten."""
         if refused := late_change(order[0] if order else None, self._place.horizon):
             raise refused
 
     def is_new(self, topic: str, partition: int, offset: int) -> bool:
-        """Checks a record's place; False, and counted, when its offset was taken before.
+        """Checks a record's offset. If the offset was taken before, counts the record and returns False.
 
         Raises RefusedRecordError, or LateOffsetError (the file is not taken).
         """
@@ -248,7 +249,7 @@ class RecordAccounting:
         return True
 
     def _count_again(self, offset: int) -> None:
-        """Counts a record whose offset was taken before; raises RefusedRecordError when that was another one."""
+        """Counts a record whose offset was taken before. Raises RefusedRecordError if that record was another one."""
         earlier = self._place.earlier
         match, file = earlier.compare(offset, self.line) if earlier else (Match.UNKNOWN, "")
         if match is Match.OTHER:

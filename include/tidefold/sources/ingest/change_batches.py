@@ -121,17 +121,9 @@ def _floats(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
     return pa.array([None if v is None else float(v) for v in values], type_)
 
 
-def _dates(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
-    return pa.array(values, pa.int32()).cast(type_)
-
-
-def _timestamps(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
-    return pa.array(values, pa.int64()).cast(type_)
-
-
 _ARRAYS: dict[str, Callable[[Sequence[Any], pa.DataType], pa.Array]] = {
     "float": _floats,
     "double": _floats,
-    "date": _dates,
-    "timestamp": _timestamps,
+    "date": lambda values, type_: pa.array(values, pa.int32()).cast(type_),
+    "timestamp": lambda values, type_: pa.array(values, pa.int64()).cast(type_),
 }

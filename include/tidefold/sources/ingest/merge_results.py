@@ -1,9 +1,8 @@
-"""Turns what the tasks of an ingest found into arrivals, in offset order, knowing what came before each file.
+"""Merges the results of the tasks of an ingest in offset order.
 
-Tasks parse files side by side, each knowing only what the log held before. Here the files are put behind one another:
-changes below the highest order of an earlier file were sent again, and get a floor. A file that must be read again
-with that knowledge is left for another round; what was found in those behind it is kept, and judged when it is their
-turn.
+Tasks parse files in parallel, and each knows only what the log had before. The merge puts the files in order: changes
+below the highest order of an earlier file were sent again, and get a floor. If a file must be read again with that
+knowledge, it waits for another round; the results of the files behind it are kept until it is their turn.
 """
 
 from __future__ import annotations
@@ -21,8 +20,10 @@ from tidefold.sources.landing.problems import FileProblem
 
 @dataclass(frozen=True, slots=True)
 class RemainingChanges:
-    """What of a change set is not below its floor: rows, and changes (one may have several rows). `dropped`: the latest
-    commit time of what is below it.
+    """What is left of a change set above its floor.
+
+    rows, changes: how many; a change may have several rows.
+    dropped: the latest commit time of what is below the floor.
     """
 
     rows: int
@@ -30,7 +31,7 @@ class RemainingChanges:
     dropped: int | None = None
 
 
-# Looks at a change set, of which some changes lie below its floor.
+# Counts what is left of a change set above its floor.
 Count = Callable[[ChangeSet], RemainingChanges]
 
 
@@ -58,7 +59,7 @@ class MergedResults:
 
 
 def merge(state: LogState, tasks: Sequence[FileTask], found: Mapping[str, TaskResult], count: Count) -> MergedResults:
-    """Takes the files in, each partition up to its first problem or to the first file that needs another round."""
+    """Appends the files, each partition up to its first problem or to the first file that needs another round."""
     arrivals: list[IngestedFile] = []
     problems: list[FileProblem] = []
     waiting: set[int | str] = set()
@@ -91,13 +92,13 @@ def merge(state: LogState, tasks: Sequence[FileTask], found: Mapping[str, TaskRe
 
 
 def _is_early_stop(found: TaskResult, position: Position) -> bool:
-    """Whether a record stopped the log that may have been sent before, for all that its reader knew."""
+    """Whether the record that stopped the log may have been sent before, which its reader could not know."""
     problem = found.result.problem
     return problem is not None and problem.stops and found.task.stream.max_order != position.high
 
 
 def needs_another_look(task: FileTask, account: Account, position: Position, shape: TableSpec) -> bool:
-    """True when an earlier file of the same run, unknown when this one was read, changes how it must be read."""
+    """Whether an earlier file of the same run changes how this one must be read."""
     moved = task.next_offset < position.next_offset
     if moved and account.lowest is not None and account.lowest < position.next_offset:
         return True  # Offsets overlap.
@@ -105,11 +106,11 @@ def needs_another_look(task: FileTask, account: Account, position: Position, sha
     high, read_with = position.high, task.stream.max_order
     if high and high != read_with and account.snapshot is not None and account.snapshot != high:
         return True
-    # Whether a refused record was sent before is said by its reader, which must know the highest order.
+    # Its reader must know the highest order to decide whether a refused record was sent before.
     lowest = min((one for one in (account.low, account.refused_low) if one is not None), default=None)
     if account.refused_low is not None and high != read_with and (lowest or ()) < high:
         return True
-    # Which of equal records came again is known only to who knows how many there were.
+    # Which of equal records came again depends on how many there were.
     uncertain = shape.merge.engine in COUNTING and task.stream[:3] != position.stream[:3]
     return uncertain and (lowest is None or lowest <= high)
 
@@ -123,7 +124,7 @@ def _position(state: LogState, task: FileTask) -> Position:
 def _arrival(
     task: FileTask, found: TaskResult, account: Account, before: Position, count: Count
 ) -> IngestedFile | None:
-    """None when what was taken for sent again may be new: the reader then must know what came before."""
+    """None if records that look re-sent may be new: then the reader must know what came before."""
     latest = max((time for time in (before.time, account.stream.max_commit_time) if time is not None), default=None)
     high = max(before.high, account.stream.max_order)
     stream = account.stream._replace(max_order=high, max_commit_time=latest)
@@ -134,7 +135,7 @@ def _arrival(
         change_set = replace(change_set, rows=kept.rows) if kept.rows else None
         if before.time is not None and kept.dropped is not None and kept.dropped > before.time:
             return None
-    # A file without any new offset takes an empty interval, at the place where the partition stands.
+    # A file without new offsets takes an empty interval at the partition's position.
     stand = before.next_offset or task.file.start
     first = stand if account.first is None else account.first
     end = first if account.last is None else account.last + 1
@@ -143,7 +144,7 @@ def _arrival(
 
 
 def _build_record(task: FileTask, found: TaskResult, account: Account, kept: RemainingChanges) -> LandedFileRecord:
-    """The account of a file, its offsets and its number not yet known."""
+    """The record of a file; its offsets and its number are not yet known."""
     quarantined = sum(account.refused.values())
     return LandedFileRecord(
         number=0,

@@ -1,7 +1,4 @@
-"""Opens one landed file exactly as it was planned (I6), and says what is wrong when it is not that file any more.
-
-Parses a landed file of lines, or the part of it that is new, record by record.
-"""
+"""Opens one landed file exactly as it was planned (I6), and parses the new lines of a file of lines."""
 
 from __future__ import annotations
 
@@ -41,7 +38,7 @@ from tidefold.sources.records.errors import RefusedRecordError
 
 
 def parse_file(task: FileTask, parse: Callable[[BinaryIO], ParsedFile]) -> ParsedFile:
-    """What `parse` makes of the file. Raises UnfitFileError when it cannot be taken as a whole."""
+    """The result of `parse` for the file. Raises UnfitFileError if the file as a whole cannot be taken."""
     file = task.file
     try:
         with open_landed(file) as stream:
@@ -58,15 +55,11 @@ def parse_file(task: FileTask, parse: Callable[[BinaryIO], ParsedFile]) -> Parse
         raise UnfitFileError(report_damaged(file.name, str(error))) from error
     except LateOffsetError as error:
         raise UnfitFileError(report_late(file.name, error.offset, task.next_offset)) from error
-    _prove(parsed, task)
-    return parsed
-
-
-def _prove(parsed: ParsedFile, task: FileTask) -> None:
-    """Shows of records that they are the same as before, where a file with all these bytes was taken and is gone."""
-    account, bytes_and_place = parsed.account, (parsed.checksum, task.until, task.file.start)
+    account, bytes_and_place = parsed.account, (parsed.checksum, task.until, file.start)
     if account.unproved and any((f.checksum, f.length, f.start) == bytes_and_place for f in task.earlier):
+        # A file with exactly these bytes was taken and is gone: the records are the same ones.
         account.repeated, account.unproved = account.repeated + account.unproved, 0
+    return parsed
 
 
 def _check_stamp(task: FileTask, now: Stamp) -> None:
@@ -74,13 +67,14 @@ def _check_stamp(task: FileTask, now: Stamp) -> None:
     if not planned.holds(now):
         raise UnfitFileError(report_changed(task.file.name, "was replaced while it was taken"))
     if planned != now and not task.newest:
-        # Its end was not looked at: it was planned as complete, and was not.
+        # It was planned as complete without reading its end, and was not complete.
         raise UnfitFileError(report_growing(task.file.name))
 
 
 def read_whole(stream: BinaryIO, task: FileTask, magic: bytes = b"") -> str:
-    """The sha256 of a file that can only be taken as a whole, which begins with `magic`; the stream stands at its
-    beginning then. Raises UnfitFileError.
+    """The sha256 of a file that can only be taken as a whole and begins with `magic`. Rewinds the stream.
+
+    Raises UnfitFileError.
     """
     content = Fingerprint(stream, task.until)
     check_prefix(content, task)
@@ -94,7 +88,7 @@ def read_whole(stream: BinaryIO, task: FileTask, magic: bytes = b"") -> str:
 
 
 def check_prefix(content: Fingerprint, task: FileTask) -> int:
-    """Reads what was taken before, which must be the same bytes; answers how many line ends it has."""
+    """Reads the part that was taken before and counts its line ends. Raises UnfitFileError if it changed."""
     if not task.begin:
         return 0
     checksum, lines = content.prefix(task.begin)
@@ -111,7 +105,7 @@ _BATCH_ROWS = 16_384
 def parse_lines(
     stream: BinaryIO, task: FileTask, shape: TableSpec, reader: RecordReader, quarantine: QuarantineWriter
 ) -> ParsedFile:
-    """Gives every new line to the reader. Raises what `parse_file` makes an UnfitFileError of."""
+    """Gives every new line to the reader. Raises errors that `parse_file` turns into UnfitFileError."""
     file = task.file
     if (stream.read(len(GZIP_MAGIC)) == GZIP_MAGIC) != file.gzip:
         raise UnfitFileError(report_wrong_content(file.name))
@@ -140,7 +134,7 @@ def _chunks(content: Fingerprint, task: FileTask) -> Iterator[Chunk]:
 
 
 def read_lines(stream: BinaryIO, until: int, *, gzip: bool) -> Iterator[bytes]:
-    """The lines of a file up to a byte, without those that are blank."""
+    """The lines of a file up to a byte, without blank ones."""
     blocks = Fingerprint(stream, until).blocks()
     first = True
     for chunk in chunks(unzip(blocks) if gzip else blocks):
@@ -149,7 +143,7 @@ def read_lines(stream: BinaryIO, until: int, *, gzip: bool) -> Iterator[bytes]:
 
 
 class _LineTaker:
-    """Gives lines to the reader and what it refuses to the quarantine."""
+    """Gives lines to the reader, and refused ones to the quarantine."""
 
     def __init__(self, task: FileTask, reader: RecordReader, quarantine: QuarantineWriter, lines_before: int) -> None:
         self.reader = reader
@@ -162,7 +156,7 @@ class _LineTaker:
 
     def take(self, chunk: Chunk) -> None:
         self.reader.preview_chunk(chunk.data)
-        # Fields that are not used are skipped unread; the text must be text all the same.
+        # The decoder skips unused fields unread; they must be valid text too.
         is_text = _is_text(chunk.data)
         for line in chunk.lines:
             self._line += 1

@@ -1,4 +1,4 @@
-"""The work of one Spark task of an ingest: parses landed files of one or more logs into a segment (decision 0003)."""
+"""The work of one Spark task of an ingest: it parses landed files of one or more logs into a segment."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tidefold.storage.mirrored_stream import create_duplicating
 class LogFiles:
     """Files of one log, in offset order within each partition.
 
-    quarantine: folder in which the task writes what is refused, under a name of its own.
+    quarantine: the folder in which the task writes refused records, under a name of its own.
     """
 
     log: str
@@ -50,12 +50,13 @@ class LogFiles:
 
 @dataclass(frozen=True, slots=True)
 class ParseTask:
-    """What one task takes; the engine may run it twice, so it writes under names of its own (I35).
+    """The work of one task. The engine may run it twice, so it writes under names of its own (I35).
 
     store: the store's address.
-    segments: folder in it, in which the task writes its segment.
+    segments: the folder in the store in which the task writes its segment.
     logs: sorted by name.
-    local: folder for a local copy of the segment, if there is to be one; no_copy: why there is to be none.
+    local: the folder for a local copy of the segment; None: no copy.
+    no_copy: why there is no copy.
     """
 
     store: str
@@ -71,8 +72,11 @@ class ParseTask:
 
 @dataclass(frozen=True, slots=True)
 class FileResult:
-    """What became of one file. Without an `account` nothing was taken of it; a `problem` ends its partition behind what
-    was. `checksum` is of all bytes up to `until`.
+    """The result of one file.
+
+    problem: what ends its partition after the taken records.
+    account: its counts; None: nothing was taken.
+    checksum: of all bytes up to `until`.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Plans an ingest: which landed files to take from where on, in strict offset order. Pure."""
+"""Plans which landed files an ingest takes, and from which byte on, in strict offset order. Pure."""
 
 from __future__ import annotations
 
@@ -14,22 +14,24 @@ from tidefold.sources.landing.listing import LandedFile
 from tidefold.sources.landing.names import start_in
 from tidefold.sources.landing.problems import FileProblem, report_changed, report_empty
 
-# What a byte of gzip is worth in bytes to parse: Debezium's JSON shrinks 15 to 45 times.
+# How many bytes to parse one byte of gzip stands for: Debezium's JSON shrinks 15 to 45 times.
 _GZIP_WEIGHT = 20
 
 
 @dataclass(frozen=True, slots=True)
 class FileTask:
-    """One landed file to take, up to byte `until`, and what the log knows so far.
+    """One landed file to take, and what the log knows about it.
 
-    `begin` bytes with `begin_checksum` and so many `records` were taken before; of a gzip file that is the whole file
-    of then. Offsets below `next_offset` were taken if they lie in one of `taken`; `high` is the highest order seen;
-    `count`, `again` and `time` are those of the Position.
-    Only the `newest` file of a partition may still grow. Changes whose first
-    order number lies below the `horizon` come too late. A file that `resumes` is read again from its beginning, without
-    the `records` that were taken: one of them stopped the log. A record that is refused for one of the reasons in
-    `stops` ends the partition. `most`: how many records to take, if not all.
-    `earlier` are the files that brought the taken offsets.
+    until: take it up to this byte.
+    begin, begin_checksum, records: what was taken before; of a gzip file that is the whole file of then.
+    next_offset, taken: lower offsets were taken if they are in one of the intervals `taken`.
+    stream: the stream position of the partition.
+    newest: whether it is the newest file of its partition; only that one may still grow.
+    horizon: changes whose first order number is lower come too late.
+    resumes: a record stopped the log; the file is read again without the first `records`.
+    stops: the reasons for which a refused record ends the partition.
+    most: how many records to take; None: all.
+    earlier: the files that brought the taken offsets.
     """
 
     file: LandedFile
@@ -49,7 +51,7 @@ class FileTask:
 
     @property
     def from_beginning(self) -> bool:
-        """Whether it is read again from its first byte, although a part of it was taken."""
+        """Whether it is read again from its first byte although a part was taken."""
         return self.begin > 0 and (self.file.gzip or self.resumes)
 
     @property
@@ -62,7 +64,7 @@ class FileTask:
 
 @dataclass(frozen=True, slots=True)
 class FilePlan:
-    """`take` in offset order within each partition; `left` are files that are still being written."""
+    """The planned files, in offset order within each partition. `left`: files that are still being written."""
 
     take: tuple[FileTask, ...] = ()
     left: tuple[str, ...] = ()
@@ -78,7 +80,7 @@ class _TakenSoFar:
 
 
 def newest_files(files: Sequence[LandedFile], state: LogState) -> tuple[tuple[LandedFile, int], ...]:
-    """What to ask `ending_of` for: the newest file of each partition that is not done, and how much of it was taken."""
+    """The newest file of each partition that is not taken completely, and how many bytes of it were taken."""
     known = _sum_taken(state.landed)
     last = {f.queue: f for f in files}
     asked = ((f, known.get(f.name, _TakenSoFar())) for f in last.values())
@@ -86,7 +88,7 @@ def newest_files(files: Sequence[LandedFile], state: LogState) -> tuple[tuple[La
 
 
 def plan_files(files: Sequence[LandedFile], endings: Mapping[str, Ending], state: LogState) -> FilePlan:
-    """`files` are ordered by partition and start; `endings` has what `newest_files` asked for."""
+    """The plan. `files`: ordered by partition and start. `endings`: of the files of `newest_files`."""
     known = _sum_taken(state.landed)
     names = {file.name for file in files}
     take: list[FileTask] = []
@@ -115,7 +117,7 @@ def plan_files(files: Sequence[LandedFile], endings: Mapping[str, Ending], state
 def _step(
     file: LandedFile, known: _TakenSoFar, ending: Ending | None, newest: bool
 ) -> FileProblem | tuple[int | None, bool]:
-    """A problem, or up to which byte to take the file (None: not at all) and whether more of it is being written."""
+    """A problem, or up to which byte to take the file (None: not at all) and whether more is being written."""
     if file.size < known.length:
         return report_changed(file.name, f"has {file.size} bytes, {known.length} were taken of it")
     if ending and ending.problem:
@@ -151,9 +153,9 @@ def _task(
 
 
 def _earlier(file: LandedFile, landed: Iterable[LandedFileRecord], there: Collection[str]) -> tuple[TakenFile, ...]:
-    """The files that brought offsets which this one may bring again; `there`: the files that still are.
+    """The taken files with offsets that this one may bring again. `there`: the files that still exist.
 
-    One that was renamed is found by its bytes: under its new name it was taken too.
+    A renamed file is found by its bytes, because it was taken under its new name too.
     """
     known = list(landed)
     copies = {(entry.checksum, entry.length): entry.name for entry in known if entry.name in there}
@@ -177,7 +179,7 @@ def _earlier(file: LandedFile, landed: Iterable[LandedFileRecord], there: Collec
 
 
 def _sum_taken(landed: Iterable[LandedFileRecord]) -> dict[str, _TakenSoFar]:
-    """What was taken of each file name, over all the times that it grew."""
+    """The sum of what was taken of each file, which may have grown several times."""
     known: dict[str, _TakenSoFar] = {}
     for account in landed:
         records = known.get(account.name, _TakenSoFar()).records + account.records

@@ -100,7 +100,7 @@ class _Ops:
 
 
 class JsonReader(RecordAccounting):
-    """Takes the lines of one file one after the other."""
+    """Reads the lines of one file in order."""
 
     def __init__(self, shape: TableSpec, place: FilePosition, options: JsonOptions) -> None:
         super().__init__(place)

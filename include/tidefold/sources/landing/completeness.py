@@ -1,12 +1,11 @@
-"""How the newest file of a partition ends: complete, or still being written.
+"""Finds how much of the newest file of a partition is complete; the rest may still be written.
 
-How far a CSV file is complete: up to the last line end that is not within quotes.
+A CSV file is complete up to the last line end outside quotes.
 """
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import BinaryIO
 
@@ -14,16 +13,27 @@ import msgspec
 
 from tidefold.sources.landing.listing import LandedFile, open_landed
 from tidefold.sources.landing.problems import FileProblem, report_damaged, report_unopened, report_wrong_content
-from tidefold.sources.landing.streams import BLOCK, GZIP_MAGIC, MAX_LINE, CutShortError, DamagedError, unzip
+from tidefold.sources.landing.streams import (
+    BLOCK,
+    GZIP_MAGIC,
+    MAX_LINE,
+    CutShortError,
+    DamagedError,
+    Fingerprint,
+    ShrunkError,
+    unzip,
+)
 
 _FEW = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """The first `complete` bytes can be taken; `torn`: more stands there, but it is not complete yet.
+    """How much of a file can be taken.
 
-    `problem`: the file cannot be looked at.
+    complete: the first bytes that can be taken.
+    torn: the file has more, which is not complete yet.
+    problem: why the file cannot be read.
     """
 
     complete: int
@@ -32,14 +42,14 @@ class Ending:
 
 
 def ending_of(file: LandedFile, taken: int = 0) -> Ending:
-    """Looks at the end of a file of which `taken` bytes were taken before."""
+    """The ending of a file of lines. `taken`: bytes that were taken before."""
     if file.gzip:
         return inspect_file(file, lambda stream: _gzip_ending(stream, file))
     return inspect_file(file, lambda stream: _plain_ending(stream, file.size, taken))
 
 
 def inspect_file(file: LandedFile, look: Callable[[BinaryIO], Ending]) -> Ending:
-    """What `look` finds in the open file; a problem when it is gone or cannot be read."""
+    """The result of `look` for the open file; a problem if it is gone or cannot be read."""
     try:
         with open_landed(file) as stream:
             return look(stream)
@@ -55,12 +65,12 @@ def _plain_ending(stream: BinaryIO, size: int, taken: int) -> Ending:
     rest = stream.read(size - line)
     if not rest.strip():
         return Ending(taken if _is_blank(stream, taken, line) else line)
-    # A record is an object: its last brace says that it is whole, with or without a line end.
+    # A record is an object, so its last brace shows that it is complete, with or without a line end.
     return Ending(size) if _is_object(rest) else Ending(line, torn=True)
 
 
 def _is_blank(stream: BinaryIO, begin: int, end: int) -> bool:
-    """True when nothing but line ends came: those of a line that was taken before it had one."""
+    """Whether only line ends follow: those of a line that was taken before it had one."""
     if end - begin > _FEW:
         return False
     stream.seek(begin)
@@ -83,7 +93,7 @@ def _is_object(text: bytes) -> bool:
     try:
         return isinstance(msgspec.json.decode(text), dict)
     except msgspec.ValidationError:
-        return True  # Well formed, but it holds a number that fits no type: a matter for the parser.
+        return True  # Well formed, but with a number that fits no type: the parser reports it.
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
 
@@ -93,20 +103,13 @@ def _gzip_ending(stream: BinaryIO, file: LandedFile) -> Ending:
         return Ending(0, problem=report_wrong_content(file.name))
     stream.seek(0)
     try:
-        for _ in unzip(_blocks(stream, file.size)):
+        for _ in unzip(Fingerprint(stream, file.size).blocks()):
             pass
-    except CutShortError:
+    except (CutShortError, ShrunkError):
         return Ending(0, torn=True)
     except DamagedError as error:
         return Ending(0, problem=report_damaged(file.name, str(error)))
     return Ending(file.size)
-
-
-def _blocks(stream: BinaryIO, size: int) -> Iterator[bytes]:
-    while (position := stream.tell()) < size and (
-        block := stream.read(min(io.DEFAULT_BUFFER_SIZE * 16, size - position))
-    ):
-        yield block
 
 
 _PARQUET = b"PAR1"
@@ -114,9 +117,9 @@ _END = b"\n"
 
 
 def csv_ending(file: LandedFile, quote: bytes = b'"') -> Ending:
-    """A last line without a line end is still being written; of a gzip file all is complete, or nothing.
+    """The ending of a CSV file. A last line without a line end is still being written. A gzip file is complete or not.
 
-    quote: what values stand in that hold line ends; empty: there are none.
+    quote: the character around values with line ends; empty: there are none.
     """
 
     def look(stream: BinaryIO) -> Ending:
@@ -128,7 +131,7 @@ def csv_ending(file: LandedFile, quote: bytes = b'"') -> Ending:
 
 
 def begins_as_named(stream: BinaryIO, file: LandedFile) -> bool:
-    """Whether a file is zipped if it is called so, and no Parquet file; the stream stands at its beginning then."""
+    """Whether a file is gzip exactly if its name says so, and not Parquet. Rewinds the stream."""
     begin = stream.read(len(_PARQUET))
     stream.seek(0)
     if file.gzip and len(begin) < len(GZIP_MAGIC):
@@ -148,7 +151,7 @@ def _ending(stream: BinaryIO, size: int, quote: bytes) -> Ending:
 
 
 def _last_end(block: bytes, within: bool, quote: bytes) -> int:
-    """The last line end of a block that is not within quotes; `within`: it begins within them."""
+    """The last line end of a block outside quotes. `within`: the block begins within quotes."""
     end = len(block)
     while (end := block.rfind(_END, 0, end)) >= 0:
         if (within + _count(block, quote, end)) % 2 == 0:

@@ -1,20 +1,30 @@
-"""Landed files: which of them there are, and how one is told from another.
+"""Lists landed files, and finds those that were rewritten.
 
-Hidden and temporary files are not looked at. A file whose name is of no use is reported, never silently skipped.
+Hidden and temporary files are skipped. A file with an unusable name is reported, never silently skipped.
 """
 
 from __future__ import annotations
 
+import hashlib
+import io
 import os
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO, TypeAlias
+from typing import BinaryIO, TypeAlias, cast
 
+from tidefold.domain.log_state import LogState
 from tidefold.domain.source_progress import NameReading
 from tidefold.errors import InvalidInputError, NotFoundError, StorageError, TidefoldError
 from tidefold.sources.landing.names import LINES, LandedName
-from tidefold.sources.landing.problems import FileProblem, report_foreign, report_unplaced, report_unsafe
+from tidefold.sources.landing.problems import (
+    FileProblem,
+    report_changed,
+    report_foreign,
+    report_unopened,
+    report_unplaced,
+    report_unsafe,
+)
 from tidefold.storage.safe_files import UnsafeFileError, list_below, open_regular, stat_regular
 
 _TEMPORARY = (".tmp", ".part")
@@ -22,23 +32,24 @@ _TEMPORARY = (".tmp", ".part")
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """What tells a file from one that took its place: inode, length in bytes, time of change."""
+    """What distinguishes a file from one that replaced it: inode, length in bytes, time of change."""
 
     inode: int
     size: int
     changed: float
 
     def holds(self, now: Stamp) -> bool:
-        """True while the file is the same one, unaltered or grown."""
+        """Whether the file is still the same one, unchanged or grown."""
         return self.inode == now.inode and (self == now or now.size > self.size)
 
 
 @dataclass(frozen=True, slots=True)
 class LandedFile:
-    """One landed file: `name` is relative to the log's folder, `path` absolute.
+    """One landed file.
 
-    One that stands `alone` is taken whatever comes of the others; else those of a partition are taken in order.
-    `names`: how its name was read; None where the format has only one way.
+    name, path: relative to the log's folder, and absolute.
+    alone: it is taken independently of other files. Otherwise the files of a partition are taken in order.
+    names: how its name was read; None if the format has only one way.
     """
 
     name: str
@@ -53,7 +64,7 @@ class LandedFile:
 
     @property
     def queue(self) -> int | str:
-        """What the file waits in line with."""
+        """The files that must be taken in order have the same queue."""
         return self.name if self.alone else self.partition
 
     @property
@@ -80,20 +91,20 @@ def stamp_from(found: os.stat_result) -> Stamp:
     return Stamp(found.st_ino, found.st_size, found.st_mtime)
 
 
-# Files, and what is wrong with the others.
+# Files, and the problems of the others.
 Listed: TypeAlias = tuple[tuple[LandedFile, ...], tuple[FileProblem, ...]]
 
 
 def list_landed(folder: Path, extensions: Collection[str] = LINES, reading: NameReading = NameReading.KAFKA) -> Listed:
     """All landed files below a folder, ordered by partition and start, and a problem for every other file.
 
-    Raises NotFoundError when there is no such folder, and StorageError when anything in it cannot be looked at: a file
-    that is not seen may come before one that is.
+    Raises NotFoundError if the folder does not exist, and StorageError if anything in it cannot be read: a file that is
+    not seen may come before one that is.
     """
     root = os.path.abspath(folder)
     try:
-        # All names first: a sink ends a file before it begins the next, so a file that is looked at after its
-        # successor was seen is seen complete.
+        # All names first: a sink completes a file before it starts the next. So the size of a file that is read
+        # after its successor was listed is final.
         names = _names(root)
         found, problems = _find_landed(root, names, extensions, reading)
     except OSError as error:
@@ -102,9 +113,9 @@ def list_landed(folder: Path, extensions: Collection[str] = LINES, reading: Name
 
 
 def list_any(folder: Path, endings: Sequence[str], names: NameReading | None = None) -> Listed:
-    """All files below a folder whose names end so, each taken by itself, and a problem for every other one.
+    """All files below a folder with these endings, each taken independently, and a problem for every other file.
 
-    `names`: see LandedFile. Raises as `list_landed` does.
+    `names`: see LandedFile. Raises what `list_landed` raises.
     """
     root = os.path.abspath(folder)
     found: list[LandedFile] = []
@@ -128,8 +139,31 @@ def list_any(folder: Path, endings: Sequence[str], names: NameReading | None = N
     return tuple(found), tuple(problems)
 
 
+def find_rewritten(files: Sequence[LandedFile], state: LogState) -> tuple[FileProblem, ...]:
+    """One problem for each taken file that was rewritten with the same length.
+
+    The time of change only decides which files are read; their bytes decide. A file that was merely touched is read
+    again on every run.
+    """
+    taken = {entry.name: entry for entry in state.landed}
+    problems = []
+    for file in files:
+        entry = taken.get(file.name)
+        if entry is None or entry.length != file.size or entry.changed == file.stamp.changed:
+            continue
+        try:
+            with open_landed(file) as stream:
+                same = hashlib.file_digest(cast(io.BufferedReader, stream), "sha256").hexdigest() == entry.checksum
+        except OSError as error:
+            problems.append(report_unopened(file.name, error))
+            continue
+        if not same:
+            problems.append(report_changed(file.name, "holds other bytes than were taken from it"))
+    return tuple(problems)
+
+
 def _names(root: str) -> list[str]:
-    """What lies below a folder and is neither folder nor hidden nor temporary; no link is followed."""
+    """All files below a folder that are neither hidden nor temporary. No link is followed."""
     names = list_below(root, skip=lambda name: name.startswith((".", "_")))
     return sorted(name for name in names if not name.endswith(_TEMPORARY))
 
@@ -152,23 +186,35 @@ def _find_landed(
             problems.append(report_unsafe(name, error.kind))
             refused += [landed] if landed else []
         else:
-            place = (landed.topic, landed.partition, landed.start, landed.gzip)
-            found.append(LandedFile(name, f"{root}/{name}", stamp, *place, names=reading))
-    return [file for file in found if not any(_waits(file, one) for one in refused)], problems
+            found.append(
+                LandedFile(
+                    name,
+                    f"{root}/{name}",
+                    stamp,
+                    topic=landed.topic,
+                    partition=landed.partition,
+                    start=landed.start,
+                    gzip=landed.gzip,
+                    names=reading,
+                )
+            )
+    # A file that comes after a refused one of its partition is taken only when that one can be.
+    waiting = {
+        file
+        for file in found
+        for one in refused
+        if (file.topic, file.partition) == (one.topic, one.partition) and file.start >= one.start
+    }
+    return [file for file in found if file not in waiting], problems
 
 
 def _foreign(root: str, name: str, why: str) -> FileProblem:
-    """`why` the file is of another kind; empty: only the form of its name is missing."""
+    """`why`: why the file is of another kind; empty: its name has not the right form."""
     try:
         stat_regular(root, name)
     except UnsafeFileError as error:
         return replace(report_unsafe(name, error.kind), blocking=False)
     return report_foreign(name, why) if why else report_unplaced(name)
-
-
-def _waits(file: LandedFile, refused: LandedName) -> bool:
-    """Whether a file comes after one that is refused: it is taken only when that one is there."""
-    return (file.topic, file.partition) == (refused.topic, refused.partition) and file.start >= refused.start
 
 
 def _listing_error(root: str, error: OSError) -> TidefoldError:
@@ -188,14 +234,14 @@ def _listing_error(root: str, error: OSError) -> TidefoldError:
 def of_topic(
     files: Sequence[LandedFile], folder: Path, known: Sequence[str]
 ) -> tuple[tuple[LandedFile, ...], tuple[FileProblem, ...]]:
-    """The files of the log's own topic, and a problem for each of another.
+    """The files of the log's own topic, and a problem for each other file.
 
-    The topic is the one taken before (`known`), else the one that the folder is called after, else the only one there.
+    The topic is the one that was taken before (`known`), else the name of the folder, else the only topic.
     """
     topics = sorted({f.topic for f in files})
     named = known or [t for t in topics if t == folder.name]
     if not named and len(topics) > 1:
-        message = f"`{folder}` holds several topics ({', '.join(topics)}) and is called after none of them."
+        message = f"`{folder}` contains files of several topics ({', '.join(topics)}), and its name matches none."
         return (), (FileProblem(str(folder), "TOPIC_UNCLEAR", message, "Give each topic a folder of its own."),)
     own = named[0] if named else (topics[0] if topics else "")
     strange = tuple(

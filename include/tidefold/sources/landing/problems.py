@@ -1,4 +1,4 @@
-"""What can be wrong with a landed file as a whole. (What can be wrong with one record: `refusal`.)"""
+"""What can be wrong with a landed file as a whole. What can be wrong with one record: `records/errors.py`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from tidefold.storage.safe_files import UnsafeFileError
 
 @dataclass(frozen=True, slots=True)
 class FileProblem:
-    """Why a file was not taken. A `blocking` one holds up its partition until somebody acts; `passing`: until a later
-    run finds it settled. One that `stops` makes the log's ingest an error, also when other files were taken; `brings`:
-    the columns that its record brought, with their types.
+    """Why a file was not taken.
+
+    blocking: its partition stops until a person acts.
+    passing: a later run may find the file in order.
+    stops: the log's ingest is an error, also when other files were taken.
+    brings: the columns that its record brought, with their types.
     """
 
     file: str
@@ -34,38 +37,36 @@ class FileProblem:
 
 
 def report_foreign(name: str, why: str) -> FileProblem:
-    """A file that does not belong into the log's folder. It holds nothing up, and is named on every run."""
+    """A file that does not belong into the log's folder. It stops nothing, and every run names it."""
     return FileProblem(name, "FOREIGN_FILE", why, "Move it out of the landing folder.", blocking=False)
 
 
 def report_unplaced(name: str) -> FileProblem:
-    """A file whose name does not say where its records stand, in a log that must know it."""
-    message = f"`{name}` has no name of the form `topic+partition+offset`: it does not say where its records stand."
+    """A file whose name does not give the offsets of its records, in a log that needs them."""
+    message = f"`{name}` has no name of the form `topic+partition+offset`: the offsets of its records are unknown."
     return FileProblem(name, "LANDED_NAME", message, "Land it under such a name.", blocking=False)
 
 
 def report_gone(name: str) -> FileProblem:
-    return FileProblem(
-        name, "LANDED_GONE", f"`{name}` was removed during the ingest.", "Land it again; nothing of it was ingested."
-    )
+    message = f"`{name}` was removed during the ingest."
+    return FileProblem(name, "LANDED_GONE", message, "Land it again; nothing of it was ingested.")
 
 
 def report_unreadable(name: str, why: str) -> FileProblem:
-    return FileProblem(
-        name, "LANDED_UNREADABLE", f"`{name}` cannot be read: {why}.", "Check its permissions and its disk."
-    )
+    message = f"`{name}` cannot be read: {why}."
+    return FileProblem(name, "LANDED_UNREADABLE", message, "Check its permissions and its disk.")
 
 
 def report_unsafe(name: str, kind: str) -> FileProblem:
-    """Something that is no regular file: whoever may land could make tidefold read any file of this machine."""
+    """Not a regular file: through it, a writer of the folder could make tidefold read any file of this machine."""
     code = "LANDED_LINK" if "link" in kind else "LANDED_SPECIAL"
     message = f"`{name}` is refused: it is, or lies behind, {kind}. Only regular files are read."
-    hint = "Land a copy of the file under this name, or remove it. What follows in its partition waits for it."
+    hint = "Land a copy of the file under this name, or remove it. Later files of its partition wait for it."
     return FileProblem(name, code, message, hint)
 
 
 def report_unopened(name: str, error: OSError) -> FileProblem:
-    """Why a file that was listed cannot be opened."""
+    """Why a listed file cannot be opened."""
     if isinstance(error, FileNotFoundError):
         return report_gone(name)
     if isinstance(error, UnsafeFileError):
@@ -74,56 +75,52 @@ def report_unopened(name: str, error: OSError) -> FileProblem:
 
 
 def report_wrong_content(name: str) -> FileProblem:
-    message = f"`{name}` has another content than its extension says."
-    return FileProblem(
-        name, "LANDED_FORMAT", message, "gzip files end in `.gz`, plain ones do not; land it under the right name."
-    )
+    message = f"The content of `{name}` does not match its extension."
+    hint = "gzip files end in `.gz`, plain ones do not; land it under the right name."
+    return FileProblem(name, "LANDED_FORMAT", message, hint)
 
 
 def report_damaged(name: str, why: str) -> FileProblem:
-    return FileProblem(
-        name, "LANDED_DAMAGED", f"`{name}` is damaged: {why}.", "Land an intact copy under the same name."
-    )
+    message = f"`{name}` is damaged: {why}."
+    return FileProblem(name, "LANDED_DAMAGED", message, "Land an intact copy under the same name.")
 
 
 def report_truncated(name: str) -> FileProblem:
-    message = f"`{name}` is cut off, and newer files of its partition are there."
-    return FileProblem(
-        name, "LANDED_TRUNCATED", message, "Land a complete copy under the same name; newer files wait for it."
-    )
+    message = f"`{name}` is cut off, and newer files of its partition exist."
+    hint = "Land a complete copy under the same name; newer files wait for it."
+    return FileProblem(name, "LANDED_TRUNCATED", message, hint)
 
 
 def report_empty(name: str) -> FileProblem:
-    message = f"`{name}` is empty, and newer files of its partition are there."
+    message = f"`{name}` is empty, and newer files of its partition exist."
     return FileProblem(name, "LANDED_EMPTY", message, "Land it again or remove it; newer files wait for it.")
 
 
 def report_changed(name: str, why: str) -> FileProblem:
-    return FileProblem(
-        name, "LANDED_CHANGED", f"`{name}` {why}.", "Put back the former file; nothing of this one was ingested."
-    )
+    hint = "Restore the former file; nothing of this one was ingested."
+    return FileProblem(name, "LANDED_CHANGED", f"`{name}` {why}.", hint)
 
 
 def report_growing(name: str) -> FileProblem:
-    message = f"`{name}` is still being written, and newer files of its partition are there."
-    hint = "Run ingest again once it is complete; nothing more of it was ingested, and newer files wait for it."
+    message = f"`{name}` is still being written, and newer files of its partition exist."
+    hint = "Run ingest again when it is complete; nothing more of it was ingested, and newer files wait for it."
     return FileProblem(name, "LANDED_GROWING", message, hint, passing=True)
 
 
 def report_late(name: str, offset: int, next_offset: int) -> FileProblem:
     message = (
-        f"`{name}` brings offset {offset}, which was never taken, but everything from {next_offset} on comes next: it "
-        "landed after newer files. Its records are not in the log, and cannot be put behind newer ones."
+        f"`{name}` has offset {offset}, which was never taken, but the log expects {next_offset} and later: the file "
+        "landed after newer files. Its records are not in the log and cannot be appended behind newer ones."
     )
     hint = (
-        "To have them: when all that ever landed still lies there, begin the log anew with `tidefold drop LOG` (it "
-        "deletes table and snapshots too) and `tidefold ingest LOG`. To go on without them: keep the file elsewhere."
+        "To ingest them, if all landed files still exist: start the log again with `tidefold drop LOG` (it deletes "
+        "table and snapshots too) and `tidefold ingest LOG`. To continue without them: keep the file elsewhere."
     )
     return FileProblem(name, "LANDED_LATE", message, hint)
 
 
 def report_unfit_schema(name: str, why: str, *, stops: bool = False) -> FileProblem:
-    """A file whose columns are others than those of the log. `stops`: see Problem."""
+    """A file whose columns differ from those of the log. `stops`: see FileProblem."""
     hint = (
         "Nothing of it was taken. Add the column to `columns` of the log (with `default: null` if other files lack it) "
         "or to `ignored`; or land the file with the columns that the log has, each of its type."
@@ -134,7 +131,7 @@ def report_unfit_schema(name: str, why: str, *, stops: bool = False) -> FileProb
 def report_schema_stop(
     name: str, line: int, reason: str, detail: str, brings: tuple[tuple[str, str], ...] = ()
 ) -> FileProblem:
-    """A record of another schema than the configured one; everything before it was taken."""
-    message = f"Line {line} of `{name}`: {detail.rstrip('.')}. What comes before it is taken, the rest waits"
+    """A record of another schema than the configured one. Everything before it was taken."""
+    message = f"Line {line} of `{name}`: {detail.rstrip('.')}. What comes before it is taken, the rest waits."
     hint = "Correct `columns` or `ignored` of the log as said, then run ingest again: it continues with this record."
-    return FileProblem(name, reason, f"{message}.", hint, stops=True, brings=brings)
+    return FileProblem(name, reason, message, hint, stops=True, brings=brings)

@@ -1,4 +1,4 @@
-"""Bytes of a landed file as lines, in bounded memory: blocks, gzip, line ends, and the checksum of what was read."""
+"""Reads a landed file as lines in bounded memory: blocks, gzip, line ends, and the checksum."""
 
 from __future__ import annotations
 
@@ -33,9 +33,10 @@ class DamagedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Some whole lines without their line ends. `unterminated`: the last one had none, being the end of the file.
+    """Some whole lines without their line ends.
 
-    A line longer than MAX_LINE makes a chunk of its own that holds only its beginning (`too_long`).
+    unterminated: the last line is the end of the file and has no line end.
+    too_long: the chunk has only the beginning of one line that is longer than MAX_LINE.
     """
 
     data: bytes
@@ -48,7 +49,7 @@ class Chunk:
 
 
 class Fingerprint:
-    """Reads a stream up to byte `until`, keeping the sha256 of all that was read."""
+    """Reads a stream up to byte `until` and computes the sha256 of what it read."""
 
     def __init__(self, stream: BinaryIO, until: int) -> None:
         self._stream = stream
@@ -56,7 +57,7 @@ class Fingerprint:
         self._hash = hashlib.sha256()
 
     def prefix(self, length: int) -> tuple[str, int]:
-        """Reads `length` bytes; answers their sha256 and how many line ends they hold."""
+        """Reads `length` bytes and returns their sha256 and number of line ends."""
         line_ends = sum(block.count(b"\n") for block in self._read(length))
         return self._hash.hexdigest(), line_ends
 
@@ -65,7 +66,7 @@ class Fingerprint:
         self._hash = hashlib.sha256()
 
     def blocks(self) -> Iterator[bytes]:
-        """What is left up to `until`. Raises ShrunkError when the file has become shorter."""
+        """The rest up to `until`. Raises ShrunkError if the file has become shorter."""
         return self._read(self._until)
 
     def _read(self, until: int) -> Iterator[bytes]:
@@ -105,7 +106,7 @@ def unzip(blocks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def chunks(blocks: Iterable[bytes], max_line: int = MAX_LINE) -> Iterator[Chunk]:
-    """Cuts blocks into whole lines. No block is longer than `max_line`."""
+    """Whole lines from blocks, none of which is longer than `max_line`."""
     held = _Held(max_line)
     for block in blocks:
         first, last = block.find(b"\n"), block.rfind(b"\n")
@@ -126,7 +127,7 @@ def chunks(blocks: Iterable[bytes], max_line: int = MAX_LINE) -> Iterator[Chunk]
 
 
 class _Held:
-    """The beginning of a line whose end has not come yet; of one that grew too long only a sample."""
+    """The beginning of a line whose end is not read yet; only a sample of a line that is too long."""
 
     def __init__(self, max_line: int) -> None:
         self.size = 0
@@ -147,12 +148,12 @@ class _Held:
 
 
 def without_bom(chunk: Chunk) -> Chunk:
-    """The first chunk of a file without the mark that some editors put before it."""
+    """The first chunk of a file without a byte order mark."""
     return replace(chunk, data=chunk.data.removeprefix(_BOM))
 
 
 class Blocks(io.RawIOBase):
-    """Blocks of bytes as a stream, for libraries that read from one."""
+    """Blocks of bytes as a stream, for libraries."""
 
     def __init__(self, blocks: Iterable[bytes]) -> None:
         self._blocks = iter(blocks)

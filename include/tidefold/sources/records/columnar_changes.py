@@ -89,7 +89,9 @@ class Changes:
         given = {"_offset": offsets} if offsets is not None else {}
         given |= {"_ts": _combine(rows, self._rules.time)} if self._rules.time else {}
         given |= {f"_o{i}": _combine(rows, name) for i, name in enumerate(self._rules.order)}
-        table = pa.table({"_op": self._ops(deletes), **columns, **given}).filter(keep)
+        upsert = MERGE if self._shape.merge.engine is Engine.AGGREGATE else UPSERT
+        ops = pc.if_else(deletes, pa.scalar(DELETE, pa.int8()), pa.scalar(upsert, pa.int8()))
+        table = pa.table({"_op": ops, **columns, **given}).filter(keep)
         made.table = self._arrange(table, absent)
         return made
 
@@ -161,10 +163,6 @@ class Changes:
         if not left_out:
             return pa.repeat(pa.scalar(value=True), count)
         return pa.array([row not in left_out for row in range(count)], pa.bool_())
-
-    def _ops(self, deletes: pa.Array) -> pa.Array:
-        upsert = MERGE if self._shape.merge.engine is Engine.AGGREGATE else UPSERT
-        return pc.if_else(deletes, pa.scalar(DELETE, pa.int8()), pa.scalar(upsert, pa.int8()))
 
     def _arrange(self, table: pa.Table, absent: list[str]) -> pa.Table:
         """The change set's own columns before those of the user; key groups are filled later."""
@@ -323,7 +321,8 @@ def fits(given: pa.DataType, column: Column) -> bool:
     type_ = parse_type(column.type)
     if type_.element is not None:
         is_list = pa.types.is_list(given) or pa.types.is_large_list(given)
-        return bool(is_list) and fits(given.value_type, Column(column.name, _element(column.type)))
+        element = column.type.removeprefix("array<").removesuffix(">")
+        return bool(is_list) and fits(given.value_type, Column(column.name, element))
     if type_.name == "timestamp":
         return bool(pa.types.is_timestamp(given))  # One without a zone is UTC.
     if type_.name == "decimal":
@@ -361,7 +360,3 @@ def _without(values: pa.Array, rows: set[int]) -> pa.Array:
         return values
     keep = pa.array([row not in rows for row in range(len(values))], pa.bool_())
     return pc.if_else(keep, values, pa.scalar(None, values.type))
-
-
-def _element(array: str) -> str:
-    return array.removeprefix("array<").removesuffix(">")

@@ -222,9 +222,5 @@ def _plain(raw: msgspec.Raw) -> Any:
     try:
         return msgspec.json.decode(raw)
     except msgspec.ValidationError:
-        return _lenient(bytes(raw))
-
-
-def _lenient(raw: bytes) -> Any:
-    """Decodes what holds a number beyond every type: only names and presence are asked of it."""
-    return json.loads(raw)
+        # A number beyond every type: only names and presence are of interest.
+        return json.loads(bytes(raw))

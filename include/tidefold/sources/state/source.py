@@ -82,7 +82,7 @@ class _Operation(msgspec.Struct):
 
 
 class StateReader(RecordAccounting):
-    """Takes the lines of one file one after the other."""
+    """Reads the lines of one file in order."""
 
     def __init__(self, shape: TableSpec, place: FilePosition, options: StateOptions) -> None:
         super().__init__(place)

@@ -211,7 +211,7 @@ def test_where_the_log_was_cut_a_record_stays(tmp_path: Path, monkeypatch: pytes
     before = state_of(made)
     outcome = retry(made, "items")
     assert (outcome.status, outcome.facts["why"]) == ("nothing", {"log_cut": 1})
-    assert "the log was cut" in outcome.message
+    assert "the log was truncated" in outcome.message
     assert state_of(made) == before
 
 
