@@ -110,12 +110,16 @@ class Terminal:
             )
             raise typer.Exit(_BUG_CODE) from error
 
+    def error(self, text: str, hint: str) -> None:
+        """Prints an error to stderr: what is wrong, then the next step on a line of its own."""
+        self.note(f"error {text.replace(f' Next: {hint}', '', 1) if hint else text}")
+        if hint:
+            self.note(f"next: {hint}")
+
     def _fail(self, code: str, message: str, hint: str) -> None:
         if self.debug:
             self.note(traceback.format_exc())
-        self.note(f"error [{code}] {message}")
-        if hint:
-            self.note(f"next: {hint}")
+        self.error(f"[{code}] {message}", hint)
         if self.format is Format.JSON:
             self.json({"error": {"code": code, "message": message, "hint": hint}})
 

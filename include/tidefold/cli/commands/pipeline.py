@@ -145,12 +145,15 @@ def run(
 
     Next: tidefold status
     """
-    from tidefold.cli.commands.full_run import WholeRun
+    from tidefold.cli.commands.full_run import open_run, print_next_steps, print_run
     from tidefold.operations.snapshot.request import Fold
 
     pipeline = terminal.pipeline()
     request = Fold(run_id(run), takeover, kind)
-    return WholeRun(terminal, pipeline, request, takeover_after).go(choose_logs(pipeline, logs))
+    whole = open_run(terminal, pipeline, request, takeover_after)
+    whole.run(choose_logs(pipeline, logs))
+    print_next_steps(terminal, whole)
+    return print_run(terminal, whole, "run")
 
 
 def run_id(given: str | None) -> str:

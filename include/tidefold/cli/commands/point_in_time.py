@@ -28,7 +28,7 @@ def as_of(
 
     Next: tidefold read LOG --snapshot ID, tidefold diff LOG, tidefold restore LOG ID --log-position skip
     """
-    from tidefold.cli.commands.full_run import WholeRun
+    from tidefold.cli.commands.full_run import open_run, print_run
     from tidefold.operations.outcome import for_each_log
     from tidefold.operations.snapshot.point_in_time import PointInTime, explain_point_in_time, parse_instant
 
@@ -39,6 +39,6 @@ def as_of(
         return print_outcomes(
             terminal, "as-of", for_each_log(chosen, lambda log: explain_point_in_time(pipeline, log, request))
         )
-    whole = WholeRun(terminal, pipeline, request)
+    whole = open_run(terminal, pipeline, request)
     whole.fold(chosen)
-    return whole.told("as-of")
+    return print_run(terminal, whole, "as-of")

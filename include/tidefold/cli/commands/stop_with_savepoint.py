@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tidefold.cli.commands.full_run import WholeRun
-from tidefold.cli.output.outcomes import print_lines
+from tidefold.cli.commands.full_run import open_run, print_run
+from tidefold.cli.output.outcomes import exit_code, print_lines
 from tidefold.cli.terminal import Terminal
 from tidefold.errors import RefusedError
 from tidefold.operations.ingest.stop_resume import stop
@@ -36,15 +36,16 @@ class StoppedSavepoint:
     takeover: bool = False
 
     def go(self, wanted: Wanted) -> int:
-        """Works, prints, and answers the exit code. What fails leaves the log stopped."""
+        """Stops, folds, saves, prints, and returns the exit code. After a failure the log stays stopped."""
         stopped = stop(self.pipeline, self.log, self.asked.address, self.asked.by, self.asked.why)
         self.terminal.note(f"{self.log}: stopped; `tidefold resume {self.log}` lets it take changes again")
-        run = WholeRun(self.terminal, self.pipeline, Fold(stopped.run, self.takeover))
+        run = open_run(self.terminal, self.pipeline, Fold(stopped.run, self.takeover))
         saved: Sequence[Outcome] = ()
-        if not run.fold([self.log]):
+        run.fold([self.log])
+        if not exit_code(o for outcomes in run.outcomes.values() for o in outcomes):
             saved = for_each_log([self.log], lambda _: self._save(replace(wanted, run=stopped.run)))
         print_lines(self.terminal, saved)
-        return run.told("savepoint", saved)
+        return print_run(self.terminal, run, "savepoint", saved)
 
     def _save(self, wanted: Wanted) -> Outcome:
         state = self.pipeline.ledger(self.log).read()

@@ -21,7 +21,7 @@ def print_lines(terminal: Terminal, outcomes: Iterable[Outcome], indent: str = "
     """One line a log; errors go to stderr."""
     for outcome in outcomes:
         if outcome.error:
-            terminal.note(f"error {outcome.log}: {outcome.message}")
+            terminal.error(f"{outcome.log}: {outcome.message}", outcome.error.hint)
         else:
             terminal.line(f"{indent}{outcome.log}: {outcome.status}: {outcome.message}")
 

@@ -32,6 +32,7 @@ from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.snapshot.request import Fold
+from tidefold.spark import full_run as spark_full_run
 from tidefold.spark.steps import AnyStep, MaterializeStep
 
 
@@ -117,7 +118,7 @@ def test_a_stop_that_was_killed_goes_on_when_it_is_called_again(
 
     with monkeypatch.context() as dying:
         dying.setattr(full_run, "run_step", steps(cut=die))
-        dying.setattr(full_run, "confirm", _dying(confirm, "confirm", die))
+        dying.setattr(spark_full_run, "confirm", _dying(confirm, "confirm", die))
         dying.setattr(stop_with_savepoint, "take_savepoint", _dying(stop_with_savepoint.take_savepoint, "save", die))
         if cut == ("save", "half"):
             from tidefold.operations.savepoint import take as savepoint

@@ -1,0 +1,94 @@
+"""Runs all steps over some logs: the operation behind `tidefold run`, which programs can call as well."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from tidefold.domain.log_state import State
+from tidefold.operations.outcome import Outcome, Status, for_each_log
+from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.snapshot.abort import abort
+from tidefold.operations.snapshot.confirm import confirm
+from tidefold.operations.snapshot.request import SnapshotRequest
+from tidefold.spark.steps import AnyStep, IngestStep, MaterializeStep, QualityStep
+
+# The log has everything up to the error, and that is folded.
+_PARTLY_DONE = (Status.STOPPED, Status.INCOMPLETE)
+
+
+@dataclass(slots=True)
+class FullRun:
+    """One run of ingest, materialize, quality and confirm. A log that fails is aborted; the others continue.
+
+    run_step: runs a step for some logs and returns one outcome a log.
+    find_takeovers: adds to the request the attempts of other runs that it may supersede.
+    report: is called with the name of each step and its outcomes.
+    outcomes: what each step did, by its name.
+    """
+
+    pipeline: Pipeline
+    request: SnapshotRequest
+    run_step: Callable[[AnyStep, Sequence[str]], list[Outcome]]
+    find_takeovers: Callable[[Sequence[str], SnapshotRequest], SnapshotRequest] = lambda logs, request: request
+    report: Callable[[str, Sequence[Outcome]], None] = lambda step, outcomes: None
+    outcomes: dict[str, list[Outcome]] = field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        """The id of the run."""
+        return self.request.run
+
+    def run(self, logs: Sequence[str]) -> None:
+        """Runs all steps. What this run has staged before is judged and confirmed, and nothing is ingested first."""
+        staged = [log for log in logs if self._has_staged(log)]
+
+        def work() -> None:
+            ingested = self._step(IngestStep(), [log for log in logs if log not in staged])
+            self._fold(ingested, logs, staged)
+
+        self._abort_if_interrupted(work, logs)
+
+    def fold(self, logs: Sequence[str]) -> None:
+        """Runs the steps after ingest."""
+        self._abort_if_interrupted(lambda: self._fold(logs, logs), logs)
+
+    def _abort_if_interrupted(self, work: Callable[[], None], logs: Sequence[str]) -> None:
+        try:
+            work()
+        except KeyboardInterrupt:
+            # Otherwise the open attempt would block the next run.
+            self._abort(logs, f"run {self.id} was interrupted")
+            raise
+
+    def _has_staged(self, log: str) -> bool:
+        state = self.pipeline.ledger(log).find()
+        attempt = state.open_attempt if state else None
+        return attempt is not None and (attempt.run, attempt.state) == (self.id, State.STAGED)
+
+    def _fold(self, going: Sequence[str], logs: Sequence[str], staged: Sequence[str] = ()) -> None:
+        folded = self._step(MaterializeStep(self.find_takeovers(going, self.request)), going)
+        judged = self._step(QualityStep(self.id), [log for log in logs if log in folded or log in staged])
+        # Also if nothing is staged: this finishes a publication that a crash interrupted.
+        outcomes = for_each_log(judged, lambda log: confirm(self.pipeline, log, run_id=self.id))
+        confirmed = self._record("confirm", outcomes)
+        self._abort([log for log in logs if log not in confirmed], f"run {self.id} did not confirm it")
+
+    def _step(self, step: AnyStep, logs: Sequence[str]) -> list[str]:
+        return self._record(step.name, self.run_step(step, logs))
+
+    def _record(self, name: str, outcomes: list[Outcome]) -> list[str]:
+        """The logs that continue. A log with nothing to ingest may still have something to fold."""
+        self.outcomes[name] = outcomes
+        self.report(name, outcomes)
+        return [o.log for o in outcomes if o.status in _PARTLY_DONE or (not o.error and o.status is not Status.FAILED)]
+
+    def _abort(self, logs: Sequence[str], reason: str) -> None:
+        if logs:
+            act = lambda log: abort(self.pipeline, log, self._find_reason(log) or reason, run_id=self.id)  # noqa: E731
+            self._record("abort", for_each_log(logs, act))
+
+    def _find_reason(self, log: str) -> str:
+        """The last error of the log in this run: the history keeps it."""
+        found = [o for outcomes in self.outcomes.values() for o in outcomes if o.log == log]
+        return next((o.message for o in reversed(found) if o.error and o.status not in _PARTLY_DONE), "")
