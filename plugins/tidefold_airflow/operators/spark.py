@@ -14,7 +14,6 @@ from airflow.sdk.exceptions import AirflowException
 
 from tidefold.errors import GateFailedError
 from tidefold.operations.outcome import ErrorInfo, Status
-from tidefold.spark.result_file import read_outcomes
 from tidefold_airflow.observability.links import ReportLink, SnapshotLink
 from tidefold_airflow.operators.approval_run import still_waits, waits
 from tidefold_airflow.operators.results import Summary, report, result_path
@@ -85,6 +84,7 @@ class TidefoldSparkOperator(SparkSubmitOperator):
         return waits(scope, outcome.log, self.approval_dag) or outcome
 
     def _submit(self, scope: Scope, step: AnyStep, logs: Sequence[str], context: Context) -> list[Outcome]:
+        from tidefold.spark.result_file import read_outcomes
         from tidefold.spark.submit import Request, job_env, job_path, spark_conf
 
         result = result_path(scope, self.step, context["ti"].try_number)
