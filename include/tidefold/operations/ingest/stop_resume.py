@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 
 from tidefold.domain.ingest import stop_resume
-from tidefold.domain.log_state import Stopped
+from tidefold.domain.log_state import LogState, Stopped
 from tidefold.errors import InvalidInputError
 from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline, now
+from tidefold.operations.transition import apply_transition
 
 
 def stop(pipeline: Pipeline, log: str, address: str, by: str, why: str) -> Stopped:
@@ -27,9 +28,11 @@ def stop(pipeline: Pipeline, log: str, address: str, by: str, why: str) -> Stopp
 
 def resume(pipeline: Pipeline, log: str) -> Outcome:
     """The log takes changes again. Raises NotFoundError."""
-    ledger = pipeline.ledger(log)
-    stopped = ledger.read().stopped
-    if stopped is None:
-        return Outcome(log, Status.NOTHING, "the log is not stopped")
-    ledger.commit(stop_resume.resume)
-    return Outcome(log, Status.RESUMED, f"it takes changes again; it was stopped by {stopped.by}: {stopped.why}")
+
+    def describe(state: LogState) -> Outcome:
+        stopped = state.stopped
+        if stopped is None:
+            return Outcome(log, Status.NOTHING, "the log is not stopped")
+        return Outcome(log, Status.RESUMED, f"it takes changes again; it was stopped by {stopped.by}: {stopped.why}")
+
+    return apply_transition(pipeline, log, stop_resume.resume, describe)
