@@ -56,19 +56,20 @@ class TidefoldRestoreOperator(TidefoldSparkOperator):
     def _plan(self, scope: Scope) -> Any:
         from tidefold.domain.snapshot import claim
         from tidefold.operations.outcome import Outcome
-        from tidefold.operations.restore.explain import explain
+        from tidefold.operations.restore.explain import RestorePlanDetails, explain
 
         [log] = scope.logs
         state = scope.pipeline.ledger(log).read()
         if claim.of_run(state, scope.run):
             return Outcome(log, Status.ALREADY, "this run has restored it")
         outcome = explain(scope.pipeline, log, self._build_request(scope))
-        for bucket in outcome.facts["buckets"]:
-            first, last = bucket["key_groups"]
-            for way in bucket["ways"]:
-                for file in way["files"]:
-                    places = ", ".join(f"{place['place']} {place['found']}" for place in file["places"])
-                    self.log.info("key groups %d-%d, from snapshot %s: %s", first, last, way["snapshot"], places)
+        assert isinstance(outcome.details, RestorePlanDetails)
+        for bucket in outcome.details.buckets:
+            first, last = bucket.key_groups
+            for way in bucket.ways:
+                for file in way.files:
+                    places = ", ".join(f"{place.place} {place.found}" for place in file.places)
+                    self.log.info("key groups %d-%d, from snapshot %s: %s", first, last, way.snapshot, places)
         return outcome
 
     def _build_step(self, scope: Scope) -> AnyStep:

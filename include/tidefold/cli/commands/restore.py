@@ -128,11 +128,12 @@ def _restore(terminal: Terminal, pipeline: Pipeline, log: str, request: Restore)
 
 
 def _print_plan(terminal: Terminal, pipeline: Pipeline, log: str, request: Restore) -> int:
-    from tidefold.operations.restore.explain import explain
+    from tidefold.operations.restore.explain import RestorePlanDetails, explain
 
     outcome = explain(pipeline, log, request)
     code = print_outcomes(terminal, "restore", [outcome])
-    for line in plan_lines(outcome.facts):
+    assert isinstance(outcome.details, RestorePlanDetails)
+    for line in plan_lines(outcome.details):
         terminal.line(f"  {line}")
     return code
 

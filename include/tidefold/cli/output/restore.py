@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tidefold.operations.restore.explain import BucketPlan, RestorePlanDetails, WayPlan
 
 _SECONDS = 5.0
 _LINES = 20
@@ -32,41 +35,35 @@ def _older_names(older: Mapping[str, int | None]) -> str:
     return f"{' and '.join(names)}{' and the log after it' if ids else ''}"
 
 
-def plan_lines(facts: Mapping[str, Any]) -> Iterator[str]:
+def plan_lines(plan: RestorePlanDetails) -> Iterator[str]:
     """Each bucket: its files, each place in the order in which they are tried, then older ways."""
-    for one in facts["manifests"]:
+    for one in plan.manifests:
         yield f"not usable: {one['place']}: {one['why']}"
-    for bucket in facts["buckets"]:
+    for bucket in plan.buckets:
         yield from _bucket_lines(bucket)
 
 
-def _bucket_lines(bucket: Mapping[str, Any]) -> Iterator[str]:
-    first, last = bucket["key_groups"]
+def _bucket_lines(bucket: BucketPlan) -> Iterator[str]:
+    first, last = bucket.key_groups
     yield f"key groups {first} to {last}:"
-    for number, way in enumerate(bucket["ways"]):
+    for number, way in enumerate(bucket.ways):
+        base = "nothing" if way.snapshot is None else f"snapshot {way.snapshot}"
         if number:
-            bytes_ = sum(one["bytes"] for one in way["files"]) + way["change_bytes"]
-            yield f"  else {_base(way)}{_changes(way)}, {_units(bytes_)}"
+            size = sum(one.bytes for one in way.files) + way.change_bytes
+            yield f"  else {base}{_changes(way)}, {_units(size)}"
             continue
-        for one in way["files"]:
-            yield f"  {one['file']}, {_units(one['bytes'])}, {one['rows']:,} rows"
-            yield from (f"    {place['place']}: {_describe_place(place)}" for place in one["places"])
-        if not way["files"] or way["change_sets"]:
-            yield f"  {_base(way)}{_changes(way)}"
+        for one in way.files:
+            yield f"  {one.file}, {_units(one.bytes)}, {one.rows:,} rows"
+            for place in one.places:
+                length = "" if place.bytes is None else f", {_units(place.bytes)}"
+                yield f"    {place.place}: {place.found}{length}"
+        if not way.files or way.change_sets:
+            yield f"  {base}{_changes(way)}"
 
 
-def _base(way: Mapping[str, Any]) -> str:
-    return "nothing" if way["snapshot"] is None else f"snapshot {way['snapshot']}"
-
-
-def _changes(way: Mapping[str, Any]) -> str:
-    spans = [f"{first}" if first == last else f"{first} to {last}" for first, last in way["change_sets"]]
+def _changes(way: WayPlan) -> str:
+    spans = [f"{first}" if first == last else f"{first} to {last}" for first, last in way.change_sets]
     return f" and the change sets {', '.join(spans)}" if spans else ""
-
-
-def _describe_place(place: Mapping[str, Any]) -> str:
-    length = "" if place["bytes"] is None else f", {_units(place['bytes'])}"
-    return f"{place['found']}{length}"
 
 
 def _limit_lines(lines: Iterable[str]) -> Iterator[str]:

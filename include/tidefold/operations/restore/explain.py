@@ -1,18 +1,21 @@
-"""What a restore would do: for each bucket its files and every place where they may be, then older ways. Reads names,
-lengths and manifests; claims nothing, changes nothing, needs no Spark.
+"""Describes what a restore would do: the files of each bucket, the places of each file, and the older ways.
+
+Reads names, lengths and manifests. Claims nothing, changes nothing, needs no Spark.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from tidefold.domain.log_state import ChangeSet
+from tidefold.domain.log_state import ChangeSet, SnapshotKind
+from tidefold.domain.snapshot.claim import RestoreMode
 from tidefold.domain.verify.expected_files import Where
 from tidefold.errors import NotFoundError, StorageError
 from tidefold.fold.inputs import Inputs
 from tidefold.fold.task import Address, FoldTask, Input, Recipe
-from tidefold.operations.outcome import Outcome, Status, UntypedDetails
+from tidefold.operations.outcome import Details, Outcome, Status
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.restore.restore import Restore
 from tidefold.operations.snapshot.task_results import failures
@@ -21,8 +24,68 @@ from tidefold.operations.snapshot.task_results import failures
 _Listed = Mapping[str, int] | str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacePlan:
+    """A place that a restore would try. `bytes`: the length of what is there; `found`: what that means."""
+
+    place: str
+    bytes: int | None
+    found: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilePlan:
+    """A file that a restore would read, and its places in the order in which they are tried."""
+
+    file: str
+    bytes: int
+    rows: int
+    places: Sequence[PlacePlan]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WayPlan:
+    """A way to make a bucket: the files of a snapshot and ranges of change sets after it."""
+
+    snapshot: int | None
+    files: Sequence[FilePlan]
+    change_sets: Sequence[Sequence[int]]
+    change_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BucketPlan:
+    """The ways to make a bucket, in the order in which they are tried. `key_groups`: the first and the last."""
+
+    key_groups: Sequence[int]
+    ways: Sequence[WayPlan]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestorePlanDetails(Details):
+    """What a restore would do.
+
+    `new_id`: the id that the restored snapshot gets; `as` in the JSON output.
+    `because`: why it is of this kind.
+    `manifests`: places of the manifest that could not be read.
+    """
+
+    restored: int
+    mode: RestoreMode
+    new_id: int
+    kind: SnapshotKind
+    because: str
+    from_sqn: int
+    to_sqn: int
+    manifests: Sequence[Mapping[str, Any]]
+    buckets: Sequence[BucketPlan]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"as" if name == "new_id" else name: value for name, value in Details.to_dict(self).items()}
+
+
 def explain(pipeline: Pipeline, log: str, request: Restore) -> Outcome:
-    """The plan of a restore as facts. Raises what the restore itself would be refused with."""
+    """Plans a restore and describes the plan. Raises the errors that the restore itself would raise."""
     state = pipeline.ledger(log).read()
     claimed = request.claimant(pipeline)(state).open_attempt
     if claimed is None or claimed.run != request.run:
@@ -30,34 +93,34 @@ def explain(pipeline: Pipeline, log: str, request: Restore) -> Outcome:
     attempt = request.plan(pipeline, state, claimed)
     look = _Look(Inputs({pipeline.store.uri(""): pipeline.store}))
     buckets = [_bucket(task, look) for task in sorted(attempt.tasks, key=lambda task: task.bucket)]
-    facts = {
-        "restored": request.point.snapshot,
-        "mode": request.point.mode,
-        "as": claimed.id,
-        "kind": claimed.kind,
-        "because": claimed.kind_reason,
-        "from_sqn": claimed.from_sqn,
-        "to_sqn": claimed.to_sqn,
-        "manifests": failures(attempt.restored.unread if attempt.restored else ()),
-        "buckets": buckets,
-    }
-    ways = max((len(bucket["ways"]) for bucket in buckets), default=0)
+    details = RestorePlanDetails(
+        restored=request.point.snapshot,
+        mode=request.point.mode,
+        new_id=claimed.id,
+        kind=claimed.kind,
+        because=claimed.kind_reason,
+        from_sqn=claimed.from_sqn,
+        to_sqn=claimed.to_sqn,
+        manifests=failures(attempt.restored.unread if attempt.restored else ()),
+        buckets=buckets,
+    )
+    ways = max((len(bucket.ways) for bucket in buckets), default=0)
     message = f"would restore snapshot {request.point.snapshot} as {claimed.id} in {len(buckets)} buckets"
-    return Outcome(log, Status.PLANNED, f"{message}, {ways} ways each at most", details=UntypedDetails(values=facts))
+    return Outcome(log, Status.PLANNED, f"{message}, {ways} ways each at most", details=details)
 
 
-def _bucket(task: FoldTask, look: _Look) -> dict[str, Any]:
+def _bucket(task: FoldTask, look: _Look) -> BucketPlan:
     ways = [_way(recipe, look) for recipe in task.recipes]
-    return {"key_groups": [task.bucket.first, task.bucket.last], "ways": ways}
+    return BucketPlan(key_groups=[task.bucket.first, task.bucket.last], ways=ways)
 
 
-def _way(recipe: Recipe, look: _Look) -> dict[str, Any]:
-    return {
-        "snapshot": recipe.snapshot,
-        "files": [_file(one, look) for one in recipe.base],
-        "change_sets": spans(recipe.change_sets),
-        "change_bytes": sum(change_set.location.length for change_set in recipe.change_sets),
-    }
+def _way(recipe: Recipe, look: _Look) -> WayPlan:
+    return WayPlan(
+        snapshot=recipe.snapshot,
+        files=[_file(one, look) for one in recipe.base],
+        change_sets=spans(recipe.change_sets),
+        change_bytes=sum(change_set.location.length for change_set in recipe.change_sets),
+    )
 
 
 def spans(change_sets: Sequence[ChangeSet]) -> list[list[int]]:
@@ -71,9 +134,9 @@ def spans(change_sets: Sequence[ChangeSet]) -> list[list[int]]:
     return found
 
 
-def _file(one: Input, look: _Look) -> dict[str, Any]:
+def _file(one: Input, look: _Look) -> FilePlan:
     places = [look.at(address, one.file.bytes) for address in one.addresses]
-    return {"file": one.file.name, "bytes": one.file.bytes, "rows": one.file.rows, "places": places}
+    return FilePlan(file=one.file.name, bytes=one.file.bytes, rows=one.file.rows, places=places)
 
 
 class _Look:
@@ -83,17 +146,17 @@ class _Look:
         self._inputs = inputs
         self._listed: dict[tuple[str, str], _Listed] = {}
 
-    def at(self, address: Address, expected: int) -> dict[str, Any]:
+    def at(self, address: Address, expected: int) -> PlacePlan:
         """What is at an address: its length (None: nothing), and what that means."""
         folder = address.path.rpartition("/")[0]
         if (address.root, folder) not in self._listed:
             self._listed[address.root, folder] = self._list(address, folder)
         listed = self._listed[address.root, folder]
         if isinstance(listed, str):
-            return {"place": str(address), "bytes": None, "found": listed}
+            return PlacePlan(place=str(address), bytes=None, found=listed)
         length = listed.get(address.path)
         found = "missing" if length is None else "there" if length == expected else "of another length"
-        return {"place": str(address), "bytes": length, "found": found}
+        return PlacePlan(place=str(address), bytes=length, found=found)
 
     def _list(self, address: Address, folder: str) -> _Listed:
         try:
