@@ -11,6 +11,7 @@ import os
 import random
 import resource
 import shutil
+import signal
 import sys
 import time
 import traceback
@@ -335,7 +336,14 @@ def _report(totals: dict[str, Totals], found: list[int]) -> None:
     print(f"findings: {found or 'none'}")
 
 
+def _end(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
 if __name__ == "__main__":
+    # Servers and engines end with the run, also if it is ended.
+    signal.signal(signal.SIGTERM, _end)
+    signal.signal(signal.SIGINT, _end)
     home = Path(os.environ.get("TORTURE_WORK", "var/torture")).resolve()
     _seeds, _first, *_databases = sys.argv[1:]
     sys.exit(
