@@ -38,7 +38,7 @@ class TableBuilder:
         return pa.Table.from_batches(self._batches, self._schema) if self._batches else None
 
     def _record_batch(self, batch: Batch) -> pa.RecordBatch:
-        batch, groups = _spread(batch, self._shape.key_groups)
+        batch, groups = _spread(batch, self._shape)
         count = len(batch.ops)
         arrays = [pa.array(batch.ops, pa.int8()), pa.array(groups, pa.uint16())]
         arrays += [
@@ -58,7 +58,7 @@ class TableBuilder:
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 
-def _spread(batch: Batch, key_groups: int) -> tuple[Batch, list[int | None]]:
+def _spread(batch: Batch, shape: TableSpec) -> tuple[Batch, list[int | None]]:
     """The batch with a clear of the whole table once for each key group, so that every bucket sees it, and these key
     groups.
     """
@@ -66,16 +66,16 @@ def _spread(batch: Batch, key_groups: int) -> tuple[Batch, list[int | None]]:
         return batch, [None] * len(batch.ops)
     spread, groups = Batch(), list[int | None]()
     for at, op in enumerate(batch.ops):
-        whole = op == CLEAR and is_empty(batch.rows[at])
-        for group in range(key_groups) if whole else (None,):
+        whole = op == CLEAR and is_empty(batch.rows[at], shape)
+        for group in range(shape.key_groups) if whole else (None,):
             spread.add(op, batch.orders[at], batch.offsets[at], batch.times[at], batch.rows[at], batch.absent[at])
             groups.append(group)
     return spread, groups
 
 
-def is_empty(row: Any) -> bool:
-    """Whether a row has no value at all."""
-    return all(value is None for value in msgspec.structs.astuple(row))
+def is_empty(row: Any, shape: TableSpec) -> bool:
+    """Whether a row has no value of any column. What is ignored comes after the columns."""
+    return all(value is None for value in msgspec.structs.astuple(row)[: len(shape.columns)])
 
 
 def fill_key_groups(

@@ -62,6 +62,16 @@ def test_a_renamed_column_is_not_added_beside_its_old_name(tmp_path: Path) -> No
     assert rows(pipeline) == [{"id": 1, "label": "a"}, {"id": 2, "label": "b"}]
 
 
+@pytest.mark.parametrize("more", ["", "\n    ignored: [secret, other]"])
+@pytest.mark.parametrize("columns", [TEXT, "{id: int, text: {type: string, default: null}}"])
+def test_a_truncate_reaches_every_key_group_whatever_records_may_bring(tmp_path: Path, columns: str, more: str) -> None:
+    pipeline = configured(tmp_path, columns, "{add: evolve}" + more)
+    items = [with_after(offset, offset, text="a") for offset in range(20)]
+    land(tmp_path, 0, [*items, record(20, op="t", key=None, before=None, after=None), with_after(21, 7, text="b")])
+    assert take(pipeline).facts["changes"] == 22
+    assert rows(pipeline) == [{"id": 7, "text": "b"}]
+
+
 def test_a_column_added_in_mid_segment_waits_until_it_is_configured(tmp_path: Path) -> None:
     """Bad input 58: the records are put aside with the line to add; `quarantine retry` then brings them in."""
     pipeline = configured(tmp_path, TEXT)
