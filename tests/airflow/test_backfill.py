@@ -24,7 +24,7 @@ from local_airflow.settings import Request
 from local_airflow.stack import down, up
 from support.airflow_stack import SELDOM, Scene, all_on_spark, wait_until
 from support.past import KEYS, Rows, land, published, rows_before
-from tidefold.domain.commit_times import micros, next_second, told
+from tidefold.domain.commit_times import format_instant, micros, next_second
 from tidefold.domain.log_state import LogState, Snapshot, State
 from tidefold.domain.paths import LogPaths
 from tidefold.wiring import open_pipeline
@@ -189,7 +189,7 @@ def test_a_range_whose_log_is_cut_names_the_oldest_possible_instant(unpaused: Pa
     [red] = runs
     assert red["state"] == "failed"
     assert "AS_OF_TOO_OLD" in (said := _failure(unpaused, red["dag_run_id"]))
-    assert f"The oldest possible instant is {told(next_second((first.max_commit_time or 0) + 1))}" in said
+    assert f"The oldest possible instant is {format_instant(next_second((first.max_commit_time or 0) + 1))}" in said
     assert unpaused.task_of(red["dag_run_id"], "as_of")["try_number"] == 1
     assert unpaused.live() == before
 

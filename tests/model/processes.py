@@ -18,7 +18,7 @@ from tidefold.changelog import write_intents
 from tidefold.changelog.segment import WrittenChangeSet, write_segment
 from tidefold.changelog.write_intents import Intent, IntentLog, Taking
 from tidefold.delta.publish import provide_new_files
-from tidefold.domain.commit_times import CommitTimeRange, joined
+from tidefold.domain.commit_times import CommitTimeRange, merge_ranges
 from tidefold.domain.ingest.append import IngestedFile, append, expect_positions, require_fence
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import ChangeSet, LandedFileRecord, LogState, Position, Snapshot, SnapshotKind, State
@@ -154,7 +154,7 @@ def _tell(world: World, taking: Taking) -> None:
 
 def end_announced(world: World, pick: Pick) -> Process:
     """Rolls forward what a run announced, or gives it up, while the run may still live."""
-    found = list(write_intents.announced(world.store))
+    found = list(write_intents.read_announced(world.store))
     if found:
         run = pick(found)
         world.effects["a run was rolled forward" if run.takings is not None else "a run was given up"] += 1
@@ -265,7 +265,7 @@ def subsume(world: World, log: str) -> Process:
     yield
     world.store.delete(going)
     yield
-    world.commit(log, partial(retention.deleted, snapshots=[s.id for s in retired]))
+    world.commit(log, partial(retention.mark_deleted, snapshots=[s.id for s in retired]))
 
 
 def truncate(world: World, log: str) -> Process:
@@ -281,7 +281,7 @@ def truncate(world: World, log: str) -> Process:
     if set(released.settled) - {entry.path for entry in released.unneeded}:
         world.effects["a shared segment was left to the other log"] += 1
     yield
-    world.commit(log, partial(retention.collected, paths=released.settled))
+    world.commit(log, partial(retention.forget_garbage, paths=released.settled))
 
 
 def sweep(world: World, log: str) -> Process:
@@ -313,7 +313,7 @@ def squash(world: World, log: str, pick: Pick) -> Process:
         return
     [part] = write_segment(world.store, path, [(log, _TABLE)])
     world.written[path, 0] = (log, merged)
-    times = joined(one.times for one in chosen)
+    times = merge_ranges(one.times for one in chosen)
     squashed = replace(_change_set(path, part), sqn=chosen[-1].sqn, high=chosen[-1].high, first=chosen[0].begin)
     squashed = replace(squashed, times=times)
     yield

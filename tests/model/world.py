@@ -244,7 +244,7 @@ class World:
         """Everybody is gone; whoever comes next ends what they announced."""
         self.running.clear()
         self.store.before = self.store.after = None
-        for run in list(write_intents.announced(self.store)):
+        for run in list(write_intents.read_announced(self.store)):
             recovery.settle(self.store, run)
         for log in LOGS:
             self.observe(log)

@@ -17,7 +17,7 @@ from unittest import mock
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidefold.storage import Entry
+from tidefold.storage import StoredObject
 from tidefold.storage.local_store import LocalStore
 
 BASELINE = Path(__file__).parents[1] / "data" / "counts.json"
@@ -59,7 +59,7 @@ class CountedStore(LocalStore):
         self._counts["link"] += 1
         return super().link(source, target, copy)
 
-    def list(self, folder: str, unfinished: bool = False) -> list[Entry]:
+    def list(self, folder: str, unfinished: bool = False) -> list[StoredObject]:
         self._counts["list"] += 1
         return super().list(folder, unfinished)
 

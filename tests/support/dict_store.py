@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import BinaryIO
 
 from tidefold.errors import AlreadyExistsError, InvalidInputError, NotFoundError
-from tidefold.storage import Entry
+from tidefold.storage import StoredObject
 
 
 class DictStore:
@@ -66,10 +66,10 @@ class DictStore:
     def identity(self, path: str) -> str:
         return _inside(path)
 
-    def list(self, folder: str, unfinished: bool = False) -> list[Entry]:
+    def list(self, folder: str, unfinished: bool = False) -> list[StoredObject]:
         below = f"{_inside(folder)}/" if folder else ""
         found = {**self.files, **(self.unfinished if unfinished else {})}
-        return [Entry(path, len(found[path])) for path in sorted(found) if path.startswith(below)]
+        return [StoredObject(path, len(found[path])) for path in sorted(found) if path.startswith(below)]
 
     def delete(self, paths: Iterable[str]) -> None:
         for path in paths:

@@ -195,7 +195,7 @@ def end_what_waits(golden: Golden) -> None:
     landed = [log for log in golden.logs if golden.pipeline.log(log).source]
     assert {o.error_code for o in ingest(golden.pipeline, landed, in_process)} == {None}
     assert all(outcome.error_code is None for outcome in clean(golden.pipeline, list(golden.logs)))
-    assert list(write_intents.announced(golden.pipeline.store)) == []
+    assert list(write_intents.read_announced(golden.pipeline.store)) == []
     for log, truth in golden.logs.items():
         assert read(golden, log, Wanted(What.LIVE)) == truth["whole"]
 

@@ -27,7 +27,7 @@ from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.snapshot.request import Fold
 from tidefold.sources.ingest import parse_task
-from tidefold.storage import Entry
+from tidefold.storage import StoredObject
 from tidefold.storage.local_copies.roots import LocalRoots
 from tidefold.storage.local_store import LocalStore
 from tidefold.wiring import open_pipeline
@@ -134,7 +134,7 @@ class FailingDisk(FaultyStore):
         with self._call():
             return super().read(path, start, length)
 
-    def list(self, folder: str, unfinished: bool = False) -> list[Entry]:
+    def list(self, folder: str, unfinished: bool = False) -> list[StoredObject]:
         with self._call():
             return super().list(folder, unfinished)
 

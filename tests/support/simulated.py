@@ -22,7 +22,7 @@ from tidefold.delta import publish as real
 from tidefold.delta.published_table import Published
 from tidefold.domain.paths import DataFileName, LogPaths, data_path
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
-from tidefold.domain.verify.expected_files import Where
+from tidefold.domain.verify.expected_files import StorageTier
 from tidefold.errors import (
     AlreadyExistsError,
     ConflictError,
@@ -37,7 +37,7 @@ from tidefold.fold.task import Address, FoldResult, FoldTask, Input, Recipe
 from tidefold.ledger.evidence import ATTEMPT_FACT, EPOCH_FACT, MANIFEST_FACT, SNAPSHOT_FACT
 from tidefold.operations.snapshot import confirm, stage
 from tidefold.sources.ingest import parse_task as parse_module
-from tidefold.storage import Entry, Store
+from tidefold.storage import Store, StoredObject
 
 Rows = dict[int, str | None]
 
@@ -101,7 +101,7 @@ class FaultyStore(DictStore):
         with self._call(target):
             return super().link(source, target, copy)
 
-    def list(self, folder: str, unfinished: bool = False) -> list[Entry]:
+    def list(self, folder: str, unfinished: bool = False) -> list[StoredObject]:
         with self._call(folder):
             return super().list(folder, unfinished)
 
@@ -235,7 +235,7 @@ def _take(store: Store, task: FoldTask, recipe: Recipe) -> tuple[DataFile, ...]:
 
 def _stored(store: Store, one: Input) -> Address:
     """Where a file is, in the store itself."""
-    there = [a for a in one.addresses if a.where is Where.STORE]
+    there = [a for a in one.addresses if a.where is StorageTier.STORE]
     return next(a for a in there if any(e.path == a.path for e in store.list(a.path.rpartition("/")[0])))
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from tidefold.changelog.writer.changelog import Changelog
-from tidefold.changelog.writer.segment_ownership import Custody
+from tidefold.changelog.writer.segment_ownership import SegmentOwnership
 from tidefold.changelog.writer.settings import WriterSettings
 from tidefold.domain.log_state import Column, TableSpec
 from tidefold.errors import StorageError
@@ -167,5 +167,5 @@ def make_changelog(store: Store, **given: Any) -> Changelog:
     return Changelog(store, WriterSettings(**settings), **given)
 
 
-def make_custody(store: Store, local: Store | None = None) -> Custody:
-    return Custody(store, local, InlineExecutor(), lambda: INSTANT)
+def make_custody(store: Store, local: Store | None = None) -> SegmentOwnership:
+    return SegmentOwnership(store, local, InlineExecutor(), lambda: INSTANT)

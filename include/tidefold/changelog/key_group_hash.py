@@ -16,7 +16,7 @@ from tidefold.domain.table.types import parse_type
 _RUN_BITS = 16
 
 
-def quoted(name: str) -> str:
+def quote_name(name: str) -> str:
     """A column name as a DuckDB identifier."""
     return '"' + name.replace('"', '""') + '"'
 
@@ -35,7 +35,7 @@ def key_group_sql(shape: TableSpec) -> str:
 
 
 def _text_sql(name: str, type_: str) -> str:
-    text = f"{quoted(name)}::VARCHAR"
+    text = f"{quote_name(name)}::VARCHAR"
     # The zeros behind the point are the column's, not the number's.
     return f"rtrim(rtrim({text}, '0'), '.')" if parse_type(type_).scale else text
 

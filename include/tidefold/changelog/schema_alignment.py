@@ -23,27 +23,27 @@ from tidefold.errors import RefusedError
 _SHOWN = 40
 
 
-def brought(table: pa.Table, name: str, former: ColumnOrigin) -> pa.ChunkedArray:
+def align_column(table: pa.Table, name: str, former: ColumnOrigin) -> pa.ChunkedArray:
     """The values of column `name`, from rows of an older schema. Raises RefusedError when one does not fit."""
     if former.name is not None and former.name in table.column_names:
-        return converted(table.column(former.name), name, former.types)
+        return convert_column(table.column(former.name), name, former.types)
     # A file that lacks a column was written before that was added.
     default = None if former.name is not None else former.default
     first = arrow_type(former.types[0])
     value = None if default is None else parse_value(former.types[0], default)
     filled = pa.chunked_array([pa.repeat(pa.scalar(value, first), table.num_rows)], first)
-    return converted(filled, name, former.types)
+    return convert_column(filled, name, former.types)
 
 
-def converted(values: pa.ChunkedArray, name: str, types: tuple[str, ...]) -> pa.ChunkedArray:
+def convert_column(values: pa.ChunkedArray, name: str, types: tuple[str, ...]) -> pa.ChunkedArray:
     """The same values in the last of these types, if they are of the first. Raises RefusedError."""
     line = steps(types)
     for before, after in pairwise(line):
-        values = _converted(values, name, before, after)
+        values = _convert_step(values, name, before, after)
     return values
 
 
-def _converted(values: pa.ChunkedArray, name: str, before: str, after: str) -> pa.ChunkedArray:
+def _convert_step(values: pa.ChunkedArray, name: str, before: str, after: str) -> pa.ChunkedArray:
     try:
         found = _text(values, before) if after == "string" else _cast(values, arrow_type(after))
         same = after == "string" or _equal(found.cast(values.type, safe=False), values)
@@ -120,7 +120,7 @@ class Aligner:
         known = column_origins(self.schemas, schema, self.schema)
         if not known and changes.schema.equals(wanted):
             return changes
-        table = pa.table([_changed(changes, field, known.get(field.name)) for field in wanted], schema=wanted)
+        table = pa.table([_align_changes(changes, field, known.get(field.name)) for field in wanted], schema=wanted)
         if not known:
             return table
         at = wanted.get_field_index("_absent")
@@ -139,7 +139,7 @@ class Aligner:
         for batch in batches:
             rows = pa.Table.from_batches([batch])
             if known or rows.column_names != wanted.names:
-                columns = [brought(rows, name, known.get(name) or same[name]) for name in wanted.names]
+                columns = [align_column(rows, name, known.get(name) or same[name]) for name in wanted.names]
                 rows = pa.table(columns, names=wanted.names)
             yield from rows.cast(wanted).to_batches()
 
@@ -148,8 +148,10 @@ class Aligner:
         wanted, known = sidecar_schema(self.shape), column_origins(self.schemas, schema, self.schema)
         if not known:
             return kept.cast(wanted)
-        columns = [brought(kept, f.name, known[f.name]) if f.name in known else kept.column(f.name) for f in wanted]
-        return _renamed(pa.table(columns, schema=wanted), known)
+        columns = [
+            align_column(kept, f.name, known[f.name]) if f.name in known else kept.column(f.name) for f in wanted
+        ]
+        return _rename_columns(pa.table(columns, schema=wanted), known)
 
     def _absent(self, changes: pa.Table, known: Mapping[str, ColumnOrigin]) -> pa.ChunkedArray:
         """A change says nothing about columns that came after it, where that is not the same as null."""
@@ -164,19 +166,19 @@ class Aligner:
         return pa.chunked_array([pa.array(told, pa.list_(pa.string()))])
 
 
-def _changed(changes: pa.Table, field: pa.Field, former: ColumnOrigin | None) -> pa.ChunkedArray:
+def _align_changes(changes: pa.Table, field: pa.Field, former: ColumnOrigin | None) -> pa.ChunkedArray:
     if former is None:
         # Older programs wrote fewer system columns.
         there = field.name in changes.column_names or not field.name.startswith("_")
         return changes.column(field.name).cast(field.type) if there else pa.nulls(changes.num_rows, field.type)
-    values = brought(changes, field.name, former)
+    values = align_column(changes, field.name, former)
     if former.name is None and former.default is not None:
         # What a delete or a clear says of other columns than the key is nothing.
         return pc.if_else(pc.equal(changes.column("_op"), UPSERT), values, pa.scalar(None, field.type))
     return values
 
 
-def _renamed(kept: pa.Table, known: Mapping[str, ColumnOrigin]) -> pa.Table:
+def _rename_columns(kept: pa.Table, known: Mapping[str, ColumnOrigin]) -> pa.Table:
     """The same under the names of today; what was kept of a column that is gone goes too."""
     names = {former.name: name for name, former in known.items() if former.name is not None}
     told = [names.get(n, n if n in _MARKS else None) for n in kept.column("_column").to_pylist()]

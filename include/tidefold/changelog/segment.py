@@ -266,7 +266,7 @@ def read_change_set(
         known[segment] = entries
     # A schema message, some of the batches and an end mark are again a complete Arrow stream.
     table = pa.ipc.open_stream(b"".join([*data, _END_OF_STREAM]), options=_ONE_THREAD).read_all()
-    return _counted(table, change_set, wanted)
+    return _select_rows(table, change_set, wanted)
 
 
 def _at_once(stream: BinaryIO) -> BinaryIO:
@@ -294,7 +294,7 @@ def _read_piece(stream: BinaryIO, path: str, entry: IndexEntry, piece: Piece) ->
     return data
 
 
-def _counted(table: pa.Table, change_set: ChangeSet, wanted: KeyGroups | None) -> pa.Table:
+def _select_rows(table: pa.Table, change_set: ChangeSet, wanted: KeyGroups | None) -> pa.Table:
     if wanted is not None:
         table = of_key_groups(table, wanted)
     if change_set.floor is not None:

@@ -121,7 +121,7 @@ def end(store: Store, run: str) -> None:
     store.delete(sorted(paths, key=lambda path: path.endswith(f"/{_ARRIVALS}")))
 
 
-def announced(store: Store) -> Iterator[Announced]:
+def read_announced(store: Store) -> Iterator[Announced]:
     """Every run that has begun and not ended. One that ends meanwhile may be left out. Raises CorruptError."""
     paths = [entry.path for entry in store.list(INTENTS)]
     for run, group in groupby(paths, key=lambda path: path.split("/")[-2]):

@@ -33,7 +33,7 @@ class AsOf:
     head: int | None = None
 
     def __str__(self) -> str:
-        return told(self.at)
+        return format_instant(self.at)
 
     @property
     def tag(self) -> str:
@@ -41,7 +41,7 @@ class AsOf:
         return tag_of(self.at)
 
 
-def joined(times: Iterable[CommitTimeRange | None]) -> CommitTimeRange | None:
+def merge_ranges(times: Iterable[CommitTimeRange | None]) -> CommitTimeRange | None:
     """Of several change sets together; None when it is not known of one of them."""
     first: list[int] = []
     last: list[int] = []
@@ -55,11 +55,11 @@ def joined(times: Iterable[CommitTimeRange | None]) -> CommitTimeRange | None:
     return CommitTimeRange(min(first, default=None), max(last, default=None), without)
 
 
-def until(below: Sequence[int | None], times: Iterable[CommitTimeRange | None]) -> int | None:
+def latest_commit_time(below: Sequence[int | None], times: Iterable[CommitTimeRange | None]) -> int | None:
     """The last commit time in what is folded from change sets with these `times` onto snapshots that reach up to
     `below`; NEVER when a change is without one, None when it is not known.
     """
-    whole = joined(times)
+    whole = merge_ranges(times)
     if whole is None or None in below:
         return None
     last = [] if whole.last is None else [whole.last]
@@ -75,7 +75,7 @@ def micros(instant: str) -> int:
         return NEVER
 
 
-def told(at: int) -> str:
+def format_instant(at: int) -> str:
     """`2026-11-05T00:00:00Z`, with as many digits after the seconds as it needs."""
     return (_EPOCH + timedelta(microseconds=at)).isoformat().replace("+00:00", "Z")
 
@@ -87,5 +87,5 @@ def next_second(at: int) -> int:
 
 def tag_of(at: int) -> str:
     """`as-of-2026-11-05`; where it is not midnight with the time, as `as-of-2026-11-05T06-30-00`."""
-    day, _, time = told(at).removesuffix("Z").partition("T")
+    day, _, time = format_instant(at).removesuffix("Z").partition("T")
     return f"as-of-{day}" if time == "00:00:00" else f"as-of-{day}T{time.replace(':', '-')}"

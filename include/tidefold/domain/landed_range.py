@@ -24,7 +24,7 @@ class LandedRange:
     truncated_in: tuple[str, ...] = ()
 
 
-def landed_range(state: LogState, snapshot: Snapshot) -> LandedRange:
+def find_landed_range(state: LogState, snapshot: Snapshot) -> LandedRange:
     """What landed in the range of a snapshot. Of one that brings back older rows, or that is as of an instant, nothing:
     its rows are not those of the range.
     """

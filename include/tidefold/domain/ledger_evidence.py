@@ -52,7 +52,7 @@ def newest_id(state: LogState) -> int:
     return max((s.id for s in state.snapshots), default=state.last_snapshot)
 
 
-def published_version(state: LogState) -> int:
+def find_published_version(state: LogState) -> int:
     """The newest version of the table that the ledger knows; -1: none."""
     return max((s.table_version for s in state.snapshots if s.table_version is not None), default=-1)
 

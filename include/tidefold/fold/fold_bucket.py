@@ -20,7 +20,7 @@ from tidefold.domain.paths import DataFileName, data_path
 from tidefold.domain.snapshot.manifest import DataFile
 from tidefold.domain.snapshot.point_in_time import without_times
 from tidefold.domain.table.table_spec import Engine
-from tidefold.domain.verify.expected_files import Where
+from tidefold.domain.verify.expected_files import StorageTier
 from tidefold.errors import AlreadyExistsError, CorruptError, NotFoundError
 from tidefold.fold.base_rows import Based, open_base, read_hidden, with_schema
 from tidefold.fold.change_cache import MANY
@@ -131,7 +131,7 @@ def _brought(
     """Brings the file from another store: `link` or `copy` without passing its bytes through here, where the original
     is taken over as it is and the stores meet somewhere; else empty.
     """
-    if source.where is Where.EXTERNAL and not task.copy:
+    if source.where is StorageTier.EXTERNAL and not task.copy:
         shared = meeting(source.root, task.target.root)
         if shared:
             root, below, above = shared

@@ -17,7 +17,7 @@ from tidefold.changelog.segment import Indexes, read_change_set
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import ChangeSet
 from tidefold.domain.snapshot.manifest import DataFile
-from tidefold.domain.verify.expected_files import Where
+from tidefold.domain.verify.expected_files import StorageTier
 from tidefold.errors import CorruptError, NotFoundError, TidefoldError
 from tidefold.fold.change_cache import changes_for
 from tidefold.fold.task import Address, Input, Read
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 def _open_store(address: Address) -> Store:
-    if address.where is Where.LOCAL:
+    if address.where is StorageTier.LOCAL:
         return LocalStore(Path(address.root), private=True)
     return open_store(address.root, Path("/"))
 
@@ -102,7 +102,7 @@ class Inputs:
                 "DATA_FILE_CORRUPT",
                 f"`{address.path}` differs from the file that was confirmed.",
                 hint="Bring it from another copy of the savepoint."
-                if address.where is Where.EXTERNAL
+                if address.where is StorageTier.EXTERNAL
                 else "`tidefold verify --repair` mends it from another copy, if there is one.",
             )
         return address
@@ -114,6 +114,6 @@ def _why(address: Address, error: Exception) -> str:
         return "missing"
     if isinstance(error, CorruptError):
         return "altered" if error.code == "DATA_FILE_CORRUPT" else error.message
-    if address.where is Where.STORE and not is_lost_by_disk(error):
+    if address.where is StorageTier.STORE and not is_lost_by_disk(error):
         raise error
     return f"unreadable ({error})"

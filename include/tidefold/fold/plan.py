@@ -12,7 +12,7 @@ from tidefold.domain.paths import LogPaths, data_path
 from tidefold.domain.retention.local_copies import CopyName
 from tidefold.domain.snapshot.manifest import DataFile, Manifest, home
 from tidefold.domain.snapshot.point_in_time import change_sets_of
-from tidefold.domain.verify.expected_files import Where
+from tidefold.domain.verify.expected_files import StorageTier
 from tidefold.errors import RefusedError
 from tidefold.fold.rewrite import RewriteAction, RewriteDecision, decide_rewrite
 from tidefold.fold.task import Address, FoldResult, FoldTask, Input, Recipe
@@ -39,8 +39,8 @@ class Places:
             Input(
                 file,
                 (
-                    *(Address(Where.LOCAL, root, data_path(folder, file.name)) for root, folder in copies),
-                    *(Address(Where.STORE, self.store, data_path(f, file.name)) for f in dict.fromkeys(folders)),
+                    *(Address(StorageTier.LOCAL, root, data_path(folder, file.name)) for root, folder in copies),
+                    *(Address(StorageTier.STORE, self.store, data_path(f, file.name)) for f in dict.fromkeys(folders)),
                     *(self.external[key] for key in (file.sha256,) if key in self.external),
                 ),
             )
@@ -50,8 +50,8 @@ class Places:
     @property
     def logs(self) -> tuple[Address, ...]:
         """Where segments are read, in order."""
-        near = [] if self.segments is None else [Address(Where.LOCAL, self.segments)]
-        return (*near, Address(Where.STORE, self.store))
+        near = [] if self.segments is None else [Address(StorageTier.LOCAL, self.segments)]
+        return (*near, Address(StorageTier.STORE, self.store))
 
 
 def plan_fold(
@@ -87,7 +87,7 @@ def _tasks(
     change_sets: Sequence[ChangeSet],
     marks: bool,
 ) -> tuple[FoldTask, ...]:
-    target = Address(Where.STORE, places.store, home(state.log, snapshot.kind, snapshot.id))
+    target = Address(StorageTier.STORE, places.store, home(state.log, snapshot.kind, snapshot.id))
     aligner = Aligner(shape, snapshot.schema, state.schemas)
     differs = base is not None and aligner.must_rewrite(base.schema)
     rescaled = base is not None and base.shape.buckets != shape.buckets

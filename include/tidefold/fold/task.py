@@ -9,7 +9,7 @@ from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import ChangeSet, Expire, TableSpec
 from tidefold.domain.snapshot.manifest import DataFile
 from tidefold.domain.table.schema import FIRST, Schema
-from tidefold.domain.verify.expected_files import Where
+from tidefold.domain.verify.expected_files import StorageTier
 from tidefold.fold.merge.ties import Tied
 from tidefold.fold.merge.unresolved import Unresolved
 from tidefold.fold.rewrite import RewriteAction, RewriteDecision
@@ -19,7 +19,7 @@ from tidefold.fold.rewrite import RewriteAction, RewriteDecision
 class Address:
     """One place where something may be read or written: `root` is the address of a store, `path` is relative to it."""
 
-    where: Where
+    where: StorageTier
     root: str
     path: str = ""
 
@@ -112,7 +112,7 @@ class Read:
     """One try to read an input: `why` says why it could not serve; empty: it did. `seconds` are for people."""
 
     name: str
-    where: Where
+    where: StorageTier
     place: str
     bytes: int
     seconds: float

@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from tidefold.domain.ledger_evidence import Evidence, ShownSnapshot, newest_id, published_version
+from tidefold.domain.ledger_evidence import Evidence, ShownSnapshot, find_published_version, newest_id
 from tidefold.domain.log_state import LogState
 from tidefold.domain.paths import LogPaths
 from tidefold.errors import NotFoundError
 from tidefold.ledger.serialization import decode
-from tidefold.storage import Entry, Store
+from tidefold.storage import Store, StoredObject
 
 # Facts in a commit of a Delta table, for people and to be known by again.
 SNAPSHOT_FACT = "tidefold.snapshot"
@@ -43,7 +43,7 @@ def find_evidence(store: Store, state: LogState) -> Evidence:
     paths = LogPaths(state.log)
     version = max(_versions(store.list(f"{paths.table}/_delta_log")), default=None)
     below = store.list(paths.manifests)
-    known = published_version(state)
+    known = find_published_version(state)
     shown = None if version is None or version <= known else find_shown(store, state.log, known, version)
     return Evidence(
         table_version=version,
@@ -55,7 +55,7 @@ def find_evidence(store: Store, state: LogState) -> Evidence:
     )
 
 
-def _versions(entries: Iterable[Entry]) -> list[int]:
+def _versions(entries: Iterable[StoredObject]) -> list[int]:
     """Versions of a Delta log: of its commits and of its checkpoints."""
     numbers = (entry.path.rsplit("/", 1)[1].partition(".")[0] for entry in entries)
     return [int(number) for number in numbers if number.isdecimal()]
@@ -66,7 +66,7 @@ def list_manifests(store: Store, log: str) -> frozenset[int]:
     return _ids(store.list(LogPaths(log).manifests), "manifest")
 
 
-def _ids(entries: Iterable[Entry], name: str) -> frozenset[int]:
+def _ids(entries: Iterable[StoredObject], name: str) -> frozenset[int]:
     """Ids of the snapshots that have a file of this name beside their manifest."""
     found = (entry.path.rsplit("/", 2)[1:] for entry in entries)
     return frozenset(int(snapshot) for snapshot, file in found if file == name and snapshot.isdecimal())

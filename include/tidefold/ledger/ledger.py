@@ -27,7 +27,7 @@ from tidefold.errors import (
 )
 from tidefold.ledger.evidence import find_evidence
 from tidefold.ledger.pages import Chunk, Pages
-from tidefold.ledger.serialization import FORMAT, Head, decode, decode_head, digest_of
+from tidefold.ledger.serialization import FORMAT, LedgerHead, decode, decode_head, digest_of
 from tidefold.ledger.stored_form import encode
 from tidefold.storage import Store
 
@@ -124,7 +124,7 @@ class Ledger:
                 require_fence(first, fence)
             self.require_current(first)
             with suppress(AlreadyExistsError):
-                self._put(_identified(first))
+                self._put(_with_incarnation(first))
         _not_dropped(state)
         return self.commit(lambda empty: with_shape(empty, shape)) if with_shape(state, shape) != state else state
 
@@ -175,7 +175,7 @@ class Ledger:
         """
         for _ in range(_TRIES):
             state = self.read() if of_dropped else _not_dropped(self.read())
-            known = _identified(state)
+            known = _with_incarnation(state)
             moved = move(known)
             if moved == known:
                 return state
@@ -257,7 +257,7 @@ class Ledger:
             self._store.delete([self._paths.ledger_version(version)])
         return len(old)
 
-    def _before(self, found: tuple[Head, str] | None) -> Iterator[Head]:
+    def _before(self, found: tuple[LedgerHead, str] | None) -> Iterator[LedgerHead]:
         """The versions that counted before one, newest first, as far as they are there.
 
         A stray one is none of them: the writer who put it where it did not count may be about to name its pages anew.
@@ -268,7 +268,7 @@ class Ledger:
                 return
             yield found[0]
 
-    def _head(self, version: int) -> tuple[Head, str] | None:
+    def _head(self, version: int) -> tuple[LedgerHead, str] | None:
         """One version and the sha256 of its file; None when it was pruned, who did that removes its pages too."""
         path = self._paths.ledger_version(version)
         try:
@@ -295,7 +295,7 @@ class Ledger:
         pages, recent = self._pages.split(state)
         body = encode(recent)
         previous = self._digests.get(state.version - 1, "")
-        head = Head(
+        head = LedgerHead(
             FORMAT,
             state.log,
             state.version,
@@ -309,12 +309,12 @@ class Ledger:
         return msgspec.json.encode(head)
 
 
-def _identified(state: LogState) -> LogState:
+def _with_incarnation(state: LogState) -> LogState:
     """The state with its incarnation, which a ledger of an older program gets with its next version."""
     return state if state.incarnation else replace(state, incarnation=uuid.uuid4().hex[:_INCARNATION])
 
 
-def _pages_of(head: Head) -> frozenset[str]:
+def _pages_of(head: LedgerHead) -> frozenset[str]:
     return frozenset(page for pages in head.pages.values() for page in pages)
 
 

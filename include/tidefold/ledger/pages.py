@@ -10,7 +10,7 @@ from typing import Any
 from tidefold.domain.log_state import ChangeSet, LandedFileRecord, LogState, Snapshot
 from tidefold.domain.paths import LogPaths
 from tidefold.errors import AlreadyExistsError
-from tidefold.ledger.serialization import checked, decode, digest_of, read_named
+from tidefold.ledger.serialization import decode, digest_of, read_named, require_checksum
 from tidefold.ledger.stored_form import encode
 from tidefold.storage import Store
 
@@ -43,7 +43,7 @@ class Pages:
         pages: dict[str, list[str]] = {}
         recent: dict[str, Any] = {}
         for name, (number, _) in _PAGED.items():
-            full, recent[name] = _chunked(getattr(state, name), number)
+            full, recent[name] = _split_chunks(getattr(state, name), number)
             pages[name] = [self._put(state.generation, name, key, chunk) for key, chunk in full]
         return pages, replace(state, **recent)
 
@@ -75,13 +75,13 @@ class Pages:
 
     def _read(self, path: str, kind: Any, digest: str) -> Chunk:
         if path not in self._chunks:
-            self._chunks[path] = decode(path, checked(path, read_named(self._store, path), digest), kind)
+            self._chunks[path] = decode(path, require_checksum(path, read_named(self._store, path), digest), kind)
         # A version that was just read names it.
         self._there.add(path)
         return self._chunks[path]
 
 
-def _chunked(items: Chunk, number: Callable[[Any], int]) -> tuple[list[tuple[int, Chunk]], Chunk]:
+def _split_chunks(items: Chunk, number: Callable[[Any], int]) -> tuple[list[tuple[int, Chunk]], Chunk]:
     """Cuts a list at fixed numbers, so that the same items always make the same page; the newest chunk stays open."""
     chunks: list[tuple[int, Chunk]] = []
     begin = 0

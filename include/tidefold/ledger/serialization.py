@@ -27,7 +27,7 @@ FORMAT = 3
 T = TypeVar("T")
 
 
-class Head(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class LedgerHead(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One file of the ledger. `state` holds each paged list's newest items, `pages` the older ones' sha256.
 
     `previous` is the sha256 of the version before: versions form a chain, so a stray one is told from those that count.
@@ -44,7 +44,7 @@ class Head(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     life: int = 0
 
 
-def decode_head(path: str, data: bytes) -> Head:
+def decode_head(path: str, data: bytes) -> LedgerHead:
     """Raises CorruptError."""
     format_ = decode(path, data, dict[str, Any]).get("format")
     if isinstance(format_, int) and format_ > FORMAT:
@@ -53,8 +53,8 @@ def decode_head(path: str, data: bytes) -> Head:
             f"`{path}` has format {format_}; this version reads up to {FORMAT}.",
             hint="Update tidefold.",
         )
-    head = decode(path, data, Head)
-    checked(path, bytes(head.state), head.checksum)
+    head = decode(path, data, LedgerHead)
+    require_checksum(path, bytes(head.state), head.checksum)
     return head
 
 
@@ -72,7 +72,7 @@ def digest_of(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def checked(path: str, data: bytes, digest: str) -> bytes:
+def require_checksum(path: str, data: bytes, digest: str) -> bytes:
     """The bytes, or CorruptError when their sha256 is another."""
     if digest_of(data) != digest:
         raise CorruptError("CHECKSUM", f"`{path}` does not match its recorded checksum.", hint="Restore the file.")
@@ -152,7 +152,7 @@ def read_manifest(store: Store, log: str, snapshot: Snapshot) -> Manifest:
 def read_manifest_at(store: Store, path: str, snapshot: Snapshot) -> Manifest:
     """The same from another place, such as a local copy."""
     return check_manifest(
-        decode(path, checked(path, read_named(store, path), snapshot.manifest or ""), Manifest), snapshot
+        decode(path, require_checksum(path, read_named(store, path), snapshot.manifest or ""), Manifest), snapshot
     )
 
 

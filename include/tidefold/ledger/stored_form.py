@@ -48,20 +48,20 @@ def to_document(value: Any) -> Any:
 def decode_stored(data: bytes, kind: type[T]) -> T:
     """The value of a stored document. Raises msgspec.DecodeError."""
     wanted: Any = kind
-    stored = stored_type(wanted)
+    stored = find_stored_type(wanted)
     found: Any = msgspec.json.decode(data, type=stored)
     value: T = found if stored is wanted else msgspec.convert(found, wanted, from_attributes=True)
     return value
 
 
-def stored_names(kind: type) -> tuple[str, ...]:
+def list_stored_names(kind: type) -> tuple[str, ...]:
     """The names that the fields of a class have in stored documents, in their order."""
     names = STORED_NAMES.get(kind, {})
     embedded = EMBEDDED.get(kind)
     hints = get_type_hints(kind)
     found: list[str] = []
     for one in fields(kind):
-        found += stored_names(hints[one.name]) if one.name == embedded else [names.get(one.name, one.name)]
+        found += list_stored_names(hints[one.name]) if one.name == embedded else [names.get(one.name, one.name)]
     return tuple(found)
 
 
@@ -70,7 +70,7 @@ def _to_stored(value: Any) -> Any:
     kind = type(value)
     if isinstance(value, tuple | list):
         return [_to_stored(one) for one in value]
-    if not is_dataclass(kind) or stored_type(kind) is kind:
+    if not is_dataclass(kind) or find_stored_type(kind) is kind:
         return value
     names, embedded = STORED_NAMES.get(kind, {}), EMBEDDED.get(kind)
     found: dict[str, Any] = {}
@@ -84,14 +84,14 @@ def _to_stored(value: Any) -> Any:
 
 
 @cache
-def stored_type(kind: Any) -> Any:
+def find_stored_type(kind: Any) -> Any:
     """The type of the stored form of a type: itself, where all names are the same."""
     if is_dataclass(kind) and isinstance(kind, type):
-        return _stored_class(kind)
+        return _make_stored_class(kind)
     arguments = get_args(kind)
     if not arguments:
         return kind
-    stored = tuple(stored_type(one) if one is not Ellipsis else one for one in arguments)
+    stored = tuple(find_stored_type(one) if one is not Ellipsis else one for one in arguments)
     if stored == arguments:
         return kind
     if get_origin(kind) in (Union, types.UnionType):
@@ -100,7 +100,7 @@ def stored_type(kind: Any) -> Any:
     return origin[stored]
 
 
-def _stored_class(kind: type) -> Any:
+def _make_stored_class(kind: type) -> Any:
     hints = get_type_hints(kind)
     names, embedded = STORED_NAMES.get(kind, {}), EMBEDDED.get(kind)
     members: list[Any] = []
@@ -110,7 +110,7 @@ def _stored_class(kind: type) -> Any:
             members += [(part.name, inner[part.name]) for part in fields(hints[one.name])]
         else:
             default = () if one.default is MISSING else (one.default,)
-            members.append((one.name, stored_type(hints[one.name]), *default))
+            members.append((one.name, find_stored_type(hints[one.name]), *default))
     if not names and not embedded and all(hints[one[0]] == one[1] for one in members):
         return kind
     namespace = {embedded: property(_join(hints[embedded]))} if embedded else {}

@@ -12,7 +12,7 @@ from tidefold.domain.log_state import ChangeSet, TableSpec
 from tidefold.domain.paths import data_path
 from tidefold.domain.snapshot.manifest import DataFile
 from tidefold.domain.table.schema import FIRST, Schema
-from tidefold.domain.verify.expected_files import Where
+from tidefold.domain.verify.expected_files import StorageTier
 from tidefold.fold.task import Address, Input
 
 
@@ -70,7 +70,7 @@ class ReadPlan:
 
     def inputs(self, files: Iterable[DataFile]) -> tuple[Input, ...]:
         """The files with the place where they are read."""
-        return tuple(Input(f, (Address(Where.STORE, self.store, data_path(self.home, f.name)),)) for f in files)
+        return tuple(Input(f, (Address(StorageTier.STORE, self.store, data_path(self.home, f.name)),)) for f in files)
 
     @property
     def tasks(self) -> tuple[ReadTask, ...]:

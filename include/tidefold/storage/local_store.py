@@ -16,7 +16,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from tidefold.errors import AlreadyExistsError, InvalidInputError, NotFoundError, StorageError, UnknownOutcomeError
 from tidefold.storage.safe_files import open_regular
-from tidefold.storage.store import Entry
+from tidefold.storage.store import StoredObject
 
 T = TypeVar("T")
 _UNFINISHED, _TRIES, _CHUNK = ".part", 20, 1 << 20
@@ -45,12 +45,12 @@ class LocalStore:
             with self.open(path) as stream:
                 stream.seek(start)
                 return stream.read(-1 if length is None else length)
-        with _typed(path):
+        with _translate_errors(path):
             return cast(bytes, self._fs.cat_file(self._full(path), start=start, end=end))
 
     @contextmanager
     def open(self, path: str) -> Iterator[BinaryIO]:
-        with _typed(path):
+        with _translate_errors(path):
             full = self._full(path)
             below = os.path.relpath(full, self._root)
             stream = open_regular(self._root, below) if self._private else open(full, "rb")  # noqa: SIM115 (closed below)
@@ -66,11 +66,11 @@ class LocalStore:
         final = self._full(path)
         part = f"{final}.{uuid.uuid4().hex}{_UNFINISHED}"
         try:
-            with _typed(path), self._begin(part) as stream:
+            with _translate_errors(path), self._begin(part) as stream:
                 yield stream
                 stream.flush()
                 os.fsync(stream.fileno())
-            with _typed(path):
+            with _translate_errors(path):
                 # A hard link fails where a rename would replace: the conditional put of local disks.
                 _publish(part, final)
         finally:
@@ -120,7 +120,7 @@ class LocalStore:
 
     def link(self, source: str, target: str, copy: bool = False) -> str:
         final = self._full(target)
-        with _typed(source):
+        with _translate_errors(source):
             if copy:
                 return self._copied(source, target)
             os.stat(self._full(source))
@@ -161,20 +161,20 @@ class LocalStore:
         # Beside the last name: whatever a killed process leaves lies beside a name that is still to be repaired.
         part = f"{finals[-1]}.{uuid.uuid4().hex}{_UNFINISHED}"
         try:
-            with _typed(paths[-1]), self._begin(part) as stream:
+            with _translate_errors(paths[-1]), self._begin(part) as stream:
                 yield stream
                 stream.flush()
                 os.fsync(stream.fileno())
             for path, final in zip(paths[:-1], finals[:-1], strict=True):
-                with _typed(path):
+                with _translate_errors(path):
                     self._rename_link(part, final)
-            with _typed(paths[-1]):
+            with _translate_errors(paths[-1]):
                 os.replace(part, finals[-1])
         finally:
             with suppress(OSError):
                 _unlink(part)
         for path, final in zip(paths, finals, strict=True):
-            with _typed(path):
+            with _translate_errors(path):
                 _sync(os.path.dirname(final))
 
     def _rename_link(self, part: str, final: str) -> None:
@@ -194,14 +194,14 @@ class LocalStore:
                 _unlink(beside)
 
     def identity(self, path: str) -> str:
-        with _typed(path):
+        with _translate_errors(path):
             found = os.stat(self._full(path))
         return f"{found.st_dev}:{found.st_ino}"
 
     def rename_folder(self, source: str, target: str) -> None:
         """Gives a folder its final name, in one step. Raises AlreadyExistsError when that one holds files."""
         old, new = self._full(source), self._full(target)
-        with _typed(target):
+        with _translate_errors(target):
             try:
                 os.rename(old, new)
             except OSError as error:
@@ -210,18 +210,18 @@ class LocalStore:
                 raise AlreadyExistsError("NAME_TAKEN", f"`{target}` exists already.") from error
             _sync(os.path.dirname(new))
 
-    def list(self, folder: str, unfinished: bool = False) -> list[Entry]:
+    def list(self, folder: str, unfinished: bool = False) -> list[StoredObject]:
         # Not fsspec's find: it leaves out folders that cannot be read, as if they were empty (I23).
-        with _typed(folder):
+        with _translate_errors(folder):
             begin = len(str(self.root).rstrip(os.sep)) + 1
-            found = [Entry(name[begin:], size) for name, size in _walk(self._full(folder), not self._private)]
+            found = [StoredObject(name[begin:], size) for name, size in _walk(self._full(folder), not self._private)]
         kept = (entry for entry in found if unfinished or not entry.path.endswith(_UNFINISHED))
         return sorted(kept, key=lambda entry: entry.path)
 
     def delete(self, paths: Iterable[str]) -> None:
         for path in paths:
             full = self._full(path)
-            with _typed(path):
+            with _translate_errors(path):
                 _unlink(full)
             self._prune(os.path.dirname(full))
 
@@ -234,7 +234,7 @@ class LocalStore:
 
     def sync(self, path: str) -> None:
         full = self._full(path)
-        with _typed(path):
+        with _translate_errors(path):
             _sync(full)
             _sync(os.path.dirname(full))
 
@@ -263,7 +263,7 @@ class LocalStore:
 
 
 @contextmanager
-def _typed(path: str) -> Iterator[None]:
+def _translate_errors(path: str) -> Iterator[None]:
     """Turns what the system says into the errors of the Store port."""
     try:
         yield

@@ -11,7 +11,7 @@ from typing import BinaryIO, cast
 from fsspec.implementations.memory import MemoryFileSystem
 
 from tidefold.errors import AlreadyExistsError, InvalidInputError, NotFoundError
-from tidefold.storage.store import Entry
+from tidefold.storage.store import StoredObject
 
 # fsspec keeps ONE tree for the whole process, so one lock guards it.
 _lock = threading.Lock()
@@ -73,9 +73,9 @@ class MemoryStore:
     def identity(self, path: str) -> str:
         return self.uri(path)
 
-    def list(self, folder: str, unfinished: bool = False) -> list[Entry]:
+    def list(self, folder: str, unfinished: bool = False) -> list[StoredObject]:
         found = self._fs.find(self._full(folder), detail=True)
-        return [Entry(name[len(self._root) + 1 :], info["size"]) for name, info in sorted(found.items())]
+        return [StoredObject(name[len(self._root) + 1 :], info["size"]) for name, info in sorted(found.items())]
 
     def delete(self, paths: Iterable[str]) -> None:
         for path in paths:

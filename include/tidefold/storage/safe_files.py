@@ -51,7 +51,7 @@ def open_regular(root: str, name: str) -> BinaryIO:
         # Looked at first: to open a device may do something.
         _require_regular(os.stat(last, dir_fd=folder, follow_symlinks=False), name)
         # A pipe that took its place in this moment must not hold the process up.
-        handle = _opened(last, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, folder, name)
+        handle = _open_last(last, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, folder, name)
     try:
         _require_regular(os.fstat(handle), name)
         return os.fdopen(handle, "rb")
@@ -92,7 +92,7 @@ def _list_folder(handle: int, root: str, above: str, skip: Callable[[str], bool]
             yield path
             continue
         try:
-            below = _opened(name, _FOLDER | os.O_NOFOLLOW, handle, path)
+            below = _open_last(name, _FOLDER | os.O_NOFOLLOW, handle, path)
         except UnsafeFileError:
             yield path  # It was a folder a moment ago.
             continue
@@ -111,7 +111,7 @@ def _folder_of(root: str, name: str) -> Iterator[tuple[int, str]]:
     handle = os.open(root, _FOLDER)
     try:
         for count, folder in enumerate(folders, 1):
-            below = _opened(folder, _FOLDER | os.O_NOFOLLOW, handle, "/".join(folders[:count]))
+            below = _open_last(folder, _FOLDER | os.O_NOFOLLOW, handle, "/".join(folders[:count]))
             os.close(handle)
             handle = below
         yield handle, last
@@ -119,7 +119,7 @@ def _folder_of(root: str, name: str) -> Iterator[tuple[int, str]]:
         os.close(handle)
 
 
-def _opened(last: str, flags: int, folder: int, name: str) -> int:
+def _open_last(last: str, flags: int, folder: int, name: str) -> int:
     try:
         return os.open(last, flags, dir_fd=folder)
     except OSError as error:

@@ -10,7 +10,7 @@ from typing import BinaryIO, Protocol
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class StoredObject:
     """One stored file: its path relative to the root, and its length in bytes."""
 
     path: str
@@ -76,7 +76,7 @@ class Store(Protocol):
         """Names of one and the same copy of the bytes answer the same: on local disks device and inode."""
         ...
 
-    def list(self, folder: str, unfinished: bool = False) -> list[Entry]:
+    def list(self, folder: str, unfinished: bool = False) -> list[StoredObject]:
         """All files below a folder, at any depth, sorted by path; empty when there is none.
 
         `unfinished` also names what killed writers left behind under names of its own.

@@ -18,7 +18,7 @@ def probe(store: Store) -> tuple[str, ...]:
     done = []
     try:
         for step, act in _steps(store, folder):
-            with _named(step):
+            with _name_step(step):
                 act()
             done.append(step)
     finally:
@@ -33,21 +33,21 @@ _Step = tuple[str, Callable[[], None]]
 def _steps(store: Store, folder: str) -> Iterator[_Step]:
     one, other = f"{folder}/one", f"{folder}/other"
 
-    def listed(*paths: str) -> Callable[[], None]:
+    def expect_list(*paths: str) -> Callable[[], None]:
         return lambda: _require([e.path for e in store.list(folder)] == [*paths], "a listing is not what was written")
 
-    yield "list", listed()
+    yield "list", expect_list()
     yield "put", lambda: store.put_if_absent(one, b"first")
-    yield "refuse a second put", lambda: _refused(lambda: store.put_if_absent(one, b"second"))
+    yield "refuse a second put", lambda: _require_refused(lambda: store.put_if_absent(one, b"second"))
     yield "read back", lambda: _require(store.read(one) == b"first", "other bytes were read than were written")
     yield "tell its own put", lambda: _require(_is_marked(store, one), "it does not keep the metadata of objects")
     yield "copy", lambda: _require(store.link(one, other) in ("link", "copy"), "the copy was there before")
-    yield "list what is there", listed(one, other)
+    yield "list what is there", expect_list(one, other)
     third = f"{folder}/third"
     yield "put another", lambda: store.put_if_absent(third, b"third")
-    yield "refuse to copy over it", lambda: _refused(lambda: _copy(store, one, third))
+    yield "refuse to copy over it", lambda: _require_refused(lambda: _copy(store, one, third))
     yield "delete", lambda: store.delete([one, other, third])
-    yield "list nothing", listed()
+    yield "list nothing", expect_list()
     yield "tell what is absent", lambda: _absent(store, one)
 
 
@@ -63,7 +63,7 @@ def _copy(store: Store, source: str, target: str) -> None:
     store.link(source, target)
 
 
-def _refused(act: Callable[[], None]) -> None:
+def _require_refused(act: Callable[[], None]) -> None:
     try:
         act()
     except AlreadyExistsError:
@@ -89,7 +89,7 @@ def _require(right: bool, wrong: str) -> None:
 
 
 @contextmanager
-def _named(step: str) -> Iterator[None]:
+def _name_step(step: str) -> Iterator[None]:
     try:
         yield
     except TidefoldError as error:

@@ -46,7 +46,7 @@ from tidefold.domain.retention import retention
 from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.errors import CorruptError, TidefoldError
 from tidefold.ledger.serialization import FORMAT
-from tidefold.ledger.stored_form import stored_names, to_document
+from tidefold.ledger.stored_form import list_stored_names, to_document
 from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.inspect.explain_key import explain_key
 from tidefold.operations.inspect.history import history
@@ -251,7 +251,8 @@ def test_the_log_and_what_keeps_it_are_what_they_were(kept: Golden) -> None:
         refused = [json.loads(line) for path in paths for line in kept.pipeline.store.read(path).splitlines()]
         assert [[r["reason"], r["file"], r["line"]] for r in refused] == truth["refused"]
     left = [
-        {"written": r.takings is not None, "logs": sorted(r.logs)} for r in write_intents.announced(kept.pipeline.store)
+        {"written": r.takings is not None, "logs": sorted(r.logs)}
+        for r in write_intents.read_announced(kept.pipeline.store)
     ]
     assert sorted(left, key=json.dumps) == sorted(kept.truth["left"], key=json.dumps)
 
@@ -390,7 +391,7 @@ def test_every_stored_field_and_kind_is_in_a_golden_store(tmp_path: Path) -> Non
     told = [one for golden in stores for truth in golden.logs.values() for one in truth["history"]]
     there = {f"{kind.__name__}.{name}" for kind, names in found.items() for name in names}
     there |= {f"Kind.{one['kind']}" for one in told} | {f"State.{one['state']}" for one in told}
-    needed = {f"{kind.__name__}.{name}" for kind in found for name in stored_names(kind)}
+    needed = {f"{kind.__name__}.{name}" for kind in found for name in list_stored_names(kind)}
     needed |= {f"Kind.{kind}" for kind in SnapshotKind} | {f"State.{state}" for state in State}
     assert needed - there <= UNRELEASED
     assert not UNRELEASED & there, "an archive has it now: take its name out"

@@ -149,7 +149,7 @@ def test_an_older_intent_that_names_its_files_is_still_ended(tmp_path: Path) -> 
     )
     pipeline.store.put_if_absent("changelog/a/b.seg", b"whole")
     pipeline.store.put_if_absent("changelog/a/b.seg.12.part", b"half")
-    [run] = write_intents.announced(pipeline.store)
+    [run] = write_intents.read_announced(pipeline.store)
     expected = write_intents.ExpectedFiles([run])
     assert "changelog/a/b.seg" in expected
     assert "changelog/a/b.seg.12.part" in expected

@@ -11,7 +11,7 @@ import pytest
 
 from tidefold.changelog.key_group_hash import with_key_groups
 from tidefold.changelog.schema import CLEAR, DELETE, UPSERT, arrow_type, change_schema, sidecar_schema
-from tidefold.changelog.schema_alignment import Aligner, converted
+from tidefold.changelog.schema_alignment import Aligner, convert_column
 from tidefold.domain.table.schema import Schema
 from tidefold.domain.table.table_spec import COLUMNS, Column, Engine, Merge, TableSpec
 from tidefold.errors import RefusedError
@@ -22,7 +22,7 @@ NIGHT = datetime(2026, 1, 31, tzinfo=UTC)
 
 def through(values: list[Any], *types: str) -> list[Any]:
     given = pa.chunked_array([pa.array(values, arrow_type(types[0]))])
-    found = converted(given, "n", types)
+    found = convert_column(given, "n", types)
     assert found.type == arrow_type(types[-1])
     return list(found.to_pylist())
 

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from tidefold.domain.commit_times import NEVER, CommitTimeRange, joined, micros, next_second, tag_of, told, until
+from tidefold.domain.commit_times import (
+    NEVER,
+    CommitTimeRange,
+    format_instant,
+    latest_commit_time,
+    merge_ranges,
+    micros,
+    next_second,
+    tag_of,
+)
 
 MIDNIGHT = micros("2026-11-05T00:00:00Z")
 
@@ -18,7 +27,7 @@ MIDNIGHT = micros("2026-11-05T00:00:00Z")
     ],
 )
 def test_an_instant_has_one_text_and_one_tag(at: int, text: str, tag: str) -> None:
-    assert (told(at), tag_of(at), micros(text)) == (text, tag, at)
+    assert (format_instant(at), tag_of(at), micros(text)) == (text, tag, at)
 
 
 @pytest.mark.parametrize("text", ["", "soon", "2026-11-05", "2026-11-05T00:00:00"])
@@ -31,13 +40,13 @@ def test_seconds_are_rounded_up() -> None:
 
 
 def test_what_is_not_known_of_one_is_not_known_of_all() -> None:
-    assert joined([CommitTimeRange(3, 5), CommitTimeRange(1, 2, 1), CommitTimeRange(None, None, 2)]) == CommitTimeRange(
-        1, 5, 3
-    )
-    assert joined([CommitTimeRange(3, 5), None]) is None
-    assert until([7], [CommitTimeRange(3, 5)]) == 7
-    assert until([], [CommitTimeRange(3, 5)]) == 5
-    assert until([None], [CommitTimeRange(3, 5)]) is None
-    assert until([7], [None]) is None
-    assert until([7], [CommitTimeRange(3, 5, 1)]) == NEVER
-    assert until([], []) is None
+    assert merge_ranges(
+        [CommitTimeRange(3, 5), CommitTimeRange(1, 2, 1), CommitTimeRange(None, None, 2)]
+    ) == CommitTimeRange(1, 5, 3)
+    assert merge_ranges([CommitTimeRange(3, 5), None]) is None
+    assert latest_commit_time([7], [CommitTimeRange(3, 5)]) == 7
+    assert latest_commit_time([], [CommitTimeRange(3, 5)]) == 5
+    assert latest_commit_time([None], [CommitTimeRange(3, 5)]) is None
+    assert latest_commit_time([7], [None]) is None
+    assert latest_commit_time([7], [CommitTimeRange(3, 5, 1)]) == NEVER
+    assert latest_commit_time([], []) is None

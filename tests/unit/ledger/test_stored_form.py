@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from support.builders import appended, new_log
 from tidefold.domain.log_state import ChangeSet, LogState
-from tidefold.ledger.stored_form import decode_stored, encode, stored_names
+from tidefold.ledger.stored_form import decode_stored, encode, list_stored_names
 
 
 def state() -> LogState:
@@ -24,7 +24,7 @@ def test_a_state_comes_back_as_it_was() -> None:
 def test_the_location_of_a_change_set_is_stored_among_its_fields() -> None:
     [first, *_] = json.loads(encode(state().change_sets))
     assert list(first)[:8] == ["sqn", "segment", "ordinal", "offset", "length", "checksum", "rows", "key_groups"]
-    assert tuple(first) == stored_names(ChangeSet)
+    assert tuple(first) == list_stored_names(ChangeSet)
 
 
 def test_a_field_that_an_older_document_lacks_has_its_default() -> None:

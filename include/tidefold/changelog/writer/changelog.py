@@ -9,12 +9,12 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self
 
-from tidefold.changelog.writer.ledger_commit import Confirming
+from tidefold.changelog.writer.ledger_commit import LedgerCommitter
 from tidefold.changelog.writer.log_writer import LogWriter, Means
 from tidefold.changelog.writer.metrics import Metrics, MetricsSnapshot
 from tidefold.changelog.writer.pending_change_sets import Persisted
 from tidefold.changelog.writer.retry import ThreadTimer, Timer
-from tidefold.changelog.writer.segment_ownership import Custody, SegmentUploader
+from tidefold.changelog.writer.segment_ownership import SegmentOwnership, SegmentUploader
 from tidefold.changelog.writer.settings import WriterSettings
 from tidefold.changelog.writer.upload_scheduler import UploadScheduler
 from tidefold.domain.log_state import TableSpec
@@ -57,7 +57,7 @@ class Changelog:
         self._uploads = executor or self._pool(self.settings.threads, "changelog-upload", wait=False)
         self._metrics = Metrics()
         disposal = executor or self._pool(1, "changelog-disposal", wait=True)
-        self._custody = Custody(store, local, disposal, clock)
+        self._custody = SegmentOwnership(store, local, disposal, clock)
         self._uploader = SegmentUploader(
             store, local, self._custody, self._metrics, self._timer.now, compress=self.settings.compress
         )
@@ -77,7 +77,7 @@ class Changelog:
             check(shape, (POSTGRESQL, ARRIVAL))
         known = self._logs.get(check_log_id(log))
         if known is None or known.closed:
-            confirming = Confirming(Ledger(self._store, log), log, self.settings.name, shape)
+            confirming = LedgerCommitter(Ledger(self._store, log), log, self.settings.name, shape)
             means = Means(self.settings, self._scheduler, self._custody, self._micros, self._local)
             known = self._logs[log] = LogWriter(confirming, means)
         elif shape is not None and shape != known.shape:
@@ -92,7 +92,7 @@ class Changelog:
         """
         errors: list[TidefoldError] = []
         with self._scheduler.collecting():
-            begun = [(log, future) for log in self._open_logs() if (future := _begun(log, errors)) is not None]
+            begun = [(log, future) for log in self._open_logs() if (future := _begin_flush(log, errors)) is not None]
         for log, future in begun:
             try:
                 log.end_flush(future)
@@ -145,7 +145,7 @@ class Changelog:
         return pool
 
 
-def _begun(log: LogWriter, errors: list[TidefoldError]) -> Future[Persisted] | None:
+def _begin_flush(log: LogWriter, errors: list[TidefoldError]) -> Future[Persisted] | None:
     try:
         return log.begin_flush()
     except Exception as error:

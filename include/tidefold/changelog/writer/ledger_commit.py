@@ -12,7 +12,7 @@ from tidefold.errors import ConflictError, NotFoundError
 from tidefold.ledger import Ledger
 
 
-class Confirming:
+class LedgerCommitter:
     """One log's ledger, as the writer named `writer` sees it. What it knows is as of the last time it looked."""
 
     def __init__(self, ledger: Ledger, log: str, writer: str, shape: TableSpec | None) -> None:

@@ -9,13 +9,13 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 
-from tidefold.changelog.writer.ledger_commit import Confirming
+from tidefold.changelog.writer.ledger_commit import LedgerCommitter
 from tidefold.changelog.writer.pending_change_sets import Pending, PendingChangeSet, Persisted, Stage, Waiter
 from tidefold.changelog.writer.rows_to_arrow import Buffer, Changes, change_table, highest
-from tidefold.changelog.writer.segment_ownership import Custody
+from tidefold.changelog.writer.segment_ownership import SegmentOwnership
 from tidefold.changelog.writer.settings import WriterSettings
 from tidefold.changelog.writer.upload import Uploaded
-from tidefold.changelog.writer.upload_scheduler import Part, UploadScheduler, UploadTask
+from tidefold.changelog.writer.upload_scheduler import UploadPart, UploadScheduler, UploadTask
 from tidefold.domain.log_state import TableSpec
 from tidefold.errors import ConflictError, InvalidInputError, RefusedError, SupersededError
 
@@ -28,7 +28,7 @@ class Means:
 
     settings: WriterSettings
     scheduler: UploadScheduler
-    custody: Custody
+    custody: SegmentOwnership
     now: Callable[[], int]
     local: bool
 
@@ -40,7 +40,7 @@ class LogWriter:
     the truth: only what `confirm` (or `flush`) returned from is in the log.
     """
 
-    def __init__(self, confirming: Confirming, means: Means) -> None:
+    def __init__(self, confirming: LedgerCommitter, means: Means) -> None:
         self.log = confirming.log
         self._confirming = confirming
         self._means = means
@@ -249,7 +249,7 @@ class LogWriter:
             sending = self._pending.send(from_sqn, self._confirming.fence)
         if not sending:
             return
-        parts = tuple(Part(self.log, c.place, self._shape, c.fence, c.table) for c in sending)
+        parts = tuple(UploadPart(self.log, c.place, self._shape, c.fence, c.table) for c in sending)
         sent = {c.place: c.sqn for c in sending}
         size = sum(c.bytes for c in sending)
         done, failed = partial(self._done, sent), partial(self._failed, frozenset(sent.values()))

@@ -121,7 +121,7 @@ class AttemptTimeoutError(StorageError):
     """An attempt did not answer in time. It may still succeed."""
 
 
-class Action(Protocol[T]):
+class RetryableAction(Protocol[T]):
     """What is tried. Attempts may run side by side; `complete` or `fail` is called exactly once."""
 
     def attempt(self) -> T:
@@ -150,7 +150,7 @@ class RetryingExecutor:
         self._delayed: dict[int, tuple[Cancel, Callable[[], None]]] = {}
         self._numbers = itertools.count()
 
-    def execute(self, action: Action[T]) -> None:
+    def execute(self, action: RetryableAction[T]) -> None:
         """Begins the first attempt. Raises RuntimeError when the executor takes no more work."""
         self.executor.submit(_Run(action, self).attempt, 1)
 
@@ -188,7 +188,7 @@ class RetryingExecutor:
 class _Run(Generic[T]):
     """All attempts of one action."""
 
-    def __init__(self, action: Action[T], owner: RetryingExecutor) -> None:
+    def __init__(self, action: RetryableAction[T], owner: RetryingExecutor) -> None:
         self._action = action
         self._owner = owner
         self._lock = threading.Lock()

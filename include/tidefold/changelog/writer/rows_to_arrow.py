@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidefold.changelog.schema import ARRIVAL, DELETE, UPSERT, change_schema, order_columns
-from tidefold.changelog.writer.type_coercion import fit_column, fit_values, shown, wrong
+from tidefold.changelog.writer.type_coercion import fit_column, fit_values, format_value, wrong
 from tidefold.domain.log_state import TableSpec
 from tidefold.errors import InvalidInputError
 
@@ -57,7 +57,7 @@ def change_table(changes: Changes, shape: TableSpec, offset: int, now: int) -> p
         "_absent": pa.nulls(count, pa.list_(pa.string())),
     }
     for name in order_columns(shape):
-        filled[name] = filled["_offset"] if shape.order == ARRIVAL else _required(given, name, pa.int64())
+        filled[name] = filled["_offset"] if shape.order == ARRIVAL else _require_column(given, name, pa.int64())
     for column in shape.columns:
         filled[column.name] = _user_column(given, column.name, schema.field(column.name).type, shape, op)
     return pa.table([filled[name] for name in schema.names], schema=schema)
@@ -95,11 +95,11 @@ def _mappings(changes: object) -> list[Mapping[str, Any]]:
     if isinstance(changes, Mapping):
         return [changes]
     if not isinstance(changes, Iterable):
-        raise wrong(f"{shown(changes)} is no changes", hint)
+        raise wrong(f"{format_value(changes)} is no changes", hint)
     rows = list(changes)
     for number, row in enumerate(rows):
         if type(row) is not dict and not isinstance(row, Mapping):
-            raise wrong(f"Change {number} is {shown(row)} ({type(row).__name__}), no mapping", hint)
+            raise wrong(f"Change {number} is {format_value(row)} ({type(row).__name__}), no mapping", hint)
     return rows
 
 
@@ -113,7 +113,9 @@ def _operation(given: object, number: int) -> int:
 
 
 def _no_operation(given: object, number: int) -> InvalidInputError:
-    return wrong(f"`_op` of change {number} is {shown(given)}, which is none", "Use 0 or `upsert`, 1 or `delete`.")
+    return wrong(
+        f"`_op` of change {number} is {format_value(given)}, which is none", "Use 0 or `upsert`, 1 or `delete`."
+    )
 
 
 def _check_names(names: list[str], shape: TableSpec) -> None:
@@ -121,7 +123,7 @@ def _check_names(names: list[str], shape: TableSpec) -> None:
     known |= set() if shape.order == ARRIVAL else set(order_columns(shape))
     unknown = [name for name in names if name not in known]
     if unknown:
-        raise wrong(f"{shown(unknown[0])} is no column of the log", f"Columns are {', '.join(sorted(known))}.")
+        raise wrong(f"{format_value(unknown[0])} is no column of the log", f"Columns are {', '.join(sorted(known))}.")
     if len(names) > len(set(names)):
         twice = next(name for name in names if names.count(name) > 1)
         raise wrong(f"`{twice}` is there twice", "Give every column once.")
@@ -151,7 +153,7 @@ def _instants(given: pa.Table, now: int) -> Any:
 
 def _user_column(given: pa.Table, name: str, type_: pa.DataType, shape: TableSpec, op: Any) -> Any:
     if name in shape.key:
-        return _required(given, name, type_)
+        return _require_column(given, name, type_)
     deleted = pc.equal(op, DELETE)
     if name not in given.column_names:
         if not pc.all(deleted, min_count=0).as_py():
@@ -161,7 +163,7 @@ def _user_column(given: pa.Table, name: str, type_: pa.DataType, shape: TableSpe
     return pc.if_else(deleted, pa.scalar(None, type_), column) if pc.any(deleted, min_count=0).as_py() else column
 
 
-def _required(given: pa.Table, name: str, type_: pa.DataType) -> Any:
+def _require_column(given: pa.Table, name: str, type_: pa.DataType) -> Any:
     hint = "Every change needs the key, and its order if the log has one."
     if name not in given.column_names:
         raise wrong(f"`{name}` is missing", hint)

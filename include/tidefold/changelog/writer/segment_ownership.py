@@ -28,7 +28,7 @@ from tidefold.changelog.key_group_hash import connect, with_key_groups
 from tidefold.changelog.write_intents import Intent, IntentLog
 from tidefold.changelog.writer.metrics import Metrics
 from tidefold.changelog.writer.upload import Uploaded, upload
-from tidefold.changelog.writer.upload_scheduler import Part
+from tidefold.changelog.writer.upload_scheduler import UploadPart
 from tidefold.domain.log_state import TableSpec
 from tidefold.errors import InvalidInputError, UnknownOutcomeError
 from tidefold.storage import Store
@@ -36,7 +36,7 @@ from tidefold.storage import Store
 _LOGGER = logging.getLogger(__name__)
 
 
-class Disposal:
+class DeferredDelete:
     """Removes files in the background."""
 
     def __init__(self, store: Store, executor: Executor) -> None:
@@ -62,7 +62,7 @@ class Disposal:
 class TaskRegistry:
     """Uploaded files before they are confirmed: each goes when no log uses it, unless its ownership passed on (C5)."""
 
-    def __init__(self, disposal: Disposal) -> None:
+    def __init__(self, disposal: DeferredDelete) -> None:
         self._disposal = disposal
         self._lock = threading.Lock()
         self._logs: dict[str, set[str]] = {}
@@ -116,7 +116,7 @@ class LocalRegistry:
     file goes when no log needs it.
     """
 
-    def __init__(self, disposal: Disposal) -> None:
+    def __init__(self, disposal: DeferredDelete) -> None:
         self._disposal = disposal
         self._lock = threading.Lock()
         self._copies: dict[str, _Copy] = {}
@@ -165,22 +165,22 @@ class LocalRegistry:
 Clock = Callable[[], datetime]
 
 
-class Custody:
+class SegmentOwnership:
     """Keeps count of who still needs which segment, in the primary store and in the local one."""
 
     def __init__(self, store: Store, local: Store | None, executor: Executor, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._primary_files = Disposal(store, executor)
+        self._primary_files = DeferredDelete(store, executor)
         self._tasks = TaskRegistry(self._primary_files)
-        local_files = Disposal(local if local is not None else store, executor)
+        local_files = DeferredDelete(local if local is not None else store, executor)
         self._local_tasks = TaskRegistry(local_files)
         self._copies = LocalRegistry(local_files)
         self._lock = threading.Lock()
         self._runs: dict[str, tuple[str, set[str]]] = {}
         self._doubtful: list[str] = []
 
-    def announce(self, parts: Sequence[Part]) -> str:
+    def announce(self, parts: Sequence[UploadPart]) -> str:
         """Says which logs a new segment will be of, and answers its path. Raises what the store raises."""
         run, now = uuid.uuid4().hex, self._clock()
         path = f"changelog/{now:%Y-%m-%d}/{run}.seg"
@@ -267,7 +267,7 @@ class SegmentUploader:
         self,
         store: Store,
         local: Store | None,
-        custody: Custody,
+        custody: SegmentOwnership,
         metrics: Metrics,
         now: Callable[[], float],
         *,
@@ -282,7 +282,7 @@ class SegmentUploader:
         self._own = threading.local()
         self._opened = ExitStack()
 
-    def upload(self, parts: Sequence[Part]) -> list[Uploaded]:
+    def upload(self, parts: Sequence[UploadPart]) -> list[Uploaded]:
         self._metrics.upload_begun()
         begun = self._now()
         try:
@@ -294,7 +294,7 @@ class SegmentUploader:
         self._metrics.size.add(sum(one.bytes for one in uploaded))
         return uploaded
 
-    def _write(self, parts: Sequence[Part]) -> list[Uploaded]:
+    def _write(self, parts: Sequence[UploadPart]) -> list[Uploaded]:
         tables = _with_key_groups(parts, self._connection())
         path = self._custody.announce(parts)
         try:
@@ -321,7 +321,7 @@ class SegmentUploader:
         return connection
 
 
-def _with_key_groups(parts: Sequence[Part], connection: duckdb.DuckDBPyConnection) -> list[pa.Table]:
+def _with_key_groups(parts: Sequence[UploadPart], connection: duckdb.DuckDBPyConnection) -> list[pa.Table]:
     """The tables of the parts with their key groups; logs of one shape are asked for together."""
     by_shape: dict[TableSpec, list[int]] = {}
     for index, part in enumerate(parts):

@@ -29,7 +29,7 @@ def wrong(what: str, hint: str) -> InvalidInputError:
     return InvalidInputError("CHANGES_INVALID", f"{what}; nothing was appended.", hint=hint)
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """A value for people: short, and of characters that can be printed everywhere."""
     try:
         text = ascii(value) if isinstance(value, str) and not _is_text(value) else repr(value)
@@ -53,7 +53,7 @@ def fit_values(name: str, values: Sequence[Any], type_: pa.DataType) -> pa.Chunk
         pass
     for number, value in enumerate(values):
         if value is not None and not (whole[type(value)] and _is_alone(value, type_)):
-            raise _misfit(name, number, shown(value), type(value).__name__, type_)
+            raise _misfit(name, number, format_value(value), type(value).__name__, type_)
     raise wrong(f"`{name}` does not fit {_word(type_)}", "Give values of one kind.")
 
 
@@ -64,13 +64,13 @@ def fit_column(name: str, column: pa.ChunkedArray, type_: pa.DataType) -> pa.Chu
     if column.type == type_:
         return column
     if not kinds.is_null(column.type) and not _is_column_of_kind(column.type, type_):
-        raise _refused(name, column, _first_filled(column), type_)
+        raise _error_of_value(name, column, _first_filled(column), type_)
     try:
-        cast = _widened(column, type_).cast(type_)
+        cast = _widen(column, type_).cast(type_)
     except pa.ArrowException:
-        raise _refused(name, column, _first_failing(column, type_), type_) from None
+        raise _error_of_value(name, column, _first_failing(column, type_), type_) from None
     if kinds.is_float32(type_) and (lost := _first_lost(column, cast)) >= 0:
-        raise _refused(name, column, lost, type_)
+        raise _error_of_value(name, column, lost, type_)
     return cast
 
 
@@ -81,7 +81,7 @@ def _fit_lists(name: str, values: Sequence[Any], type_: pa.ListType) -> pa.Chunk
                 raise wrong("", "")
             fit_values(name, value or (), type_.value_type)
         except InvalidInputError:
-            raise _misfit(name, number, shown(value), type(value).__name__, type_) from None
+            raise _misfit(name, number, format_value(value), type(value).__name__, type_) from None
     return pa.chunked_array([pa.array(values, type_)])
 
 
@@ -173,7 +173,7 @@ def _first_failing(column: pa.ChunkedArray, type_: pa.DataType) -> int:
 
     def fails(count: int) -> bool:
         try:
-            _widened(column.slice(0, count + 1), type_).cast(type_)
+            _widen(column.slice(0, count + 1), type_).cast(type_)
         except pa.ArrowException:
             return True
         return False
@@ -181,7 +181,7 @@ def _first_failing(column: pa.ChunkedArray, type_: pa.DataType) -> int:
     return bisect.bisect_left(range(len(column)), True, key=fails)
 
 
-def _widened(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
+def _widen(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
     """Arrow casts whole numbers only to decimals that can hold all of their type."""
     if not (kinds.is_decimal(type_) and kinds.is_integer(column.type)):
         return column
@@ -195,11 +195,11 @@ def _first_lost(column: pa.ChunkedArray, cast: pa.ChunkedArray) -> int:
     return int(pc.index(pc.or_(infinite, zero), True).as_py())
 
 
-def _refused(name: str, column: pa.ChunkedArray, number: int, type_: pa.DataType) -> InvalidInputError:
+def _error_of_value(name: str, column: pa.ChunkedArray, number: int, type_: pa.DataType) -> InvalidInputError:
     if number < 0 or number >= len(column):
         return wrong(f"`{name}` is a column of {column.type}, not of {_word(type_)}", _hint(type_))
     try:
-        text = shown(column[number].as_py())
+        text = format_value(column[number].as_py())
     except (ValueError, OverflowError):
         text = "a value that Python cannot hold"
     return _misfit(name, number, text, str(column.type), type_)
@@ -222,9 +222,9 @@ _WORDS = {
 }
 
 
-def _described(type_: pa.DataType) -> tuple[str, str]:
+def _describe_type(type_: pa.DataType) -> tuple[str, str]:
     if kinds.is_list(type_):
-        word, what = _described(type_.value_type)
+        word, what = _describe_type(type_.value_type)
         return f"array<{word}>", f"lists of {what}"
     if kinds.is_decimal(type_):
         room = f"up to {type_.precision} digits, {type_.scale} of them behind the point"
@@ -233,8 +233,8 @@ def _described(type_: pa.DataType) -> tuple[str, str]:
 
 
 def _word(type_: pa.DataType) -> str:
-    return _described(type_)[0]
+    return _describe_type(type_)[0]
 
 
 def _hint(type_: pa.DataType) -> str:
-    return f"Give {_described(type_)[1]}. Changes of an append are counted from 0."
+    return f"Give {_describe_type(type_)[1]}. Changes of an append are counted from 0."

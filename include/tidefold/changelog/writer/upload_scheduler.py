@@ -27,7 +27,7 @@ _LOGGER = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class UploadPart:
     """One change set on its way: its log, its place in the writer's stream, its rows; `fence` is the log's."""
 
     log: str
@@ -41,7 +41,7 @@ class Part:
 class UploadTask:
     """Change sets of one log that are persisted together. Exactly one of `done` and `failed` is called, once."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[UploadPart, ...]
     bytes: int
     done: Callable[[Sequence[Uploaded]], None]
     failed: Callable[[Exception], None]
@@ -50,7 +50,7 @@ class UploadTask:
 class Uploader(Protocol):
     """Writes parts, sorted by log and place, into one segment; answers in the same order."""
 
-    def upload(self, parts: Sequence[Part]) -> list[Uploaded]: ...
+    def upload(self, parts: Sequence[UploadPart]) -> list[Uploaded]: ...
 
     def discard(self, uploaded: Sequence[Uploaded]) -> None:
         """Removes a segment that another attempt has made superfluous."""
@@ -86,7 +86,7 @@ class UploadScheduler:
                 # A task may exceed the rest: else one that is larger than the limit could never go.
                 self._changed.wait_for(lambda: self._closed or self._in_flight < self._settings.max_bytes_in_flight)
                 if self._closed:
-                    raise _closed()
+                    raise _error_of_closed()
                 self._in_flight += task.bytes
                 self._waiting.append(task)
                 self._waiting_bytes += task.bytes
@@ -95,7 +95,7 @@ class UploadScheduler:
                     self._due = self._timer.call_later(self._settings.persist_delay, self.hurry)
         except BaseException as error:
             # Also when the waiting was interrupted: nobody else knows of this task.
-            task.failed(error if isinstance(error, Exception) else _interrupted(error))
+            task.failed(error if isinstance(error, Exception) else _error_of_interrupt(error))
             raise
         if full:
             self.hurry()
@@ -124,7 +124,7 @@ class UploadScheduler:
         try:
             self._retrying.execute(batch)
         except RuntimeError:
-            batch.fail(_closed())
+            batch.fail(_error_of_closed())
 
     def close(self) -> None:
         """Fails what was not sent, then waits for the uploads that run, `close_timeout` seconds at most."""
@@ -134,7 +134,7 @@ class UploadScheduler:
             self._in_flight -= sum(task.bytes for task in tasks)
             self._changed.notify_all()
         for task in tasks:
-            task.failed(_closed())
+            task.failed(_error_of_closed())
         self._retrying.close()
         with self._changed:
             if not self._changed.wait_for(lambda: self._batches == 0, self._settings.close_timeout):
@@ -191,10 +191,10 @@ class _Batch:
                 _LOGGER.exception("A log could not take the answer to its upload")
 
 
-def _closed() -> RefusedError:
+def _error_of_closed() -> RefusedError:
     return RefusedError("WRITER_CLOSED", "The writer was closed before this was uploaded.", hint="Append it again.")
 
 
-def _interrupted(error: BaseException) -> RefusedError:
+def _error_of_interrupt(error: BaseException) -> RefusedError:
     message = f"Waiting for running uploads was interrupted ({type(error).__name__})."
     return RefusedError("WRITER_INTERRUPTED", message, hint="Persist again.")

@@ -9,7 +9,7 @@ from tidefold.domain.table.table_spec import Engine, TableSpec
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class KeyChange:
     """One change of the key. `place` says which of two counts: the order, the partition, the offset (the kernel's
     `place_columns`). `number` names it among those given; `repeated`: it lies below its change set's floor.
 
@@ -38,7 +38,7 @@ class Change:
         return self.delete or self.clear
 
 
-def made_of(shape: TableSpec | None, changes: Sequence[Change]) -> Mapping[int, tuple[str, ...]]:
+def find_contributions(shape: TableSpec | None, changes: Sequence[KeyChange]) -> Mapping[int, tuple[str, ...]]:
     """The number of each change that the row consists of, and the columns that it gave; the changes are in the order
     in which they count. Empty: there is no row. Without a shape the last change is the row.
     """
@@ -57,12 +57,12 @@ def made_of(shape: TableSpec | None, changes: Sequence[Change]) -> Mapping[int, 
         elif engine is Engine.FIRST:
             parts = parts or {change.number: set(values)}
         else:
-            parts = _given(parts, change, values, changes)
+            parts = _give_columns(parts, change, values, changes)
     return {number: tuple(name for name in values if name in own) for number, own in parts.items()}
 
 
-def _given(
-    parts: dict[int, set[str]], change: Change, values: Sequence[str], changes: Sequence[Change]
+def _give_columns(
+    parts: dict[int, set[str]], change: KeyChange, values: Sequence[str], changes: Sequence[KeyChange]
 ) -> dict[int, set[str]]:
     """The row's parts when a change gives some of its columns anew."""
     by_number = {one.number: one for one in changes}

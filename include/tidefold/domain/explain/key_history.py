@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from tidefold.domain.commit_times import AsOf
-from tidefold.domain.explain.contributions import Change as Change
-from tidefold.domain.explain.contributions import made_of
+from tidefold.domain.explain.contributions import KeyChange as KeyChange
+from tidefold.domain.explain.contributions import find_contributions
 from tidefold.domain.log_state import Expire, LogState, Snapshot
 from tidefold.domain.table.table_spec import Engine, TableSpec
 
@@ -60,11 +60,11 @@ class FoldedRange:
     imported: bool = False
     before: int | None = None
 
-    def takes(self, change: Change) -> bool:
+    def takes(self, change: KeyChange) -> bool:
         """Whether this change is folded here."""
         return self.folds(change.sqn) and not self.is_late(change)
 
-    def is_late(self, change: Change) -> bool:
+    def is_late(self, change: KeyChange) -> bool:
         """Whether it was committed too late for this view."""
         return self.before is not None and (change.committed is None or change.committed >= self.before)
 
@@ -83,7 +83,7 @@ class ExplainedChange:
     consists of several changes, the columns that come from it.
     """
 
-    change: Change
+    change: KeyChange
     fate: ChangeOutcome
     snapshot: int | None = None
     run: str = ""
@@ -98,7 +98,7 @@ class KeyHistory:
     below all, whose rows came from outside.
     """
 
-    winner: Change | None
+    winner: KeyChange | None
     changes: tuple[ExplainedChange, ...]
     dropping: tuple[FoldedRange, ...] = ()
     partly_cut: bool = False
@@ -133,18 +133,18 @@ def _as_of(state: LogState, snapshot: Snapshot, wanted: AsOf) -> tuple[FoldedRan
 
 
 def explain(
-    state: LogState, view: Sequence[FoldedRange], changes: Sequence[Change], shape: TableSpec | None = None
+    state: LogState, view: Sequence[FoldedRange], changes: Sequence[KeyChange], shape: TableSpec | None = None
 ) -> KeyHistory:
     """Tells of each change of one key, in the order of the log, what became of it in this view. Without a shape the
     last change of a key is its row.
     """
     folded = _in_order(view, changes, shape)
-    parts = made_of(shape, folded)
+    parts = find_contributions(shape, folded)
     makers = [c for c in folded if c.number in parts and not c.removes] or [c for c in folded if c.removes]
     winner = makers[-1] if makers else None
     later = layers(state, state.latest)
     ordered = sorted(changes, key=lambda c: (c.sqn, c.number))
-    told = tuple(_told(change, view, later, winner, parts) for change in ordered)
+    told = tuple(_explain_change(change, view, later, winner, parts) for change in ordered)
     if winner is None:
         return KeyHistory(None, told, imported=next((layer.snapshot for layer in view if layer.imported), None))
     top = next(i for i, layer in enumerate(view) if layer.takes(winner))
@@ -154,7 +154,7 @@ def explain(
     return KeyHistory(winner, told, dropping, cut)
 
 
-def _in_order(view: Sequence[FoldedRange], changes: Sequence[Change], shape: TableSpec | None) -> list[Change]:
+def _in_order(view: Sequence[FoldedRange], changes: Sequence[KeyChange], shape: TableSpec | None) -> list[KeyChange]:
     """The changes that the view folds, as they count: where rows keep no order, what is folded later counts later."""
     found = []
     for age, layer in enumerate(view):
@@ -181,11 +181,11 @@ def standing(told: KeyHistory, present: bool, same: bool, was_kept: bool) -> Row
     return RowAgreement.CUT if told.partly_cut else RowAgreement.DIFFERS
 
 
-def _told(
-    change: Change,
+def _explain_change(
+    change: KeyChange,
     view: Sequence[FoldedRange],
     later: Sequence[FoldedRange],
-    winner: Change | None,
+    winner: KeyChange | None,
     parts: Mapping[int, tuple[str, ...]],
 ) -> ExplainedChange:
     if change.repeated:
@@ -195,10 +195,10 @@ def _told(
         return _outside(change, view, later)
     if change == winner or change.number in parts:
         return ExplainedChange(change, ChangeOutcome.CURRENT, layer.snapshot, layer.run, parts.get(change.number, ()))
-    return ExplainedChange(change, _lost(change, winner), layer.snapshot, layer.run)
+    return ExplainedChange(change, _explain_loss(change, winner), layer.snapshot, layer.run)
 
 
-def _lost(change: Change, winner: Change) -> ChangeOutcome:
+def _explain_loss(change: KeyChange, winner: KeyChange) -> ChangeOutcome:
     if change.place == winner.place:
         return ChangeOutcome.AGAIN
     if change.place > winner.place:
@@ -206,7 +206,7 @@ def _lost(change: Change, winner: Change) -> ChangeOutcome:
     return ChangeOutcome.EARLIER if change.order == winner.order else ChangeOutcome.OLDER
 
 
-def _outside(change: Change, view: Sequence[FoldedRange], later: Sequence[FoldedRange]) -> ExplainedChange:
+def _outside(change: KeyChange, view: Sequence[FoldedRange], later: Sequence[FoldedRange]) -> ExplainedChange:
     """A change that the view does not fold: left out by a restore, or later than it."""
     for layer in view:
         if layer.folds(change.sqn) and layer.is_late(change):

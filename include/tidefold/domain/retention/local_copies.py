@@ -110,7 +110,7 @@ def bytes_on_disk(files: Iterable[LocalFile]) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class PlannedCopy:
     """A copy that is to be made in a root; `files`: name and bytes of each data file."""
 
     name: CopyName
@@ -119,7 +119,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class EvictionPlan:
     """Whether a copy fits a quota and what goes for it. `used`: bytes of all copies as they are, `needed`: what the new
     one takes beside them; what it shares with a copy in its root takes nothing.
     """
@@ -130,9 +130,9 @@ class Room:
     going: tuple[tuple[LocalFile, ...], ...] = ()
 
 
-def make_room(
-    quota: int, wanted: Wanted, kept: Sequence[LocalFile], removable: Sequence[tuple[LocalFile, ...]]
-) -> Room:
+def plan_eviction(
+    quota: int, wanted: PlannedCopy, kept: Sequence[LocalFile], removable: Sequence[tuple[LocalFile, ...]]
+) -> EvictionPlan:
     """Which of the removable copies go, the first ones first, so that all bytes stay within the quota.
 
     None goes that need not, and none at all when even without all of them the new copy does not fit.
@@ -140,13 +140,13 @@ def make_room(
 
     def within(copies: Iterable[tuple[LocalFile, ...]]) -> bool:
         files = (*kept, *chain.from_iterable(copies))
-        return bytes_on_disk(files) + _needed(wanted, files) <= quota
+        return bytes_on_disk(files) + _count_needed(wanted, files) <= quota
 
     everything = (*kept, *chain.from_iterable(removable))
-    used, needed = bytes_on_disk(everything), _needed(wanted, everything)
+    used, needed = bytes_on_disk(everything), _count_needed(wanted, everything)
     count = next((n for n in range(len(removable) + 1) if within(removable[n:])), None)
     if count is None:
-        return Room(False, used, needed)
+        return EvictionPlan(False, used, needed)
     staying, going = list(removable[count:]), []
     for copy in removable[:count]:
         # A later one may have freed enough alone, or this one nothing: its files have names in others.
@@ -154,10 +154,10 @@ def make_room(
             staying.append(copy)
         else:
             going.append(copy)
-    return Room(True, used, needed, tuple(going))
+    return EvictionPlan(True, used, needed, tuple(going))
 
 
-def _needed(wanted: Wanted, files: Iterable[LocalFile]) -> int:
+def _count_needed(wanted: PlannedCopy, files: Iterable[LocalFile]) -> int:
     """Bytes of the files that no whole-looking copy of the same log in the same root has."""
     there = {file.path: file.bytes for file in files if file.root == wanted.root}
     copies = {CopyName.of(path) for path in there}

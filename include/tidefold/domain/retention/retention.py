@@ -45,7 +45,7 @@ def tails(state: LogState) -> tuple[Snapshot, ...]:
     return tuple(s for s in state.snapshots if s.state is State.COMPLETED and s.kind is SnapshotKind.TAIL)
 
 
-def protected(state: LogState, keep: int) -> frozenset[int]:
+def find_protected(state: LogState, keep: int) -> frozenset[int]:
     """Ids of the completed snapshots that must stay: the newest `keep` and the tails on them, tagged and held ones,
     what a kept tail is built on, and what an open attempt builds on or may fall back on. One as of an instant is kept
     by its tag alone.
@@ -72,7 +72,7 @@ def _below(state: LogState, attempt: Snapshot) -> Iterator[int]:
 
 def subsume(state: LogState, keep: int) -> LogState:
     """Retires the completed snapshots that are not protected; their files go with the next sweep."""
-    kept = protected(state, keep)
+    kept = find_protected(state, keep)
     snapshots = tuple(
         replace(s, state=State.SUBSUMED) if s.state is State.COMPLETED and s.id not in kept else s
         for s in state.snapshots
@@ -80,7 +80,7 @@ def subsume(state: LogState, keep: int) -> LogState:
     return state if snapshots == state.snapshots else replace(state, snapshots=snapshots)
 
 
-def subsumed(state: LogState) -> tuple[Snapshot, ...]:
+def list_subsumed(state: LogState) -> tuple[Snapshot, ...]:
     """Retired snapshots whose files were not yet removed."""
     return tuple(s for s in state.snapshots if s.state is State.SUBSUMED)
 
@@ -97,7 +97,7 @@ class Grace:
 
 def deletable(state: LogState, grace: Grace, instant: str) -> tuple[Snapshot, ...]:
     """The retired snapshots whose files may go at this instant (ISO 8601)."""
-    return tuple(s for s in subsumed(state) if not s.in_main_lineage or _is_past(state, s, grace, instant))
+    return tuple(s for s in list_subsumed(state) if not s.in_main_lineage or _is_past(state, s, grace, instant))
 
 
 def _is_past(state: LogState, snapshot: Snapshot, grace: Grace, instant: str) -> bool:
@@ -118,7 +118,7 @@ def oldest_version(state: LogState) -> int | None:
     return min((version for version in versions if version is not None), default=None)
 
 
-def deleted(state: LogState, snapshots: Iterable[int]) -> LogState:
+def mark_deleted(state: LogState, snapshots: Iterable[int]) -> LogState:
     """Records that the files of these retired snapshots are gone."""
     gone = set(snapshots)
     marked = tuple(
@@ -178,10 +178,10 @@ def truncate(state: LogState, keep: int | None) -> LogState:
     kept = tuple(c for c in state.change_sets if c.sqn > tightest.sqn)
     # A run that was squashed can only go as a whole.
     cut = min([tightest.sqn, *(kept[0].begin - 1 for _ in kept[:1])])
-    return replace(state, change_sets=kept, truncated_to=cut, garbage=_marked(state, kept))
+    return replace(state, change_sets=kept, truncated_to=cut, garbage=_mark_garbage(state, kept))
 
 
-def _marked(state: LogState, kept: Sequence[ChangeSet]) -> tuple[str, ...]:
+def _mark_garbage(state: LogState, kept: Sequence[ChangeSet]) -> tuple[str, ...]:
     """The garbage when only these change sets are left."""
     needed = {c.location.segment for c in kept}
     cut = dict.fromkeys(c.location.segment for c in state.change_sets if c.location.segment not in needed)
@@ -226,10 +226,10 @@ def squash(state: LogState, squashed: ChangeSet) -> LogState:
         )
     before = tuple(c for c in state.change_sets if c.sqn < squashed.begin)
     kept = (*before, squashed, *(c for c in state.change_sets if c.begin > squashed.sqn))
-    return replace(state, change_sets=kept, garbage=_marked(state, kept))
+    return replace(state, change_sets=kept, garbage=_mark_garbage(state, kept))
 
 
-def collected(state: LogState, paths: Iterable[str]) -> LogState:
+def forget_garbage(state: LogState, paths: Iterable[str]) -> LogState:
     """Records that these garbage segments are gone."""
     gone = set(paths)
     left = tuple(path for path in state.garbage if path not in gone)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from tidefold.domain.commit_times import until
+from tidefold.domain.commit_times import latest_commit_time
 from tidefold.domain.external_snapshot import External, Ownership
 from tidefold.domain.ingest.append import never_took
 from tidefold.domain.log_state import Expire, LogState, Snapshot, SnapshotKind, State
@@ -196,7 +196,7 @@ def _until(state: LogState, begun: Snapshot) -> int | None:
         return None
     below = None if begun.parent is None else known(state, begun.parent)
     folded = state.change_sets_in(begun.from_sqn, begun.folds_to)
-    return until([below.max_commit_time] if below else [], (c.times for c in folded))
+    return latest_commit_time([below.max_commit_time] if below else [], (c.times for c in folded))
 
 
 def _horizon(state: LogState, asked: Claim) -> int | None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from tidefold.domain.commit_times import NEVER, AsOf, micros, next_second, tag_of, told
+from tidefold.domain.commit_times import NEVER, AsOf, format_instant, micros, next_second, tag_of
 from tidefold.domain.log_state import ChangeSet, Expire, LogState, Snapshot, State
 from tidefold.domain.retention.tag_names import require_free
 from tidefold.domain.snapshot.claim import Claim, begin_attempt, blocked, same_request, supersede
@@ -169,7 +169,7 @@ def _squashed(log: str, one: ChangeSet, at: int) -> RefusedError:
     return RefusedError(
         "AS_OF_SQUASHED",
         f"The change sets {one.begin} to {one.sqn} of `{log}` were squashed into one: of changes from before and after "
-        f"{told(at)} only the last ones are left.",
+        f"{format_instant(at)} only the last ones are left.",
         hint="Choose an instant before or after all of them.",
     )
 
@@ -181,8 +181,8 @@ def _too_old(state: LogState, at: int, offered: Sequence[Older]) -> RefusedError
         return without_times(state.log, sum(c.rows for c in state.change_sets))
     return RefusedError(
         "AS_OF_TOO_OLD",
-        f"The rows of `{state.log}` as of {told(at)} cannot be made any more: what that needs was cut off the log, or "
-        f"dropped for its age. The oldest possible instant is {told(next_second(oldest))}.",
+        f"The rows of `{state.log}` as of {format_instant(at)} cannot be made any more: what that needs was cut off "
+        f"the log, or dropped for its age. The oldest possible instant is {format_instant(next_second(oldest))}.",
         hint=f"`tidefold history {state.log}` lists the kept snapshots; `retention` in the configuration "
         "decides how long.",
     )

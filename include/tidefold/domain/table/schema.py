@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tidefold.domain.table.table_spec import Column, TableSpec, renamed
+from tidefold.domain.table.table_spec import Column, TableSpec, rename_columns
 
 if TYPE_CHECKING:
     from tidefold.domain.log_state import LogState
@@ -54,10 +54,10 @@ class ColumnOrigin:
 
 def first_schema(columns: tuple[Column, ...]) -> Schema:
     """The schema that a log begins with."""
-    return Schema(FIRST, tuple(map(bare, columns)), tuple(range(1, len(columns) + 1)))
+    return Schema(FIRST, tuple(map(without_source_details, columns)), tuple(range(1, len(columns) + 1)))
 
 
-def bare(column: Column) -> Column:
+def without_source_details(column: Column) -> Column:
     """What of a column says something about its values in the table."""
     return replace(column, encoding="", aliases=(), optional=False)
 
@@ -75,7 +75,7 @@ def shape_at(state: LogState, schema: int) -> TableSpec:
         return state.shape
     there = {number: column.name for column, number in zip(wanted.columns, wanted.ids, strict=True)}
     names = {name: there[number] for name, number in newest.named.items() if number in there}
-    return renamed(state.shape, wanted.columns, names)
+    return rename_columns(state.shape, wanted.columns, names)
 
 
 def schema_of(schemas: Sequence[Schema], schema: int) -> Schema:
@@ -110,7 +110,7 @@ def must_rewrite(schemas: Sequence[Schema], older: int, newer: int) -> bool:
     return not all(found[column.name].is_same(column) for column in after.columns)
 
 
-def lost(schemas: Sequence[Schema], older: int, newer: int) -> tuple[str, ...]:
+def dropped_columns(schemas: Sequence[Schema], older: int, newer: int) -> tuple[str, ...]:
     """The columns of the older schema that the newer one has no more."""
     if older == newer or not schemas:
         return ()

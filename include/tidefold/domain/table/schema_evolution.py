@@ -9,8 +9,8 @@ from itertools import pairwise
 
 from tidefold.domain.ingest.append import differences, is_empty, with_shape
 from tidefold.domain.log_state import LogState, State
-from tidefold.domain.table.schema import Schema, bare, schemas_of
-from tidefold.domain.table.table_spec import Column, Engine, TableSpec, renamed
+from tidefold.domain.table.schema import Schema, schemas_of, without_source_details
+from tidefold.domain.table.table_spec import Column, Engine, TableSpec, rename_columns
 from tidefold.domain.table.type_conversion import has_text, widens
 from tidefold.errors import RefusedError
 
@@ -58,7 +58,7 @@ class Policies:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class SchemaChange:
     """One difference between two schemas. `column` is its name in the newer one, or in the older if it is gone;
     `impossible` says why no policy can allow it.
     """
@@ -91,7 +91,7 @@ def evolve(state: LogState, shape: TableSpec, policies: Policies, instant: str, 
     shape = with_found(state, replace(shape, buckets=state.shape.buckets))
     if shape == state.shape:
         return state
-    before = _taken_back(state, shape)
+    before = _take_back(state, shape)
     after = _next_schema(state, before[-1], shape, instant, run)
     found = changes(before[-1], after, shape)
     _require_same_log(state, after, shape)
@@ -123,12 +123,12 @@ def add_found(state: LogState, types: Mapping[str, str], instant: str, run: str 
     return replace(state, shape=shape, schemas=(*before, after), fence=state.fence + 1)
 
 
-def changes_of(schemas: tuple[Schema, ...]) -> tuple[tuple[Schema, tuple[Change, ...]], ...]:
+def changes_of(schemas: tuple[Schema, ...]) -> tuple[tuple[Schema, tuple[SchemaChange, ...]], ...]:
     """Each schema after the first with what changed by it."""
     return tuple((after, tuple(_differing(before, after))) for before, after in pairwise(schemas))
 
 
-def told(state: LogState) -> list[str]:
+def describe_schemas(state: LogState) -> list[str]:
     """What each schema changed, for people, oldest first."""
     return [
         f"schema {schema.id}{f', {schema.instant[:16]}' if schema.instant else ''}: {'; '.join(map(str, changed))}"
@@ -136,48 +136,48 @@ def told(state: LogState) -> list[str]:
     ]
 
 
-def changes(before: Schema, after: Schema, shape: TableSpec) -> tuple[Change, ...]:
+def changes(before: Schema, after: Schema, shape: TableSpec) -> tuple[SchemaChange, ...]:
     """What the newer schema changes. `shape` is that of the newer one: its key and its order allow less."""
-    return tuple(_limited(change, shape) for change in _differing(before, after))
+    return tuple(_limit_change(change, shape) for change in _differing(before, after))
 
 
-def _differing(before: Schema, after: Schema) -> Iterator[Change]:
+def _differing(before: Schema, after: Schema) -> Iterator[SchemaChange]:
     """Nothing when only the place of a column among the others is another one: columns are known by name."""
     there = dict(zip(before.ids, before.columns, strict=True))
     for number, column in zip(after.ids, after.columns, strict=True):
         former = there.pop(number, None)
         if former is None:
             after_ = column.type if column.default is None else f"{column.type}, {column.default} in rows before it"
-            yield Change(ChangeKind.ADD, column.name, after=after_)
+            yield SchemaChange(ChangeKind.ADD, column.name, after=after_)
             continue
         if former.name != column.name:
-            yield Change(ChangeKind.RENAME, column.name, former.name, column.name)
+            yield SchemaChange(ChangeKind.RENAME, column.name, former.name, column.name)
         if former.type != column.type:
-            yield _retyped(column.name, former.type, column.type)
+            yield _classify_type(column.name, former.type, column.type)
         if former.default != column.default:
             why = "the value of rows that were there before a column cannot change any more"
             default = [
                 f"default {one.default}" if one.default is not None else "no default" for one in (former, column)
             ]
-            yield Change(ChangeKind.RETYPE, column.name, default[0], default[1], why)
+            yield SchemaChange(ChangeKind.RETYPE, column.name, default[0], default[1], why)
     for column in there.values():
-        yield Change(ChangeKind.DROP, column.name, column.type)
+        yield SchemaChange(ChangeKind.DROP, column.name, column.type)
 
 
-def _retyped(name: str, old: str, new: str) -> Change:
+def _classify_type(name: str, old: str, new: str) -> SchemaChange:
     if widens(old, new):
-        return Change(ChangeKind.WIDEN, name, old, new)
+        return SchemaChange(ChangeKind.WIDEN, name, old, new)
     if widens(new, old):
-        return Change(ChangeKind.NARROW, name, old, new)
+        return SchemaChange(ChangeKind.NARROW, name, old, new)
     why = ""
     if new != "string":
         why = f"values of {old} are none of {new}"
     elif not has_text(old):
         why = f"values of {old} have no one text"
-    return Change(ChangeKind.RETYPE, name, old, new, why)
+    return SchemaChange(ChangeKind.RETYPE, name, old, new, why)
 
 
-def _limited(change: Change, shape: TableSpec) -> Change:
+def _limit_change(change: SchemaChange, shape: TableSpec) -> SchemaChange:
     """A key may only be widened such that it stays in its key group, and what orders a log not even that in a history,
     whose rows name its values.
     """
@@ -197,14 +197,14 @@ def _limited(change: Change, shape: TableSpec) -> Change:
 def _next_schema(state: LogState, before: Schema, shape: TableSpec, instant: str, run: str) -> Schema:
     highest = max(number for schema in schemas_of(state) for number in schema.ids)
     ids = []
-    for number in _matched(before, shape.columns):
+    for number in _match_columns(before, shape.columns):
         highest += number is None
         ids.append(highest if number is None else number)
     found = tuple(number for number in before.found if number in ids)
-    return Schema(before.id + 1, tuple(map(bare, shape.columns)), tuple(ids), instant, run, found)
+    return Schema(before.id + 1, tuple(map(without_source_details, shape.columns)), tuple(ids), instant, run, found)
 
 
-def _matched(before: Schema, columns: tuple[Column, ...]) -> Iterator[int | None]:
+def _match_columns(before: Schema, columns: tuple[Column, ...]) -> Iterator[int | None]:
     """Which column of the older schema each of these is: the one of its name, else one that an alias names."""
     there, names = before.named, {column.name for column in columns}
     for column in columns:
@@ -212,12 +212,14 @@ def _matched(before: Schema, columns: tuple[Column, ...]) -> Iterator[int | None
         yield there[column.name] if column.name in there else next(free, None)
 
 
-def _taken_back(state: LogState, shape: TableSpec) -> tuple[Schema, ...]:
+def _take_back(state: LogState, shape: TableSpec) -> tuple[Schema, ...]:
     """The schemas without the newest, if nothing was ever made with it and the columns are those of before again."""
     known = schemas_of(state)
     used = {c.schema for c in state.change_sets}
     used |= {s.schema for s in state.snapshots if s.state is not State.ABORTED}
-    again = len(known) > 1 and {c.name: c for c in map(bare, shape.columns)} == {c.name: c for c in known[-2].columns}
+    again = len(known) > 1 and {c.name: c for c in map(without_source_details, shape.columns)} == {
+        c.name: c for c in known[-2].columns
+    }
     return known[:-1] if again and known[-1].id not in used else known
 
 
@@ -225,7 +227,7 @@ def _require_same_log(state: LogState, after: Schema, shape: TableSpec) -> None:
     """Raises RefusedError unless the shapes differ by columns alone."""
     names = _names(schemas_of(state)[-1], after)
     known = replace(state.shape, ignored=shape.ignored)
-    if _without(shape, set(names.values())) == renamed(known, shape.columns, names):
+    if _without(shape, set(names.values())) == rename_columns(known, shape.columns, names):
         return
     changed = differences(state.shape, shape, "before", "now")
     raise RefusedError(
@@ -250,11 +252,11 @@ def _names(before: Schema, after: Schema) -> Mapping[str, str]:
 
 def _without(shape: TableSpec, known: set[str]) -> TableSpec:
     """The shape as it is for these columns: a new one may come with a group or a function of its own."""
-    merge = renamed(shape, shape.columns, {name: name for name in known}).merge
+    merge = rename_columns(shape, shape.columns, {name: name for name in known}).merge
     return replace(shape, merge=merge)
 
 
-def _require_allowed(log: str, found: tuple[Change, ...], policies: Policies) -> None:
+def _require_allowed(log: str, found: tuple[SchemaChange, ...], policies: Policies) -> None:
     held = [change for change in found if change.impossible or policies.of(change.kind) not in _MADE]
     if not held:
         return

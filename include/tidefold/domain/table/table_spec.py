@@ -154,15 +154,15 @@ class TableSpec:
         return types[self.order_by[0]] if len(self.order_by) == 1 else "timestamp"
 
 
-def renamed(shape: TableSpec, columns: tuple[Column, ...], names: Mapping[str, str]) -> TableSpec:
+def rename_columns(shape: TableSpec, columns: tuple[Column, ...], names: Mapping[str, str]) -> TableSpec:
     """The shape with other columns. `names`: what the columns that it speaks of are called there; of one that is not
     named, nothing is said any more.
     """
 
-    def mapped(given: tuple[str, ...]) -> tuple[str, ...]:
+    def rename(given: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(names[name] for name in given if name in names)
 
-    groups = (Group(mapped(g.columns), mapped(g.order)) for g in shape.merge.groups)
+    groups = (Group(rename(g.columns), rename(g.order)) for g in shape.merge.groups)
     aggregates = tuple(sorted((names[name], how) for name, how in shape.merge.aggregates if name in names))
     merge = replace(shape.merge, groups=tuple(g for g in groups if g.columns), aggregates=aggregates)
-    return replace(shape, key=mapped(shape.key), columns=columns, order_by=mapped(shape.order_by), merge=merge)
+    return replace(shape, key=rename(shape.key), columns=columns, order_by=rename(shape.order_by), merge=merge)

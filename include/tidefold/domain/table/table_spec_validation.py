@@ -26,7 +26,7 @@ Mistake: TypeAlias = tuple[str, tuple[str | int, ...], str, str]
 def check(shape: TableSpec, orders: Collection[str]) -> None:
     """Raises InvalidInputError with the first mistake of a shape. `orders` are the kinds of order that there are."""
     for code, place, message, hint in _mistakes(shape, orders):
-        raise InvalidInputError(code, f"Shape: {_dotted(place)} {message}", hint=hint)
+        raise InvalidInputError(code, f"Shape: {_format_place(place)} {message}", hint=hint)
 
 
 def column_mistakes(names: Sequence[str]) -> Iterator[Mistake]:
@@ -88,7 +88,7 @@ def _sentence(said: str) -> str:
 
 
 def _mistakes(shape: TableSpec, orders: Collection[str]) -> Iterator[Mistake]:
-    yield from _malformed(shape)
+    yield from _find_malformed(shape)
     yield from column_mistakes([column.name for column in shape.columns])
     yield from type_mistakes(shape.columns)
     yield from key_mistakes(shape.key, {column.name: column.type for column in shape.columns})
@@ -98,7 +98,7 @@ def _mistakes(shape: TableSpec, orders: Collection[str]) -> Iterator[Mistake]:
     yield from _spread(shape)
 
 
-def _malformed(shape: TableSpec) -> Iterator[Mistake]:
+def _find_malformed(shape: TableSpec) -> Iterator[Mistake]:
     """What has to be a tuple of at least one. A list would never equal what the ledger has."""
     for name, given, kind in (("key", shape.key, str), ("columns", shape.columns, Column)):
         if not isinstance(given, tuple) or not all(isinstance(one, kind) for one in given):
@@ -117,7 +117,7 @@ def _spread(shape: TableSpec) -> Iterator[Mistake]:
         yield "BUCKETS_INVALID", ("buckets",), f"cannot be {shape.buckets!r}.", hint
 
 
-def _dotted(place: tuple[str | int, ...]) -> str:
+def _format_place(place: tuple[str | int, ...]) -> str:
     first, *rest = place
     return str(first) + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in rest)
 

@@ -17,7 +17,7 @@ from tidefold.domain.retention.retention import with_files
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
 
 
-class Where(StrEnum):
+class StorageTier(StrEnum):
     """The durable store, the local copies on this machine, or a snapshot that lies outside of both."""
 
     STORE = "store"
@@ -25,7 +25,7 @@ class Where(StrEnum):
     EXTERNAL = "external"
 
 
-class Part(StrEnum):
+class FileRole(StrEnum):
     """What of a log a file is."""
 
     DATA = "data file"
@@ -46,14 +46,14 @@ class DamageKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
+class StoredLocation:
     """One name under which a file lies, relative to the root of the store or of the local copies."""
 
     path: str
-    where: Where = Where.STORE
+    where: StorageTier = StorageTier.STORE
 
     def __str__(self) -> str:
-        return self.path if self.where is Where.STORE else f"local:{self.path}"
+        return self.path if self.where is StorageTier.STORE else f"local:{self.path}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Expected:
     what is wrong there is told (of other snapshots' names one only wants to know whether they hold a good copy).
     """
 
-    place: Place
+    place: StoredLocation
     snapshots: tuple[int, ...]
     required: bool = True
     asked: bool = True
@@ -72,7 +72,7 @@ class Expected:
 class StoredFile:
     """A file by what it must hold: its sha256 and, where it is known beforehand, its length in bytes."""
 
-    part: Part
+    part: FileRole
     sha256: str
     bytes: int | None
     names: tuple[Expected, ...]
@@ -83,9 +83,9 @@ class StoredFile:
         return _stable_name(self.part, self.names[0].place)
 
 
-def _stable_name(part: Part, place: Place) -> str:
+def _stable_name(part: FileRole, place: StoredLocation) -> str:
     # No two data files have one name, wherever they lie.
-    return place.path.rpartition("/")[2] if part is Part.DATA else place.path
+    return place.path.rpartition("/")[2] if part is FileRole.DATA else place.path
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class Copy:
     harm: DamageKind | None = None
 
     @property
-    def place(self) -> Place:
+    def place(self) -> StoredLocation:
         return self.names[0].place
 
     @property
@@ -112,11 +112,11 @@ class Damage:
     `repaired` says from what it was repaired; `why` why it was not, `hint` what to do then.
     """
 
-    part: Part
+    part: FileRole
     harm: DamageKind
-    places: tuple[Place, ...]
+    places: tuple[StoredLocation, ...]
     snapshots: tuple[int, ...]
-    good: tuple[Place, ...] = ()
+    good: tuple[StoredLocation, ...] = ()
     repaired: str = ""
     why: str = ""
     hint: str = ""
@@ -140,7 +140,7 @@ class Damage:
         }
 
 
-def kept(state: LogState | None) -> tuple[Snapshot, ...]:
+def list_kept(state: LogState | None) -> tuple[Snapshot, ...]:
     """The snapshots whose files must be there: completed and staged ones with files of their own."""
     if state is None or state.deletion is not DeletionState.NO:
         return ()
@@ -155,11 +155,11 @@ def manifest_files(
 
 
 def _manifest_file(log: str, snapshot: Snapshot, local: bool, asked: bool) -> StoredFile:
-    places = [Place(LogPaths(log).manifest(snapshot.id))]
-    places += [Place(CopyName(log, snapshot.id).manifest, Where.LOCAL)] if local else []
+    places = [StoredLocation(LogPaths(log).manifest(snapshot.id))]
+    places += [StoredLocation(CopyName(log, snapshot.id).manifest, StorageTier.LOCAL)] if local else []
     # Whatever is asked for, the files of a snapshot are known by its manifest alone.
     names = tuple(Expected(place, (snapshot.id,), required=True, asked=asked) for place in places)
-    return StoredFile(Part.MANIFEST, snapshot.manifest or "", None, names)
+    return StoredFile(FileRole.MANIFEST, snapshot.manifest or "", None, names)
 
 
 def data_files(
@@ -178,7 +178,7 @@ def data_files(
             # Statistics and `carried` belong to the manifest, not to the bytes.
             naming.setdefault(DataFile(file.name, file.bytes, 0, file.sha256, file.key_groups, ""), []).append(snapshot)
     return tuple(
-        StoredFile(Part.DATA, file.sha256, file.bytes, tuple(_names(log, file.name, named_by, local, asked)))
+        StoredFile(FileRole.DATA, file.sha256, file.bytes, tuple(_names(log, file.name, named_by, local, asked)))
         for file, named_by in naming.items()
         if any(s.id in asked for s in named_by)
     )
@@ -191,21 +191,23 @@ def _names(
     for snapshot in named_by:
         own = snapshot.id in asked
         if snapshot.kind is SnapshotKind.FULL:
-            yield Expected(Place(data_path(paths.snapshot(snapshot.id), name)), (snapshot.id,), required=own, asked=own)
+            yield Expected(
+                StoredLocation(data_path(paths.snapshot(snapshot.id), name)), (snapshot.id,), required=own, asked=own
+            )
         if snapshot.id in local:
-            place = Place(data_path(str(CopyName(log, snapshot.id)), name), Where.LOCAL)
+            place = StoredLocation(data_path(str(CopyName(log, snapshot.id)), name), StorageTier.LOCAL)
             yield Expected(place, (snapshot.id,), required=own, asked=own)
     # Readers of older versions of the table need the files of all that were published; those of a staged full snapshot
     # are put there beforehand, and once more when it is published. An incremental one has them nowhere else.
     shown = tuple(s.id for s in named_by if (s.published or s.kind is SnapshotKind.INCREMENTAL) and s.id in asked)
-    yield Expected(Place(data_path(paths.table, name)), shown, required=bool(shown), asked=True)
+    yield Expected(StoredLocation(data_path(paths.table, name)), shown, required=bool(shown), asked=True)
 
 
 def count_copies(file: StoredFile, links: bool) -> int:
     """How many copies of a file reading all of them takes at most; `links`: names in the store share one copy."""
     required = [name.place.where for name in file.names if name.required]
-    stored = sum(where is Where.STORE for where in required)
-    return (min(stored, 1) if links else stored) + sum(where is Where.LOCAL for where in required)
+    stored = sum(where is StorageTier.STORE for where in required)
+    return (min(stored, 1) if links else stored) + sum(where is StorageTier.LOCAL for where in required)
 
 
 def damages(file: StoredFile, copies: Iterable[Copy]) -> list[Damage]:

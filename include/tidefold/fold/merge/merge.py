@@ -18,7 +18,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidefold.changelog.key_group_hash import quoted
+from tidefold.changelog.key_group_hash import quote_name
 from tidefold.changelog.schema import CLEAR, has_absent, order_columns, sidecar_schema, table_schema
 from tidefold.domain.table.table_spec import Engine, TableSpec
 from tidefold.errors import InvalidInputError, TidefoldError
@@ -132,13 +132,13 @@ def _make_live(
     if not clears and not known:
         _make_view(connection, "live", "SELECT * FROM changes")
         return known
-    whole = f"{quoted(shape.key[0])} IS NULL" if shape.key else "true"
+    whole = f"{quote_name(shape.key[0])} IS NULL" if shape.key else "true"
     [(highest,)] = connection.execute(f"SELECT max(_order) FILTER ({whole}) FROM clears").fetchall()
     cleared = max(known, tuple(highest or ()))
     if shape.merge.engine is Engine.HISTORY:
         _make_view(connection, "live", f"SELECT * FROM changes WHERE _op <> {CLEAR}")
         return cleared
-    of_key = " AND ".join(f"clears.{quoted(n)} = placed.{quoted(n)}" for n in shape.spread_key) or "false"
+    of_key = " AND ".join(f"clears.{quote_name(n)} = placed.{quote_name(n)}" for n in shape.spread_key) or "false"
     removed = f"SELECT 1 FROM clears WHERE {of_key} AND clears._order > placed._place"
     placed = f"SELECT *, {order(shape)} AS _place FROM changes WHERE _op <> {CLEAR}"
     newer = f"_place >= {list(cleared)}::BIGINT[] AND NOT EXISTS ({removed})"
@@ -148,7 +148,7 @@ def _make_live(
 
 def _make_clears(connection: duckdb.DuckDBPyConnection, shape: TableSpec) -> None:
     """A clear comes before the changes of its own order."""
-    names = [*(quoted(name) for name in shape.spread_key), *(order_columns(shape) or ("_offset",)), "_ts"]
+    names = [*(quote_name(name) for name in shape.spread_key), *(order_columns(shape) or ("_offset",)), "_ts"]
     at = f"list_concat([{', '.join(order_columns(shape))}], [-1, -1])" if shape.order_width else order(shape)
     _make_view(
         connection,
@@ -162,7 +162,7 @@ def _make_base(connection: duckdb.DuckDBPyConnection, clears: bool, shape: Table
     if not clears or not shape.key or shape.merge.engine is Engine.HISTORY:
         _make_view(connection, "base", "SELECT * FROM given_base")
         return
-    of_key = " AND ".join(f"clears.{quoted(n)} = given_base.{quoted(n)}" for n in shape.spread_key)
+    of_key = " AND ".join(f"clears.{quote_name(n)} = given_base.{quote_name(n)}" for n in shape.spread_key)
     _make_view(connection, "base", f"SELECT * FROM given_base WHERE NOT EXISTS (SELECT 1 FROM clears WHERE {of_key})")
 
 

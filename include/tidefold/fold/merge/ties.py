@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import duckdb
 
-from tidefold.changelog.key_group_hash import quoted
+from tidefold.changelog.key_group_hash import quote_name
 from tidefold.changelog.schema import order_columns
 from tidefold.domain.table.table_spec import ARRIVAL, Engine, TableSpec
 from tidefold.fold.merge.engines.statements import key_list
@@ -37,7 +37,7 @@ def tied(connection: duckdb.DuckDBPyConnection, shape: TableSpec) -> Tied:
     [(count,)] = connection.execute(f"SELECT count(*) FROM {TIED}").fetchall()
     if not count:
         return Tied()
-    content = ", ".join(["_op", "_absent", *(quoted(column.name) for column in shape.columns)])
+    content = ", ".join(["_op", "_absent", *(quote_name(column.name) for column in shape.columns)])
     different = (
         f"SELECT {key}, {order} FROM live SEMI JOIN {TIED} USING ({key}, {order}) GROUP BY {key}, {order} "
         f"HAVING count(DISTINCT hash({content})) > 1"

@@ -44,7 +44,7 @@ def roll_forward(store: Store, logs: Collection[str]) -> None:
     What cannot be committed waits: a damaged log stops no other, and its own commands report it.
     """
     try:
-        runs = [r for r in write_intents.announced(store) if r.takings and any(t.log in logs for t in r.takings)]
+        runs = [r for r in write_intents.read_announced(store) if r.takings and any(t.log in logs for t in r.takings)]
         for run in runs:
             settle(store, run)
     except TidefoldError as error:
@@ -56,7 +56,7 @@ def find_abandoned(store: Store, instant: str) -> list[Announced]:
     latest = datetime.fromisoformat(instant) - PATIENCE
     return [
         run
-        for run in write_intents.announced(store)
+        for run in write_intents.read_announced(store)
         if run.takings is not None or all(datetime.fromisoformat(i.instant) <= latest for i in run.intents)
     ]
 

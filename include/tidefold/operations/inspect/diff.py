@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from tidefold.changelog.segment import Indexes, read_change_set
 from tidefold.domain.key_groups import KeyGroups, bucket_ranges
 from tidefold.domain.snapshot.manifest import DataFile, Deletions
-from tidefold.domain.table.schema import column_origins, lost
-from tidefold.domain.table.table_spec import renamed
+from tidefold.domain.table.schema import column_origins, dropped_columns
+from tidefold.domain.table.table_spec import rename_columns
 from tidefold.operations.inspect.read import Wanted, plan_read
 from tidefold.operations.pipeline import Pipeline
 from tidefold.read.plan import ReadPlan, ReadTask
@@ -67,11 +67,11 @@ def _alike(plans: Sequence[ReadPlan]) -> tuple[list[ReadPlan], tuple[str, ...]]:
     known = column_origins(schemas, older.schema, newer.schema)
     common = tuple(c for c in newer.shape.columns if known[c.name].name is not None)
     added = (name for name, former in known.items() if former.name is None)
-    shape = renamed(newer.shape, common, {c.name: c.name for c in common})
+    shape = rename_columns(newer.shape, common, {c.name: c.name for c in common})
     alike = [
         replace(p, shape=replace(shape, buckets=p.shape.buckets), schema=newer.schema, schemas=schemas) for p in plans
     ]
-    return alike, (*added, *lost(schemas, older.schema, newer.schema))
+    return alike, (*added, *dropped_columns(schemas, older.schema, newer.schema))
 
 
 def _add(store: Store, found: Diff, plans: Sequence[ReadPlan], tasks: Sequence[ReadTask], limit: int) -> None:

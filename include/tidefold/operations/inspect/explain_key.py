@@ -16,9 +16,9 @@ from typing import Any
 
 from tidefold.changelog.schema import CLEAR, DELETE, MERGE, UPSERT, order_columns, place_columns
 from tidefold.domain.explain.key_history import (
-    Change,
     ChangeOutcome,
     ExplainedChange,
+    KeyChange,
     KeyHistory,
     RowAgreement,
     explain,
@@ -49,7 +49,7 @@ REMARKS = {
 }
 
 
-def why(told: ExplainedChange, winner: Change | None, shape: TableSpec) -> str:
+def why(told: ExplainedChange, winner: KeyChange | None, shape: TableSpec) -> str:
     """What became of a change, for people."""
     gave = f"gives {', '.join(told.gave)}; " if told.gave and shape.merge.engine in _SEVERAL else ""
     where = "" if told.snapshot is None else f"snapshot {told.snapshot} by run {told.run}"
@@ -194,7 +194,7 @@ class _Explaining:
             kept=kept,
         )
 
-    def _changes_of_key(self) -> tuple[Change, ...]:
+    def _changes_of_key(self) -> tuple[KeyChange, ...]:
         state, store = self._state, self._pipeline.store
         mine = KeyGroups(self._key.key_group, self._key.key_group)
         floors = {c.sqn: c.floor for c in state.change_sets}
@@ -213,7 +213,7 @@ class _Explaining:
             return all(values[name] == value for name, value in key)
         return values["_kg"] == self._key.key_group and all(values[name] in (None, value) for name, value in key)
 
-    def _change(self, number: int, values: Row, floor: tuple[int, ...] | None) -> Change:
+    def _change(self, number: int, values: Row, floor: tuple[int, ...] | None) -> KeyChange:
         shape, op = self._state.shape, values["_op"]
         width = len(order_columns(shape))
         place = tuple(values[name] for name in place_columns(shape))
@@ -224,7 +224,7 @@ class _Explaining:
         given = tuple(c.name for c in shape.columns if c.name not in absent) if absent else None
         ranks = tuple((name, _rank(values, group)) for group in shape.merge.groups for name in group.columns)
         flags = (op == DELETE, again, op == CLEAR, op == MERGE)
-        return Change(number, values[SQN], place, *flags, given, ranks if op == UPSERT else (), values["_ts"])
+        return KeyChange(number, values[SQN], place, *flags, given, ranks if op == UPSERT else (), values["_ts"])
 
     def _agrees(self, row: Row | None, told: KeyHistory) -> bool:
         """Whether the row has what the changes gave that it consists of; what was added up is not added again."""
@@ -233,7 +233,7 @@ class _Explaining:
         given = {name: self._values[one.change.number][name] for one in told.changes for name in one.gave}
         return all(str(row[name]) == str(value) for name, value in given.items())
 
-    def _row_of(self, change: Change) -> Row | None:
+    def _row_of(self, change: KeyChange) -> Row | None:
         values = self._values[change.number]
         return None if change.removes else {c.name: values[c.name] for c in self._state.shape.columns}
 
@@ -271,7 +271,7 @@ class _Explaining:
             return self._row_of(winner)
         return self._row_in(readable(state, snapshot.base or 0))
 
-    def _origin(self, told: ExplainedChange, winner: Change | None) -> Origin:
+    def _origin(self, told: ExplainedChange, winner: KeyChange | None) -> Origin:
         change, state = told.change, self._state
         values, source = self._values[change.number], _change_set(state, change.sqn)
         landed = _find_landed_file(state, source, change)
@@ -310,7 +310,7 @@ def _change_set(state: LogState, sqn: int) -> ChangeSet:
     return next(c for c in state.change_sets if c.sqn == sqn)
 
 
-def _find_landed_file(state: LogState, source: ChangeSet, change: Change) -> LandedFileRecord | None:
+def _find_landed_file(state: LogState, source: ChangeSet, change: KeyChange) -> LandedFileRecord | None:
     """The landed file that brought a change. A record that was refused at first comes in a change set of its own."""
     partition, offset = change.place[-2:]
     holds = [e for e in state.landed if e.partition == partition and e.first_offset <= offset < e.next_offset]

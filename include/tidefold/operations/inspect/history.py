@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidefold.domain.log_state import Snapshot, SnapshotKind
-from tidefold.domain.table.schema_evolution import told
+from tidefold.domain.table.schema_evolution import describe_schemas
 from tidefold.errors import NotFoundError
 from tidefold.operations.local_copies.manage import snapshots_here
 from tidefold.operations.pipeline import Pipeline
@@ -18,7 +18,7 @@ def history(pipeline: Pipeline, log: str) -> list[Snapshot]:
 
 def schemas_told(pipeline: Pipeline, log: str) -> list[str]:
     """What changed in the columns of a log, newest first: one line a schema."""
-    return list(reversed(told(pipeline.ledger(log).read())))
+    return list(reversed(describe_schemas(pipeline.ledger(log).read())))
 
 
 def tags_of(pipeline: Pipeline, log: str) -> dict[int, list[str]]:

@@ -9,7 +9,7 @@ from tidefold.domain.landing_problems import NO_PROBLEMS, LandingProblems
 from tidefold.domain.log_state import Consumer, Hold, LogState, Position, Snapshot, State, Stopped, Tag
 from tidefold.domain.retention.retention import tails
 from tidefold.domain.table.schema import FIRST
-from tidefold.domain.table.schema_evolution import told
+from tidefold.domain.table.schema_evolution import describe_schemas
 from tidefold.domain.verify.scrub_round import ProofRecord
 from tidefold.errors import TidefoldError
 from tidefold.operations.local_copies.inventory import LocalUse, local_use
@@ -116,7 +116,7 @@ def status_of(state: LogState) -> LogStatus:
 def _waiting_schema(state: LogState) -> str:
     """What the newest schema changes, while the table does not show it."""
     shown = state.latest.schema if state.latest else state.schema
-    return told(state)[-1] if shown != state.schema else ""
+    return describe_schemas(state)[-1] if shown != state.schema else ""
 
 
 def _why(state: LogState) -> tuple[str, str | None]:

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from tidefold.changelog.segment import read_index
-from tidefold.changelog.write_intents import ExpectedFiles, announced
+from tidefold.changelog.write_intents import ExpectedFiles, read_announced
 from tidefold.domain.retention.local_copies import CopyName, LocalFile, bytes_on_disk, segment_of, segments_needed
 from tidefold.errors import CorruptError, NotFoundError, TidefoldError
 from tidefold.ledger import Ledger
@@ -53,7 +53,7 @@ def look(store: Store, local: LocalRoots) -> Seen:
             segments.setdefault(segment, []).append(file)
     files = tuple(file for found in (*snapshots.values(), *segments.values()) for file in found)
     # A log may still be told of these.
-    on_their_way = ExpectedFiles(announced(store) if segments else ())
+    on_their_way = ExpectedFiles(read_announced(store) if segments else ())
     idle = [SegmentCopy(p, _logs_in(local, p), tuple(segments[p])) for p in segments if p not in on_their_way]
     return Seen(files, {name: tuple(found) for name, found in snapshots.items()}, tuple(idle))
 

@@ -9,9 +9,9 @@ from tidefold.domain.log_state import LogState
 from tidefold.domain.retention.local_copies import (
     CopyName,
     LocalFile,
-    Wanted,
+    PlannedCopy,
     bytes_on_disk,
-    make_room,
+    plan_eviction,
     segment_of,
     stays,
 )
@@ -41,8 +41,8 @@ def provide_room(pipeline: Pipeline, manifest: Manifest) -> None:
     # Whatever lies there under its own id goes in any case before it is made.
     may_go = {file for copy in going for file in copy}
     kept = [f for f in seen.files if not _is_of(f, name) and f not in may_go]
-    wanted = Wanted(name, local.root_of(str(name)), {file.name: file.bytes for file in manifest.files})
-    room = make_room(quota, wanted, kept, [copy for copy in going if not _is_of(copy[0], name)])
+    wanted = PlannedCopy(name, local.root_of(str(name)), {file.name: file.bytes for file in manifest.files})
+    room = plan_eviction(quota, wanted, kept, [copy for copy in going if not _is_of(copy[0], name)])
     if not room.fits:
         raise StorageError(
             "LOCAL_QUOTA",

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidefold.domain.landed_range import landed_range
+from tidefold.domain.landed_range import find_landed_range
 from tidefold.domain.log_state import LogState, Snapshot, State
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.domain.table.schema import shape_at
@@ -48,7 +48,7 @@ def find(pipeline: Pipeline, case: Case, manifest: Manifest, engine: QualityEngi
     """Runs all checks over the rows of the snapshot. Raises TidefoldError when one could not be computed."""
     check_files(pipeline.store, manifest)
     base = _base(pipeline, case, manifest, engine)
-    landed = landed_range(case.state, case.snapshot)
+    landed = find_landed_range(case.state, case.snapshot)
     checks = case.suite.checks(manifest.rows, base.rows if base else None, landed)
     beside = Beside(case.as_of, base, _targets(pipeline, case, checks, engine))
     rows = engine.read(pipeline.store, manifest)

@@ -11,7 +11,7 @@ from typing import Any
 
 from tidefold.domain.log_state import ChangeSet, SnapshotKind
 from tidefold.domain.snapshot.claim import RestoreMode
-from tidefold.domain.verify.expected_files import Where
+from tidefold.domain.verify.expected_files import StorageTier
 from tidefold.errors import NotFoundError, StorageError
 from tidefold.fold.inputs import Inputs
 from tidefold.fold.task import Address, FoldTask, Input, Recipe
@@ -162,6 +162,6 @@ class _Look:
         try:
             return {entry.path: entry.bytes for entry in self._inputs.store(address).list(folder)}
         except StorageError as error:
-            if address.where is Where.STORE:
+            if address.where is StorageTier.STORE:
                 raise
             return f"unreadable ({error.message})"

@@ -17,7 +17,7 @@ from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
 from tidefold.domain.snapshot.transitions import known
-from tidefold.domain.verify.expected_files import Where
+from tidefold.domain.verify.expected_files import StorageTier
 from tidefold.errors import (
     CorruptError,
     InvalidInputError,
@@ -115,7 +115,7 @@ def restore_rows(pipeline: Pipeline, log: str, snapshot: int, into: Elsewhere, r
     state = pipeline.ledger(log).read()
     wanted = _completed(state, snapshot)
     _check_groups(state, into.within)
-    target = Into(Address(Where.EXTERNAL, into.address), wanted.id, wanted.epoch)
+    target = Into(Address(StorageTier.EXTERNAL, into.address), wanted.id, wanted.epoch)
     rows = wanted_rows(state, wanted)
     plan = plan_restore(pipeline, rows, places_of(pipeline, log), target, into.within)
     with claimed(into.store, f"snapshot {wanted.id} of {log}"):

@@ -14,8 +14,8 @@ from tidefold.domain.snapshot.claim import RestorePoint
 from tidefold.domain.snapshot.kind_selection import Rule
 from tidefold.domain.snapshot.manifest import home
 from tidefold.domain.source_progress_history import positions_at
-from tidefold.domain.table.schema import lost
-from tidefold.domain.verify.expected_files import Where
+from tidefold.domain.table.schema import dropped_columns
+from tidefold.domain.verify.expected_files import StorageTier
 from tidefold.fold.task import Address
 from tidefold.operations.local_copies.manage import places_of
 from tidefold.operations.outcome import Outcome
@@ -80,7 +80,7 @@ class Restore(msgspec.Struct, frozen=True, tag="restore"):
         """Reads manifests only. Raises TidefoldError."""
         paths = LogPaths(state.log)
         places = with_originals(state, places_of(pipeline, state.log))
-        target = Address(Where.STORE, places.store, home(state.log, snapshot.kind, snapshot.id))
+        target = Address(StorageTier.STORE, places.store, home(state.log, snapshot.kind, snapshot.id))
         into = Into(target, snapshot.id, snapshot.epoch, paths.table, pipeline.config.snapshots.copies, snapshot.token)
         wanted = wanted_by(state, snapshot)
         planned = plan_restore(pipeline, wanted, places, into)
@@ -90,7 +90,7 @@ class Restore(msgspec.Struct, frozen=True, tag="restore"):
             snapshot=self.point.snapshot,
             skipped=skipped_range(snapshot),
             replayed=(snapshot.to_sqn + 1, state.last_sqn) if snapshot.to_sqn < state.last_sqn else None,
-            dropped_columns=lost(state.schemas, source.schema, snapshot.schema) if source else (),
+            dropped_columns=dropped_columns(state.schemas, source.schema, snapshot.schema) if source else (),
             unread=planned.failed,
         )
         return Attempt(

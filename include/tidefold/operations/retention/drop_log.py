@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tidefold.changelog.write_intents import ExpectedFiles, announced
+from tidefold.changelog.write_intents import ExpectedFiles, read_announced
 from tidefold.domain.external_snapshot import External
 from tidefold.domain.log_state import DeletionState, LogState, State
 from tidefold.domain.paths import LogPaths
@@ -17,7 +17,7 @@ from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.retention.details import DropDetails
 from tidefold.operations.retention.segment_gc import plan_release
 from tidefold.operations.savepoint.external import claimed, delete_originals
-from tidefold.storage import Entry, Store
+from tidefold.storage import Store, StoredObject
 
 # So many files are deleted before it is looked again whether they are still this log's.
 _AT_ONCE = 500
@@ -87,7 +87,7 @@ def _delete_leftovers(pipeline: Pipeline, gone: LogState, plan: bool) -> Outcome
     """Deletes what is left of a log that is gone, but for the head that says so, and what is on its way to the next."""
     last = LogPaths(gone.log).ledger_version(gone.version)
     files = [file.path for part in files_of_log(pipeline.store, gone) for file in part if file.path != last]
-    coming = ExpectedFiles(announced(pipeline.store))
+    coming = ExpectedFiles(read_announced(pipeline.store))
     files = [path for path in files if path not in coming]
     if not files:
         return Outcome(gone.log, Status.NOTHING, "the store has no such log")
@@ -129,7 +129,7 @@ def _require_closed(state: LogState) -> None:
         )
 
 
-def files_of_log(store: Store, state: LogState) -> tuple[tuple[Entry, ...], tuple[Entry, ...]]:
+def files_of_log(store: Store, state: LogState) -> tuple[tuple[StoredObject, ...], tuple[StoredObject, ...]]:
     """What a log has in folders of many logs, and its own folder with the ledger last, each in the order to delete."""
     paths = LogPaths(state.log)
     segments = {c.location.segment for c in state.change_sets} | set(state.garbage)

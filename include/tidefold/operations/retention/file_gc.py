@@ -18,7 +18,7 @@ from tidefold.domain.retention.retention import with_files
 from tidefold.errors import CorruptError, NotFoundError
 from tidefold.ledger import Ledger, decode_manifest, digest_of, read_manifest
 from tidefold.ledger.evidence import ATTEMPT_FACT, EPOCH_FACT, list_manifests, read_commit_facts
-from tidefold.storage import Entry, Store
+from tidefold.storage import Store, StoredObject
 
 # The states in which a snapshot's files stay.
 _KEPT = (State.COMPLETED, State.STAGED, State.SUBSUMED)
@@ -147,7 +147,7 @@ def _without_named(store: Store, state: LogState, paths: Sequence[str]) -> list[
 
 
 def _plan_folders(
-    store: Store, state: LogState, aborted: dict[int, Snapshot], entries: Iterable[Entry]
+    store: Store, state: LogState, aborted: dict[int, Snapshot], entries: Iterable[StoredObject]
 ) -> Iterable[str]:
     """Whole folders of aborted full snapshots, with what was taken over into them and the Delta log."""
     paths = LogPaths(state.log)

@@ -9,13 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from tidefold.changelog.segment import read_index
-from tidefold.changelog.write_intents import ExpectedFiles, announced
+from tidefold.changelog.write_intents import ExpectedFiles, read_announced
 from tidefold.domain.log_state import ChangeSet, DeletionState, LogState
 from tidefold.domain.paths import CHANGELOG, INTENTS, LogPaths
 from tidefold.errors import CorruptError, NotFoundError
 from tidefold.ledger import Ledger
 from tidefold.operations.ingest.recovery import find_needed
-from tidefold.storage import Entry, Store
+from tidefold.storage import Store, StoredObject
 
 _log = logging.getLogger(__name__)
 _READERS = 8
@@ -29,7 +29,7 @@ class Released:
     another log's to delete. `unreadable` ones stay: it cannot be told which logs need them (I11).
     """
 
-    unneeded: tuple[Entry, ...]
+    unneeded: tuple[StoredObject, ...]
     settled: tuple[str, ...]
     unreadable: tuple[str, ...] = ()
 
@@ -42,7 +42,7 @@ def plan_release(store: Store, state: LogState) -> Released:
     if not state.garbage:
         return Released((), ())
     sizes = {entry.path: entry for entry in store.list(CHANGELOG)}
-    on_their_way = ExpectedFiles(announced(store))
+    on_their_way = ExpectedFiles(read_announced(store))
     waiting = [path for path in state.garbage if path in sizes and path not in on_their_way]
     with ThreadPoolExecutor(_READERS) as pool:
         found = list(zip(waiting, pool.map(lambda path: _logs_of(store, path), waiting), strict=True))
@@ -96,7 +96,7 @@ def plan_unclaimed(store: Store, logs: Sequence[str]) -> tuple[str, ...]:
     found_there = (entry.path for folder in folders for entry in store.list(folder, unfinished=True))
     stored = [path for path in found_there if _OWN.fullmatch(path)]
     # Read after the files were listed: a run that has ended meanwhile has told its logs, which are read last.
-    on_their_way = ExpectedFiles(announced(store))
+    on_their_way = ExpectedFiles(read_announced(store))
     alone = [p for p in stored if not p.startswith(f"{INTENTS}/") and p not in on_their_way]
     known = find_needed(store, logs)
     unknown = [path for path in alone if path not in known]

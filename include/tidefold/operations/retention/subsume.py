@@ -13,7 +13,7 @@ from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.retention.details import SubsumeDetails
 from tidefold.operations.retention.file_gc import delete_hidden
 from tidefold.operations.savepoint.external import claimed, delete_originals
-from tidefold.storage import Entry, Store
+from tidefold.storage import Store, StoredObject
 
 _WITH_FILES = (State.COMPLETED, State.STAGED, State.SUBSUMED)
 
@@ -39,11 +39,11 @@ def subsume(pipeline: Pipeline, log: str, plan: bool = False) -> Outcome:
         delete_hidden(pipeline.store, ledger, state, [file.path for file in files])
     originals = delete_originals(claimed(retired), plan)
     if retired and not plan:
-        ledger.commit(lambda now: retention.deleted(now, [s.id for s in retired]))
+        ledger.commit(lambda now: retention.mark_deleted(now, [s.id for s in retired]))
     return _describe(state, retired, files, originals, plan)
 
 
-def files_to_delete(store: Store, state: LogState, retired: Sequence[Snapshot]) -> tuple[Entry, ...]:
+def files_to_delete(store: Store, state: LogState, retired: Sequence[Snapshot]) -> tuple[StoredObject, ...]:
     """Files that only these retired snapshots need: their own folders, and their files beside the table's.
 
     What any other snapshot names is taken out first.
@@ -66,7 +66,7 @@ def _find_names(store: Store, state: LogState, snapshots: Sequence[Snapshot]) ->
 
 
 def _describe(
-    state: LogState, retired: Sequence[Snapshot], files: Sequence[Entry], originals: Sequence[str], plan: bool
+    state: LogState, retired: Sequence[Snapshot], files: Sequence[StoredObject], originals: Sequence[str], plan: bool
 ) -> Outcome:
     kept = [s.id for s in state.snapshots if s.state is State.COMPLETED]
     details = SubsumeDetails(

@@ -28,7 +28,7 @@ def truncate(pipeline: Pipeline, log: str, plan: bool = False) -> Outcome:
         ledger.require_current(state)
     if not plan:
         pipeline.store.delete([entry.path for entry in released.unneeded])
-        ledger.commit(lambda now: retention.collected(now, released.settled))
+        ledger.commit(lambda now: retention.forget_garbage(now, released.settled))
         ledger.prune()
     unneeded = {entry.path: entry.bytes for entry in released.unneeded}
     return _describe(before, state, unneeded, released.unreadable, keep, plan)

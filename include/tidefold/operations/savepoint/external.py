@@ -15,7 +15,7 @@ from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State, T
 from tidefold.domain.snapshot import claim, transitions
 from tidefold.domain.snapshot.savepoint import DELTA_LOG, DESCRIPTION, SavedFile, Savepoint
 from tidefold.domain.source_progress_history import positions_at
-from tidefold.domain.verify.expected_files import Where
+from tidefold.domain.verify.expected_files import StorageTier
 from tidefold.errors import CorruptError, InvalidInputError, NotFoundError, RefusedError, TidefoldError
 from tidefold.fold.plan import Places
 from tidefold.fold.task import Address
@@ -47,7 +47,7 @@ class Original:
         return External(self.address, ownership, s.kind, self.digest, s.log, s.snapshot, s.sqn, s.positions)
 
     def place(self, file: SavedFile) -> Address:
-        return Address(Where.EXTERNAL, self.address, file.path)
+        return Address(StorageTier.EXTERNAL, self.address, file.path)
 
 
 def require_target(pipeline: Pipeline, store: Store) -> None:

@@ -14,7 +14,7 @@ from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot import claim
 from tidefold.domain.snapshot.kind_selection import Choice
 from tidefold.domain.snapshot.manifest import home
-from tidefold.domain.verify.expected_files import Where
+from tidefold.domain.verify.expected_files import StorageTier
 from tidefold.errors import CorruptError
 from tidefold.fold.plan import Places
 from tidefold.fold.rewrite import RewriteAction, RewriteDecision, decide_rewrite
@@ -117,7 +117,7 @@ def _plan_tasks(
                 snapshot=snapshot.id,
                 epoch=snapshot.epoch,
                 bucket=bucket,
-                target=Address(Where.STORE, places.store, home(log, snapshot.kind, snapshot.id)),
+                target=Address(StorageTier.STORE, places.store, home(log, snapshot.kind, snapshot.id)),
                 segments=places.logs,
                 recipes=(Recipe(None, inputs, (), original.savepoint.cleared, unchanged=unchanged),),
                 table=LogPaths(log).table,

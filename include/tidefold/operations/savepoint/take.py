@@ -19,7 +19,7 @@ from tidefold.domain.log_state import LogState, Snapshot, State
 from tidefold.domain.snapshot import transitions
 from tidefold.domain.snapshot.savepoint import BEGUN, DELTA_LOG, ROWS, SavedFile, Savepoint, part_path
 from tidefold.domain.source_progress_history import positions_at
-from tidefold.domain.verify.expected_files import Where
+from tidefold.domain.verify.expected_files import StorageTier
 from tidefold.errors import NotFoundError, RefusedError, TidefoldError, UnknownOutcomeError
 from tidefold.fold.fold_bucket import fold_bucket
 from tidefold.fold.rewrite import RewriteAction, RewriteDecision
@@ -117,7 +117,7 @@ def _written(
     pipeline: Pipeline, state: LogState, snapshot: Snapshot, layout: Layout, store: Store, note: Note
 ) -> tuple[Savepoint, dict[str, Any]]:
     rows = wanted_rows(state, snapshot)
-    target = Into(Address(Where.EXTERNAL, store.uri(""), _HERE), snapshot.id, snapshot.epoch)
+    target = Into(Address(StorageTier.EXTERNAL, store.uri(""), _HERE), snapshot.id, snapshot.epoch)
     plan = plan_restore(pipeline, rows, with_originals(state, places_of(pipeline, state.log)), target)
     native = layout is Layout.NATIVE
     tasks = plan.tasks if native else _parts(plan)

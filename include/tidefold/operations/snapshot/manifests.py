@@ -8,7 +8,7 @@ from tidefold.domain.log_state import Snapshot
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.retention.local_copies import CopyName
 from tidefold.domain.snapshot.manifest import Manifest
-from tidefold.domain.verify.expected_files import Where
+from tidefold.domain.verify.expected_files import StorageTier
 from tidefold.errors import CorruptError
 from tidefold.fold.inputs import Inputs
 from tidefold.fold.plan import Places
@@ -37,9 +37,9 @@ def read_manifest_or_copy(pipeline: Pipeline, log: str, snapshot: Snapshot) -> M
 
 def find_manifest(log: str, snapshot: Snapshot, places: Places, inputs: Inputs) -> Manifest:
     """The manifest that the ledger names; `inputs` records each place that was tried. Raises CorruptError."""
-    stored = Address(Where.STORE, places.store, LogPaths(log).manifest(snapshot.id))
+    stored = Address(StorageTier.STORE, places.store, LogPaths(log).manifest(snapshot.id))
     root = places.local.get(snapshot.id)
-    copied = () if root is None else (Address(Where.LOCAL, root, CopyName(log, snapshot.id).manifest),)
+    copied = () if root is None else (Address(StorageTier.LOCAL, root, CopyName(log, snapshot.id).manifest),)
 
     def read(address: Address) -> Manifest:
         return read_manifest_at(inputs.store(address), address.path, snapshot)

@@ -10,7 +10,7 @@ from functools import partial
 
 import msgspec
 
-from tidefold.domain.commit_times import NEVER, micros, told
+from tidefold.domain.commit_times import NEVER, format_instant, micros
 from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.snapshot import claim, point_in_time
 from tidefold.domain.snapshot.point_in_time import came_later, kept
@@ -50,7 +50,7 @@ class PointInTime(msgspec.Struct, frozen=True, tag="point-in-time"):
             instant=instant,
             takeover=self.takeover,
             # Too old is what was too old then.
-            expire=ttl.expire(told(self.at)) if ttl else None,
+            expire=ttl.expire(format_instant(self.at)) if ttl else None,
             token=token,
         )
         return point_in_time.claim(state, asked, self.at)
@@ -61,8 +61,8 @@ class PointInTime(msgspec.Struct, frozen=True, tag="point-in-time"):
             which = f"snapshot {found.id} of run {found.run}, as of {found.as_of}, is {found.state}"
             return Outcome(state.log, Status.ALREADY, which + _describe_missed(state, found), found.id)
         first = [c.times.first for c in state.change_sets if c.times and c.times.first is not None]
-        since = f": the first change is of {told(min(first))}" if first else ""
-        message = f"nothing was committed before {told(self.at)}{since}; no snapshot is made"
+        since = f": the first change is of {format_instant(min(first))}" if first else ""
+        message = f"nothing was committed before {format_instant(self.at)}{since}; no snapshot is made"
         return Outcome(state.log, Status.NOTHING, message)
 
     def plan(self, pipeline: Pipeline, state: LogState, snapshot: Snapshot) -> Attempt:
@@ -87,7 +87,7 @@ def parse_instant(text: str) -> int:
     if at > (now := int(datetime.now(UTC).timestamp() * 1_000_000)):
         raise InvalidInputError(
             "AS_OF_FUTURE",
-            f"{told(at)} is in the future; now is {told(now)[:19]}Z.",
+            f"{format_instant(at)} is in the future; now is {format_instant(now)[:19]}Z.",
             hint="Give an instant that has passed.",
         )
     return at
@@ -115,7 +115,7 @@ def explain_point_in_time(pipeline: Pipeline, log: str, request: PointInTime) ->
     assert mine is not None
     planned = point_in_time.plan(state, request.at, mine.expire)
     assert planned is not None
-    base, sets, at = planned.base, planned.change_sets, told(request.at)
+    base, sets, at = planned.base, planned.change_sets, format_instant(request.at)
     facts = {
         "as_of": at,
         "base": base.id if base else None,

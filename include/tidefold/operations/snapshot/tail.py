@@ -13,7 +13,7 @@ from tidefold.changelog import write_intents
 from tidefold.changelog.schema_alignment import Aligner
 from tidefold.changelog.segment import Indexes, read_change_set, write_segment
 from tidefold.changelog.write_intents import Intent, IntentLog
-from tidefold.domain.commit_times import joined
+from tidefold.domain.commit_times import merge_ranges
 from tidefold.domain.ingest.append import require_fence
 from tidefold.domain.log_state import ChangeSet, LogState, SnapshotKind, State
 from tidefold.domain.paths import CHANGELOG
@@ -119,5 +119,5 @@ def _replaced(state: LogState, fence: int, change_set: ChangeSet) -> LogState:
 def _written(store: Store, path: str, state: LogState, run: Sequence[ChangeSet], rest: pa.Table) -> ChangeSet:
     [part] = write_segment(store, path, [(state.log, rest)])
     squashed_ = part.change_set(run[-1].high)
-    times = joined(one.times for one in run)
+    times = merge_ranges(one.times for one in run)
     return replace(squashed_, sqn=run[-1].sqn, first=run[0].begin, schema=run[-1].schema, times=times)

@@ -9,7 +9,7 @@ import msgspec
 
 from tidefold.compute.runners import Answer
 from tidefold.domain.log_state import ReadFrom
-from tidefold.domain.verify.expected_files import Where
+from tidefold.domain.verify.expected_files import StorageTier
 from tidefold.errors import CorruptError, TidefoldError
 from tidefold.fold.task import FoldResult, FoldTask, Read
 
@@ -44,7 +44,7 @@ def sources_of(tasks: Sequence[FoldTask], results: Sequence[FoldResult], own: in
     """
     pairs = list(zip(tasks, results, strict=True))
     reads = [read for task, result in pairs for read in _served(task, result)]
-    served: dict[str, Any] = {where: _sum(r for r in reads if r.where is where) for where in Where}
+    served: dict[str, Any] = {where: _sum(r for r in reads if r.where is where) for where in StorageTier}
     older = {
         f"{task.bucket.first}-{task.bucket.last}": task.recipes[result.recipe].snapshot
         for task, result in pairs
@@ -56,10 +56,10 @@ def sources_of(tasks: Sequence[FoldTask], results: Sequence[FoldResult], own: in
 
 def read_from(results: Iterable[FoldResult]) -> ReadFrom:
     """How many bytes served, by place."""
-    sums = dict.fromkeys(Where, 0)
+    sums = dict.fromkeys(StorageTier, 0)
     for read in (read for result in results for read in result.reads):
         sums[read.where] += read.bytes
-    return ReadFrom(sums[Where.LOCAL], sums[Where.STORE], sums[Where.EXTERNAL])
+    return ReadFrom(sums[StorageTier.LOCAL], sums[StorageTier.STORE], sums[StorageTier.EXTERNAL])
 
 
 def failures(reads: Iterable[Read]) -> list[dict[str, Any]]:

@@ -6,15 +6,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tidefold.domain.paths import LogPaths
-from tidefold.domain.verify.expected_files import Damage, Part, Where
+from tidefold.domain.verify.expected_files import Damage, FileRole, StorageTier
 from tidefold.errors import CorruptError
 
 _MEANS = {
-    Part.DATA: "the rows of this file are lost for readers of snapshot {ids}, until it is mended",
-    Part.MANIFEST: "the files of snapshot {ids} are not known without it, so the snapshot cannot be restored",
-    Part.DELTA_LOG: "a reader of snapshot {ids} as a table of its own does not get its rows",
-    Part.TABLE: "readers of the published table do not get the rows of snapshot {ids}",
-    Part.SEGMENT: "a fold or a replay of these changes cannot read them",
+    FileRole.DATA: "the rows of this file are lost for readers of snapshot {ids}, until it is mended",
+    FileRole.MANIFEST: "the files of snapshot {ids} are not known without it, so the snapshot cannot be restored",
+    FileRole.DELTA_LOG: "a reader of snapshot {ids} as a table of its own does not get its rows",
+    FileRole.TABLE: "readers of the published table do not get the rows of snapshot {ids}",
+    FileRole.SEGMENT: "a fold or a replay of these changes cannot read them",
 }
 _LOCAL = "restores read the store instead of this local copy"
 _SPARE = "no reader notices it yet, because another copy is good"
@@ -49,11 +49,11 @@ def find_alarms(damage: Iterable[Damage]) -> list[Alarm]:
 
 
 def _explain(damage: Damage) -> str:
-    if all(place.where is Where.LOCAL for place in damage.places):
+    if all(place.where is StorageTier.LOCAL for place in damage.places):
         return _LOCAL
     means = _MEANS[damage.part].format(ids=", ".join(map(str, damage.snapshots)) or "?")
     # Some name of a file that is damaged is what readers open; only a segment or manifest has readers that fall back.
-    return f"{means}; {_SPARE}" if damage.good and damage.part in (Part.SEGMENT, Part.MANIFEST) else means
+    return f"{means}; {_SPARE}" if damage.good and damage.part in (FileRole.SEGMENT, FileRole.MANIFEST) else means
 
 
 def alarm_of_ledger(log: str, error: CorruptError) -> Alarm:

@@ -11,7 +11,7 @@ from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.retention.local_copies import CopyName
 from tidefold.domain.snapshot.manifest import Manifest
-from tidefold.domain.verify.expected_files import Damage, DamageKind, Part, Place, Where, kept
+from tidefold.domain.verify.expected_files import Damage, DamageKind, FileRole, StorageTier, StoredLocation, list_kept
 from tidefold.errors import CorruptError, RefusedError
 from tidefold.operations.verify.check_files import Stores
 from tidefold.operations.verify.repair import clear_halves
@@ -21,14 +21,20 @@ from tidefold.storage import Store
 def own_logs(stores: Stores, manifest: Manifest, local: bool) -> list[Damage]:
     """What is wrong with the Delta log of a snapshot's folder, and with that of its local copy if there is one."""
     paths = LogPaths(manifest.log)
-    folders = [Place(paths.snapshot(manifest.snapshot))] if manifest.kind is SnapshotKind.FULL else []
-    folders += [Place(str(CopyName(manifest.log, manifest.snapshot)), Where.LOCAL)] if local else []
+    folders = [StoredLocation(paths.snapshot(manifest.snapshot))] if manifest.kind is SnapshotKind.FULL else []
+    folders += [StoredLocation(str(CopyName(manifest.log, manifest.snapshot)), StorageTier.LOCAL)] if local else []
     expected, _ = made_from(manifest)
     harms = [(folder, _harm(stores[folder.where], folder.path, expected)) for folder in folders]
     # A log is made of the manifest alone, so that is its good copy.
-    good = (Place(paths.manifest(manifest.snapshot)),)
+    good = (StoredLocation(paths.manifest(manifest.snapshot)),)
     return [
-        Damage(Part.DELTA_LOG, harm, (Place(f"{folder.path}/{COMMIT}", folder.where),), (manifest.snapshot,), good)
+        Damage(
+            FileRole.DELTA_LOG,
+            harm,
+            (StoredLocation(f"{folder.path}/{COMMIT}", folder.where),),
+            (manifest.snapshot,),
+            good,
+        )
         for folder, harm in harms
         if harm
     ]
@@ -50,7 +56,7 @@ def _others(store: Store, folder: str) -> list[str]:
     return [entry.path for entry in store.list(f"{folder}/_delta_log") if entry.path != own]
 
 
-def repair_own_log(stores: Stores, manifest: Manifest, damage: Damage) -> Place:
+def repair_own_log(stores: Stores, manifest: Manifest, damage: Damage) -> StoredLocation:
     """Makes the Delta log of a snapshot anew from its manifest. Raises RefusedError when there are others' commits."""
     [place] = damage.places
     store, folder = stores[place.where], place.path.removesuffix(f"/{COMMIT}")
@@ -86,12 +92,12 @@ def check_published_table(store: Store, state: LogState, manifests: Mapping[int,
             f"Undo what others committed (RESTORE to version {shown[0].table_version}), or `tidefold confirm "
             f"{state.log} --reconcile` replaces it with the next snapshot."
         )
-    place = Place(f"{path}/_delta_log")
-    return Damage(Part.TABLE, harm, (place,), (shown[0].id,), why="it is not repaired here", hint=hint)
+    place = StoredLocation(f"{path}/_delta_log")
+    return Damage(FileRole.TABLE, harm, (place,), (shown[0].id,), why="it is not repaired here", hint=hint)
 
 
 def find_shown(state: LogState) -> list[Snapshot]:
     """The newest published snapshot, and one after it that is being published."""
-    published = [s for s in kept(state) if s.published][-1:]
+    published = [s for s in list_kept(state) if s.published][-1:]
     latest = state.latest
     return [*published, *([latest] if published and latest and latest.id > published[0].id else [])]

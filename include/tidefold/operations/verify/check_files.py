@@ -10,11 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import cast
 
-from tidefold.domain.verify.expected_files import Copy, DamageKind, Expected, Place, StoredFile, Where
+from tidefold.domain.verify.expected_files import Copy, DamageKind, Expected, StorageTier, StoredFile, StoredLocation
 from tidefold.errors import NotFoundError
 from tidefold.storage import Store, is_lost_by_disk
 
-Stores = Mapping[Where, Store]
+Stores = Mapping[StorageTier, Store]
 # Is told how many bytes were read so far, and how many there are to read.
 Tell = Callable[[int, int], None]
 _READERS = 4
@@ -71,21 +71,21 @@ class Progress:
             self._tell(self._done, self._total)
 
 
-def _lacks(name: Expected, sizes: Mapping[Place, int]) -> bool:
+def _lacks(name: Expected, sizes: Mapping[StoredLocation, int]) -> bool:
     return name.required and name.place not in sizes
 
 
-def _sizes(stores: Stores, files: Sequence[StoredFile]) -> dict[Place, int]:
+def _sizes(stores: Stores, files: Sequence[StoredFile]) -> dict[StoredLocation, int]:
     """Lengths of all that lies where the files should: one listing a folder."""
-    folders = {Place(n.place.path.rpartition("/")[0], n.place.where) for file in files for n in file.names}
+    folders = {StoredLocation(n.place.path.rpartition("/")[0], n.place.where) for file in files for n in file.names}
     return {
-        Place(entry.path, folder.where): entry.bytes
+        StoredLocation(entry.path, folder.where): entry.bytes
         for folder in sorted(folders)
         for entry in stores[folder.where].list(folder.path)
     }
 
 
-def _check_copy(stores: Stores, file: StoredFile, sizes: Mapping[Place, int]) -> list[_Found]:
+def _check_copy(stores: Stores, file: StoredFile, sizes: Mapping[StoredLocation, int]) -> list[_Found]:
     by_identity: dict[str, list[Expected]] = {}
     for name in file.names:
         if name.place in sizes:
@@ -116,13 +116,13 @@ def _harm(stores: Stores, copy: _Found, deep: bool, progress: Progress) -> Damag
     return None if digest == copy.file.sha256 else DamageKind.ALTERED
 
 
-def digest_of(stores: Stores, place: Place) -> str:
+def digest_of(stores: Stores, place: StoredLocation) -> str:
     """The sha256 of a file."""
     with stores[place.where].open(place.path) as stream:
         return hashlib.file_digest(cast(io.BufferedReader, stream), "sha256").hexdigest()
 
 
-def still_named(copies: Iterable[Copy], named: Collection[Place]) -> tuple[Copy, ...]:
+def still_named(copies: Iterable[Copy], named: Collection[StoredLocation]) -> tuple[Copy, ...]:
     """The copies without the names that nobody needs any more: what was removed on purpose meanwhile is no damage."""
     kept = (Copy(tuple(n for n in c.names if n.place in named), c.harm) if c.harm else c for c in copies)
     return tuple(copy for copy in kept if copy.names)

@@ -7,7 +7,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 from tidefold.changelog.segment import check_pieces, ends_whole
 from tidefold.domain.log_state import ChangeSet
-from tidefold.domain.verify.expected_files import Copy, DamageKind, Expected, Part, Place, StoredFile, Where
+from tidefold.domain.verify.expected_files import (
+    Copy,
+    DamageKind,
+    Expected,
+    FileRole,
+    StorageTier,
+    StoredFile,
+    StoredLocation,
+)
 from tidefold.errors import CorruptError, NotFoundError
 from tidefold.ledger import Ledger
 from tidefold.operations.verify.check_files import Progress, Stores, Tell, digest_of, is_read
@@ -26,8 +34,8 @@ def segment_files(change_sets: Iterable[ChangeSet]) -> dict[StoredFile, tuple[Ch
 
 
 def _segment_file(path: str) -> StoredFile:
-    names = (Expected(Place(path), ()), Expected(Place(path, Where.LOCAL), (), required=False))
-    return StoredFile(Part.SEGMENT, "", None, names)
+    names = (Expected(StoredLocation(path), ()), Expected(StoredLocation(path, StorageTier.LOCAL), (), required=False))
+    return StoredFile(FileRole.SEGMENT, "", None, names)
 
 
 def examine_segments(
@@ -63,16 +71,18 @@ def examine_segments(
     return {file: tuple(found) for file, found in seen.items()}
 
 
-def _sizes(stores: Stores, places: Collection[Place]) -> dict[Place, int]:
-    folders = {Place(place.path.rpartition("/")[0], place.where) for place in places}
+def _sizes(stores: Stores, places: Collection[StoredLocation]) -> dict[StoredLocation, int]:
+    folders = {StoredLocation(place.path.rpartition("/")[0], place.where) for place in places}
     return {
-        Place(entry.path, folder.where): entry.bytes
+        StoredLocation(entry.path, folder.where): entry.bytes
         for folder in sorted(folders)
         for entry in stores[folder.where].list(folder.path)
     }
 
 
-def _harm(stores: Stores, place: Place, size: int, change_sets: tuple[ChangeSet, ...], deep: bool) -> DamageKind | None:
+def _harm(
+    stores: Stores, place: StoredLocation, size: int, change_sets: tuple[ChangeSet, ...], deep: bool
+) -> DamageKind | None:
     if size < max(c.location.offset + c.location.length for c in change_sets):
         return DamageKind.CUT
     store = stores[place.where]
@@ -90,7 +100,7 @@ def _harm(stores: Stores, place: Place, size: int, change_sets: tuple[ChangeSet,
     return None
 
 
-def repair_segment(stores: Stores, file: StoredFile, copies: Iterable[Copy]) -> Place:
+def repair_segment(stores: Stores, file: StoredFile, copies: Iterable[Copy]) -> StoredLocation:
     """Repairs the damaged copies of a segment from another one that is right for every log in it; answers its place.
 
     Raises CorruptError when there is none, RefusedError where the store replaces nothing.
@@ -106,13 +116,13 @@ def repair_segment(stores: Stores, file: StoredFile, copies: Iterable[Copy]) -> 
     raise CorruptError("NO_GOOD_COPY", "no copy of it is proved to be good")
 
 
-def _prove(stores: Stores, place: Place) -> str | None:
+def _prove(stores: Stores, place: StoredLocation) -> str | None:
     """The sha256 of a segment that holds what the ledgers of all logs in it say; None when it does not."""
     try:
         digest = digest_of(stores, place)
         # Only the ledgers know what their change sets are: the footer is no witness for itself.
         for log in dict.fromkeys(entry.log for entry in check_pieces(stores[place.where], place.path, ())):
-            state = Ledger(stores[Where.STORE], log).find()
+            state = Ledger(stores[StorageTier.STORE], log).find()
             theirs = [c for c in state.change_sets if c.location.segment == place.path] if state else []
             check_pieces(stores[place.where], place.path, theirs)
     except (CorruptError, NotFoundError):

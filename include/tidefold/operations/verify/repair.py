@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 
-from tidefold.domain.verify.expected_files import Copy, DamageKind, Place, StoredFile, Where
+from tidefold.domain.verify.expected_files import Copy, DamageKind, StorageTier, StoredFile, StoredLocation
 from tidefold.errors import CorruptError, NotFoundError
 from tidefold.operations.verify.check_files import Stores, digest_of
 from tidefold.storage import Store, is_lost_by_disk
@@ -17,7 +17,7 @@ _CHUNK = 1 << 20
 _UNFINISHED = ".part"
 
 
-def repair_file(stores: Stores, file: StoredFile, copies: Iterable[Copy]) -> Place:
+def repair_file(stores: Stores, file: StoredFile, copies: Iterable[Copy]) -> StoredLocation:
     """Repairs all damaged copies of a file; answers the place of the copy that they were repaired from.
 
     Raises CorruptError when no other copy is proved to be good, RefusedError where the store replaces nothing.
@@ -38,13 +38,13 @@ def repair_file(stores: Stores, file: StoredFile, copies: Iterable[Copy]) -> Pla
     return source
 
 
-def _paths(copy: Copy, where: Where) -> list[str]:
+def _paths(copy: Copy, where: StorageTier) -> list[str]:
     return [name.place.path for name in copy.names if name.place.where is where]
 
 
-def _prove(stores: Stores, file: StoredFile, good: Iterable[Copy]) -> Place:
+def _prove(stores: Stores, file: StoredFile, good: Iterable[Copy]) -> StoredLocation:
     """The first copy whose bytes are read and found right, now: those of the store itself first."""
-    for copy in sorted(good, key=lambda copy: copy.place.where is Where.LOCAL):
+    for copy in sorted(good, key=lambda copy: copy.place.where is StorageTier.LOCAL):
         try:
             if digest_of(stores, copy.place) == file.sha256:
                 return copy.place
@@ -56,8 +56,10 @@ def _prove(stores: Stores, file: StoredFile, good: Iterable[Copy]) -> Place:
     raise CorruptError("NO_GOOD_COPY", "no copy of it is proved to be good")
 
 
-def _put_back(stores: Stores, file: StoredFile, source: Place, where: Where, missing: Sequence[str]) -> None:
-    if where is Where.STORE and source.where is Where.STORE:
+def _put_back(
+    stores: Stores, file: StoredFile, source: StoredLocation, where: StorageTier, missing: Sequence[str]
+) -> None:
+    if where is StorageTier.STORE and source.where is StorageTier.STORE:
         for path in missing:
             stores[where].link(source.path, path)
     else:
@@ -65,7 +67,7 @@ def _put_back(stores: Stores, file: StoredFile, source: Place, where: Where, mis
         _replace(stores, file.sha256, source, stores[where], missing)
 
 
-def _replace(stores: Stores, sha256: str, source: Place, store: Store, paths: Sequence[str]) -> None:
+def _replace(stores: Stores, sha256: str, source: StoredLocation, store: Store, paths: Sequence[str]) -> None:
     digest = hashlib.sha256()
     with stores[source.where].open(source.path) as old, store.replace(paths) as new:
         while chunk := old.read(_CHUNK):
@@ -75,7 +77,7 @@ def _replace(stores: Stores, sha256: str, source: Place, store: Store, paths: Se
             raise CorruptError("SOURCE_CHANGED", f"`{source}` changed while it was copied")
 
 
-def replace_from(stores: Stores, sha256: str, source: Place, target: Place) -> None:
+def replace_from(stores: Stores, sha256: str, source: StoredLocation, target: StoredLocation) -> None:
     """Puts a copy in the place of `target`, if what is read of `source` has that sha256; else CorruptError."""
     _replace(stores, sha256, source, stores[target.where], [target.path])
     clear_halves(stores[target.where], [target.path])

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tidefold.domain.log_state import LogState, State
-from tidefold.domain.verify.expected_files import Copy, Damage, DamageKind, Part, StoredFile, Where
+from tidefold.domain.verify.expected_files import Copy, Damage, DamageKind, FileRole, StorageTier, StoredFile
 from tidefold.errors import CorruptError
 from tidefold.operations.outcome import Details, ErrorInfo, Outcome, Status
 from tidefold.operations.verify.scope import Scope
@@ -139,20 +139,20 @@ def _with_hints(scope: Scope, damage: Iterable[Damage]) -> list[Damage]:
 
 
 def _is_lost(damage: Damage) -> bool:
-    return not damage.repaired and damage.part in (Part.DATA, Part.MANIFEST) and not damage.good
+    return not damage.repaired and damage.part in (FileRole.DATA, FileRole.MANIFEST) and not damage.good
 
 
 def _hint(state: LogState, damage: Damage, lost: set[int]) -> str:
     """The next step for damage that was not repaired."""
     if damage.good:
         return f"`tidefold verify {state.log} --repair` repairs it from another copy."
-    if damage.part is Part.SEGMENT:
+    if damage.part is FileRole.SEGMENT:
         return _segment_hint(state, damage)
     if state.open_attempt and state.open_attempt.id in damage.snapshots:
         return f"`tidefold abort {state.log}`; the next run folds the same changes again."
     whole = [s for s in state.snapshots if s.in_main_lineage and s.state is State.COMPLETED and s.id not in lost]
     wanted = max(damage.snapshots)
-    if not whole and damage.part is Part.DATA and not state.truncated_to:
+    if not whole and damage.part is FileRole.DATA and not state.truncated_to:
         return (
             "No good copy is left, but the log still has every change: `tidefold restore "
             f"{state.log} {wanted} --log-position replay` makes the bucket again from it. "
@@ -170,7 +170,7 @@ def _hint(state: LogState, damage: Damage, lost: set[int]) -> str:
 
 
 def _segment_hint(state: LogState, damage: Damage) -> str:
-    paths = {place.path for place in damage.places if place.where is Where.STORE}
+    paths = {place.path for place in damage.places if place.where is StorageTier.STORE}
     last = max((c.sqn for c in state.change_sets if c.location.segment in paths), default=0)
     if state.latest and last <= state.latest.to_sqn:
         return (

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tidefold.domain.log_state import ChangeSet, DeletionState, LogState, Snapshot, SnapshotKind
 from tidefold.domain.snapshot.transitions import readable
-from tidefold.domain.verify.expected_files import kept
+from tidefold.domain.verify.expected_files import list_kept
 from tidefold.errors import TidefoldError
 from tidefold.operations.pipeline import Pipeline
 from tidefold.storage.local_copies.copies import copies
@@ -33,7 +33,7 @@ def scope_of(pipeline: Pipeline, state: LogState, snapshot: int | None) -> Scope
     """Everything of the log, or what one snapshot consists of. Raises NotFoundError when that one is not kept."""
     if state.deletion is not DeletionState.NO:
         return Scope(state, (), frozenset(), frozenset(), ())
-    there = kept(state)
+    there = list_kept(state)
     asked, change_sets = frozenset(s.id for s in there), state.change_sets
     if snapshot is not None:
         asked, change_sets = _of_one(state, snapshot)

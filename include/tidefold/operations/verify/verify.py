@@ -11,10 +11,10 @@ from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.domain.verify.expected_files import (
     Copy,
     Damage,
-    Part,
-    Place,
+    FileRole,
+    StorageTier,
     StoredFile,
-    Where,
+    StoredLocation,
     count_copies,
     damages,
     data_files,
@@ -35,7 +35,7 @@ from tidefold.operations.verify.scope import Scope, scope_of
 # Is told what is being read, how many bytes of it were read, and how many there are.
 Telling = Callable[[str, int, int], None]
 _Found = Mapping[StoredFile, tuple[Copy, ...]]
-_Repair = Callable[[Stores, StoredFile, Sequence[Copy]], Place]
+_Repair = Callable[[Stores, StoredFile, Sequence[Copy]], StoredLocation]
 _Plan = Callable[[Scope], Iterable[StoredFile]]
 # Returns the names of the files to read, of all files and of the bytes that reading each of them takes.
 Choose = Callable[[Mapping[str, int]], Collection[str]]
@@ -101,7 +101,7 @@ class Verification:
 
     def __post_init__(self) -> None:
         local = None if self.scope.blind else self.pipeline.local
-        self.stores = {Where.STORE: self.pipeline.store, **({Where.LOCAL: local} if local else {})}
+        self.stores = {StorageTier.STORE: self.pipeline.store, **({StorageTier.LOCAL: local} if local else {})}
 
     @property
     def log(self) -> str:
@@ -183,7 +183,7 @@ class Verification:
                 told = self._try_repair(file, left, told, plan, repair)
             self.damage += told
 
-    def _find_named(self, plan: _Plan) -> set[Place]:
+    def _find_named(self, plan: _Plan) -> set[StoredLocation]:
         return {name.place for file in plan(self._scope_now()) for name in file.names}
 
     def _scope_now(self) -> Scope:
@@ -210,20 +210,20 @@ class Verification:
         return [_describe_repair(damage, again, source, error) for damage in told if set(damage.places) & named]
 
     def _check_again(self, file: StoredFile) -> list[Damage]:
-        if file.part is not Part.SEGMENT:
+        if file.part is not FileRole.SEGMENT:
             return damages(file, examine(self.stores, [file])[file])
         inside = check_segments.segment_files(self._scope_now().change_sets)
         same = {f: c for f, c in inside.items() if f.names == file.names}
         found = check_segments.examine_segments(self.stores, same, deep=True, tell=lambda done, total: None)
         return [damage for f, copies in found.items() for damage in damages(f, copies)]
 
-    def _forget(self, places: Iterable[Place], part: Part) -> None:
+    def _forget(self, places: Iterable[StoredLocation], part: FileRole) -> None:
         """Removes what was put back for a snapshot that was retired in that moment: its clean-up may be over."""
         for place in places:
-            beside = part is Part.DATA and place.path.startswith(f"{LogPaths(self.log).table}/")
-            history = part is Part.MANIFEST and place.where is Where.STORE
+            beside = part is FileRole.DATA and place.path.startswith(f"{LogPaths(self.log).table}/")
+            history = part is FileRole.MANIFEST and place.where is StorageTier.STORE
             # What lies beside the table's files, and segments, `clean` finds by itself.
-            if not (beside or history or part is Part.SEGMENT):
+            if not (beside or history or part is FileRole.SEGMENT):
                 self.stores[place.where].delete([place.path])
 
     def _check_own_logs(self, manifests: Mapping[int, Manifest]) -> None:
@@ -231,7 +231,7 @@ class Verification:
             found = check_delta_tables.own_logs(self.stores, manifests[snapshot], snapshot in self.scope.local)
             now = self._scope_now() if found else self.scope
             for damage in found:
-                if snapshot in (now.local if damage.places[0].where is Where.LOCAL else now.asked):
+                if snapshot in (now.local if damage.places[0].where is StorageTier.LOCAL else now.asked):
                     self.damage.append(self._repair_log(manifests[snapshot], damage))
 
     def _repair_log(self, manifest: Manifest, damage: Damage) -> Damage:
@@ -242,7 +242,7 @@ class Verification:
             source = check_delta_tables.repair_own_log(self.stores, manifest, damage)
         except TidefoldError as found:
             error = found
-        left = check_delta_tables.own_logs(self.stores, manifest, damage.places[0].where is Where.LOCAL)
+        left = check_delta_tables.own_logs(self.stores, manifest, damage.places[0].where is StorageTier.LOCAL)
         return _describe_repair(damage, {place for one in left for place in one.places}, source, error)
 
     def _check_published_table(self, manifests: Mapping[int, Manifest]) -> None:
@@ -259,7 +259,9 @@ class Verification:
         return lambda done, total: self.tell(what, done, total)
 
 
-def _describe_repair(damage: Damage, again: set[Place], source: Place | None, error: TidefoldError | None) -> Damage:
+def _describe_repair(
+    damage: Damage, again: set[StoredLocation], source: StoredLocation | None, error: TidefoldError | None
+) -> Damage:
     """The damage with what became of it: only what a second look finds in order counts as repaired."""
     if not set(damage.places) & again:
         return replace(damage, repaired=str(source or "another copy"))

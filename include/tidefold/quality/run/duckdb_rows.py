@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pyarrow as pa
 
-from tidefold.changelog.key_group_hash import quoted
+from tidefold.changelog.key_group_hash import quote_name
 from tidefold.changelog.schema import table_schema
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.errors import TidefoldError
@@ -85,7 +85,7 @@ class DuckDBEngine:
     def load(self, table: str, rows: pa.RecordBatchReader) -> DuckDBRows:
         """The rows as a table of that name."""
         self.connection.register("arriving", rows)
-        self.connection.execute(f"CREATE TABLE {quoted(table)} AS SELECT * FROM arriving")
+        self.connection.execute(f"CREATE TABLE {quote_name(table)} AS SELECT * FROM arriving")
         self.connection.unregister("arriving")
         return DuckDBRows(self, table)
 
@@ -138,36 +138,35 @@ class DuckDBRows:
             return
         same: list[str] = config.kwargs["column_list"]
         columns = list(dict.fromkeys([*key, *same]))
-        listed, apart = (", ".join(map(quoted, names)) for names in (columns, same))
-        counted = f'SELECT *, count(*) OVER (PARTITION BY {apart}) AS "tidefold rows" FROM {quoted(self.table)}'
+        listed, apart = (", ".join(map(quote_name, names)) for names in (columns, same))
+        counted = f'SELECT *, count(*) OVER (PARTITION BY {apart}) AS "tidefold rows" FROM {quote_name(self.table)}'
         rows = self._query(f'SELECT {listed} FROM ({counted}) WHERE "tidefold rows" > 1 LIMIT ?', [most])
         answer.result["partial_unexpected_index_list"] = [dict(zip(columns, row, strict=True)) for row in rows]
 
     def aggregate(self, asked: Mapping[str, tuple[str, bool]]) -> tuple[int, Mapping[str, ColumnNumbers]]:
         parts = {column: _aggregates(column, type_, shape) for column, (type_, shape) in asked.items()}
         wanted = ["count(*)", *(sql for named in parts.values() for sql in named.values())]
-        total, *answers = self._query(f"SELECT {', '.join(wanted)} FROM {quoted(self.table)}")[0]
+        total, *answers = self._query(f"SELECT {', '.join(wanted)} FROM {quote_name(self.table)}")[0]
         left = iter(answers)
         seen = {column: {name: next(left) for name in named} for column, named in parts.items()}
         return total, {column: _as_spark(numbers) for column, numbers in seen.items()}
 
     def count_values(self, column: str, most: int) -> list[tuple[str, int]]:
-        value = quoted(column)
-        sql = (
-            f"SELECT {value}::VARCHAR, count(*) FROM {quoted(self.table)} WHERE {value} IS NOT NULL GROUP BY 1 LIMIT ?"
-        )
+        value = quote_name(column)
+        table = quote_name(self.table)
+        sql = f"SELECT {value}::VARCHAR, count(*) FROM {table} WHERE {value} IS NOT NULL GROUP BY 1 LIMIT ?"
         return [(text, rows) for text, rows in self._query(sql, [most + 1])]
 
     def find_missing(
         self, column: str, there: DuckDBRows, other: str, key: Sequence[str], samples: int
     ) -> MissingValues:
-        value = quoted(column)
-        known = f"SELECT 1 FROM {quoted(there.table)} AS there WHERE there.{quoted(other)} = here.{value}"
-        lost = f"FROM {quoted(self.table)} AS here WHERE {value} IS NOT NULL AND NOT EXISTS ({known})"
+        value = quote_name(column)
+        known = f"SELECT 1 FROM {quote_name(there.table)} AS there WHERE there.{quote_name(other)} = here.{value}"
+        lost = f"FROM {quote_name(self.table)} AS here WHERE {value} IS NOT NULL AND NOT EXISTS ({known})"
         [(rows, different)] = self._query(f"SELECT count(*), count(DISTINCT {value}) {lost}")
         if not rows:
             return MissingValues(0, 0)
-        columns = ", ".join(f"here.{quoted(name)}" for name in (column, *key))
+        columns = ", ".join(f"here.{quote_name(name)}" for name in (column, *key))
         return MissingValues(rows, different, tuple(self._query(f"SELECT {columns} {lost} LIMIT ?", [samples])))
 
     def _query(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
@@ -176,7 +175,7 @@ class DuckDBRows:
 
 
 def _aggregates(column: str, type_: str, shape: bool) -> dict[str, str]:
-    value, kind = quoted(column), family(type_)
+    value, kind = quote_name(column), family(type_)
     parts = {"count": f"count({value})"}
     if kind == "number":
         real = f"{value}::DOUBLE"

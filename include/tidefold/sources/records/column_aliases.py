@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from tidefold.domain.table.table_spec import Column, TableSpec, renamed
+from tidefold.domain.table.table_spec import Column, TableSpec, rename_columns
 
 
 def has_aliases(shape: TableSpec, *, of_key: bool = False) -> bool:
@@ -19,7 +19,7 @@ def resolve_aliases(shape: TableSpec, names: Collection[str]) -> TableSpec:
         return shape
     called = {column.name: _name_among(column, names) for column in shape.columns}
     columns = tuple(replace(column, name=called[column.name]) for column in shape.columns)
-    return renamed(shape, columns, called)
+    return rename_columns(shape, columns, called)
 
 
 def own_names(shape: TableSpec, names: Sequence[str]) -> list[str]:

@@ -17,7 +17,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidefold.changelog.key_group_hash import connect, quoted
+from tidefold.changelog.key_group_hash import connect, quote_name
 from tidefold.changelog.schema import DELETE, MERGE, UPSERT, arrow_type, change_schema, order_columns
 from tidefold.domain.log_state import Column, TableSpec
 from tidefold.domain.table.table_spec import COLUMNS, Deletes, Engine
@@ -198,7 +198,7 @@ def _content_sql(column: pa.Field, is_absent: bool) -> str:
     """A text for each value that differs from that of every other one; null and absent are apart."""
     if is_absent:
         return "'a'"
-    name = quoted(column.name)
+    name = quote_name(column.name)
     if pa.types.is_binary(column.type):
         text = f"hex({name})"
     elif pa.types.is_list(column.type):

@@ -25,7 +25,7 @@ from tidefold.domain.snapshot.manifest import DataFile, Manifest
 from tidefold.errors import CorruptError, NotFoundError, StorageError, TidefoldError
 from tidefold.storage.local_copies.roots import LocalRoots
 from tidefold.storage.local_store import LocalStore
-from tidefold.storage.store import Entry, Store
+from tidefold.storage.store import Store, StoredObject
 
 _log = logging.getLogger(__name__)
 _CHUNK = 1 << 20
@@ -100,7 +100,7 @@ def _write(primary: Store, local: LocalRoots, to: CopyName, manifest: Manifest, 
     path = LogPaths(manifest.log).manifest(manifest.snapshot)
     data = primary.read(path)
     if hashlib.sha256(data).hexdigest() != digest:
-        raise _altered(path)
+        raise _error_of_altered(path)
     local.put_if_absent(to.manifest, data)
     came = dict.fromkeys(("linked", "from_local", "from_primary"), 0)
     for file, way in zip(manifest.files, ways, strict=True):
@@ -118,14 +118,14 @@ def _sources(local: LocalRoots, to: CopyName, manifest: Manifest) -> dict[str, l
     found: dict[str, list[str]] = {}
     for name in sorted(there, key=lambda n: (local.root_of(str(n)) != target, -n.snapshot)):
         sizes = {entry.path: entry.bytes for entry in there[name]}
-        for theirs in _named_by(local, name):
+        for theirs in _read_files(local, name):
             ours, path = wanted.get(theirs.name), data_path(str(name), theirs.name)
             if ours and (ours.sha256, ours.bytes) == (theirs.sha256, sizes.get(path)):
                 found.setdefault(ours.name, []).append(path)
     return found
 
 
-def _named_by(local: LocalRoots, name: CopyName) -> Sequence[DataFile]:
+def _read_files(local: LocalRoots, name: CopyName) -> Sequence[DataFile]:
     """The data files that a copy should have; none when that cannot be read."""
     try:
         return msgspec.json.decode(local.read(name.manifest), type=_ManifestFiles).files
@@ -141,7 +141,7 @@ def _provide(primary: Store, local: LocalRoots, source: str, target: str, file: 
         if way:
             return way
     if _copy_file(primary, local, path, new) != (file.bytes, file.sha256):
-        raise _altered(path)
+        raise _error_of_altered(path)
     return "from_primary"
 
 
@@ -176,7 +176,7 @@ def _copy_file(primary: Store, local: LocalRoots, source: str, target: str) -> t
         try:
             old = opened.enter_context(primary.open(source))
         except NotFoundError:
-            raise _altered(source) from None
+            raise _error_of_altered(source) from None
         new = opened.enter_context(local.create(target))
         while chunk := old.read(_CHUNK):
             length += len(chunk)
@@ -185,7 +185,7 @@ def _copy_file(primary: Store, local: LocalRoots, source: str, target: str) -> t
     return length, digest.hexdigest()
 
 
-def _altered(path: str) -> CorruptError:
+def _error_of_altered(path: str) -> CorruptError:
     return CorruptError(
         "STAGED_FILE_CHANGED",
         f"`{path}` differs from what was staged: it is missing, cut or altered.",
@@ -226,9 +226,9 @@ def gaps(local: LocalRoots, name: CopyName, digest: str) -> tuple[str, ...] | No
     return tuple(lacking if logged else [*lacking, f"{name}/{_COMMIT}"])
 
 
-def copies(local: LocalRoots) -> Mapping[CopyName, tuple[Entry, ...]]:
+def copies(local: LocalRoots) -> Mapping[CopyName, tuple[StoredObject, ...]]:
     """Every copy of a snapshot with its files, whole or not. Raises StorageError."""
-    found: dict[CopyName, list[Entry]] = {}
+    found: dict[CopyName, list[StoredObject]] = {}
     # From the root on, so that no link is followed out of it.
     for entry in local.list("", unfinished=True):
         name = CopyName.of(entry.path)

@@ -16,7 +16,7 @@ from typing import BinaryIO, TypeVar, cast
 from tidefold.domain.retention.local_copies import CopyName, LocalFile, root_number
 from tidefold.errors import NotFoundError, TidefoldError
 from tidefold.storage.local_store import LocalStore
-from tidefold.storage.store import Entry
+from tidefold.storage.store import StoredObject
 
 _log = logging.getLogger(__name__)
 _Answer = TypeVar("_Answer")
@@ -94,13 +94,13 @@ class LocalRoots:
     def identity(self, path: str) -> str:
         return self._holder(path).identity(path)
 
-    def list(self, folder: str, unfinished: bool = False) -> list[Entry]:
+    def list(self, folder: str, unfinished: bool = False) -> list[StoredObject]:
         """As the port says; of all roots that answer, unless the folder is that of one copy. Raises StorageError when
         none answers.
         """
         if CopyName.around(folder):
             return self._holder(folder).list(folder, unfinished)
-        found: dict[str, Entry] = {}
+        found: dict[str, StoredObject] = {}
         for root, entries in self._ask(lambda root: root.list(folder, unfinished), everything=not folder):
             for entry in entries:
                 if entry.path not in found or self._holder(entry.path) is root:

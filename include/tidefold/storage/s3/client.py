@@ -35,7 +35,7 @@ class Once(S3FileSystem):  # type: ignore[misc]
 _clients: dict[tuple[int, type[S3FileSystem], S3Endpoint], S3FileSystem] = {}
 
 
-def connected(kind: type[S3FileSystem] = Once) -> S3FileSystem:
+def connect(kind: type[S3FileSystem] = Once) -> S3FileSystem:
     """This process's client. s3fs is used by threads safely, but never by a process forked after its first request."""
     endpoint = S3Endpoint.of()
     key = (os.getpid(), kind, endpoint)
@@ -65,13 +65,13 @@ class Bucket:
 
     def call(self, method: str, **arguments: Any) -> dict[str, Any]:
         """One S3 operation on this bucket, by botocore's names."""
-        answer: dict[str, Any] = connected().call_s3(method, Bucket=self.name, **arguments)
+        answer: dict[str, Any] = connect().call_s3(method, Bucket=self.name, **arguments)
         return answer
 
     @property
     def files(self) -> S3FileSystem:
         """s3fs for reading: it repeats a read whose body broke off."""
-        return connected(S3FileSystem)
+        return connect(S3FileSystem)
 
     def pages(self, method: str, **arguments: Any) -> Iterator[dict[str, Any]]:
         """All pages of a listing. A page that says that there is more and not where is an error, not the end."""

@@ -14,8 +14,8 @@ from typing import BinaryIO, cast
 from tidefold.errors import AlreadyExistsError, InvalidInputError, NotFoundError, RefusedError, StorageError
 from tidefold.storage.s3.address import S3Address, S3Endpoint
 from tidefold.storage.s3.client import FAILURES, Bucket, code_of
-from tidefold.storage.s3.upload import PART, Multipart, UploadStream, made_by, put
-from tidefold.storage.store import Entry
+from tidefold.storage.s3.upload import PART, Multipart, UploadStream, find_put_mark, put
+from tidefold.storage.store import StoredObject
 
 _AT_ONCE = 1000  # Keys that one delete request may name.
 _COMPARED = 8 << 20
@@ -143,19 +143,19 @@ class S3Store:
         starts = range(0, size, _COMPARED)
         return all(self.read(one, start, _COMPARED) == self.read(other, start, _COMPARED) for start in starts)
 
-    def list(self, folder: str, unfinished: bool = False) -> list[Entry]:
+    def list(self, folder: str, unfinished: bool = False) -> list[StoredObject]:
         # Not s3fs's find: it answers a file for a folder of that name, and takes a missing bucket for a missing file.
         prefix = f"{self._key(folder)}/".lstrip("/")
         with self._bucket.typed(folder):
             found = [
-                Entry(self._path(item["Key"]), item["Size"])
+                StoredObject(self._path(item["Key"]), item["Size"])
                 for page in self._bucket.pages("list_objects_v2", Prefix=prefix)
                 for item in page.get("Contents", [])
                 if not item["Key"].endswith("/")  # A "folder" that a browser of buckets made.
             ]
             if unfinished:
                 found += [
-                    Entry(f"{self._path(item['Key'])}.{item['UploadId'].encode().hex()}.part", 0)
+                    StoredObject(f"{self._path(item['Key'])}.{item['UploadId'].encode().hex()}.part", 0)
                     for page in self._bucket.pages("list_multipart_uploads", Prefix=prefix)
                     for item in page.get("Uploads", [])
                 ]
@@ -204,7 +204,7 @@ class S3Store:
     def keeps_marks(self, path: str) -> bool:
         """Whether S3 keeps with an object which put made it: without that, a lost answer cannot be settled."""
         with self._bucket.typed(path):
-            return bool(made_by(self._bucket, self._key(path)))
+            return bool(find_put_mark(self._bucket, self._key(path)))
 
     def _size(self, key: str) -> int:
         return int(self._bucket.call("head_object", Key=key)["ContentLength"])

@@ -36,7 +36,7 @@ def _settle(bucket: Bucket, key: str, path: str, mark: str, error: Exception) ->
     if not was_sent(error):
         raise bucket.as_ours(path, error) from error
     try:
-        found = made_by(bucket, key)
+        found = find_put_mark(bucket, key)
     except FAILURES:
         raise _unknown(bucket, path, error) from error
     if found == mark:
@@ -48,7 +48,7 @@ def _settle(bucket: Bucket, key: str, path: str, mark: str, error: Exception) ->
     raise AlreadyExistsError("NAME_TAKEN", f"`{path}` exists already.") from error
 
 
-def made_by(bucket: Bucket, key: str) -> str | None:
+def find_put_mark(bucket: Bucket, key: str) -> str | None:
     """The mark of the put that made an object, "" for a stranger's; None when it is not there."""
     try:
         return str(bucket.call("head_object", Key=key).get("Metadata", {}).get(_PUT, ""))

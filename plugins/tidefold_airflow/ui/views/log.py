@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from tidefold.cli.output.proofs import is_drill_old, is_proof_old
 from tidefold.domain.log_state import LogState, Position, Snapshot
 from tidefold.domain.retention.retention import Bound, bounds
-from tidefold.domain.table.schema_evolution import told
+from tidefold.domain.table.schema_evolution import describe_schemas
 from tidefold.operations.inspect.history import find_restorers
 from tidefold.operations.inspect.status import LogStatus, status_of
 from tidefold.operations.local_copies.inventory import LocalUse, local_use
@@ -100,7 +100,7 @@ def view_log(pipeline: Pipeline, state: LogState) -> LogView:
         places=_places(state),
         bounds=bounds(state, pipeline.config.retention.keep),
         state=state,
-        schemas=told(state)[::-1],
+        schemas=describe_schemas(state)[::-1],
         local=local_use(pipeline),
         proof_old=is_proof_old(status, now()),
         drill_old=is_drill_old(status, now()),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.paths import LogPaths
-from tidefold.domain.retention.retention import Bound, bounds, newest, protected
+from tidefold.domain.retention.retention import Bound, bounds, find_protected, newest
 from tidefold.operations.local_copies.retain import retain_local
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
@@ -110,7 +110,7 @@ def _sized(pipeline: Pipeline, step: Step) -> Step:
 def _kept(state: LogState, keep: int | None) -> list[tuple[int, str]]:
     """Of each completed snapshot why it stays; newest first."""
     completed = [s for s in state.snapshots if s.state is State.COMPLETED]
-    stays = protected(state, keep) if keep else {s.id for s in completed}
+    stays = find_protected(state, keep) if keep else {s.id for s in completed}
     return [(s.id, _why(state, s, keep)) for s in reversed(completed) if s.id in stays]
 
 

@@ -67,7 +67,7 @@ def test_more_than_may_be_in_flight_passes_through(store: Store) -> None:
             log.append(rows(*range(number, number + 50)))
         assert changelog.metrics.bytes_in_flight < 4_000 + 10_000
     assert ids(store, "a") == list(range(5_000))
-    assert list(write_intents.announced(store)) == []
+    assert list(write_intents.read_announced(store)) == []
 
 
 def test_logs_may_be_written_from_many_threads(store: Store) -> None:
@@ -162,7 +162,7 @@ def test_after_any_failing_call_the_next_run_completes_the_log(tmp_path: Path, f
 
 def check_nothing_unannounced(store: Store) -> None:
     """A segment is in a ledger or announced: else nobody would ever find and remove it (I22)."""
-    announced = {file for one in write_intents.announced(store) for file in one.files}
+    announced = {file for one in write_intents.read_announced(store) for file in one.files}
     named = set()
     for log in ("a", "b"):
         state = Ledger(store, log).find()

@@ -24,7 +24,7 @@ from tidefold.operations.ingest import recovery
 from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.retention.drop_log import drop
-from tidefold.storage import Entry
+from tidefold.storage import StoredObject
 from tidefold.storage.local_store import LocalStore
 
 
@@ -40,7 +40,7 @@ class Interrupted(LocalStore):
             self._when = lambda verb, paths: False
             self._others()
 
-    def list(self, folder: str, unfinished: bool = False) -> list[Entry]:
+    def list(self, folder: str, unfinished: bool = False) -> list[StoredObject]:
         self._maybe("list", [folder])
         return super().list(folder, unfinished)
 
@@ -167,7 +167,7 @@ def test_a_busy_log_is_not_a_refusal(pipeline: Pipeline, monkeypatch: pytest.Mon
 
     def busy(ledger: Ledger, move, **more):  # type: ignore[no-untyped-def]
         if not seen:
-            seen.extend(write_intents.announced(pipeline.store))
+            seen.extend(write_intents.read_announced(pipeline.store))
             raise ConflictError("LEDGER_BUSY", "Others were faster.")
         return real(ledger, move, **more)
 

@@ -50,7 +50,7 @@ def named(pipeline: Pipeline) -> set[str]:
 def long_ago(pipeline: Pipeline) -> None:
     """Makes every announcement so old that nobody waits for its writer any more."""
     then = (datetime.now(UTC) - 2 * recovery.PATIENCE).isoformat(timespec="seconds")
-    for run in list(write_intents.announced(pipeline.store)):
+    for run in list(write_intents.read_announced(pipeline.store)):
         write_intents.end(pipeline.store, run.run)
         for intent in run.intents:
             write_intents.begin(pipeline.store, replace(intent, instant=then))
@@ -185,7 +185,7 @@ def test_whoever_comes_in_between_tells_the_logs_and_the_writer_finds_it_done(
 
     def bring(*said):  # type: ignore[no-untyped-def]
         real(*said)
-        for run in write_intents.announced(pipeline.store):
+        for run in write_intents.read_announced(pipeline.store):
             recovery.settle(pipeline.store, run)
 
     monkeypatch.setattr(write_intents, "bring", bring)
@@ -265,7 +265,7 @@ def test_what_was_on_its_way_to_a_dropped_log_never_reaches_the_next_of_that_nam
         ingest(pipeline, ["orders", "items"], in_process)
     monkeypatch.undo()
     drop(pipeline, "items", plan=False)
-    for run in write_intents.announced(pipeline.store):
+    for run in write_intents.read_announced(pipeline.store):
         recovery.settle(pipeline.store, run)
     assert pipeline.ledger("items").find() is None
     ingest(pipeline, ["items"], in_process)

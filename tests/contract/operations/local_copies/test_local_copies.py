@@ -266,7 +266,7 @@ def test_a_process_that_dies_while_it_copies_leaves_no_half_that_counts(
         abort(healthy, "items", "its process died")
         land(healthy, 60, 2, ["items"])
         cycle(healthy, "run-after", ["items"])
-        for run in write_intents.announced(healthy.store):
+        for run in write_intents.read_announced(healthy.store):
             recovery.settle(healthy.store, run)
         retain(healthy)
         newest = healthy.ledger("items").read().latest

@@ -53,7 +53,7 @@ from tidefold.operations.retention.drop_log import drop
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.verify.verify import Asked, verify
-from tidefold.storage import Entry
+from tidefold.storage import StoredObject
 from tidefold.storage.local_copies import copies
 from tidefold.storage.local_copies.copies import Copied, copy_snapshot, discard
 from tidefold.storage.local_copies.roots import LocalRoots
@@ -235,7 +235,7 @@ def test_a_root_that_vanishes_is_made_again_and_took_only_its_copies(pipeline: P
 class Unreadable(LocalStore):
     """A root whose disk answers no listing."""
 
-    def list(self, folder: str, unfinished: bool = False) -> list[Entry]:
+    def list(self, folder: str, unfinished: bool = False) -> list[StoredObject]:
         raise OSError(errno.EIO, "Input/output error")
 
 

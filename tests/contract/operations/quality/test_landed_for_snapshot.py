@@ -9,7 +9,7 @@ import pytest
 from support.landing import land, make_landing, record, state_of, take
 from support.pipelines import judge_all
 from tidefold.compute.runners import in_process
-from tidefold.domain.landed_range import LandedRange, landed_range
+from tidefold.domain.landed_range import LandedRange, find_landed_range
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.quarantine.retry import retry
 from tidefold.operations.snapshot.confirm import confirm
@@ -26,7 +26,7 @@ def staged(pipeline: Pipeline, run: str) -> LandedRange:
     assert outcome.status == "staged", outcome.message
     state = state_of(pipeline)
     assert state.open_attempt
-    found = landed_range(state, state.open_attempt)
+    found = find_landed_range(state, state.open_attempt)
     judge_all(pipeline, "items")
     confirm(pipeline, "items", run_id=run)
     return found

@@ -157,7 +157,7 @@ def test_what_can_be_read_now_is_taken_and_the_rest_stays(pipeline: Pipeline) ->
     again = retry(pipeline, "items")
     assert (again.status, again.facts["staying"]) == ("nothing", 1)
     assert state_of(pipeline) == after
-    assert not list(write_intents.announced(pipeline.store))
+    assert not list(write_intents.read_announced(pipeline.store))
     assert len(pipeline.store.list("logs/items/quarantine")) == 1
     assert all(o.status == "nothing" for o in clean(pipeline, ["items"]))
     # What comes next is taken as if nothing had been refused.
@@ -321,7 +321,7 @@ def test_two_at_once_take_each_record_once(pipeline: Pipeline, monkeypatch: pyte
     assert sum(taken) == 3
     assert len({(c["_partition"], c["_offset"]) for c in changes_of(pipeline)}) == len(changes_of(pipeline))
     check_counts(pipeline)
-    assert not list(write_intents.announced(pipeline.store))
+    assert not list(write_intents.read_announced(pipeline.store))
     assert all(o.status == "nothing" for o in clean(pipeline, ["items"]))
 
 

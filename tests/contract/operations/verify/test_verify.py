@@ -29,7 +29,7 @@ from tidefold.domain.log_state import LogState
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.domain.table.table_spec import Column, TableSpec
-from tidefold.domain.verify.expected_files import Damage, DamageKind, Part, Place
+from tidefold.domain.verify.expected_files import Damage, DamageKind, FileRole, StoredLocation
 from tidefold.errors import NotFoundError, StorageError
 from tidefold.ledger import read_manifest
 from tidefold.operations.local_copies.retain import retain_local
@@ -206,7 +206,7 @@ def test_a_bucket_of_no_whole_snapshot_is_made_again_from_the_log_as_it_is_advis
 
 
 def test_where_the_log_was_cut_a_file_without_a_good_copy_comes_from_a_backup_alone() -> None:
-    damage = Damage(Part.DATA, DamageKind.CUT, (Place("x"),), (2,))
+    damage = Damage(FileRole.DATA, DamageKind.CUT, (StoredLocation("x"),), (2,))
     assert "backup" in _hint(replace(LogState("accounts", SHAPE), truncated_to=3), damage, {1, 2})
     assert "restore" in _hint(LogState("accounts", SHAPE), damage, {1, 2})
 

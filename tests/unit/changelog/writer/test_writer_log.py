@@ -296,7 +296,7 @@ def test_closing_removes_what_is_not_confirmed(store: BreakingStore, changelog: 
     writer.close()
     writer.close()
     assert len(paths(store)) == 1
-    assert list(write_intents.announced(store)) == []
+    assert list(write_intents.read_announced(store)) == []
     for act in (lambda: writer.append(rows(3)), lambda: writer.persist(0), lambda: writer.confirm(0, 1, 1)):
         with pytest.raises(RefusedError):
             act()
@@ -338,9 +338,9 @@ def test_a_shared_segment_stays_for_the_log_that_confirmed_it(store: BreakingSto
     timer.move(1.0)
     assert futures[0].result(0).change_sets[0].path == futures[1].result(0).change_sets[0].path
     a.confirm(0, 1, 1)
-    assert [set(one.logs) for one in write_intents.announced(store)] == [{"a", "b"}]
+    assert [set(one.logs) for one in write_intents.read_announced(store)] == [{"a", "b"}]
     b.close()
-    assert list(write_intents.announced(store)) == []
+    assert list(write_intents.read_announced(store)) == []
     assert ids(store, "a") == [[1]]
 
 
@@ -351,9 +351,9 @@ def test_an_intent_stays_until_all_of_a_log_in_its_segment_is_settled(store: Bre
         assert writer.next_sqn == number
     writer.persist(0).result(0)
     writer.confirm(0, 1, 1)
-    assert len(list(write_intents.announced(store))) == 1
+    assert len(list(write_intents.read_announced(store))) == 1
     writer.confirm(1, 2, 1)
-    assert list(write_intents.announced(store)) == []
+    assert list(write_intents.read_announced(store)) == []
 
 
 def test_a_segment_is_announced_before_it_is_written(store: BreakingStore) -> None:
@@ -363,7 +363,7 @@ def test_a_segment_is_announced_before_it_is_written(store: BreakingStore) -> No
     class Watching(BreakingStore):
         def hit(self, at: str, path: str = "") -> bool:
             if at == "open" and path.endswith(".seg"):
-                seen.extend(one.files for one in write_intents.announced(self))
+                seen.extend(one.files for one in write_intents.read_announced(self))
                 assert seen[-1] == (path,)
             return super().hit(at, path)
 
@@ -408,10 +408,10 @@ def test_after_a_lost_answer_the_file_is_looked_after_when_closing(store: Breaki
     lossy.breaks("lost", times=1)
     with pytest.raises(UnknownOutcomeError):
         writer.persist(0).result(0)
-    assert len(list(write_intents.announced(lossy))) == 1
+    assert len(list(write_intents.read_announced(lossy))) == 1
     writer.flush()
     changelog.close()
-    assert list(write_intents.announced(lossy)) == []
+    assert list(write_intents.read_announced(lossy)) == []
     assert ids(lossy) == [[1]]
     assert len(paths(lossy)) == 1
 
@@ -498,7 +498,7 @@ def test_an_unknown_outcome_deletes_nothing_and_can_be_settled(applied: bool, th
     store.breaks("nothing")
     if then == "close":
         writer.close()
-        assert len(paths(store)) == len(list(write_intents.announced(store))) == 1
+        assert len(paths(store)) == len(list(write_intents.read_announced(store))) == 1
         assert ids(store) == ([[1], [2]] if applied else [])
         return
     if then == "confirm more":
@@ -506,7 +506,7 @@ def test_an_unknown_outcome_deletes_nothing_and_can_be_settled(applied: bool, th
         writer.persist(0).result(0)
     writer.confirm(0, writer.next_sqn, 1)
     assert ids(store) == [[1], [2], [3]][: writer.next_sqn]
-    assert list(write_intents.announced(store)) == []
+    assert list(write_intents.read_announced(store)) == []
 
 
 def test_what_was_announced_before_a_recovery_is_refused_after_it() -> None:

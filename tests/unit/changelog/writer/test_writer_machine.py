@@ -154,7 +154,7 @@ class OneWriter(RuleBasedStateMachine):
         """A killed process takes what it knew with it; the change sets in the ledger are there."""
         for path in self.unnamed():
             self.store.delete([path])  # The recovery's work: what an intent names and no ledger.
-        for one in list(write_intents.announced(self.store)):
+        for one in list(write_intents.read_announced(self.store)):
             write_intents.end(self.store, one.run)
         self.open()
 
@@ -175,8 +175,8 @@ class OneWriter(RuleBasedStateMachine):
         if not self.executor.work:
             if UPLOADED not in self.stages:
                 assert self.unnamed() == set()
-                assert list(write_intents.announced(self.store)) == []
-            assert len(list(write_intents.announced(self.store))) >= len(self.unnamed())
+                assert list(write_intents.read_announced(self.store)) == []
+            assert len(list(write_intents.read_announced(self.store))) >= len(self.unnamed())
 
 
 TestOneWriter = OneWriter.TestCase

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.writing import BreakingStore, InlineExecutor, ManualExecutor, paths
-from tidefold.changelog.writer.segment_ownership import Disposal, LocalRegistry, TaskRegistry
+from tidefold.changelog.writer.segment_ownership import DeferredDelete, LocalRegistry, TaskRegistry
 from tidefold.errors import InvalidInputError
 
 
@@ -23,12 +23,12 @@ def store() -> BreakingStore:
 
 @pytest.fixture
 def tasks(store: BreakingStore) -> TaskRegistry:
-    return TaskRegistry(Disposal(store, InlineExecutor()))
+    return TaskRegistry(DeferredDelete(store, InlineExecutor()))
 
 
 @pytest.fixture
 def copies(store: BreakingStore) -> LocalRegistry:
-    return LocalRegistry(Disposal(store, InlineExecutor()))
+    return LocalRegistry(DeferredDelete(store, InlineExecutor()))
 
 
 def test_a_file_goes_when_the_last_log_does_not_use_it(store: BreakingStore, tasks: TaskRegistry) -> None:
@@ -134,7 +134,7 @@ def test_a_log_that_gives_up_its_part_lets_go_of_the_copy(store: BreakingStore, 
 def test_discarding_runs_in_the_background_and_failures_are_warnings(store: BreakingStore) -> None:
     """C7."""
     executor = ManualExecutor()
-    copies = LocalRegistry(Disposal(store, executor))
+    copies = LocalRegistry(DeferredDelete(store, executor))
     copies.register("x", "a", 1)
     copies.register("y", "a", 1)
     copies.discard_up_to("a", 2)
@@ -147,7 +147,7 @@ def test_discarding_runs_in_the_background_and_failures_are_warnings(store: Brea
 def test_after_the_shutdown_files_are_removed_at_once(store: BreakingStore) -> None:
     executor = ManualExecutor()
     executor.down = True
-    copies = LocalRegistry(Disposal(store, executor))
+    copies = LocalRegistry(DeferredDelete(store, executor))
     copies.register("x", "a", 1)
     copies.discard_up_to("a", 2)
     assert "x" not in paths(store, "")
@@ -170,7 +170,7 @@ Step = tuple[str, str, str, int]
 def test_copies_equal_a_naive_model(steps: list[Step]) -> None:
     """C7, against a plain dictionary: a file is there exactly while some log's highest snapshot needs it."""
     store = BreakingStore()
-    copies, model = LocalRegistry(Disposal(store, InlineExecutor())), {}
+    copies, model = LocalRegistry(DeferredDelete(store, InlineExecutor())), {}
     for act, handle, log, snapshot in steps:
         if act == "register":
             if handle not in paths(store, ""):

@@ -14,7 +14,7 @@ from tidefold.changelog.writer.metrics import Metrics
 from tidefold.changelog.writer.rows_to_arrow import change_table
 from tidefold.changelog.writer.settings import WriterSettings
 from tidefold.changelog.writer.upload import Uploaded
-from tidefold.changelog.writer.upload_scheduler import Part, UploadScheduler, UploadTask
+from tidefold.changelog.writer.upload_scheduler import UploadPart, UploadScheduler, UploadTask
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import ChangeSetLocation
 from tidefold.errors import InvalidInputError, RefusedError, StorageError
@@ -28,7 +28,7 @@ class Probe:
         self.discarded: list[Sequence[Uploaded]] = []
         self.before = before
 
-    def upload(self, parts: Sequence[Part]) -> list[Uploaded]:
+    def upload(self, parts: Sequence[UploadPart]) -> list[Uploaded]:
         self.before()
         self.segments.append([(part.log, part.place) for part in parts])
         path = f"{len(self.segments)}.seg"
@@ -49,7 +49,7 @@ class Asker:
         self.failed: list[Exception] = []
 
     def task(self, log: str, *places: int, size: int = 10) -> UploadTask:
-        parts = tuple(Part(log, place, SHAPE, 0, change_table(rows(1), SHAPE, place, 0)) for place in places)
+        parts = tuple(UploadPart(log, place, SHAPE, 0, change_table(rows(1), SHAPE, place, 0)) for place in places)
         return UploadTask(parts, size, self._done, self.failed.append)
 
     def _done(self, uploaded: Sequence[Uploaded]) -> None:

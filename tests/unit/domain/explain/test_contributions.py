@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.engine_cases import ANY, OWN, histories, named
 from support.naive import key_of, rows_of
 from tidefold.changelog.schema import CLEAR, DELETE, MERGE, place_columns
-from tidefold.domain.explain.contributions import Change
+from tidefold.domain.explain.contributions import KeyChange
 from tidefold.domain.explain.key_history import FoldedRange, explain
 from tidefold.domain.log_state import LogState
 from tidefold.domain.table.table_spec import Engine, TableSpec
@@ -21,7 +21,7 @@ ONE_VALUE = (Engine.LAST, Engine.FIRST, Engine.PARTIAL)
 CASES = [case for case in (*OWN, *ANY) if case[0].merge.engine in ONE_VALUE]
 
 
-def change_of(shape: TableSpec, number: int, values: dict[str, Any]) -> Change:
+def change_of(shape: TableSpec, number: int, values: dict[str, Any]) -> KeyChange:
     place, op = tuple(values[name] for name in place_columns(shape)), values["_op"]
     if op == CLEAR and shape.order_width:
         place = (*place[:-2], -1, -1)
@@ -32,7 +32,7 @@ def change_of(shape: TableSpec, number: int, values: dict[str, Any]) -> Change:
         for group in shape.merge.groups
         for name in group.columns
     )
-    return Change(number, 1, place, op == DELETE, False, op == CLEAR, op == MERGE, said, ranks)
+    return KeyChange(number, 1, place, op == DELETE, False, op == CLEAR, op == MERGE, said, ranks)
 
 
 @pytest.mark.parametrize("case", CASES, ids=named)

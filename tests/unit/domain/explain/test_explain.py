@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from support.builders import SHAPE, appended, manifest_of, new_log, verdict_for
 from tidefold.changelog.schema import DELETE, UPSERT, change_schema, place_columns, table_schema
 from tidefold.domain.explain.key_history import (
-    Change,
     ChangeOutcome,
     FoldedRange,
+    KeyChange,
     KeyHistory,
     RowAgreement,
     explain,
@@ -46,9 +46,9 @@ def table_of(rows: Sequence[dict[str, Any]]) -> pa.Table:
     return pa.Table.from_pylist([{"_kg": 0, "_ts": 0, **row} for row in rows], schema=change_schema(SHAPE))
 
 
-def changes_of(rows: Sequence[dict[str, Any]], key: int) -> list[Change]:
+def changes_of(rows: Sequence[dict[str, Any]], key: int) -> list[KeyChange]:
     return [
-        Change(i, row["sqn"], tuple(row[name] for name in place_columns(SHAPE)), row["_op"] == DELETE)
+        KeyChange(i, row["sqn"], tuple(row[name] for name in place_columns(SHAPE)), row["_op"] == DELETE)
         for i, row in enumerate(rows)
         if row["id"] == key
     ]
@@ -112,8 +112,8 @@ def completed(state: LogState, run: str, restore: RestorePoint | None = None) ->
     return transitions.published(transitions.confirm(transitions.judge(state, one, verdict_for(staged)), one), one, one)
 
 
-def change(sqn: int, *place: int, delete: bool = False, repeated: bool = False) -> Change:
-    return Change(100 * sqn + place[-1], sqn, place, delete, repeated)
+def change(sqn: int, *place: int, delete: bool = False, repeated: bool = False) -> KeyChange:
+    return KeyChange(100 * sqn + place[-1], sqn, place, delete, repeated)
 
 
 def fates(told: KeyHistory) -> list[tuple[ChangeOutcome, int | None, str]]:

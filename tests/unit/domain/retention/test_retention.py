@@ -34,7 +34,7 @@ def test_the_newest_and_the_tagged_stay() -> None:
     kept = retention.subsume(state, 2)
     assert states(kept) == ["SUBSUMED", "COMPLETED", "SUBSUMED", "COMPLETED", "COMPLETED"]
     assert retention.subsume(kept, 2) == kept
-    gone = retention.deleted(kept, [1, 3, 4])
+    gone = retention.mark_deleted(kept, [1, 3, 4])
     assert states(gone) == ["DELETED", "COMPLETED", "DELETED", "COMPLETED", "COMPLETED"]
 
 
@@ -70,7 +70,7 @@ def test_the_log_is_cut_behind_the_oldest_kept_snapshot_and_the_bound_says_so() 
     assert [c.sqn for c in cut.change_sets] == [5, 6]
     assert len(cut.garbage) == 4
     assert retention.truncate(cut, 2) == cut
-    assert retention.collected(cut, cut.garbage).garbage == ()
+    assert retention.forget_garbage(cut, cut.garbage).garbage == ()
 
 
 def test_a_tag_keeps_its_snapshot_and_not_the_log() -> None:
@@ -146,33 +146,33 @@ def test_tails_stay_and_go_with_their_base() -> None:
     """I18: they are not counted among the newest N."""
     state = with_tail(with_snapshots(3))
     assert [s.id for s in retention.newest(state, 2)] == [2, 3]
-    assert retention.protected(state, 2) == {2, 3, 4}
+    assert retention.find_protected(state, 2) == {2, 3, 4}
     state = with_snapshots(1, state)
-    assert retention.protected(state, 2) == {3, 4, 5}
-    assert retention.protected(with_snapshots(1, state), 2) == {5, 6}
+    assert retention.find_protected(state, 2) == {3, 4, 5}
+    assert retention.find_protected(with_snapshots(1, state), 2) == {5, 6}
 
 
 def test_a_tagged_tail_keeps_its_base_and_no_other_tail() -> None:
     """I10, C11."""
     state = with_tail(with_tail(with_snapshots(1), "tail-1"), "tail-2")
     state = with_snapshots(2, retention.tag(state, "mine", 2))
-    assert retention.protected(state, 1) == {1, 2, 5}
+    assert retention.find_protected(state, 1) == {1, 2, 5}
     kept = retention.subsume(state, 1)
     assert states(kept) == ["COMPLETED", "COMPLETED", "SUBSUMED", "SUBSUMED", "COMPLETED"]
-    assert retention.with_files(retention.subsumed(kept)) == (kept.snapshots[3],)
+    assert retention.with_files(retention.list_subsumed(kept)) == (kept.snapshots[3],)
     assert retention.truncate(kept, 1).truncated_to == 1
 
 
 def test_a_hold_keeps_its_snapshot_and_the_log_behind_it() -> None:
     state = retention.hold(with_snapshots(5), Hold("audit", 2, "until May"))
     assert retention.hold(state, Hold("audit", 2, "until May")) == state
-    assert retention.protected(state, 1) == {2, 5}
+    assert retention.find_protected(state, 1) == {2, 5}
     [first, *_] = retention.bounds(state, 1)
     assert (first.name, first.sqn, first.why) == ("hold audit", 2, "it is held: until May")
     assert retention.truncate(state, 1).truncated_to == 2
     freed = retention.release(state, "audit")
     assert retention.release(freed, "audit") == freed
-    assert (retention.truncate(freed, 1).truncated_to, retention.protected(freed, 1)) == (5, {5})
+    assert (retention.truncate(freed, 1).truncated_to, retention.find_protected(freed, 1)) == (5, {5})
 
 
 def test_a_held_tail_keeps_the_log_from_where_it_begins() -> None:
@@ -202,7 +202,7 @@ def test_the_slowest_reader_bounds_the_cut() -> None:
     assert retention.truncate(state, 1).truncated_to == 4
     assert retention.truncate(retention.unregister(state, "fast"), 1).truncated_to == 5
     # A reader keeps the log and no snapshot.
-    assert retention.protected(state, 1) == {5}
+    assert retention.find_protected(state, 1) == {5}
 
 
 def test_a_reader_stands_inside_the_log() -> None:
@@ -222,7 +222,7 @@ def test_a_restore_under_way_keeps_what_it_is_built_from() -> None:
     back = claim.RestorePoint(2, claim.RestoreMode.REPLAY)
     state = claim.claim(state, claim.Claim("back", "r", SnapshotKind.FULL, "2026", restore=back))
     state = retention.untag(state, "mine")
-    assert retention.protected(state, 1) == {1, 5}
+    assert retention.find_protected(state, 1) == {1, 5}
     assert (bound_of(state, "attempt"), retention.truncate(state, 1).truncated_to) == (1, 1)
     assert retention.truncate(retention.subsume(state, 1), 1).truncated_to == 1
 

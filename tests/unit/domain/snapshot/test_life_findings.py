@@ -111,7 +111,7 @@ def test_a_writer_who_told_a_log_of_one_change_set_and_was_given_up_cannot_tell_
         store, Intent("writer", 0, INSTANT, (IntentLog("accounts", SHAPE, fence),), ("changelog/x.seg",))
     )
     ledger.commit(lambda state: append(state, [_in_segment(state, 0)], fence))
-    [run] = write_intents.announced(store)
+    [run] = write_intents.read_announced(store)
     recovery.settle(store, run)
     assert "changelog/x.seg" in store.files
     with pytest.raises(SupersededError):
@@ -144,9 +144,9 @@ def test_an_interrupted_drop_of_one_log_does_not_stop_the_others_of_its_run() ->
     fence = ledger.begin(SHAPE).fence
     write_intents.begin(store, Intent("run", 0, INSTANT, (IntentLog("accounts", SHAPE, fence),), ("changelog/x.seg",)))
     ledger.commit(lambda state: replace(state, deletion=DeletionState.GOING))
-    [run] = write_intents.announced(store)
+    [run] = write_intents.read_announced(store)
     recovery.settle(store, run)
-    assert list(write_intents.announced(store)) == []
+    assert list(write_intents.read_announced(store)) == []
 
 
 def test_what_a_run_wrote_after_it_was_given_up_is_found_when_nobody_names_it() -> None:
@@ -172,7 +172,7 @@ def test_halves_are_left_only_where_somebody_may_still_complete_them() -> None:
 def test_what_readers_see_now_stays_though_no_grace_is_asked_for() -> None:
     """Its successor is confirmed and not published yet."""
     state = retention.subsume(confirmed(published(new_log(), "one"), "two"), 1)
-    assert retention.subsumed(state)
+    assert retention.list_subsumed(state)
     assert retention.deletable(state, Grace(0), INSTANT) == ()
 
 

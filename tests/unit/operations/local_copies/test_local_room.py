@@ -17,10 +17,10 @@ from tidefold.domain.log_state import LogState, SnapshotKind, State
 from tidefold.domain.retention.local_copies import (
     CopyName,
     LocalFile,
-    Wanted,
+    PlannedCopy,
     bytes_on_disk,
     leftover,
-    make_room,
+    plan_eviction,
     root_number,
 )
 from tidefold.domain.snapshot import claim, transitions
@@ -92,20 +92,20 @@ def a_copy(
     return (*found, LocalFile(root, name.manifest, 0, f"{root}:m{snapshot}")) if whole else tuple(found)
 
 
-def wanted(files: dict[str, int], root: str = "/a", snapshot: int = 9) -> Wanted:
-    return Wanted(CopyName("accounts", snapshot), root, files)
+def wanted(files: dict[str, int], root: str = "/a", snapshot: int = 9) -> PlannedCopy:
+    return PlannedCopy(CopyName("accounts", snapshot), root, files)
 
 
 def test_nothing_goes_while_the_copy_fits() -> None:
     kept, old = a_copy(2, {"x": 10}), a_copy(1, {"w": 10})
-    room = make_room(30, wanted({"y": 10}), kept, [old])
+    room = plan_eviction(30, wanted({"y": 10}), kept, [old])
     assert (room.fits, room.used, room.needed, room.going) == (True, 20, 10, ())
 
 
 def test_the_first_ones_go_first_and_no_more_than_must() -> None:
     kept = a_copy(4, {"x": 10})
     removable = [a_copy(i, {f"w{i}": 10}) for i in (1, 2, 3)]
-    room = make_room(30, wanted({"y": 10}), kept, removable)
+    room = plan_eviction(30, wanted({"y": 10}), kept, removable)
     assert (room.fits, room.going) == (True, (removable[0], removable[1]))
 
 
@@ -113,30 +113,30 @@ def test_one_that_frees_nothing_stays() -> None:
     """Its files have names in a copy that is kept."""
     kept = a_copy(4, {"x": 10})
     shared, own = a_copy(1, {"x": 10}), a_copy(2, {"w": 10})
-    assert make_room(20, wanted({"y": 10}), kept, [shared, own]).going == (own,)
+    assert plan_eviction(20, wanted({"y": 10}), kept, [shared, own]).going == (own,)
 
 
 def test_two_that_free_something_together_go_together() -> None:
     first, second = a_copy(1, {"w": 10}), a_copy(2, {"w": 10})
-    assert make_room(10, wanted({"y": 10}), (), [first, second]).going == (first, second)
+    assert plan_eviction(10, wanted({"y": 10}), (), [first, second]).going == (first, second)
 
 
 def test_what_is_shared_in_the_same_root_takes_nothing_and_elsewhere_it_does() -> None:
     kept = a_copy(4, {"x": 10, "y": 10})
     files = {"x": 10, "y": 10, "z": 5}
-    assert make_room(25, wanted(files), kept, []).fits
-    assert not make_room(24, wanted(files), kept, []).fits
-    assert not make_room(25, wanted(files, root="/b"), kept, []).fits
-    assert make_room(45, wanted(files, root="/b"), kept, []).fits
+    assert plan_eviction(25, wanted(files), kept, []).fits
+    assert not plan_eviction(24, wanted(files), kept, []).fits
+    assert not plan_eviction(25, wanted(files, root="/b"), kept, []).fits
+    assert plan_eviction(45, wanted(files, root="/b"), kept, []).fits
     # Half a copy, or a file of another length, is nothing to share.
-    assert make_room(99, wanted(files), a_copy(4, {"x": 10}, whole=False), []).needed == 25
-    assert make_room(99, wanted(files), a_copy(4, {"x": 9}), []).needed == 25
+    assert plan_eviction(99, wanted(files), a_copy(4, {"x": 10}, whole=False), []).needed == 25
+    assert plan_eviction(99, wanted(files), a_copy(4, {"x": 9}), []).needed == 25
 
 
 def test_nothing_goes_in_vain() -> None:
     """What is needed and used is told as it is."""
     kept, old = a_copy(2, {"x": 10}), a_copy(1, {"w": 10})
-    room = make_room(19, wanted({"y": 10}), kept, [old])
+    room = plan_eviction(19, wanted({"y": 10}), kept, [old])
     assert (room.fits, room.used, room.needed, room.going) == (False, 20, 10, ())
 
 
@@ -144,7 +144,7 @@ FILES = st.dictionaries(st.sampled_from("uvwxyz"), st.integers(1, 9), max_size=4
 COPIES = st.lists(st.tuples(FILES, st.sampled_from(ROOTS), st.sampled_from(["", "own"]), st.booleans()), max_size=6)
 
 
-def total(want: Wanted, copies: Iterable[Sequence[LocalFile]]) -> int:
+def total(want: PlannedCopy, copies: Iterable[Sequence[LocalFile]]) -> int:
     """Said anew: inodes once, and what no whole copy in the same root has under that name with that length."""
     files = [file for copy in copies for file in copy]
     inodes = {file.identity: file.bytes for file in files}
@@ -165,7 +165,7 @@ def test_room_is_made_by_what_must_go_and_nothing_else(
         copies.append(a_copy(i, same, where, owner, whole))
     kept, removable = copies[:kept_count], copies[kept_count:]
     want = wanted(files, root)
-    room = make_room(quota, want, [f for copy in kept for f in copy], removable)
+    room = plan_eviction(quota, want, [f for copy in kept for f in copy], removable)
     assert set(room.going) <= set(removable)
     staying = [copy for copy in removable if copy not in room.going]
     assert room.used == bytes_on_disk(f for copy in copies for f in copy)
@@ -180,4 +180,4 @@ def test_room_is_made_by_what_must_go_and_nothing_else(
 
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_an_empty_copy_always_fits_in_what_is_left(count: int) -> None:
-    assert make_room(0, wanted({}), (), [a_copy(i, {"w": 1}, owner=str(i)) for i in range(count)]).fits
+    assert plan_eviction(0, wanted({}), (), [a_copy(i, {"w": 1}, owner=str(i)) for i in range(count)]).fits

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidefold.changelog.key_group_hash import quoted
+from tidefold.changelog.key_group_hash import quote_name
 from tidefold.changelog.schema import MERGE, UPSERT
 from tidefold.domain.table.table_spec import Column, TableSpec
 from tidefold.fold.merge.engines.statements import (
@@ -69,7 +69,7 @@ def aggregate(shape: TableSpec) -> Statements:
 
 
 def _gathered(column: Column, functions: dict[str, str], here: str, added: str) -> str:
-    name, counted = quoted(column.name), f"{added} AND {said(column)}"
+    name, counted = quote_name(column.name), f"{added} AND {said(column)}"
     if column.name not in functions:
         return f"{newest(column, here)} FILTER ({counted})"
     kept = f"FILTER ({counted} AND {name} IS NOT NULL)"
@@ -79,7 +79,7 @@ def _gathered(column: Column, functions: dict[str, str], here: str, added: str) 
 
 
 def _chosen(index: int, column: Column, functions: dict[str, str]) -> str:
-    base, gathered = f"base.{quoted(column.name)}", f"touched._v{index}"
+    base, gathered = f"base.{quote_name(column.name)}", f"touched._v{index}"
     before = f"CASE WHEN touched._anew THEN {value_of(column, f'touched._s{index}')} ELSE {base} END"
     if column.name not in functions:
         value = f"CASE WHEN {gathered} IS NOT NULL THEN {value_of(column, gathered)} ELSE {before} END"

@@ -6,7 +6,7 @@ the right span, whenever it comes.
 
 from __future__ import annotations
 
-from tidefold.changelog.key_group_hash import quoted
+from tidefold.changelog.key_group_hash import quote_name
 from tidefold.changelog.schema import DELETE, UPSERT
 from tidefold.domain.table.table_spec import ORDER, VALID_FROM, VALID_TO, TableSpec
 from tidefold.fold.merge.engines.statements import Statements, key_list, place, values
@@ -20,7 +20,7 @@ def history(shape: TableSpec, horizon: int | None) -> Statements:
         f"SELECT *, lead(_from) OVER ({line}) AS _until, lag(_op) OVER ({line}) AS _before "
         f"FROM (SELECT * REPLACE (max(_from) OVER ({line} ROWS UNBOUNDED PRECEDING) AS _from) FROM ({_points(shape)}))"
     )
-    columns = ", ".join(quoted(column.name) for column in shape.columns)
+    columns = ", ".join(quote_name(column.name) for column in shape.columns)
     rows = (
         f"SELECT {columns}, _place AS {ORDER}, _from AS {VALID_FROM}, _until AS {VALID_TO} FROM points "
         f"WHERE _op = {UPSERT} ORDER BY {key}, _place"
@@ -38,7 +38,7 @@ def _points(shape: TableSpec) -> str:
     """All points of all keys, each once: of two changes of one order the later position counts. A clear is a delete
     of every key that there is.
     """
-    key, rest = key_list(shape), [quoted(column.name) for column in values(shape)]
+    key, rest = key_list(shape), [quote_name(column.name) for column in values(shape)]
     given = "".join(f", {name}" for name in rest)
     nothing = "".join(f", NULL AS {name}" for name in rest)
     every = (
@@ -47,7 +47,7 @@ def _points(shape: TableSpec) -> str:
         f"UNION ALL SELECT {key}, {DELETE}, _order, _at{nothing} FROM hidden"
     )
     begins = " AND ".join(
-        f"(clears.{quoted(n)} IS NULL OR clears.{quoted(n)} = every.{quoted(n)})" for n in shape.spread_key
+        f"(clears.{quote_name(n)} IS NULL OR clears.{quote_name(n)} = every.{quote_name(n)})" for n in shape.spread_key
     )
     cleared = (
         f"SELECT DISTINCT {key_list(shape, 'every.')}, {DELETE}, clears._place, {_instant(shape)}{nothing} "

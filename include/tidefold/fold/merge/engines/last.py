@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidefold.changelog.key_group_hash import quoted
+from tidefold.changelog.key_group_hash import quote_name
 from tidefold.changelog.schema import DELETE, UPSERT
 from tidefold.domain.table.table_spec import ORDER, TableSpec
 from tidefold.fold.merge.engines.statements import IS_UPSERT, Statements, joined, key_list, latest, place, values
@@ -12,7 +12,7 @@ _COUNTS = f"SELECT count(*) FILTER (_op = {UPSERT}), count(*) FILTER (_op = {DEL
 
 def last(shape: TableSpec) -> Statements:
     """In a log's own order every change is newer than the row that is there."""
-    columns, key = ", ".join(quoted(column.name) for column in shape.columns), key_list(shape)
+    columns, key = ", ".join(quote_name(column.name) for column in shape.columns), key_list(shape)
     # Keys are never null (ingest refuses them), so a plain anti join compares them rightly.
     rows = (
         f"SELECT {columns} FROM base ANTI JOIN touched USING ({key}) "
@@ -23,9 +23,9 @@ def last(shape: TableSpec) -> Statements:
 
 def last_by_columns(shape: TableSpec, horizon: int | None) -> Statements:
     """The row keeps the place of its change, and a deleted key a tombstone, so that late changes find their place."""
-    columns, key = ", ".join(quoted(column.name) for column in values(shape)), key_list(shape)
+    columns, key = ", ".join(quote_name(column.name) for column in values(shape)), key_list(shape)
     rest = f", {columns}" if columns else ""
-    nothing = "".join(f", NULL AS {quoted(column.name)}" for column in values(shape))
+    nothing = "".join(f", NULL AS {quote_name(column.name)}" for column in values(shape))
     candidates = (
         f"SELECT {key}, _op, {place(shape)} AS _place{rest} FROM live "
         f"UNION ALL SELECT {key}, {DELETE}, _order{nothing} FROM hidden SEMI JOIN live USING ({key})"
@@ -34,7 +34,9 @@ def last_by_columns(shape: TableSpec, horizon: int | None) -> Statements:
         f"SELECT * FROM ({candidates}) QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY _place DESC, _op) = 1"
     )
     stays = f"coalesce(base.{ORDER} >= touched._place, touched._place IS NULL)"
-    chosen = [f"CASE WHEN {stays} THEN base.{n} ELSE touched.{n} END" for n in (quoted(c.name) for c in values(shape))]
+    chosen = [
+        f"CASE WHEN {stays} THEN base.{n} ELSE touched.{n} END" for n in (quote_name(c.name) for c in values(shape))
+    ]
     chosen.append(f"CASE WHEN {stays} THEN base.{ORDER} ELSE touched._place END")
     rows = joined(shape, chosen, f"{stays} OR touched.{IS_UPSERT}")
     recent = "" if horizon is None else f" WHERE _order[1] >= {horizon}"

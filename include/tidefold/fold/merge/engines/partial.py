@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tidefold.changelog.key_group_hash import quoted
+from tidefold.changelog.key_group_hash import quote_name
 from tidefold.changelog.schema import DELETE
 from tidefold.domain.table.table_spec import Column, Group, TableSpec
 from tidefold.fold.merge.engines.statements import (
@@ -41,7 +41,7 @@ def partial(shape: TableSpec, *, required: bool = False) -> Statements:
         f"SELECT {key}, any_value(_deleted) IS NOT NULL AS _gone, count(*) FILTER ({counted}) AS _given{taken} "
         f"FROM (SELECT *, {deleted} AS _deleted FROM live) GROUP BY {key}"
     )
-    there = f"base.{quoted(shape.key[0])} IS NOT NULL"
+    there = f"base.{quote_name(shape.key[0])} IS NOT NULL"
     chosen = [_chosen(i, column, there) for i, column in enumerate(values(shape))]
     missing = [
         f"CASE WHEN touched._given > 0 AND touched._v{i} IS NULL AND (touched._gone OR NOT {there}) "
@@ -57,9 +57,9 @@ def partial(shape: TableSpec, *, required: bool = False) -> Statements:
 
 def _chosen(index: int, column: Column, there: str) -> str:
     return (
-        f"CASE WHEN touched._given IS NULL THEN base.{quoted(column.name)} "
+        f"CASE WHEN touched._given IS NULL THEN base.{quote_name(column.name)} "
         f"WHEN touched._v{index} IS NOT NULL THEN {value_of(column, f'touched._v{index}')} "
-        f"WHEN NOT touched._gone AND {there} THEN base.{quoted(column.name)} "
+        f"WHEN NOT touched._gone AND {there} THEN base.{quote_name(column.name)} "
         "ELSE NULL END"
     )
 
@@ -75,9 +75,9 @@ def partial_by_columns(shape: TableSpec, horizon: int | None) -> Statements:
         ("touched", _merged(shape)),
     )
     chosen = [
-        f"CASE WHEN touched._there IS NULL THEN base.{quoted(c.name)} "
+        f"CASE WHEN touched._there IS NULL THEN base.{quote_name(c.name)} "
         f"WHEN touched._n{i} THEN {value_of(c, f'touched._v{i}')} "
-        f"WHEN touched._k{i} THEN base.{quoted(c.name)} END"
+        f"WHEN touched._k{i} THEN base.{quote_name(c.name)} END"
         for i, c in enumerate(columns)
     ]
     rows = joined(shape, chosen, "touched._there IS NULL OR touched._there")
@@ -101,8 +101,8 @@ def _rank(shape: TableSpec, group: Group | None) -> str:
     if group is None or not group.order:
         return place(shape)
     types = {column.name: column.type for column in shape.columns}
-    numbers = [as_number(quoted(name), types[name]) for name in group.order]
-    given = " AND ".join(f"{quoted(name)} IS NOT NULL" for name in group.order)
+    numbers = [as_number(quote_name(name), types[name]) for name in group.order]
+    given = " AND ".join(f"{quote_name(name)} IS NOT NULL" for name in group.order)
     return f"CASE WHEN {given} THEN list_concat([{', '.join(numbers)}], {place(shape)}) END"
 
 

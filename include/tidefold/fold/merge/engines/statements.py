@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tidefold.changelog.key_group_hash import quoted
+from tidefold.changelog.key_group_hash import quote_name
 from tidefold.changelog.schema import UPSERT, order_columns, place_columns
 from tidefold.domain.table.table_spec import Column, TableSpec
 
@@ -53,12 +53,12 @@ def order(shape: TableSpec) -> str:
 
 
 def key_list(shape: TableSpec, of: str = "") -> str:
-    return ", ".join(of + quoted(name) for name in shape.key)
+    return ", ".join(of + quote_name(name) for name in shape.key)
 
 
 def same_key(shape: TableSpec) -> str:
     """The condition that a row of the base has the key of `touched`. Keys are never null."""
-    return " AND ".join(f"base.{quoted(name)} = touched.{quoted(name)}" for name in shape.key)
+    return " AND ".join(f"base.{quote_name(name)} = touched.{quote_name(name)}" for name in shape.key)
 
 
 def values(shape: TableSpec) -> list[Column]:
@@ -83,7 +83,7 @@ def exact(column: Column) -> tuple[str, str]:
 
 def newest(column: Column, rank: str) -> str:
     """The aggregate of a column's value with the highest rank, null or not; `value_of` reads it."""
-    return f"arg_max({{'v': {quoted(column.name)}{exact(column)[0]}}}, {rank})"
+    return f"arg_max({{'v': {quote_name(column.name)}{exact(column)[0]}}}, {rank})"
 
 
 def value_of(column: Column, newest: str) -> str:
@@ -99,10 +99,10 @@ def joined(shape: TableSpec, expressions: Iterable[str], where: str, unresolved:
     """One pass over the base: every row of it, every key of `touched`. `expressions` come after the key, one for each
     other column of the table; `unresolved` after all columns.
     """
-    key = [f"coalesce(base.{quoted(n)}, touched.{quoted(n)}) AS {quoted(n)}" for n in shape.key]
+    key = [f"coalesce(base.{quote_name(n)}, touched.{quote_name(n)}) AS {quote_name(n)}" for n in shape.key]
     names = [c.name for c in shape.table_columns if c.name not in shape.key]
-    rest = [f"{one} AS {quoted(name)}" for name, one in zip(names, expressions, strict=True)]
-    ordered = ", ".join(quoted(column.name) for column in shape.table_columns)
+    rest = [f"{one} AS {quote_name(name)}" for name, one in zip(names, expressions, strict=True)]
+    ordered = ", ".join(quote_name(column.name) for column in shape.table_columns)
     if unresolved:
         rest.append(f"{unresolved} AS {UNRESOLVED}")
         ordered = f"{ordered}, {UNRESOLVED}"
