@@ -32,7 +32,7 @@ from tidefold.domain.snapshot.manifest import DataFile, Manifest
 from tidefold.quality.report.result import SAMPLES
 from tidefold.quality.run import expectations as gate
 from tidefold.quality.run.cost import Meter
-from tidefold.quality.run.run_checks import Base, Beside, run_checks
+from tidefold.quality.run.run_checks import Baseline, ValidationContext, run_checks
 from tidefold.quality.run.spark_rows import SparkEngine
 from tidefold.quality.suite.check import Check
 from tidefold.quality.suite.suite import Suite, load_suite
@@ -114,11 +114,13 @@ def _ways(root: Path, spark: Any, pipeline: Any, manifest: Manifest) -> list[Way
     def now(*entries: dict[str, Any]) -> Callable[[Meter], int]:
         checks = suite(*entries)
         own = [c for c in checks if c.own]
-        stored = run_checks(rows(), manifest.shape, own, Beside("2026-01-01", None)).statistics if own else ()
-        base = Base("snapshot 1", manifest.rows, types, rows, stored)
+        stored = (
+            run_checks(rows(), manifest.shape, own, ValidationContext("2026-01-01", None)).statistics if own else ()
+        )
+        base = Baseline("snapshot 1", manifest.rows, types, rows, stored)
 
         def run(meter: Meter) -> int:
-            meter.parts += run_checks(rows(), manifest.shape, checks, Beside("2026-01-01", base)).cost
+            meter.parts += run_checks(rows(), manifest.shape, checks, ValidationContext("2026-01-01", base)).cost
             return len(checks)
 
         return run

@@ -5,7 +5,7 @@ from typing import Any
 
 from airflow.sdk import DAG, AssetAny, get_current_context, task
 
-from tidefold_airflow.dags.params import configured_logs
+from tidefold_airflow.dags.params import list_configured_logs
 from tidefold_airflow.observability.assets import table_asset
 
 DOC = """
@@ -20,7 +20,7 @@ Only a confirmed snapshot sends an event, not a staged, aborted or tail-only one
 this DAG come together, the newest last; to see one of them, read the table at `version`. In your own DAG:
 `schedule=[table_asset("accounts")]`, with `from tidefold_airflow.observability.assets import table_asset`.
 """
-TABLES = [table_asset(log) for log in configured_logs()]
+TABLES = [table_asset(log) for log in list_configured_logs()]
 
 with DAG(
     "tidefold_consumer",

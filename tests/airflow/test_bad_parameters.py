@@ -24,7 +24,7 @@ from tidefold_airflow import operators
 from tidefold_airflow.operators.approval import Answer
 from tidefold_airflow.operators.approve import _decide
 from tidefold_airflow.operators.restore import TidefoldRestoreOperator
-from tidefold_airflow.operators.run_context import Scope
+from tidefold_airflow.operators.run_context import TaskScope
 
 LOG = "accounts"
 INJECTED = ("../accounts", "{{ 7*7 }}", "$(id)", "; rm -rf /", "' OR 1=1 --", "a\nb", "x" * 100_000)
@@ -121,7 +121,7 @@ def test_force_without_a_reason_has_one_code(pipeline: Pipeline) -> None:
     from tidefold.errors import InvalidInputError
 
     live(pipeline, claim("dag/run-3"), stage, judge(False))
-    scope = Scope(pipeline, [LOG], "dag/run-3")
+    scope = TaskScope(pipeline, [LOG], "dag/run-3")
     staged = pipeline.ledger(LOG).read().open_attempt
     assert staged
     with pytest.raises(InvalidInputError) as raised:

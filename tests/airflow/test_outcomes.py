@@ -14,7 +14,7 @@ from tidefold.operations.outcome import Outcome, Status, UntypedDetails
 from tidefold.operations.quality.judge import JudgementDetails
 from tidefold.spark.result_file import read_outcomes, write_outcomes
 from tidefold_airflow.operators.results import report, result_path
-from tidefold_airflow.operators.run_context import Scope, airflow_errors
+from tidefold_airflow.operators.run_context import TaskScope, airflow_errors
 
 GOOD = Outcome("tellers", Status.STAGED, "snapshot 1 staged", 1)
 WRONG = Outcome.of_error("accounts", InvalidInputError("BAD_RECORDS", "Line 3 is broken."))
@@ -61,7 +61,7 @@ def test_a_failed_task_still_says_what_it_did_to_the_other_logs() -> None:
 
 
 def test_an_older_result_is_never_read(tmp_path: Path) -> None:
-    scope = Scope(make_pipeline(tmp_path), ["accounts"], "dag/scheduled__2026-11-21T09:00:00+00:00")
+    scope = TaskScope(make_pipeline(tmp_path), ["accounts"], "dag/scheduled__2026-11-21T09:00:00+00:00")
     path = result_path(scope, "ingest", 1)
     write_outcomes(path, [GOOD])
     assert result_path(scope, "ingest", 2) != path

@@ -15,7 +15,7 @@ from fastapi.routing import APIRoute
 
 from local_airflow.settings import PROJECT
 from tidefold_airflow.observability import links
-from tidefold_airflow.observability.links import ReportLink, SnapshotLink, made_by
+from tidefold_airflow.observability.links import ReportLink, SnapshotLink, read_made_snapshots
 from tidefold_airflow.ui.access import GUARDS, RUN_GUARDS, find_sight
 from tidefold_airflow.ui.app import build_app
 from tidefold_airflow.ui.mount import address, run_path, snapshot_path
@@ -115,7 +115,7 @@ def test_every_route_has_every_guard() -> None:
     ids=["one", "several", "no number", "nothing", "list", "text"],
 )
 def test_what_a_task_made_is_read_from_what_it_returned(returned: Any, made: dict[str, int]) -> None:
-    assert made_by(returned) == made
+    assert read_made_snapshots(returned) == made
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from tidefold.errors import TidefoldError
 from tidefold.quality.report.result import CheckResult
 from tidefold.quality.run.engine import JudgedRows
 from tidefold.quality.run.references import Target
-from tidefold.quality.run.run_checks import Base, Beside, run_checks
+from tidefold.quality.run.run_checks import Baseline, ValidationContext, run_checks
 from tidefold.quality.suite.suite import load_suite
 
 TYPES = {
@@ -105,8 +105,8 @@ class Case:
         suite = load_suite(file, SHAPE, 0.5, {"shops": {"number": "int"}})
         there = Target("shops snapshot 3", frames.numbers(self.there))
         targets = {("shops", False): there}
-        base = Base("snapshot 1", len(self.before), TYPES, lambda: frames.table(self.before))
-        beside = Beside(AS_OF.isoformat(), base, targets)
+        base = Baseline("snapshot 1", len(self.before), TYPES, lambda: frames.table(self.before))
+        beside = ValidationContext(AS_OF.isoformat(), base, targets)
         return run_checks(rows or frames.table(self.now), SHAPE, suite.own, beside).checks
 
 

@@ -30,7 +30,7 @@ from tidefold.domain.table.types import parse_type
 from tidefold.errors import InvalidInputError
 from tidefold.sources.registry import custom_sources
 from tidefold.storage.s3.address import S3Address
-from tidefold.yaml_files.document import ConfigProblem, Place, YamlDocument, dotted
+from tidefold.yaml_files.document import ConfigProblem, Place, YamlDocument, format_place
 
 _NO_TEXT = ("binary", "array")
 
@@ -148,7 +148,7 @@ def check_log(log: str, entry: LogEntry, document: YamlDocument, base: Path) -> 
 
     def problem(code: str, at: Place, message: str, hint: str = "") -> ConfigProblem:
         here = (*place, *at)
-        return ConfigProblem(code, document.line(here), dotted(here), message, hint)
+        return ConfigProblem(code, document.line(here), format_place(here), message, hint)
 
     try:
         check_log_id(log)
@@ -246,7 +246,7 @@ def check_all(document: YamlDocument, base: Path, logs: Mapping[str, LogEntry]) 
         found = _path_mistake(address, schemes)
         if found:
             code, message, hint = found
-            yield ConfigProblem(code, document.line(place), dotted(place), message, hint)
+            yield ConfigProblem(code, document.line(place), format_place(place), message, hint)
         elif urlsplit(address).scheme != "s3":
             folders.append((place, (base / address.removeprefix("file://")).resolve()))
     yield from _copies_somewhere(document)
@@ -258,9 +258,9 @@ def check_all(document: YamlDocument, base: Path, logs: Mapping[str, LogEntry]) 
         for other_place, other in folders[:i]:
             if folder == other or folder in other.parents or other in folder.parents:
                 same = "is the same folder as" if folder == other else "lies inside, or around,"
-                message = f"{same} `{dotted(other_place)}` (line {document.line(other_place)})."
+                message = f"{same} `{format_place(other_place)}` (line {document.line(other_place)})."
                 hint = "Give each log, the store and each root of local copies a folder of its own."
-                yield ConfigProblem("FOLDERS_OVERLAP", document.line(place), dotted(place), message, hint)
+                yield ConfigProblem("FOLDERS_OVERLAP", document.line(place), format_place(place), message, hint)
 
 
 def _roots(document: YamlDocument) -> Iterator[tuple[Place, str, tuple[str, ...]]]:

@@ -24,7 +24,12 @@ Place = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class ConfigProblem:
-    """One mistake in the file: where (line, dotted key; 0 and empty: the whole file), what, and what to do about it."""
+    """One mistake in a file.
+
+    line: where it is; 0: the whole file.
+    key: its place, as `logs.accounts.key[0]`; empty: the whole file.
+    hint: the next step.
+    """
 
     code: str
     line: int
@@ -193,7 +198,7 @@ class _DocumentBuilder:
         for key_node, value_node in node.value:
             line = key_node.start_mark.line + 1
             if not isinstance(key_node, yaml.ScalarNode):
-                key = dotted(place)
+                key = format_place(place)
                 self.problems.append(ConfigProblem("CONFIG_WRONG_TYPE", line, key, "has a key that is not plain text."))
                 continue
             # As written: YAML would make `on`, `no` or `1` another type, but a column may have such a name.
@@ -201,14 +206,14 @@ class _DocumentBuilder:
             if here in self.lines:
                 message = f"occurs twice, first on line {self.lines[here]}."
                 self.problems.append(
-                    ConfigProblem("CONFIG_DUPLICATE_KEY", line, dotted(here), message, "Keep one of them.")
+                    ConfigProblem("CONFIG_DUPLICATE_KEY", line, format_place(here), message, "Keep one of them.")
                 )
                 continue
             self.lines[here] = line
             yield key_node.value, self.build(value_node, here)
 
 
-def dotted(place: Place) -> str:
+def format_place(place: Place) -> str:
     """`logs.accounts.key[0]`."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
     return text.removeprefix(".")

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import Tag, ValidationError
 from pydantic_core import ErrorDetails
 
-from tidefold.yaml_files.document import ConfigProblem, Place, YamlDocument, dotted
+from tidefold.yaml_files.document import ConfigProblem, Place, YamlDocument, format_place
 from tidefold.yaml_files.model import MISTAKE, StrictModel, suggest
 
 _OUT_OF_RANGE = ("greater_than", "greater_than_equal", "less_than", "less_than_equal", "finite_number")
@@ -27,7 +27,7 @@ def find_problems(
         below, owner = _locate(detail, model)
         place = (*above, *below)
         code, message, hint = _explain(detail, place, owner)
-        yield ConfigProblem(code, document.line(place), dotted(place), message, hint)
+        yield ConfigProblem(code, document.line(place), format_place(place), message, hint)
 
 
 def _locate(detail: ErrorDetails, model: type[StrictModel]) -> tuple[Place, type[StrictModel]]:

@@ -11,7 +11,7 @@ from tidefold_airflow.operators.run_context import config_path
 AS_CONFIGURED = "configured"
 
 
-def configured_logs(config: str | None = None) -> list[str]:
+def list_configured_logs(config: str | None = None) -> list[str]:
     """The logs of the configuration, for a form to offer; none where there is no such file yet.
 
     Raises InvalidInputError: a DAG of a configuration that cannot be is an import error, which names file and line.
@@ -24,7 +24,7 @@ def configured_logs(config: str | None = None) -> list[str]:
 
 def logs_param(config: str | None = None, logs: Sequence[str] = ()) -> Param:
     """Some logs of those given, or of all."""
-    offered = list(logs) or configured_logs(config)
+    offered = list(logs) or list_configured_logs(config)
     items = {"type": "string", "enum": offered} if offered else {"type": "string"}
     return Param(
         None,
@@ -39,7 +39,7 @@ def logs_param(config: str | None = None, logs: Sequence[str] = ()) -> Param:
 
 def log_param(config: str | None = None, logs: Sequence[str] = ()) -> Param:
     """One log, which must be named: of those given, or of all."""
-    offered = list(logs) or configured_logs(config)
+    offered = list(logs) or list_configured_logs(config)
     choice = {"enum": offered} if offered else {"minLength": 1}
     return Param(type="string", title="Log", description="Its table.", **choice)
 

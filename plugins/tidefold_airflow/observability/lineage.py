@@ -35,7 +35,7 @@ def _inputs(pipeline: Pipeline, log: str) -> list[Any]:
     source = pipeline.log(log).source
     if source is None:
         return []
-    namespace, name = _named(source.address, pipeline.config.path.parent)
+    namespace, name = _split_address(source.address, pipeline.config.path.parent)
     return [InputDataset(namespace, name)]
 
 
@@ -45,7 +45,7 @@ def _output(pipeline: Pipeline, log: str, snapshot: Snapshot) -> Any:
 
     from tidefold.domain.paths import LogPaths
 
-    namespace, name = _named(pipeline.store.uri(LogPaths(log).table), pipeline.config.path.parent)
+    namespace, name = _split_address(pipeline.store.uri(LogPaths(log).table), pipeline.config.path.parent)
     columns = [schema_dataset.SchemaDatasetFacetFields(c.name, c.type) for c in pipeline.log(log).shape.table_columns]
     return OutputDataset(
         namespace,
@@ -62,7 +62,7 @@ def _output(pipeline: Pipeline, log: str, snapshot: Snapshot) -> Any:
     )
 
 
-def _named(address: str, base: Path) -> tuple[str, str]:
+def _split_address(address: str, base: Path) -> tuple[str, str]:
     """Namespace and name by OpenLineage's naming: `file` and a path, or `s3://bucket` and a key."""
     parts = urlsplit(address)
     if parts.scheme in ("", "file"):

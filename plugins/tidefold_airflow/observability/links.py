@@ -39,7 +39,7 @@ class ReportLink(BaseOperatorLink):
 
 
 def _link(ti_key: TaskInstanceKey, path: Callable[[str, int], str]) -> str:
-    made = made_by(_returned(ti_key))
+    made = read_made_snapshots(_read_returned(ti_key))
     if len(made) == 1:
         [(log, snapshot)] = made.items()
         return address(path(log, snapshot))
@@ -51,7 +51,7 @@ def _config(operator: BaseOperator) -> str | None:
     return config if isinstance(config, str) else None
 
 
-def made_by(returned: Any) -> Made:
+def read_made_snapshots(returned: Any) -> Made:
     """The snapshot of each log of which the returned value of a task tells one; nothing of any other value."""
     if not isinstance(returned, Mapping):
         return {}
@@ -59,5 +59,5 @@ def made_by(returned: Any) -> Made:
     return {log: snapshot for log, snapshot in told.items() if isinstance(log, str) and type(snapshot) is int}
 
 
-def _returned(ti_key: TaskInstanceKey) -> Any:
+def _read_returned(ti_key: TaskInstanceKey) -> Any:
     return XCom.get_value(ti_key=ti_key, key="return_value")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidefold.errors import InvalidInputError, RefusedError
 from tidefold.operations.outcome import Outcome, Status
-from tidefold_airflow.operators.run_context import Scope
+from tidefold_airflow.operators.run_context import TaskScope
 
 if TYPE_CHECKING:
     from tidefold.domain.log_state import Snapshot
@@ -92,7 +92,7 @@ def ask_about(dag: str, log: str, snapshot: Snapshot) -> Outcome:
     return Outcome(log, Status.ASKED, message, snapshot.id)
 
 
-def waits(scope: Scope, log: str, dag: str) -> Outcome | None:
+def waits(scope: TaskScope, log: str, dag: str) -> Outcome | None:
     """The outcome of a step for a log whose open snapshot waits for a person; None where it does not.
 
     A snapshot whose approval has ended without an effect is aborted: silence is no consent, and the log goes on.
@@ -111,13 +111,13 @@ def waits(scope: Scope, log: str, dag: str) -> Outcome | None:
     return _give_up(scope, log, attempt)
 
 
-def still_waits(scope: Scope, log: str, dag: str) -> Outcome:
+def still_waits(scope: TaskScope, log: str, dag: str) -> Outcome:
     """The same in a step after one that found the log waiting: it stays out of the run, also when it was answered."""
     message = "skipped: it waited for an approval when this run began; the next run goes on"
     return waits(scope, log, dag) or Outcome(log, Status.NOTHING, message)
 
 
-def _give_up(scope: Scope, log: str, attempt: Snapshot) -> Outcome | None:
+def _give_up(scope: TaskScope, log: str, attempt: Snapshot) -> Outcome | None:
     from tidefold.operations.snapshot.abort import abort
 
     # The answer may have taken effect between the two looks.

@@ -13,7 +13,7 @@ from tidefold_airflow.operators.approval_run import needs_answer
 from tidefold_airflow.operators.base import TidefoldLogOperator
 from tidefold_airflow.operators.confirm import TidefoldConfirmOperator, report_page
 from tidefold_airflow.operators.results import Summary, report
-from tidefold_airflow.operators.run_context import Scope, airflow_errors, open_scope
+from tidefold_airflow.operators.run_context import TaskScope, airflow_errors, open_scope
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -101,7 +101,7 @@ class TidefoldUnansweredOperator(TidefoldLogOperator):
         self.snapshot = snapshot
         self.manifest = manifest
 
-    def act(self, scope: Scope, log: str) -> Outcome:
+    def act(self, scope: TaskScope, log: str) -> Outcome:
         from tidefold.operations.snapshot.abort import abort
 
         staged = find_staged(scope.pipeline.ledger(log).read(), self.snapshot, self.manifest)
@@ -132,7 +132,7 @@ def _pointless(state: LogState, snapshot: int | str) -> Outcome:
     )
 
 
-def _decide(scope: Scope, log: str, staged: Snapshot, answer: Answer) -> Outcome:
+def _decide(scope: TaskScope, log: str, staged: Snapshot, answer: Answer) -> Outcome:
     from tidefold.operations.snapshot.abort import abort
     from tidefold.operations.snapshot.confirm import confirm
 

@@ -12,7 +12,7 @@ from tidefold_airflow.observability.links import ReportLink, SnapshotLink
 from tidefold_airflow.observability.metrics import of_status, send
 from tidefold_airflow.operators.approval_run import waits
 from tidefold_airflow.operators.results import Summary, report
-from tidefold_airflow.operators.run_context import Logs, Scope, airflow_errors, open_scope
+from tidefold_airflow.operators.run_context import Logs, TaskScope, airflow_errors, open_scope
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -44,13 +44,13 @@ class TidefoldLogOperator(BaseOperator):
             scope = open_scope(self.config, self.logs, context, self.only)
         return report(self.act_on_all(scope), context)
 
-    def act_on_all(self, scope: Scope) -> list[Outcome]:
+    def act_on_all(self, scope: TaskScope) -> list[Outcome]:
         """One outcome for each log."""
         from tidefold.operations.outcome import for_each_log
 
         return for_each_log(scope.logs, lambda log: self.act(scope, log))
 
-    def act(self, scope: Scope, log: str) -> Outcome:
+    def act(self, scope: TaskScope, log: str) -> Outcome:
         """Acts on one log."""
         raise NotImplementedError
 
@@ -86,7 +86,7 @@ class TidefoldAbortOperator(TidefoldLogOperator):
         super().__init__(**kwargs)
         self.approval_dag = approval_dag
 
-    def act(self, scope: Scope, log: str) -> Outcome:
+    def act(self, scope: TaskScope, log: str) -> Outcome:
         from tidefold.operations.snapshot.abort import abort
 
         if self.approval_dag and (waiting := waits(scope, log, self.approval_dag)):
@@ -101,7 +101,7 @@ class TidefoldTailOperator(TidefoldLogOperator):
     :param logs, only, config: As for TidefoldSparkOperator. (templated)
     """
 
-    def act(self, scope: Scope, log: str) -> Outcome:
+    def act(self, scope: TaskScope, log: str) -> Outcome:
         from tidefold.operations.snapshot.tail import take_tail
 
         return take_tail(scope.pipeline, log, scope.run)
@@ -121,7 +121,7 @@ class TidefoldVerifyOperator(TidefoldLogOperator):
         self.deep = deep
         self.repair = repair
 
-    def act(self, scope: Scope, log: str) -> Outcome:
+    def act(self, scope: TaskScope, log: str) -> Outcome:
         from tidefold.operations.verify.result import VerifyDetails
         from tidefold.operations.verify.verify import Asked, verify
 
@@ -147,7 +147,7 @@ class TidefoldDrillOperator(TidefoldLogOperator):
         super().__init__(**kwargs)
         self.scratch = scratch
 
-    def act(self, scope: Scope, log: str) -> Outcome:
+    def act(self, scope: TaskScope, log: str) -> Outcome:
         from tidefold.operations.restore.drill import Trial, drill_newest
 
         return drill_newest(scope.pipeline, log, Trial(self.scratch))

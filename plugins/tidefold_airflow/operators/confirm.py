@@ -9,7 +9,7 @@ from tidefold_airflow.observability.lineage import lineage_of
 from tidefold_airflow.operators.approval_run import ask_about, still_waits
 from tidefold_airflow.operators.base import TidefoldLogOperator
 from tidefold_airflow.operators.results import Summary, report
-from tidefold_airflow.operators.run_context import Scope, airflow_errors, open_scope, require_ran, waiting_logs
+from tidefold_airflow.operators.run_context import TaskScope, airflow_errors, open_scope, require_ran, waiting_logs
 from tidefold_airflow.ui.mount import address, snapshot_path
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class TidefoldConfirmOperator(TidefoldLogOperator):
         self._waiting = waiting_logs(context)
         return self._report(scope, self.act_on_all(scope), context)
 
-    def act(self, scope: Scope, log: str) -> Outcome:
+    def act(self, scope: TaskScope, log: str) -> Outcome:
         from tidefold.errors import GateFailedError
         from tidefold.operations.snapshot.confirm import confirm
 
@@ -59,7 +59,7 @@ class TidefoldConfirmOperator(TidefoldLogOperator):
                 raise
             return ask_about(self.approval_dag, log, staged)
 
-    def _report(self, scope: Scope, outcomes: list[Outcome], context: Context) -> Summary:
+    def _report(self, scope: TaskScope, outcomes: list[Outcome], context: Context) -> Summary:
         shown = {o.log: o.snapshot for o in outcomes if not o.error and o.snapshot is not None}
         published = _find_published(scope, shown)
         for log, snapshot in published.items():
@@ -77,7 +77,7 @@ def report_page(log: str, snapshot: int, config: str | None) -> str:
     return address(f"{snapshot_path(log, snapshot, config)}/report")
 
 
-def _find_published(scope: Scope, shown: dict[str, int]) -> dict[str, Snapshot]:
+def _find_published(scope: TaskScope, shown: dict[str, int]) -> dict[str, Snapshot]:
     found = {log: scope.pipeline.ledger(log).read().snapshot(snapshot) for log, snapshot in shown.items()}
     return {log: snapshot for log, snapshot in found.items() if snapshot and snapshot.published}
 

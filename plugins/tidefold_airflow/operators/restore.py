@@ -10,7 +10,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 from tidefold.errors import InvalidInputError
 from tidefold.operations.outcome import Status
 from tidefold_airflow.operators.results import Summary, report
-from tidefold_airflow.operators.run_context import Scope, airflow_errors, open_scope, parse_boolean
+from tidefold_airflow.operators.run_context import TaskScope, airflow_errors, open_scope, parse_boolean
 from tidefold_airflow.operators.spark import TidefoldSparkOperator
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class TidefoldRestoreOperator(TidefoldSparkOperator):
             raise AirflowSkipException("Nothing was restored: this was a dry run.")
         return super().execute(context)
 
-    def _plan(self, scope: Scope) -> Any:
+    def _plan(self, scope: TaskScope) -> Any:
         from tidefold.domain.snapshot import claim
         from tidefold.operations.outcome import Outcome
         from tidefold.operations.restore.explain import RestorePlanDetails, explain
@@ -72,12 +72,12 @@ class TidefoldRestoreOperator(TidefoldSparkOperator):
                     self.log.info("key groups %d-%d, from snapshot %s: %s", first, last, way.snapshot, places)
         return outcome
 
-    def _build_step(self, scope: Scope) -> AnyStep:
+    def _build_step(self, scope: TaskScope) -> AnyStep:
         from tidefold.spark.steps import MaterializeStep
 
         return MaterializeStep(self._build_request(scope))
 
-    def _build_request(self, scope: Scope) -> Restore:
+    def _build_request(self, scope: TaskScope) -> Restore:
         from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
         from tidefold.operations.restore.restore import Restore
 

@@ -17,13 +17,13 @@ from tidefold_airflow.observability.metrics import of_outcomes, send
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from tidefold_airflow.operators.run_context import Scope
+    from tidefold_airflow.operators.run_context import TaskScope
 
 _log = logging.getLogger(__name__)
 Summary = dict[str, dict[str, Any]]
 
 
-def result_path(scope: Scope, step: str, attempt: int) -> Path:
+def result_path(scope: TaskScope, step: str, attempt: int) -> Path:
     """Where the job leaves its outcomes: one name a run, step and try, so that no older result can be read for it."""
     name = re.sub(r"[^A-Za-z0-9_.-]", "_", f"{scope.run}-{step}-{attempt}")
     path = scope.pipeline.config.path.parent / "var" / "results" / f"{name}.json"

@@ -14,7 +14,7 @@ from tidefold.operations.outcome import Status
 from tidefold_airflow.operators.approval import ApprovalQuestion, ask, read_answer
 from tidefold_airflow.operators.base import TidefoldLogOperator
 from tidefold_airflow.operators.results import Summary, report
-from tidefold_airflow.operators.run_context import Scope, airflow_errors, open_scope, parse_boolean, require_ran
+from tidefold_airflow.operators.run_context import TaskScope, airflow_errors, open_scope, parse_boolean, require_ran
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -74,13 +74,13 @@ class TidefoldRetentionOperator(TidefoldLogOperator):
         self.log.info("Approved by %s. %s", answer.by, answer.why)
         return report(self.remove(scope, dry_run=False), context)
 
-    def remove(self, scope: Scope, dry_run: bool) -> list[Outcome]:
+    def remove(self, scope: TaskScope, dry_run: bool) -> list[Outcome]:
         """One outcome a log; a dry run changes nothing."""
         from tidefold.operations.outcome import for_each_log
 
         return for_each_log(scope.logs, lambda log: self.remove_of(scope, log, dry_run))
 
-    def remove_of(self, scope: Scope, log: str, dry_run: bool) -> Outcome:
+    def remove_of(self, scope: TaskScope, log: str, dry_run: bool) -> Outcome:
         """The same for one log."""
         raise NotImplementedError
 
@@ -112,7 +112,7 @@ class TidefoldSubsumeOperator(TidefoldRetentionOperator):
     :param is_dry_run, approval, logs, only, config: As for TidefoldRetentionOperator.
     """
 
-    def remove_of(self, scope: Scope, log: str, dry_run: bool) -> Outcome:
+    def remove_of(self, scope: TaskScope, log: str, dry_run: bool) -> Outcome:
         from tidefold.operations.retention.subsume import subsume
 
         return subsume(scope.pipeline, log, dry_run)
@@ -125,7 +125,7 @@ class TidefoldTruncateOperator(TidefoldRetentionOperator):
     :param is_dry_run, approval, logs, only, config: As for TidefoldRetentionOperator.
     """
 
-    def remove_of(self, scope: Scope, log: str, dry_run: bool) -> Outcome:
+    def remove_of(self, scope: TaskScope, log: str, dry_run: bool) -> Outcome:
         from tidefold.operations.retention.truncate import truncate
 
         return truncate(scope.pipeline, log, dry_run)
@@ -139,7 +139,7 @@ class TidefoldLocalRetentionOperator(TidefoldRetentionOperator):
     :param is_dry_run, approval, logs, only, config: As for TidefoldRetentionOperator.
     """
 
-    def remove(self, scope: Scope, dry_run: bool) -> list[Outcome]:
+    def remove(self, scope: TaskScope, dry_run: bool) -> list[Outcome]:
         """Looks at the local folder once for all logs."""
         from tidefold.operations.local_copies.retain import retain_local
 
@@ -153,7 +153,7 @@ class TidefoldCleanOperator(TidefoldRetentionOperator):
     :param is_dry_run, approval, logs, only, config: As for TidefoldRetentionOperator.
     """
 
-    def remove(self, scope: Scope, dry_run: bool) -> list[Outcome]:
+    def remove(self, scope: TaskScope, dry_run: bool) -> list[Outcome]:
         """Cleans the store, then each log; one outcome more than logs: that of the store."""
         from tidefold.operations.retention.clean import clean
 

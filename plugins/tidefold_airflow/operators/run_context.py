@@ -29,7 +29,7 @@ Logs = Sequence[str] | None
 
 
 @dataclass(frozen=True)
-class Scope:
+class TaskScope:
     """`run` is the id under which tidefold keeps what this DAG run makes: a retry carries the same one."""
 
     pipeline: Pipeline
@@ -37,7 +37,7 @@ class Scope:
     run: str
 
 
-def open_scope(config: str | None, logs: Logs, context: Context, only: Sequence[str] = ()) -> Scope:
+def open_scope(config: str | None, logs: Logs, context: Context, only: Sequence[str] = ()) -> TaskScope:
     """Opens the pipeline. No logs named: those in `only`, or all that it configures.
 
     Raises InvalidInputError, NotFoundError, and RefusedError for a log outside of `only`.
@@ -64,7 +64,7 @@ def open_scope(config: str | None, logs: Logs, context: Context, only: Sequence[
     for log in chosen:
         pipeline.log(log)
     dag_run = context["dag_run"]
-    return Scope(pipeline, chosen, f"{dag_run.dag_id}/{dag_run.run_id}")
+    return TaskScope(pipeline, chosen, f"{dag_run.dag_id}/{dag_run.run_id}")
 
 
 def _require_among(log: str, only: Sequence[str]) -> None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from tidefold.operations.outcome import Outcome
     from tidefold_airflow.operators.results import Summary
-    from tidefold_airflow.operators.run_context import Scope
+    from tidefold_airflow.operators.run_context import TaskScope
 
 
 class TidefoldScrubOperator(TidefoldLogOperator):
@@ -44,7 +44,7 @@ class TidefoldScrubOperator(TidefoldLogOperator):
             parse_share(str(self.share))
         return super().execute(context)
 
-    def act(self, scope: Scope, log: str) -> Outcome:
+    def act(self, scope: TaskScope, log: str) -> Outcome:
         from tidefold.operations.verify.scrub import ScrubBudget, parse_share, scrub
 
         outcome = scrub(scope.pipeline, log, ScrubBudget(parse_share(str(self.share))), repair=self.repair)

@@ -17,7 +17,14 @@ from tidefold.operations.outcome import ErrorInfo, Status
 from tidefold_airflow.observability.links import ReportLink, SnapshotLink
 from tidefold_airflow.operators.approval_run import still_waits, waits
 from tidefold_airflow.operators.results import Summary, report, result_path
-from tidefold_airflow.operators.run_context import Logs, Scope, airflow_errors, open_scope, require_ran, waiting_logs
+from tidefold_airflow.operators.run_context import (
+    Logs,
+    TaskScope,
+    airflow_errors,
+    open_scope,
+    require_ran,
+    waiting_logs,
+)
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -62,7 +69,7 @@ class TidefoldSparkOperator(SparkSubmitOperator):
             outcomes = self._run_step(scope, context)
         return report(outcomes, context)
 
-    def _run_step(self, scope: Scope, context: Context) -> list[Outcome]:
+    def _run_step(self, scope: TaskScope, context: Context) -> list[Outcome]:
         from tidefold.spark.dispatch import run_without_spark
 
         step = self._build_step(scope)
@@ -72,18 +79,18 @@ class TidefoldSparkOperator(SparkSubmitOperator):
         submitted = self._submit(scope, step, found.spark, context) if found.spark else []
         return [self._explain_wait(scope, outcome) for outcome in (*found.done, *submitted)]
 
-    def _build_step(self, scope: Scope) -> AnyStep:
+    def _build_step(self, scope: TaskScope) -> AnyStep:
         """The step that the job or this process runs."""
         raise NotImplementedError
 
-    def _explain_wait(self, scope: Scope, outcome: Outcome) -> Outcome:
+    def _explain_wait(self, scope: TaskScope, outcome: Outcome) -> Outcome:
         """The outcome of a log whose open snapshot waits for a person says so, and is not a failure."""
         # Airflow is asked only where another attempt is in the way.
         if self.approval_dag is None or outcome.error_code != "ATTEMPT_OPEN":
             return outcome
         return waits(scope, outcome.log, self.approval_dag) or outcome
 
-    def _submit(self, scope: Scope, step: AnyStep, logs: Sequence[str], context: Context) -> list[Outcome]:
+    def _submit(self, scope: TaskScope, step: AnyStep, logs: Sequence[str], context: Context) -> list[Outcome]:
         from tidefold.spark.result_file import read_outcomes
         from tidefold.spark.submit import Request, job_env, job_path, spark_conf
 
@@ -113,7 +120,7 @@ class TidefoldIngestOperator(TidefoldSparkOperator):
 
     step = "ingest"
 
-    def _build_step(self, scope: Scope) -> AnyStep:
+    def _build_step(self, scope: TaskScope) -> AnyStep:
         from tidefold.spark.steps import IngestStep
 
         return IngestStep()
@@ -147,12 +154,12 @@ class TidefoldMaterializeOperator(TidefoldSparkOperator):
         self.takeover_after = takeover_after
         self.approval_dag = approval_dag
 
-    def _build_step(self, scope: Scope) -> AnyStep:
+    def _build_step(self, scope: TaskScope) -> AnyStep:
         from tidefold.spark.steps import MaterializeStep
 
         return MaterializeStep(self._build_request(scope))
 
-    def _build_request(self, scope: Scope) -> Fold:
+    def _build_request(self, scope: TaskScope) -> Fold:
         from tidefold.domain.snapshot.kind_selection import Rule
         from tidefold.operations.snapshot.heartbeat import find_stalled
         from tidefold.operations.snapshot.request import Fold
@@ -179,12 +186,12 @@ class TidefoldQualityOperator(TidefoldSparkOperator):
         super().__init__(**kwargs)
         self.approval_dag = approval_dag
 
-    def _build_step(self, scope: Scope) -> AnyStep:
+    def _build_step(self, scope: TaskScope) -> AnyStep:
         from tidefold.spark.steps import QualityStep
 
         return QualityStep(scope.run)
 
-    def _run_step(self, scope: Scope, context: Context) -> list[Outcome]:
+    def _run_step(self, scope: TaskScope, context: Context) -> list[Outcome]:
         require_ran(context)
         if self.approval_dag is None:
             return super()._run_step(scope, context)
@@ -203,12 +210,12 @@ class TidefoldAuditOperator(TidefoldSparkOperator):
 
     step = "audit"
 
-    def _build_step(self, scope: Scope) -> AnyStep:
+    def _build_step(self, scope: TaskScope) -> AnyStep:
         from tidefold.spark.steps import AuditStep
 
         return AuditStep(scope.run)
 
-    def _run_step(self, scope: Scope, context: Context) -> list[Outcome]:
+    def _run_step(self, scope: TaskScope, context: Context) -> list[Outcome]:
         return [
             replace(outcome, error=ErrorInfo.of(GateFailedError("GATE_FAILED", outcome.message)))
             if outcome.status is Status.FAILED
@@ -226,7 +233,7 @@ class TidefoldVerifyReadersOperator(TidefoldSparkOperator):
 
     step = "verify"
 
-    def _build_step(self, scope: Scope) -> AnyStep:
+    def _build_step(self, scope: TaskScope) -> AnyStep:
         from tidefold.spark.steps import VerifyStep
 
         return VerifyStep()
@@ -257,12 +264,12 @@ class TidefoldAsOfOperator(TidefoldSparkOperator):
         super().__init__(**kwargs)
         self.as_of = as_of
 
-    def _build_step(self, scope: Scope) -> AnyStep:
+    def _build_step(self, scope: TaskScope) -> AnyStep:
         from tidefold.spark.steps import MaterializeStep
 
         return MaterializeStep(self._build_request(scope))
 
-    def _build_request(self, scope: Scope) -> PointInTime:
+    def _build_request(self, scope: TaskScope) -> PointInTime:
         from tidefold.operations.snapshot.point_in_time import parse_instant
         from tidefold.operations.snapshot.request import PointInTime
 

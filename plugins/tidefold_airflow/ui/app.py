@@ -27,7 +27,7 @@ from tidefold_airflow.ui.views.overview import LogLine, overview, totals
 from tidefold_airflow.ui.views.quarantine import view_quarantine
 from tidefold_airflow.ui.views.retention import view_retention
 from tidefold_airflow.ui.views.run import LogOfRun, view_run
-from tidefold_airflow.ui.views.snapshot import stored_report, view_snapshot
+from tidefold_airflow.ui.views.snapshot import read_stored_report, view_snapshot
 
 T = TypeVar("T")
 _OTHER = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
@@ -50,20 +50,20 @@ def build_app(
         title="tidefold", docs_url=None, redoc_url=None, openapi_url=None, dependencies=list(guards),
         redirect_slashes=False, default_response_class=HTMLResponse,
     )  # fmt: skip
-    pages = _Pages(Desk(find_sight, opened or _configured), responses.Worker(seconds))
+    pages = _Pages(Desk(find_sight, opened or _open_configured), responses.Worker(seconds))
     app.include_router(_router(pages, run_guards))
-    app.add_exception_handler(HTTPException, _refused)
+    app.add_exception_handler(HTTPException, _render_refusal)
     return app
 
 
-def _configured(config: str) -> Pipeline:
+def _open_configured(config: str) -> Pipeline:
     from tidefold_airflow.operators.run_context import config_path
 
     return open_pipeline(config_path(config or None))
 
 
-async def _refused(request: Request, error: Exception) -> Response:
-    return responses.refused(request, getattr(error, "status_code", 500))
+async def _render_refusal(request: Request, error: Exception) -> Response:
+    return responses.render_refusal(request, getattr(error, "status_code", 500))
 
 
 class _Route(APIRoute):
@@ -72,15 +72,15 @@ class _Route(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
 
-        async def handled(request: Request) -> Response:
+        async def handle_errors(request: Request) -> Response:
             try:
                 return await handle(request)
             except HTTPException:
                 raise
             except Exception as error:
-                return responses.failed(request, error)
+                return responses.render_error(request, error)
 
-        return handled
+        return handle_errors
 
 
 class _Pages:
@@ -115,7 +115,9 @@ class _Pages:
         return responses.page(request, "snapshot.html.j2", {"log": found.state.log, "view": found})
 
     async def report(self, request: Request) -> Response:
-        data = await self._of_log(request, lambda p, state: stored_report(p, state, snapshot_asked(request, state)))
+        data = await self._of_log(
+            request, lambda p, state: read_stored_report(p, state, snapshot_asked(request, state))
+        )
         return responses.document(data)
 
     async def retention(self, request: Request) -> Response:

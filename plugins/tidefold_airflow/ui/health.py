@@ -140,6 +140,6 @@ def _note_of_attempt(attempt: Snapshot) -> Note:
     return Note(f"Snapshot {attempt.id} is {attempt.state}.", run=attempt.run)
 
 
-def failed_status(log: str, outcome: Outcome) -> LogStatus:
+def status_of_error(log: str, outcome: Outcome) -> LogStatus:
     """The status of a log whose ledger cannot be read."""
     return LogStatus(log, begun=True, error=outcome)

@@ -44,7 +44,7 @@ def environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=_shown,
+        finalize=_show,
     )
     made.filters |= {
         "size": in_units,
@@ -93,7 +93,7 @@ def span(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds >= 1 else "< 1 s"
 
 
-def _shown(value: Any) -> Any:
+def _show(value: Any) -> Any:
     if value is None:
         return "–"
     if type(value) is Markup:

@@ -1,6 +1,6 @@
 """From work on the store to an answer: in threads of its own, within a time, with headers that allow little.
 
-What a reader is told of an error: ours as it is, of any other only that there was one.
+What a reader is hide_unexpected of an error: ours as it is, of any other only that there was one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tidefold_airflow.ui.rendering import render, script, source_of, style
 _log = logging.getLogger(__name__)
 
 
-def told(error: Exception, where: str) -> TidefoldError:
+def hide_unexpected(error: Exception, where: str) -> TidefoldError:
     """The error for the reader. What nobody foresaw may hold anything, and goes to the server's log alone."""
     if isinstance(error, TidefoldError):
         return error
@@ -34,7 +34,7 @@ SECONDS = 30.0
 # A store that does not answer holds these threads and none of Airflow's.
 _THREADS = 8
 _STATUS = ((InvalidInputError, 400), (NotFoundError, 404), (RefusedError, 409), (StorageError, 503))
-_SAID = {
+_REFUSALS = {
     401: ("NOT_LOGGED_IN", "You are not logged in.", "Log in to Airflow, then open this page from its navigation."),
     403: ("NOT_ALLOWED", "Your account may not see this page.", "Ask for the right to view DAGs and plugins."),
     404: ("PAGE_NOT_FOUND", "There is no such page.", "The first page lists all logs."),
@@ -102,15 +102,15 @@ def document(data: bytes) -> Response:
     return Response(data, media_type="text/html; charset=utf-8", headers={"Content-Security-Policy": policy, **_ALWAYS})
 
 
-def failed(request: Request, error: Exception) -> HTMLResponse:
+def render_error(request: Request, error: Exception) -> HTMLResponse:
     """A page for an error."""
-    known = told(error, "The page")
+    known = hide_unexpected(error, "The page")
     return _error_page(request, status_of(known), known)
 
 
-def refused(request: Request, status: int) -> HTMLResponse:
+def render_refusal(request: Request, status: int) -> HTMLResponse:
     """A page for what HTTP itself refuses: no login, no right, no such page."""
-    code, message, hint = _SAID.get(status, ("REFUSED", "The request was refused.", "Open the page from Airflow."))
+    code, message, hint = _REFUSALS.get(status, ("REFUSED", "The request was refused.", "Open the page from Airflow."))
     return _error_page(request, status, TidefoldError(code, message, hint=hint))
 
 

@@ -16,7 +16,7 @@ _LEAST = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class TimelineBar:
     """One snapshot in the coordinates of the chart. `top` and `height` are of all its bytes, `written_top` and
     `written` of those that were written for it; of one without files of its own they are a mark on the ground.
     """
@@ -37,7 +37,7 @@ class Bar:
         return round(self.x + self.width / 2, 1)
 
 
-def bars(snapshots: Sequence[Snapshot]) -> list[Bar]:
+def bars(snapshots: Sequence[Snapshot]) -> list[TimelineBar]:
     """The newest ones, oldest first; the largest fills the height."""
     shown = sorted(snapshots, key=lambda s: s.id)[-SHOWN:]
     top = max((s.bytes_full for s in shown), default=0) or 1
@@ -46,19 +46,19 @@ def bars(snapshots: Sequence[Snapshot]) -> list[Bar]:
     return [_bar(s, i * step, step, top, (len(shown) - 1 - i) % every == 0) for i, s in enumerate(shown)]
 
 
-def _bar(snapshot: Snapshot, x: float, step: float, top: int, labelled: bool) -> Bar:
+def _bar(snapshot: Snapshot, x: float, step: float, top: int, labelled: bool) -> TimelineBar:
     tail = snapshot.kind is SnapshotKind.TAIL
-    height = max(_scaled(snapshot.bytes_full, top), _LEAST)
+    height = max(_scale(snapshot.bytes_full, top), _LEAST)
     # Of very small shares something is still to be seen, and of none nothing.
-    written = min(max(_scaled(snapshot.bytes_written, top), 2.0 if snapshot.bytes_written else 0.0), height)
+    written = min(max(_scale(snapshot.bytes_written, top), 2.0 if snapshot.bytes_written else 0.0), height)
     height, written = (4.0, 0.0) if tail else (height, written)
     width = round(step * 0.72, 1)
     words = (word_of_snapshot(snapshot), word_of_gate(snapshot))
     tops = (round(HEIGHT - height, 1), height, round(HEIGHT - written, 1), written)
-    return Bar(snapshot, *words, round(x + (step - width) / 2, 1), width, *tops, labelled)
+    return TimelineBar(snapshot, *words, round(x + (step - width) / 2, 1), width, *tops, labelled)
 
 
-def _scaled(size: int, top: int) -> float:
+def _scale(size: int, top: int) -> float:
     return round(size / top * HEIGHT, 1)
 
 

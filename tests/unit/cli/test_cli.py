@@ -23,7 +23,7 @@ from tidefold.cli.terminal import Format, Terminal
 from tidefold.domain.log_state import Snapshot
 from tidefold.errors import InvalidInputError, NotFoundError
 from tidefold.operations.pipeline import Pipeline
-from tidefold.quality.report.result import Judgement
+from tidefold.quality.report.result import ValidationResult
 from tidefold.quality.report.verdict_store import store_judgement
 from tidefold.spark.submit import Command
 
@@ -375,11 +375,11 @@ def test_run_aborts_what_failed_and_goes_on_with_the_others(
     assert json.loads(call("status", "accounts", "--format", "json").stdout)["logs"][0]["attempt"] is None
 
 
-def judgement(snapshot: Snapshot) -> Judgement:
+def judgement(snapshot: Snapshot) -> ValidationResult:
     """A failed one, as the quality job stores it beside the ledger."""
     verdict = snapshot.verdict
     assert verdict
-    return Judgement(
+    return ValidationResult(
         log="accounts", snapshot=snapshot.id, run=snapshot.run, manifest=verdict.manifest, suite=verdict.suite,
         passed=False, summary=verdict.summary, checks=(), rows=1, base=None, base_rows=None, files=1, files_carried=0,
         bytes_full=1, bytes_written=1, trend=(), seconds=0.1, instant="2026-01-01",

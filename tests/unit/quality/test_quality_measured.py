@@ -10,21 +10,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidefold.quality.report.result import CheckResult
-from tidefold.quality.run.drift_checks import Numbers, judge_numbers
-from tidefold.quality.run.statistics import STEPS, ColumnStatistics, Statistics, shift, wanted_by
+from tidefold.quality.run.drift_checks import DriftInputs, judge_numbers
+from tidefold.quality.run.statistics import STEPS, ColumnStatistics, RowStatistics, find_wanted_columns, shift
 from tidefold.quality.suite.check import DISTRIBUTION, FRESHNESS, SUM_DRIFT, Check
 
 AS_OF = "2026-03-01T00:00:00+00:00"
 
 
-def numbers(now: str | None, before: str | None, rows: int = 10, type_: str = "long") -> Numbers:
-    stored = Statistics(rows, (ColumnStatistics("c", type_, rows, 0, total=before),))
-    return Numbers(
-        Statistics(rows, (ColumnStatistics("c", type_, rows, 0, total=now),)), AS_OF, stored, rows, "snapshot 1"
+def numbers(now: str | None, before: str | None, rows: int = 10, type_: str = "long") -> DriftInputs:
+    stored = RowStatistics(rows, (ColumnStatistics("c", type_, rows, 0, total=before),))
+    return DriftInputs(
+        RowStatistics(rows, (ColumnStatistics("c", type_, rows, 0, total=now),)), AS_OF, stored, rows, "snapshot 1"
     )
 
 
-def drift(facts: Numbers, **limits: float) -> CheckResult:
+def drift(facts: DriftInputs, **limits: float) -> CheckResult:
     return judge_numbers(Check("sum of c", SUM_DRIFT, {"column": "c", **limits}), facts)
 
 
@@ -58,9 +58,9 @@ def test_a_sum_may_drift_by_exactly_the_share_given(
 
 
 def test_what_never_was_there_before_passes_and_says_so() -> None:
-    first = Numbers(Statistics(1, (ColumnStatistics("c", "long", 1, 0, total="5"),)), AS_OF)
+    first = DriftInputs(RowStatistics(1, (ColumnStatistics("c", "long", 1, 0, total="5"),)), AS_OF)
     assert "first snapshot" in (drift(first, max_drop=0).observed or "")
-    added = Numbers(first.now, AS_OF, Statistics(1, ()), 1, "snapshot 1")
+    added = DriftInputs(first.now, AS_OF, RowStatistics(1, ()), 1, "snapshot 1")
     assert drift(added, max_drop=0).observed == "no column `c` in snapshot 1: nothing to compare with"
 
 
@@ -79,9 +79,9 @@ def test_the_newest_value_may_be_as_old_as_allowed_at_the_frozen_instant(
     most: str | None, seconds: int, passed: bool
 ) -> None:
     """I24."""
-    now = Statistics(1, (ColumnStatistics("c", "timestamp", 1, 0, most=most),))
+    now = RowStatistics(1, (ColumnStatistics("c", "timestamp", 1, 0, most=most),))
     check = Check("fresh", FRESHNESS, {"column": "c", "max_age_seconds": seconds})
-    assert judge_numbers(check, Numbers(now, AS_OF)).passed is passed
+    assert judge_numbers(check, DriftInputs(now, AS_OF)).passed is passed
 
 
 def line(values: list[float], nulls: int = 0) -> ColumnStatistics:
@@ -139,14 +139,14 @@ def test_stored_numbers_answer_only_what_they_hold() -> None:
         Check("d", DISTRIBUTION, {"column": "d"}),
         Check("f", FRESHNESS, {"column": "e"}),
     ]
-    assert wanted_by(checks) == {"c": False, "d": True, "e": False}
-    assert wanted_by(checks, compared_only=True) == {"c": False, "d": True}
+    assert find_wanted_columns(checks) == {"c": False, "d": True, "e": False}
+    assert find_wanted_columns(checks, compared_only=True) == {"c": False, "d": True}
     types = {"c": "long", "d": "double"}
     plain, shaped = ColumnStatistics("c", "long", 1, 0), ColumnStatistics("d", "double", 1, 0, quantiles=(1.0, 1.0))
     wanted = {"c": False, "d": True}
-    assert Statistics(1, (plain, shaped)).answers(wanted, types)
-    assert not Statistics(1, (plain,)).answers(wanted, types)
-    assert not Statistics(1, (plain, ColumnStatistics("d", "double", 1, 0))).answers(wanted, types)
-    assert not Statistics(1, (plain, shaped)).answers(wanted, {**types, "c": "int"})
+    assert RowStatistics(1, (plain, shaped)).answers(wanted, types)
+    assert not RowStatistics(1, (plain,)).answers(wanted, types)
+    assert not RowStatistics(1, (plain, ColumnStatistics("d", "double", 1, 0))).answers(wanted, types)
+    assert not RowStatistics(1, (plain, shaped)).answers(wanted, {**types, "c": "int"})
     # A column that the base never had is asked of nobody.
-    assert Statistics(1, (plain,)).answers(wanted, {"c": "long"})
+    assert RowStatistics(1, (plain,)).answers(wanted, {"c": "long"})

@@ -13,18 +13,18 @@ from support.html_tags import Tags
 from tidefold.errors import CorruptError
 from tidefold.quality.report.charts import HEIGHT, WIDTH, compact, plots
 from tidefold.quality.report.html import readable_size, render
-from tidefold.quality.report.result import CheckResult, Judgement, Point, RowCount, clipped, summarize
+from tidefold.quality.report.result import CheckResult, HistoryPoint, RowCount, ValidationResult, clip_text, summarize
 from tidefold.quality.report.verdict_store import (
     audit_paths,
+    find_stored_judgement,
     report_path,
     store_audit,
     store_judgement,
     store_report,
-    stored_judgement,
     verdict_of,
     verdict_path,
 )
-from tidefold.quality.run.cost import Part
+from tidefold.quality.run.cost import CostPart
 from tidefold.quality.run.statistics import ColumnStatistics
 from tidefold.storage.memory_store import MemoryStore
 
@@ -36,7 +36,7 @@ def check(name: str, passed: bool = True, **facts: object) -> CheckResult:
     return replace(plain, **facts)  # type: ignore[arg-type]
 
 
-JUDGEMENT = Judgement(
+JUDGEMENT = ValidationResult(
     log="accounts",
     snapshot=7,
     run="run-1",
@@ -61,8 +61,8 @@ JUDGEMENT = Judgement(
 )
 
 
-def stored(store: MemoryStore, judgement: Judgement = JUDGEMENT) -> Judgement | None:
-    return stored_judgement(store, judgement.log, judgement.snapshot, judgement.manifest, judgement.suite)
+def stored(store: MemoryStore, judgement: ValidationResult = JUDGEMENT) -> ValidationResult | None:
+    return find_stored_judgement(store, judgement.log, judgement.snapshot, judgement.manifest, judgement.suite)
 
 
 @pytest.fixture
@@ -96,12 +96,12 @@ def test_the_summary_is_one_line_that_says_why(checks: list[CheckResult], line: 
 
 
 def test_a_long_value_is_clipped() -> None:
-    assert len(clipped("x" * 10_000)) < 250
-    assert clipped("short") == "short"
+    assert len(clip_text("x" * 10_000)) < 250
+    assert clip_text("short") == "short"
 
 
 def test_what_does_not_print_is_shown_as_its_escape() -> None:
-    assert clipped("a\x1b[2J\u202eb\n\x00\ud800ü") == "a\\x1b[2J\\u202eb\\n\\x00\\ud800ü"
+    assert clip_text("a\x1b[2J\u202eb\n\x00\ud800ü") == "a\\x1b[2J\\u202eb\\n\\x00\\ud800ü"
 
 
 def test_a_stored_judgement_comes_back_as_it_was(store: MemoryStore) -> None:
@@ -178,8 +178,8 @@ def test_hostile_text_stays_text_wherever_it_appears() -> None:
         )  # fmt: skip
         column = ColumnStatistics(text, text, 1, 0, total="7", least=text, most=text, categories=((text, 1),))
         judged = replace(JUDGEMENT, log=text, run=text, summary=text, instant=text, as_of=text, checks=(shown,))
-        history = (Point(1, 5, 1, 0, 1.0, ((text, "6"),), text),)
-        return Tags(render(replace(judged, statistics=(column,), history=history, cost=(Part(text, 1, 1.0, 1),))))
+        history = (HistoryPoint(1, 5, 1, 0, 1.0, ((text, "6"),), text),)
+        return Tags(render(replace(judged, statistics=(column,), history=history, cost=(CostPart(text, 1, 1.0, 1),))))
 
     assert [tag for tag, _ in page_of(ATTACK).tags] == [tag for tag, _ in page_of("a").tags]
     assert page_of(ATTACK).text.count(ATTACK) >= 14
@@ -223,7 +223,7 @@ def test_the_page_stands_empty_tables_and_first_snapshots(base_rows: int | None,
 
 
 def test_every_snapshot_is_a_point_inside_of_its_plot_and_the_last_is_the_current_one() -> None:
-    history = tuple(Point(i, 100 * i, i % 2, 1, 0.5, (("b", str(-i)),), "COMPLETED") for i in range(1, 21))
+    history = tuple(HistoryPoint(i, 100 * i, i % 2, 1, 0.5, (("b", str(-i)),), "COMPLETED") for i in range(1, 21))
     column = ColumnStatistics("b", "long", 5, 0, total="-99")
     drawn = plots(replace(JUDGEMENT, snapshot=21, history=history, statistics=(column,)))
     assert [p.title for p in drawn] == ["Rows", "Sum of b", "Checks that failed or warned", "Seconds of the checks"]
@@ -236,7 +236,7 @@ def test_every_snapshot_is_a_point_inside_of_its_plot_and_the_last_is_the_curren
 
 def test_a_page_shows_the_keys_of_bad_rows_and_what_each_part_cost() -> None:
     shown = check("c", False, unexpected=30, sample=("5", "6"), keys=("aid=1", "aid=2"), compared="snapshot 6")
-    cost = (Part("expectations", 7, 1.25, 4),)
+    cost = (CostPart("expectations", 7, 1.25, 4),)
     text = Tags(render(replace(JUDGEMENT, checks=(shown,), cost=cost))).text
     for part in ("aid=1", "aid=2", "the first 2 of 30", "compared with snapshot 6", "4 Spark jobs", "1.25"):
         assert part in text, part

@@ -11,8 +11,8 @@ from tidefold.operations.outcome import Outcome, Status, for_each_log
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.quality.baseline import Case, suite_of
 from tidefold.operations.quality.judge import describe_judgement, judgement_of
-from tidefold.quality.report.result import Judgement
-from tidefold.quality.report.verdict_store import audit_paths, store_audit, stored_audit
+from tidefold.quality.report.result import ValidationResult
+from tidefold.quality.report.verdict_store import audit_paths, find_stored_audit, store_audit
 from tidefold.quality.run.engine import QualityEngine
 
 
@@ -28,7 +28,7 @@ class AuditPlan:
     case: Case
     path: str
     page: str
-    stored: Judgement | None
+    stored: ValidationResult | None
 
 
 def audit(pipeline: Pipeline, logs: Sequence[str], run_id: str | None, engine: QualityEngine | None) -> list[Outcome]:
@@ -62,11 +62,11 @@ def prepare(pipeline: Pipeline, log: str, run_id: str | None) -> AuditPlan | Out
     # By its run, so that a retry finds it again; else by its instant.
     name = hashlib.sha256(run_id.encode()).hexdigest()[:16] if run_id else re.sub(r"\D", "", instant)[:14]
     path, page = audit_paths(log, snapshot.id, suite.sha256, name)
-    stored = stored_audit(pipeline.store, path, log, snapshot.id, snapshot.manifest or "", suite.sha256)
+    stored = find_stored_audit(pipeline.store, path, log, snapshot.id, snapshot.manifest or "", suite.sha256)
     return AuditPlan(Case(state, snapshot, suite, instant), path, page, stored)
 
 
-def _describe_verdict(pipeline: Pipeline, judged: Judgement, audit: AuditPlan) -> Outcome:
+def _describe_verdict(pipeline: Pipeline, judged: ValidationResult, audit: AuditPlan) -> Outcome:
     store = pipeline.store
     details = describe_judgement(judged, report=store.uri(audit.page), verdict=store.uri(audit.path), audit=True)
     status = Status.PASSED if judged.passed else Status.FAILED

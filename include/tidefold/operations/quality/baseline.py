@@ -13,11 +13,11 @@ from tidefold.domain.table.schema import shape_at
 from tidefold.errors import CorruptError
 from tidefold.ledger import read_manifest
 from tidefold.operations.pipeline import Pipeline
-from tidefold.quality.report.result import Findings, Judgement, Point, point_of
-from tidefold.quality.report.verdict_store import stored_judgement
+from tidefold.quality.report.result import Findings, HistoryPoint, ValidationResult, point_of
+from tidefold.quality.report.verdict_store import find_stored_judgement
 from tidefold.quality.run.engine import QualityEngine
 from tidefold.quality.run.references import Target
-from tidefold.quality.run.run_checks import Base, Beside, run_checks
+from tidefold.quality.run.run_checks import Baseline, ValidationContext, run_checks
 from tidefold.quality.run.staged_rows import check_files
 from tidefold.quality.suite.check import REFERENCES, Check
 from tidefold.quality.suite.suite import Suite, load_suite
@@ -50,7 +50,7 @@ def find(pipeline: Pipeline, case: Case, manifest: Manifest, engine: QualityEngi
     base = _base(pipeline, case, manifest, engine)
     landed = find_landed_range(case.state, case.snapshot)
     checks = case.suite.checks(manifest.rows, base.rows if base else None, landed)
-    beside = Beside(case.as_of, base, _targets(pipeline, case, checks, engine))
+    beside = ValidationContext(case.as_of, base, _targets(pipeline, case, checks, engine))
     rows = engine.read(pipeline.store, manifest)
     found = run_checks(rows, manifest.shape, checks, beside, engine.meter())
     told = "%s: %d checks over %d rows in %.1f s on %s"
@@ -58,38 +58,38 @@ def find(pipeline: Pipeline, case: Case, manifest: Manifest, engine: QualityEngi
     return found
 
 
-def history_of(pipeline: Pipeline, state: LogState, before: int) -> tuple[Point, ...]:
+def history_of(pipeline: Pipeline, state: LogState, before: int) -> tuple[HistoryPoint, ...]:
     """What the stored judgements of the snapshots before this one said, oldest first."""
     judged = [s for s in state.snapshots if s.id < before and s.verdict and s.in_main_lineage]
     return tuple(_point(pipeline, state.log, snapshot) for snapshot in judged[-_HISTORY:])
 
 
-def _point(pipeline: Pipeline, log: str, snapshot: Snapshot) -> Point:
+def _point(pipeline: Pipeline, log: str, snapshot: Snapshot) -> HistoryPoint:
     found = _read_stored(pipeline, log, snapshot)
     if found is None:
-        return Point(snapshot.id, snapshot.rows, 0, 0, 0.0, state=snapshot.state)
+        return HistoryPoint(snapshot.id, snapshot.rows, 0, 0, 0.0, state=snapshot.state)
     return point_of(found, snapshot.state)
 
 
-def _read_stored(pipeline: Pipeline, log: str, snapshot: Snapshot) -> Judgement | None:
+def _read_stored(pipeline: Pipeline, log: str, snapshot: Snapshot) -> ValidationResult | None:
     """What is stored of a snapshot's verdict; None also when it cannot be read: it is only a help here."""
     if snapshot.verdict is None:
         return None
     try:
-        return stored_judgement(pipeline.store, log, snapshot.id, snapshot.manifest or "", snapshot.verdict.suite)
+        return find_stored_judgement(pipeline.store, log, snapshot.id, snapshot.manifest or "", snapshot.verdict.suite)
     except CorruptError as error:
         _log.warning("%s", error)
         return None
 
 
-def _base(pipeline: Pipeline, case: Case, manifest: Manifest, engine: QualityEngine) -> Base | None:
+def _base(pipeline: Pipeline, case: Case, manifest: Manifest, engine: QualityEngine) -> Baseline | None:
     state = case.state
     base = state.snapshot(case.snapshot.base) if case.snapshot.base is not None else None
     # As of an instant rows may be as many as they were then.
     if base is None or case.snapshot.as_of is not None:
         return None
     stored = _read_stored(pipeline, state.log, base)
-    return Base(
+    return Baseline(
         name=f"snapshot {base.id}",
         # Those that went for their age are no loss that anybody must look at.
         rows=max(base.rows - manifest.expired, 0),

@@ -12,11 +12,11 @@ from tidefold.ledger import read_manifest
 from tidefold.operations.outcome import Details, Outcome, Status, for_each_log, omit_if_none
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.quality.baseline import Case, find, history_of, suite_of
-from tidefold.quality.report.result import Circumstances, Judgement, conclude
+from tidefold.quality.report.result import Circumstances, ValidationResult, conclude
 from tidefold.quality.report.verdict_store import (
+    find_stored_judgement,
     store_judgement,
     store_report,
-    stored_judgement,
     verdict_of,
     verdict_path,
 )
@@ -76,7 +76,7 @@ def judge_case(pipeline: Pipeline, case: Case, engine: QualityEngine | None) -> 
 def _judge(pipeline: Pipeline, case: Case, engine: QualityEngine | None) -> Outcome:
     log, snapshot, suite = case.state.log, case.snapshot, case.suite.sha256
     store = pipeline.store
-    judged = stored_judgement(store, log, snapshot.id, snapshot.manifest or "", suite)
+    judged = find_stored_judgement(store, log, snapshot.id, snapshot.manifest or "", suite)
     if judged is None:
         judged = store_judgement(store, judgement_of(pipeline, case, engine))
     # Also after a crash that came between the verdict file, the page and the ledger.
@@ -86,7 +86,9 @@ def _judge(pipeline: Pipeline, case: Case, engine: QualityEngine | None) -> Outc
     return _describe_verdict(pipeline, judged, report)
 
 
-def judgement_of(pipeline: Pipeline, case: Case, engine: QualityEngine | None, *, audit: bool = False) -> Judgement:
+def judgement_of(
+    pipeline: Pipeline, case: Case, engine: QualityEngine | None, *, audit: bool = False
+) -> ValidationResult:
     """Judges the rows of a snapshot; an audit counts its own verdict as history, too. Raises TidefoldError."""
     state, snapshot = case.state, case.snapshot
     if engine is None:
@@ -100,7 +102,7 @@ def judgement_of(pipeline: Pipeline, case: Case, engine: QualityEngine | None, *
     return conclude(state, snapshot, manifest, case.suite.sha256, findings, how)
 
 
-def _describe_verdict(pipeline: Pipeline, judged: Judgement, report: str) -> Outcome:
+def _describe_verdict(pipeline: Pipeline, judged: ValidationResult, report: str) -> Outcome:
     verdict = verdict_path(judged.log, judged.snapshot, judged.suite)
     details = describe_judgement(judged, report=pipeline.store.uri(report), verdict=pipeline.store.uri(verdict))
     status = Status.PASSED if judged.passed else Status.FAILED
@@ -132,7 +134,9 @@ class JudgementDetails(Details):
     audit: bool | None = omit_if_none()
 
 
-def describe_judgement(judged: Judgement, *, report: str, verdict: str, audit: bool | None = None) -> JudgementDetails:
+def describe_judgement(
+    judged: ValidationResult, *, report: str, verdict: str, audit: bool | None = None
+) -> JudgementDetails:
     """The details of a judgement whose report and result are stored at these addresses."""
     return JudgementDetails(
         rows=judged.rows,

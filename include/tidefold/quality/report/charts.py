@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from tidefold.quality.report.result import Judgement, Point, point_of
+from tidefold.quality.report.result import HistoryPoint, ValidationResult, point_of
 
 WIDTH, HEIGHT = 480, 120
 _PLOTTED_SUMS = 4
@@ -51,7 +51,7 @@ class Plot:
     bars: tuple[Bar, ...] = ()
 
 
-def plots(judged: Judgement) -> list[Plot]:
+def plots(judged: ValidationResult) -> list[Plot]:
     """Rows, sums of compared columns, failed and warned checks, and seconds, over the snapshots that were judged."""
     points = _points(judged)
     drawn = [_line("Rows", points, lambda p: p.rows, _whole)]
@@ -67,14 +67,14 @@ def plots(judged: Judgement) -> list[Plot]:
     return drawn
 
 
-def _points(judged: Judgement) -> list[Point]:
+def _points(judged: ValidationResult) -> list[HistoryPoint]:
     now = point_of(judged, "audit" if judged.audit else "this one")
     if judged.history:
         return [*judged.history, now]
-    return [*(Point(t.snapshot, t.rows, 0, 0, 0.0) for t in judged.trend if t.snapshot != judged.snapshot), now]
+    return [*(HistoryPoint(t.snapshot, t.rows, 0, 0, 0.0) for t in judged.trend if t.snapshot != judged.snapshot), now]
 
 
-def _sum(point: Point, column: str) -> float | None:
+def _sum(point: HistoryPoint, column: str) -> float | None:
     text = dict(point.sums).get(column)
     try:
         return None if text is None else float(Fraction(text))
@@ -82,7 +82,9 @@ def _sum(point: Point, column: str) -> float | None:
         return None
 
 
-def _line(title: str, points: Sequence[Point], value: Callable[[Point], float], text: Callable[[float], str]) -> Plot:
+def _line(
+    title: str, points: Sequence[HistoryPoint], value: Callable[[HistoryPoint], float], text: Callable[[float], str]
+) -> Plot:
     values = [float(value(p)) for p in points]
     low, high = _span(values)
     ys = [round(HEIGHT - (v - low) / (high - low) * HEIGHT, 1) for v in values]
@@ -94,7 +96,7 @@ def _line(title: str, points: Sequence[Point], value: Callable[[Point], float], 
     return Plot(title, text(values[-1]) if values else "", line, area, dots, grid)
 
 
-def _checks(points: Sequence[Point]) -> Plot:
+def _checks(points: Sequence[HistoryPoint]) -> Plot:
     top = max(1, *(p.failed + p.warned for p in points))
     xs = _places(len(points))
     width = max(3.0, min(24.0, WIDTH / len(points) * 0.6))
@@ -111,7 +113,9 @@ def _checks(points: Sequence[Point]) -> Plot:
     return Plot("Checks that failed or warned", texts[-1], "", "", dots, grid, tuple(bars))
 
 
-def _dots(points: Sequence[Point], xs: Sequence[float], ys: Sequence[float], texts: Sequence[str]) -> tuple[Dot, ...]:
+def _dots(
+    points: Sequence[HistoryPoint], xs: Sequence[float], ys: Sequence[float], texts: Sequence[str]
+) -> tuple[Dot, ...]:
     every = math.ceil(len(points) / _LABELS)
     last = len(points) - 1
     return tuple(

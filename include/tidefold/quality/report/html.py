@@ -9,14 +9,14 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from tidefold.quality.report.charts import HEIGHT, WIDTH, plots
-from tidefold.quality.report.result import CheckResult, Judgement, clipped
+from tidefold.quality.report.result import CheckResult, ValidationResult, clip_text
 
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 # So that a page stays one that a browser opens at once; verdict.json has them all.
 _SHOWN = 300
 
 
-def render(judgement: Judgement) -> str:
+def render(judgement: ValidationResult) -> str:
     """The whole page as HTML. The same judgement gives the same page."""
     here = Path(__file__).parent
     environment = Environment(
@@ -24,10 +24,10 @@ def render(judgement: Judgement) -> str:
     )
     environment.filters["size"] = readable_size
     environment.filters["status"] = _status
-    environment.filters["clipped"] = clipped
+    environment.filters["clip_text"] = clip_text
     environment.filters["pairs"] = _pairs
-    environment.filters["grouped"] = _grouped
-    checks = _worst_first(judgement.checks)
+    environment.filters["grouped"] = _group_thousands
+    checks = _sort_by_severity(judgement.checks)
     return environment.get_template("report.html.j2").render(
         judged=judgement,
         checks=checks[:_SHOWN],
@@ -61,7 +61,7 @@ def _pairs(check: CheckResult) -> list[tuple[str, str]]:
     return list(zip(keys, values, strict=True))
 
 
-def _grouped(number: str) -> str:
+def _group_thousands(number: str) -> str:
     """A number as text, its thousands apart."""
     try:
         return f"{Decimal(number):,}"
@@ -69,7 +69,7 @@ def _grouped(number: str) -> str:
         return number
 
 
-def _worst_first(checks: Sequence[CheckResult]) -> list[CheckResult]:
+def _sort_by_severity(checks: Sequence[CheckResult]) -> list[CheckResult]:
     return sorted(checks, key=lambda c: 0 if c.failed else 1 if c.warned else 2)
 
 

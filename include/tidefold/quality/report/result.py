@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tidefold.domain.log_state import LogState, Snapshot, State
 from tidefold.domain.snapshot.manifest import Manifest
-from tidefold.quality.run.cost import Part
+from tidefold.quality.run.cost import CostPart
 from tidefold.quality.run.statistics import ColumnStatistics
 from tidefold.quality.suite.check import Check, Severity, canonical
 
@@ -81,7 +81,7 @@ class RowCount:
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class HistoryPoint:
     """What a stored judgement said of one snapshot, a point of the plots. `sums`: column and its sum as text; `state`:
     what became of the snapshot, as far as it was known.
     """
@@ -96,7 +96,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class ValidationResult:
     """The whole content of verdict.json, and all that the report shows. `manifest` and `suite` are sha256 sums.
 
     `rows` is what the manifest counts, `seconds` the wall time of the checks, `cost` that of each part; `instant` (ISO
@@ -125,8 +125,8 @@ class Judgement:
     instant: str
     as_of: str = ""
     statistics: tuple[ColumnStatistics, ...] = ()
-    cost: tuple[Part, ...] = ()
-    history: tuple[Point, ...] = ()
+    cost: tuple[CostPart, ...] = ()
+    history: tuple[HistoryPoint, ...] = ()
     audit: bool = False
 
     @property
@@ -141,26 +141,26 @@ class Findings:
 
     checks: tuple[CheckResult, ...]
     statistics: tuple[ColumnStatistics, ...]
-    cost: tuple[Part, ...]
+    cost: tuple[CostPart, ...]
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """When and how it was judged: see `Judgement`."""
+    """When and how it was judged: see `ValidationResult`."""
 
     instant: str
     as_of: str = ""
-    history: tuple[Point, ...] = ()
+    history: tuple[HistoryPoint, ...] = ()
     audit: bool = False
 
 
 def conclude(
     state: LogState, snapshot: Snapshot, manifest: Manifest, suite: str, findings: Findings, how: Circumstances
-) -> Judgement:
+) -> ValidationResult:
     """The judgement that follows from the results of all checks."""
     checks = findings.checks
-    return Judgement(
+    return ValidationResult(
         log=state.log,
         snapshot=snapshot.id,
         run=snapshot.run,
@@ -187,11 +187,11 @@ def conclude(
     )
 
 
-def point_of(judged: Judgement, state: str) -> Point:
+def point_of(judged: ValidationResult, state: str) -> HistoryPoint:
     """A judgement as a point of the plots."""
     sums = tuple((c.column, c.total) for c in judged.statistics if c.total is not None)
     failed, warned = sum(c.failed for c in judged.checks), sum(c.warned for c in judged.checks)
-    return Point(judged.snapshot, judged.rows, failed, warned, judged.seconds, sums, state)
+    return HistoryPoint(judged.snapshot, judged.rows, failed, warned, judged.seconds, sums, state)
 
 
 def summarize(checks: Sequence[CheckResult]) -> str:
@@ -199,13 +199,13 @@ def summarize(checks: Sequence[CheckResult]) -> str:
     failed = [c for c in checks if c.failed]
     warned = [c for c in checks if c.warned]
     if failed:
-        line = f"{len(failed)} of {_counted(len(checks), 'check')} failed: {_named(failed)}"
+        line = f"{len(failed)} of {_count(len(checks), 'check')} failed: {_list_checks(failed)}"
     else:
-        line = f"{_counted(len(checks) - len(warned), 'check')} passed"
-    return f"{line}; {_counted(len(warned), 'warning')}: {_named(warned)}" if warned else line
+        line = f"{_count(len(checks) - len(warned), 'check')} passed"
+    return f"{line}; {_count(len(warned), 'warning')}: {_list_checks(warned)}" if warned else line
 
 
-def clipped(text: str) -> str:
+def clip_text(text: str) -> str:
     """Text of bounded length: a sample is a hint, not a copy of the data. What does not print is shown as its escape,
     so no value can steer a terminal or turn the direction of the text around it.
     """
@@ -213,20 +213,20 @@ def clipped(text: str) -> str:
     return shown if len(text) <= _LONGEST_SAMPLE else f"{shown}\u2026"
 
 
-def _named(checks: Sequence[CheckResult]) -> str:
-    named = [_with_detail(c) for c in checks[:_NAMED]]
+def _list_checks(checks: Sequence[CheckResult]) -> str:
+    named = [_describe_check(c) for c in checks[:_NAMED]]
     rest = len(checks) - _NAMED
     return "; ".join([*named, f"{rest} more"] if rest > 0 else named)
 
 
-def _with_detail(check: CheckResult) -> str:
+def _describe_check(check: CheckResult) -> str:
     if not check.detail:
         return check.name
     reads_on = check.built_in and check.unexpected is None
     return f"{check.name} {check.detail}" if reads_on else f"{check.name} ({check.detail})"
 
 
-def _counted(number: int, noun: str) -> str:
+def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 

@@ -10,7 +10,7 @@ from tidefold.domain.log_state import Verdict
 from tidefold.domain.paths import LogPaths
 from tidefold.errors import AlreadyExistsError, CorruptError, NotFoundError
 from tidefold.quality.report.html import render
-from tidefold.quality.report.result import Judgement
+from tidefold.quality.report.result import ValidationResult
 from tidefold.storage import Store
 
 FORMAT = 2
@@ -22,7 +22,7 @@ class VerdictFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """verdict.json."""
 
     format: int
-    judgement: Judgement
+    judgement: ValidationResult
 
 
 def verdict_path(log: str, snapshot: int, suite: str) -> str:
@@ -41,27 +41,29 @@ def audit_paths(log: str, snapshot: int, suite: str, name: str) -> tuple[str, st
     return f"{folder}.json", f"{folder}.html"
 
 
-def stored_audit(store: Store, path: str, log: str, snapshot: int, manifest: str, suite: str) -> Judgement | None:
+def find_stored_audit(
+    store: Store, path: str, log: str, snapshot: int, manifest: str, suite: str
+) -> ValidationResult | None:
     """The audit that is stored there, or None. CorruptError: the file says another thing."""
-    return _stored(store, path, (log, snapshot, manifest, suite))
+    return _read_verdict(store, path, (log, snapshot, manifest, suite))
 
 
-def store_audit(store: Store, judged: Judgement, path: str, page: str) -> Judgement:
+def store_audit(store: Store, judged: ValidationResult, path: str, page: str) -> ValidationResult:
     """Stores an audit and its page; one that is there already stands."""
     with suppress(AlreadyExistsError):
         store.put_if_absent(path, msgspec.json.format(msgspec.json.encode(VerdictFile(FORMAT, judged)), indent=1))
-    stands = _stored(store, path, (judged.log, judged.snapshot, judged.manifest, judged.suite)) or judged
+    stands = _read_verdict(store, path, (judged.log, judged.snapshot, judged.manifest, judged.suite)) or judged
     with suppress(AlreadyExistsError):
         store.put_if_absent(page, render(stands).encode())
     return stands
 
 
-def stored_judgement(store: Store, log: str, snapshot: int, manifest: str, suite: str) -> Judgement | None:
+def find_stored_judgement(store: Store, log: str, snapshot: int, manifest: str, suite: str) -> ValidationResult | None:
     """What this suite said of exactly these files before, or None. CorruptError: the file says another thing."""
-    return _stored(store, verdict_path(log, snapshot, suite), (log, snapshot, manifest, suite))
+    return _read_verdict(store, verdict_path(log, snapshot, suite), (log, snapshot, manifest, suite))
 
 
-def _stored(store: Store, path: str, of: tuple[str, int, str, str]) -> Judgement | None:
+def _read_verdict(store: Store, path: str, of: tuple[str, int, str, str]) -> ValidationResult | None:
     try:
         found = msgspec.json.decode(store.read(path), type=VerdictFile)
     except NotFoundError:
@@ -76,18 +78,18 @@ def _stored(store: Store, path: str, of: tuple[str, int, str, str]) -> Judgement
     return judged
 
 
-def store_judgement(store: Store, judgement: Judgement) -> Judgement:
+def store_judgement(store: Store, judgement: ValidationResult) -> ValidationResult:
     """Stores a judgement; when another process stored one first for the same files and suite, that one stands."""
     path = verdict_path(judgement.log, judgement.snapshot, judgement.suite)
     try:
         store.put_if_absent(path, msgspec.json.format(msgspec.json.encode(VerdictFile(FORMAT, judgement)), indent=1))
     except AlreadyExistsError:
-        first = stored_judgement(store, judgement.log, judgement.snapshot, judgement.manifest, judgement.suite)
+        first = find_stored_judgement(store, judgement.log, judgement.snapshot, judgement.manifest, judgement.suite)
         return first or judgement
     return judgement
 
 
-def store_report(store: Store, judgement: Judgement) -> str:
+def store_report(store: Store, judgement: ValidationResult) -> str:
     """Writes the page if it is not there yet, and answers its path. It follows from the stored judgement alone."""
     path = report_path(judgement.log, judgement.snapshot, judgement.suite)
     # Taken after a crash between page and ledger: that page was made from the same judgement.
@@ -96,7 +98,7 @@ def store_report(store: Store, judgement: Judgement) -> str:
     return path
 
 
-def verdict_of(judgement: Judgement) -> Verdict:
+def verdict_of(judgement: ValidationResult) -> Verdict:
     """What the ledger keeps. Its path is the page for people: verdict.json lies beside it."""
     path = report_path(judgement.log, judgement.snapshot, judgement.suite)
     return Verdict(judgement.passed, judgement.suite, judgement.manifest, path, judgement.summary)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class CostPart:
     """One part of the work: how many checks it was for, its wall time in seconds, and how many Spark jobs it took."""
 
     name: str
@@ -28,7 +28,7 @@ class Meter:
     """Measures the parts one after the other, in the thread that does the work."""
 
     spark: SparkContext | None = None
-    parts: list[Part] = field(default_factory=list)
+    parts: list[CostPart] = field(default_factory=list)
 
     @contextmanager
     def part(self, name: str, checks: int) -> Iterator[None]:
@@ -41,4 +41,4 @@ class Meter:
         finally:
             seconds = round(time.perf_counter() - begun, 2)
             jobs = len(self.spark.statusTracker().getJobIdsForGroup(group)) if self.spark is not None else 0
-            self.parts.append(Part(name, checks, seconds, jobs))
+            self.parts.append(CostPart(name, checks, seconds, jobs))

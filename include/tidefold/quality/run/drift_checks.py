@@ -8,24 +8,24 @@ from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
 from tidefold.quality.report.result import CheckResult, result
-from tidefold.quality.run.statistics import ColumnStatistics, Statistics, shift
+from tidefold.quality.run.statistics import ColumnStatistics, RowStatistics, shift
 from tidefold.quality.suite.check import DISTRIBUTION, FRESHNESS, MEAN_DRIFT, ROW_COUNT_DRIFT, Check
 
 
 @dataclass(frozen=True, slots=True)
-class Numbers:
+class DriftInputs:
     """What such checks judge by: the numbers of the rows, and of the snapshot they are compared with (None: there is
     none). `base_rows`: how many rows that one had, less those that went for their age. `as_of`: the frozen instant.
     """
 
-    now: Statistics
+    now: RowStatistics
     as_of: str
-    base: Statistics | None = None
+    base: RowStatistics | None = None
     base_rows: int | None = None
     base_name: str = ""
 
 
-def judge_numbers(check: Check, numbers: Numbers) -> CheckResult:
+def judge_numbers(check: Check, numbers: DriftInputs) -> CheckResult:
     """The result of one check. What cannot be compared because it never was there before, passes and says so."""
     if check.type == FRESHNESS:
         return _freshness(check, numbers)
@@ -92,7 +92,7 @@ def _mean(column: ColumnStatistics) -> Fraction | None:
     return total / column.count if total is not None and column.count else None
 
 
-def _freshness(check: Check, numbers: Numbers) -> CheckResult:
+def _freshness(check: Check, numbers: DriftInputs) -> CheckResult:
     column = numbers.now.of(check.kwargs["column"])
     if column is None or column.most is None:
         return result(check, False, detail="no value")

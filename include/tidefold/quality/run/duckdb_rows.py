@@ -19,7 +19,7 @@ from tidefold.changelog.key_group_hash import quote_name
 from tidefold.changelog.schema import table_schema
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.errors import TidefoldError
-from tidefold.quality.report.result import clipped
+from tidefold.quality.report.result import clip_text
 from tidefold.quality.run.cost import Meter
 from tidefold.quality.run.engine import ColumnNumbers, MissingValues
 from tidefold.quality.run.regex_translation import translate_regex
@@ -78,7 +78,7 @@ class DuckDBEngine:
         try:
             return self.load(table, pa.RecordBatchReader.from_batches(schema, batches))
         except (duckdb.Error, pa.ArrowException, OSError) as error:
-            line = clipped(" ".join(str(error).split()))
+            line = clip_text(" ".join(str(error).split()))
             message = f"`{manifest.home}` cannot be read: {line}"
             raise TidefoldError("STAGED_ROWS_UNREADABLE", message, hint=JUDGE_AGAIN) from error
 

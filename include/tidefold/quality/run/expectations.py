@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tidefold.errors import InvalidInputError, TidefoldError
-from tidefold.quality.report.result import SAMPLES, CheckResult, clipped, result
+from tidefold.quality.report.result import SAMPLES, CheckResult, clip_text, result
 from tidefold.quality.run.cost import Meter
 from tidefold.quality.run.engine import JudgedRows
 from tidefold.quality.run.samples import as_text, key_text
@@ -91,14 +91,14 @@ def _sample(seen: Mapping[str, Any], key: Sequence[str]) -> tuple[tuple[str, ...
     indexed = (seen.get("partial_unexpected_index_list") or [])[:SAMPLES]
     if not key or not indexed:
         values = seen.get("partial_unexpected_list") or ()
-        return tuple(clipped(as_text(v)) for v in values if v is not None)[:SAMPLES], ()
+        return tuple(clip_text(as_text(v)) for v in values if v is not None)[:SAMPLES], ()
     keys = tuple(key_text({name: row.get(name) for name in key}) for row in indexed)
     # A check of the key itself shows nothing beside the key.
     values = [{name: v for name, v in row.items() if name not in key} for row in indexed]
     shown = [next(iter(v.values())) if len(v) == 1 else v for v in values if v]
     if all(v is None for v in shown):
         return (), keys
-    return tuple(clipped(as_text(v)) for v in shown), keys
+    return tuple(clip_text(as_text(v)) for v in shown), keys
 
 
 def _expectation(check: Check, position: int) -> Expectation:
@@ -147,7 +147,7 @@ def _result(check: Check, answer: ExpectationValidationResult) -> CheckResult:
     return result(
         check,
         bool(answer.success),
-        observed=None if "observed_value" not in seen else clipped(as_text(observed)),
+        observed=None if "observed_value" not in seen else clip_text(as_text(observed)),
         unexpected=unexpected,
         detail="" if answer.success else _detail(check, observed, unexpected),
     )
@@ -174,12 +174,12 @@ def _detail(check: Check, observed: object, unexpected: int | None) -> str:
             return f"{observed} < {least}"
         if isinstance(most, int | float) and observed > most:
             return f"{observed} > {most}"
-    return "no value" if observed is None else clipped(f"found {as_text(observed)}")
+    return "no value" if observed is None else clip_text(f"found {as_text(observed)}")
 
 
 def not_computed(what: str, why: str) -> TidefoldError:
     """The error of a check that could not be computed."""
-    line = clipped(" ".join(why.split()))
+    line = clip_text(" ".join(why.split()))
     return TidefoldError(
         "CHECK_NOT_COMPUTED",
         f"The quality check `{what}` could not be computed: {line}",

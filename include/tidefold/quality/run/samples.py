@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tidefold.quality.report.result import clipped
+from tidefold.quality.report.result import clip_text
 from tidefold.quality.suite.check import canonical
 
 
@@ -22,4 +22,4 @@ def as_text(value: object) -> str:
 
 def key_text(key: Mapping[str, object]) -> str:
     """The key of a row: `aid=7`."""
-    return clipped(as_text(key))
+    return clip_text(as_text(key))

@@ -15,7 +15,7 @@ from tidefold.domain.log_state import TableSpec
 from tidefold.domain.paths import data_path
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
 from tidefold.errors import TidefoldError
-from tidefold.quality.report.result import clipped
+from tidefold.quality.report.result import clip_text
 from tidefold.quality.run.cost import Meter
 from tidefold.quality.run.engine import ColumnNumbers, MissingValues
 from tidefold.quality.run.staged_rows import JUDGE_AGAIN, file_rows
@@ -82,7 +82,7 @@ class SparkRows:
     def count_values(self, column: str, most: int) -> list[tuple[str, int]]:
         from pyspark.sql import functions as f
 
-        value = _named(column)
+        value = _quote_column(column)
         text = value.cast("string").alias("value")
         counted = self.rows.where(value.isNotNull()).groupBy(text).agg(f.count("*").alias("rows"))
         return [(row["value"], row["rows"]) for row in counted.limit(most + 1).collect()]
@@ -92,14 +92,14 @@ class SparkRows:
     ) -> MissingValues:
         from pyspark.sql import functions as f
 
-        known = there.rows.select(_named(other).alias("there")).distinct()
-        here = self.rows.where(_named(column).isNotNull())
-        counted = here.groupBy(_named(column).alias("here")).agg(f.count("*").alias("rows"))
+        known = there.rows.select(_quote_column(other).alias("there")).distinct()
+        here = self.rows.where(_quote_column(column).isNotNull())
+        counted = here.groupBy(_quote_column(column).alias("here")).agg(f.count("*").alias("rows"))
         lost = counted.join(known, f.col("here") == f.col("there"), "left_anti")
         [found] = lost.agg(f.sum("rows").alias("rows"), f.count("*").alias("different")).collect()
         if not found["rows"]:
             return MissingValues(0, 0)
-        columns = [_named(column).alias("tidefold value"), *(_named(name) for name in key)]
+        columns = [_quote_column(column).alias("tidefold value"), *(_quote_column(name) for name in key)]
         rows = here.select(*columns).join(known, f.col("`tidefold value`") == f.col("there"), "left_anti")
         seen = tuple(tuple(row) for row in rows.limit(samples).collect())
         return MissingValues(int(found["rows"]), found["different"], seen)
@@ -108,7 +108,7 @@ class SparkRows:
 def _aggregates(column: str, type_: str, shape: bool) -> dict[str, Column]:
     from pyspark.sql import functions as f
 
-    value, kind = _named(column), family(type_)
+    value, kind = _quote_column(column), family(type_)
     parts = {"count": f.count(value)}
     if kind == "number":
         real = value.cast("double")
@@ -124,7 +124,7 @@ def _aggregates(column: str, type_: str, shape: bool) -> dict[str, Column]:
     return parts
 
 
-def _named(column: str) -> Column:
+def _quote_column(column: str) -> Column:
     """A column by its name, whatever characters that has."""
     from pyspark.sql import functions as f
 
@@ -135,7 +135,7 @@ def _point(column: str, type_: str) -> Column:
     """The column as a number on a line."""
     from pyspark.sql import functions as f
 
-    value = _named(column)
+    value = _quote_column(column)
     if type_ == "date":
         return f.unix_date(value)
     return f.unix_micros(value) if type_ == "timestamp" else value
@@ -151,18 +151,18 @@ def _read(spark: SparkSession, store: Store, manifest: Manifest) -> DataFrame:
         if store.options() or any(f.deletions for f in manifest.shown):
             # Spark has no client for this store, or knows of deletions by a Delta log only: its Python workers read the
             # files, one task each.
-            work = partial(_numbered_rows, store.uri(""), folder, manifest.shown, manifest.shape)
+            work = partial(_read_numbered, store.uri(""), folder, manifest.shown, manifest.shape)
             count = len(manifest.shown)
             return spark.range(0, count, 1, count).mapInArrow(work, schema)
         reader = spark.read.schema(schema).option("ignoreMissingFiles", "false").option("ignoreCorruptFiles", "false")
         return reader.parquet(*paths)
     except Exception as error:  # Whatever Spark raises must end as an error of this log, never as a pass.
-        line = clipped(" ".join(str(error).split()))
+        line = clip_text(" ".join(str(error).split()))
         message = f"Spark cannot read `{folder}`: {line}"
         raise TidefoldError("STAGED_ROWS_UNREADABLE", message, hint=JUDGE_AGAIN) from error
 
 
-def _numbered_rows(
+def _read_numbered(
     address: str, folder: str, files: Sequence[DataFile], shape: TableSpec, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     store = open_store(address, Path("/"))

@@ -43,10 +43,10 @@ def file_rows(store: Store, folder: str, file: DataFile, shape: TableSpec) -> It
         parquet = pq.ParquetFile(stream)
         there = [name for name in schema.names if name in parquet.schema_arrow.names]
         for rows in without_deleted(parquet.iter_batches(columns=there), file):
-            yield _filled(rows, schema)
+            yield _fill_columns(rows, schema)
 
 
-def _filled(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def _fill_columns(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """With nulls in the columns that came after the file was written."""
     there = set(rows.schema.names)
     columns = [

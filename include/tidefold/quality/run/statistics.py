@@ -49,7 +49,7 @@ class ColumnStatistics:
 
 
 @dataclass(frozen=True, slots=True)
-class Statistics:
+class RowStatistics:
     """How many rows there are, and the numbers of some columns."""
 
     rows: int
@@ -74,7 +74,7 @@ Wanted = Mapping[str, bool]
 _DRIFTS = (SUM_DRIFT, MEAN_DRIFT)
 
 
-def wanted_by(checks: Iterable[Check], compared_only: bool = False) -> dict[str, bool]:
+def find_wanted_columns(checks: Iterable[Check], compared_only: bool = False) -> dict[str, bool]:
     """What the checks need of the rows; with `compared_only`, what they need of the rows they are compared with."""
     found: dict[str, bool] = {}
     kinds = _DRIFTS if compared_only else (*_DRIFTS, FRESHNESS)
@@ -86,14 +86,14 @@ def wanted_by(checks: Iterable[Check], compared_only: bool = False) -> dict[str,
     return found
 
 
-def collect(rows: JudgedRows, wanted: Wanted, types: Types) -> Statistics:
+def collect(rows: JudgedRows, wanted: Wanted, types: Types) -> RowStatistics:
     """The numbers of the wanted columns that there are. Raises whatever the engine does, and TidefoldError for a column
     of text with too many different values.
     """
     present = {column: (types[column], shape) for column, shape in wanted.items() if column in types}
     total, numbers = rows.aggregate(present)
     found = [_statistics(rows, column, *present[column], total, parts) for column, parts in numbers.items()]
-    return Statistics(total, tuple(found))
+    return RowStatistics(total, tuple(found))
 
 
 def _statistics(
@@ -110,7 +110,7 @@ def _statistics(
         deviation=_finite(parts.get("deviation")),
         least=_text(parts.get("least"), type_),
         most=_text(parts.get("most"), type_),
-        quantiles=tuple(_bounded(value) for value in parts.get("quantiles") or ()),
+        quantiles=tuple(_limit(value) for value in parts.get("quantiles") or ()),
         categories=_categories(rows, column) if shape and categorical else (),
     )
 
@@ -130,7 +130,7 @@ def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def _bounded(value: float) -> float:
+def _limit(value: float) -> float:
     # JSON knows neither; Spark holds NaN for greater than every number.
     return _GREATEST if math.isnan(value) else max(-_GREATEST, min(_GREATEST, value))
 

@@ -76,7 +76,7 @@ class CatalogueCheck(StrictModel):
             raise refuse(f"needs {' or '.join(f'`{k}`' for k in keys)}.")
 
 
-class Unique(CatalogueCheck):
+class UniqueCheck(CatalogueCheck):
     """no two rows have the same value (of the columns together). Rows without any value are left out"""
 
     of_rows = True
@@ -89,7 +89,7 @@ class Unique(CatalogueCheck):
         return [Check(name, "expect_compound_columns_to_be_unique", {"column_list": self.columns})]
 
 
-class NotNull(CatalogueCheck):
+class NotNullCheck(CatalogueCheck):
     """every row has a value; one check for each column"""
 
     of_rows = True
@@ -100,7 +100,7 @@ class NotNull(CatalogueCheck):
         return [Check(f"{column} not null", type_, {"column": column}) for column in self.columns]
 
 
-class _Bounded(CatalogueCheck):
+class BoundedCheck(CatalogueCheck):
     """A check with a least and a greatest value."""
 
     @property
@@ -124,7 +124,7 @@ class _Bounded(CatalogueCheck):
         return f"at most {most}" if least is None else f"from {least} to {most}"
 
 
-class Range(_Bounded):
+class RangeCheck(BoundedCheck):
     """every value is in the range, bounds included; one bound is enough"""
 
     of_rows = True
@@ -137,7 +137,7 @@ class Range(_Bounded):
         return [Check(name, "expect_column_values_to_be_between", {"column": self.column, **self.bounds})]
 
 
-class InSet(CatalogueCheck):
+class InSetCheck(CatalogueCheck):
     """every value is in the list"""
 
     of_rows = True
@@ -149,7 +149,7 @@ class InSet(CatalogueCheck):
         return [Check(f"{self.column} in set", "expect_column_values_to_be_in_set", kwargs)]
 
 
-class Matches(CatalogueCheck):
+class MatchesCheck(CatalogueCheck):
     """the regular expression (Java's) is found in every value; `^` and `$` anchor it"""
 
     of_rows = True
@@ -162,7 +162,7 @@ class Matches(CatalogueCheck):
         return [Check(name, "expect_column_values_to_match_regex", kwargs)]
 
 
-class RowCount(_Bounded):
+class RowCountCheck(BoundedCheck):
     """the number of rows is in the range"""
 
     min: Count = None
@@ -172,7 +172,7 @@ class RowCount(_Bounded):
         return [Check(f"row count {self._describe_bounds()}", "expect_table_row_count_to_be_between", self.bounds)]
 
 
-class RowCountDrift(CatalogueCheck):
+class RowCountDriftCheck(CatalogueCheck):
     """the number of rows changed by no more than these shares of the base's (0.1: a tenth)"""
 
     max_drop: Share = None
@@ -193,7 +193,7 @@ class RowCountDrift(CatalogueCheck):
         return [Check("row count drift", ROW_COUNT_DRIFT, self.limits)]
 
 
-class SumDrift(RowCountDrift):
+class SumDriftCheck(RowCountDriftCheck):
     """the same for the column's sum; shares of its absolute value. From 0, only 0 is within a share"""
 
     column: Number
@@ -202,7 +202,7 @@ class SumDrift(RowCountDrift):
         return [Check(f"sum of {self.column}", SUM_DRIFT, {"column": self.column, **self.limits})]
 
 
-class MeanDrift(RowCountDrift):
+class MeanDriftCheck(RowCountDriftCheck):
     """the same for the mean"""
 
     column: Number
@@ -211,7 +211,7 @@ class MeanDrift(RowCountDrift):
         return [Check(f"mean of {self.column}", MEAN_DRIFT, {"column": self.column, **self.limits})]
 
 
-class Freshness(CatalogueCheck):
+class FreshnessCheck(CatalogueCheck):
     """the newest value is not older (minutes, hours, days). Without any value it fails"""
 
     column: Instant
@@ -222,7 +222,7 @@ class Freshness(CatalogueCheck):
         return [Check(f"{self.column} at most {self.max_age} old", FRESHNESS, kwargs)]
 
 
-class References(CatalogueCheck):
+class ReferencesCheck(CatalogueCheck):
     """every value is found there, in the newest completed snapshot of that log. Without one it fails"""
 
     column: Comparable
@@ -235,7 +235,7 @@ class References(CatalogueCheck):
         return [Check(f"{self.column} in {log}.{other}", REFERENCES, kwargs)]
 
 
-class Distribution(CatalogueCheck):
+class DistributionCheck(CatalogueCheck):
     """no more than this share of the rows moved (0.1: a tenth)"""
 
     column: Comparable
@@ -247,18 +247,18 @@ class Distribution(CatalogueCheck):
 
 
 _Union = (
-    Annotated[Unique, Tag("unique")]
-    | Annotated[NotNull, Tag("not_null")]
-    | Annotated[Range, Tag("range")]
-    | Annotated[InSet, Tag("in_set")]
-    | Annotated[Matches, Tag("matches")]
-    | Annotated[RowCount, Tag("row_count")]
-    | Annotated[RowCountDrift, Tag("row_count_drift")]
-    | Annotated[SumDrift, Tag("sum_drift")]
-    | Annotated[MeanDrift, Tag("mean_drift")]
-    | Annotated[Freshness, Tag("freshness")]
-    | Annotated[References, Tag("references")]
-    | Annotated[Distribution, Tag("distribution")]
+    Annotated[UniqueCheck, Tag("unique")]
+    | Annotated[NotNullCheck, Tag("not_null")]
+    | Annotated[RangeCheck, Tag("range")]
+    | Annotated[InSetCheck, Tag("in_set")]
+    | Annotated[MatchesCheck, Tag("matches")]
+    | Annotated[RowCountCheck, Tag("row_count")]
+    | Annotated[RowCountDriftCheck, Tag("row_count_drift")]
+    | Annotated[SumDriftCheck, Tag("sum_drift")]
+    | Annotated[MeanDriftCheck, Tag("mean_drift")]
+    | Annotated[FreshnessCheck, Tag("freshness")]
+    | Annotated[ReferencesCheck, Tag("references")]
+    | Annotated[DistributionCheck, Tag("distribution")]
 )
 # The name of each kind -> its class.
 CATALOGUE: dict[str, type[CatalogueCheck]] = {

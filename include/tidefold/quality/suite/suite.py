@@ -20,7 +20,7 @@ from tidefold.quality.suite.arguments import SuiteContext
 from tidefold.quality.suite.check import REFUSED_RECORDS, Check, Severity, Types, canonical
 from tidefold.quality.suite.suite_file import read_suite_file
 
-# Part of the hash: raised when a built-in check comes to mean something else.
+# Part of the hash: raised when the meaning of a built-in check changes.
 _BUILT_IN = 2
 # Refused records are rows that lack or are stale: one in a hundred is more than a few bad ones.
 MAX_REFUSED = 0.01
@@ -59,17 +59,17 @@ class Suite:
         """
         landed = landed or LandedRange()
         # A table without a key may hold equal rows.
-        checks = [_unique(self.key), *(_not_null(column) for column in self.key)] if self.key else []
-        checks.append(_built_in("row count of manifest", "expect_table_row_count_to_equal", value=rows))
+        checks = [_build_unique(self.key), *(_build_not_null(column) for column in self.key)] if self.key else []
+        checks.append(_build_check("row count of manifest", "expect_table_row_count_to_equal", value=rows))
         if base_rows is not None and landed.truncated_in:
             named = f"row count: any, as the source truncated the table in {landed.truncated_in[-1]}"
-            checks.append(_built_in(named, "expect_table_row_count_to_be_between", min_value=0))
+            checks.append(_build_check(named, "expect_table_row_count_to_be_between", min_value=0))
         elif base_rows is not None:
             # As a fraction: 1000 rows less 70 % are 300, not the 300.00000000000006 of floating point.
             least = math.ceil(base_rows * (1 - Fraction(str(self.max_row_drop))))
-            checks.append(_built_in("row count", "expect_table_row_count_to_be_between", min_value=least))
+            checks.append(_build_check("row count", "expect_table_row_count_to_be_between", min_value=least))
         if landed.refused:
-            checks.append(_refused(landed, self.max_refused))
+            checks.append(_build_refused(landed, self.max_refused))
         return (*checks, *self.own)
 
 
@@ -97,18 +97,18 @@ def load_suite(
     return Suite(shape.table_key, max_row_drop, checks, max_refused)
 
 
-def _unique(key: tuple[str, ...]) -> Check:
+def _build_unique(key: tuple[str, ...]) -> Check:
     name = f"{', '.join(key)} unique"
     if len(key) == 1:
-        return _built_in(name, "expect_column_values_to_be_unique", column=key[0])
-    return _built_in(name, "expect_compound_columns_to_be_unique", column_list=list(key))
+        return _build_check(name, "expect_column_values_to_be_unique", column=key[0])
+    return _build_check(name, "expect_compound_columns_to_be_unique", column_list=list(key))
 
 
-def _not_null(column: str) -> Check:
-    return _built_in(f"{column} not null", "expect_column_values_to_not_be_null", column=column)
+def _build_not_null(column: str) -> Check:
+    return _build_check(f"{column} not null", "expect_column_values_to_not_be_null", column=column)
 
 
-def _refused(landed: LandedRange, allowed: float) -> Check:
+def _build_refused(landed: LandedRange, allowed: float) -> Check:
     """Never passes: it warns, and fails when too many of the records are not in the table."""
     share = Fraction(landed.refused, landed.records)
     severity = Severity.FAIL if share > Fraction(str(allowed)) else Severity.WARN
@@ -116,5 +116,5 @@ def _refused(landed: LandedRange, allowed: float) -> Check:
     return Check("refused records", REFUSED_RECORDS, kwargs, severity, built_in=True)
 
 
-def _built_in(name: str, kind: str, **kwargs: Any) -> Check:
+def _build_check(name: str, kind: str, **kwargs: Any) -> Check:
     return Check(name, kind, kwargs, built_in=True)

@@ -24,7 +24,7 @@ FIELD = "c."
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ExplainForm:
     """What the form holds: the key as JSON (None: not asked yet), its columns as they were typed, and the view."""
 
     key: str | None
@@ -38,7 +38,7 @@ class ExplainView:
     """The form, and the answer or why there is none."""
 
     state: LogState
-    question: Question
+    question: ExplainForm
     found: KeyExplained | None = None
     error: TidefoldError | None = None
 
@@ -46,9 +46,9 @@ class ExplainView:
 def view_explanation(pipeline: Pipeline, state: LogState, request: Request) -> ExplainView:
     """Explains the key that the address holds, if it holds one. What is wrong with it stands beside the form."""
     key = state.shape.key
-    question = Question(None, dict.fromkeys(key, ""), "published", None)
+    question = ExplainForm(None, dict.fromkeys(key, ""), "published", None)
     try:
-        question = _asked(request, state)
+        question = _parse_form(request, state)
         if question.key is None or not key:
             return ExplainView(state, question)
         live = question.view == "live"
@@ -60,7 +60,7 @@ def view_explanation(pipeline: Pipeline, state: LogState, request: Request) -> E
         close_kept()
 
 
-def _asked(request: Request, state: LogState) -> Question:
+def _parse_form(request: Request, state: LogState) -> ExplainForm:
     fields = {name: text_asked(request, f"{FIELD}{name}", LONGEST_KEY) or "" for name in state.shape.key}
     view = text_asked(request, "view", 16) or "published"
     number = number_of(text_asked(request, "snapshot", 16) or "")
@@ -68,11 +68,11 @@ def _asked(request: Request, state: LogState) -> Question:
         raise InvalidInputError("READ_OPTIONS", "This is not a view of a log.", hint=f"Views are {', '.join(VIEWS)}.")
     text = text_asked(request, "key", LONGEST_KEY)
     if text is not None:
-        return Question(key_text([text], state.shape), _fields(text, fields), view, number)
+        return ExplainForm(key_text([text], state.shape), _fields(text, fields), view, number)
     if not any(fields.values()):
-        return Question(None, fields, view, number)
+        return ExplainForm(None, fields, view, number)
     words = [f"{name}={value}" for name, value in fields.items()]
-    return Question(key_text(words, state.shape), fields, view, number)
+    return ExplainForm(key_text(words, state.shape), fields, view, number)
 
 
 def _fields(text: str, fields: Mapping[str, str]) -> dict[str, str]:

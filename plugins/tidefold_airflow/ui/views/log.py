@@ -27,7 +27,7 @@ from tidefold_airflow.ui.health import (
     word_of_snapshot,
 )
 from tidefold_airflow.ui.request import Run
-from tidefold_airflow.ui.timeline import Bar, bars, seconds_to_publish
+from tidefold_airflow.ui.timeline import TimelineBar, bars, seconds_to_publish
 
 LISTED = 200
 
@@ -53,7 +53,7 @@ class SnapshotLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PartitionProgress:
     """How far one partition was taken. `records` and `refused` are of its landed files that the log remembers."""
 
     position: Position
@@ -71,10 +71,10 @@ class LogView:
     word: Word
     lag: Lag
     to_do: Sequence[Note]
-    bars: Sequence[Bar]
+    bars: Sequence[TimelineBar]
     snapshots: Sequence[SnapshotLine]
     more: int
-    places: Sequence[Place]
+    places: Sequence[PartitionProgress]
     bounds: Sequence[Bound]
     state: LogState
     schemas: Sequence[str]
@@ -133,10 +133,10 @@ def run_of(name: str) -> Run | None:
     return Run(dag, run) if dag and slash and run else None
 
 
-def _places(state: LogState) -> list[Place]:
+def _places(state: LogState) -> list[PartitionProgress]:
     found = []
     for position in state.positions:
         mine = [e for e in state.landed if (e.topic, e.partition) == (position.topic, position.partition)]
         counts = (len(mine), sum(e.records for e in mine), sum(e.quarantined for e in mine))
-        found.append(Place(position, instant_of(position.time), *counts))
+        found.append(PartitionProgress(position, instant_of(position.time), *counts))
     return found

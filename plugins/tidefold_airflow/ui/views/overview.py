@@ -10,8 +10,8 @@ from tidefold.operations.inspect.status import LogStatus, status_of
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.verify.proof_record import find_proof
-from tidefold_airflow.ui.health import Lag, Note, Word, failed_status, lag_of, to_do, word_of_log
-from tidefold_airflow.ui.responses import told
+from tidefold_airflow.ui.health import Lag, Note, Word, lag_of, status_of_error, to_do, word_of_log
+from tidefold_airflow.ui.responses import hide_unexpected
 
 # On a far store each ledger takes a moment.
 _AT_ONCE = 8
@@ -70,5 +70,5 @@ def _line(pipeline: Pipeline, log: str) -> LogLine:
             status = replace(status_of(state), proof=find_proof(pipeline.store, log))
         lag = lag_of(state) if state else lag
     except Exception as error:
-        status = failed_status(log, Outcome.of_error(log, told(error, "Reading the log")))
+        status = status_of_error(log, Outcome.of_error(log, hide_unexpected(error, "Reading the log")))
     return LogLine(status, word_of_log(status), lag, to_do(status, state))

@@ -15,14 +15,14 @@ from tidefold.operations.retention.clean import STORE, clean
 from tidefold.operations.retention.details import RemovalDetails, paths_of
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
-from tidefold_airflow.ui.responses import told
+from tidefold_airflow.ui.responses import hide_unexpected
 
 LISTED = 50
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One clean-up as it would go now. `bytes` is None where they cannot be told; `more` files are not listed."""
+    """One clean-up as it would run now. `bytes` is None if it is unknown; `more` files are not listed."""
 
     name: str
     what: str
@@ -48,7 +48,7 @@ class RetentionView:
 def view_retention(pipeline: Pipeline, state: LogState) -> RetentionView:
     """Every plan is made by itself: one that cannot be made says so and hides no other."""
     keep = pipeline.config.retention.keep
-    return RetentionView(state, keep, _steps(pipeline, state), bounds(state, keep), _kept(state, keep))
+    return RetentionView(state, keep, _steps(pipeline, state), bounds(state, keep), _explain_kept(state, keep))
 
 
 def _steps(pipeline: Pipeline, state: LogState) -> list[Step]:
@@ -62,7 +62,7 @@ def _steps(pipeline: Pipeline, state: LogState) -> list[Step]:
             log,
             lambda: _of_log(retain_local(pipeline, [log], plan=True)),
         ),
-        _sized(
+        _add_size(
             pipeline, _step("clean", "what died runs and aborted attempts left", log, lambda: _clean(pipeline, log))
         ),
     ]
@@ -80,7 +80,7 @@ def _step(name: str, what: str, log: str, plan: Callable[[], Outcome]) -> Step:
     try:
         outcome = plan()
     except Exception as error:
-        outcome = Outcome.of_error(log, told(error, f"The plan of `{name}`"))
+        outcome = Outcome.of_error(log, hide_unexpected(error, f"The plan of `{name}`"))
     paths = paths_of(outcome)
     size = outcome.details.bytes if isinstance(outcome.details, RemovalDetails) else None
     return Step(
@@ -95,7 +95,7 @@ def _step(name: str, what: str, log: str, plan: Callable[[], Outcome]) -> Step:
     )
 
 
-def _sized(pipeline: Pipeline, step: Step) -> Step:
+def _add_size(pipeline: Pipeline, step: Step) -> Step:
     """With the bytes of the files that `clean` names."""
     if step.bytes is not None:
         return step
@@ -107,7 +107,7 @@ def _sized(pipeline: Pipeline, step: Step) -> Step:
     return Step(step.name, step.what, step.command, step.outcome, step.files, size, step.paths, step.more)
 
 
-def _kept(state: LogState, keep: int | None) -> list[tuple[int, str]]:
+def _explain_kept(state: LogState, keep: int | None) -> list[tuple[int, str]]:
     """Of each completed snapshot why it stays; newest first."""
     completed = [s for s in state.snapshots if s.state is State.COMPLETED]
     stays = find_protected(state, keep) if keep else {s.id for s in completed}

@@ -9,7 +9,7 @@ from functools import partial
 
 from tidefold.operations.pipeline import Pipeline
 from tidefold_airflow.ui.request import Run
-from tidefold_airflow.ui.responses import told
+from tidefold_airflow.ui.responses import hide_unexpected
 from tidefold_airflow.ui.views.log import SnapshotLine, lines
 
 _AT_ONCE = 8
@@ -35,6 +35,6 @@ def _of_log(pipeline: Pipeline, run: Run, log: str) -> LogOfRun:
     try:
         state = pipeline.ledger(log).find()
     except Exception as error:
-        return LogOfRun(log, error=str(told(error, "Reading the log")))
+        return LogOfRun(log, error=str(hide_unexpected(error, "Reading the log")))
     mine = [s for s in reversed(state.snapshots) if s.run == run.id] if state else []
     return LogOfRun(log, lines(state, mine) if state else ())

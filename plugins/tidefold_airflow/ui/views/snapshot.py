@@ -16,7 +16,7 @@ from tidefold.operations.inspect.history import find_restorers
 from tidefold.operations.local_copies.manage import snapshots_here
 from tidefold.operations.pipeline import Pipeline
 from tidefold.quality.report.result import CheckResult
-from tidefold.quality.report.verdict_store import stored_judgement
+from tidefold.quality.report.verdict_store import find_stored_judgement
 from tidefold_airflow.ui.views.log import SnapshotLine, line
 
 LISTED = 100
@@ -64,17 +64,17 @@ def view_snapshot(pipeline: Pipeline, state: LogState, snapshot: Snapshot) -> Sn
         report=snapshot.verdict is not None,
         before=ids[place - 1] if place else None,
         after=ids[place + 1] if place + 1 < len(ids) else None,
-        failed=_failed(pipeline, state, snapshot),
+        failed=_find_failed_checks(pipeline, state, snapshot),
     )
 
 
-def _failed(pipeline: Pipeline, state: LogState, snapshot: Snapshot) -> Sequence[CheckResult]:
+def _find_failed_checks(pipeline: Pipeline, state: LogState, snapshot: Snapshot) -> Sequence[CheckResult]:
     """The checks that did not pass, failures before warnings; none where the verdict file cannot be read."""
     verdict = snapshot.verdict
     if verdict is None:
         return ()
     try:
-        judged = stored_judgement(pipeline.store, state.log, snapshot.id, verdict.manifest, verdict.suite)
+        judged = find_stored_judgement(pipeline.store, state.log, snapshot.id, verdict.manifest, verdict.suite)
     except TidefoldError:
         return ()
     wrong = [check for check in judged.checks if not check.passed] if judged else []
@@ -99,7 +99,7 @@ def _files(pipeline: Pipeline, state: LogState, snapshot: Snapshot) -> Files:
     return Files(ordered[:LISTED], more, carried, manifest.expired, manifest.bytes_copied)
 
 
-def stored_report(pipeline: Pipeline, state: LogState, snapshot: Snapshot) -> bytes:
+def read_stored_report(pipeline: Pipeline, state: LogState, snapshot: Snapshot) -> bytes:
     """The report that was stored with the verdict. Raises NotFoundError, CorruptError for one too large to be ours."""
     verdict = snapshot.verdict
     folder = f"{LogPaths(state.log).folder}/quality/"
