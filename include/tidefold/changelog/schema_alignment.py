@@ -143,7 +143,7 @@ class Aligner:
                 rows = pa.table(columns, names=wanted.names)
             yield from rows.cast(wanted).to_batches()
 
-    def hidden(self, kept: pa.Table, schema: int) -> pa.Table:
+    def align_sidecar(self, kept: pa.Table, schema: int) -> pa.Table:
         """What was kept beside rows of that schema: keys, and by name the columns that it is about."""
         wanted, known = sidecar_schema(self.shape), column_origins(self.schemas, schema, self.schema)
         if not known:

@@ -68,7 +68,7 @@ def read_hidden(inputs: Inputs, base: Based, bucket: KeyGroups) -> pa.Table | No
         if one.file.hidden:
             with ExitStack() as opened:
                 stream = opened.enter_context(inputs.open(one)[1])
-                kept = base.aligner.hidden(pq.ParquetFile(stream).read(), base.schema).to_batches()
+                kept = base.aligner.align_sidecar(pq.ParquetFile(stream).read(), base.schema).to_batches()
                 batches = list(_of_bucket(one.file, iter(kept), shape, bucket, opened))
                 found.append(pa.Table.from_batches(batches, sidecar_schema(shape)))
     return pa.concat_tables(found) if found else None

@@ -122,26 +122,26 @@ class LocalStore:
         final = self._full(target)
         with _translate_errors(source):
             if copy:
-                return self._copied(source, target)
+                return self._copy_or_keep(source, target)
             os.stat(self._full(source))
             try:
                 self._in_folder(final, lambda: os.link(self._full(source), final))
             except FileExistsError:
-                return self._kept(source, target)
+                return self._keep(source, target)
             except OSError as error:
                 if error.errno not in (errno.EXDEV, errno.EMLINK, errno.EPERM):
                     raise
-                return self._copied(source, target)
+                return self._copy_or_keep(source, target)
             _sync(os.path.dirname(final))
         return "link"
 
-    def _copied(self, source: str, target: str) -> str:
+    def _copy_or_keep(self, source: str, target: str) -> str:
         try:
             return self._copy(source, target)
         except AlreadyExistsError:
-            return self._kept(source, target)
+            return self._keep(source, target)
 
-    def _kept(self, source: str, target: str) -> str:
+    def _keep(self, source: str, target: str) -> str:
         one, other = self._full(source), self._full(target)
         if not os.path.samefile(one, other) and not filecmp.cmp(one, other, shallow=False):
             hint = "`tidefold verify --repair` finds which is damaged."

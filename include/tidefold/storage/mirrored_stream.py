@@ -26,7 +26,7 @@ class _LocalCopy:
         self._opened: AbstractContextManager[BinaryIO] | None = None
         self._stream: BinaryIO | None = None
         if store is not None:
-            self._guarded(self._open, store)
+            self._guard(self._open, store)
 
     @property
     def path(self) -> str | None:
@@ -34,19 +34,19 @@ class _LocalCopy:
 
     def write(self, data: bytes | memoryview) -> None:
         if self._stream is not None:
-            self._guarded(self._stream.write, data)
+            self._guard(self._stream.write, data)
 
     def flush(self) -> None:
         if self._stream is not None:
-            self._guarded(self._stream.flush)
+            self._guard(self._stream.flush)
 
     def finish(self, position: int) -> None:
         """Makes the copy complete, if both files have the same length."""
         if self._stream is not None:
-            self._guarded(_check_position, self._path, self._stream, position)
+            self._guard(_check_position, self._path, self._stream, position)
         if self._opened is not None:
             opened, self._opened = self._opened, None
-            self._guarded(opened.__exit__, None, None, None)
+            self._guard(opened.__exit__, None, None, None)
 
     def abandon(self, error: BaseException) -> None:
         """Ends the copy because of `error`: the store removes what was begun."""
@@ -61,7 +61,7 @@ class _LocalCopy:
         self._stream = opened.__enter__()
         self._opened = opened
 
-    def _guarded(self, act: Callable[..., object], *arguments: object) -> None:
+    def _guard(self, act: Callable[..., object], *arguments: object) -> None:
         try:
             act(*arguments)
         except Exception as error:

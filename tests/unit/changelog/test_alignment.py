@@ -178,7 +178,7 @@ def test_what_is_kept_beside_rows_follows_the_names() -> None:
     new = TableSpec(("number",), columns, COLUMNS, 16, 4, ("at",), merge)
     schemas = (Schema(1, old.columns, (1, 2, 3, 4)), Schema(2, new.columns, (1, 2, 3, 5)))
     kept = [{"id": 1, "_column": name, "_order": [1, 0, i]} for i, name in enumerate(("", "+", "n", "gone", "at"))]
-    found = Aligner(new, 2, schemas).hidden(pa.Table.from_pylist(kept, schema=sidecar_schema(old)), 1)
+    found = Aligner(new, 2, schemas).align_sidecar(pa.Table.from_pylist(kept, schema=sidecar_schema(old)), 1)
     assert found.schema == sidecar_schema(new)
     assert [(row["number"], row["_column"], row["_order"][-1]) for row in found.to_pylist()] == [
         (1, "", 0), (1, "+", 1), (1, "m", 2), (1, "at", 4),

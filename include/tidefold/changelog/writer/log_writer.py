@@ -121,7 +121,7 @@ class LogWriter:
                 self._commit([one])
         self._commit([one for one in chosen if one.stage is Stage.UPLOADED])
         places = [one.uploaded for one in chosen if one.uploaded is not None]
-        dropped = self._means.custody.kept_locally(places, self.log, snapshot)
+        dropped = self._means.custody.keep_locally(places, self.log, snapshot)
         with self._lock:
             self._pending.without_local(dropped)
         self._settle(places)
@@ -138,13 +138,13 @@ class LogWriter:
             with self._lock:
                 self._pending.move(todo, Stage.UPLOADED)
             if isinstance(error, SupersededError):
-                raise self._superseded() from error
+                raise self._recover() from error
             raise
         with self._lock:
-            self._pending.confirmed(numbers)
-        self._means.custody.confirmed(one.uploaded for one in todo if one.uploaded is not None)
+            self._pending.note_confirmed(numbers)
+        self._means.custody.release_confirmed(one.uploaded for one in todo if one.uploaded is not None)
 
-    def _superseded(self) -> SupersededError:
+    def _recover(self) -> SupersededError:
         """A recovery took this writer for dead. What was appended since is given up too, so that nothing that comes
         again comes behind newer changes.
         """
@@ -165,12 +165,12 @@ class LogWriter:
         with self._lock:
             if from_sqn > to_sqn:
                 raise InvalidInputError("SQN_UNKNOWN", f"{from_sqn} to {to_sqn} is not a range of change sets.")
-            self._pending.without_local(self._means.custody.pruned(self.log, snapshot))
+            self._pending.without_local(self._means.custody.drop_aborted(self.log, snapshot))
 
     def subsume(self, snapshot: int) -> None:
         """The snapshot was retired: local copies that only it and older ones use go."""
         with self._lock:
-            self._pending.without_local(self._means.custody.subsumed(self.log, snapshot))
+            self._pending.without_local(self._means.custody.drop_subsumed(self.log, snapshot))
 
     def truncate(self, to_sqn: int) -> None:
         """Forgets the change sets below `to_sqn`. Unconfirmed ones are given up, and their uploads removed."""
@@ -252,17 +252,17 @@ class LogWriter:
         parts = tuple(UploadPart(self.log, c.place, self._shape, c.fence, c.table) for c in sending)
         sent = {c.place: c.sqn for c in sending}
         size = sum(c.bytes for c in sending)
-        done, failed = partial(self._done, sent), partial(self._failed, frozenset(sent.values()))
+        done, failed = partial(self._complete, sent), partial(self._fail, frozenset(sent.values()))
         self._means.scheduler.submit(UploadTask(parts, size, done, failed))
 
-    def _done(self, sent: Mapping[int, int], results: Sequence[Uploaded]) -> None:
+    def _complete(self, sent: Mapping[int, int], results: Sequence[Uploaded]) -> None:
         with self._lock:
             self._failure = None
-            unwanted = self._pending.uploaded(results, sent)
+            unwanted = self._pending.note_uploaded(results, sent)
         self._settle(unwanted)
         self._answer()
 
-    def _failed(self, sent: frozenset[int], error: Exception) -> None:
+    def _fail(self, sent: frozenset[int], error: Exception) -> None:
         with self._lock:
             self._failure = error
             self._pending.move([c for c in self._pending.change_sets.values() if c.sqn in sent], Stage.WAITING)

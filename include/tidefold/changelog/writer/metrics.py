@@ -12,7 +12,7 @@ _WINDOW = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Distribution:
+class SampleDistribution:
     """`count` of all values ever seen; everything else is of the newest 1,000. All zero before the first."""
 
     count: int = 0
@@ -36,11 +36,11 @@ class MetricsSnapshot:
 
     uploads: int
     failures: int
-    latency: Distribution
-    size: Distribution
-    attempts: Distribution
-    total_attempts: Distribution
-    batch_size: Distribution
+    latency: SampleDistribution
+    size: SampleDistribution
+    attempts: SampleDistribution
+    total_attempts: SampleDistribution
+    batch_size: SampleDistribution
     queue_size: int
     bytes_in_flight: int
 
@@ -58,18 +58,18 @@ class Histogram:
             self._count += 1
             self._values.append(value)
 
-    def read(self) -> Distribution:
+    def read(self) -> SampleDistribution:
         with self._lock:
             count, values = self._count, sorted(self._values)
         if not values:
-            return Distribution()
+            return SampleDistribution()
 
         def at(share: float) -> float:
             # The smallest value that at least this share of all values does not exceed.
             return values[math.ceil(share * len(values)) - 1]
 
         mean = sum(values) / len(values)
-        return Distribution(count, values[0], mean, at(0.50), at(0.95), at(0.99), values[-1])
+        return SampleDistribution(count, values[0], mean, at(0.50), at(0.95), at(0.99), values[-1])
 
 
 class Metrics:

@@ -108,7 +108,7 @@ class Pending:
         self.change_sets.update({one.sqn: one for one in sent})
         return sent
 
-    def uploaded(self, results: Sequence[Uploaded], sent: Mapping[int, int]) -> list[Uploaded]:
+    def note_uploaded(self, results: Sequence[Uploaded], sent: Mapping[int, int]) -> list[Uploaded]:
         """Notes where change sets are now; answers the results whose change set was given up meanwhile.
 
         `sent` gives the sqn of each place: places come again after a recovery, sqns never do.
@@ -122,7 +122,7 @@ class Pending:
                 self.change_sets[one.sqn] = replace(one, table=None, stage=Stage.UPLOADED, uploaded=result)
         return unwanted
 
-    def confirmed(self, numbers: Mapping[int, int]) -> None:
+    def note_confirmed(self, numbers: Mapping[int, int]) -> None:
         """The ledger has these, under those numbers of its own."""
         for sqn, number in numbers.items():
             if sqn in self.change_sets:
@@ -166,7 +166,7 @@ class Pending:
     def _answer(self, log: str, waiter: Waiter) -> Persisted | Exception | None:
         found = self.among(waiter.from_sqn, waiter.to_sqn)
         if len(found) < waiter.to_sqn - waiter.from_sqn:
-            return truncated_error(log, waiter.from_sqn, self.lowest)
+            return refuse_truncated(log, waiter.from_sqn, self.lowest)
         uploaded = tuple(one.uploaded for one in found if one.uploaded is not None)
         if len(uploaded) < len(found):
             return None
@@ -178,7 +178,7 @@ class Pending:
         if from_sqn > self.next:
             raise _unknown(log, from_sqn, self.next)
         if from_sqn < self.lowest or len(self.among(from_sqn, self.next)) < self.next - from_sqn:
-            raise truncated_error(log, from_sqn, self.lowest)
+            raise refuse_truncated(log, from_sqn, self.lowest)
 
     def check_confirm(self, log: str, from_sqn: int, to_sqn: int) -> None:
         """Raises InvalidInputError for no range, RefusedError unless it is durable and joins what is confirmed."""
@@ -197,7 +197,7 @@ class Pending:
                 raise RefusedError("NOT_PERSISTED", message, hint="Persist it and wait for the result.")
 
 
-def truncated_error(log: str, sqn: int, lowest: int) -> InvalidInputError:
+def refuse_truncated(log: str, sqn: int, lowest: int) -> InvalidInputError:
     message = f"Change set {sqn} of log `{log}` was truncated or given up."
     return InvalidInputError("SQN_TRUNCATED", message, hint=f"The writer knows those from {lowest} on.")
 

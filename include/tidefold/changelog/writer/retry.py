@@ -205,9 +205,9 @@ class _Run(Generic[T]):
         try:
             result = self._action.attempt()
         except Exception as error:
-            self._failed(number, error)
+            self._fail(number, error)
         else:
-            self._succeeded(number, result)
+            self._complete(number, result)
         finally:
             cancel()
 
@@ -216,9 +216,9 @@ class _Run(Generic[T]):
         if not seconds:
             return lambda: None
         error = AttemptTimeoutError("ATTEMPT_TIMED_OUT", f"Attempt {number} of an upload took over {seconds:g} s.")
-        return self._owner.timer.call_later(seconds, lambda: self._failed(number, error))
+        return self._owner.timer.call_later(seconds, lambda: self._fail(number, error))
 
-    def _succeeded(self, number: int, result: T) -> None:
+    def _complete(self, number: int, result: T) -> None:
         with self._lock:
             first, self._settled, total = not self._settled, True, self._total
         if first:
@@ -229,7 +229,7 @@ class _Run(Generic[T]):
             _LOGGER.warning("Attempt %d succeeded too late; what it wrote is removed", number)
             self._action.discard(result)
 
-    def _failed(self, number: int, error: Exception) -> None:
+    def _fail(self, number: int, error: Exception) -> None:
         with self._lock:
             if self._settled or number in self._over:
                 return

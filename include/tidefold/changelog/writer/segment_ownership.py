@@ -194,7 +194,7 @@ class SegmentOwnership:
             raise
         return path
 
-    def failed(self, path: str, error: Exception) -> None:
+    def note_failure(self, path: str, error: Exception) -> None:
         """The segment was not written. After an unknown outcome it may be there, or come: it is looked after later."""
         if isinstance(error, UnknownOutcomeError):
             with self._lock:
@@ -202,28 +202,28 @@ class SegmentOwnership:
         else:
             self._forget(path)
 
-    def written(self, uploaded: Sequence[Uploaded]) -> None:
+    def track(self, uploaded: Sequence[Uploaded]) -> None:
         """The segment is there, and belongs to nobody yet."""
         logs = {one.log for one in uploaded}
         self._tasks.start_tracking(uploaded[0].path, logs)
         if uploaded[0].local is not None:
             self._local_tasks.start_tracking(uploaded[0].local, logs)
 
-    def confirmed(self, uploaded: Iterable[Uploaded]) -> None:
+    def release_confirmed(self, uploaded: Iterable[Uploaded]) -> None:
         """Change sets are in their ledger: it owns the segment from now on."""
         for path in {one.path for one in uploaded}:
             self._tasks.stop_tracking(path)
 
-    def kept_locally(self, uploaded: Iterable[Uploaded], log: str, snapshot: int) -> frozenset[str]:
+    def keep_locally(self, uploaded: Iterable[Uploaded], log: str, snapshot: int) -> frozenset[str]:
         """Passes local copies on, then drops those that only older snapshots use; answers the dropped ones (C9)."""
         for local in {one.local for one in uploaded if one.local is not None}:
             self._copies.register(local, log, snapshot, self._local_tasks.stop_tracking(local))
         return self._copies.discard_up_to(log, snapshot)
 
-    def subsumed(self, log: str, snapshot: int) -> frozenset[str]:
+    def drop_subsumed(self, log: str, snapshot: int) -> frozenset[str]:
         return self._copies.discard_up_to(log, snapshot + 1)
 
-    def pruned(self, log: str, snapshot: int) -> frozenset[str]:
+    def drop_aborted(self, log: str, snapshot: int) -> frozenset[str]:
         return self._copies.prune(log, snapshot)
 
     def through(self, uploaded: Uploaded, log: str) -> None:
@@ -301,9 +301,9 @@ class SegmentUploader:
             named = ((part.log, table) for part, table in zip(parts, tables, strict=True))
             uploaded = upload(self._store, self._local, path, named, compress=self._compress)
         except Exception as error:
-            self._custody.failed(path, error)
+            self._custody.note_failure(path, error)
             raise
-        self._custody.written(uploaded)
+        self._custody.track(uploaded)
         return uploaded
 
     def discard(self, uploaded: Sequence[Uploaded]) -> None:

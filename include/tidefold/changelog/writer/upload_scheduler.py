@@ -115,12 +115,12 @@ class UploadScheduler:
     def hurry(self) -> None:
         """Sends what waits now, in one segment."""
         with self._changed:
-            tasks = self._drained()
+            tasks = self._drain()
             if not tasks:
                 return
             self._batches += 1
         self._metrics.batch_size.add(len(tasks))
-        batch = _Batch(tasks, self._uploader, self._ended)
+        batch = _Batch(tasks, self._uploader, self._end_batch)
         try:
             self._retrying.execute(batch)
         except RuntimeError:
@@ -130,7 +130,7 @@ class UploadScheduler:
         """Fails what was not sent, then waits for the uploads that run, `close_timeout` seconds at most."""
         with self._changed:
             self._closed = True
-            tasks = self._drained()
+            tasks = self._drain()
             self._in_flight -= sum(task.bytes for task in tasks)
             self._changed.notify_all()
         for task in tasks:
@@ -140,14 +140,14 @@ class UploadScheduler:
             if not self._changed.wait_for(lambda: self._batches == 0, self._settings.close_timeout):
                 _LOGGER.warning("%d uploads still run; what they write is removed when they end", self._batches)
 
-    def _drained(self) -> list[UploadTask]:
+    def _drain(self) -> list[UploadTask]:
         tasks, self._waiting, self._waiting_bytes = self._waiting, [], 0
         if self._due is not None:
             self._due()
             self._due = None
         return tasks
 
-    def _ended(self, size: int) -> None:
+    def _end_batch(self, size: int) -> None:
         with self._changed:
             self._batches -= 1
             self._in_flight -= size
@@ -164,7 +164,7 @@ class _Batch:
     def __init__(self, tasks: Sequence[UploadTask], uploader: Uploader, ended: Callable[[int], None]) -> None:
         self._tasks = tasks
         self._uploader = uploader
-        self._ended = ended
+        self._end_batch = ended
         parts = [part for task in tasks for part in task.parts]
         self._parts = sorted(parts, key=lambda part: (part.log, part.place))
 
@@ -183,7 +183,7 @@ class _Batch:
 
     def _tell(self, answer: Callable[[UploadTask], None]) -> None:
         # The room first: whoever is told may be waiting for it.
-        self._ended(sum(task.bytes for task in self._tasks))
+        self._end_batch(sum(task.bytes for task in self._tasks))
         for task in self._tasks:
             try:
                 answer(task)

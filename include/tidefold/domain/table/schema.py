@@ -110,7 +110,7 @@ def must_rewrite(schemas: Sequence[Schema], older: int, newer: int) -> bool:
     return not all(found[column.name].is_same(column) for column in after.columns)
 
 
-def dropped_columns(schemas: Sequence[Schema], older: int, newer: int) -> tuple[str, ...]:
+def find_dropped_columns(schemas: Sequence[Schema], older: int, newer: int) -> tuple[str, ...]:
     """The columns of the older schema that the newer one has no more."""
     if older == newer or not schemas:
         return ()

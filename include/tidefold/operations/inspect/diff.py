@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from tidefold.changelog.segment import Indexes, read_change_set
 from tidefold.domain.key_groups import KeyGroups, bucket_ranges
 from tidefold.domain.snapshot.manifest import DataFile, Deletions
-from tidefold.domain.table.schema import column_origins, dropped_columns
+from tidefold.domain.table.schema import column_origins, find_dropped_columns
 from tidefold.domain.table.table_spec import rename_columns
 from tidefold.operations.inspect.read import Wanted, plan_read
 from tidefold.operations.pipeline import Pipeline
@@ -71,7 +71,7 @@ def _alike(plans: Sequence[ReadPlan]) -> tuple[list[ReadPlan], tuple[str, ...]]:
     alike = [
         replace(p, shape=replace(shape, buckets=p.shape.buckets), schema=newer.schema, schemas=schemas) for p in plans
     ]
-    return alike, (*added, *dropped_columns(schemas, older.schema, newer.schema))
+    return alike, (*added, *find_dropped_columns(schemas, older.schema, newer.schema))
 
 
 def _add(store: Store, found: Diff, plans: Sequence[ReadPlan], tasks: Sequence[ReadTask], limit: int) -> None:

@@ -14,7 +14,7 @@ from tidefold.domain.snapshot.claim import RestorePoint
 from tidefold.domain.snapshot.kind_selection import Rule
 from tidefold.domain.snapshot.manifest import home
 from tidefold.domain.source_progress_history import positions_at
-from tidefold.domain.table.schema import dropped_columns
+from tidefold.domain.table.schema import find_dropped_columns
 from tidefold.domain.verify.expected_files import StorageTier
 from tidefold.fold.task import Address
 from tidefold.operations.local_copies.manage import places_of
@@ -90,7 +90,7 @@ class Restore(msgspec.Struct, frozen=True, tag="restore"):
             snapshot=self.point.snapshot,
             skipped=skipped_range(snapshot),
             replayed=(snapshot.to_sqn + 1, state.last_sqn) if snapshot.to_sqn < state.last_sqn else None,
-            dropped_columns=dropped_columns(state.schemas, source.schema, snapshot.schema) if source else (),
+            dropped_columns=find_dropped_columns(state.schemas, source.schema, snapshot.schema) if source else (),
             unread=planned.failed,
         )
         return Attempt(

@@ -87,7 +87,7 @@ class Bucket:
                 raise StorageError("STORAGE", "S3 broke off a listing.", hint="Call again.")
 
     @contextmanager
-    def typed(self, path: str) -> Iterator[None]:
+    def translate_errors(self, path: str) -> Iterator[None]:
         """Raises NotFoundError only when S3 said of the object itself that it is absent (I23)."""
         try:
             yield

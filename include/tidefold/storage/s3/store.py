@@ -36,7 +36,7 @@ class S3Store:
         part = (
             {} if length is None and not start else {"start": start, "end": None if length is None else start + length}
         )
-        with self._bucket.typed(path):
+        with self._bucket.translate_errors(path):
             if length == 0:
                 self._size(key)
                 return b""
@@ -50,7 +50,7 @@ class S3Store:
     @contextmanager
     def open(self, path: str) -> Iterator[BinaryIO]:
         key = self._key(path)
-        with self._bucket.typed(path):
+        with self._bucket.translate_errors(path):
             stream = self._bucket.files.open(self._full(key), "rb")
         if stream.details["type"] != "file":  # s3fs opens a folder as an empty file.
             raise NotFoundError("NOT_FOUND", f"`{path}` does not exist.")
@@ -85,7 +85,7 @@ class S3Store:
 
     def link(self, source: str, target: str, copy: bool = False) -> str:
         old, new = self._key(source), self._key(target)
-        with self._bucket.typed(source):
+        with self._bucket.translate_errors(source):
             size = self._size(old)
         try:
             self._copy(source, old, target, new, size)
@@ -113,7 +113,7 @@ class S3Store:
 
     def _exists(self, path: str, key: str) -> bool:
         try:
-            with self._bucket.typed(path):
+            with self._bucket.translate_errors(path):
                 self._size(key)
         except NotFoundError:
             return False
@@ -129,7 +129,7 @@ class S3Store:
             return
         upload = Multipart(self._bucket, new, target)
         try:
-            with self._bucket.typed(source):
+            with self._bucket.translate_errors(source):
                 upload.copy(old, size)
         except BaseException:
             upload.abort()
@@ -137,7 +137,7 @@ class S3Store:
         upload.complete()
 
     def _same(self, one: str, other: str, size: int) -> bool:
-        with self._bucket.typed(other):
+        with self._bucket.translate_errors(other):
             if self._size(self._key(other)) != size:
                 return False
         starts = range(0, size, _COMPARED)
@@ -146,7 +146,7 @@ class S3Store:
     def list(self, folder: str, unfinished: bool = False) -> list[StoredObject]:
         # Not s3fs's find: it answers a file for a folder of that name, and takes a missing bucket for a missing file.
         prefix = f"{self._key(folder)}/".lstrip("/")
-        with self._bucket.typed(folder):
+        with self._bucket.translate_errors(folder):
             found = [
                 StoredObject(self._path(item["Key"]), item["Size"])
                 for page in self._bucket.pages("list_objects_v2", Prefix=prefix)
@@ -181,7 +181,7 @@ class S3Store:
 
     def _delete(self, keys: Sequence[str]) -> None:
         wanted = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
-        with self._bucket.typed(self._path(keys[0])):
+        with self._bucket.translate_errors(self._path(keys[0])):
             refused = self._bucket.call("delete_objects", Delete=wanted).get("Errors", [])
         kept = [item for item in refused if item.get("Code") != "NoSuchKey"]
         if kept:
@@ -203,7 +203,7 @@ class S3Store:
 
     def keeps_marks(self, path: str) -> bool:
         """Whether S3 keeps with an object which put made it: without that, a lost answer cannot be settled."""
-        with self._bucket.typed(path):
+        with self._bucket.translate_errors(path):
             return bool(find_put_mark(self._bucket, self._key(path)))
 
     def _size(self, key: str) -> int:

@@ -70,7 +70,7 @@ class Multipart:
     def __init__(self, bucket: Bucket, key: str, path: str) -> None:
         self._bucket, self._path, self._mark = bucket, path, uuid.uuid4().hex
         self._parts: list[dict[str, Any]] = []
-        with bucket.typed(path):
+        with bucket.translate_errors(path):
             begun = bucket.call("create_multipart_upload", Key=key, Metadata={_PUT: self._mark})
         self._key = key
         self._upload = {"Key": key, "UploadId": begun["UploadId"]}
@@ -78,7 +78,7 @@ class Multipart:
     def add(self, data: bytes) -> None:
         """Sends the next part; all but the last have at least 5 MiB."""
         number = len(self._parts) + 1
-        with self._bucket.typed(self._path):
+        with self._bucket.translate_errors(self._path):
             sent = self._bucket.call("upload_part", **self._upload, PartNumber=number, Body=data)
         self._parts.append({"PartNumber": number, "ETag": sent["ETag"]})
 

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.writing import SHAPE, BreakingStore, FakeTimer, InlineExecutor, make_changelog, rows
-from tidefold.changelog.writer.metrics import Distribution, Histogram
+from tidefold.changelog.writer.metrics import Histogram, SampleDistribution
 from tidefold.errors import StorageError
 
 
 def test_an_empty_histogram_is_all_zero() -> None:
-    assert Histogram().read() == Distribution()
+    assert Histogram().read() == SampleDistribution()
 
 
 @given(st.lists(st.integers(0, 1000), min_size=1, max_size=300))

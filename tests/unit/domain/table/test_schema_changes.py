@@ -11,7 +11,14 @@ from support.builders import appended, manifest_of, new_log, verdict_for
 from tidefold.domain.ingest.append import append, check_shape, require_fence
 from tidefold.domain.log_state import Column, LogState, SnapshotKind, State, TableSpec
 from tidefold.domain.snapshot import claim, transitions
-from tidefold.domain.table.schema import FIRST, ColumnOrigin, column_origins, dropped_columns, must_rewrite, shape_at
+from tidefold.domain.table.schema import (
+    FIRST,
+    ColumnOrigin,
+    column_origins,
+    find_dropped_columns,
+    must_rewrite,
+    shape_at,
+)
 from tidefold.domain.table.schema_evolution import ChangeKind, Policies, Policy, changes_of, evolve
 from tidefold.domain.table.table_spec import COLUMNS, Engine, Group, Merge
 from tidefold.domain.table.type_conversion import keeps_values, parse_value, steps, widens
@@ -237,7 +244,7 @@ def test_files_stay_when_a_column_comes_without_a_value() -> None:
     assert not must_rewrite(state.schemas, 1, 2)
     dropped = became(state, SHAPE)
     assert must_rewrite(dropped.schemas, 2, 3)
-    assert dropped_columns(dropped.schemas, 2, 3) == ("more",)
+    assert find_dropped_columns(dropped.schemas, 2, 3) == ("more",)
     assert not must_rewrite(dropped.schemas, 1, 3), "such files never had the column"
 
 
