@@ -8,6 +8,7 @@ import pytest
 
 from tidefold.domain.table.table_spec import Column, TableSpec
 from tidefold.sources.debezium.avro_schema import connect_words
+from tidefold.sources.debezium.connect_schema import types_by
 from tidefold.sources.debezium.unavailable_values import is_unavailable, marks
 
 TEXT = "__debezium_unavailable_value"
@@ -113,3 +114,11 @@ def test_a_schema_that_holds_itself_has_an_end() -> None:
     for _ in range(100):
         deep = {"type": "array", "items": deep}
     assert words(deep)["type"] == "array"
+
+
+def test_a_new_column_of_64_bits_is_proposed_and_added_as_long() -> None:
+    """Fault: it was added as `int`, which refuses every value beyond 32 bits."""
+    fields = [{"field": name, "type": name} for name in ("int8", "int16", "int32", "int64", "float", "double")]
+    schema = {"type": "struct", "fields": [{"field": "after", "type": "struct", "fields": fields}]}
+    expected = {"int8": "int", "int16": "int", "int32": "int", "int64": "long", "float": "float", "double": "double"}
+    assert types_by(schema) == expected

@@ -137,9 +137,7 @@ def with_results(intake: LogIngest, store: Store, results: Sequence[LogResult | 
         elif result.error:
             intake = replace(intake, error=from_wire(result.error))
         else:
-            found.update(
-                {f.name: TaskResult(planned[f.name], f, result.segment, result.quarantine) for f in result.files}
-            )
+            found.update({f.name: TaskResult(planned[f.name], f, result.quarantine) for f in result.files})
             intake = replace(intake, no_copies=(*intake.no_copies, *filter(None, [result.no_copy])))
     return intake if intake.error else _merge(intake, store, found)
 

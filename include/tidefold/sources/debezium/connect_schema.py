@@ -1,4 +1,4 @@
-"""What the schema beside a record (Kafka Connect's JSON, or one like it) says of how its values are written."""
+"""Reads the schema beside a record (Kafka Connect's JSON, or one like it): forms and types of its columns."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _TYPED: dict[str, dict[str, str]] = {
     "int8": {"int": "", "long": ""},
     "int16": {"int": "", "long": ""},
     "int32": {"int": "", "long": ""},
-    "int64": {"int": "", "long": ""},
+    "int64": {"long": "", "int": ""},
     "float": {"float": "", "double": ""},
     "double": {"double": "", "float": "", "decimal": "number"},
     "string": {"string": "", "decimal": "string"},
@@ -58,7 +58,7 @@ _UNNAMED: dict[str, dict[str, tuple[str, ...]]] = {
 
 
 def forms_of(schema: Any, shape: TableSpec) -> tuple[Form, ...]:
-    """The form of each column, by the schema of an envelope. Raises RefusedRecordError when a column cannot be that."""
+    """The form of each column by the schema of an envelope. Raises RefusedRecordError for a type that does not fit."""
     fields = _after(schema)
     return tuple(_form(fields.get(column.name), column, parse_type(column.type)) for column in shape.columns)
 
@@ -78,7 +78,7 @@ def schema_beside(value: msgspec.Raw) -> Any:
 
 
 def types_by(schema: Any) -> dict[str, str]:
-    """The types that columns would have here, by the schema of an envelope; of some it does not say enough."""
+    """The column types for the schema of an envelope, as far as the schema gives enough."""
     told = {name: _type_told(field) for name, field in _after(schema).items()}
     return {name: type_ for name, type_ in told.items() if type_}
 

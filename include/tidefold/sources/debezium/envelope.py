@@ -1,7 +1,6 @@
 """Reads the lines of one landed file of Debezium records, in order, into a batch of changes (facts: decision 0003).
 
-Every line ends as exactly one of: change, tombstone, repeated, ignored, or refused (quarantine). docs/debezium.md says
-what becomes of which record.
+docs/debezium.md lists how each kind of record is handled.
 """
 
 from __future__ import annotations
@@ -39,9 +38,9 @@ from tidefold.sources.records.row_decoder import Rows, rows_of
 # The marks of an initial snapshot's rows; those of an incremental one are ordinary changes.
 _INITIAL = frozenset(("true", "first", "first_in_data_collection", "last_in_data_collection", "last", True))
 _BEGINS = frozenset(("first", "first_in_data_collection"))
-# Topics on which the connector tells of itself.
+# Topics with messages of the connector itself.
 _OWN_TOPIC = re.compile(r"__debezium-heartbeat\..*|.*\.transaction")
-# Why a record is refused whose order cannot be told, or was judged already.
+# Reasons of refused records whose order is unknown, or was checked already.
 _OF_ITS_ORDER = frozenset(("ORDER_MISSING", "ORDER_RESTART"))
 _UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -50,8 +49,9 @@ class EnvelopeReader(RecordAccounting):
     """Reads the lines of one file in order."""
 
     def __init__(self, shape: TableSpec, place: FilePosition, schema: Mapping[str, Any] | None = None) -> None:
-        """`schema`: of the records that have none beside them; None: they are as the configuration says. Raises
-        RefusedRecordError when a column cannot be what it says.
+        """`schema`: of records without a schema of their own; None: as configured.
+
+        Raises RefusedRecordError if a column does not fit the schema.
         """
         super().__init__(place)
         self._shape = shape
@@ -67,9 +67,9 @@ class EnvelopeReader(RecordAccounting):
         engine = shape.merge.engine
         self._stream = StreamOrder(engine in COUNTING, *place.stream)
         self._upsert_op = MERGE if engine is Engine.AGGREGATE else UPSERT
-        # Whether the offset of the record that is being taken is new.
+        # Whether the offset of the current record is new.
         self._has_place = False
-        # The order of the delete right before the record that is being taken.
+        # The order of the delete right before the current record.
         self._deleted: Order | None = None
 
     @property
@@ -78,13 +78,13 @@ class EnvelopeReader(RecordAccounting):
         return self._account
 
     def preview_chunk(self, data: bytes) -> None:
-        """Tells what the next lines are cut from: only then are they searched for an unavailable value."""
+        """Lines are searched for placeholders only if their chunk contains one."""
         self._searched = any(mark in data for mark in self._marks)
 
     def take(self, line: bytes) -> None:
-        """Takes a line that is not blank.
+        """Reads a line that is not blank.
 
-        Raises RefusedRecordError (the caller quarantines) or LateOffsetError (the file is not taken).
+        Raises RefusedRecordError (the caller quarantines it) or LateOffsetError (the file is not taken).
         """
         self._has_place = False
         try:
@@ -95,7 +95,7 @@ class EnvelopeReader(RecordAccounting):
             self._account.resent += 1
 
     def _is_sent_again(self, line: bytes, refused: RefusedRecordError) -> bool:
-        """Whether a refused record was sent before, by its order; one that was not takes its place in the order (I32).
+        """Whether a refused record was sent before, by its order. If not, the position includes it (I32).
 
         Raises RefusedRecordError for one that only looks as if it was sent before.
         """
@@ -157,7 +157,7 @@ class EnvelopeReader(RecordAccounting):
             raise unknown_op(value.op)
 
     def _spell(self, line: bytes) -> bool:
-        """Whether the columns are called otherwise here than in the line before, as far as the configuration knows."""
+        """Adapts to the column names of a line. Returns whether they differ from those of the line before."""
         if not has_aliases(self._shape):
             return False
         names = resolve_aliases(self._shape, names_in(line))
@@ -167,7 +167,7 @@ class EnvelopeReader(RecordAccounting):
         return True
 
     def _rows_by(self, schema: Any) -> Rows:
-        """What reads rows whose schema stands beside them; there are few schemas."""
+        """The decoder of rows with this schema beside them; there are few schemas."""
         text = bytes(schema)
         found = self._by_schema.get(text)
         if found is None:
@@ -221,8 +221,10 @@ class EnvelopeReader(RecordAccounting):
         self._keep(self._upsert_op, value, row, absent)
 
     def _former_key(self, rows: Rows, record: Any, value: Any, absent: list[str]) -> Any:
-        """Of a record that is judged alone the row under its old key, as far as it names that key: a delete before its
-        change, by which its values are looked up. Raises RefusedRecordError for every other one.
+        """For a record that is read alone: the row under its old key, empty if the record does not name the key.
+
+        The row becomes a delete before the change, by which the values are looked up. Raises RefusedRecordError for
+        every other record.
         """
         headers = bytes(record.headers)
         if not (self.is_alone and value.op == "c" and self._shape.merge.engine is Engine.LAST):
@@ -257,8 +259,9 @@ class EnvelopeReader(RecordAccounting):
         return self.offset if self.offset is not None else -1
 
     def _advances(self, order: Order, source: SourceBlock) -> bool:
-        """Whether a record was not sent before. What is the first row of a new snapshot comes after a clear, also when
-        the row itself is refused. Raises RefusedRecordError.
+        """Whether a record was not sent before. A clear precedes the first row of a new snapshot, even a refused one.
+
+        Raises RefusedRecordError.
         """
         begins_snapshot = False
         if source.snapshot in _INITIAL:
@@ -268,7 +271,7 @@ class EnvelopeReader(RecordAccounting):
             begins_snapshot = bool(high) and order > high
         is_new = self._stream.is_new(order, source.committed, source.snapshot in _BEGINS)
         if is_new and begins_snapshot:
-            # No change of its own: it is part of the row's record.
+            # The clear is part of the row's record and does not count as a change.
             self.batch.add(CLEAR, order, self._known_offset, source.committed, self._rows.nothing())
             self._account.cleared = max(order, self._account.cleared)
         return is_new

@@ -1,4 +1,4 @@
-"""What Debezium writes in place of a value that did not change and was not sent with the change."""
+"""Recognises the placeholders that Debezium writes for values that did not change and were not sent."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LISTS = ([PLACEHOLDER], [_UUID], [_BASE64], [_HEX], [_BYTES], _CODES)
 
 
 def is_unavailable(value: Any) -> bool:
-    """Whether a value, as it is decoded from JSON, stands for one that was not sent."""
+    """Whether a value, as decoded from JSON, is a placeholder."""
     if isinstance(value, list) and value and isinstance(value[0], msgspec.Raw):
         value = [_decode(one) for one in value[:2]]
     value = _decode(value) if isinstance(value, msgspec.Raw) else value
@@ -35,12 +35,12 @@ def is_unavailable(value: Any) -> bool:
 
 
 def _decode(value: msgspec.Raw) -> Any:
-    """A value that the decoder left as it is, if it is of a kind that can stand for one that was not sent."""
+    """A raw value, if it can be a placeholder."""
     return msgspec.json.decode(value) if bytes(value)[:1] in (b'"', b"[", b"{") else None
 
 
 def marks(shape: TableSpec) -> tuple[bytes, ...]:
-    """Bytes of which at least one is in every text in which a column of this shape is unavailable."""
+    """Byte patterns: every line with a placeholder contains at least one of them."""
     types = [parse_type(column.type) for column in shape.columns]
     kinds = {type_.element.name if type_.element else type_.name for type_ in types}
     kinds |= {f"array<{type_.element.name}>" for type_ in types if type_.element}

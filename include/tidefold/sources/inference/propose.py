@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from itertools import islice
@@ -13,13 +13,13 @@ from typing import Any
 
 from tidefold.domain.source_progress import NameReading
 from tidefold.domain.table.table_spec import MARIADB, MYSQL, POSTGRESQL
+from tidefold.sources.debezium.connect_schema import column_names, types_by
 from tidefold.sources.inference import roles
 from tidefold.sources.inference.envelopes import find_refused, infer_column
 from tidefold.sources.inference.files import NO_HEADERS, Headers, propose_files
 from tidefold.sources.inference.layout import by_folder, choose_sample, landing_folder, stem_of, strange_stems
 from tidefold.sources.inference.proposal import ProposedColumn, ProposedLog, log_ids
 from tidefold.sources.inference.rows import SampledFeed, propose_rows
-from tidefold.sources.inference.schema import columns_of
 from tidefold.sources.inference.tables import find_tables, propose_tables
 from tidefold.sources.inference.values import base64_note, column_of_values
 from tidefold.sources.landing.listing import LandedFile, list_any, open_landed
@@ -29,9 +29,7 @@ from tidefold.sources.landing.streams import (
     DamagedError,
     Fingerprint,
     ShrunkError,
-    chunks,
-    unzip,
-    without_bom,
+    file_chunks,
 )
 
 RECORDS, FILES = 2000, 3
@@ -188,10 +186,9 @@ def _records(file: LandedFile) -> Iterator[dict[str, Any]]:
 
 def _raw_lines(file: LandedFile) -> Iterator[bytes]:
     with open_landed(file) as stream:
-        blocks: Iterable[bytes] = Fingerprint(stream, file.size).blocks()
         try:
-            for chunk in chunks(unzip(blocks) if file.gzip else blocks):
-                yield from without_bom(chunk).lines
+            for chunk in file_chunks(Fingerprint(stream, file.size).blocks(), gzip=file.gzip):
+                yield from chunk.lines
         except (CutShortError, DamagedError, ShrunkError):
             return  # A sample needs no whole file; ingest says what is wrong with it.
 
@@ -213,7 +210,9 @@ def _propose_log(
     """Envelopes of Debezium. Without a key of their own, the rows that were inserted show what tells them apart."""
     values = [r["value"] for r in sample if isinstance(r.get("value"), dict)]
     rows = [v["after"] for v in values if isinstance(v.get("after"), dict)]
-    declared = {name: type_ for r in sample for name, type_ in columns_of(r.get("value schema")).items()}
+    declared: dict[str, str | None] = {}
+    for schema in (r.get("value schema") for r in sample):
+        declared |= dict.fromkeys(column_names(schema)) | types_by(schema)
     columns = tuple(
         ProposedColumn(
             name, declared[name], "as the schema says" if declared[name] else "no type fits what the schema says"

@@ -37,11 +37,10 @@ Count = Callable[[ChangeSet], RemainingChanges]
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """The result of one file, what it was read as, and the segment and quarantine file of the Spark task."""
+    """The result of one file, the task that it was read with, and the quarantine file of the Spark task."""
 
     task: FileTask
     result: FileResult
-    segment: str | None
     quarantine: str | None
 
 
@@ -128,7 +127,9 @@ def _arrival(
     latest = max((time for time in (before.time, account.stream.max_commit_time) if time is not None), default=None)
     high = max(before.high, account.stream.max_order)
     stream = account.stream._replace(max_order=high, max_commit_time=latest)
-    change_set = _change_set(found, account, before.high, high)
+    floor = before.high if account.low is not None and account.low < before.high else None
+    written = found.result.written
+    change_set = written.change_set(high, floor) if written else None
     kept = RemainingChanges(change_set.rows if change_set else 0, account.changes if change_set else 0)
     if change_set and change_set.floor is not None:
         kept = count(change_set)
@@ -170,13 +171,3 @@ def _build_record(task: FileTask, found: TaskResult, account: Account, kept: Rem
         truncates=account.truncates if kept.changes else 0,
         key_changes=account.refused.get("UNAVAILABLE_AFTER_KEY_CHANGE", 0),
     )
-
-
-def _change_set(
-    found: TaskResult, account: Account, before: tuple[int, ...], high: tuple[int, ...]
-) -> ChangeSet | None:
-    written = found.result.written
-    if written is None:
-        return None
-    floor = before if account.low is not None and account.low < before else None
-    return written.change_set(high, floor)

@@ -29,9 +29,7 @@ from tidefold.sources.landing.streams import (
     DamagedError,
     Fingerprint,
     ShrunkError,
-    chunks,
-    unzip,
-    without_bom,
+    file_chunks,
 )
 from tidefold.sources.quarantine.writer import QuarantineWriter
 from tidefold.sources.records.errors import RefusedRecordError
@@ -117,7 +115,8 @@ def parse_lines(
         lines_before = 0
     taker = _LineTaker(task, reader, quarantine, lines_before)
     builder = TableBuilder(shape, file.partition)
-    for chunk in _chunks(content, task):
+    begins = task.from_beginning or not task.begin
+    for chunk in file_chunks(content.blocks(), gzip=file.gzip, begins=begins):
         taker.take(chunk)
         if len(reader.batch.ops) >= _BATCH_ROWS:
             builder.add(reader.drain_batch())
@@ -125,21 +124,10 @@ def parse_lines(
     return ParsedFile(reader.account, builder.table(), content.sha256)
 
 
-def _chunks(content: Fingerprint, task: FileTask) -> Iterator[Chunk]:
-    blocks = unzip(content.blocks()) if task.file.gzip else content.blocks()
-    first = task.from_beginning or not task.begin
-    for chunk in chunks(blocks):
-        yield without_bom(chunk) if first else chunk
-        first = False
-
-
 def read_lines(stream: BinaryIO, until: int, *, gzip: bool) -> Iterator[bytes]:
     """The lines of a file up to a byte, without blank ones."""
-    blocks = Fingerprint(stream, until).blocks()
-    first = True
-    for chunk in chunks(unzip(blocks) if gzip else blocks):
-        yield from (line for line in (without_bom(chunk) if first else chunk).lines if line and not line.isspace())
-        first = False
+    for chunk in file_chunks(Fingerprint(stream, until).blocks(), gzip=gzip):
+        yield from (line for line in chunk.lines if line and not line.isspace())
 
 
 class _LineTaker:

@@ -88,16 +88,15 @@ class FileResult:
 
 @dataclass(frozen=True, slots=True)
 class LogResult:
-    """One result a file, in the order of the task; a partition ends with its first problem.
+    """The results of one log: one for each file, in the order of the task, up to the first problem of a partition.
 
-    `segment` and `quarantine` are the paths written, None where nothing of the log was to be written. With an `error`
-    (nobody foresaw it) nothing of this log counts; the other logs of the task are as good as alone. `no_copy` says why
-    there is no local copy of the segment, if one was asked for.
+    quarantine: the path of the refused records; None: there are none.
+    error: an unexpected error. Nothing of this log counts; the other logs of the task are not affected.
+    no_copy: why the segment has no local copy, if it should have one.
     """
 
     log: str
     files: tuple[FileResult, ...]
-    segment: str | None
     quarantine: str | None
     error: WireError | None = None
     no_copy: str = ""
@@ -159,8 +158,8 @@ class _Parsing:
             parsed, unfit_ = self._parse(source, replace(task, stops=(), most=stop.records))
             return parsed, unfit_ or problem
 
-    def result(self, store: Store, segment: str, written: list[WrittenChangeSet], no_copy: str) -> LogResult:
-        """Stores what was refused, and joins each file with its change set."""
+    def result(self, store: Store, written: list[WrittenChangeSet], no_copy: str) -> LogResult:
+        """Stores the refused records, and joins each file with its change set."""
         mine = [one for one in written if one.log == self.given.log]
         path = f"{self.given.quarantine}/{uuid.uuid4().hex}.jsonl"
         try:
@@ -168,13 +167,13 @@ class _Parsing:
         except StorageError as error:
             self.error, refused = to_wire(error), False
         files = () if self.error else tuple(_with_written(self.results, mine, self.changed))
-        named, put_aside = segment if mine else None, path if refused else None
-        return LogResult(self.given.log, files, named, put_aside, self.error, no_copy if mine else "")
+        return LogResult(self.given.log, files, path if refused else None, self.error, no_copy if mine else "")
 
 
 def parse(text: str) -> str:
-    """Takes a ParseTask and gives its LogResults, both as JSON. Writes one segment, and one quarantine file a log,
-    at most.
+    """Runs a ParseTask and returns its LogResults, both as JSON.
+
+    It writes at most one segment, and one quarantine file for each log.
     """
     task = msgspec.json.decode(text, type=ParseTask)
     store = open_store(task.store, Path("/"))
@@ -185,14 +184,14 @@ def parse(text: str) -> str:
         first = next(tables, None)
         segment = f"{task.segments}/{uuid.uuid4().hex}.seg"
         written, no_copy = _write(store, task, segment, chain([first], tables)) if first else ([], "")
-        results = [parsing.result(store, segment, written, no_copy) for parsing in parsings]
+        results = [parsing.result(store, written, no_copy) for parsing in parsings]
     return msgspec.json.encode(results).decode()
 
 
 def _write(
     store: Store, task: ParseTask, segment: str, parts: Iterable[tuple[str, pa.Table]]
 ) -> tuple[list[WrittenChangeSet], str]:
-    """Writes the segment, and beside it the local copy that was asked for; answers why there is none, if so."""
+    """Writes the segment and its local copy; returns why there is no copy."""
     local = LocalStore(Path(task.local), private=True) if task.local else None
     with create_duplicating(store, local, segment) as stream:
         written = write_parts(stream, segment, parts)

@@ -147,9 +147,14 @@ class _Held:
         return data
 
 
-def without_bom(chunk: Chunk) -> Chunk:
-    """The first chunk of a file without a byte order mark."""
-    return replace(chunk, data=chunk.data.removeprefix(_BOM))
+def file_chunks(blocks: Iterable[bytes], *, gzip: bool, begins: bool = True) -> Iterator[Chunk]:
+    """The lines of a landed file, without a byte order mark. `begins`: the blocks begin with the file.
+
+    Raises CutShortError or DamagedError for a gzip file that is not complete.
+    """
+    for chunk in chunks(unzip(blocks) if gzip else blocks):
+        yield replace(chunk, data=chunk.data.removeprefix(_BOM)) if begins else chunk
+        begins = False
 
 
 class Blocks(io.RawIOBase):

@@ -1,4 +1,4 @@
-"""Refused records as they lie in a log's quarantine, and a second look at them with today's rules."""
+"""Reads refused records from a log's quarantine, and parses them again with today's rules."""
 
 from __future__ import annotations
 
@@ -22,31 +22,29 @@ from tidefold.sources.landing.streams import (
     DamagedError,
     Fingerprint,
     ShrunkError,
-    chunks,
-    unzip,
-    without_bom,
+    file_chunks,
 )
 from tidefold.sources.quarantine.writer import KEPT_TEXT, Quarantined
 from tidefold.sources.records.errors import RefusedRecordError
 from tidefold.storage import Store
 from tidefold.storage.safe_files import open_regular
 
-# Refused for their place in the file, which is the same today.
+# Refused for their position in the file, which does not change.
 OF_THEIR_PLACE = frozenset(("OFFSET_ORDER", "OFFSET_TWICE", "TORN_LINE", "LINE_TOO_LONG"))
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A refused record, and the account of the file that it came in."""
+    """A refused record, and the record of its landed file."""
 
     landed: LandedFileRecord
     entry: Quarantined
 
 
 def read_refused(store: Store, state: LogState, path: str) -> Iterator[Refused]:
-    """The records of one quarantine file that count, in its order.
+    """The valid records of one quarantine file, in its order.
 
-    Of a file that was read twice in one ingest only the last reading counts. Raises CorruptError, NotFoundError.
+    If an ingest read a file twice, only the last reading is valid. Raises CorruptError, NotFoundError.
     """
     files = {e.name: e for e in state.landed if e.quarantine == path and e.quarantined}
     with store.open(path) as stream:
@@ -62,10 +60,13 @@ def read_refused(store: Store, state: LogState, path: str) -> Iterator[Refused]:
 
 @dataclass(slots=True)
 class SecondLook:
-    """What was found of records of one partition. `table` has those that are changes now, one row for each of
-    `changes`; `others` are read too, and no changes: by the name of their count. The rest is `refused`, for the reason
-    of today. `moved` are rows whose key was changed and that lack values: `moved_table` has them, `former_table` their
-    old keys (null: not known).
+    """The result of a second parse of one partition's refused records.
+
+    table, changes: the records that are changes now, and their rows.
+    others: records that are readable but not changes, with the name of their count.
+    refused: the rest, with today's reason.
+    moved, moved_table, former_table: rows whose key was changed and that lack values, and their old keys (null: not
+    known).
     """
 
     topic: str
@@ -79,7 +80,7 @@ class SecondLook:
     former_table: pa.Table | None = None
 
 
-# The text of a record, None when it is not there as a whole; and between which offsets it must lie.
+# The complete text of a record, or None; and the offsets between which it must be.
 TextOf = Callable[[Refused], bytes | None]
 RoomOf = Callable[[LandedFileRecord], tuple[int, int | None]]
 
@@ -92,9 +93,9 @@ def look_again(
     room_of: RoomOf,
     horizon: int | None = None,
 ) -> list[SecondLook]:
-    """Reads records as ingest would today, each as if it stood alone; one look a partition.
+    """Reads records as ingest would today, each alone; one result for each partition.
 
-    What a `source` (None: the log has none any more) cannot read that way stays refused.
+    Records that `source` cannot read alone stay refused. None: the log has no source any more.
     """
 
     def partition(one: Refused) -> tuple[str, int]:
@@ -148,7 +149,7 @@ def _table_of(batch: Batch, shape: TableSpec, partition: int) -> pa.Table | None
 
 
 def _renew_reason(one: Refused, refused: RefusedRecordError) -> Refused:
-    """The record with the reason of today; that its value lies under another key is known only to its file."""
+    """The record with today's reason. Only its file showed that its value is under another key."""
     keeps = one.entry.reason == "UNAVAILABLE_AFTER_KEY_CHANGE" and refused.reason == "UNAVAILABLE_VALUE"
     if keeps or (one.entry.reason, one.entry.detail) == (refused.reason, refused.detail):
         return one
@@ -158,7 +159,7 @@ def _renew_reason(one: Refused, refused: RefusedRecordError) -> Refused:
 def _count_of(
     reader: RecordReader, text: bytes, known: int | None, room: tuple[int, int | None]
 ) -> str | RefusedRecordError | None:
-    """Which count the record belongs to now; why it is still refused; None: its place is taken."""
+    """The count to which the record belongs now, or why it is still refused; None: other records have its offset."""
     reader.begin_single_record(known)
     reader.preview_chunk(text)
     try:
@@ -168,26 +169,25 @@ def _count_of(
     first, end = room
     offset, account = reader.offset, reader.account
     if offset is not None and (offset < first or (end is not None and offset >= end)):
-        return None  # It would come in at a place that other records have.
+        return None
     return next((name for name in ("changes", "tombstones", "ignored") if getattr(account, name)), "repeated")
 
 
 def whole_text(entry: Quarantined) -> bytes | None:
-    """The text of a record if the quarantine has all of it: not cut off, and every byte as it was."""
+    """The text of a record if the quarantine has all of it, byte for byte."""
     text = entry.record.encode()
     return None if len(text) >= KEPT_TEXT or b"\\x" in text else text
 
 
 def read_landed_lines(folder: Path, landed: LandedFileRecord, lines: Collection[int]) -> Mapping[int, bytes]:
-    """These lines of a file of a landing folder; none when it is not the file any more that was taken."""
+    """These lines of a landed file; empty if it is no longer the file that was taken."""
     found: dict[int, bytes] = {}
     try:
         with open_regular(os.path.abspath(folder), landed.name) as stream:
             content = Fingerprint(stream, landed.length)
-            blocks = unzip(content.blocks()) if landed.name.endswith(".gz") else content.blocks()
             number = 0
-            for chunk in chunks(blocks):
-                for line in (chunk if number else without_bom(chunk)).lines:
+            for chunk in file_chunks(content.blocks(), gzip=landed.name.endswith(".gz")):
+                for line in chunk.lines:
                     number += 1
                     if number in lines and not chunk.too_long:
                         found[number] = line

@@ -1,4 +1,4 @@
-"""Refused records on their way into the log's quarantine: one JSON line each, with reason and position."""
+"""Writes refused records to a log's quarantine: one JSON line each, with reason and position."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ _IN_MEMORY = 4 << 20
 
 
 class Quarantined(msgspec.Struct, frozen=True):
-    """A refused record. `record` is its text, cut off at 8 KiB; `offset` is null when it could not be read.
+    """A refused record, as stored.
 
-    `order`: its place in the order of the source, in which it counted as new (null: the source has none, the record
-    does not say it, or the entry was written before refused records took part in the order).
+    record: its text, cut off at 8 KiB.
+    offset: null if it could not be read.
+    order: its order in the source, if it was new (null: the source or the record has none, or an older version wrote
+    the entry).
     """
 
     file: str
@@ -54,12 +56,12 @@ class QuarantineWriter:
         return self._spool.tell()
 
     def drop_after(self, mark: int) -> None:
-        """Forgets the records of a file that turned out not to be takeable."""
+        """Drops the records of a file that cannot be taken."""
         self._spool.seek(mark)
         self._spool.truncate()
 
     def store(self, store: Store, path: str) -> bool:
-        """Stores what was collected; False, and no file, when there is nothing."""
+        """Stores the collected records. Returns False, and writes no file, if there are none."""
         if self.mark() == 0:
             return False
         self._spool.seek(0)

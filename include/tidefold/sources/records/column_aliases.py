@@ -1,4 +1,4 @@
-"""Under which names a record brings the columns of a log: their own, or former ones (`aliases`)."""
+"""Resolves the names that records use for the columns of a log: their own, or former ones (`aliases`)."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from tidefold.domain.table.table_spec import Column, TableSpec, rename_columns
 
 
 def has_aliases(shape: TableSpec, *, of_key: bool = False) -> bool:
-    """Whether any column, or any of the key, has further names."""
+    """Whether any column (of the key) has aliases."""
     return any(c.aliases and (c.name in shape.key or not of_key) for c in shape.columns)
 
 
 def resolve_aliases(shape: TableSpec, names: Collection[str]) -> TableSpec:
-    """The shape with its columns called as among these names; what has both of its names keeps its own."""
+    """The table definition with the column names that a record uses. A column's own name wins over its aliases."""
     if not has_aliases(shape):
         return shape
     called = {column.name: _name_among(column, names) for column in shape.columns}
@@ -23,7 +23,7 @@ def resolve_aliases(shape: TableSpec, names: Collection[str]) -> TableSpec:
 
 
 def own_names(shape: TableSpec, names: Sequence[str]) -> list[str]:
-    """The same names, former ones replaced by those of today."""
+    """The same names, with aliases replaced by the columns' own names."""
     own = {_name_among(column, names): column.name for column in shape.columns}
     return [own.get(name, name) for name in names]
 

@@ -1,9 +1,7 @@
-"""Makes changes of rows that come column by column: what each does, what orders it, where it stands, what is refused.
+"""Makes changes from Arrow tables of rows: operation, order, offset, and refusals.
 
-Such rows have no offsets. Their place is made of their content, so that a row that comes twice counts once, and the
-result does not depend on the files or on their order.
-
-Gives values of text, or of another type, the type of a column: exactly, or not at all.
+Rows without offsets get one from their content. So a row that comes twice counts once, and the result does not depend
+on the files or on their order. Values are converted to the column's type exactly, or refused.
 """
 
 from __future__ import annotations
@@ -27,12 +25,12 @@ from tidefold.sources.ingest.accounting import late_change
 from tidefold.sources.records.errors import RefusedRecordError
 from tidefold.sources.records.text_forms import in_normal_form
 
-# Gives a column its type: the values, null where they have none, and the rows whose value does not fit.
+# Converts a column to its type: returns the values (null if there is none) and the rows whose value does not fit.
 Cast = Callable[[pa.Array, Column], tuple[pa.Array, Sequence[int]]]
 
 
 class OpColumn(msgspec.Struct, frozen=True):
-    """The column that says what a row does, and what it says."""
+    """The column with the operation of a row, and its words for upserts and deletes."""
 
     column: str
     upsert: tuple[str, ...]
@@ -40,8 +38,12 @@ class OpColumn(msgspec.Struct, frozen=True):
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
-    """How rows are read: what they do (None: all are rows to be there), and the columns that say their offset, their
-    order where the log has one of its own, and their time (microseconds since 1970), as far as there are any.
+    """The columns that describe a row, beside the user's columns.
+
+    op: the operation; None: all rows are upserts.
+    offset: the offset.
+    order: the order, if the source has one.
+    time: the commit time in microseconds since 1970.
     """
 
     op: OpColumn | None = None
@@ -57,7 +59,12 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class ColumnarBatch:
-    """`table` has a row for each change; `refused` is by the number of the row (0 first); the others were `ignored`."""
+    """The changes of a table of rows.
+
+    table: a row for each change.
+    refused: by number of the row, 0 first.
+    ignored: how many rows do not count.
+    """
 
     table: pa.Table
     refused: dict[int, RefusedRecordError] = field(default_factory=dict)
@@ -78,7 +85,7 @@ class Changes:
         self._needed = {*shape.key, *self._order}
 
     def make(self, rows: pa.Table) -> ColumnarBatch:
-        """`rows` has the columns of the table, and those beside; what is not there of them is absent."""
+        """Makes the changes. A column of the table that `rows` does not have is absent."""
         made = ColumnarBatch(rows)
         deletes = self._deletes(rows, made)
         absent = [c.name for c in self._shape.columns if c.name not in rows.column_names and not c.may_lack]
@@ -108,10 +115,10 @@ class Changes:
         return pc.is_in(said, pa.array(op.delete, pa.string()))
 
     def _column(self, rows: pa.Table, column: Column, deletes: pa.Array, made: ColumnarBatch) -> pa.Array:
-        """Values of the column's type. Of a delete only what tells and orders it is looked at."""
+        """Values of the column's type. For deletes only key and order columns are read."""
         type_ = change_schema(self._shape).field(column.name).type
         if column.name not in rows.column_names:
-            # Such rows were made before the column.
+            # Such rows are older than the column.
             value = None if column.default is None else parse_value(column.type, column.default)
             return pc.if_else(deletes, pa.scalar(None, type_), pa.scalar(value, type_))
         given = _combine(rows, column.name)
@@ -148,7 +155,7 @@ class Changes:
                 made.refused.setdefault(row, refused)
 
     def _select_changes(self, count: int, deletes: pa.Array, made: ColumnarBatch) -> pa.Array:
-        """Which rows are changes: not those that are refused, and not deletes where they do not count."""
+        """The rows that are changes: not refused ones, and not deletes if the log does not apply them."""
         merge = self._shape.merge
         left_out = set(made.refused)
         if merge.engine is Engine.APPEND or merge.deletes is not Deletes.APPLY:
@@ -165,7 +172,7 @@ class Changes:
         return pa.array([row not in left_out for row in range(count)], pa.bool_())
 
     def _arrange(self, table: pa.Table, absent: list[str]) -> pa.Table:
-        """The change set's own columns before those of the user; key groups are filled later."""
+        """The table with the change set's own columns first; key groups are filled later."""
         count, schema = table.num_rows, change_schema(self._shape)
         upserts = pc.not_equal(table.column("_op"), pa.scalar(DELETE, pa.int8()))
         names = pa.scalar(absent or None, pa.list_(pa.string()))
@@ -185,7 +192,7 @@ class Changes:
 
 
 def content_places(table: pa.Table, absent: Sequence[str], connection: duckdb.DuckDBPyConnection) -> pa.ChunkedArray:
-    """Of each row a number from 0 to 2**63 - 1 that is made of its content alone."""
+    """For each row a number from 0 to 2**63 - 1 that depends only on its content."""
     texts = [_content_sql(f, f.name in absent) for f in table.schema]
     connection.register("rows", table)
     sql = f"(md5_number({' || '.join(texts)}) >> 65::UHUGEINT)::BIGINT"
@@ -195,7 +202,7 @@ def content_places(table: pa.Table, absent: Sequence[str], connection: duckdb.Du
 
 
 def _content_sql(column: pa.Field, is_absent: bool) -> str:
-    """A text for each value that differs from that of every other one; null and absent are apart."""
+    """An SQL expression with a different text for each value; null and absent differ too."""
     if is_absent:
         return "'a'"
     name = quote_name(column.name)
@@ -221,11 +228,11 @@ _RIGHT = {
 
 
 def _invalid(value: Any, column: Column) -> str:
-    """What is wrong with a value, and what would be right."""
+    """What is wrong with a value, and an example of a right one."""
     text = value.decode("utf-8", errors="backslashreplace") if isinstance(value, bytes) else str(value)
     shown = f"`{column.name}` is {text[:80]!r}"
     if isinstance(value, bytes) and column.type != "binary" and not _is_utf8(value):
-        return f"{shown}, which is no UTF-8 text."
+        return f"{shown}, which is not UTF-8 text."
     right = _RIGHT.get(parse_type(column.type).name)
     return f"{shown}, no {column.type}." if right is None else f"{shown}, no {column.type}: right is {right}."
 
@@ -239,7 +246,7 @@ def _is_utf8(value: bytes) -> bool:
 
 
 def _whole_numbers(values: Any) -> Any:
-    """What orders a row as a number: days and microseconds since 1970 for dates and timestamps."""
+    """Order values as numbers: dates as days, timestamps as microseconds since 1970."""
     if pa.types.is_date(values.type):
         values = values.cast(pa.int32())
     return values.cast(pa.int64())
@@ -251,13 +258,13 @@ def _combine(rows: pa.Table, name: str) -> pa.Array:
 
 
 def _where(mask: pa.Array) -> list[int]:
-    """The rows for which it holds."""
+    """The numbers of the rows for which the mask is true."""
     rows: list[int] = pc.indices_nonzero(pc.fill_null(mask, fill_value=False)).to_pylist()
     return rows
 
 
 def in_range(values: pa.Array, column: Column) -> pa.Array:
-    """Which values every reader can show: dates and timestamps of the years 1 to 9999."""
+    """Whether values are in the range of every reader: dates and timestamps of the years 1 to 9999."""
     spans = {"date": (pa.int32(), -719_162, 2_932_896)}
     spans["timestamp"] = (pa.int64(), -62_135_596_800_000_000, 253_402_300_799_999_999)
     found = spans.get(parse_type(column.type).name)
@@ -268,7 +275,7 @@ def in_range(values: pa.Array, column: Column) -> pa.Array:
     return pc.and_(pc.greater_equal(numbers, low), pc.less_equal(numbers, high))
 
 
-# What Arrow reads as a value and we do too. (It would also read hexadecimal numbers, `1` as true, and more.)
+# The texts that are accepted. Arrow alone would also read hexadecimal numbers, `1` as true, and more.
 _TEXTS = {
     "boolean": r"^(true|false)$",
     "int": r"^-?[0-9]+$",
@@ -281,7 +288,7 @@ _TEXTS = {
     "string": r"",
 }
 _INFINITE = r"^-?Infinity$"
-# What may become what without any value changing; the rest is compared value by value.
+# Types that convert without changing any value; other types are compared value by value.
 _WIDER: dict[str, tuple[pa.DataType, ...]] = {
     "int": (pa.int8(), pa.int16(), pa.uint8(), pa.uint16()),
     "long": (pa.int8(), pa.int16(), pa.int32(), pa.uint8(), pa.uint16(), pa.uint32()),
@@ -292,7 +299,7 @@ _WIDER: dict[str, tuple[pa.DataType, ...]] = {
 
 
 def of_text(values: pa.Array, column: Column, formats: Sequence[str] = ()) -> tuple[pa.Array, Sequence[int]]:
-    """A column of text, as bytes, as values of the column's type, and the rows whose text is none."""
+    """Converts texts (as bytes) to the column's type; also returns the rows whose text is not valid."""
     texts, unfit = _cast(values, pa.string())
     type_ = parse_type(column.type)
     texts = in_normal_form(texts, type_.name, formats)
@@ -308,14 +315,14 @@ def of_text(values: pa.Array, column: Column, formats: Sequence[str] = ()) -> tu
 
 
 def of_values(values: pa.Array, column: Column) -> tuple[pa.Array, Sequence[int]]:
-    """A column of a type that `fits`, as values of the column's type, and the rows whose value would change."""
+    """Converts values of a type that `fits` to the column's type; also returns the rows whose value would change."""
     found, unfit = _cast(values, arrow_type(column.type))
     misfits = {*unfit, *_not(in_range(found, column), found)}
     return _without(found, misfits), sorted(misfits)
 
 
 def fits(given: pa.DataType, column: Column) -> bool:
-    """Whether values of a type can be values of the column: the same type, or a narrower one; times in every unit."""
+    """Whether values of a type can be values of the column: the same type or a narrower one; times in any unit."""
     if pa.types.is_dictionary(given):
         given = given.value_type
     type_ = parse_type(column.type)
@@ -333,7 +340,7 @@ def fits(given: pa.DataType, column: Column) -> bool:
 
 
 def _cast(values: pa.Array, type_: pa.DataType) -> tuple[pa.Array, Sequence[int]]:
-    """All at once; if one does not fit, one by one, to find which."""
+    """Casts all values at once; if that fails, one by one, to find the misfits."""
     try:
         return values.cast(type_), ()
     except pa.ArrowInvalid:
@@ -349,7 +356,7 @@ def _cast(values: pa.Array, type_: pa.DataType) -> tuple[pa.Array, Sequence[int]
 
 
 def _not(mask: pa.Array, values: pa.Array) -> Sequence[int]:
-    """The rows that have a value for which it does not hold."""
+    """The rows with a value for which the mask is not true."""
     lacking = pc.and_(pc.is_valid(values), pc.invert(pc.fill_null(mask, fill_value=False)))
     rows: list[int] = pc.indices_nonzero(lacking).to_pylist()
     return rows

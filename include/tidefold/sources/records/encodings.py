@@ -1,7 +1,7 @@
-"""How a source writes the values of a column in JSON, and what they become: without any loss, or refused.
+"""Converts values from the forms in which sources write them in JSON to the column's type, without loss or not at all.
 
-A value is decoded strictly as its `json_type`; what is not yet a value of the column then goes through its
-`conversion`, which raises ValueError with the reason when nothing of the column's type is the same.
+A value is decoded strictly as its `json_type`. If that is not the column's type, `conversion` converts it. It raises
+ValueError with the reason if no value of the column's type is equal.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from tidefold.sources.records import value_texts
 from tidefold.sources.records.value_texts import VariableScale
 
 INT64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
-# Debezium writes what JSON has no number for as a text.
+# Debezium writes numbers that JSON does not have as texts.
 _NO_NUMBER = Literal["NaN", "Infinity", "-Infinity"]
 # The greatest double whose nearest float is finite: the largest float is often written shorter, and thus larger.
 _FLOAT32_MAX = 3.4028235677973362e38
-# Dates (days) and timestamps (microseconds) since 1970, of the years 1 to 9999: what every reader can show. Values in
-# another unit mostly lie outside.
+# Dates (days) and timestamps (microseconds) since 1970, of the years 1 to 9999: every reader can show them. Values in
+# another unit are mostly out of this range.
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 _FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
 
@@ -56,14 +56,14 @@ _BASE64URL = re.compile(r"[\w-]*={0,2}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How values of a column are written. `scale` is that of decimals as base64; None: as the column has it."""
+    """How the values of a column are written. `scale`: of decimals as base64; None: the column's scale."""
 
     encoding: str = ""
     scale: int | None = None
 
 
 def form_of(type_: Type, encoding: str) -> Form:
-    """The form that the configuration says, or the usual one."""
+    """The configured form, or the usual one."""
     return Form(encoding or next(iter(encodings_of(type_)), ""))
 
 
@@ -78,7 +78,7 @@ _JSON_TYPES: dict[tuple[str, str], Any] = {
     ("timestamp", "nanos"): INT64,
     ("binary", "base64url"): str,
     ("binary", "hex"): str,
-    # Any JSON value, which the decoder leaves as it is: not even null is told apart.
+    # Any JSON value; the decoder leaves it as it is, even null.
     ("string", "json"): Raw,
     ("string", "decimal"): Raw,
     ("string", "base64"): bytes | VariableScale,
@@ -91,7 +91,7 @@ _JSON_TYPES: dict[tuple[str, str], Any] = {
 
 
 def json_type(type_: Type, form: Form) -> Any:
-    """What the decoder takes for a value that is not null."""
+    """The type that the decoder expects for a value that is not null."""
     if type_.element:
         return list[or_null(json_type(type_.element, form))]  # type: ignore[misc]
     return _JSON_TYPES.get((type_.name, form.encoding)) or COLUMN_TYPES[type_.name]
@@ -108,7 +108,7 @@ def or_unset(kind: Any) -> Any:
 
 
 def conversion(type_: Type, form: Form) -> Conversion | None:
-    """What makes a decoded value one of the column; None: it is one already."""
+    """The function that converts a decoded value to the column's type; None: no conversion is needed."""
     if type_.element:
         return _of_elements(float if type_.element.name in ("float", "double") else conversion(type_.element, form))
     if type_.name == "decimal":
@@ -149,7 +149,7 @@ def _number(text: str) -> Decimal:
 
 
 def fit_decimal(value: Decimal, type_: Type) -> Decimal:
-    """The same number; ValueError when the type has no room for all of its digits."""
+    """The same number. Raises ValueError if the type has no room for all of its digits."""
     _, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int):
         raise ValueError(f"{value} is no finite number")

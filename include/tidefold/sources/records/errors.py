@@ -1,4 +1,4 @@
-"""Why a record is refused: the slow, exact look at a line that the decoder would not take."""
+"""Finds why a record is refused: a slow, exact look at a line that the strict decoder does not accept."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ _heads, _any_heads = msgspec.json.Decoder(RecordHead), msgspec.json.Decoder(AnyH
 
 
 class RefusedRecordError(Exception):
-    """A record goes to quarantine: `reason` is a stable code, `detail` one sentence; `order` is its place in the order
-    of the source, where the record says it and was not sent before.
+    """A record must be quarantined.
+
+    reason, detail: a stable code, and one sentence.
+    order: its order in the source, if the record has one and was not sent before.
+    brings: unknown columns with their types, if all types are known.
     """
 
     def __init__(self, reason: str, detail: str) -> None:
@@ -28,12 +31,11 @@ class RefusedRecordError(Exception):
         self.reason = reason
         self.detail = detail
         self.order: tuple[int, ...] | None = None
-        # Columns that nobody configured, with their types, where all are known.
         self.brings: tuple[tuple[str, str], ...] = ()
 
 
 def head_of(line: bytes) -> RecordHead:
-    """Topic, partition and offset of a line. Raises RefusedRecordError when not even they can be read."""
+    """Topic, partition and offset of a line. Raises RefusedRecordError if they cannot be read."""
     _check_json(line)
     try:
         return _heads.decode(line)
@@ -62,13 +64,13 @@ def _check_json(line: bytes) -> None:
     try:
         msgspec.json.decode(line)
     except msgspec.ValidationError:
-        pass  # A number that fits no type; whether it matters depends on where it stands.
+        pass  # A number that fits no type; whether it matters depends on its field.
     except _UNDECODABLE as error:
         raise RefusedRecordError("BROKEN_JSON", f"{error}.") from error
 
 
 def names_in(line: bytes) -> frozenset[str]:
-    """What a line calls the columns: in its row, or else in what it says of a row that goes."""
+    """The names of the columns in a line: in its row, else in `before` or in its key."""
     try:
         record = _plain(msgspec.Raw(line))
     except (ValueError, RecursionError):
@@ -85,7 +87,7 @@ def _payload(given: Any) -> Any:
 
 
 def find_source(line: bytes) -> SourceBlock | None:
-    """The `source` block of a line that cannot be taken, if it has one that can be read."""
+    """The `source` block of a refused line, if it is readable."""
     try:
         value = _value(any_head_of(line))
         return msgspec.convert(value.get("source"), SourceBlock) if isinstance(value, dict) else None
@@ -94,12 +96,12 @@ def find_source(line: bytes) -> SourceBlock | None:
 
 
 def is_tombstone(head: AnyHead) -> bool:
-    """True when the value is null, with or without a schema beside it."""
+    """Whether the value is null, with or without a schema beside it."""
     return _value(head) is None
 
 
 def is_ignored(head: AnyHead) -> bool:
-    """True for what the connector tells of itself: heartbeats, transaction marks, schema changes, logical messages."""
+    """Whether it is a message of the connector: heartbeat, transaction mark, schema change, logical message."""
     value = _value(head)
     if not isinstance(value, dict):
         return False
@@ -111,8 +113,10 @@ def is_ignored(head: AnyHead) -> bool:
 
 
 def refusal_of(head: AnyHead, shape: TableSpec, why: str, types: Mapping[str, str]) -> RefusedRecordError:
-    """The reason why a well-formed record was not taken; `why` is what the strict decoder said, `types` are
-    those of its columns, as far as it says them.
+    """The reason why a well-formed record was refused.
+
+    why: the message of the strict decoder.
+    types: the types of its columns, as far as its schema has them.
     """
     value = _value(head)
     if not isinstance(value, dict):
@@ -130,7 +134,7 @@ def refusal_of(head: AnyHead, shape: TableSpec, why: str, types: Mapping[str, st
 
 
 def unknown_op(op: object) -> RefusedRecordError:
-    """An op of which nothing is known (case matters)."""
+    """The refusal of an unknown op. Case matters."""
     if op is None:
         return RefusedRecordError("OP_UNKNOWN", "The value has no op: envelopes need op and source.")
     return RefusedRecordError("OP_UNKNOWN", f"op {str(op)[:40]!r} is not one of r, c, u, d, t, m.")
@@ -163,7 +167,7 @@ _JSON_KINDS = {bool: "boolean", int: "long", float: "double", str: "string"}
 
 
 def infer_type(value: Any) -> str:
-    """The type of a column that takes this JSON value as it is; empty: none is certain."""
+    """The type of a column that accepts this JSON value as it is; empty: none is certain."""
     if isinstance(value, list):
         kinds = {infer_type(one) for one in value if one is not None}
         element = kinds.pop() if len(kinds) == 1 else ""
@@ -173,7 +177,7 @@ def infer_type(value: Any) -> str:
 
 
 def missing_column(what: str, types: Mapping[str, str]) -> RefusedRecordError:
-    """A column that a record lacks, though nobody said that it may."""
+    """The refusal of a record without a column that is not optional."""
     names = ", ".join(types)[:200]
     lines = ", ".join(f"`{name}: {{type: '{type_}', default: null}}`" for name, type_ in list(types.items())[:3])[:200]
     detail = f"{what} has no {names}; missing is not null. To take it as null set {lines} in `columns`."
@@ -200,8 +204,9 @@ def unknown_column(what: str, types: Mapping[str, str], missing: Collection[str]
 
 
 def not_sent(names: Sequence[str], *, moved: bool = False) -> RefusedRecordError:
-    """Values that the connector did not send where there is no former row that has them. `moved`: the row had another
-    key before.
+    """The refusal of a record whose values the connector did not send, if no earlier row has them.
+
+    moved: the row had another key before.
     """
     said = f"{', '.join(names)[:200]} was not sent"
     if moved:

@@ -1,4 +1,4 @@
-"""Decodes rows and keys in one way of writing them (their forms), and makes values of the columns' types of them."""
+"""Decodes rows and keys that are written in given forms, and converts their values to the columns' types."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from tidefold.sources.records.errors import RefusedRecordError
 
 
 class Rows:
-    """What reads rows of one shape in one way of writing them."""
+    """The decoder of rows of one table definition in given forms."""
 
     def __init__(self, shape: TableSpec, forms: Sequence[Form], configured: TableSpec | None = None) -> None:
-        """`configured`: the shape as it is told to others; `shape` calls its columns as the source does."""
+        """`shape`: with the source's column names. `configured`: with the log's own names."""
         self._own = {c.name: own.name for c, own in zip(shape.columns, (configured or shape).columns, strict=True)}
         self.record: Callable[[bytes], Any] = msgspec.json.Decoder(record_types.record_type(shape, forms)).decode
         self.envelope: Callable[[Any], Any] = msgspec.json.Decoder(
@@ -36,7 +36,7 @@ class Rows:
         self._conversions = conversions(shape, forms)
 
     def check_key(self, row: Any, key: Any) -> None:
-        """Refuses a row whose key is another than the one given; what is not given or null is not compared."""
+        """Refuses a row whose key differs from the given one. Parts that are missing or null are not compared."""
         if key is None or self._of(key) == self._of(row):
             return
         for field, _ in self._keys:
@@ -49,7 +49,7 @@ class Rows:
         return convert_row(row, self._conversions)
 
     def without_unavailable(self, row: Any) -> list[str] | None:
-        """The names of the columns that were not sent, which are null in the row then; None: all were."""
+        """Sets columns that were not sent to null, and returns their names; None: all were sent."""
         found = [(field, name) for field, name in self._columns if is_unavailable(getattr(row, field))]
         if any(one in self._keys for one in found):
             raise RefusedRecordError("UNAVAILABLE_VALUE", "A column of the key was not sent.")
@@ -76,12 +76,12 @@ class Rows:
 
 @lru_cache(maxsize=64)
 def rows_of(shape: TableSpec, forms: tuple[Form, ...], configured: TableSpec | None = None) -> Rows:
-    """The same, made once: making one costs as much as reading a hundred records, and small files have few."""
+    """A cached decoder: to make one costs as much as to read a hundred records, and small files have few."""
     return Rows(shape, forms, configured)
 
 
 def convert_row(row: Any, by: Sequence[tuple[str, str, Conversion]]) -> Any:
-    """The row with values of its columns' types, as far as it has any. Raises RefusedRecordError."""
+    """Converts the values of a row to the columns' types. Raises RefusedRecordError."""
     for field, name, convert in by:
         value = getattr(row, field, None)
         if value is not None and value is not msgspec.UNSET:
@@ -93,7 +93,7 @@ def convert_row(row: Any, by: Sequence[tuple[str, str, Conversion]]) -> Any:
 
 
 def conversions(shape: TableSpec, forms: Sequence[Form]) -> list[tuple[str, str, Conversion]]:
-    """What is to be done with decoded values: attribute, name of the column, conversion."""
+    """The conversions of decoded values: attribute, name of the column, conversion."""
     found = []
     for index, (column, form) in enumerate(zip(shape.columns, forms, strict=True)):
         convert = conversion(parse_type(column.type), form)
