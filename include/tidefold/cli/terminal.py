@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from tidefold.errors import TidefoldError
+from tidefold.presentation.text import mask_control_characters
 
 if TYPE_CHECKING:
     from tidefold.operations.pipeline import Pipeline
@@ -122,11 +123,6 @@ class Terminal:
         self.error(f"[{code}] {message}", hint)
         if self.format is Format.JSON:
             self.json({"error": {"code": code, "message": message, "hint": hint}})
-
-
-def mask_control_characters(text: str) -> str:
-    """Without control characters: names and reasons come from landed data, and terminals obey escape sequences."""
-    return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def _console() -> Any:

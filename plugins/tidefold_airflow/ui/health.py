@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
-from tidefold.cli.output.proofs import describe_damage
-from tidefold.cli.output.tables import remarks
 from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
 from tidefold.operations.inspect.status import LogStatus
 from tidefold.operations.outcome import Outcome
+from tidefold.presentation.proofs import describe_damage
+from tidefold.presentation.tables import remarks
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -15,7 +15,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from tidefold.cli.output.tables import in_units
+from tidefold.presentation.tables import in_units
 
 _FOLDER = Path(__file__).parent / "templates"
 _COMMAND = re.compile(r"`([^`]*)`")

@@ -22,7 +22,6 @@ from starlette.testclient import TestClient
 from support.html_tags import Tags
 from support.page_store import DAG, HOSTILE, Story, addresses, client, everything, run_id, spoil, tell
 from support.pipelines import contents
-from tidefold.cli.output.tables import in_units
 from tidefold.domain.log_state import SnapshotKind, State
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.retention.retention import bounds
@@ -37,6 +36,7 @@ from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.verify.proof_record import find_proof, write_proof
 from tidefold.operations.verify.scrub import ScrubBudget, ScrubDetails, scrub
+from tidefold.presentation.tables import in_units
 from tidefold_airflow.ui.app import build_app
 from tidefold_airflow.ui.rendering import script, source_of
 

@@ -12,13 +12,13 @@ from typer.testing import CliRunner, Result
 
 from support.pipelines import judge_all, make_pipeline, put
 from tidefold.cli.app import app
-from tidefold.cli.output.proofs import proof_lines
 from tidefold.compute.runners import in_process
 from tidefold.operations.inspect.status import status as read_status
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.snapshot.request import Fold
+from tidefold.presentation.proofs import proof_lines
 
 
 @pytest.fixture

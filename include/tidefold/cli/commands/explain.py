@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,9 +10,9 @@ import typer
 from tidefold.cli.options import Log, SnapshotId
 from tidefold.cli.terminal import Terminal
 from tidefold.errors import InvalidInputError
+from tidefold.presentation.text import key_text
 
 if TYPE_CHECKING:
-    from tidefold.domain.log_state import TableSpec
     from tidefold.operations.inspect.explain_key import Kept, KeyExplained, Origin
 
 Key = Annotated[
@@ -46,31 +45,8 @@ def explain(terminal: Terminal, log: Log, key: Key, snapshot: SnapshotId = None,
     terminal.result(data, *_describe(found))
 
 
-def key_text(words: list[str], shape: TableSpec) -> str:
-    """The key as a JSON object: given as one, or as pairs whose values are read by the types of their columns."""
-    if len(words) == 1 and words[0].lstrip().startswith("{"):
-        return words[0]
-    types = {column.name: column.type for column in shape.columns}
-    hint = f"Give it as {' '.join(f'{name}=...' for name in shape.key)}, or as a JSON object."
-    values: dict[str, Any] = {}
-    for word in words:
-        name, equals, text = word.partition("=")
-        if not equals or name in values:
-            raise InvalidInputError("READ_KEY", f"`{word}` is not part of a key.", hint=hint)
-        values[name] = _value(text, types.get(name, "string"))
-    return json.dumps(values)
-
-
-def _value(text: str, kind: str) -> str | int | bool:
-    if kind == "boolean" and text in ("true", "false"):
-        return text == "true"
-    if kind in ("int", "long") and text.removeprefix("-").isascii() and text.removeprefix("-").isdigit():
-        return int(text)
-    return text
-
-
 def _describe(found: KeyExplained) -> list[Any]:
-    from tidefold.cli.output.tables import plain_table
+    from tidefold.presentation.tables import plain_table
 
     where = f"snapshot {found.snapshot}" if found.snapshot is not None else "no snapshot"
     shown = {"published": f"published, {where}", "snapshot": where, "live": f"live, on {where}"}[found.view]

@@ -121,8 +121,8 @@ def _count(number: int, noun: str) -> str:
 def _nothing(directory: Path) -> InvalidInputError:
     return InvalidInputError(
         "NOTHING_LANDED",
-        f"Below `{directory}` is no file that can be a feed.",
-        hint="Files end in `.jsonl`, `.json`, `.csv` (each also with `.gz`) or `.parquet`; or name a Delta table.",
+        f"`{directory}` contains no file that can be ingested.",
+        hint="Supported: `.jsonl`, `.json`, `.csv` (each also with `.gz`), `.parquet`, and Delta tables.",
     )
 
 

@@ -38,7 +38,7 @@ def validate(
     if schema:
         terminal.result(json_schema(), json.dumps(json_schema(), indent=2))
         return
-    from tidefold.cli.output.tables import log_table
+    from tidefold.presentation.tables import log_table
 
     config = load_config(terminal.config_path)
     check_suites(config)
@@ -76,11 +76,11 @@ def status(terminal: Terminal, logs: Logs = None) -> int:
     Next: tidefold history LOG, tidefold report LOG
     """
     from tidefold.cli.output.outcomes import exit_code
-    from tidefold.cli.output.proofs import describe_status, proof_lines
-    from tidefold.cli.output.tables import local_lines, position_table, remarks, status_table
     from tidefold.operations.inspect.status import status as read_status
     from tidefold.operations.local_copies.inventory import local_use
     from tidefold.operations.pipeline import now
+    from tidefold.presentation.proofs import describe_status, proof_lines
+    from tidefold.presentation.tables import local_lines, position_table, remarks, status_table
 
     pipeline = terminal.pipeline()
     found = read_status(pipeline, choose_logs(pipeline, logs), proofs=True)
@@ -103,11 +103,11 @@ def history(terminal: Terminal, log: Log) -> None:
 
     Next: tidefold report LOG --snapshot ID
     """
-    from tidefold.cli.output.tables import history_table, local_lines, reasons
     from tidefold.ledger.stored_form import to_document
     from tidefold.operations.inspect.history import find_restorers, local_of, schemas_told, tags_of
     from tidefold.operations.inspect.history import history as read_history
     from tidefold.operations.local_copies.inventory import local_use
+    from tidefold.presentation.tables import history_table, local_lines, reasons
 
     pipeline = terminal.pipeline()
     snapshots = read_history(pipeline, pipeline.log(log).id)

@@ -41,9 +41,9 @@ def list_reasons(terminal: Terminal, logs: Logs = None) -> int:
 
     Next: tidefold quarantine show LOG
     """
-    from tidefold.cli.output.tables import plain_table
     from tidefold.operations.outcome import Outcome
     from tidefold.operations.quarantine.inspect import count_refused
+    from tidefold.presentation.tables import plain_table
 
     pipeline = terminal.pipeline()
     found: list[ReasonCount] = []
@@ -131,7 +131,7 @@ def settle(
 
 
 def _count_row(one: ReasonCount) -> tuple[str, ...]:
-    from tidefold.cli.output.tables import minute
+    from tidefold.presentation.tables import minute
 
     taken = [minute(instant) if instant else "-" for instant in (one.oldest, one.newest)]
     return (one.log, one.reason, f"{one.count:,}", f"{one.files:,}", *taken, f"line {one.line} of {one.file}")

@@ -62,8 +62,8 @@ def read(
 
     Next: tidefold materialize LOG
     """
-    from tidefold.cli.output.tables import plain_table
     from tidefold.operations.inspect.read import read_rows
+    from tidefold.presentation.tables import plain_table
 
     wanted = _parse_wanted(live, snapshot, changes, since)
     if distribution is not None and share is None:

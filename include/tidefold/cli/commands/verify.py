@@ -106,7 +106,7 @@ class ProgressLine:
         self._last = clock()
 
     def __call__(self, what: str, done: int, total: int) -> None:
-        from tidefold.cli.output.tables import in_units
+        from tidefold.presentation.tables import in_units
 
         if self._clock() - self._last >= _SECONDS:
             self._last = self._clock()

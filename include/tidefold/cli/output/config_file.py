@@ -11,8 +11,8 @@ from typing import Any
 
 import yaml
 
-from tidefold.cli.terminal import mask_control_characters
 from tidefold.config import log_mistakes
+from tidefold.presentation.text import mask_control_characters
 from tidefold.sources.inference.proposal import ProposalQuestion, ProposedColumn, ProposedLog
 
 STORE = "var/store"

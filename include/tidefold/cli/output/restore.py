@@ -82,7 +82,7 @@ def _count(number: int, one: str) -> str:
 
 
 def _units(size: int) -> str:
-    from tidefold.cli.output.tables import in_units
+    from tidefold.presentation.tables import in_units
 
     return in_units(size)
 

@@ -181,10 +181,10 @@ def _too_old(state: LogState, at: int, offered: Sequence[Older]) -> RefusedError
         return without_times(state.log, sum(c.rows for c in state.change_sets))
     return RefusedError(
         "AS_OF_TOO_OLD",
-        f"The rows of `{state.log}` as of {format_instant(at)} cannot be made any more: what that needs was cut off "
-        f"the log, or dropped for its age. The oldest possible instant is {format_instant(next_second(oldest))}.",
-        hint=f"`tidefold history {state.log}` lists the kept snapshots; `retention` in the configuration "
-        "decides how long.",
+        f"The rows of `{state.log}` as of {format_instant(at)} are no longer available: the changes were truncated, "
+        f"or the rows expired. The oldest possible instant is {format_instant(next_second(oldest))}.",
+        hint=f"`tidefold history {state.log}` lists the kept snapshots. `retention` in the configuration sets how many "
+        "are kept.",
     )
 
 

@@ -143,15 +143,15 @@ def _find_bad_records(pipeline: Pipeline, intake: LogIngest) -> TidefoldError | 
         # Without such an event every later row would be doubtful, whatever the policy for single records.
         return RefusedError(
             "TABLE_EVENT",
-            f"Log `{intake.log}`: {_first_refused(pipeline, intake, whole)}. Nothing was taken.",
+            f"Log `{intake.log}`: {_first_refused(pipeline, intake, whole)}. The run ingested nothing.",
             hint=_OF_THE_WHOLE_TABLE[whole[0]],
         )
     for kind, reason in _SCHEMA_REASONS.items():
         if reason in reasons and config.policies.of(kind) is Policy.FREEZE:
             return RefusedError(
                 "SCHEMA_FROZEN",
-                f"Log `{intake.log}` has `schema_evolution.{kind}: freeze`, and records with another schema landed: "
-                f"{_first_refused(pipeline, intake, [reason])}. Nothing was taken.",
+                f"`schema_evolution.{kind}` of log `{intake.log}` is `freeze`, and records have another schema: "
+                f"{_first_refused(pipeline, intake, [reason])}. The run ingested nothing.",
                 hint=f"Correct the source or the configured columns, or set "
                 f"`schema_evolution: {{{kind}: quarantine}}` to quarantine such records.",
             )

@@ -190,10 +190,10 @@ def _check_clears(
         if ahead and account and account.cleared >= floor and arrival.change_set:
             return RefusedError(
                 "TABLE_EVENT",
-                f"Log `{intake.log}`: `{landed.name}` empties the table, by a truncate or a new snapshot, and later "
-                f"changes of partition {ahead[0].partition} were taken before. Nothing was taken.",
-                hint="If all landed files still exist, `tidefold drop LOG` and then `tidefold ingest LOG` take them in "
-                "the right order. Use a topic with one partition to avoid this.",
+                f"Log `{intake.log}`: `{landed.name}` empties the table, by a truncate or a new snapshot. Later "
+                f"changes of partition {ahead[0].partition} were ingested before. This run ingested nothing.",
+                hint="If all landed files still exist, `tidefold drop LOG` and then `tidefold ingest LOG` ingest "
+                "them in the right order. Use a topic with one partition to avoid this.",
             )
     return None
 

@@ -54,7 +54,7 @@ def begin(store: Store, begun: Begun, overwrite: bool) -> None:
         if not overwrite and not (left and begun.run and left.run == begun.run):
             raise RefusedError(
                 "SAVEPOINT_UNFINISHED",
-                f"Half a savepoint is at {store.uri('')}: it was begun and not ended, or is being written now.",
+                f"The savepoint at {store.uri('')} is unfinished: its writer stopped, or is still writing.",
                 hint="If no process is writing it, call again with --overwrite-unfinished.",
             )
         remove(store)

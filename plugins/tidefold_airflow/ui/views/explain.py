@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidefold.cli.commands.explain import key_text
 from tidefold.domain.log_state import LogState
 from tidefold.errors import InvalidInputError, TidefoldError
 from tidefold.fold.merge.merge import close_kept
 from tidefold.operations.inspect.explain_key import KeyExplained, explain_key
 from tidefold.operations.pipeline import Pipeline
+from tidefold.presentation.text import key_text
 from tidefold_airflow.ui.request import LONGEST_KEY, number_of, text_asked
 
 if TYPE_CHECKING:

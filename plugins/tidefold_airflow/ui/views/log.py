@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tidefold.cli.output.proofs import is_drill_old, is_proof_old
 from tidefold.domain.log_state import LogState, Position, Snapshot
 from tidefold.domain.retention.retention import Bound, bounds
 from tidefold.domain.table.schema_evolution import describe_schemas
@@ -15,6 +14,7 @@ from tidefold.operations.local_copies.inventory import LocalUse, local_use
 from tidefold.operations.local_copies.manage import copies_here
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.verify.proof_record import find_proof
+from tidefold.presentation.proofs import is_drill_old, is_proof_old
 from tidefold_airflow.ui.health import (
     Lag,
     Note,

@@ -27,7 +27,6 @@ import pytest
 from support.landing import TOPIC, make_landing, quarantined, record, state_of, take, text_of, tombstone
 from support.landing import land as land_lines
 from support.pipelines import contents, judge_all
-from tidefold.cli.output.tables import remarks
 from tidefold.compute.runners import Answer, Work, in_process
 from tidefold.errors import CorruptError
 from tidefold.ledger import read_manifest
@@ -42,6 +41,7 @@ from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.snapshot.request import Fold
+from tidefold.presentation.tables import remarks
 from tidefold.wiring import open_pipeline
 
 PAGE = Path(__file__).parents[4] / "docs" / "bad-input.md"

@@ -9,13 +9,13 @@ import pytest
 
 from support.landing import land, make_landing, record, store_files
 from support.landing_rows import FOLDER, land_text, make_rows_landing
-from tidefold.cli.output.tables import remarks
 from tidefold.compute.runners import in_process
 from tidefold.domain.landing_problems import LISTED, LandingProblem
 from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.inspect.status import LogStatus, status
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
+from tidefold.presentation.tables import remarks
 from tidefold.wiring import open_pipeline
 
 HEAD = "id,text,seq\n"

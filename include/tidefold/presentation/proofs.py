@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from tidefold.cli.output.tables import describe_drill, in_units, minute
 from tidefold.domain.verify.scrub_round import is_old
+from tidefold.presentation.tables import describe_drill, in_units, minute
 
 if TYPE_CHECKING:
     from tidefold.domain.verify.scrub_round import ProofRecord

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from tidefold.cli.terminal import mask_control_characters
 from tidefold.domain.snapshot.snapshot_signal import incremental_snapshot_signal
+from tidefold.presentation.text import mask_control_characters
 
 if TYPE_CHECKING:
     from rich.table import Table
