@@ -18,7 +18,7 @@ from tidefold.changelog.key_group_hash import key_group_sql
 from tidefold.changelog.writer import Changelog
 from tidefold.compute.runners import Runner, in_threads
 from tidefold.domain.paths import LogPaths
-from tidefold.domain.snapshot.kind_selection import Rule
+from tidefold.domain.snapshot.kind_selection import KindPolicy
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
@@ -77,11 +77,11 @@ def begin(root: Path, rows: int, buckets: int = 16, key_groups: int = 128, where
         for first in range(0, rows, _AT_ONCE):
             ids = f"SELECT i::BIGINT AS id FROM range({first}, {min(first + _AT_ONCE, rows)}) r(i) WHERE {where}"
             log.append(db.sql(f"SELECT {_row(0)} FROM ({ids})").to_arrow_table())
-    fold(pipeline, "first", Rule.FULL, in_threads())
+    fold(pipeline, "first", KindPolicy.FULL, in_threads())
     return root
 
 
-def fold(pipeline: Pipeline, run: str, kind: Rule, runner: Runner) -> None:
+def fold(pipeline: Pipeline, run: str, kind: KindPolicy, runner: Runner) -> None:
     """From segments on disk to the synced commit that shows the rows; the gate is passed without looking."""
     [outcome] = materialize(pipeline, ["bench"], Fold(run, kind=kind), runner)
     if outcome.error_code:

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from fold_data import Case, fold, opened
 from fold_measured import Way
 from tidefold.compute.runners import in_threads, on_spark
-from tidefold.domain.snapshot.kind_selection import Rule
+from tidefold.domain.snapshot.kind_selection import KindPolicy
 
 SPARK, FULL, ALONE = "tidefold on Spark, incremental", "tidefold on Spark, full", "tidefold without Spark, incremental"
 SPARK_VECTORS, ALONE_VECTORS = "tidefold on Spark, deletion vectors", "tidefold without Spark, deletion vectors"
@@ -19,7 +19,7 @@ MINE = (SPARK, SPARK_VECTORS, ALONE, ALONE_VECTORS)
 
 
 def incremental_in_process(root: Path, case: Case) -> None:
-    fold(opened(root), "measured", Rule.INCREMENTAL, in_threads())
+    fold(opened(root), "measured", KindPolicy.INCREMENTAL, in_threads())
 
 
 def with_vectors(root: Path) -> None:
@@ -43,13 +43,13 @@ def ours(spark: SparkSession) -> list[Way]:
             with_vectors(root)
         awake(spark)
 
-    def by_spark(root: Path, case: Case, kind: Rule) -> None:
+    def by_spark(root: Path, case: Case, kind: KindPolicy) -> None:
         fold(opened(root), "measured", kind, on_spark(spark))
 
-    incremental = partial(by_spark, kind=Rule.INCREMENTAL)
+    incremental = partial(by_spark, kind=KindPolicy.INCREMENTAL)
     return [
         Way(SPARK, incremental, prepare=ready),
-        Way(FULL, partial(by_spark, kind=Rule.FULL), prepare=ready),
+        Way(FULL, partial(by_spark, kind=KindPolicy.FULL), prepare=ready),
         Way(SPARK_VECTORS, incremental, prepare=partial(ready, vectors=True)),
         Way(ALONE, incremental_in_process, alone=True),
         Way(ALONE_VECTORS, incremental_in_process, prepare=with_vectors, alone=True),

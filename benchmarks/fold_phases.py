@@ -21,13 +21,13 @@ from tables import seconds
 from tidefold.changelog.schema import change_schema, table_schema
 from tidefold.compute.runners import Answer, Work, in_process, on_spark
 from tidefold.delta.data_files import write_data_file
-from tidefold.delta.file_statistics import Statistics
+from tidefold.delta.file_statistics import FileStatistics
 from tidefold.domain.paths import DataFileName
-from tidefold.domain.snapshot.kind_selection import Rule
-from tidefold.fold.base_rows import Based, open_base
+from tidefold.domain.snapshot.kind_selection import KindPolicy
+from tidefold.fold.base_rows import BaseFiles, open_base
 from tidefold.fold.fold_bucket import MERGE_MEMORY
 from tidefold.fold.inputs import Inputs
-from tidefold.fold.merge.merge import merged
+from tidefold.fold.merge.merge import merge_bucket
 from tidefold.fold.task import FoldTask
 
 _SCRATCH = "phases"
@@ -58,7 +58,7 @@ def shares(spark: SparkSession, case: Case, scratch: Path) -> list[str]:
         with phases.phase("all tasks"):
             return in_process(work, tasks)
 
-    whole = seconds(lambda: fold(opened(root), "phases", Rule.INCREMENTAL, run))
+    whole = seconds(lambda: fold(opened(root), "phases", KindPolicy.INCREMENTAL, run))
     tasks = phases.seconds.pop("all tasks")
     for text in texts:
         _by_hand(msgspec.json.decode(text, type=FoldTask), root, phases)
@@ -78,7 +78,7 @@ def shares(spark: SparkSession, case: Case, scratch: Path) -> list[str]:
 
 def _by_hand(task: FoldTask, root: Path, phases: Phases) -> None:
     inputs, shape, recipe = Inputs(), task.shape, task.recipes[0]
-    based = Based(recipe.base, task.aligner, recipe.schema)
+    based = BaseFiles(recipe.base, task.aligner, recipe.schema)
     schema, store = table_schema(shape), inputs.store(task.target)
     with phases.phase("read segments: sha256, decode, filter"):
         read = [one for one, _ in inputs.changes(task.snapshot, task.segments, recipe.change_sets, task.bucket, 1)]
@@ -93,13 +93,13 @@ def _by_hand(task: FoldTask, root: Path, phases: Phases) -> None:
     phases.seconds["decode base"] += both
     with tempfile.TemporaryDirectory() as scratch:
         begun = time.perf_counter()
-        with merged(table.to_reader(), changes, shape, memory=MERGE_MEMORY, scratch=scratch) as done:
+        with merge_bucket(table.to_reader(), changes, shape, memory=MERGE_MEMORY, scratch=scratch) as done:
             phases.seconds["squash"] += time.perf_counter() - begun
             with phases.phase("merge"):
                 rows = done.rows.read_all().cast(schema)
     with phases.phase("statistics"):
         for start in range(0, rows.num_rows, 262_144):
-            Statistics(schema).add(rows.slice(start, 262_144))
+            FileStatistics(schema).add(rows.slice(start, 262_144))
     with phases.phase("encode, sha256, statistics, fsync"):
         name = DataFileName(task.bucket, 1, 1, uuid.uuid4().hex)
         write_data_file(store, f"bench/{_SCRATCH}", name, rows.to_batches(), schema)

@@ -27,7 +27,7 @@ from support.small_segments import put_segments
 from tables import HEAD, Row, folder, machine, ratios, seconds, write_page
 from tidefold.compute.runners import in_threads, on_spark
 from tidefold.config import Config
-from tidefold.domain.snapshot.kind_selection import Rule
+from tidefold.domain.snapshot.kind_selection import KindPolicy
 from tidefold.operations.inspect.read import Wanted, What, read_rows
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
@@ -71,7 +71,7 @@ def _given(base: Path, root: Path, table: pa.Table, count: int) -> Path:
     return root
 
 
-def _fold(root: Path, run: str, kind: Rule = Rule.INCREMENTAL) -> None:
+def _fold(root: Path, run: str, kind: KindPolicy = KindPolicy.INCREMENTAL) -> None:
     fold(opened(root), run, kind, in_threads())
 
 
@@ -119,7 +119,7 @@ def _scans(root: Path, scratch: Path) -> Iterator[Row]:
     shutil.copy(root / "tidefold.yaml", fresh)
     rows = DeltaTable(str(table_of(root))).to_pyarrow_table()
     append(opened(fresh), [rows.select(["id", "amount", "seen", "city", "text"])])
-    _fold(fresh, "fresh", Rule.FULL)
+    _fold(fresh, "fresh", KindPolicy.FULL)
     if checksum(table_of(fresh)) != checksum(table_of(root)):
         raise SystemExit("the fresh table has other rows")
     ways: dict[str, Callable[[Path], object]] = {"deltalake": _by_deltalake, "DuckDB": _by_duckdb}
@@ -164,7 +164,7 @@ def memory(base: Path, spark: SparkSession, scratch: Path) -> Iterator[Row]:
     ways = {"in this process": in_threads(), "on Spark, beside its JVM": on_spark(spark)}
     for name, runner in ways.items():
         with _copy(waiting, scratch) as root, sampled(use := Use(), psutil.Process()):
-            fold(opened(root), "measured", Rule.INCREMENTAL, runner)
+            fold(opened(root), "measured", KindPolicy.INCREMENTAL, runner)
         yield Row(f"{what}, {name}", [use.others / 2**30], "GiB", "<= 2 GiB", limit=2)
 
 

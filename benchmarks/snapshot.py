@@ -24,7 +24,7 @@ from tidefold.changelog.writer import Changelog
 from tidefold.compute.runners import in_process, in_threads
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
-from tidefold.domain.snapshot.kind_selection import Rule
+from tidefold.domain.snapshot.kind_selection import KindPolicy
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.restore.export import restore_to
@@ -65,7 +65,7 @@ def write(pipeline: Pipeline, ids: range, seed: int) -> None:
             log.append(pa.table({"id": pa.array(some, pa.int64()), "text": texts}))
 
 
-def take(pipeline: Pipeline, run: str, kind: Rule = Rule.FULL, restore: int | None = None) -> Outcome:
+def take(pipeline: Pipeline, run: str, kind: KindPolicy = KindPolicy.FULL, restore: int | None = None) -> Outcome:
     asking = Fold(run, kind=kind) if restore is None else Restore(run, RestorePoint(restore, RestoreMode.SKIP))
     [outcome] = materialize(pipeline, ["bench"], asking, in_process if restore is None else in_threads())
     if outcome.error_code:
@@ -83,7 +83,7 @@ def filled(root: Path, rows: int, buckets: int, **how: str) -> Pipeline:
     """A log with one incremental snapshot: the next full one takes over every file."""
     pipeline = opened(root, buckets, **how)
     write(pipeline, range(rows), 1)
-    take(pipeline, "first", Rule.INCREMENTAL)
+    take(pipeline, "first", KindPolicy.INCREMENTAL)
     settle(pipeline)
     return pipeline
 
@@ -93,7 +93,7 @@ def full(pipeline: Pipeline, number: int) -> float:
     taken = seconds(lambda: take(pipeline, f"full-{number}"))
     settle(pipeline)
     write(pipeline, range(1), number)
-    take(pipeline, f"again-{number}", Rule.INCREMENTAL)
+    take(pipeline, f"again-{number}", KindPolicy.INCREMENTAL)
     settle(pipeline)
     return taken
 

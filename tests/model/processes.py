@@ -245,7 +245,7 @@ def publish(world: World, log: str) -> Process:
     else:
         world.effects["found published by another"] += 1
     yield
-    world.commit(log, partial(transitions.published, snapshot_id=latest.id, table_version=table.index(entry)))
+    world.commit(log, partial(transitions.record_publication, snapshot_id=latest.id, table_version=table.index(entry)))
 
 
 def take_tail(world: World, log: str, run: str) -> Process:

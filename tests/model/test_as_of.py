@@ -60,7 +60,7 @@ class Life:
         self.made[attempt.id] = sqns
         state = transitions.stage(state, manifest_of(state, attempt), f"digest-{attempt.id}")
         state = transitions.judge(state, attempt.id, verdict_for(state.snapshots[-1]))
-        self.state = transitions.published(transitions.confirm(state, attempt.id), attempt.id, len(self.made))
+        self.state = transitions.record_publication(transitions.confirm(state, attempt.id), attempt.id, len(self.made))
 
     def step(self, kind: str, pick: int) -> None:
         there = [s.id for s in self.state.snapshots if s.state is State.COMPLETED]

@@ -11,7 +11,7 @@ from support.pipelines import judge_all, make_pipeline, put, with_log_shape
 from tidefold.compute.runners import on_spark
 from tidefold.domain.log_state import Column
 from tidefold.domain.paths import LogPaths
-from tidefold.domain.snapshot.kind_selection import Rule
+from tidefold.domain.snapshot.kind_selection import KindPolicy
 from tidefold.domain.table.schema_evolution import Policies, Policy
 from tidefold.operations.ingest.schema_update import apply_configured_schema
 from tidefold.operations.quality.judge import judge
@@ -42,7 +42,9 @@ def test_spark_reads_every_version_as_deltalake_does(spark: SparkSession, tmp_pa
         apply_configured_schema(pipeline, ledger.read())
         name = columns[1].name
         put(pipeline, [{"id": i, name: str(i) if columns[1].type == "string" else i} for i in _ids(number)])
-        [outcome] = materialize(pipeline, ["accounts"], Fold(f"r{number}", kind=Rule.INCREMENTAL), on_spark(spark))
+        [outcome] = materialize(
+            pipeline, ["accounts"], Fold(f"r{number}", kind=KindPolicy.INCREMENTAL), on_spark(spark)
+        )
         assert outcome.status == "staged", outcome
         if number == 1:
             # The gate reads files that lack the new column.

@@ -10,20 +10,20 @@ import pyarrow as pa
 
 from tidefold.changelog.schema import change_schema, table_schema
 from tidefold.domain.table.table_spec import TableSpec
-from tidefold.fold.merge.merge import Before, merged
+from tidefold.fold.merge.merge import MergeState, merge_bucket
 
 
 def folded(
     shape: TableSpec, folds: Iterable[Sequence[dict[str, Any]]], horizon: int | None = None
 ) -> list[dict[str, Any]]:
     """The rows of the table after these folds, in the order in which they are stored."""
-    base, before = table_schema(shape).empty_table(), Before(horizon=horizon)
+    base, before = table_schema(shape).empty_table(), MergeState(horizon=horizon)
     for changes in folds:
         table = pa.Table.from_pylist(list(changes), schema=change_schema(shape))
         with (
             tempfile.TemporaryDirectory() as scratch,
-            merged(base.to_reader(), table, shape, before, memory=100_000_000, scratch=scratch) as done,
+            merge_bucket(base.to_reader(), table, shape, before, memory=100_000_000, scratch=scratch) as done,
         ):
             base = done.rows.read_all().cast(table_schema(shape))
-            before = Before(done.hidden, done.cleared, horizon)
+            before = MergeState(done.hidden, done.cleared, horizon)
     return base.to_pylist()

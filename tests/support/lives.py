@@ -75,7 +75,7 @@ def confirm(state: LogState) -> LogState:
 
 def publish(state: LogState) -> LogState:
     assert state.latest
-    return transitions.published(state, state.latest.id, state.latest.id - 1)
+    return transitions.record_publication(state, state.latest.id, state.latest.id - 1)
 
 
 def abort(state: LogState) -> LogState:

@@ -13,7 +13,7 @@ from tidefold.compute.runners import in_threads
 from tidefold.domain.paths import LogPaths, data_path
 from tidefold.domain.retention.local_copies import CopyName
 from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
-from tidefold.domain.snapshot.kind_selection import Rule
+from tidefold.domain.snapshot.kind_selection import KindPolicy
 from tidefold.domain.snapshot.manifest import DataFile
 from tidefold.ledger import read_manifest
 from tidefold.operations.outcome import Outcome
@@ -54,12 +54,12 @@ def take(pipeline: Pipeline, changes: Rows) -> None:
     put(pipeline, [{"id": i, "text": t, **({} if t else {"_op": DELETE})} for i, t in changes.items()])
 
 
-def fold(pipeline: Pipeline, run: str, kind: Rule | None = None) -> Outcome:
+def fold(pipeline: Pipeline, run: str, kind: KindPolicy | None = None) -> Outcome:
     [outcome] = materialize(pipeline, [LOG], Fold(run, kind=kind), in_threads())
     return outcome
 
 
-def cycle(pipeline: Pipeline, run: str, changes: Rows, kind: Rule | None = None) -> None:
+def cycle(pipeline: Pipeline, run: str, changes: Rows, kind: KindPolicy | None = None) -> None:
     if changes:
         take(pipeline, changes)
     outcome = fold(pipeline, run, kind)
@@ -73,7 +73,7 @@ def publish(pipeline: Pipeline) -> None:
 
 
 def restore(
-    pipeline: Pipeline, snapshot: int, mode: RestoreMode = RestoreMode.REPLAY, kind: Rule | None = None
+    pipeline: Pipeline, snapshot: int, mode: RestoreMode = RestoreMode.REPLAY, kind: KindPolicy | None = None
 ) -> Outcome:
     asking = Restore("back", RestorePoint(snapshot, mode), kind=kind)
     [outcome] = materialize(pipeline, [LOG], asking, in_threads())

@@ -18,7 +18,7 @@ from tidefold.operations.inspect.read import read_rows
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.savepoint.external import open_address
-from tidefold.operations.savepoint.take import Wanted, take_savepoint
+from tidefold.operations.savepoint.take import SavepointRequest, take_savepoint
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.snapshot.request import Fold, Import
@@ -62,7 +62,7 @@ def make(folder: Path, config: str = CONFIG) -> Pipeline:
 
 
 def save(pipeline: Pipeline, address: Path | str, layout: Layout = Layout.NATIVE, **how: object) -> Outcome:
-    return take_savepoint(pipeline, "accounts", replace(Wanted(str(address), layout=layout), **how))  # type: ignore[arg-type]
+    return take_savepoint(pipeline, "accounts", replace(SavepointRequest(str(address), layout=layout), **how))  # type: ignore[arg-type]
 
 
 def bring(pipeline: Pipeline, address: Path | str, mode: Ownership = Ownership.NO_CLAIM, run: str = "in") -> Outcome:

@@ -119,4 +119,4 @@ def complete(
     snapshot = stage(pipeline, rows, log, run)
     assert judge_one(pipeline, spark, log).status == "passed"
     ledger = pipeline.ledger(log)
-    ledger.commit(lambda state: transitions.published(transitions.confirm(state, snapshot.id), snapshot.id, 0))
+    ledger.commit(lambda state: transitions.record_publication(transitions.confirm(state, snapshot.id), snapshot.id, 0))

@@ -14,7 +14,7 @@ from tidefold.changelog.key_group_hash import connect, key_groups_of
 from tidefold.changelog.writer import Changelog
 from tidefold.changelog.writer.settings import WriterSettings
 from tidefold.compute.runners import Runner, in_process
-from tidefold.domain.snapshot.kind_selection import Rule
+from tidefold.domain.snapshot.kind_selection import KindPolicy
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
@@ -52,7 +52,7 @@ def begun(root: Path) -> Path:
     """A store with a published table of `ROWS` rows in 16 buckets."""
     configured(root)
     append(root, [range(ROWS)])
-    cycle(root, "first", Rule.FULL)
+    cycle(root, "first", KindPolicy.FULL)
     return root
 
 
@@ -89,12 +89,12 @@ def local(root: Path, count: int, groups: int) -> list[list[int]]:
     return [[i for i, group in enumerate(found) if group < groups][:count]]
 
 
-def fold(root: Path, run: str, kind: Rule = Rule.INCREMENTAL, runner: Runner = in_process) -> None:
+def fold(root: Path, run: str, kind: KindPolicy = KindPolicy.INCREMENTAL, runner: Runner = in_process) -> None:
     [outcome] = materialize(opened(root), [LOG], Fold(run, kind=kind), runner)
     assert not outcome.error_code, outcome.message
 
 
-def cycle(root: Path, run: str, kind: Rule = Rule.INCREMENTAL) -> None:
+def cycle(root: Path, run: str, kind: KindPolicy = KindPolicy.INCREMENTAL) -> None:
     """From the waiting changes to the published table; the gate is passed without looking."""
     fold(root, run, kind)
     judge_all(opened(root), LOG)

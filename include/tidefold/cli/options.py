@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from tidefold.domain.snapshot.kind_selection import Rule
+from tidefold.domain.snapshot.kind_selection import KindPolicy
 from tidefold.errors import TidefoldError
 
 
@@ -46,7 +46,7 @@ TakeoverAfter = Annotated[
     ),
 ]
 KindOfSnapshot = Annotated[
-    Rule | None,
+    KindPolicy | None,
     typer.Option(
         "--kind",
         help="full: files of its own; incremental: shares files of confirmed snapshots; auto: chosen by cost.",

@@ -34,7 +34,7 @@ _RESULT = "task long, result string"
 
 def in_process(work: Work, tasks: Sequence[str]) -> list[Answer]:
     """Runs the tasks one after the other in this process."""
-    return [_answer(_guarded(work, task)) for task in tasks]
+    return [_answer(_run_guarded(work, task)) for task in tasks]
 
 
 def in_threads(tell: Callable[[int, int], None] = lambda done, total: None) -> Runner:
@@ -48,7 +48,7 @@ def in_threads(tell: Callable[[int, int], None] = lambda done, total: None) -> R
 
         def one(task: str) -> Answer:
             nonlocal done
-            answer = _answer(_guarded(work, task))
+            answer = _answer(_run_guarded(work, task))
             with lock:
                 done += 1
                 tell(done, len(tasks))
@@ -86,7 +86,7 @@ def _work_batches(
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         numbers = [number for hand in batch.column(0).to_pylist() for number in range(hand, len(tasks), hands)]
-        results = [_guarded(work, tasks[number]) for number in numbers]
+        results = [_run_guarded(work, tasks[number]) for number in numbers]
         yield pa.RecordBatch.from_pydict({"task": numbers, "result": results})
     _freeze()
 
@@ -99,7 +99,7 @@ def _freeze() -> None:
     gc.freeze()
 
 
-def _guarded(work: Work, task: str) -> str:
+def _run_guarded(work: Work, task: str) -> str:
     # Spark would flatten an error into a Java stack trace and end the job for all logs; code and hint must reach the
     # driver whole, and an error that nobody foresaw is one log's too.
     try:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tidefold.delta.file_statistics import Statistics
+from tidefold.delta.file_statistics import FileStatistics
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.paths import DataFileName, data_path
 from tidefold.domain.snapshot.manifest import DataFile
@@ -110,7 +110,7 @@ def _write_file(
     first = next(filled, None)
     if first is None:
         return None
-    statistics = Statistics(first.schema)
+    statistics = FileStatistics(first.schema)
     tally, rows = _Tally(), 0
     try:
         with store.create(path) as tally.stream, begin(cast(BinaryIO, tally), first) as writer:
@@ -121,7 +121,7 @@ def _write_file(
     return DataFile(name, tally.bytes, rows, tally.sha256.hexdigest(), bucket, statistics.document())
 
 
-def _write(writer: pq.ParquetWriter, batches: Iterable[pa.RecordBatch], statistics: Statistics) -> int:
+def _write(writer: pq.ParquetWriter, batches: Iterable[pa.RecordBatch], statistics: FileStatistics) -> int:
     """Writes and counts the rows, in row groups of about equal size."""
     count = 0
     for group in _row_groups(batches, writer.schema):

@@ -29,7 +29,7 @@ class _Column:
     unbounded: bool = False
 
 
-class Statistics:
+class FileStatistics:
     """Adds up tables of one schema; `document` is what the file's `add` action says of them."""
 
     def __init__(self, schema: pa.Schema) -> None:

@@ -110,7 +110,7 @@ def _has_vectors_of_others(
     return False
 
 
-def deleted_rows(table: DeltaTable) -> dict[str, Deletions]:
+def find_deleted_rows(table: DeltaTable) -> dict[str, Deletions]:
     """Which rows of its active files a table says are deleted, by path. Takes memory for every row of such a file."""
     if table.protocol().min_reader_version < VECTORS_READER:
         return {}

@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from tidefold.delta.publish import create_snapshot_table, delta_errors
-from tidefold.delta.published_table import deleted_rows
+from tidefold.delta.published_table import find_deleted_rows
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.storage import Store
@@ -44,12 +44,12 @@ def delta_state(store: Store, path: str) -> DeltaState | None:
         # Flat: what a struct of statistics holds depends on which columns have any.
         actions = pa.table(table.get_add_actions(flatten=True)).to_pylist()
         files = {a["path"]: {k: v for k, v in a.items() if k != _INSTANT and v is not None} for a in actions}
-        for name, gone in deleted_rows(table).items():
+        for name, gone in find_deleted_rows(table).items():
             files[name]["deleted"] = gone
         return DeltaState(table.schema().to_json(), files)
 
 
-def made_from(manifest: Manifest) -> tuple[DeltaState, bytes]:
+def build_table(manifest: Manifest) -> tuple[DeltaState, bytes]:
     """What the Delta log of a snapshot's own table says when it is as it was made, and the bytes of its one commit."""
     path = LogPaths(manifest.log).snapshot(manifest.snapshot)
     with open_scratch() as scratch:

@@ -24,7 +24,7 @@ from tidefold.fold.task import Input
 
 
 @dataclass(frozen=True, slots=True)
-class Based:
+class BaseFiles:
     """Files of a snapshot, with what brings their rows, which are of `schema`, to the shape that is wanted."""
 
     files: Sequence[Input]
@@ -33,7 +33,7 @@ class Based:
 
 
 @contextmanager
-def open_base(inputs: Inputs, base: Based, bucket: KeyGroups) -> Iterator[pa.RecordBatchReader | None]:
+def open_base(inputs: Inputs, base: BaseFiles, bucket: KeyGroups) -> Iterator[pa.RecordBatchReader | None]:
     """The rows of a bucket in some files as one stream; None when there is no file. Raises CorruptError."""
     shown = [one for one in base.files if not one.file.hidden]
     if not shown:
@@ -44,14 +44,16 @@ def open_base(inputs: Inputs, base: Based, bucket: KeyGroups) -> Iterator[pa.Rec
         streams = [(one.file, opened.enter_context(inputs.open(one)[1])) for one in shown]
         files = [(file, pq.ParquetFile(stream)) for file, stream in streams]
         failed: list[RefusedError] = []
-        batches = _noted((b for file, parquet in files for b in _rows(file, parquet, base, bucket, opened)), failed)
+        batches = _note_errors(
+            (b for file, parquet in files for b in _rows(file, parquet, base, bucket, opened)), failed
+        )
         try:
             yield pa.RecordBatchReader.from_batches(table_schema(base.aligner.shape), batches)
         except duckdb.Error as error:
             raise (failed[0] if failed else error) from error
 
 
-def _noted(batches: Iterator[pa.RecordBatch], failed: list[RefusedError]) -> Iterator[pa.RecordBatch]:
+def _note_errors(batches: Iterator[pa.RecordBatch], failed: list[RefusedError]) -> Iterator[pa.RecordBatch]:
     """The batches; what DuckDB makes of an error that comes while it reads them does not say why."""
     try:
         yield from batches
@@ -60,7 +62,7 @@ def _noted(batches: Iterator[pa.RecordBatch], failed: list[RefusedError]) -> Ite
         raise
 
 
-def read_hidden(inputs: Inputs, base: Based, bucket: KeyGroups) -> pa.Table | None:
+def read_hidden(inputs: Inputs, base: BaseFiles, bucket: KeyGroups) -> pa.Table | None:
     """What was kept beside the rows of a bucket; None when there is nothing. Raises CorruptError."""
     shape = base.aligner.shape
     found = []
@@ -75,7 +77,7 @@ def read_hidden(inputs: Inputs, base: Based, bucket: KeyGroups) -> pa.Table | No
 
 
 def _rows(
-    file: DataFile, parquet: pq.ParquetFile, base: Based, bucket: KeyGroups, opened: ExitStack
+    file: DataFile, parquet: pq.ParquetFile, base: BaseFiles, bucket: KeyGroups, opened: ExitStack
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a file that belong to a bucket: of one written for other buckets only some (L8)."""
     there = set(parquet.schema_arrow.names)

@@ -26,7 +26,7 @@ _READERS, _RUN = 8, 1_000
 _NUMBER = "_number"
 
 
-class Gathered:
+class ChangeCache:
     """The changes of small change sets that a task has read, for the tasks after it of the same work."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class Gathered:
                 self._add(missing[start : start + _RUN], read)
             if missing:
                 self._sort()
-                self.bytes += sum(map(_kept, missing))
+                self.bytes += sum(map(_count_kept_bytes, missing))
             tables, numbers = dict(self._tables), [self._numbers[_place(c)] for c in change_sets]
             complete = len(numbers) == len(self._numbers)
         wanted = None if complete else pa.array(numbers, pa.int64())
@@ -95,12 +95,12 @@ def _of(table: pa.Table, bucket: KeyGroups, wanted: pa.Array | None) -> pa.Table
     return mine.drop_columns(_NUMBER)
 
 
-def _kept(change_set: ChangeSet) -> int:
+def _count_kept_bytes(change_set: ChangeSet) -> int:
     """How many compressed bytes are kept of it."""
     return max(change_set.location.length - _FRAME, 0)
 
 
-class Works:
+class CachePool:
     """What was gathered for the works of late: the tasks of several logs come mixed.
 
     Another work reads anew what it needs, and so finds what was damaged since.
@@ -108,12 +108,12 @@ class Works:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._found: OrderedDict[Hashable, Gathered] = OrderedDict()
+        self._found: OrderedDict[Hashable, ChangeCache] = OrderedDict()
 
-    def of(self, work: Hashable) -> Gathered:
+    def of(self, work: Hashable) -> ChangeCache:
         """What was gathered for a work; the works that were not asked for longest are forgotten."""
         with self._lock:
-            found = self._found.pop(work) if work in self._found else Gathered()
+            found = self._found.pop(work) if work in self._found else ChangeCache()
             self._found[work] = found
             while len(self._found) > _WORKS or (len(self._found) > 1 and self._bytes() > _MOST):
                 self._found.popitem(last=False)
@@ -124,7 +124,7 @@ class Works:
 
 
 # One a process: it has no other place that outlives a task of Spark's.
-_of_process = Works()
+_of_process = CachePool()
 
 
 def changes_for(
@@ -139,7 +139,7 @@ def changes_for(
     read whole; 1 where tasks for all buckets will ask for them.
     """
     small = [c for c in change_sets if c.location.length <= _SMALL]
-    if len(small) < least or sum(map(_kept, small)) > _MOST:
+    if len(small) < least or sum(map(_count_kept_bytes, small)) > _MOST:
         small = []
     else:
         yield from _of_process.of(work).changes(small, bucket, lambda c: read(c, None))

@@ -22,11 +22,11 @@ from tidefold.domain.snapshot.point_in_time import without_times
 from tidefold.domain.table.table_spec import Engine
 from tidefold.domain.verify.expected_files import StorageTier
 from tidefold.errors import AlreadyExistsError, CorruptError, NotFoundError
-from tidefold.fold.base_rows import Based, open_base, read_hidden, with_schema
+from tidefold.fold.base_rows import BaseFiles, open_base, read_hidden, with_schema
 from tidefold.fold.change_cache import MANY
 from tidefold.fold.inputs import Inputs
-from tidefold.fold.merge.mark_deleted import marked, to_mark
-from tidefold.fold.merge.merge import Before, has_clears, merged
+from tidefold.fold.merge.mark_deleted import mark_rows, to_mark
+from tidefold.fold.merge.merge import MergeState, has_clears, merge_bucket
 from tidefold.fold.rewrite import RewriteAction
 from tidefold.fold.task import Address, FoldResult, FoldTask, Input, Recipe
 from tidefold.storage import Store
@@ -73,13 +73,13 @@ def _follow(task: FoldTask, recipe: Recipe, inputs: Inputs) -> FoldResult:
         if recipe.unchanged.action is RewriteAction.LINK:
             # All of them are proved first: a recipe that cannot be followed leaves nothing.
             proved = [(one.file, *inputs.open(one)) for one in recipe.base]
-            taken = [_taken(task, *one, inputs) for one in proved]
+            taken = [_take_file(task, *one, inputs) for one in proved]
             files = tuple(file for file, _ in taken)
             copied = sum(copied for _, copied in taken)
             return FoldResult(task.bucket, True, files, bytes_copied=copied, cleared=recipe.cleared)
     if _only_adds(task, recipe, changes):
-        return replace(_merged(task, replace(recipe, base=()), changes, inputs), added=True)
-    return _merged(task, recipe, changes, inputs, to_mark(task, recipe, changes))
+        return replace(_merge_bucket(task, replace(recipe, base=()), changes, inputs), added=True)
+    return _merge_bucket(task, recipe, changes, inputs, to_mark(task, recipe, changes))
 
 
 def _in_time(task: FoldTask, changes: pa.Table) -> pa.Table:
@@ -100,7 +100,7 @@ def _only_adds(task: FoldTask, recipe: Recipe, changes: pa.Table) -> bool:
     return len(recipe.base) < _MANY_FILES and not has_clears(changes)
 
 
-def _taken(
+def _take_file(
     task: FoldTask, file: DataFile, source: Address, opened: AbstractContextManager[BinaryIO], inputs: Inputs
 ) -> tuple[DataFile, int]:
     """A file that was proved, and how many bytes were copied by the store: under its own name, or a new one where the
@@ -114,13 +114,13 @@ def _taken(
     file = replace(file, carried=shown and task.table is not None)
     path = data_path(target.path, file.name)
     if source.root != target.root:
-        how = _brought(task, source, opened, file, path, inputs)
+        how = _bring_file(task, source, opened, file, path, inputs)
         return (replace(file, carried=True), file.bytes if how == "copy" else 0) if how else (file, 0)
     done = "kept" if source.path == path else inputs.store(target).link(source.path, path, copy=task.copy)
     return file, file.bytes if done == "copy" and file.carried else 0
 
 
-def _brought(
+def _bring_file(
     task: FoldTask,
     source: Address,
     opened: AbstractContextManager[BinaryIO],
@@ -154,24 +154,24 @@ def _copy(old: BinaryIO, new: BinaryIO, sha256: str, source: Address) -> None:
         raise CorruptError("DATA_FILE_CORRUPT", f"`{source}` changed while it was read.", hint="Call again.")
 
 
-def _merged(
+def _merge_bucket(
     task: FoldTask, recipe: Recipe, changes: pa.Table, inputs: Inputs, large: Input | None = None
 ) -> FoldResult:
     """The bucket after its changes. `large`: a file that stays, with the rows that they replace marked as deleted."""
     expired = _Count()
-    based = Based([one for one in recipe.base if one is not large], task.aligner, recipe.schema)
-    before = Before(read_hidden(inputs, based, task.bucket), recipe.cleared, task.horizon)
+    based = BaseFiles([one for one in recipe.base if one is not large], task.aligner, recipe.schema)
+    before = MergeState(read_hidden(inputs, based, task.bucket), recipe.cleared, task.horizon)
     # Each file is sorted; several come one after the other.
     how = {"with_keys": large is not None, "is_sorted": sum(not one.file.hidden for one in based.files) <= 1}
     with (
         open_scratch() as scratch,
         open_base(inputs, based, task.bucket) as base,
-        merged(base, changes, task.shape, before, memory=MERGE_MEMORY, scratch=scratch, **how) as done,
+        merge_bucket(base, changes, task.shape, before, memory=MERGE_MEMORY, scratch=scratch, **how) as done,
     ):
         store = inputs.store(task.target)
-        file = _written(task, store, _unexpired(done.rows, task.expire, expired))
-        beside = _written_beside(task, store, done.hidden)
-        stays = marked(large, done.keys, inputs) if large and done.keys is not None else None
+        file = _write_rows(task, store, _drop_expired(done.rows, task.expire, expired))
+        beside = _write_sidecar(task, store, done.hidden)
+        stays = mark_rows(large, done.keys, inputs) if large and done.keys is not None else None
     files = tuple(one for one in (stays, file, beside) if one)
     upserts = done.upserts - done.unresolved.count
     out = sum(one.rows for one in files if not one.hidden) + expired.rows
@@ -191,14 +191,14 @@ def _merged(
     )
 
 
-def _written(task: FoldTask, store: Store, rows: Iterable[pa.RecordBatch]) -> DataFile | None:
+def _write_rows(task: FoldTask, store: Store, rows: Iterable[pa.RecordBatch]) -> DataFile | None:
     schema, folder = table_schema(task.shape), task.target.path
     if task.part:
         return write_part(store, f"{folder}/{task.part}", task.bucket, with_schema(rows, schema), schema)
     return write_data_file(store, folder, _new_name(task), rows, schema)
 
 
-def _written_beside(task: FoldTask, store: Store, hidden: pa.Table | None) -> DataFile | None:
+def _write_sidecar(task: FoldTask, store: Store, hidden: pa.Table | None) -> DataFile | None:
     """What is kept beside the rows; a canonical savepoint has the rows alone."""
     if hidden is None or task.part:
         return None
@@ -216,7 +216,9 @@ class _Count:
     rows = 0
 
 
-def _unexpired(batches: Iterable[pa.RecordBatch], expire: Expire | None, expired: _Count) -> Iterator[pa.RecordBatch]:
+def _drop_expired(
+    batches: Iterable[pa.RecordBatch], expire: Expire | None, expired: _Count
+) -> Iterator[pa.RecordBatch]:
     """Without the rows that are too old; one without an age stays."""
     for batch in batches:
         if expire is None:

@@ -153,7 +153,7 @@ def files_of(bucket: KeyGroups, base: Manifest | None) -> tuple[DataFile, ...]:
     return tuple(f for f in base.files if f.key_groups.meets(bucket)) if base else ()
 
 
-def carried_files(base: Manifest | None, results: Sequence[FoldResult]) -> tuple[DataFile, ...]:
+def find_carried_files(base: Manifest | None, results: Sequence[FoldResult]) -> tuple[DataFile, ...]:
     """The base files of every bucket that no result replaces."""
     if base is None:
         return ()

@@ -13,11 +13,11 @@ from tidefold.changelog.schema import change_schema, table_schema
 from tidefold.changelog.segment import Indexes, read_change_set
 from tidefold.domain.log_state import ChangeSet, DeletionState, State, TableSpec
 from tidefold.errors import CorruptError, NotFoundError, RefusedError, TidefoldError
-from tidefold.fold.base_rows import Based, open_base, read_hidden, with_schema
+from tidefold.fold.base_rows import BaseFiles, open_base, read_hidden, with_schema
 from tidefold.fold.change_cache import MANY, changes_for
 from tidefold.fold.fold_bucket import MERGE_MEMORY
 from tidefold.fold.inputs import Inputs
-from tidefold.fold.merge.merge import Before, merged
+from tidefold.fold.merge.merge import MergeState, merge_bucket
 from tidefold.ledger import Ledger
 from tidefold.read.plan import OneKey, ReadPlan, ReadTask
 from tidefold.storage import Store
@@ -43,15 +43,15 @@ def read_task(store: Store, plan: ReadPlan, task: ReadTask) -> Iterator[pa.Recor
 
     Raises CorruptError, and RefusedError when what the plan names was removed since it was made.
     """
-    batches = _folded(store, plan, task) if plan.folded else _changes(store, plan, task)
+    batches = _fold_rows(store, plan, task) if plan.folded else _changes(store, plan, task)
     try:
         for batch in batches:
             yield from _of_key(batch, plan.key, plan_schema(plan)) if plan.key else (batch,)
     except (CorruptError, NotFoundError) as error:
-        raise _explained(store, plan, task, error) from error
+        raise _explain_error(store, plan, task, error) from error
 
 
-def _folded(store: Store, plan: ReadPlan, task: ReadTask) -> Iterator[pa.RecordBatch]:
+def _fold_rows(store: Store, plan: ReadPlan, task: ReadTask) -> Iterator[pa.RecordBatch]:
     read = partial(read_change_set, store, known={})
     work = (plan.store, plan.log, plan.snapshot, plan.change_sets)
     least = MANY if plan.key or plan.share else 1
@@ -61,16 +61,16 @@ def _folded(store: Store, plan: ReadPlan, task: ReadTask) -> Iterator[pa.RecordB
         # File by file: a look at the first rows of a large table reads one file. (A dataset's reader threads hang the
         # process at its end when not all of it was read.)
         for file in (one for one in task.files if not one.hidden):
-            one = Based(plan.inputs((file,)), plan.aligner, plan.based)
+            one = BaseFiles(plan.inputs((file,)), plan.aligner, plan.based)
             with open_base(Inputs(), one, task.bucket) as rows:
                 yield from rows or ()
         return
-    based = Based(plan.inputs(task.files), plan.aligner, plan.based)
-    before = Before(read_hidden(Inputs(), based, task.bucket), plan.cleared)
+    based = BaseFiles(plan.inputs(task.files), plan.aligner, plan.based)
+    before = MergeState(read_hidden(Inputs(), based, task.bucket), plan.cleared)
     with (
         open_scratch() as scratch,
         open_base(Inputs(), based, task.bucket) as base,
-        merged(base, pa.concat_tables(tables), plan.shape, before, memory=MERGE_MEMORY, scratch=scratch) as done,
+        merge_bucket(base, pa.concat_tables(tables), plan.shape, before, memory=MERGE_MEMORY, scratch=scratch) as done,
     ):
         yield from with_schema(done.rows, table_schema(plan.shape))
 
@@ -91,9 +91,9 @@ def _of_key(batch: pa.RecordBatch, key: OneKey, schema: pa.Schema) -> Iterator[p
     yield from pa.Table.from_batches([batch]).filter(reduce(and_, equal)).to_batches()
 
 
-def _explained(store: Store, plan: ReadPlan, task: ReadTask, error: CorruptError | NotFoundError) -> TidefoldError:
+def _explain_error(store: Store, plan: ReadPlan, task: ReadTask, error: CorruptError | NotFoundError) -> TidefoldError:
     """Tells what was removed on purpose since the plan was made from what is lost or damaged."""
-    if _outdated(store, plan, task):
+    if _is_outdated(store, plan, task):
         return RefusedError(
             "READ_OUTDATED",
             f"What this read of `{plan.log}` was planned from was removed meanwhile ({error.message}).",
@@ -104,7 +104,7 @@ def _explained(store: Store, plan: ReadPlan, task: ReadTask, error: CorruptError
     return error
 
 
-def _outdated(store: Store, plan: ReadPlan, task: ReadTask) -> bool:
+def _is_outdated(store: Store, plan: ReadPlan, task: ReadTask) -> bool:
     try:
         state = Ledger(store, plan.log).read()
     except TidefoldError:

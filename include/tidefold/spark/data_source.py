@@ -72,10 +72,12 @@ def plan_of(options: Mapping[str, str]) -> ReadPlan:
             raise _wrong(f"There is no option `{name}`. Known are: {', '.join(_OPTIONS)}.", hint)
     numbers = (_number(options, "snapshot", 1), _number(options, "since", 0))
     wanted = Wanted(_what(options), *numbers, options.get("key"), _share(options))
-    return plan_read(open_pipeline(Path(_given(options, "config")).absolute()), _given(options, "log"), wanted)
+    return plan_read(
+        open_pipeline(Path(_require_option(options, "config")).absolute()), _require_option(options, "log"), wanted
+    )
 
 
-def _given(options: Mapping[str, str], name: str) -> str:
+def _require_option(options: Mapping[str, str], name: str) -> str:
     if not options.get(name):
         raise _wrong(f"The option `{name}` is missing.", f"Add `.option('{name}', ...)`.")
     return options[name]

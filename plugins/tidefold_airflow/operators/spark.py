@@ -160,11 +160,11 @@ class TidefoldMaterializeOperator(TidefoldSparkOperator):
         return MaterializeStep(self._build_request(scope))
 
     def _build_request(self, scope: TaskScope) -> Fold:
-        from tidefold.domain.snapshot.kind_selection import Rule
+        from tidefold.domain.snapshot.kind_selection import KindPolicy
         from tidefold.operations.snapshot.heartbeat import find_stalled
         from tidefold.operations.snapshot.request import Fold
 
-        kind = Rule(self.kind) if self.kind else None
+        kind = KindPolicy(self.kind) if self.kind else None
         if self.takeover_after is None:
             return Fold(scope.run, kind=kind)
         stalled = find_stalled(scope.pipeline, scope.logs, scope.run, float(self.takeover_after))

@@ -20,7 +20,7 @@ from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import ChangeSet
 from tidefold.errors import CorruptError
 from tidefold.fold import change_cache
-from tidefold.fold.change_cache import MANY, Gathered, Works
+from tidefold.fold.change_cache import MANY, CachePool, ChangeCache
 from tidefold.operations.inspect.read import Wanted, What, read_rows
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.confirm import confirm
@@ -67,7 +67,7 @@ def test_each_segment_is_opened_once(tmp_path: Path) -> None:
 
 def test_another_work_finds_what_was_damaged_since(pipeline: Pipeline) -> None:
     sets = pipeline.ledger("accounts").read().change_sets
-    kept, all_of_them = Works(), KeyGroups(0, 15)
+    kept, all_of_them = CachePool(), KeyGroups(0, 15)
     read = partial_read(pipeline)
     [(whole, _)] = kept.of("one").changes(sets, all_of_them, read)
     Path(pipeline.store.uri(sets[3].location.segment)).write_bytes(b"damaged")
@@ -83,7 +83,7 @@ def test_the_works_of_late_are_kept_as_far_as_there_is_room(
     monkeypatch.setattr(change_cache, "_MOST", most)
     monkeypatch.setattr(change_cache, "_FRAME", 0)
     sets = pipeline.ledger("accounts").read().change_sets[:1]
-    kept, all_of_them, read = Works(), KeyGroups(0, 15), []
+    kept, all_of_them, read = CachePool(), KeyGroups(0, 15), []
 
     def noted(change_set: ChangeSet) -> pa.Table:
         read.append(change_set)
@@ -96,7 +96,7 @@ def test_the_works_of_late_are_kept_as_far_as_there_is_room(
 
 def test_a_task_gets_only_the_change_sets_and_key_groups_that_it_asks_for(pipeline: Pipeline) -> None:
     sets = pipeline.ledger("accounts").read().change_sets
-    kept, read = Gathered(), partial_read(pipeline)
+    kept, read = ChangeCache(), partial_read(pipeline)
     kept.changes(sets[:50], KeyGroups(0, 15), read)
     asked, bucket = [*sets[20:30], sets[60]], KeyGroups(4, 7)
     [(found, _)] = kept.changes(asked, bucket, read)
@@ -107,7 +107,7 @@ def test_a_task_gets_only_the_change_sets_and_key_groups_that_it_asks_for(pipeli
 def test_change_sets_of_different_schemas_stay_apart(pipeline: Pipeline) -> None:
     sets = pipeline.ledger("accounts").read().change_sets
     given = [replace(one, schema=1 + number % 2) for number, one in enumerate(sets)]
-    found = Gathered().changes(given, KeyGroups(0, 15), partial_read(pipeline))
+    found = ChangeCache().changes(given, KeyGroups(0, 15), partial_read(pipeline))
     assert sorted(schema for _, schema in found) == [1, 2]
     assert sum(len(table) for table, _ in found) == sum(one.rows for one in sets)
 

@@ -16,7 +16,7 @@ from support import workloads
 from support.workloads import LOG, cycle, opened
 from tidefold.changelog.writer import Changelog
 from tidefold.domain.paths import LogPaths
-from tidefold.domain.snapshot.kind_selection import Rule
+from tidefold.domain.snapshot.kind_selection import KindPolicy
 from tidefold.fold import fold_bucket
 from tidefold.storage.local_store import LocalStore
 
@@ -45,7 +45,7 @@ def test_a_bucket_larger_than_its_memory_spills(tmp_path: Path, monkeypatch: pyt
 
     workloads.configured(root, workloads.CONFIG.replace("buckets: 16", "buckets: 1"))
     append(root, range(ROWS), 1)
-    cycle(root, "first", Rule.FULL)
+    cycle(root, "first", KindPolicy.FULL)
     append(root, range(0, ROWS, 2), 2)
     monkeypatch.setattr(LocalStore, "create", create)
     cycle(root, "second")

@@ -14,7 +14,7 @@ from support.workloads import LOG, append, copied, cycle, fold, local, opened, u
 from tidefold.cli.app import app
 from tidefold.compute.runners import in_process
 from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
-from tidefold.domain.snapshot.kind_selection import Rule
+from tidefold.domain.snapshot.kind_selection import KindPolicy
 from tidefold.fold.inputs import Inputs
 from tidefold.fold.task import Input
 from tidefold.operations.inspect.read import Wanted, What, read_rows
@@ -69,7 +69,7 @@ def test_ten_in_a_row(root: Path) -> None:
 
 def test_a_full_snapshot(root: Path) -> None:
     append(root, local(root, 1_000, 4))
-    check("a full snapshot, 4 of 128 key groups changed", counted(lambda: cycle(root, "next", Rule.FULL)))
+    check("a full snapshot, 4 of 128 key groups changed", counted(lambda: cycle(root, "next", KindPolicy.FULL)))
 
 
 def test_a_restore(root: Path) -> None:

@@ -23,7 +23,7 @@ from tidefold.domain.log_state import State
 from tidefold.domain.paths import INTENTS, LogPaths
 from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.errors import StorageError
-from tidefold.fold.change_cache import Gathered
+from tidefold.fold.change_cache import ChangeCache
 from tidefold.operations.ingest import recovery
 from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.local_copies.retain import retain_local
@@ -287,7 +287,7 @@ def test_a_try_that_failed_half_way_does_not_take_rows_from_the_next_one(tmp_pat
     for number in range(20):
         put(pipeline, [{"id": number, "text": f"t {number}"}])
     state = pipeline.ledger("accounts").read()
-    gathered, failed = Gathered(), False
+    gathered, failed = ChangeCache(), False
 
     def read(change_set: Any) -> Any:
         nonlocal failed

@@ -119,7 +119,7 @@ def confirmed(state: LogState) -> LogState:
     state = transitions.stage(state, manifest, "digest")
     assert state.open_attempt
     state = transitions.judge(state, attempt.id, verdict_for(state.open_attempt))
-    return transitions.published(transitions.confirm(state, attempt.id), attempt.id, attempt.id)
+    return transitions.record_publication(transitions.confirm(state, attempt.id), attempt.id, attempt.id)
 
 
 def test_a_new_log_takes_sqn_and_positions_over_when_the_import_counts_and_not_before() -> None:
@@ -153,7 +153,7 @@ def test_a_claimed_original_is_claimed_once_until_it_is_deleted() -> None:
     assert claimed(state, "other", replace(ORIGINAL, address="/other")).open_attempt
     [snapshot] = state.snapshots
     gone = state.with_snapshot(replace(snapshot, state=State.DELETED))
-    assert claim.claimed_by(gone) == ()
+    assert claim.find_claiming(gone) == ()
 
 
 def test_a_log_is_stopped_once_for_one_address() -> None:

@@ -12,7 +12,7 @@ import pytest
 from tidefold.changelog.schema import DELETE, MERGE, UPSERT, change_schema, table_schema
 from tidefold.domain.table.table_spec import Column, Engine, Merge, TableSpec
 from tidefold.errors import InvalidInputError
-from tidefold.fold.merge.merge import Before, Merged, merged
+from tidefold.fold.merge.merge import MergeResult, MergeState, merge_bucket
 
 COLUMNS = (Column("id", "int"), Column("at", "long"), Column("text", "string"), Column("n", "int"))
 
@@ -30,14 +30,14 @@ def fold(
     shape: TableSpec,
     changes: list[dict[str, Any]],
     base: list[dict[str, Any]] | None = None,
-    before: Before | None = None,
-) -> tuple[list[dict[str, Any]], Merged]:
+    before: MergeState | None = None,
+) -> tuple[list[dict[str, Any]], MergeResult]:
     schema = change_schema(shape)
     table = pa.Table.from_pylist([{k: v for k, v in c.items() if k in schema.names} for c in changes], schema=schema)
     rows = pa.Table.from_pylist(base or [], schema=table_schema(shape))
     with (
         tempfile.TemporaryDirectory() as scratch,
-        merged(rows.to_reader(), table, shape, before, memory=100_000_000, scratch=scratch) as done,
+        merge_bucket(rows.to_reader(), table, shape, before, memory=100_000_000, scratch=scratch) as done,
     ):
         return done.rows.read_all().to_pylist(), done
 
@@ -117,8 +117,8 @@ def test_a_tombstone_goes_behind_the_horizon() -> None:
     shape = shape_of(Engine.LAST, "columns")
     _, deleted = fold(shape, [change(10, 0, _op=DELETE, at=None)])
     assert deleted.hidden is not None
-    rows, later = fold(shape, [change(9, 1, text="late")], [], Before(deleted.hidden))
+    rows, later = fold(shape, [change(9, 1, text="late")], [], MergeState(deleted.hidden))
     assert rows == []
     assert later.hidden == deleted.hidden
-    _, gone = fold(shape, [change(30, 2, id=2)], [], Before(later.hidden, horizon=11))
+    _, gone = fold(shape, [change(30, 2, id=2)], [], MergeState(later.hidden, horizon=11))
     assert gone.hidden is None

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from tidefold.changelog.schema import DELETE, UPSERT, change_schema, table_schema
 from tidefold.domain.log_state import Column, TableSpec
 from tidefold.fold.merge import merge
-from tidefold.fold.merge.arrow_merge import replaced
-from tidefold.fold.merge.merge import merged
+from tidefold.fold.merge.arrow_merge import replace_rows
+from tidefold.fold.merge.merge import merge_bucket
 
 SHAPE = TableSpec(
     ("id", "part"), (Column("id", "int"), Column("part", "string"), Column("value", "long")), "postgresql", 16, 4
@@ -74,7 +74,7 @@ def _fold(base: dict, changes: list[dict]) -> tuple[dict, int, int]:
     reader = pa.Table.from_pylist(rows, schema=schema).to_reader(3)
     with (
         tempfile.TemporaryDirectory() as scratch,
-        merged(reader, table, SHAPE, memory=100_000_000, scratch=scratch) as done,
+        merge_bucket(reader, table, SHAPE, memory=100_000_000, scratch=scratch) as done,
     ):
         out = done.rows.read_all().to_pylist()
     keys = [(r["id"], r["part"]) for r in out]
@@ -126,7 +126,7 @@ def test_a_merge_that_spills_leaves_nothing_to_the_next() -> None:
     for _ in range(2):
         with tempfile.TemporaryDirectory() as scratch:
             reader = rows.cast(schema).to_reader(16_384)
-            with by_sql(), merged(reader, changes, SHAPE, memory=20_000_000, scratch=scratch) as done:
+            with by_sql(), merge_bucket(reader, changes, SHAPE, memory=20_000_000, scratch=scratch) as done:
                 assert sum(batch.num_rows for batch in done.rows) == 200_000
             assert os.listdir(scratch), "it did not spill"
         assert fold({(1, "a"): 7}, [])[0] == {(1, "a"): 7}
@@ -147,7 +147,7 @@ def test_a_merge_that_fails_leaves_nothing_to_the_next() -> None:
         by_sql(),
         pytest.raises(Exception, match="the disk is gone"),
         tempfile.TemporaryDirectory() as scratch,
-        merged(base, changes, SHAPE, memory=100_000_000, scratch=scratch) as done,
+        merge_bucket(base, changes, SHAPE, memory=100_000_000, scratch=scratch) as done,
     ):
         done.rows.read_all()
     assert fold({(3, "b"): 6}, [])[0] == {(3, "b"): 6}
@@ -155,7 +155,7 @@ def test_a_merge_that_fails_leaves_nothing_to_the_next() -> None:
         by_sql(),
         pytest.raises(KeyError),
         tempfile.TemporaryDirectory() as scratch,
-        merged(None, changes, SHAPE, memory=100_000_000, scratch=scratch),
+        merge_bucket(None, changes, SHAPE, memory=100_000_000, scratch=scratch),
     ):
         raise KeyError
     assert fold({(3, "b"): 6}, [])[0] == {(3, "b"): 6}
@@ -186,7 +186,7 @@ def test_rows_are_replaced_in_their_order(
     touched = table([(key, 0) for key in gone | coming.keys()]).select(["key"]).sort_by("key")
     new = table(list(coming.items())).sort_by("key")
     stored = table(base) if seed else table(base).sort_by("key")
-    found = pa.Table.from_batches(replaced(stored.to_batches(max_chunksize=size), touched, new), new.schema)
+    found = pa.Table.from_batches(replace_rows(stored.to_batches(max_chunksize=size), touched, new), new.schema)
     expected = table([*((k, v) for k, v in rows.items() if k not in gone | coming.keys()), *coming.items()])
     assert found.sort_by("key").equals(expected.sort_by("key"))
     assert seed or found.equals(expected.sort_by("key"))

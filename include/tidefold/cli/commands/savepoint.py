@@ -70,11 +70,11 @@ def savepoint(
     from tidefold.cli.commands.stop_with_savepoint import StoppedSavepoint, Stopping
     from tidefold.operations.restore.target_location import open_place
     from tidefold.operations.savepoint.external import open_address
-    from tidefold.operations.savepoint.take import Wanted, take_savepoint
+    from tidefold.operations.savepoint.take import SavepointRequest, take_savepoint
 
     pipeline = terminal.pipeline()
     known = pipeline.log(log).id
-    wanted = Wanted(to, snapshot, layout, overwrite)
+    wanted = SavepointRequest(to, snapshot, layout, overwrite)
     if not stop:
         return print_outcomes(terminal, "savepoint", [take_savepoint(pipeline, known, wanted, terminal.note)])
     if snapshot is not None:

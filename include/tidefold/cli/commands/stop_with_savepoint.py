@@ -12,7 +12,7 @@ from tidefold.errors import RefusedError
 from tidefold.operations.ingest.stop_resume import stop
 from tidefold.operations.outcome import Outcome, for_each_log
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.savepoint.take import Wanted, take_savepoint
+from tidefold.operations.savepoint.take import SavepointRequest, take_savepoint
 from tidefold.operations.snapshot.request import Fold
 
 
@@ -35,7 +35,7 @@ class StoppedSavepoint:
     asked: Stopping
     takeover: bool = False
 
-    def go(self, wanted: Wanted) -> int:
+    def go(self, wanted: SavepointRequest) -> int:
         """Stops, folds, saves, prints, and returns the exit code. After a failure the log stays stopped."""
         stopped = stop(self.pipeline, self.log, self.asked.address, self.asked.by, self.asked.why)
         self.terminal.note(f"{self.log}: stopped; `tidefold resume {self.log}` lets it take changes again")
@@ -47,7 +47,7 @@ class StoppedSavepoint:
         print_lines(self.terminal, saved)
         return print_run(self.terminal, run, "savepoint", saved)
 
-    def _save(self, wanted: Wanted) -> Outcome:
+    def _save(self, wanted: SavepointRequest) -> Outcome:
         state = self.pipeline.ledger(self.log).read()
         if state.unfolded or state.stopped is None:
             raise RefusedError(

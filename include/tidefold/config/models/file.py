@@ -14,7 +14,7 @@ from tidefold.config.models.merge import LateEntry, MergeEntry, MergeValue, Orde
 from tidefold.config.models.schema_policy import SchemaEntry, SchemaValue
 from tidefold.config.models.sources import SourceEntry
 from tidefold.domain.retention.retention import Grace
-from tidefold.domain.snapshot.kind_selection import Rule
+from tidefold.domain.snapshot.kind_selection import KindPolicy
 from tidefold.yaml_files.model import StrictModel, Text, mistake
 
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([kMGT]i?)?B", re.ASCII)
@@ -160,8 +160,8 @@ class SnapshotsConfig(StrictModel):
 
     renamed: ClassVar[Mapping[str, str]] = {"copy": "copy_files"}
 
-    kind: Rule = Field(
-        default=Rule.FULL,
+    kind: KindPolicy = Field(
+        default=KindPolicy.FULL,
         strict=False,
         description="full (files of its own), incremental (shares files of confirmed ones), or auto (chosen by cost)",
     )

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from tidefold.domain.log_state import ChangeSet, Consumer, Hold, LogState, Snapshot, SnapshotKind, State, Tag
 from tidefold.domain.retention.tag_names import require_free
-from tidefold.domain.snapshot.transitions import known
+from tidefold.domain.snapshot.transitions import require_snapshot
 from tidefold.errors import ConflictError, InvalidInputError, RefusedError
 
 # Of a longer run so much is squashed at once: it is held in memory.
@@ -166,7 +166,7 @@ def _of_tails(state: LogState) -> Iterable[Bound]:
 
 
 def _behind(state: LogState, snapshot: int) -> int:
-    found = known(state, snapshot)
+    found = require_snapshot(state, snapshot)
     return found.from_sqn if found.kind is SnapshotKind.TAIL else found.to_sqn
 
 
@@ -238,7 +238,7 @@ def forget_garbage(state: LogState, paths: Iterable[str]) -> LogState:
 
 def tag(state: LogState, name: str, snapshot_id: int) -> LogState:
     """Names a completed snapshot, which keeps it. Refused for a retired one: its files may be going."""
-    snapshot = known(state, snapshot_id)
+    snapshot = require_snapshot(state, snapshot_id)
     if snapshot.state is not State.COMPLETED:
         raise RefusedError(
             "WRONG_STATE",
@@ -251,7 +251,7 @@ def tag(state: LogState, name: str, snapshot_id: int) -> LogState:
 
 def hold(state: LogState, wanted: Hold) -> LogState:
     """Keeps a completed snapshot and the log behind it. Refused for a retired one, or when the log behind it is cut."""
-    snapshot = known(state, wanted.snapshot)
+    snapshot = require_snapshot(state, wanted.snapshot)
     if snapshot.state is not State.COMPLETED or _behind(state, snapshot.id) < state.truncated_to:
         what = f"is {snapshot.state}" if snapshot.state is not State.COMPLETED else "has no log behind it any more"
         raise RefusedError(

@@ -13,7 +13,7 @@ from tidefold.domain.external_snapshot import External, Ownership
 from tidefold.domain.ingest.append import never_took
 from tidefold.domain.log_state import Expire, LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.snapshot.abort_cause import AbortCause
-from tidefold.domain.snapshot.transitions import held, known, require_published
+from tidefold.domain.snapshot.transitions import require_not_aborted, require_published, require_snapshot
 from tidefold.errors import RefusedError
 
 
@@ -68,7 +68,7 @@ def claim(state: LogState, asked: Claim) -> LogState:
         return state
     attempt = state.open_attempt
     if attempt and attempt.run != asked.run and not asked.takeover and attempt != asked.stalled:
-        raise blocked(state, attempt)
+        raise build_open_error(state, attempt)
     if not attempt and not state.unfolded and not asked.restore and not asked.renew and not asked.external:
         return state
     require_published(state)
@@ -76,10 +76,10 @@ def claim(state: LogState, asked: Claim) -> LogState:
         _require_completed(state, asked.restore.snapshot)
     free = supersede(state, attempt)
     _require_unclaimed(free, asked.external)
-    return _begin(free, replace(asked, expire=_frozen(state, asked)))
+    return _begin(free, replace(asked, expire=_freeze_expire(state, asked)))
 
 
-def _frozen(state: LogState, asked: Claim) -> Expire | None:
+def _freeze_expire(state: LogState, asked: Claim) -> Expire | None:
     """Which rows go: a retry of a run drops none that its first attempt would have kept (I24)."""
     expire = asked.expire
     for before in (s.expire for s in state.snapshots if (s.run, s.request) == (asked.run, asked.request)):
@@ -140,7 +140,7 @@ def of_run(state: LogState, run: str) -> Snapshot | None:
     return next((s for s in reversed(state.snapshots) if s.run == run and s.state is not State.ABORTED), None)
 
 
-def blocked(state: LogState, attempt: Snapshot) -> RefusedError:
+def build_open_error(state: LogState, attempt: Snapshot) -> RefusedError:
     """Another run is at what is asked for."""
     which = f" --snapshot {attempt.id}" if attempt.as_of else ""
     return RefusedError(
@@ -194,7 +194,7 @@ def _until(state: LogState, begun: Snapshot) -> int | None:
     """The last commit time in what is to be folded, if it is known."""
     if begun.external:
         return None
-    below = None if begun.parent is None else known(state, begun.parent)
+    below = None if begun.parent is None else require_snapshot(state, begun.parent)
     folded = state.change_sets_in(begun.from_sqn, begun.folds_to)
     return latest_commit_time([below.max_commit_time] if below else [], (c.times for c in folded))
 
@@ -209,7 +209,7 @@ def _horizon(state: LogState, asked: Claim) -> int | None:
 
 
 def _require_completed(state: LogState, snapshot: int) -> Snapshot:
-    wanted = known(state, snapshot)
+    wanted = require_snapshot(state, snapshot)
     if wanted.state is not State.COMPLETED:
         raise RefusedError(
             "WRONG_STATE",
@@ -260,12 +260,12 @@ def _importing(state: LogState, begun: Snapshot, external: External) -> Snapshot
 
 def _require_unclaimed(state: LogState, external: External | None) -> None:
     """Two owners would delete each other's files."""
-    for claimed in claimed_by(state):
+    for claimed in find_claiming(state):
         if external and claimed.external and claimed.external.address == external.address:
             raise already_claimed(state.log, claimed.id)
 
 
-def claimed_by(state: LogState) -> tuple[Snapshot, ...]:
+def find_claiming(state: LogState) -> tuple[Snapshot, ...]:
     """The snapshots that own, or will own, an original outside of the store which is still to be deleted."""
     gone = (State.ABORTED, State.DELETED)
     return tuple(
@@ -283,7 +283,7 @@ def already_claimed(log: str, snapshot: int) -> RefusedError:
 
 def progress(state: LogState, snapshot_id: int) -> LogState:
     """Shows that the attempt is alive. Raises SupersededError when it was fenced off meanwhile."""
-    snapshot = held(state, snapshot_id)
+    snapshot = require_not_aborted(state, snapshot_id)
     if snapshot.state is not State.ONGOING:
         return state
     return state.with_snapshot(replace(snapshot, progress=snapshot.progress + 1))

@@ -8,7 +8,7 @@ from enum import StrEnum
 from tidefold.domain.log_state import LogState, SnapshotKind, State
 
 
-class Rule(StrEnum):
+class KindPolicy(StrEnum):
     """How the kind is chosen: always the same, or each time by cost."""
 
     FULL = "full"
@@ -17,7 +17,7 @@ class Rule(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class KindDecision:
     """A kind, and why this one, as the end of a sentence."""
 
     kind: SnapshotKind
@@ -25,12 +25,12 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class KindInputs:
     """What a choice depends on besides the log: `links`: the store takes a file over without copying its bytes;
     `full_every`: with `auto`, so many snapshots after a full one comes the next; `buckets`: how many are configured.
     """
 
-    rule: Rule = Rule.FULL
+    rule: KindPolicy = KindPolicy.FULL
     links: bool = True
     full_every: int = 10
     buckets: int | None = None
@@ -40,34 +40,36 @@ class Terms:
 _WORTH = 2
 
 
-def choose(state: LogState, terms: Terms) -> Choice:
+def select_kind(state: LogState, terms: KindInputs) -> KindDecision:
     """The kind of the next snapshot. An incremental one is never built on anything that was not confirmed (N3): its
     base is the newest completed snapshot.
     """
-    if terms.rule is not Rule.AUTO:
-        return Choice(SnapshotKind(terms.rule), "it was asked for")
+    if terms.rule is not KindPolicy.AUTO:
+        return KindDecision(SnapshotKind(terms.rule), "it was asked for")
     latest = state.latest
     if latest is None:
-        return Choice(SnapshotKind.FULL, "there is no snapshot yet whose files could be shared")
+        return KindDecision(SnapshotKind.FULL, "there is no snapshot yet whose files could be shared")
     if terms.buckets not in (None, state.shape.buckets):
-        return Choice(SnapshotKind.FULL, f"the number of buckets changes from {state.shape.buckets} to {terms.buckets}")
+        return KindDecision(
+            SnapshotKind.FULL, f"the number of buckets changes from {state.shape.buckets} to {terms.buckets}"
+        )
     since = _since_full(state)
     if since >= terms.full_every:
-        return Choice(SnapshotKind.FULL, f"{since} incremental snapshots were made since the last full one")
+        return KindDecision(SnapshotKind.FULL, f"{since} incremental snapshots were made since the last full one")
     if terms.links:
-        return Choice(SnapshotKind.FULL, "the store takes unchanged files over as links, which costs no bytes")
-    written = touched_bytes(state)
+        return KindDecision(SnapshotKind.FULL, "the store takes unchanged files over as links, which costs no bytes")
+    written = estimate_touched_bytes(state)
     if latest.bytes_full <= _WORTH * written:
-        return Choice(
+        return KindDecision(
             SnapshotKind.FULL, f"about {written:,} of {latest.bytes_full:,} bytes are written anew in any case"
         )
     copied = latest.bytes_full - written
-    return Choice(
+    return KindDecision(
         SnapshotKind.INCREMENTAL, f"a full one would copy about {copied:,} bytes to write {written:,} new ones"
     )
 
 
-def touched_bytes(state: LogState) -> int:
+def estimate_touched_bytes(state: LogState) -> int:
     """About how many bytes of the newest snapshot lie in buckets that the waiting changes touch.
 
     Keys are spread evenly, so of B buckets n changes leave (1 - 1/B)^n untouched.

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from tidefold.domain.commit_times import NEVER, AsOf, format_instant, micros, next_second, tag_of
 from tidefold.domain.log_state import ChangeSet, Expire, LogState, Snapshot, State
 from tidefold.domain.retention.tag_names import require_free
-from tidefold.domain.snapshot.claim import Claim, begin_attempt, blocked, same_request, supersede
+from tidefold.domain.snapshot.claim import Claim, begin_attempt, build_open_error, same_request, supersede
 from tidefold.domain.snapshot.lineage import Older, up_to
 from tidefold.errors import CorruptError, RefusedError
 
@@ -21,7 +21,7 @@ _SECOND = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PointInTimePlan:
     """`base`: the snapshot that it begins with (None: the empty table); `change_sets`: those after it that may hold
     changes from before the instant; `later`: how many hold none.
     """
@@ -31,7 +31,7 @@ class Plan:
     later: int
 
 
-def plan(state: LogState, at: int, expire: Expire | None) -> Plan | None:
+def plan(state: LogState, at: int, expire: Expire | None) -> PointInTimePlan | None:
     """What a snapshot as of `at` is folded from; None: nothing was committed before. `expire`: rows too old then.
 
     Raises RefusedError when the log no longer has what that needs, or nobody knows when its changes were committed.
@@ -43,7 +43,7 @@ def plan(state: LogState, at: int, expire: Expire | None) -> Plan | None:
     chosen = _before(state.log, found.change_sets, at)
     if found.snapshot is None and not chosen:
         return None
-    return Plan(found.snapshot, chosen, len(found.change_sets) - len(chosen))
+    return PointInTimePlan(found.snapshot, chosen, len(found.change_sets) - len(chosen))
 
 
 def change_sets_of(state: LogState, snapshot: Snapshot) -> tuple[ChangeSet, ...]:
@@ -95,7 +95,7 @@ def _before(log: str, change_sets: Sequence[ChangeSet], at: int) -> tuple[Change
         if times is not None and times.first is not None and times.first >= at:
             continue
         if one.first is not None and (times is None or times.last is None or times.last >= at):
-            raise _squashed(log, one, at)
+            raise _build_squashed_error(log, one, at)
         found.append(one)
     return tuple(found)
 
@@ -108,13 +108,13 @@ def claim(state: LogState, asked: Claim, at: int) -> LogState:
     run is at the same instant, when its tag names something else, and what `plan` raises.
     """
     mine = same_request(state, asked)
-    if kept(state, at) or (mine and mine.state in (State.STAGED, State.COMPLETED)):
+    if find_kept(state, at) or (mine and mine.state in (State.STAGED, State.COMPLETED)):
         return state
     require_free(state, tag_of(at))
     mine = mine if mine and mine.open else None
     rival = next((s for s in state.as_of_attempts if s.as_of and s.as_of.at == at and s != mine), None)
     if rival and not asked.takeover:
-        raise blocked(state, rival)
+        raise build_open_error(state, rival)
     planned = plan(state, at, asked.expire)
     if planned is None:
         return state
@@ -122,7 +122,7 @@ def claim(state: LogState, asked: Claim, at: int) -> LogState:
     return _begin(free, asked, at, planned)
 
 
-def _begin(state: LogState, asked: Claim, at: int, planned: Plan) -> LogState:
+def _begin(state: LogState, asked: Claim, at: int, planned: PointInTimePlan) -> LogState:
     base, head = planned.base, state.latest
     begun = replace(
         begin_attempt(state, asked, base), as_of=AsOf(at, head.id if head else None), max_commit_time=at - 1
@@ -130,7 +130,7 @@ def _begin(state: LogState, asked: Claim, at: int, planned: Plan) -> LogState:
     return replace(state, epoch=begun.epoch).with_snapshot(begun)
 
 
-def kept(state: LogState, at: int) -> Snapshot | None:
+def find_kept(state: LogState, at: int) -> Snapshot | None:
     """The completed snapshot as of an instant that a tag keeps."""
     tagged = {tag.snapshot for tag in state.tags}
     there = (s for s in reversed(state.snapshots) if s.as_of and s.as_of.at == at and s.id in tagged)
@@ -144,7 +144,7 @@ def came_later(state: LogState, snapshot: Snapshot) -> tuple[ChangeSet, ...]:
     return tuple(c for c in since if c.times is None or (c.times.first is not None and c.times.first < at))
 
 
-def given_up(state: LogState, instant: str, beat: float, patience: timedelta) -> tuple[Snapshot, ...]:
+def find_given_up(state: LogState, instant: str, beat: float, patience: timedelta) -> tuple[Snapshot, ...]:
     """The attempts that nobody has worked on for long, as seen at `instant` (ISO 8601): their count of progress would
     be higher, at one each `beat` seconds. Wrong about one that lives: it loses its work and nothing else.
     """
@@ -165,7 +165,7 @@ def without_times(log: str, count: int) -> RefusedError:
     )
 
 
-def _squashed(log: str, one: ChangeSet, at: int) -> RefusedError:
+def _build_squashed_error(log: str, one: ChangeSet, at: int) -> RefusedError:
     return RefusedError(
         "AS_OF_SQUASHED",
         f"The change sets {one.begin} to {one.sqn} of `{log}` were squashed into one: of changes from before and after "

@@ -20,7 +20,7 @@ def stage(state: LogState, manifest: Manifest, digest: str, read: ReadFrom | Non
     """Records that all files of the attempt are written and synced, and what was `read` for it. `digest`: sha256 of the
     stored manifest.
     """
-    snapshot = held(state, manifest.snapshot)
+    snapshot = require_not_aborted(state, manifest.snapshot)
     if (manifest.epoch, manifest.token) != (snapshot.epoch, snapshot.token):
         raise SupersededError(
             "SUPERSEDED",
@@ -54,7 +54,7 @@ def with_manifest(snapshot: Snapshot, manifest: Manifest, digest: str, read: Rea
 
 def judge(state: LogState, snapshot_id: int, verdict: Verdict) -> LogState:
     """Binds a verdict to a staged snapshot. The first verdict of a suite stands; another suite may judge again."""
-    snapshot = held(state, snapshot_id)
+    snapshot = require_not_aborted(state, snapshot_id)
     if snapshot.verdict and snapshot.verdict.suite == verdict.suite:
         return state
     if snapshot.state is not State.STAGED:
@@ -77,7 +77,7 @@ def override(state: LogState, snapshot_id: int, by: str, why: str) -> LogState:
     if not by.strip() or not why.strip():
         message = "An override needs both a name and a reason."
         raise InvalidInputError("OVERRIDE_UNNAMED", message, hint="Give --override-by and --reason.")
-    snapshot = held(state, snapshot_id)
+    snapshot = require_not_aborted(state, snapshot_id)
     if snapshot.state is not State.STAGED:
         raise _wrong_state(state, snapshot, "override", State.STAGED)
     if not snapshot.verdict:
@@ -92,7 +92,7 @@ def confirm(state: LogState, snapshot_id: int) -> LogState:
 
     One as of an instant is named by its tag in the same move, and needs no base.
     """
-    snapshot = held(state, snapshot_id)
+    snapshot = require_not_aborted(state, snapshot_id)
     if snapshot.state is State.COMPLETED:
         return state  # So is a tail-only one, from its beginning.
     if snapshot.state is not State.STAGED:
@@ -107,21 +107,21 @@ def confirm(state: LogState, snapshot_id: int) -> LogState:
             hint=f"`tidefold report {state.log}` names the page; abort it, or confirm with --override-by and --reason.",
         )
     if snapshot.as_of:
-        return _tagged(state.with_snapshot(replace(snapshot, state=State.COMPLETED)), snapshot, snapshot.as_of.tag)
+        return _add_tag(state.with_snapshot(replace(snapshot, state=State.COMPLETED)), snapshot, snapshot.as_of.tag)
     require_published(state)
     _require_latest_base(state, snapshot)
     # Where rows lie is what each manifest says; this is the newest one that counts.
     shape = replace(state.shape, buckets=snapshot.buckets or state.shape.buckets)
     completed = replace(snapshot, state=State.COMPLETED)
-    return replace(_begun_with(state, snapshot), shape=shape).with_snapshot(completed)
+    return replace(_continue_from_import(state, snapshot), shape=shape).with_snapshot(completed)
 
 
-def _tagged(state: LogState, snapshot: Snapshot, name: str) -> LogState:
+def _add_tag(state: LogState, snapshot: Snapshot, name: str) -> LogState:
     taken = require_free(state, name, snapshot.id)
     return state if taken else replace(state, tags=(*state.tags, Tag(name, snapshot.id)))
 
 
-def _begun_with(state: LogState, snapshot: Snapshot) -> LogState:
+def _continue_from_import(state: LogState, snapshot: Snapshot) -> LogState:
     """The log, which goes on from where the first snapshot ends, if that was imported. Not before it counts: an import
     that is aborted leaves nothing of it.
     """
@@ -149,9 +149,9 @@ def _require_latest_base(state: LogState, snapshot: Snapshot) -> None:
         )
 
 
-def published(state: LogState, snapshot_id: int, table_version: int, instant: str = "") -> LogState:
+def record_publication(state: LogState, snapshot_id: int, table_version: int, instant: str = "") -> LogState:
     """Records the table version that shows a completed snapshot to readers, and since when (ISO 8601)."""
-    snapshot = known(state, snapshot_id)
+    snapshot = require_snapshot(state, snapshot_id)
     if snapshot.published:
         return state
     if snapshot.state is not State.COMPLETED or not snapshot.in_main_lineage:
@@ -161,7 +161,7 @@ def published(state: LogState, snapshot_id: int, table_version: int, instant: st
 
 def abort(state: LogState, snapshot_id: int, reason: str) -> LogState:
     """Undoes an unconfirmed attempt; a completed one is refused."""
-    snapshot = known(state, snapshot_id)
+    snapshot = require_snapshot(state, snapshot_id)
     if snapshot.state is State.ABORTED:
         return state
     if not snapshot.open:
@@ -169,9 +169,9 @@ def abort(state: LogState, snapshot_id: int, reason: str) -> LogState:
     return state.with_snapshot(replace(snapshot, state=State.ABORTED, abort_reason=reason))
 
 
-def drilled(state: LogState, snapshot_id: int, drill: Drill) -> LogState:
+def record_drill(state: LogState, snapshot_id: int, drill: Drill) -> LogState:
     """Records how the newest trial restore of a snapshot ended; one that was retired meanwhile is left."""
-    snapshot = known(state, snapshot_id)
+    snapshot = require_snapshot(state, snapshot_id)
     if snapshot.state is not State.COMPLETED:
         return state
     return state.with_snapshot(replace(snapshot, drill=drill))
@@ -188,7 +188,7 @@ def require_published(state: LogState) -> None:
         )
 
 
-def known(state: LogState, snapshot_id: int) -> Snapshot:
+def require_snapshot(state: LogState, snapshot_id: int) -> Snapshot:
     """The snapshot of that id, or NotFoundError."""
     snapshot = state.snapshot(snapshot_id)
     if snapshot is None:
@@ -200,9 +200,9 @@ def known(state: LogState, snapshot_id: int) -> Snapshot:
     return snapshot
 
 
-def readable(state: LogState, snapshot_id: int) -> Snapshot:
+def require_readable(state: LogState, snapshot_id: int) -> Snapshot:
     """The snapshot, or NotFoundError when its files are not kept."""
-    snapshot = known(state, snapshot_id)
+    snapshot = require_snapshot(state, snapshot_id)
     if snapshot.state not in (State.COMPLETED, State.STAGED):
         raise NotFoundError(
             "SNAPSHOT_GONE",
@@ -212,9 +212,9 @@ def readable(state: LogState, snapshot_id: int) -> Snapshot:
     return snapshot
 
 
-def held(state: LogState, snapshot_id: int) -> Snapshot:
+def require_not_aborted(state: LogState, snapshot_id: int) -> Snapshot:
     """The snapshot, or SupersededError when its attempt was fenced off by a newer one or aborted."""
-    snapshot = known(state, snapshot_id)
+    snapshot = require_snapshot(state, snapshot_id)
     if snapshot.state is State.ABORTED:
         cause = AbortCause.parse(snapshot.abort_reason)
         raise SupersededError(

@@ -103,13 +103,13 @@ def rows_of(batch: pa.RecordBatch, keys: pa.Table) -> Numbers:
     return np.sort(numbered.join(keys, names, join_type="left semi", use_threads=False).column("").to_numpy())
 
 
-def replaced(base: Iterable[pa.RecordBatch], keys: pa.Table, rows: pa.Table) -> Iterator[pa.RecordBatch]:
+def replace_rows(base: Iterable[pa.RecordBatch], keys: pa.Table, rows: pa.Table) -> Iterator[pa.RecordBatch]:
     """The base without the rows of `keys`, and with `rows`, in the order of the key. All three are sorted by it.
 
     Of `base` one batch is in memory at a time.
     """
     names, start = keys.column_names, 0
-    gone, coming = _Sorted(keys, names[:1]), _Sorted(rows, names)
+    gone, coming = _KeyOrder(keys, names[:1]), _KeyOrder(rows, names)
     for given in base:
         if not given.num_rows:
             continue
@@ -118,12 +118,12 @@ def replaced(base: Iterable[pa.RecordBatch], keys: pa.Table, rows: pa.Table) -> 
         span = pc.min_max(batch.column(names[0]))
         near = gone.within((span["min"].as_py(),), (span["max"].as_py(),))
         end = coming.after(tuple(batch.column(name)[-1].as_py() for name in names), start)
-        yield from _merged(batch, near, rows.slice(start, end - start))
+        yield from _merge_batch(batch, near, rows.slice(start, end - start))
         start = end
     yield from rows.slice(start).to_batches()
 
 
-def _merged(batch: pa.RecordBatch, gone: pa.Table, coming: pa.Table) -> Iterator[pa.RecordBatch]:
+def _merge_batch(batch: pa.RecordBatch, gone: pa.Table, coming: pa.Table) -> Iterator[pa.RecordBatch]:
     """A batch without the rows of the keys that go, and with the rows that come."""
     hit = rows_of(batch, gone) if gone.num_rows else np.empty(0, np.int64)
     if not len(hit) and not coming.num_rows:
@@ -155,7 +155,7 @@ def _is_numeric(type_: pa.DataType) -> bool:
     return bool(pa.types.is_signed_integer(type_) or pa.types.is_temporal(type_)) and type_.bit_width in _WIDTHS
 
 
-class _Sorted:
+class _KeyOrder:
     """A sorted table to be searched by the values of some columns. Python compares text as Arrow and DuckDB do."""
 
     def __init__(self, table: pa.Table, names: Sequence[str]) -> None:

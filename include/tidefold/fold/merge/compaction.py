@@ -11,7 +11,7 @@ from tidefold.domain.table.table_spec import Engine, TableSpec
 from tidefold.fold.merge.engines.statements import key_list, latest
 
 
-def squashed(changes: pa.Table, shape: TableSpec) -> pa.Table:
+def compact_changes(changes: pa.Table, shape: TableSpec) -> pa.Table:
     """The same effect in fewer changes, with the schema of a change set.
 
     Where only the last change of a key counts that one is left, and every clear. Partial changes, and those of other

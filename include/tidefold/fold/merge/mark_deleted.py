@@ -55,17 +55,17 @@ def _can_mark(task: FoldTask, recipe: Recipe, changes: pa.Table) -> bool:
     return stays and is_plain(changes, task.shape) and not has_clears(changes)
 
 
-def marked(large: Input, keys: pa.Table, inputs: Inputs) -> DataFile | None:
+def mark_rows(large: Input, keys: pa.Table, inputs: Inputs) -> DataFile | None:
     """The file without the rows of these keys, as far as it has them; None: no row is left."""
     file = large.file
     with inputs.open(large)[1] as stream:
-        found = list(_found(pq.ParquetFile(stream), keys))
+        found = list(_find_places(pq.ParquetFile(stream), keys))
     gone = np.unique(np.concatenate([places(file.deletions), *found]))
     left = file.rows_written - len(gone)
     return replace(file, rows=left, deletions=deletions(gone), carried=True) if left else None
 
 
-def _found(parquet: pq.ParquetFile, keys: pa.Table) -> Iterator[Places]:
+def _find_places(parquet: pq.ParquetFile, keys: pa.Table) -> Iterator[Places]:
     """Where the file has rows of these keys, deleted ones among them."""
     start = 0
     for batch in parquet.iter_batches(batch_size=_BATCH_ROWS, columns=keys.column_names):

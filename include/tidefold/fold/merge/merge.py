@@ -22,10 +22,10 @@ from tidefold.changelog.key_group_hash import quote_name
 from tidefold.changelog.schema import CLEAR, has_absent, order_columns, sidecar_schema, table_schema
 from tidefold.domain.table.table_spec import Engine, TableSpec
 from tidefold.errors import InvalidInputError, TidefoldError
-from tidefold.fold.merge.arrow_merge import find, replaced
+from tidefold.fold.merge.arrow_merge import find, replace_rows
 from tidefold.fold.merge.engines import Statements, statements
 from tidefold.fold.merge.engines.statements import UNRESOLVED, key_list, order
-from tidefold.fold.merge.ties import TIED, Tied, tied
+from tidefold.fold.merge.ties import TIED, Tied, find_ties
 from tidefold.fold.merge.unresolved import Unresolved, without_unresolved
 
 # Each thread's connection that no merge uses now: a new one costs as much as merging 100,000 rows (decision 0014).
@@ -34,7 +34,7 @@ _UNFIT = ("Out of Range Error", "Conversion Error")
 
 
 @dataclass(frozen=True, slots=True)
-class Before:
+class MergeState:
     """What a fold builds on beside the rows: `hidden` (`hidden_schema`) was kept beside them, `cleared` is the order of
     the highest clear so far; what was deleted before the `horizon` is forgotten.
     """
@@ -45,7 +45,7 @@ class Before:
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
+class MergeResult:
     """`rows` are sorted by key, to be read once within the context. `upserts` of them come from changes; `deletes` are
     keys that changes remove. `ties`: keys whose newest changes are of one order and say different things. `keys`: those
     that changes say anything about, where asked for. `unresolved`: keys that are left out, complete when all rows were
@@ -63,28 +63,30 @@ class Merged:
 
 
 @contextmanager
-def merged(
+def merge_bucket(
     base: pa.RecordBatchReader | None,
     changes: pa.Table,
     shape: TableSpec,
-    before: Before | None = None,
+    before: MergeState | None = None,
     *,
     memory: int,
     scratch: str,
     with_keys: bool = False,
     is_sorted: bool = True,
-) -> Iterator[Merged]:
+) -> Iterator[MergeResult]:
     """The rows of a bucket after its changes. `base` is consumed once, batch by batch, unless all of it was cleared.
     Above `memory` (bytes) it spills into `scratch`. `is_sorted`: the base comes in the order of its key, or nobody
     needs it so. Raises InvalidInputError for a value that cannot be.
     """
-    before = before or Before()
+    before = before or MergeState()
     clears = has_clears(changes)
     newest = None if clears or not is_sorted else find(changes, tuple(before.cleared), shape, memory)
     if newest:
-        rows = pa.RecordBatchReader.from_batches(table_schema(shape), replaced(base or (), newest.keys, newest.rows))
+        rows = pa.RecordBatchReader.from_batches(
+            table_schema(shape), replace_rows(base or (), newest.keys, newest.rows)
+        )
         upserts = newest.rows.num_rows
-        yield Merged(upserts, newest.deletes, rows, None, tuple(before.cleared), Tied(), newest.keys)
+        yield MergeResult(upserts, newest.deletes, rows, None, tuple(before.cleared), Tied(), newest.keys)
         return
     with _values_explained(), _connection(memory, scratch) as connection:
         connection.register("changes", changes)
@@ -97,14 +99,14 @@ def merged(
         for name, query in asked.tables:
             connection.execute(f"CREATE TEMP TABLE {name} AS {query}")
         [(upserts, deletes)] = connection.execute(asked.counts).fetchall()
-        hidden, ties = _hidden(connection, asked, shape), tied(connection, shape)
+        hidden, ties = _collect_sidecar(connection, asked, shape), find_ties(connection, shape)
         keys = connection.sql(f"SELECT {key_list(shape)} FROM touched").to_arrow_table() if with_keys else None
         # Last: while it is open the connection can do nothing else.
         stream, unresolved = connection.sql(asked.rows).to_arrow_reader(65_536), Unresolved()
         if asked.marks:
             schema = stream.schema.remove(stream.schema.get_field_index(UNRESOLVED))
             stream = pa.RecordBatchReader.from_batches(schema, without_unresolved(stream, shape, unresolved))
-        yield Merged(upserts, deletes, stream, hidden, cleared, ties, keys, unresolved)
+        yield MergeResult(upserts, deletes, stream, hidden, cleared, ties, keys, unresolved)
 
 
 @contextmanager
@@ -124,7 +126,7 @@ def _values_explained() -> Iterator[None]:
 
 
 def _make_live(
-    connection: duckdb.DuckDBPyConnection, clears: bool, shape: TableSpec, before: Before
+    connection: duckdb.DuckDBPyConnection, clears: bool, shape: TableSpec, before: MergeState
 ) -> tuple[int, ...]:
     """Makes `live`, the changes that no clear removes, and `clears`; answers the highest clear of all rows."""
     known = tuple(before.cleared)
@@ -176,7 +178,7 @@ def has_clears(changes: pa.Table) -> bool:
     return bool(pc.any(pc.equal(changes.column("_op"), CLEAR)).as_py())
 
 
-def _hidden(connection: duckdb.DuckDBPyConnection, asked: Statements, shape: TableSpec) -> pa.Table | None:
+def _collect_sidecar(connection: duckdb.DuckDBPyConnection, asked: Statements, shape: TableSpec) -> pa.Table | None:
     if asked.hidden is None:
         return None
     found = connection.sql(asked.hidden).to_arrow_table().cast(sidecar_schema(shape))
@@ -186,7 +188,7 @@ def _hidden(connection: duckdb.DuckDBPyConnection, asked: Statements, shape: Tab
 @contextmanager
 def _connection(memory: int, scratch: str) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection for one merge, empty again when it ends well; after an error it is not used any more."""
-    connection = _opened(memory, scratch)
+    connection = _open_connection(memory, scratch)
     try:
         yield connection
         for name in ("given_base", "changes", "hidden"):
@@ -209,7 +211,7 @@ def close_kept() -> None:
         kept.close()
 
 
-def _opened(memory: int, scratch: str) -> duckdb.DuckDBPyConnection:
+def _open_connection(memory: int, scratch: str) -> duckdb.DuckDBPyConnection:
     idle: duckdb.DuckDBPyConnection | None = getattr(_idle, "connection", None)
     _idle.connection = None
     if idle is not None:

@@ -26,7 +26,7 @@ class Tied:
     listed: tuple[str, ...] = ()
 
 
-def tied(connection: duckdb.DuckDBPyConnection, shape: TableSpec) -> Tied:
+def find_ties(connection: duckdb.DuckDBPyConnection, shape: TableSpec) -> Tied:
     """The ties among the changes that count (`live`)."""
     if not shape.order_width or shape.order == ARRIVAL or shape.merge.engine not in _DECIDING:
         return Tied()
@@ -44,9 +44,9 @@ def tied(connection: duckdb.DuckDBPyConnection, shape: TableSpec) -> Tied:
     )
     [(count,)] = connection.execute(f"SELECT count(DISTINCT ({key})) FROM ({different})").fetchall()
     found = connection.execute(f"{different} ORDER BY {key}, {order} LIMIT {LISTED}").fetchall()
-    return Tied(count, tuple(_told(shape, row) for row in found))
+    return Tied(count, tuple(_describe_tie(shape, row) for row in found))
 
 
-def _told(shape: TableSpec, row: tuple[object, ...]) -> str:
+def _describe_tie(shape: TableSpec, row: tuple[object, ...]) -> str:
     width = len(shape.key)
     return json.dumps({**dict(zip(shape.key, row[:width], strict=True)), "order": list(row[width:])}, default=str)

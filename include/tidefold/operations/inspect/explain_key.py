@@ -28,7 +28,7 @@ from tidefold.domain.explain.key_history import (
 )
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import ChangeSet, LandedFileRecord, LogState, Snapshot, SnapshotKind, State
-from tidefold.domain.snapshot.transitions import readable
+from tidefold.domain.snapshot.transitions import require_readable
 from tidefold.domain.table.table_spec import Engine, Group, TableSpec
 from tidefold.errors import CorruptError, NotFoundError
 from tidefold.operations.inspect.read import Wanted, What, find_published, one_key, plan_from, require_state
@@ -147,7 +147,7 @@ def explain_key(
     Raises NotFoundError for a key of which neither log nor kept snapshots have anything, and what `plan_read` raises.
     """
     state = require_state(pipeline, log)
-    base = state.latest if live else find_published(state) if snapshot is None else readable(state, snapshot)
+    base = state.latest if live else find_published(state) if snapshot is None else require_readable(state, snapshot)
     view = "live" if live else "published" if snapshot is None else "snapshot"
     return _Explaining(pipeline, state, key).of(view, base, live)
 
@@ -269,7 +269,7 @@ class _Explaining:
         winner = explain(state, (top,), self._changes, state.shape).winner
         if winner is not None:
             return self._row_of(winner)
-        return self._row_in(readable(state, snapshot.base or 0))
+        return self._row_in(require_readable(state, snapshot.base or 0))
 
     def _origin(self, told: ExplainedChange, winner: KeyChange | None) -> Origin:
         change, state = told.change, self._state

@@ -15,7 +15,7 @@ from tidefold.changelog.schema import change_schema, table_schema
 from tidefold.domain.key_groups import Share
 from tidefold.domain.log_state import ChangeSet, LogState, Snapshot, SnapshotKind, TableSpec
 from tidefold.domain.snapshot.manifest import Manifest
-from tidefold.domain.snapshot.transitions import readable
+from tidefold.domain.snapshot.transitions import require_readable
 from tidefold.domain.table.schema import shape_at
 from tidefold.errors import InvalidInputError, NotFoundError, RefusedError
 from tidefold.ledger import read_manifest
@@ -92,7 +92,7 @@ def plan_from(pipeline: Pipeline, state: LogState, wanted: Wanted) -> ReadPlan:
     elif wanted.what is What.LIVE:
         plan = _live(pipeline, state)
     else:
-        chosen = find_published(state) if wanted.snapshot is None else readable(state, wanted.snapshot)
+        chosen = find_published(state) if wanted.snapshot is None else require_readable(state, wanted.snapshot)
         plan = _of_snapshot(pipeline, state, chosen)
     if wanted.today:
         shape = replace(state.shape, buckets=plan.shape.buckets)
@@ -133,7 +133,7 @@ def _of_snapshot(pipeline: Pipeline, state: LogState, chosen: Snapshot) -> ReadP
     if chosen.kind is not SnapshotKind.TAIL:
         manifest = read_manifest(pipeline.store, state.log, chosen)
         return replace(_plan_tasks(pipeline, state, manifest, (), manifest.schema), shape=manifest.shape)
-    below = None if chosen.base is None else readable(state, chosen.base)
+    below = None if chosen.base is None else require_readable(state, chosen.base)
     base = read_manifest(pipeline.store, state.log, below) if below else None
     return _plan_tasks(pipeline, state, base, _join(state, chosen.from_sqn, chosen.to_sqn), chosen.schema)
 

@@ -45,12 +45,12 @@ def with_copy(pipeline: Pipeline, manifest: Manifest, digest: str, staged: Outco
 def _prepare(pipeline: Pipeline, manifest: Manifest) -> bytes:
     """Makes room for the copy within the quota; answers the commit of its Delta log."""
     # Only who makes a copy loads what these load: `status` is to answer at once.
-    from tidefold.delta.table_state import made_from
+    from tidefold.delta.table_state import build_table
     from tidefold.operations.local_copies.quota import provide_room
 
     provide_room(pipeline, manifest)
     # Of the manifest alone: files that snapshots share lie beside the table's, where no Delta log tells of this one.
-    return made_from(manifest)[1]
+    return build_table(manifest)[1]
 
 
 def _report_no_copy(staged: Outcome, manifest: Manifest, error: Exception) -> Outcome:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from tidefold.compute.runners import Runner, in_threads
-from tidefold.delta.table_state import delta_state, made_from
+from tidefold.delta.table_state import build_table, delta_state
 from tidefold.domain.log_state import Drill
 from tidefold.domain.paths import data_path
 from tidefold.domain.snapshot import transitions
@@ -92,8 +92,8 @@ def drill(pipeline: Pipeline, log: str, snapshot: int | None = None, trial: Tria
         raise NotFoundError("NOTHING_COMPLETED", message, hint=f"`tidefold run {log}` makes one.")
     chosen, how = snapshot or (latest.id if latest else 0), trial or Trial()
     begun = how.clock()
-    made, wrong = _tried(pipeline, log, chosen, how)
-    return _recorded(pipeline, log, chosen, made, wrong, how.clock() - begun)
+    made, wrong = _try_restore(pipeline, log, chosen, how)
+    return _record_drill(pipeline, log, chosen, made, wrong, how.clock() - begun)
 
 
 def drill_newest(pipeline: Pipeline, log: str, trial: Trial | None = None) -> Outcome:
@@ -104,16 +104,18 @@ def drill_newest(pipeline: Pipeline, log: str, trial: Trial | None = None) -> Ou
     return drill(pipeline, log, trial=trial)
 
 
-def _tried(pipeline: Pipeline, log: str, snapshot: int, how: Trial) -> tuple[Restored | None, list[str]]:
+def _try_restore(pipeline: Pipeline, log: str, snapshot: int, how: Trial) -> tuple[Restored | None, list[str]]:
     """What was restored, if it could be, and what is wrong with it. Leaves nothing in the scratch place."""
     name = f"{log}-{snapshot}-{uuid.uuid4().hex[:12]}"
     if how.scratch:
-        return _tried_at(pipeline, log, snapshot, how, f"{how.scratch.rstrip('/')}/{name}")
+        return _try_restore_at(pipeline, log, snapshot, how, f"{how.scratch.rstrip('/')}/{name}")
     with scratch_name(pipeline.config.path.parent / "var" / "drill", name) as place:
-        return _tried_at(pipeline, log, snapshot, how, str(place))
+        return _try_restore_at(pipeline, log, snapshot, how, str(place))
 
 
-def _tried_at(pipeline: Pipeline, log: str, snapshot: int, how: Trial, place: str) -> tuple[Restored | None, list[str]]:
+def _try_restore_at(
+    pipeline: Pipeline, log: str, snapshot: int, how: Trial, place: str
+) -> tuple[Restored | None, list[str]]:
     scratch = open_place(pipeline, place)
     try:
         made = restore_rows(pipeline, log, snapshot, Elsewhere(scratch), how.run or in_threads())
@@ -136,7 +138,7 @@ def _faults(scratch: Store, manifest: Manifest) -> Iterator[str]:
     with ThreadPoolExecutor(_READERS) as pool:
         yield from filter(None, pool.map(lambda file: _fault(scratch, file), manifest.files))
     shown = delta_state(scratch, "")
-    if shown is None or shown != made_from(manifest)[0]:
+    if shown is None or shown != build_table(manifest)[0]:
         yield "_delta_log: readers are not shown the files that were restored"
 
 
@@ -150,13 +152,13 @@ def _fault(scratch: Store, file: DataFile) -> str:
     return "" if digest == file.sha256 else f"{path}: altered"
 
 
-def _recorded(
+def _record_drill(
     pipeline: Pipeline, log: str, snapshot: int, made: Restored | None, wrong: list[str], seconds: float
 ) -> Outcome:
     read: dict[str, Any] = dict(made.read) if made else {}
     local, stored = (int(read[where]["bytes"]) if read else 0 for where in ("local", "store"))
     found = Drill(now(), round(seconds, 3), local + stored, local, passed=not wrong)
-    pipeline.ledger(log).commit(lambda state: transitions.drilled(state, snapshot, found))
+    pipeline.ledger(log).commit(lambda state: transitions.record_drill(state, snapshot, found))
     facts: dict[str, Any] = {
         "seconds": found.seconds,
         "bytes": found.bytes,

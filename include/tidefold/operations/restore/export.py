@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from tidefold.compute.runners import Runner, in_threads
-from tidefold.delta.table_state import COMMIT, made_from
+from tidefold.delta.table_state import COMMIT, build_table
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
-from tidefold.domain.snapshot.transitions import known
+from tidefold.domain.snapshot.transitions import require_snapshot
 from tidefold.domain.verify.expected_files import StorageTier
 from tidefold.errors import (
     CorruptError,
@@ -31,8 +31,8 @@ from tidefold.fold.task import Address, FoldResult
 from tidefold.operations.local_copies.manage import places_of
 from tidefold.operations.outcome import Outcome, Status, UntypedDetails
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.restore.plan import Into, RestorePlan, plan_restore, wanted_rows
-from tidefold.operations.restore.target_location import DESCRIPTION, claimed, open_place
+from tidefold.operations.restore.plan import Into, RestorePlan, find_rows, plan_restore
+from tidefold.operations.restore.target_location import DESCRIPTION, claim_location, open_place
 from tidefold.operations.snapshot.task_results import failures, places_read, require_rows, sources_of
 from tidefold.storage import Store
 
@@ -113,12 +113,12 @@ def restore_to(
 def restore_rows(pipeline: Pipeline, log: str, snapshot: int, into: Elsewhere, run: Runner) -> Restored:
     """The same, with everything that was made and read. What is left of an error is removed."""
     state = pipeline.ledger(log).read()
-    wanted = _completed(state, snapshot)
+    wanted = _require_completed(state, snapshot)
     _check_groups(state, into.within)
     target = Into(Address(StorageTier.EXTERNAL, into.address), wanted.id, wanted.epoch)
-    rows = wanted_rows(state, wanted)
+    rows = find_rows(state, wanted)
     plan = plan_restore(pipeline, rows, places_of(pipeline, log), target, into.within)
-    with claimed(into.store, f"snapshot {wanted.id} of {log}"):
+    with claim_location(into.store, f"snapshot {wanted.id} of {log}"):
         results = _results(run(fold_bucket, [msgspec.json.encode(task).decode() for task in plan.tasks]))
         manifest = _manifest(wanted, plan, [file for result in results for file in result.files], state.log)
         require_rows(log, None if into.within else rows.rows, results)
@@ -126,8 +126,8 @@ def restore_rows(pipeline: Pipeline, log: str, snapshot: int, into: Elsewhere, r
     return Restored(manifest, wanted, plan, tuple(results))
 
 
-def _completed(state: LogState, snapshot: int) -> Snapshot:
-    found = known(state, snapshot)
+def _require_completed(state: LogState, snapshot: int) -> Snapshot:
+    found = require_snapshot(state, snapshot)
     if found.state is not State.COMPLETED:
         raise RefusedError(
             "WRONG_STATE",
@@ -169,7 +169,7 @@ def _finish(into: Elsewhere, manifest: Manifest) -> None:
     files = {f"_data/{file.name}": file.sha256 for file in manifest.files}
     said = Description(manifest.log, manifest.snapshot, manifest.to_sqn, manifest.rows, groups, files)
     store.put_if_absent(DESCRIPTION, msgspec.json.format(msgspec.json.encode(said)) + b"\n")
-    commit = made_from(manifest)[1]
+    commit = build_table(manifest)[1]
     try:
         store.put_if_absent(COMMIT, commit)
     except UnknownOutcomeError:

@@ -31,7 +31,7 @@ _Way = tuple[Manifest | None, tuple[ChangeSet, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RestoredRows:
     """Rows that are to be had again: those of `below` after `tail` was folded into them, in the schema of this id.
     `expire`: which of them go.
     """
@@ -82,29 +82,29 @@ class RestorePlan:
     failed: tuple[Read, ...]
 
 
-def wanted_by(state: LogState, attempt: Snapshot) -> Wanted:
+def find_rows_of_attempt(state: LogState, attempt: Snapshot) -> RestoredRows:
     """What the attempt of a restore brings back. Raises CorruptError, RefusedError."""
-    return _wanted(state, attempt.parent, attempt, attempt.expire)
+    return _find_rows(state, attempt.parent, attempt, attempt.expire)
 
 
-def wanted_rows(state: LogState, snapshot: Snapshot) -> Wanted:
+def find_rows(state: LogState, snapshot: Snapshot) -> RestoredRows:
     """The rows of a completed snapshot, as they are. Raises CorruptError, RefusedError."""
     if snapshot.kind is SnapshotKind.TAIL:
-        return _wanted(state, snapshot.base, snapshot, None)
-    return Wanted(state, snapshot, (), snapshot.schema)
+        return _find_rows(state, snapshot.base, snapshot, None)
+    return RestoredRows(state, snapshot, (), snapshot.schema)
 
 
-def _wanted(state: LogState, source: int | None, tail: Snapshot, expire: Expire | None) -> Wanted:
+def _find_rows(state: LogState, source: int | None, tail: Snapshot, expire: Expire | None) -> RestoredRows:
     below = None if source is None else state.snapshot(source)
     if below is None:
         raise CorruptError("BASE_MISSING", f"Snapshot {tail.id} of `{state.log}` has no known base.")
     change_sets = state.change_sets_in(tail.from_sqn, tail.folds_to)
     require_joined(state.log, tail, change_sets)
-    return Wanted(state, below, change_sets, tail.schema, expire)
+    return RestoredRows(state, below, change_sets, tail.schema, expire)
 
 
 def plan_restore(
-    pipeline: Pipeline, wanted: Wanted, places: Places, into: Into, within: KeyGroups | None = None
+    pipeline: Pipeline, wanted: RestoredRows, places: Places, into: Into, within: KeyGroups | None = None
 ) -> RestorePlan:
     """One task for each bucket of the snapshot, or for what of it lies `within`.
 
@@ -127,7 +127,7 @@ def plan_restore(
 
 
 def _task(
-    wanted: Wanted, places: Places, into: Into, shape: TableSpec, bucket: KeyGroups, recipes: tuple[Recipe, ...]
+    wanted: RestoredRows, places: Places, into: Into, shape: TableSpec, bucket: KeyGroups, recipes: tuple[Recipe, ...]
 ) -> FoldTask:
     return FoldTask(
         log=wanted.state.log,
@@ -154,7 +154,7 @@ def _overlap(bucket: KeyGroups, within: KeyGroups) -> KeyGroups | None:
     return KeyGroups(max(bucket.first, within.first), min(bucket.last, within.last))
 
 
-def _recipe(wanted: Wanted, way: _Way, bucket: KeyGroups, aligner: Aligner, places: Places) -> Recipe:
+def _recipe(wanted: RestoredRows, way: _Way, bucket: KeyGroups, aligner: Aligner, places: Places) -> Recipe:
     """What one bucket is made from. The table's own file comes before a full snapshot's: it need not be put there."""
     manifest, change_sets = way
     mine = near(change_sets, bucket)
@@ -172,7 +172,7 @@ def _recipe(wanted: Wanted, way: _Way, bucket: KeyGroups, aligner: Aligner, plac
     return Recipe(manifest.snapshot, inputs, mine, manifest.cleared, manifest.schema, unchanged)
 
 
-def _ways(wanted: Wanted, places: Places, inputs: Inputs) -> tuple[Manifest | None, Sequence[_Way]]:
+def _ways(wanted: RestoredRows, places: Places, inputs: Inputs) -> tuple[Manifest | None, Sequence[_Way]]:
     own, lost = None, None
     try:
         own = find_manifest(wanted.state.log, wanted.below, places, inputs)
@@ -185,7 +185,7 @@ def _ways(wanted: Wanted, places: Places, inputs: Inputs) -> tuple[Manifest | No
     return own, ways
 
 
-def _older_ways(wanted: Wanted, places: Places, inputs: Inputs) -> Iterator[_Way]:
+def _older_ways(wanted: RestoredRows, places: Places, inputs: Inputs) -> Iterator[_Way]:
     for found in older(wanted.state, wanted.below):
         if not found.suits(wanted.limit):
             continue

@@ -11,7 +11,7 @@ from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot import claim
 from tidefold.domain.snapshot.claim import RestorePoint
-from tidefold.domain.snapshot.kind_selection import Rule
+from tidefold.domain.snapshot.kind_selection import KindPolicy
 from tidefold.domain.snapshot.manifest import home
 from tidefold.domain.source_progress_history import positions_at
 from tidefold.domain.table.schema import find_dropped_columns
@@ -20,7 +20,7 @@ from tidefold.fold.task import Address
 from tidefold.operations.local_copies.manage import places_of
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline, now
-from tidefold.operations.restore.plan import Into, plan_restore, wanted_by
+from tidefold.operations.restore.plan import Into, find_rows_of_attempt, plan_restore
 from tidefold.operations.savepoint.external import with_originals
 from tidefold.operations.snapshot.attempt import Attempt, Claimant, RestoreInfo
 from tidefold.operations.snapshot.claiming import (
@@ -45,7 +45,7 @@ class Restore(msgspec.Struct, frozen=True, tag="restore"):
     run: str
     point: RestorePoint
     takeover: bool = False
-    kind: Rule | None = None
+    kind: KindPolicy | None = None
 
     def prepare_claim(self, pipeline: Pipeline, log: str) -> Claimant:
         """Raises TidefoldError, also where nothing was ever ingested."""
@@ -82,7 +82,7 @@ class Restore(msgspec.Struct, frozen=True, tag="restore"):
         places = with_originals(state, places_of(pipeline, state.log))
         target = Address(StorageTier.STORE, places.store, home(state.log, snapshot.kind, snapshot.id))
         into = Into(target, snapshot.id, snapshot.epoch, paths.table, pipeline.config.snapshots.copies, snapshot.token)
-        wanted = wanted_by(state, snapshot)
+        wanted = find_rows_of_attempt(state, snapshot)
         planned = plan_restore(pipeline, wanted, places, into)
         source = None if snapshot.parent is None else state.snapshot(snapshot.parent)
         restored = RestoreInfo(

@@ -43,14 +43,14 @@ def open_place(pipeline: Pipeline, address: str) -> Store:
 
 
 @contextmanager
-def claimed(store: Store, why: str) -> Iterator[None]:
+def claim_location(store: Store, why: str) -> Iterator[None]:
     """Holds a place that is free, and leaves nothing there after an error; what a kill leaves is no table."""
     existed = _exists(store)
     _require_empty(store)
     try:
         store.put_if_absent(_MARKER, f"{why}\n".encode())
     except AlreadyExistsError as error:
-        raise _taken() from error
+        raise _build_taken_error() from error
     _require_still_empty(store)
     try:
         yield
@@ -67,7 +67,7 @@ def claimed(store: Store, why: str) -> Iterator[None]:
 def _require_empty(store: Store) -> None:
     found = store.list("", unfinished=True)
     if found:
-        raise _taken(found[0].path)
+        raise _build_taken_error(found[0].path)
 
 
 def _require_still_empty(store: Store) -> None:
@@ -75,14 +75,14 @@ def _require_still_empty(store: Store) -> None:
     try:
         found = [entry.path for entry in store.list("", unfinished=True) if entry.path != _MARKER]
         if found:
-            raise _taken(found[0])
+            raise _build_taken_error(found[0])
     except TidefoldError:
         with suppress(TidefoldError):
             store.delete([_MARKER])
         raise
 
 
-def _taken(path: str = _MARKER) -> RefusedError:
+def _build_taken_error(path: str = _MARKER) -> RefusedError:
     return RefusedError(
         "PLACE_TAKEN",
         f"The target of the restore is not empty: it contains `{path}`.",

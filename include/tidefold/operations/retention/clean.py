@@ -92,7 +92,7 @@ def _clean_log(pipeline: Pipeline, log: str, plan: bool) -> Outcome:
     state = ledger.find()
     if state is None:
         return Outcome(log, Status.NOTHING, "the store has no such log")
-    given_up = point_in_time.given_up(state, now(), INTERVAL, _PATIENCE)
+    given_up = point_in_time.find_given_up(state, now(), INTERVAL, _PATIENCE)
     # What it would be afterwards: a plan writes nothing.
     state = (
         _abort_attempts(state, given_up)

@@ -16,7 +16,7 @@ from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.retention.details import DropDetails
 from tidefold.operations.retention.segment_gc import plan_release
-from tidefold.operations.savepoint.external import claimed, delete_originals
+from tidefold.operations.savepoint.external import delete_originals, find_claimed
 from tidefold.storage import Store, StoredObject
 
 # So many files are deleted before it is looked again whether they are still this log's.
@@ -65,7 +65,7 @@ def drop(pipeline: Pipeline, log: str, plan: bool = True) -> Outcome:
 
 def _find_claimed(state: LogState) -> tuple[External, ...]:
     """Originals that the log owns: those of snapshots that were confirmed."""
-    return claimed(s for s in state.snapshots if s.state in (State.COMPLETED, State.SUBSUMED))
+    return find_claimed(s for s in state.snapshots if s.state in (State.COMPLETED, State.SUBSUMED))
 
 
 def _delete(pipeline: Pipeline, state: LogState, paths: Sequence[str]) -> None:

@@ -86,7 +86,7 @@ def original_at(address: str) -> Original:
 
 
 def _of_store(store: Store, other: Store, state: LogState, wanted: int) -> Original:
-    snapshot = transitions.readable(state, wanted)
+    snapshot = transitions.require_readable(state, wanted)
     if snapshot.state is not State.COMPLETED or snapshot.kind is not SnapshotKind.FULL:
         raise RefusedError(
             "WRONG_STATE",
@@ -105,7 +105,7 @@ def _of_store(store: Store, other: Store, state: LogState, wanted: int) -> Origi
     return Original(store, savepoint, snapshot.manifest or "", of_store=True)
 
 
-def checked_original(pipeline: Pipeline, log: str, address: str, ownership: Ownership) -> Original:
+def check_original(pipeline: Pipeline, log: str, address: str, ownership: Ownership) -> Original:
     """The original, if this log may be begun or gone on with from it; nothing was changed for it. Raises
     TidefoldError.
     """
@@ -154,7 +154,7 @@ def _check_claimable(pipeline: Pipeline, log: str, original: Original) -> None:
         )
     for other in pipeline.config.logs:
         state = pipeline.ledger(other).find() if other != log else None
-        for claimed in claim.claimed_by(state) if state else ():
+        for claimed in claim.find_claiming(state) if state else ():
             if claimed.external and claimed.external.address == original.address:
                 raise claim.already_claimed(other, claimed.id)
     probe = f"savepoint.claim.{uuid.uuid4().hex}"
@@ -169,13 +169,13 @@ def _check_claimable(pipeline: Pipeline, log: str, original: Original) -> None:
         ) from error
 
 
-def claimed(retired: Iterable[Snapshot]) -> tuple[External, ...]:
+def find_claimed(retired: Iterable[Snapshot]) -> tuple[External, ...]:
     """The originals that go with these retired snapshots."""
     found = (s.external for s in retired if s.external)
     return tuple(external for external in found if external.ownership is Ownership.CLAIM)
 
 
-def claimed_original(external: External) -> Original | None:
+def find_claimed_original(external: External) -> Original | None:
     """The original of a snapshot that claimed it, if it is still there as it was."""
     try:
         original = original_at(external.address)
@@ -199,7 +199,7 @@ def delete_originals(externals: Iterable[External], plan: bool = False) -> tuple
     """
     gone: list[str] = []
     for external in externals:
-        original = claimed_original(external)
+        original = find_claimed_original(external)
         if original is None:
             continue
         files = files_of(original)

@@ -12,7 +12,7 @@ from tidefold.domain.key_groups import KeyGroups, bucket_ranges
 from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, TableSpec
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot import claim
-from tidefold.domain.snapshot.kind_selection import Choice
+from tidefold.domain.snapshot.kind_selection import KindDecision
 from tidefold.domain.snapshot.manifest import home
 from tidefold.domain.verify.expected_files import StorageTier
 from tidefold.errors import CorruptError
@@ -21,7 +21,7 @@ from tidefold.fold.rewrite import RewriteAction, RewriteDecision, decide_rewrite
 from tidefold.fold.task import Address, FoldTask, Input, Recipe
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline, now
-from tidefold.operations.savepoint.external import Original, checked_original, original_at
+from tidefold.operations.savepoint.external import Original, check_original, original_at
 from tidefold.operations.snapshot.attempt import Attempt, Claimant, RestoreInfo
 from tidefold.operations.snapshot.claiming import (
     bring_up_to_date,
@@ -48,7 +48,7 @@ class Import(msgspec.Struct, frozen=True, tag="import"):
 
     def prepare_claim(self, pipeline: Pipeline, log: str) -> Claimant:
         """Checks the original before anything changes. Raises TidefoldError."""
-        external = checked_original(pipeline, log, self.address, self.ownership).external(self.ownership)
+        external = check_original(pipeline, log, self.address, self.ownership).external(self.ownership)
         pipeline.ledger(log).begin(pipeline.log(log).shape)
         bring_up_to_date(pipeline, log, self.run)
         return partial(self._claim, pipeline, external, now(), new_token())
@@ -90,10 +90,10 @@ class Import(msgspec.Struct, frozen=True, tag="import"):
         return Attempt(state.log, snapshot, None, shape, tasks, restored=restored)
 
 
-def _choose_kind(external: External) -> Choice:
+def _choose_kind(external: External) -> KindDecision:
     if external.ownership is Ownership.NO_CLAIM:
-        return Choice(SnapshotKind.FULL, "the original stays the user's, and may go")
-    return Choice(SnapshotKind.INCREMENTAL, "the original's files are taken over where that is possible")
+        return KindDecision(SnapshotKind.FULL, "the original stays the user's, and may go")
+    return KindDecision(SnapshotKind.INCREMENTAL, "the original's files are taken over where that is possible")
 
 
 def _plan_tasks(

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from tidefold.compute.runners import in_threads
-from tidefold.delta.table_state import made_from
+from tidefold.delta.table_state import build_table
 from tidefold.domain.external_snapshot import Layout
 from tidefold.domain.key_groups import bucket_ranges
 from tidefold.domain.log_state import LogState, Snapshot, State
@@ -28,7 +28,7 @@ from tidefold.ledger import write_description
 from tidefold.operations.local_copies.manage import places_of
 from tidefold.operations.outcome import Outcome, Status, UntypedDetails
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.restore.plan import Into, RestorePlan, plan_restore, wanted_rows
+from tidefold.operations.restore.plan import Into, RestorePlan, find_rows, plan_restore
 from tidefold.operations.restore.target_location import open_place
 from tidefold.operations.savepoint import target as places
 from tidefold.operations.savepoint.external import with_originals
@@ -44,7 +44,7 @@ Note = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class SavepointRequest:
     """A savepoint as it was asked for; None: the newest completed snapshot. `overwrite`: half of one that is there.
     `run`: the one that stopped the log for it.
     """
@@ -56,7 +56,7 @@ class Wanted:
     run: str = ""
 
 
-def take_savepoint(pipeline: Pipeline, log: str, wanted: Wanted, note: Note = _log.info) -> Outcome:
+def take_savepoint(pipeline: Pipeline, log: str, wanted: SavepointRequest, note: Note = _log.info) -> Outcome:
     """Writes a completed snapshot to an address outside of the store, all bytes proved and its own.
 
     Its description comes last: before that there is no savepoint. The same again is `already`. `note` takes lines on
@@ -65,7 +65,7 @@ def take_savepoint(pipeline: Pipeline, log: str, wanted: Wanted, note: Note = _l
     state = pipeline.ledger(log).find()
     if state is None:
         raise NotFoundError("LOG_UNKNOWN", f"The store has no log `{log}`.", hint=f"`tidefold ingest {log}` starts it.")
-    snapshot = _chosen(state, wanted.snapshot)
+    snapshot = _choose_snapshot(state, wanted.snapshot)
     store = open_place(pipeline, wanted.address)
     there = places.savepoint_there(store)
     if there:
@@ -73,17 +73,17 @@ def take_savepoint(pipeline: Pipeline, log: str, wanted: Wanted, note: Note = _l
     begun = Begun(log, snapshot.id, uuid.uuid4().hex, wanted.run)
     try:
         places.begin(store, begun, wanted.overwrite)
-        savepoint, read = _written(pipeline, state, snapshot, wanted.layout, store, note)
+        savepoint, read = _write_savepoint(pipeline, state, snapshot, wanted.layout, store, note)
         places.require_mine(store, begun)
     except (Exception, KeyboardInterrupt):
         _give_up(store, begun)
         raise
     _describe(store, savepoint, begun)
-    _ended(store, log)
+    _remove_mark(store, log)
     return _outcome(savepoint, store, Status.SAVED, read)
 
 
-def _chosen(state: LogState, wanted: int | None) -> Snapshot:
+def _choose_snapshot(state: LogState, wanted: int | None) -> Snapshot:
     if wanted is None:
         completed = (s for s in reversed(state.snapshots) if s.state is State.COMPLETED)
         newest = next((s for s in completed if s.as_of is None), None)
@@ -91,7 +91,7 @@ def _chosen(state: LogState, wanted: int | None) -> Snapshot:
             message = f"`{state.log}` has no completed snapshot yet."
             raise NotFoundError("NOTHING_COMPLETED", message, hint=f"`tidefold run {state.log}` makes one.")
         return newest
-    found = transitions.readable(state, wanted)
+    found = transitions.require_readable(state, wanted)
     if found.state is not State.COMPLETED:
         raise RefusedError(
             "WRONG_STATE",
@@ -101,10 +101,10 @@ def _chosen(state: LogState, wanted: int | None) -> Snapshot:
     return found
 
 
-def _already(state: LogState, snapshot: Snapshot, wanted: Wanted, there: Savepoint, store: Store) -> Outcome:
+def _already(state: LogState, snapshot: Snapshot, wanted: SavepointRequest, there: Savepoint, store: Store) -> Outcome:
     asked = (wanted.layout, state.log, snapshot.id, snapshot.to_sqn, snapshot.started_at)
     if (there.kind, there.log, there.snapshot, there.sqn, there.instant) == asked:
-        _ended(store, state.log)
+        _remove_mark(store, state.log)
         return _outcome(there, store, Status.ALREADY, {})
     raise RefusedError(
         "SAVEPOINT_EXISTS",
@@ -113,10 +113,10 @@ def _already(state: LogState, snapshot: Snapshot, wanted: Wanted, there: Savepoi
     )
 
 
-def _written(
+def _write_savepoint(
     pipeline: Pipeline, state: LogState, snapshot: Snapshot, layout: Layout, store: Store, note: Note
 ) -> tuple[Savepoint, dict[str, Any]]:
-    rows = wanted_rows(state, snapshot)
+    rows = find_rows(state, snapshot)
     target = Into(Address(StorageTier.EXTERNAL, store.uri(""), _HERE), snapshot.id, snapshot.epoch)
     plan = plan_restore(pipeline, rows, with_originals(state, places_of(pipeline, state.log)), target)
     native = layout is Layout.NATIVE
@@ -143,7 +143,7 @@ def _written(
         cleared=plan.base.cleared if plan.base else (),
     )
     if native:
-        store.put_if_absent(DELTA_LOG, made_from(savepoint.manifest)[1])
+        store.put_if_absent(DELTA_LOG, build_table(savepoint.manifest)[1])
     return savepoint, sources_of(tasks, results, plan.base.snapshot if plan.base else None)
 
 
@@ -191,7 +191,7 @@ def _give_up(store: Store, begun: Begun) -> None:
         _log.warning("half a savepoint is left at %s: %s", store.uri(""), error)
 
 
-def _ended(store: Store, log: str) -> None:
+def _remove_mark(store: Store, log: str) -> None:
     """The savepoint is whole: what said that it was being written says nothing any more."""
     try:
         store.delete([BEGUN])

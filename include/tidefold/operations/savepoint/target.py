@@ -50,7 +50,7 @@ def begin(store: Store, begun: Begun, overwrite: bool) -> None:
             hint="Give a folder that is free or empty.",
         )
     if there:
-        left = _begun(store)
+        left = _read_begun(store)
         if not overwrite and not (left and begun.run and left.run == begun.run):
             raise RefusedError(
                 "SAVEPOINT_UNFINISHED",
@@ -61,7 +61,7 @@ def begin(store: Store, begun: Begun, overwrite: bool) -> None:
     store.put_if_absent(BEGUN, msgspec.json.encode(begun))
 
 
-def _begun(store: Store) -> Begun | None:
+def _read_begun(store: Store) -> Begun | None:
     try:
         return msgspec.json.decode(store.read(BEGUN), type=Begun)
     except (NotFoundError, msgspec.DecodeError):
@@ -70,7 +70,7 @@ def _begun(store: Store) -> Begun | None:
 
 def require_mine(store: Store, begun: Begun) -> None:
     """Raises RefusedError when another call has taken the place meanwhile."""
-    if _begun(store) != begun:
+    if _read_begun(store) != begun:
         raise RefusedError(
             "SAVEPOINT_OVERTAKEN",
             f"Another call started a savepoint at {store.uri('')} meanwhile.",
@@ -80,7 +80,7 @@ def require_mine(store: Store, begun: Begun) -> None:
 
 def give_up(store: Store, begun: Begun) -> None:
     """Removes what was written, unless another call has taken the place."""
-    if _begun(store) == begun and savepoint_there(store) is None:
+    if _read_begun(store) == begun and savepoint_there(store) is None:
         remove(store)
 
 

@@ -11,7 +11,7 @@ import msgspec
 
 from tidefold.domain.log_state import LogState, Snapshot, State
 from tidefold.domain.snapshot.claim import of_run
-from tidefold.domain.snapshot.kind_selection import Choice, Rule, Terms, choose
+from tidefold.domain.snapshot.kind_selection import KindDecision, KindInputs, KindPolicy, select_kind
 from tidefold.operations.ingest.schema_update import apply_configured_schema
 from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline
@@ -34,12 +34,12 @@ def bring_up_to_date(pipeline: Pipeline, log: str, run: str) -> None:
     apply_configured_schema(pipeline, pipeline.ledger(log).read(), run)
 
 
-def choose_kind(pipeline: Pipeline, state: LogState, asked: Rule | None) -> Choice:
+def choose_kind(pipeline: Pipeline, state: LogState, asked: KindPolicy | None) -> KindDecision:
     """The kind of the next snapshot: as asked for, else as configured."""
     snapshots = pipeline.config.snapshots
     links = pipeline.store.links and not snapshots.copies
-    terms = Terms(asked or snapshots.kind, links, snapshots.full_every, pipeline.log(state.log).shape.buckets)
-    return choose(state, terms)
+    terms = KindInputs(asked or snapshots.kind, links, snapshots.full_every, pipeline.log(state.log).shape.buckets)
+    return select_kind(state, terms)
 
 
 def skipped_range(snapshot: Snapshot) -> tuple[int, int] | None:

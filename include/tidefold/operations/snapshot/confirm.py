@@ -38,18 +38,18 @@ def confirm(
         return Outcome(log, Status.NOTHING, "nothing was ingested yet")
     chosen = _choose(ledger.read(), snapshot, run_id)
     if chosen and chosen.as_of:
-        return _kept(pipeline, log, chosen, override_by, why)
+        return _confirm_point_in_time(pipeline, log, chosen, override_by, why)
     rolled = roll_forward(pipeline, log, reconcile)
     if chosen is None or (rolled is not None and chosen.id == rolled):
         if rolled is None:
             return Outcome(log, Status.NOTHING, "no snapshot waits for confirmation")
-        return _outcome(log, Status.PUBLISHED, transitions.known(ledger.read(), rolled))
+        return _outcome(log, Status.PUBLISHED, transitions.require_snapshot(ledger.read(), rolled))
     if chosen.published or chosen.kind is SnapshotKind.TAIL:
         return _outcome(log, Status.ALREADY, chosen)
     _let_through(pipeline, log, chosen.id, override_by, why)
     ledger.commit(lambda state: transitions.confirm(state, chosen.id))
     roll_forward(pipeline, log, reconcile)
-    return _outcome(log, Status.PUBLISHED, transitions.known(ledger.read(), chosen.id))
+    return _outcome(log, Status.PUBLISHED, transitions.require_snapshot(ledger.read(), chosen.id))
 
 
 def _let_through(pipeline: Pipeline, log: str, snapshot: int, override_by: str | None, why: str | None) -> None:
@@ -57,13 +57,17 @@ def _let_through(pipeline: Pipeline, log: str, snapshot: int, override_by: str |
         pipeline.ledger(log).commit(lambda state: transitions.override(state, snapshot, override_by or "", why or ""))
 
 
-def _kept(pipeline: Pipeline, log: str, snapshot: Snapshot, override_by: str | None, why: str | None) -> Outcome:
+def _confirm_point_in_time(
+    pipeline: Pipeline, log: str, snapshot: Snapshot, override_by: str | None, why: str | None
+) -> Outcome:
     """Confirms one as of an instant: its tag keeps it, and nothing else changes; the table is no matter of it."""
     ledger = pipeline.ledger(log)
     before = snapshot.state in (State.COMPLETED, State.SUBSUMED, State.DELETED)
     if not before:
         _let_through(pipeline, log, snapshot.id, override_by, why)
-        snapshot = transitions.known(ledger.commit(lambda state: transitions.confirm(state, snapshot.id)), snapshot.id)
+        snapshot = transitions.require_snapshot(
+            ledger.commit(lambda state: transitions.confirm(state, snapshot.id)), snapshot.id
+        )
     if snapshot.state is State.COMPLETED:
         _note_completion(pipeline, log, snapshot.id)
     facts = {"rows": snapshot.rows, "as_of": str(snapshot.as_of), "bytes": snapshot.bytes_full}
@@ -94,14 +98,14 @@ def roll_forward(pipeline: Pipeline, log: str, reconcile: bool = False) -> int |
         return None
     ledger.require_current(state)
     manifest = read_manifest(pipeline.store, log, latest)
-    version = publish(pipeline.store, manifest, latest.manifest or "", _shown(pipeline, state), reconcile)
-    ledger.commit(lambda state: transitions.published(state, latest.id, version, now()))
+    version = publish(pipeline.store, manifest, latest.manifest or "", _find_published(pipeline, state), reconcile)
+    ledger.commit(lambda state: transitions.record_publication(state, latest.id, version, now()))
     _log.info("%s: snapshot %d is version %d of the table", log, latest.id, version)
     shorten_log(pipeline.store, log, version)
     return latest.id
 
 
-def _shown(pipeline: Pipeline, state: LogState) -> Published | None:
+def _find_published(pipeline: Pipeline, state: LogState) -> Published | None:
     """What the table shows: the newest snapshot that was published."""
     last = next((s for s in reversed(state.snapshots) if s.published), None)
     if last is None or last.table_version is None:
@@ -111,7 +115,7 @@ def _shown(pipeline: Pipeline, state: LogState) -> Published | None:
 
 def _choose(state: LogState, snapshot: int | None, run_id: str | None) -> Snapshot | None:
     if snapshot is not None:
-        return transitions.known(state, snapshot)
+        return transitions.require_snapshot(state, snapshot)
     if run_id is not None:
         return claim.of_run(state, run_id)
     return state.open_attempt if state.open_attempt else None

@@ -11,7 +11,7 @@ import msgspec
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import Expire, LogState, Snapshot, SnapshotKind
 from tidefold.domain.snapshot import claim
-from tidefold.domain.snapshot.kind_selection import Rule
+from tidefold.domain.snapshot.kind_selection import KindPolicy
 from tidefold.domain.source_progress_history import positions_at
 from tidefold.domain.table.schema import shape_at
 from tidefold.fold.plan import plan_fold
@@ -42,7 +42,7 @@ class Fold(msgspec.Struct, frozen=True, tag="fold"):
 
     run: str
     takeover: bool = False
-    kind: Rule | None = None
+    kind: KindPolicy | None = None
     stalled: dict[str, Snapshot] = {}
 
     def prepare_claim(self, pipeline: Pipeline, log: str) -> Claimant | None:
@@ -69,7 +69,7 @@ class Fold(msgspec.Struct, frozen=True, tag="fold"):
             stalled=self.stalled.get(state.log),
             because=chosen.because,
             expire=expire if chosen.kind is SnapshotKind.FULL else None,
-            renew=self.kind is Rule.FULL and _would_renew(pipeline, state, expire),
+            renew=self.kind is KindPolicy.FULL and _would_renew(pipeline, state, expire),
             lateness=config.lateness,
             token=token,
         )

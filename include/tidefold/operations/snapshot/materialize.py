@@ -125,7 +125,7 @@ def _give_up(pipeline: Pipeline, log: str, snapshot: Snapshot, error: Exception)
     ledger = pipeline.ledger(log)
     try:
         # A newer attempt may have removed this one's files: then being superseded is the cause, not the missing file.
-        transitions.held(ledger.read(), snapshot.id)
+        transitions.require_not_aborted(ledger.read(), snapshot.id)
         ledger.commit(lambda state: transitions.abort(state, snapshot.id, f"{found.code}: {found.message}"))
         sweep(pipeline.store, ledger)
     except SupersededError as superseded:

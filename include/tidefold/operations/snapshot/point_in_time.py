@@ -13,7 +13,7 @@ import msgspec
 from tidefold.domain.commit_times import NEVER, format_instant, micros
 from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.snapshot import claim, point_in_time
-from tidefold.domain.snapshot.point_in_time import came_later, kept
+from tidefold.domain.snapshot.point_in_time import came_later, find_kept
 from tidefold.errors import InvalidInputError
 from tidefold.operations.outcome import Outcome, Status, UntypedDetails
 from tidefold.operations.pipeline import Pipeline, now
@@ -56,7 +56,7 @@ class PointInTime(msgspec.Struct, frozen=True, tag="point-in-time"):
         return point_in_time.claim(state, asked, self.at)
 
     def describe_unclaimed(self, pipeline: Pipeline, state: LogState) -> Outcome:
-        found = kept(state, self.at) or claim.of_run(state, self.run)
+        found = find_kept(state, self.at) or claim.of_run(state, self.run)
         if found is not None and found.state in (State.STAGED, State.COMPLETED):
             which = f"snapshot {found.id} of run {found.run}, as of {found.as_of}, is {found.state}"
             return Outcome(state.log, Status.ALREADY, which + _describe_missed(state, found), found.id)

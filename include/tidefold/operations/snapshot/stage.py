@@ -19,7 +19,7 @@ from tidefold.domain.paths import data_path
 from tidefold.domain.snapshot import transitions
 from tidefold.domain.snapshot.manifest import DataFile, Manifest, home
 from tidefold.fold.merge.ties import LISTED
-from tidefold.fold.plan import carried_files
+from tidefold.fold.plan import find_carried_files
 from tidefold.fold.task import FoldResult
 from tidefold.ledger import write_manifest
 from tidefold.operations.local_copies.manage import with_copy
@@ -35,7 +35,7 @@ _LINKERS = 8
 def stage(pipeline: Pipeline, attempt: Attempt, results: Sequence[FoldResult]) -> Outcome:
     """Takes over the files that no task replaced, and records the whole as staged. Raises TidefoldError."""
     snapshot, store = attempt.snapshot, pipeline.store
-    carried = tuple(replace(f, carried=True) for f in carried_files(attempt.base, results))
+    carried = tuple(replace(f, carried=True) for f in find_carried_files(attempt.base, results))
     staying = tuple(f for r in results for f in r.files if f.name == r.stays)
     copied = _carry(pipeline, attempt, (*carried, *staying)) + sum(r.bytes_copied for r in results)
     manifest = Manifest(
@@ -67,7 +67,7 @@ def stage(pipeline: Pipeline, attempt: Attempt, results: Sequence[FoldResult]) -
             provide_new_files(store, manifest, pipeline.config.snapshots.copies)
     digest = write_manifest(store, manifest)
     pipeline.ledger(attempt.log).commit(lambda state: transitions.stage(state, manifest, digest, read_from(results)))
-    outcome = _staged(attempt, manifest, results)
+    outcome = _describe_staged(attempt, manifest, results)
     return outcome if snapshot.as_of else with_copy(pipeline, manifest, digest, outcome)
 
 
@@ -96,7 +96,7 @@ def _is_proved(store: Store, path: str, file: DataFile) -> bool:
         return hashlib.file_digest(cast(io.BufferedReader, stream), "sha256").hexdigest() == file.sha256
 
 
-def _staged(attempt: Attempt, manifest: Manifest, results: Sequence[FoldResult]) -> Outcome:
+def _describe_staged(attempt: Attempt, manifest: Manifest, results: Sequence[FoldResult]) -> Outcome:
     upserts, deletes = sum(r.upserts for r in results), sum(r.deletes for r in results)
     snapshot, restored = attempt.snapshot, attempt.restored
     facts = {
@@ -126,11 +126,11 @@ def _staged(attempt: Attempt, manifest: Manifest, results: Sequence[FoldResult])
     carried = f"{facts['files_carried']} of {facts['files']} files taken over unchanged"
     expired = f"; {facts['expired']:,} rows expired" if facts["expired"] else ""
     message = f"snapshot {manifest.snapshot}{_which(snapshot)}: {manifest.rows:,} rows{changes}{expired}; {carried}"
-    message = f"{message}{_describe_restore(restored) if restored else ''}{_left_out(manifest)}"
+    message = f"{message}{_describe_restore(restored) if restored else ''}{_describe_left_out(manifest)}"
     return Outcome(manifest.log, Status.STAGED, message, manifest.snapshot, details=UntypedDetails(values=facts))
 
 
-def _left_out(manifest: Manifest) -> str:
+def _describe_left_out(manifest: Manifest) -> str:
     """Which keys are not in the snapshot, and what brings them in."""
     if not manifest.unresolved:
         return ""

@@ -21,7 +21,7 @@ from tidefold.domain.retention import retention
 from tidefold.domain.snapshot import claim
 from tidefold.domain.table.schema import shape_at
 from tidefold.errors import ConflictError, RefusedError
-from tidefold.fold.merge.compaction import squashed
+from tidefold.fold.merge.compaction import compact_changes
 from tidefold.operations.ingest import recovery
 from tidefold.operations.outcome import Outcome, Status, UntypedDetails
 from tidefold.operations.pipeline import Pipeline, now
@@ -100,10 +100,10 @@ def _squash_run(pipeline: Pipeline, state: LogState, run: Sequence[ChangeSet]) -
     aligner = Aligner(shape_at(state, schema), schema, state.schemas)
     known: Indexes = {}
     given = pa.concat_tables([aligner.changes(read_change_set(store, c, known=known), c.schema) for c in run])
-    rest = squashed(given, aligner.shape)
-    change_set = _written(store, path, state, run, rest)
+    rest = compact_changes(given, aligner.shape)
+    change_set = _write_run(store, path, state, run, rest)
     try:
-        pipeline.ledger(state.log).commit(partial(_replaced, fence=state.fence, change_set=change_set))
+        pipeline.ledger(state.log).commit(partial(_replace_run, fence=state.fence, change_set=change_set))
     except (RefusedError, ConflictError):
         recovery.end_run(store, this, [state.log], (path,))
         raise
@@ -111,12 +111,12 @@ def _squash_run(pipeline: Pipeline, state: LogState, run: Sequence[ChangeSet]) -
     return change_set.rows
 
 
-def _replaced(state: LogState, fence: int, change_set: ChangeSet) -> LogState:
+def _replace_run(state: LogState, fence: int, change_set: ChangeSet) -> LogState:
     require_fence(state, fence)
     return retention.squash(state, change_set)
 
 
-def _written(store: Store, path: str, state: LogState, run: Sequence[ChangeSet], rest: pa.Table) -> ChangeSet:
+def _write_run(store: Store, path: str, state: LogState, run: Sequence[ChangeSet], rest: pa.Table) -> ChangeSet:
     [part] = write_segment(store, path, [(state.log, rest)])
     squashed_ = part.change_set(run[-1].high)
     times = merge_ranges(one.times for one in run)

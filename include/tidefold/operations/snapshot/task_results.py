@@ -43,7 +43,7 @@ def sources_of(tasks: Sequence[FoldTask], results: Sequence[FoldResult], own: in
     `tasks` and `results` are in the same order.
     """
     pairs = list(zip(tasks, results, strict=True))
-    reads = [read for task, result in pairs for read in _served(task, result)]
+    reads = [read for task, result in pairs for read in _find_served(task, result)]
     served: dict[str, Any] = {where: _sum(r for r in reads if r.where is where) for where in StorageTier}
     older = {
         f"{task.bucket.first}-{task.bucket.last}": task.recipes[result.recipe].snapshot
@@ -77,11 +77,11 @@ def places_read(tasks: Sequence[FoldTask], results: Sequence[FoldResult]) -> dic
         if result.recipe:
             stood_in = "older:log" if chosen.snapshot is None else f"older:{chosen.snapshot}"
             places |= {one.file.name: stood_in for one in task.recipes[0].base}
-        places |= {read.name: read.place for read in _served(task, result)}
+        places |= {read.name: read.place for read in _find_served(task, result)}
     return dict(sorted(places.items()))
 
 
-def _served(task: FoldTask, result: FoldResult) -> Iterator[Read]:
+def _find_served(task: FoldTask, result: FoldResult) -> Iterator[Read]:
     """The reads that the rows of a bucket really come from: not those for a recipe that could not be followed."""
     recipe = task.recipes[result.recipe]
     wanted = {one.file.name for one in recipe.base} | {str(c.location) for c in recipe.change_sets}

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tidefold.delta.table_state import COMMIT, DeltaState, delta_state, made_from
+from tidefold.delta.table_state import COMMIT, DeltaState, build_table, delta_state
 from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.retention.local_copies import CopyName
@@ -23,7 +23,7 @@ def own_logs(stores: Stores, manifest: Manifest, local: bool) -> list[Damage]:
     paths = LogPaths(manifest.log)
     folders = [StoredLocation(paths.snapshot(manifest.snapshot))] if manifest.kind is SnapshotKind.FULL else []
     folders += [StoredLocation(str(CopyName(manifest.log, manifest.snapshot)), StorageTier.LOCAL)] if local else []
-    expected, _ = made_from(manifest)
+    expected, _ = build_table(manifest)
     harms = [(folder, _harm(stores[folder.where], folder.path, expected)) for folder in folders]
     # A log is made of the manifest alone, so that is its good copy.
     good = (StoredLocation(paths.manifest(manifest.snapshot)),)
@@ -68,7 +68,7 @@ def repair_own_log(stores: Stores, manifest: Manifest, damage: Damage) -> Stored
             hint=f"Remove everything except `{COMMIT}` in `{folder}`, then call again.",
         )
     with store.replace([place.path]) as stream:
-        stream.write(made_from(manifest)[1])
+        stream.write(build_table(manifest)[1])
     clear_halves(store, [place.path])
     return damage.good[0]
 
@@ -84,7 +84,7 @@ def check_published_table(store: Store, state: LogState, manifests: Mapping[int,
         harm = DamageKind.MISSING if found is None else DamageKind.FOREIGN
     except CorruptError:
         found, harm = None, DamageKind.UNREADABLE
-    if any(found == made_from(manifests[s.id])[0] for s in shown if s.id in manifests):
+    if any(found == build_table(manifests[s.id])[0] for s in shown if s.id in manifests):
         return None
     hint = f"Every snapshot is a table of its own, under `{LogPaths(state.log).snapshots}/`."
     if harm is DamageKind.FOREIGN:

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from typing import Protocol
 
-from tidefold.delta.table_state import made_from
+from tidefold.delta.table_state import build_table
 from tidefold.domain.log_state import LogState, Snapshot
 from tidefold.domain.paths import LogPaths
 from tidefold.errors import CorruptError, RefusedError, TidefoldError
@@ -78,7 +78,7 @@ def _compare_any(pipeline: Pipeline, state: LogState, shown: list[Snapshot], rea
 
 def _compare(pipeline: Pipeline, state: LogState, snapshot: Snapshot, content: DeltaContent) -> ReaderComparison:
     manifest = read_manifest(pipeline.store, state.log, snapshot)
-    columns = parse_columns(made_from(manifest)[0].schema)
+    columns = parse_columns(build_table(manifest)[0].schema)
     expected = _checksum_of(pipeline, state, snapshot, len(columns))
     found = content.checksum
     schema = tuple(_schema_differences([str(asdict(c)) for c in columns], [str(asdict(c)) for c in content.columns]))

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tidefold.domain.log_state import ChangeSet, DeletionState, LogState, Snapshot, SnapshotKind
-from tidefold.domain.snapshot.transitions import readable
+from tidefold.domain.snapshot.transitions import require_readable
 from tidefold.domain.verify.expected_files import list_kept
 from tidefold.errors import TidefoldError
 from tidefold.operations.pipeline import Pipeline
@@ -42,7 +42,7 @@ def scope_of(pipeline: Pipeline, state: LogState, snapshot: int | None) -> Scope
 
 
 def _of_one(state: LogState, snapshot: int) -> tuple[frozenset[int], tuple[ChangeSet, ...]]:
-    found = readable(state, snapshot)
+    found = require_readable(state, snapshot)
     if found.kind is not SnapshotKind.TAIL or found.base is None:
         return frozenset({found.id}), ()
     return frozenset({found.base}), state.change_sets_in(found.from_sqn, found.to_sqn)

@@ -37,7 +37,7 @@ from support.local_copies import (
 )
 from support.pipelines import contents, judge_all, rows_of, snapshot_rows, table_rows
 from tidefold.cli.app import app
-from tidefold.delta.table_state import COMMIT, delta_state, made_from
+from tidefold.delta.table_state import COMMIT, build_table, delta_state
 from tidefold.domain.log_state import SnapshotKind
 from tidefold.domain.paths import INTENTS, data_path
 from tidefold.domain.retention.local_copies import CopyName
@@ -624,14 +624,14 @@ def test_an_incremental_snapshot_has_a_copy_that_is_a_table_of_its_own(pipeline:
         read_manifest(pipeline.store, "items", snapshot), snapshot=2, base=1, kind=SnapshotKind.INCREMENTAL
     )
     digest = write_manifest(pipeline.store, manifest)
-    _, commit = made_from(manifest)
+    _, commit = build_table(manifest)
     said = copy_snapshot(pipeline.store, roots(pipeline), manifest, digest, commit)
     assert said == Copied(manifest.bytes_full, from_local=manifest.bytes_full)
     folder = "items/0000000002"
     assert sorted(p for p in copied_files(pipeline) if p.startswith(f"{folder}/")) == sorted(
         [f"{folder}/manifest", f"{folder}/{COMMIT}", *(data_path(folder, f.name) for f in manifest.files)]
     )
-    assert delta_state(roots(pipeline), folder) == made_from(manifest)[0]
+    assert delta_state(roots(pipeline), folder) == build_table(manifest)[0]
     assert rows_of(roots(pipeline).uri(folder)) == snapshot_rows(pipeline, 1, "items")
     # And from the store alone.
     discard(roots(pipeline), [CopyName("items", 1), CopyName("items", 2)])

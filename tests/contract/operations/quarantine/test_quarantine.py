@@ -54,7 +54,7 @@ from tidefold.operations.retention.clean import clean
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.savepoint.external import open_address
-from tidefold.operations.savepoint.take import Wanted as SavepointWanted
+from tidefold.operations.savepoint.take import SavepointRequest as SavepointWanted
 from tidefold.operations.savepoint.take import take_savepoint
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize

@@ -166,10 +166,10 @@ def test_a_snapshot_that_is_retired_meanwhile_keeps_no_record(tmp_path: Path) ->
     state = pipeline.ledger(LOG).read()
     [first, _] = state.snapshots
     gone = state.with_snapshot(replace(first, state=State.DELETED))
-    assert transitions.drilled(gone, 1, Drill("", 1.0, 1, 1, True)) == gone
-    assert transitions.drilled(state, 1, Drill("", 1.0, 1, 1, True)) != state
+    assert transitions.record_drill(gone, 1, Drill("", 1.0, 1, 1, True)) == gone
+    assert transitions.record_drill(state, 1, Drill("", 1.0, 1, 1, True)) != state
     with pytest.raises(NotFoundError):
-        transitions.drilled(state, 9, Drill("", 1.0, 1, 1, True))
+        transitions.record_drill(state, 9, Drill("", 1.0, 1, 1, True))
 
 
 def test_what_a_killed_drill_left_goes_with_the_next_one(made: Bench) -> None:

@@ -44,7 +44,7 @@ from tidefold.compute.runners import in_process
 from tidefold.domain.log_state import SnapshotKind, State
 from tidefold.domain.paths import LogPaths, data_path
 from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
-from tidefold.domain.snapshot.kind_selection import Rule
+from tidefold.domain.snapshot.kind_selection import KindPolicy
 from tidefold.errors import TidefoldError
 from tidefold.fold import inputs
 from tidefold.operations.outcome import Outcome
@@ -270,12 +270,12 @@ def test_the_chain_goes_on_from_one_older_snapshot_to_the_next(tmp_path: Path) -
 INCREMENTAL = configured(local=False, kind="incremental")
 
 
-@pytest.mark.parametrize("kind", [Rule.INCREMENTAL, Rule.FULL])
+@pytest.mark.parametrize("kind", [KindPolicy.INCREMENTAL, KindPolicy.FULL])
 @pytest.mark.parametrize(
     ("primary", "older"),
     [("ok", "ok"), ("missing", "ok"), ("corrupt", "ok"), ("missing", "corrupt"), ("corrupt", "none")],
 )
-def test_the_same_for_incremental_snapshots(tmp_path: Path, kind: Rule, primary: str, older: str) -> None:
+def test_the_same_for_incremental_snapshots(tmp_path: Path, kind: KindPolicy, primary: str, older: str) -> None:
     """N2, N7: their files have one name in the store; restored as either kind."""
     config = INCREMENTAL.replace("snapshots: 3", "snapshots: 2") if older == "none" else INCREMENTAL
     pipeline = bench(tmp_path, config).reset()
@@ -298,7 +298,7 @@ def test_the_same_for_incremental_snapshots(tmp_path: Path, kind: Rule, primary:
     assert pipeline.ledger(LOG).read().snapshots[-1].kind is SnapshotKind(kind)
     check_whole(pipeline, 4)
     # And on from there, as either kind: replay folds the third batch again.
-    for number, then in enumerate((Rule.FULL, Rule.INCREMENTAL)):
+    for number, then in enumerate((KindPolicy.FULL, KindPolicy.INCREMENTAL)):
         cycle(pipeline, f"on-{number}", {100 + number: "later"}, then)
     assert table_rows(pipeline) == {**THIRD, 100: "later", 101: "later"}
 
@@ -321,7 +321,7 @@ def test_a_local_copy_of_an_incremental_snapshot_serves_too(tmp_path: Path, loca
         (folder / "_data" / name).unlink() if local == "partial" else flip(folder / "_data" / name)
     if primary == "missing":
         spoil(pipeline, 2, "missing")
-    outcome = restore(pipeline, 2, kind=Rule.FULL)
+    outcome = restore(pipeline, 2, kind=KindPolicy.FULL)
     assert outcome.status == "staged", outcome
     sources = outcome.facts["read"]["sources"]
     rest = "store:tables" if primary == "ok" else "older:1"
@@ -409,7 +409,13 @@ def test_rows_that_went_for_their_age_do_not_come_back(tmp_path: Path) -> None:
     assert set(rows_of(pipeline.store.uri(LogPaths(LOG).table))) == {1, 4}
     spoil(pipeline, 2, "missing")
     for number, (config_now, kind) in enumerate(
-        [(aged, Rule.FULL), (aged, Rule.INCREMENTAL), (config, Rule.FULL), (config, Rule.INCREMENTAL)], 1
+        [
+            (aged, KindPolicy.FULL),
+            (aged, KindPolicy.INCREMENTAL),
+            (config, KindPolicy.FULL),
+            (config, KindPolicy.INCREMENTAL),
+        ],
+        1,
     ):
         pipeline = make_pipeline(tmp_path, config_now)
         asking = Restore(f"back-{number}", RestorePoint(2, RestoreMode.REPLAY), kind=kind)
@@ -427,7 +433,12 @@ def test_an_older_way_that_would_bring_aged_rows_back_is_no_way(tmp_path: Path) 
     aged = config.replace("    buckets: 4\n", "    buckets: 4\n    ttl: {column: day, days: 30}\n", 1)
     new, old = date(2999, 1, 1), date(2000, 1, 1)
     for number, (config_now, days, kind) in enumerate(
-        [(config, {1: new, 2: old}, Rule.FULL), (aged, {3: new}, Rule.FULL), (aged, {1: new}, Rule.INCREMENTAL)], 1
+        [
+            (config, {1: new, 2: old}, KindPolicy.FULL),
+            (aged, {3: new}, KindPolicy.FULL),
+            (aged, {1: new}, KindPolicy.INCREMENTAL),
+        ],
+        1,
     ):
         pipeline = make_pipeline(tmp_path, config_now)
         put_days(pipeline, days)
@@ -440,7 +451,7 @@ def test_an_older_way_that_would_bring_aged_rows_back_is_no_way(tmp_path: Path) 
     assert (refused.status, refused.error_code) == ("error", "NO_GOOD_COPY")
     # Where the restore itself drops them, the first one serves.
     pipeline = make_pipeline(tmp_path, aged)
-    asking = Restore("again", RestorePoint(3, RestoreMode.REPLAY), kind=Rule.FULL)
+    asking = Restore("again", RestorePoint(3, RestoreMode.REPLAY), kind=KindPolicy.FULL)
     [outcome] = materialize(pipeline, [LOG], asking, in_process)
     assert 1 in outcome.facts["read"]["older"].values(), outcome
     publish(pipeline)

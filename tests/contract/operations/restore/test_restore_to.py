@@ -49,7 +49,7 @@ from tidefold.fold import inputs
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.restore.explain import explain
 from tidefold.operations.restore.export import restore_to
-from tidefold.operations.restore.plan import Wanted
+from tidefold.operations.restore.plan import RestoredRows
 from tidefold.operations.savepoint import external
 from tidefold.operations.snapshot.request import Restore
 from tidefold.operations.snapshot.tail import take_tail
@@ -369,7 +369,7 @@ def test_the_rows_must_be_as_many_as_the_ledger_says(
 ) -> None:
     """I17."""
     pipeline = made.reset()
-    monkeypatch.setattr(Wanted, "rows", 7)
+    monkeypatch.setattr(RestoredRows, "rows", 7)
     with pytest.raises(TidefoldError, match="39 rows of `accounts` were made, but 7 were recorded"):
         restore_to(pipeline, LOG, 2, str(tmp_path / "to"))
     assert not (tmp_path / "to").exists()

@@ -15,7 +15,7 @@ from support.pipelines import make_pipeline, table_rows
 from support.restoring import LOG, Rows, configured, cycle, publish, restore
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.claim import RestoreMode
-from tidefold.domain.snapshot.kind_selection import Rule
+from tidefold.domain.snapshot.kind_selection import KindPolicy
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.retention.clean import clean
@@ -71,7 +71,7 @@ def test_commits_behind_a_checkpoint_go_and_nobody_misses_them(pipeline: Pipelin
     assert DeltaTable(uri, version=11).to_pyarrow_table().num_rows == RUNS - 1
     assert verify(pipeline, LOG, Asked(deep=True)).error_code is None
     # Everything goes on: publication, the comparison with the ledger, the return of a snapshot.
-    cycle(pipeline, "next", {99: "99"}, Rule.INCREMENTAL)
+    cycle(pipeline, "next", {99: "99"}, KindPolicy.INCREMENTAL)
     assert table_rows(pipeline) == {**ROWS, 99: "99"}
     assert restore(pipeline, RUNS - 1, RestoreMode.SKIP).status == "staged"
     publish(pipeline)

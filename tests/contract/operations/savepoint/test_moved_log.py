@@ -17,7 +17,7 @@ from tidefold.compute.runners import in_process
 from tidefold.domain.external_snapshot import Layout, Ownership
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.savepoint.take import Wanted, take_savepoint
+from tidefold.operations.savepoint.take import SavepointRequest, take_savepoint
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.snapshot.request import Fold, Import
@@ -64,7 +64,7 @@ def test_a_log_goes_on_elsewhere_from_the_middle_of_its_source(tmp_path: Path, l
     take(pipeline)
     assert state_of(pipeline).positions[0].next_offset == 8
     # Of the snapshot before what was taken last: its own place in the source is saved, not the log's.
-    saved = take_savepoint(pipeline, "items", Wanted(str(tmp_path / "save"), layout=layout))
+    saved = take_savepoint(pipeline, "items", SavepointRequest(str(tmp_path / "save"), layout=layout))
     [position] = saved.facts["positions"]
     assert (position["next_offset"], position["high"][-1]) == (5, 1003)
     fold(pipeline, "run-2")
@@ -96,7 +96,7 @@ def test_a_writer_goes_on_where_it_stood_when_the_log_was_saved(tmp_path: Path) 
         fold(pipeline, "run-1", log="accounts")
         writer.append([{"id": 3, "text": "c"}])
         writer.flush()
-    take_savepoint(pipeline, "accounts", Wanted(str(tmp_path / "save")))
+    take_savepoint(pipeline, "accounts", SavepointRequest(str(tmp_path / "save")))
     moved = make_pipeline(tmp_path / "two", config)
     bring_in(moved, tmp_path / "save")
     with Changelog(moved.store, WriterSettings(name="writer")) as changelog:

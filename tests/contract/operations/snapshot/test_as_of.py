@@ -33,7 +33,7 @@ from tidefold.operations.retention.drop_log import drop
 from tidefold.operations.retention.refs import untag
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
-from tidefold.operations.savepoint.take import Wanted as Savepoint
+from tidefold.operations.savepoint.take import SavepointRequest as Savepoint
 from tidefold.operations.savepoint.take import take_savepoint
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.confirm import confirm

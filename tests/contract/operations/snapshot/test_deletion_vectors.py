@@ -26,7 +26,7 @@ from tidefold.delta.deletion_vectors import deletions, descriptor, places
 from tidefold.domain.external_snapshot import Layout
 from tidefold.domain.log_state import Column
 from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
-from tidefold.domain.snapshot.kind_selection import Rule
+from tidefold.domain.snapshot.kind_selection import KindPolicy
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.errors import RefusedError
 from tidefold.fold.merge import mark_deleted
@@ -50,7 +50,7 @@ VECTORS = CONFIG.replace("buckets: 4\n", "buckets: 4\n    deletion_vectors: true
 FIRST: Rows = {i: f"a {i}" for i in range(400)}
 
 
-def cycle(pipeline: Pipeline, run: str, changes: Rows, kind: Rule | None = None) -> Outcome:
+def cycle(pipeline: Pipeline, run: str, changes: Rows, kind: KindPolicy | None = None) -> Outcome:
     put(pipeline, [{"id": i, "text": t, **({} if t else {"_op": DELETE})} for i, t in changes.items()])
     return finished(pipeline, Fold(run, kind=kind))
 
@@ -138,7 +138,7 @@ def test_a_full_snapshot_has_none_and_copies_read_alone(marked: Pipeline) -> Non
     copy = next(Path(marked.config.path.parent / "local").rglob("0000000003"))
     assert rows_of(str(copy)) == after(FIRST, SECOND, THIRD)
     put(marked, [{"id": 7, "text": "d"}])
-    outcome = finished(marked, Fold("run-4", kind=Rule.FULL))
+    outcome = finished(marked, Fold("run-4", kind=KindPolicy.FULL))
     assert outcome.facts["kind"] == "full"
     assert not any(f.deletions for f in manifest_of(marked).files)
     rows = {**after(FIRST, SECOND, THIRD), 7: "d"}
@@ -147,8 +147,8 @@ def test_a_full_snapshot_has_none_and_copies_read_alone(marked: Pipeline) -> Non
 
 def test_a_full_one_on_request_when_nothing_is_new(marked: Pipeline) -> None:
     """It writes the buckets with deletions anew."""
-    assert pending(marked, ["accounts"], Fold("run-4", kind=Rule.FULL)) == ["accounts"]
-    finished(marked, Fold("run-4", kind=Rule.FULL))
+    assert pending(marked, ["accounts"], Fold("run-4", kind=KindPolicy.FULL)) == ["accounts"]
+    finished(marked, Fold("run-4", kind=KindPolicy.FULL))
     assert not any(f.deletions for f in manifest_of(marked).files)
     assert table_rows(marked) == after(FIRST, SECOND, THIRD)
 
@@ -243,7 +243,7 @@ def test_all_rows_of_a_file_may_go(pipeline: Pipeline, monkeypatch: pytest.Monke
 def test_files_stay_sorted_by_their_key(marked: Pipeline) -> None:
     """Also when a bucket of two files is written anew: readers skip row groups by it."""
     put(marked, [{"id": i, "text": "d"} for i in range(50, 200)])
-    finished(marked, Fold("run-4", kind=Rule.FULL))
+    finished(marked, Fold("run-4", kind=KindPolicy.FULL))
     for file in manifest_of(marked).files:
         path = marked.store.uri(f"snapshots/accounts/0000000004/_data/{file.name}").removeprefix("file://")
         ids = pq.read_table(path).column("id").to_pylist()

@@ -23,7 +23,7 @@ from tidefold.compute.runners import in_process
 from tidefold.domain.external_snapshot import Ownership
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
-from tidefold.domain.snapshot.kind_selection import Rule
+from tidefold.domain.snapshot.kind_selection import KindPolicy
 from tidefold.domain.table.table_spec import Engine
 from tidefold.ledger import read_manifest
 from tidefold.operations.ingest.ingest import ingest
@@ -99,7 +99,7 @@ def land(folder: Path, changes: list[dict[str, Any]]) -> None:
     (folder / "landing" / name).write_text("".join(f"{line}\n" for line in lines))
 
 
-def cycle(pipeline: Pipeline, run: str, kind: Rule) -> int:
+def cycle(pipeline: Pipeline, run: str, kind: KindPolicy) -> int:
     [taken] = ingest(pipeline, [LOG], in_process)
     assert (taken.error_code, taken.status) == (None, "taken"), taken
     [outcome] = materialize(pipeline, [LOG], Fold(run, kind=kind), in_process)
@@ -141,7 +141,7 @@ def test_a_life_of_snapshots_of_both_kinds(tmp_path: Path, name: str) -> None:
     pipeline, seed = opened(tmp_path, rest), random.Random(name)
     changes = some_changes(pipeline, seed, 120, deletes)
     ids, known = [], []
-    for step, kind in enumerate((Rule.INCREMENTAL, Rule.FULL, Rule.INCREMENTAL, Rule.FULL)):
+    for step, kind in enumerate((KindPolicy.INCREMENTAL, KindPolicy.FULL, KindPolicy.INCREMENTAL, KindPolicy.FULL)):
         part = changes[30 * step : 30 * step + 30]
         land(tmp_path, part)
         known += part
@@ -179,12 +179,12 @@ def test_a_savepoint_carries_what_is_kept_beside_the_rows(tmp_path: Path, name: 
     there, here = opened(tmp_path / "there", rest), opened(tmp_path / "here", rest)
     changes = some_changes(there, random.Random(name), 90, deletes)
     land(tmp_path / "there", changes[:60])
-    cycle(there, "run-1", Rule.FULL)
+    cycle(there, "run-1", KindPolicy.FULL)
     assert save(there, tmp_path / "saved").error_code is None
     bring_in(here, tmp_path / "saved", mode)
     assert seen(here) == expected(here, changes[:60])
     land(tmp_path / "here", changes[60:])
-    cycle(here, "run-2", Rule.INCREMENTAL)
+    cycle(here, "run-2", KindPolicy.INCREMENTAL)
     assert seen(here) == expected(here, changes)
     assert verify(here, LOG).error_code is None
     assert drill(here, LOG).error_code is None

@@ -25,7 +25,7 @@ from tidefold.domain.log_state import Snapshot, SnapshotKind, State
 from tidefold.domain.paths import LogPaths, data_path
 from tidefold.domain.retention.retention import with_files
 from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
-from tidefold.domain.snapshot.kind_selection import Rule
+from tidefold.domain.snapshot.kind_selection import KindPolicy
 from tidefold.fold.merge import mark_deleted
 from tidefold.ledger import read_manifest
 from tidefold.operations.inspect.read import Wanted, read_rows
@@ -44,12 +44,12 @@ Rows = dict[int, str | None]
 LOCAL = "store: store\nlocal: {mode: files, path: local}\nretention: {snapshots: 3}"
 
 
-def fold(pipeline: Pipeline, run: str, kind: Rule | None = None, runner: Runner = in_process) -> Outcome:
+def fold(pipeline: Pipeline, run: str, kind: KindPolicy | None = None, runner: Runner = in_process) -> Outcome:
     [outcome] = materialize(pipeline, ["accounts"], Fold(run, kind=kind), runner)
     return outcome
 
 
-def cycle(pipeline: Pipeline, run: str, kind: Rule | None = None) -> Outcome:
+def cycle(pipeline: Pipeline, run: str, kind: KindPolicy | None = None) -> Outcome:
     outcome = fold(pipeline, run, kind)
     assert outcome.status == "staged", outcome
     judge_all(pipeline)
@@ -82,7 +82,7 @@ def test_an_incremental_snapshot_writes_only_what_changed_and_has_no_folder(pipe
     """N2, N3, N5: it shares the files of its confirmed base, and says what it is and what it cost."""
     cycle(pipeline, "run-1")
     put(pipeline, [{"id": 1, "text": "b"}])
-    outcome = cycle(pipeline, "run-2", Rule.INCREMENTAL)
+    outcome = cycle(pipeline, "run-2", KindPolicy.INCREMENTAL)
     first, second = kept(pipeline)
     assert (second.kind, outcome.facts["kind"], outcome.facts["because"]) == (
         "incremental",
@@ -104,7 +104,7 @@ def test_an_incremental_snapshot_writes_only_what_changed_and_has_no_folder(pipe
 def test_a_full_one_after_incremental_ones_stands_alone(pipeline: Pipeline, tmp_path: Path) -> None:
     """N4: all others and the table are deleted by hand."""
     cycle(pipeline, "run-1")
-    for number, kind in ((2, Rule.INCREMENTAL), (3, Rule.INCREMENTAL), (4, Rule.FULL)):
+    for number, kind in ((2, KindPolicy.INCREMENTAL), (3, KindPolicy.INCREMENTAL), (4, KindPolicy.FULL)):
         put(pipeline, [{"id": number, "text": "b"}])
         cycle(pipeline, f"run-{number}", kind)
     rows = table_rows(pipeline)
@@ -115,14 +115,14 @@ def test_a_full_one_after_incremental_ones_stands_alone(pipeline: Pipeline, tmp_
 
 def test_a_full_one_on_request_when_nothing_is_new(pipeline: Pipeline) -> None:
     """Only when it would differ from the newest; and without a JVM."""
-    cycle(pipeline, "run-1", Rule.INCREMENTAL)
-    assert fold(pipeline, "run-2", Rule.INCREMENTAL).status == "nothing"
+    cycle(pipeline, "run-1", KindPolicy.INCREMENTAL)
+    assert fold(pipeline, "run-2", KindPolicy.INCREMENTAL).status == "nothing"
     assert fold(pipeline, "run-3").status == "nothing"  # As configured: a schedule makes nothing new of nothing.
-    assert pending(pipeline, ["accounts"], Fold("run-4", kind=Rule.FULL)) == []
-    outcome = cycle(pipeline, "run-4", Rule.FULL)
+    assert pending(pipeline, ["accounts"], Fold("run-4", kind=KindPolicy.FULL)) == []
+    outcome = cycle(pipeline, "run-4", KindPolicy.FULL)
     assert (outcome.facts["files_carried"], outcome.facts["bytes_written"]) == (4, 0)
     assert snapshot_rows(pipeline, 2) == table_rows(pipeline)
-    assert fold(pipeline, "run-5", Rule.FULL).status == "nothing"
+    assert fold(pipeline, "run-5", KindPolicy.FULL).status == "nothing"
 
 
 def test_an_attempt_that_was_aborted_leaves_no_file_in_the_table(pipeline: Pipeline) -> None:
@@ -132,12 +132,12 @@ def test_an_attempt_that_was_aborted_leaves_no_file_in_the_table(pipeline: Pipel
     cycle(pipeline, "run-1")
     before = [e.path for e in pipeline.store.list("tables/accounts")]
     put(pipeline, [{"id": 1, "text": "b"}])
-    staged = fold(pipeline, "run-2", Rule.INCREMENTAL)
+    staged = fold(pipeline, "run-2", KindPolicy.INCREMENTAL)
     written = {e.path for e in pipeline.store.list("tables/accounts")} - set(before)
     assert len(written) == 1
     abort(pipeline, "accounts", "not wanted")
     assert [e.path for e in pipeline.store.list("tables/accounts")] == before
-    cycle(pipeline, "run-3", Rule.INCREMENTAL)
+    cycle(pipeline, "run-3", KindPolicy.INCREMENTAL)
     again = read_manifest(pipeline.store, "accounts", kept(pipeline)[-1])
     assert not {data_path("tables/accounts", f.name) for f in again.files} & written
     assert staged.snapshot == 2
@@ -170,7 +170,7 @@ def test_a_new_number_of_buckets_takes_effect_in_the_next_full_snapshot(
     cycle(pipeline, "run-1")
     wider = with_log_shape(pipeline, buckets=after)
     put(wider, [{"id": 1, "text": "b"}, {"id": 2, "text": None, "_op": DELETE}])
-    kept_buckets = cycle(wider, "run-2", Rule.INCREMENTAL)
+    kept_buckets = cycle(wider, "run-2", KindPolicy.INCREMENTAL)
     assert kept_buckets.facts["buckets"] == before
     put(wider, [{"id": 3, "text": "c"}])
     outcome = cycle(wider, "run-3")
@@ -198,10 +198,10 @@ def test_a_rescale_alone_is_made_on_request(pipeline: Pipeline) -> None:
     cycle(pipeline, "run-1")
     wider = with_log_shape(pipeline, buckets=8)
     assert fold(wider, "run-2").status == "nothing"
-    assert pending(wider, ["accounts"], Fold("run-3", kind=Rule.FULL)) == ["accounts"]
-    assert cycle(wider, "run-3", Rule.FULL).facts["buckets"] == 8
+    assert pending(wider, ["accounts"], Fold("run-3", kind=KindPolicy.FULL)) == ["accounts"]
+    assert cycle(wider, "run-3", KindPolicy.FULL).facts["buckets"] == 8
     assert table_rows(wider) == {i: f"a {i}" for i in range(40)}
-    assert fold(wider, "run-4", Rule.FULL).status == "nothing"
+    assert fold(wider, "run-4", KindPolicy.FULL).status == "nothing"
 
 
 # Rows that are too old
@@ -229,13 +229,13 @@ def test_rows_that_are_too_old_go_in_a_full_snapshot_and_in_a_restore(tmp_path: 
         pipeline,
         [{"id": i, "text": "a", "at": at} for i, at in (young | old).items()] + [{"id": 99, "text": "a", "at": None}],
     )
-    cycle(pipeline, "run-1", Rule.INCREMENTAL)
+    cycle(pipeline, "run-1", KindPolicy.INCREMENTAL)
     assert len(rows_in(pipeline, 1)) == 61
     put(pipeline, [{"id": 1, "text": "b", "at": days_ago(1)}])
-    outcome = cycle(pipeline, "run-2", Rule.FULL)
+    outcome = cycle(pipeline, "run-2", KindPolicy.FULL)
     assert outcome.facts["expired"] == 20
     assert set(rows_in(pipeline, 2)) == {*range(40), 99}
-    assert fold(pipeline, "run-2b", Rule.FULL).status == "nothing"  # None is too old any more.
+    assert fold(pipeline, "run-2b", KindPolicy.FULL).status == "nothing"  # None is too old any more.
     assert read_manifest(pipeline.store, "accounts", kept(pipeline)[-1]).expired == 20
     [restored] = materialize(pipeline, ["accounts"], Restore("back", RestorePoint(1, RestoreMode.SKIP)), in_process)
     assert restored.facts["expired"] == 20
@@ -253,14 +253,14 @@ def test_rows_that_are_too_old_go_in_a_full_snapshot_and_in_a_restore(tmp_path: 
 
 def test_auto_says_why(pipeline: Pipeline) -> None:
     """On a disk where links cost nothing it makes full ones; where each costs a copy, it counts."""
-    outcome = fold(pipeline, "run-1", Rule.AUTO)
+    outcome = fold(pipeline, "run-1", KindPolicy.AUTO)
     assert (outcome.facts["kind"], outcome.facts["because"]) == (
         SnapshotKind.FULL, "there is no snapshot yet whose files could be shared",
     )  # fmt: skip
     judge_all(pipeline)
     confirm(pipeline, "accounts", run_id="run-1")
     put(pipeline, [{"id": 1, "text": "b"}])
-    assert "links" in cycle(pipeline, "run-2", Rule.AUTO).facts["because"]
+    assert "links" in cycle(pipeline, "run-2", KindPolicy.AUTO).facts["because"]
     config = pipeline.config.model_copy(
         update={"snapshots": pipeline.config.snapshots.model_copy(update={"copy_files": "always", "full_every": 2})}
     )
@@ -268,11 +268,11 @@ def test_auto_says_why(pipeline: Pipeline) -> None:
     chosen = []
     for number in range(3, 8):
         put(costly, [{"id": 1, "text": f"b {number}"}])
-        outcome = cycle(costly, f"run-{number}", Rule.AUTO)
+        outcome = cycle(costly, f"run-{number}", KindPolicy.AUTO)
         chosen.append((outcome.facts["kind"], outcome.facts["because"].split(" ")[0]))
     assert [kind for kind, _ in chosen] == ["incremental", "incremental", "full", "incremental", "incremental"]
     put(costly, [{"id": i, "text": "c"} for i in range(40)])
-    outcome = fold(costly, "run-8", Rule.AUTO)
+    outcome = fold(costly, "run-8", KindPolicy.AUTO)
     assert outcome.facts["kind"] == "full"
 
 
@@ -300,7 +300,7 @@ class Walk:
                 self.rows[key] = f"{seed}.{i}"
         put(self.pipeline, changes)
 
-    def take(self, kind: Rule, how: str) -> None:
+    def take(self, kind: KindPolicy, how: str) -> None:
         run = f"run-{self.steps}"
         runner: Runner = {"alone": in_process, "overtaken": self._overtaken, "killed": self._killed}[how]
         try:
@@ -365,7 +365,7 @@ class Walk:
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
 STEPS = st.one_of(
     st.tuples(st.just("change"), st.integers(0, 1000)),
-    st.tuples(st.just("take"), st.sampled_from(Rule), st.sampled_from(["alone", "alone", "overtaken", "killed"])),
+    st.tuples(st.just("take"), st.sampled_from(KindPolicy), st.sampled_from(["alone", "alone", "overtaken", "killed"])),
     st.tuples(st.just("restore"), st.integers(0, 10)),
     st.tuples(st.just("rescale"), st.sampled_from([1, 3, 4, 8])),
     st.tuples(st.just("tidy")),

@@ -70,7 +70,11 @@ def _staged(store: Store, ledger: Ledger, mine: Snapshot) -> None:
 def _confirmed(store: Store, ledger: Ledger, number: int) -> None:
     def passed(state: LogState) -> LogState:
         verdict = Verdict(
-            True, "suite", transitions.held(state, number).manifest or "", "verdict.json", "1 of 1 checks"
+            True,
+            "suite",
+            transitions.require_not_aborted(state, number).manifest or "",
+            "verdict.json",
+            "1 of 1 checks",
         )
         return transitions.judge(state, number, verdict)
 
@@ -88,7 +92,7 @@ def _rolled_forward(store: Store, ledger: Ledger) -> None:
     last = next((s for s in reversed(state.snapshots) if s.published), None)
     shown = Published(read_manifest(store, LOG, last), last.table_version or 0) if last else None
     version = publish(store, read_manifest(store, LOG, latest), latest.manifest or "", shown)
-    ledger.commit(partial(transitions.published, snapshot_id=latest.id, table_version=version))
+    ledger.commit(partial(transitions.record_publication, snapshot_id=latest.id, table_version=version))
 
 
 def _work(root: str, number: int, begin: Barrier) -> None:

@@ -21,7 +21,7 @@ from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.paths import DataFileName, LogPaths, data_path
 from tidefold.domain.retention import retention
 from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
-from tidefold.domain.snapshot.kind_selection import Rule
+from tidefold.domain.snapshot.kind_selection import KindPolicy
 from tidefold.errors import CorruptError, StorageError
 from tidefold.ledger import read_manifest
 from tidefold.operations.inspect.read import Wanted, read_rows
@@ -49,10 +49,10 @@ def test_a_rescale_that_was_aborted_is_still_to_be_made(pipeline: Pipeline) -> N
     """L8, I13: an attempt that was refused leaves no trace in what the log knows of its buckets."""
     cycle(pipeline, "run-1", ROWS)
     wider = with_log_shape(pipeline, buckets=8)
-    assert fold(wider, "run-2", Rule.FULL).facts["buckets"] == 8
+    assert fold(wider, "run-2", KindPolicy.FULL).facts["buckets"] == 8
     abort(wider, LOG, "not now")
     assert wider.ledger(LOG).read().shape.buckets == 4
-    assert fold(wider, "run-3", Rule.FULL).status == "staged"
+    assert fold(wider, "run-3", KindPolicy.FULL).status == "staged"
     publish(wider)
     assert wider.ledger(LOG).read().shape.buckets == 8
 
@@ -63,16 +63,16 @@ def test_auto_makes_a_rescale_after_one_was_aborted(tmp_path: Path) -> None:
     cycle(pipeline, "run-1", ROWS)
     wider = with_log_shape(pipeline, buckets=8)
     take(wider, {1: "b"})
-    assert fold(wider, "run-2", Rule.AUTO).facts["buckets"] == 8
+    assert fold(wider, "run-2", KindPolicy.AUTO).facts["buckets"] == 8
     abort(wider, LOG, "not now")
-    assert fold(wider, "run-3", Rule.AUTO).facts["buckets"] == 8
+    assert fold(wider, "run-3", KindPolicy.AUTO).facts["buckets"] == 8
 
 
 def test_a_file_that_was_cut_after_it_was_judged_is_not_published(pipeline: Pipeline) -> None:
     """N3, I8: the files of an incremental snapshot lie in the table's folder and nowhere else."""
     cycle(pipeline, "run-1", ROWS)
     take(pipeline, {1: "b"})
-    fold(pipeline, "run-2", Rule.INCREMENTAL)
+    fold(pipeline, "run-2", KindPolicy.INCREMENTAL)
     judge_all(pipeline)
     [new] = [f for f in files_of(pipeline, 2) if not f.carried]
     [path] = names_of(pipeline, 2, new.name)
@@ -113,7 +113,7 @@ def test_keys_of_every_type_survive_a_rescale(tmp_path: Path, kind: str) -> None
     before = read(1)
     for number, buckets in enumerate((1, 16, 3), 2):
         wider = with_log_shape(pipeline, buckets=buckets)
-        assert fold(wider, f"run-{number}", Rule.FULL).facts["buckets"] == buckets
+        assert fold(wider, f"run-{number}", KindPolicy.FULL).facts["buckets"] == buckets
         publish(wider)
         assert read(number) == before
 
@@ -124,7 +124,7 @@ def test_what_a_restore_may_fall_back_on_is_not_retired_under_it(pipeline: Pipel
     """
     wide = with_log_shape(pipeline, buckets=8)
     cycle(wide, "run-1", ROWS)
-    cycle(pipeline, "run-2", {}, Rule.FULL)  # The same rows in other files: four buckets.
+    cycle(pipeline, "run-2", {}, KindPolicy.FULL)  # The same rows in other files: four buckets.
     cycle(pipeline, "run-3", {i: f"c {i}" for i in range(40)})
     cycle(pipeline, "run-4", {i: f"d {i}" for i in range(40)})
     going: list[str] = []
@@ -138,7 +138,7 @@ def test_what_a_restore_may_fall_back_on_is_not_retired_under_it(pipeline: Pipel
     for file in files_of(pipeline, 2):
         for path in names_of(pipeline, 2, file.name):
             path.unlink()
-    asking = Restore("back", RestorePoint(2, RestoreMode.SKIP), kind=Rule.INCREMENTAL)
+    asking = Restore("back", RestorePoint(2, RestoreMode.SKIP), kind=KindPolicy.INCREMENTAL)
     [outcome] = materialize(pipeline, [LOG], asking, run)
     assert outcome.status == "staged", outcome
     publish(pipeline)
@@ -149,7 +149,7 @@ def test_what_a_restore_may_fall_back_on_is_not_retired_under_it(pipeline: Pipel
 def test_a_second_file_of_one_task_in_the_tables_folder_is_cleaned_up(pipeline: Pipeline) -> None:
     """I22: of a task that ran twice one file counts; the other lies in the table's folder when it was incremental."""
     cycle(pipeline, "run-1", ROWS)
-    cycle(pipeline, "run-2", {1: "b"}, Rule.INCREMENTAL)
+    cycle(pipeline, "run-2", {1: "b"}, KindPolicy.INCREMENTAL)
     [new] = [f for f in files_of(pipeline, 2) if not f.carried]
     stray = str(replace(DataFileName.parse(new.name), unique=uuid.uuid4().hex))
     path = data_path(LogPaths(LOG).table, stray)
@@ -162,7 +162,7 @@ def test_a_second_file_of_one_task_in_the_tables_folder_is_cleaned_up(pipeline: 
 def test_a_drill_of_an_incremental_snapshot_with_a_lost_file_is_recorded(pipeline: Pipeline, tmp_path: Path) -> None:
     """L6: that its rows cannot be had is what a drill is to find out, whatever the error is called."""
     for number in (1, 2):
-        cycle(pipeline, f"run-{number}", dict.fromkeys(range(40), f"{number}"), Rule.INCREMENTAL)
+        cycle(pipeline, f"run-{number}", dict.fromkeys(range(40), f"{number}"), KindPolicy.INCREMENTAL)
     truncate(pipeline, LOG)
     names_of(pipeline, 1, files_of(pipeline, 1)[0].name)[0].unlink()
     outcome = drill(pipeline, LOG, 1, trial=Trial(str(tmp_path / "drill")))
@@ -175,8 +175,8 @@ def test_a_drill_of_an_incremental_snapshot_with_a_lost_file_is_recorded(pipelin
 @pytest.mark.parametrize("full", [False, True])
 def test_a_vacuum_of_somebody_else_leaves_incremental_snapshots(pipeline: Pipeline, full: bool) -> None:
     """N3: what the newest table version does not show any more belongs to older snapshots."""
-    cycle(pipeline, "run-1", ROWS, Rule.INCREMENTAL)
-    cycle(pipeline, "run-2", dict.fromkeys(range(40), "b"), Rule.INCREMENTAL)
+    cycle(pipeline, "run-1", ROWS, KindPolicy.INCREMENTAL)
+    cycle(pipeline, "run-2", dict.fromkeys(range(40), "b"), KindPolicy.INCREMENTAL)
     table = DeltaTable(pipeline.store.uri(LogPaths(LOG).table))
     table.vacuum(0, dry_run=False, enforce_retention_duration=False, full=full)
     _, batches = read_rows(pipeline, LOG, Wanted(snapshot=1))
@@ -185,17 +185,17 @@ def test_a_vacuum_of_somebody_else_leaves_incremental_snapshots(pipeline: Pipeli
 
 def test_the_same_run_that_asks_for_another_kind_is_refused(pipeline: Pipeline) -> None:
     """I4: `--kind full` is something else than what is configured."""
-    incremental = pipeline.config.snapshots.model_copy(update={"kind": Rule.INCREMENTAL})
+    incremental = pipeline.config.snapshots.model_copy(update={"kind": KindPolicy.INCREMENTAL})
     configured_so = replace(pipeline, config=pipeline.config.model_copy(update={"snapshots": incremental}))
     take(pipeline, ROWS)
     assert fold(configured_so, "run-1").facts["kind"] == "incremental"
-    assert fold(configured_so, "run-1", Rule.FULL).error_code == "RUN_CHANGED"
+    assert fold(configured_so, "run-1", KindPolicy.FULL).error_code == "RUN_CHANGED"
 
 
 def test_a_recipe_that_cannot_be_followed_leaves_no_file_in_the_place(pipeline: Pipeline, tmp_path: Path) -> None:
     """L6, L8: of a bucket that two files of an older snapshot would make one was copied when the other proved bad."""
     cycle(with_log_shape(pipeline, buckets=8), "run-1", ROWS)
-    cycle(pipeline, "run-2", {}, Rule.FULL)  # The same rows in other files: four buckets.
+    cycle(pipeline, "run-2", {}, KindPolicy.FULL)  # The same rows in other files: four buckets.
     for file in files_of(pipeline, 2):
         for path in names_of(pipeline, 2, file.name):
             path.unlink()
@@ -233,7 +233,7 @@ def test_where_links_are_copies_an_incremental_snapshot_copies_nothing(s3: S3Buc
     cycle(pipeline, "run-1", ROWS)
     take(pipeline, {1: "b"})
     s3.server.heal()
-    outcome = fold(pipeline, "run-2", Rule.INCREMENTAL)
+    outcome = fold(pipeline, "run-2", KindPolicy.INCREMENTAL)
     assert outcome.facts["files_carried"] == 3
     requests = [method for method, address in s3.server.requests() if ".parquet" in address and "/tables/" in address]
     assert requests.count("PUT") == 1
@@ -251,8 +251,8 @@ def test_a_table_file_that_was_altered_is_not_shared(s3: S3Bucket, tmp_path: Pat
     for file in read_manifest(pipeline.store, LOG, state.snapshots[0]).files:
         key = f"a/store/{data_path(LogPaths(LOG).table, file.name)}"
         s3.client.put_object(Bucket=s3.name, Key=key, Body=b"x" * file.bytes)
-    assert fold(pipeline, "run-2", Rule.INCREMENTAL).error_code == "NAME_TAKEN"
-    assert fold(pipeline, "run-3", Rule.FULL).status == "staged"
+    assert fold(pipeline, "run-2", KindPolicy.INCREMENTAL).error_code == "NAME_TAKEN"
+    assert fold(pipeline, "run-3", KindPolicy.FULL).status == "staged"
 
 
 def test_clean_goes_on_where_a_manifest_is_lost(pipeline: Pipeline) -> None:
@@ -270,8 +270,8 @@ def test_clean_goes_on_where_a_manifest_is_lost(pipeline: Pipeline) -> None:
     assert {e.path for e in pipeline.store.list("tables")} == before
 
 
-@pytest.mark.parametrize("kind", [Rule.FULL, Rule.INCREMENTAL])
-def test_what_an_attempt_of_a_dropped_log_writes_late_is_cleaned_up(pipeline: Pipeline, kind: Rule) -> None:
+@pytest.mark.parametrize("kind", [KindPolicy.FULL, KindPolicy.INCREMENTAL])
+def test_what_an_attempt_of_a_dropped_log_writes_late_is_cleaned_up(pipeline: Pipeline, kind: KindPolicy) -> None:
     """I22, C13: its id is not known to the next log of that name, and never will be."""
     cycle(pipeline, "run-1", ROWS)
     take(pipeline, {1: "b"})
@@ -282,7 +282,7 @@ def test_what_an_attempt_of_a_dropped_log_writes_late_is_cleaned_up(pipeline: Pi
         attempt = pipeline.ledger(LOG).read().open_attempt
         assert attempt
         name = DataFileName(KeyGroups(0, 3), attempt.id, attempt.epoch, uuid.uuid4().hex, attempt.token)
-        folder = LogPaths(LOG).snapshot(2) if kind is Rule.FULL else LogPaths(LOG).table
+        folder = LogPaths(LOG).snapshot(2) if kind is KindPolicy.FULL else LogPaths(LOG).table
         lates.append(data_path(folder, str(name)))
         abort(pipeline, LOG, "not wanted")
         drop(pipeline, LOG, plan=False)

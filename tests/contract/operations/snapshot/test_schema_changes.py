@@ -30,7 +30,7 @@ from tidefold.domain.explain.key_history import RowAgreement
 from tidefold.domain.log_state import Column
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
-from tidefold.domain.snapshot.kind_selection import Rule
+from tidefold.domain.snapshot.kind_selection import KindPolicy
 from tidefold.domain.table.schema_evolution import Policies, Policy
 from tidefold.domain.table.table_spec import Deletes, Engine, Group, Merge
 from tidefold.errors import RefusedError, TidefoldError
@@ -43,7 +43,7 @@ from tidefold.operations.inspect.status import status
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.restore.export import restore_to
-from tidefold.operations.savepoint.take import Wanted as Saving
+from tidefold.operations.savepoint.take import SavepointRequest as Saving
 from tidefold.operations.savepoint.take import take_savepoint
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
@@ -71,7 +71,9 @@ def take(pipeline: Pipeline, *rows: Row) -> None:
     put(pipeline, [*rows])
 
 
-def fold(pipeline: Pipeline, run: str, kind: Rule = Rule.FULL, restore: RestorePoint | None = None) -> Outcome:
+def fold(
+    pipeline: Pipeline, run: str, kind: KindPolicy = KindPolicy.FULL, restore: RestorePoint | None = None
+) -> Outcome:
     [outcome] = materialize(
         pipeline, [LOG], Restore(run, restore, kind=kind) if restore else Fold(run, kind=kind), in_process
     )
@@ -129,10 +131,10 @@ KINDS: list[tuple[str, Column, Column | None, Callable[[Any], Any]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", [Rule.FULL, Rule.INCREMENTAL])
+@pytest.mark.parametrize("kind", [KindPolicy.FULL, KindPolicy.INCREMENTAL])
 @pytest.mark.parametrize(("name", "before", "after", "converted"), KINDS, ids=[k[0] for k in KINDS])
 def test_complaint_21_no_value_becomes_null_through_a_schema_change(
-    tmp_path: Path, kind: Rule, name: str, before: Column, after: Column | None, converted: Callable[[Any], Any]
+    tmp_path: Path, kind: KindPolicy, name: str, before: Column, after: Column | None, converted: Callable[[Any], Any]
 ) -> None:
     """Complaint 21 (delta-io/delta#1551, #2248, apache/paimon#1076): a schema change nulls or doubles a column. By
     count of non-nulls and by values: in the table, in the snapshot itself, and live, before anything was folded.
@@ -161,7 +163,7 @@ def test_complaint_21_no_value_becomes_null_through_a_schema_change(
     table = DeltaTable(pipeline.store.uri(LogPaths(LOG).table))
     assert [f.name for f in table.schema().fields] == [c.name for c in columns]
     assert table.version() == 1, "files and schema come in one version"
-    if kind is Rule.FULL:
+    if kind is KindPolicy.FULL:
         assert delta_rows(pipeline, pipeline.store.uri(LogPaths(LOG).snapshot(outcome.snapshot or 0))) == expected
     # The older snapshot shows what it always showed.
     old = read(pipeline, Wanted(snapshot=1))
@@ -173,17 +175,17 @@ def test_an_added_column_leaves_files_as_they_are(tmp_path: Path) -> None:
     """Every reader gives null for a column that a file lacks; only what changes are for is written."""
     pipeline = new_pipeline(tmp_path, ID, N)
     take(pipeline, *({"id": i, "n": i} for i in range(40)))
-    fold(pipeline, "a", Rule.INCREMENTAL)
+    fold(pipeline, "a", KindPolicy.INCREMENTAL)
     pipeline = configured(pipeline, ID, N, column("more", "decimal(12,2)"))
     take(pipeline, {"id": 3, "n": 3, "more": Decimal("1.50")})
-    outcome = fold(pipeline, "b", Rule.INCREMENTAL)
+    outcome = fold(pipeline, "b", KindPolicy.INCREMENTAL)
     assert (outcome.facts["files"], outcome.facts["files_carried"]) == (4, 3)
     expected = {i: {"id": i, "n": i, "more": Decimal("1.50") if i == 3 else None} for i in range(40)}
     assert delta_rows(pipeline) == read(pipeline) == expected
     # With a value for them all rows that were there before are written.
     pipeline = configured(pipeline, ID, N, column("more", "decimal(12,2)"), column("flag", "boolean", default="true"))
     take(pipeline, {"id": 3, "n": 3, "more": None, "flag": None})
-    assert fold(pipeline, "c", Rule.INCREMENTAL).facts["files_carried"] == 0
+    assert fold(pipeline, "c", KindPolicy.INCREMENTAL).facts["files_carried"] == 0
     rows = delta_rows(pipeline)
     assert {i: row["flag"] for i, row in rows.items()} == {i: None if i == 3 else True for i in range(40)}
     assert {i: row["n"] for i, row in rows.items()} == {i: i for i in range(40)}
@@ -201,7 +203,7 @@ def test_a_name_that_comes_again_shows_nothing_of_the_column_that_was_dropped(tm
     take(pipeline, {"id": 4, "n": "new"})
     expected = {i: {"id": i, "n": "new" if i == 4 else None} for i in (1, 2, 3, 4)}
     assert read(pipeline, Wanted(What.LIVE)) == expected
-    fold(pipeline, "b", Rule.INCREMENTAL)
+    fold(pipeline, "b", KindPolicy.INCREMENTAL)
     assert delta_rows(pipeline) == expected
 
 
@@ -370,7 +372,7 @@ def test_what_waits_for_a_full_snapshot_is_told(tmp_path: Path) -> None:
     assert (outcome.status, "schema 2 waits" in outcome.message) == ("nothing", True)
     [found] = status(pipeline, [LOG])
     assert found.schema_waits.endswith("rename `n` to `m`")
-    assert fold(pipeline, "c", Rule.FULL).status == "staged"
+    assert fold(pipeline, "c", KindPolicy.FULL).status == "staged"
     assert delta_rows(pipeline) == {1: {"id": 1, "m": 1}}
     [found] = status(pipeline, [LOG])
     assert (found.schema, found.schema_waits) == (2, "")
@@ -382,7 +384,7 @@ NEW = (column("number", "long", "id"), column("m", "long", "n"), column("when", 
 NAMES = {"number": "id", "m": "n", "when": "at"}
 
 
-@pytest.mark.parametrize("kind", [Rule.FULL, Rule.INCREMENTAL])
+@pytest.mark.parametrize("kind", [KindPolicy.FULL, KindPolicy.INCREMENTAL])
 @pytest.mark.parametrize(
     "merge",
     [
@@ -395,7 +397,9 @@ NAMES = {"number": "id", "m": "n", "when": "at"}
     ],
     ids=lambda merge: f"{merge.engine}{'-groups' if merge.groups else ''}",
 )
-def test_every_engine_goes_on_as_if_the_columns_had_always_been_so(tmp_path: Path, merge: Merge, kind: Rule) -> None:
+def test_every_engine_goes_on_as_if_the_columns_had_always_been_so(
+    tmp_path: Path, merge: Merge, kind: KindPolicy
+) -> None:
     """What is kept beside rows follows the names, so late changes find their place after a rename too."""
     applies = merge.deletes is Deletes.APPLY
     op = {"_op": MERGE} if merge.engine is Engine.AGGREGATE else {}
@@ -512,7 +516,7 @@ class Life:
             self.events.append(("change", lambda all_, key=key, row=row: all_.update({key: {"id": key, **row}})))
         put(self.pipeline, rows)
 
-    def fold(self, kind: Rule, restore: RestorePoint | None = None) -> None:
+    def fold(self, kind: KindPolicy, restore: RestorePoint | None = None) -> None:
         self.runs += 1
         outcome = fold(self.pipeline, f"run-{self.runs}", kind, restore)
         if outcome.status != "staged":
@@ -577,13 +581,14 @@ def test_any_row_of_schema_changes_between_any_folds_gives_the_rows_of_the_oracl
             if step == "put":
                 life.put(data)
             elif step == "fold":
-                life.fold(data.draw(st.sampled_from([Rule.FULL, Rule.INCREMENTAL])))
+                life.fold(data.draw(st.sampled_from([KindPolicy.FULL, KindPolicy.INCREMENTAL])))
             elif step == "squash":
                 squash(life.pipeline, LOG)
             elif step == "restore" and life.kept:
                 which = data.draw(st.sampled_from(sorted(life.kept)))
                 life.fold(
-                    Rule.FULL, RestorePoint(which, data.draw(st.sampled_from([RestoreMode.SKIP, RestoreMode.REPLAY])))
+                    KindPolicy.FULL,
+                    RestorePoint(which, data.draw(st.sampled_from([RestoreMode.SKIP, RestoreMode.REPLAY]))),
                 )
             elif step == "tail" and life.pipeline.ledger(LOG).read().latest:
                 life.runs += 1

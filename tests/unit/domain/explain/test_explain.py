@@ -28,8 +28,8 @@ from tidefold.domain.explain.key_history import (
 from tidefold.domain.log_state import LogState, SnapshotKind
 from tidefold.domain.snapshot import claim, transitions
 from tidefold.domain.snapshot.claim import Claim, RestoreMode, RestorePoint
-from tidefold.fold.merge.compaction import squashed
-from tidefold.fold.merge.merge import merged
+from tidefold.fold.merge.compaction import compact_changes
+from tidefold.fold.merge.merge import merge_bucket
 
 CHANGE = st.fixed_dictionaries(
     {
@@ -75,7 +75,7 @@ def test_the_winner_is_the_row_that_the_kernel_keeps(folds: list[list[dict[str, 
         view.insert(0, FoldedRange(number, number + 1, number + 1, f"run-{number}"))
         with (
             tempfile.TemporaryDirectory() as scratch,
-            merged(base.to_reader(), table_of(mine), SHAPE, memory=100_000_000, scratch=scratch) as done,
+            merge_bucket(base.to_reader(), table_of(mine), SHAPE, memory=100_000_000, scratch=scratch) as done,
         ):
             base = done.rows.read_all()
     kept = {row["id"]: row["text"] for row in base.to_pylist()}
@@ -95,7 +95,7 @@ def test_the_winner_is_the_row_that_the_kernel_keeps(folds: list[list[dict[str, 
 @given(rows=st.lists(CHANGE, min_size=1, max_size=12))
 def test_of_what_is_squashed_the_winner_is_left(rows: list[dict[str, Any]]) -> None:
     placed = [{**row, "sqn": 1, "_offset": i, "text": f"{i}"} for i, row in enumerate(rows)]
-    left = {row["id"]: row["text"] for row in squashed(table_of(placed), SHAPE).to_pylist()}
+    left = {row["id"]: row["text"] for row in compact_changes(table_of(placed), SHAPE).to_pylist()}
     for key, text in left.items():
         winner = explain(new_log(), [FoldedRange(0, 1, 1, "run")], changes_of(placed, key)).winner
         assert winner is not None
@@ -109,7 +109,9 @@ def completed(state: LogState, run: str, restore: RestorePoint | None = None) ->
     state = transitions.stage(state, manifest_of(state, state.open_attempt), f"digest-{one}")
     staged = state.snapshot(one)
     assert staged
-    return transitions.published(transitions.confirm(transitions.judge(state, one, verdict_for(staged)), one), one, one)
+    return transitions.record_publication(
+        transitions.confirm(transitions.judge(state, one, verdict_for(staged)), one), one, one
+    )
 
 
 def change(sqn: int, *place: int, delete: bool = False, repeated: bool = False) -> KeyChange:

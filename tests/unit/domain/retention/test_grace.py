@@ -21,7 +21,7 @@ def published_hourly(count: int) -> LogState:
         state = claim.claim(state, claim.Claim(f"run-{hour}", "r", SnapshotKind.FULL, instant(0)))
         state = transitions.stage(state, manifest_of(state, state.snapshots[-1]), f"digest-{hour}")
         state = transitions.judge(state, hour, verdict_for(state.snapshots[-1]))
-        state = transitions.published(transitions.confirm(state, hour), hour, hour - 1, instant(hour))
+        state = transitions.record_publication(transitions.confirm(state, hour), hour, hour - 1, instant(hour))
     return state
 
 

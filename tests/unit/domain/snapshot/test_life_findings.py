@@ -43,7 +43,7 @@ def confirmed(state: LogState, run: str) -> LogState:
 def published(state: LogState, run: str) -> LogState:
     state = confirmed(state, run)
     assert state.latest
-    return transitions.published(state, state.latest.id, state.latest.id - 1)
+    return transitions.record_publication(state, state.latest.id, state.latest.id - 1)
 
 
 def test_pages_that_a_stray_version_names_stay_for_the_writer_who_moves_again() -> None:

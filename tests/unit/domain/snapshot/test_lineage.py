@@ -54,7 +54,7 @@ class Life:
         staged = state.snapshot(attempt.id)
         assert staged
         state = transitions.judge(state, attempt.id, verdict_for(staged))
-        self.state = transitions.published(transitions.confirm(state, attempt.id), attempt.id, self.run)
+        self.state = transitions.record_publication(transitions.confirm(state, attempt.id), attempt.id, self.run)
 
     def restore(self, pick: int, mode: RestoreMode) -> None:
         there = [s.id for s in self.state.snapshots if s.state is State.COMPLETED]

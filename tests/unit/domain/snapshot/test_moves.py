@@ -41,7 +41,7 @@ def published(state: LogState) -> LogState:
     state = judged(staged(state))
     assert state.open_attempt
     snapshot = state.open_attempt.id
-    return transitions.published(transitions.confirm(state, snapshot), snapshot, 0)
+    return transitions.record_publication(transitions.confirm(state, snapshot), snapshot, 0)
 
 
 def test_a_claim_without_changes_begins_nothing() -> None:
@@ -164,7 +164,7 @@ def test_a_person_who_aborts_supersedes_nothing(reason: str) -> None:
     state = claim(appended(new_log()))
     aborted = transitions.abort(state, 1, reason)
     with pytest.raises(SupersededError) as refused:
-        transitions.held(aborted, 1)
+        transitions.require_not_aborted(aborted, 1)
     assert (refused.value.code, reason in refused.value.message) == ("ABORTED", True)
 
 
@@ -173,5 +173,5 @@ def test_what_a_ledger_says_of_a_superseded_attempt_is_read_as_that() -> None:
     state = claim(claim(appended(new_log())), "run-2", takeover=True)
     assert state.snapshots[0].abort_reason == "superseded by attempt 2"
     with pytest.raises(SupersededError) as refused:
-        transitions.held(state, 1)
+        transitions.require_not_aborted(state, 1)
     assert refused.value.code == "SUPERSEDED"

@@ -218,7 +218,7 @@ def test_an_open_attempt_keeps_the_schema_that_it_began_with() -> None:
     done = transitions.confirm(judged, attempt.id)
     assert (done.shape, done.latest and done.latest.state) == (RENAMED, State.COMPLETED)
     again = claim.claim(
-        transitions.published(used(done), attempt.id, 0), claim.Claim("next", "r", SnapshotKind.FULL, "")
+        transitions.record_publication(used(done), attempt.id, 0), claim.Claim("next", "r", SnapshotKind.FULL, "")
     )
     assert again.open_attempt
     assert again.open_attempt.schema == 2

@@ -14,11 +14,11 @@ from tidefold.fold.merge.engines.statements import (
     Statements,
     duck_type,
     exact,
-    joined,
+    is_said,
+    join_base,
     key_list,
     newest,
     place,
-    said,
     value_of,
     values,
 )
@@ -55,21 +55,21 @@ def aggregate(shape: TableSpec) -> Statements:
     parts = ""
     for i, column in enumerate(values(shape)):
         parts += f", {newest(column, here)} FILTER (_op = {UPSERT} AND {here} = _begun) AS _s{i}"
-        parts += f", {_gathered(column, functions, here, added)} AS _v{i}"
+        parts += f", {_gather_value(column, functions, here, added)} AS _v{i}"
     begun = f"max(CASE WHEN _op <> {MERGE} THEN {here} END) OVER (PARTITION BY {key})"
     touched = (
         f"SELECT {key}, any_value(_begun) IS NOT NULL AS _anew, count(*) FILTER ({added}) "
         f"+ count(*) FILTER (_op = {UPSERT} AND {here} = _begun) AS _given{parts} "
         f"FROM (SELECT *, {begun} AS _begun FROM live) GROUP BY {key}"
     )
-    chosen = [_chosen(i, column, functions) for i, column in enumerate(values(shape))]
+    chosen = [_choose_value(i, column, functions) for i, column in enumerate(values(shape))]
     counts = "SELECT count(*) FILTER (_given > 0), count(*) FILTER (_given = 0) FROM touched"
     alive = "touched._given IS NULL OR touched._given > 0"
-    return Statements((("touched", touched),), counts, joined(shape, chosen, alive))
+    return Statements((("touched", touched),), counts, join_base(shape, chosen, alive))
 
 
-def _gathered(column: Column, functions: dict[str, str], here: str, added: str) -> str:
-    name, counted = quote_name(column.name), f"{added} AND {said(column)}"
+def _gather_value(column: Column, functions: dict[str, str], here: str, added: str) -> str:
+    name, counted = quote_name(column.name), f"{added} AND {is_said(column)}"
     if column.name not in functions:
         return f"{newest(column, here)} FILTER ({counted})"
     kept = f"FILTER ({counted} AND {name} IS NOT NULL)"
@@ -78,7 +78,7 @@ def _gathered(column: Column, functions: dict[str, str], here: str, added: str) 
     return f"({gather.format(x=f'{name}{text}', p=here, kept=kept)}){back}"
 
 
-def _chosen(index: int, column: Column, functions: dict[str, str]) -> str:
+def _choose_value(index: int, column: Column, functions: dict[str, str]) -> str:
     base, gathered = f"base.{quote_name(column.name)}", f"touched._v{index}"
     before = f"CASE WHEN touched._anew THEN {value_of(column, f'touched._s{index}')} ELSE {base} END"
     if column.name not in functions:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tidefold.changelog.key_group_hash import quote_name
 from tidefold.changelog.schema import DELETE, UPSERT
 from tidefold.domain.table.table_spec import ORDER, TableSpec
-from tidefold.fold.merge.engines.statements import Statements, joined, key_list, place, values
+from tidefold.fold.merge.engines.statements import Statements, join_base, key_list, place, values
 
 
 def first(shape: TableSpec) -> Statements:
@@ -30,7 +30,9 @@ def first(shape: TableSpec) -> Statements:
     if shape.stores_order:
         chosen.append(f"CASE WHEN {stays} THEN base.{ORDER} ELSE touched._place END")
     counts = "SELECT count(*) FILTER (_place IS NOT NULL), count(*) FILTER (_place IS NULL) FROM touched"
-    return Statements((("touched", touched),), counts, joined(shape, chosen, f"{stays} OR touched._place IS NOT NULL"))
+    return Statements(
+        (("touched", touched),), counts, join_base(shape, chosen, f"{stays} OR touched._place IS NOT NULL")
+    )
 
 
 def _came_first(shape: TableSpec) -> str:

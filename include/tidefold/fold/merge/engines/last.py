@@ -5,7 +5,7 @@ from __future__ import annotations
 from tidefold.changelog.key_group_hash import quote_name
 from tidefold.changelog.schema import DELETE, UPSERT
 from tidefold.domain.table.table_spec import ORDER, TableSpec
-from tidefold.fold.merge.engines.statements import IS_UPSERT, Statements, joined, key_list, latest, place, values
+from tidefold.fold.merge.engines.statements import IS_UPSERT, Statements, join_base, key_list, latest, place, values
 
 _COUNTS = f"SELECT count(*) FILTER (_op = {UPSERT}), count(*) FILTER (_op = {DELETE}) FROM touched"
 
@@ -38,7 +38,7 @@ def last_by_columns(shape: TableSpec, horizon: int | None) -> Statements:
         f"CASE WHEN {stays} THEN base.{n} ELSE touched.{n} END" for n in (quote_name(c.name) for c in values(shape))
     ]
     chosen.append(f"CASE WHEN {stays} THEN base.{ORDER} ELSE touched._place END")
-    rows = joined(shape, chosen, f"{stays} OR touched.{IS_UPSERT}")
+    rows = join_base(shape, chosen, f"{stays} OR touched.{IS_UPSERT}")
     recent = "" if horizon is None else f" WHERE _order[1] >= {horizon}"
     hidden = (
         f"SELECT * FROM (SELECT {key}, '' AS _column, _order FROM hidden ANTI JOIN touched USING ({key}) "

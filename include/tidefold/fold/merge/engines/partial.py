@@ -13,12 +13,12 @@ from tidefold.domain.table.table_spec import Column, Group, TableSpec
 from tidefold.fold.merge.engines.statements import (
     LOWEST,
     Statements,
-    joined,
+    is_said,
+    join_base,
     key_list,
     literal,
     newest,
     place,
-    said,
     value_of,
     values,
 )
@@ -34,7 +34,7 @@ def partial(shape: TableSpec, *, required: bool = False) -> Statements:
     key, here = key_list(shape), place(shape)
     counted = f"_op <> {DELETE} AND (_deleted IS NULL OR {here} > _deleted)"
     taken = "".join(
-        f", {newest(c, here)} FILTER ({counted} AND {said(c)}) AS _v{i}" for i, c in enumerate(values(shape))
+        f", {newest(c, here)} FILTER ({counted} AND {is_said(c)}) AS _v{i}" for i, c in enumerate(values(shape))
     )
     deleted = f"max(CASE WHEN _op = {DELETE} THEN {here} END) OVER (PARTITION BY {key})"
     touched = (
@@ -42,7 +42,7 @@ def partial(shape: TableSpec, *, required: bool = False) -> Statements:
         f"FROM (SELECT *, {deleted} AS _deleted FROM live) GROUP BY {key}"
     )
     there = f"base.{quote_name(shape.key[0])} IS NOT NULL"
-    chosen = [_chosen(i, column, there) for i, column in enumerate(values(shape))]
+    chosen = [_choose_value(i, column, there) for i, column in enumerate(values(shape))]
     missing = [
         f"CASE WHEN touched._given > 0 AND touched._v{i} IS NULL AND (touched._gone OR NOT {there}) "
         f"THEN {literal(column.name)} END"
@@ -51,11 +51,11 @@ def partial(shape: TableSpec, *, required: bool = False) -> Statements:
     unresolved = f"nullif(concat_ws(', ', {', '.join(missing)}), '')" if required and missing else None
     alive = f"touched._given IS NULL OR touched._given > 0 OR (NOT touched._gone AND {there})"
     counts = "SELECT count(*) FILTER (_given > 0), count(*) FILTER (_given = 0) FROM touched"
-    rows = joined(shape, chosen, alive, unresolved)
+    rows = join_base(shape, chosen, alive, unresolved)
     return Statements((("touched", touched),), counts, rows, marks=unresolved is not None)
 
 
-def _chosen(index: int, column: Column, there: str) -> str:
+def _choose_value(index: int, column: Column, there: str) -> str:
     return (
         f"CASE WHEN touched._given IS NULL THEN base.{quote_name(column.name)} "
         f"WHEN touched._v{index} IS NOT NULL THEN {value_of(column, f'touched._v{index}')} "
@@ -70,9 +70,9 @@ def partial_by_columns(shape: TableSpec, horizon: int | None) -> Statements:
     columns = values(shape)
     ranks = {c.name: _rank(shape, own.get(c.name)) for c in columns}
     tables = (
-        ("kept", _kept(shape)),
-        ("given", _given(shape, ranks)),
-        ("touched", _merged(shape)),
+        ("kept", _select_kept(shape)),
+        ("given", _select_given(shape, ranks)),
+        ("touched", _select_merged(shape)),
     )
     chosen = [
         f"CASE WHEN touched._there IS NULL THEN base.{quote_name(c.name)} "
@@ -80,7 +80,7 @@ def partial_by_columns(shape: TableSpec, horizon: int | None) -> Statements:
         f"WHEN touched._k{i} THEN base.{quote_name(c.name)} END"
         for i, c in enumerate(columns)
     ]
-    rows = joined(shape, chosen, "touched._there IS NULL OR touched._there")
+    rows = join_base(shape, chosen, "touched._there IS NULL OR touched._there")
     counts = "SELECT count(*) FILTER (_there), count(*) FILTER (NOT _there) FROM touched"
     recent = "" if horizon is None else f" AND (_column <> '{_GONE}' OR _order[1] >= {horizon})"
     marks = [(_GONE, "_d", "true"), (_THERE, "_p", "_there")]
@@ -113,7 +113,7 @@ def as_number(expression: str, type_: str) -> str:
     return f"epoch_us({expression})" if type_ == "timestamp" else f"{expression}::BIGINT"
 
 
-def _kept(shape: TableSpec) -> str:
+def _select_kept(shape: TableSpec) -> str:
     """What was kept of the keys that changes come for, one row a key."""
     key = key_list(shape)
     kept = "".join(f", max(_order) FILTER (_column = {literal(c.name)}) AS _h{i}" for i, c in enumerate(values(shape)))
@@ -121,19 +121,19 @@ def _kept(shape: TableSpec) -> str:
     return f"SELECT {key}, {marks}{kept} FROM hidden SEMI JOIN live USING ({key}) GROUP BY {key}"
 
 
-def _given(shape: TableSpec, ranks: Mapping[str, str]) -> str:
+def _select_given(shape: TableSpec, ranks: Mapping[str, str]) -> str:
     """What the changes give, one row a key."""
     key = key_list(shape)
     taken = ""
     for i, column in enumerate(values(shape)):
         rank = ranks[column.name]
-        when = f"FILTER (_op <> {DELETE} AND {said(column)} AND {rank} IS NOT NULL)"
+        when = f"FILTER (_op <> {DELETE} AND {is_said(column)} AND {rank} IS NOT NULL)"
         taken += f", {newest(column, rank)} {when} AS _v{i}, max({rank}) {when} AS _o{i}"
     marks = f"max({place(shape)}) FILTER (_op = {DELETE}) AS _d, max({place(shape)}) FILTER (_op <> {DELETE}) AS _p"
     return f"SELECT {key}, {marks}{taken} FROM live GROUP BY {key}"
 
 
-def _merged(shape: TableSpec) -> str:
+def _select_merged(shape: TableSpec) -> str:
     """Of each column: whether the new value counts (`_n`), or the kept one (`_k`), and the place of what counts."""
     key = key_list(shape)
     gone = f"coalesce(greatest(given._d, kept._d), {LOWEST})"

@@ -66,7 +66,7 @@ def values(shape: TableSpec) -> list[Column]:
     return [column for column in shape.columns if column.name not in shape.key]
 
 
-def said(column: Column) -> str:
+def is_said(column: Column) -> str:
     """Whether a change says anything about a column."""
     return f"NOT coalesce(list_contains(_absent, {literal(column.name)}), false)"
 
@@ -95,7 +95,7 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def joined(shape: TableSpec, expressions: Iterable[str], where: str, unresolved: str | None = None) -> str:
+def join_base(shape: TableSpec, expressions: Iterable[str], where: str, unresolved: str | None = None) -> str:
     """One pass over the base: every row of it, every key of `touched`. `expressions` come after the key, one for each
     other column of the table; `unresolved` after all columns.
     """
