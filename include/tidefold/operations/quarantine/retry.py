@@ -164,6 +164,8 @@ def _sort_records(pipeline: Pipeline, state: LogState, records: Sequence[Refused
     moved = [one for one in refused if one.is_moved]
     # A delete that has the order of a refused record is the other half of a change of a key, whatever refused it.
     orders = frozenset(one.order for one in refused if one.order is not None)
+    # The other half of the last delete that landed may come with the next ingest.
+    orders |= {position.high for position in state.positions if position.high}
     awaited = Awaited(orders, frozenset(one.old_key for one in moved if one.old_key))
     for look in looks:
         found.staying += [(one, "refused") for one in look.refused]

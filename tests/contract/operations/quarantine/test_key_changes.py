@@ -117,6 +117,25 @@ def test_the_delete_was_folded_before_the_insert_landed(made: Pipeline, tmp_path
     assert rows(made)[2] == (3, "large")
 
 
+@pytest.mark.parametrize("cut", range(1, 9))
+def test_a_chain_may_be_cut_between_any_two_records(made: Pipeline, tmp_path: Path, cut: int) -> None:
+    """A row that only lived in the chain is deleted by what landed, and needed by what lands next."""
+    land(tmp_path, 0, [item(0, 1, text="large"), item(1, 7)])
+    take(made)
+    fold(made, "run-1")
+    chain = [*moved(2, 1, 2), *moved(5, 2, 3), *moved(8, 3, 4)]
+    land(tmp_path, 2, chain[:cut])
+    take(made)
+    fold(made, "run-2")
+    land(tmp_path, 2 + cut, chain[cut:])
+    take(made)
+    assert rows(made) == {4: (1, "large"), 7: (1, "t1001")}
+    assert count_refused(made, "items") == []
+    fold(made, "run-3")
+    assert rows(made, What.TABLE) == {4: (1, "large"), 7: (1, "t1001")}
+    check_counts(made)
+
+
 def test_a_value_that_cannot_be_known_stops_no_other_key(made: Pipeline, tmp_path: Path) -> None:
     land(tmp_path, 0, [*moved(0, 1, 2), item(5, 2, 3, "u", text=GONE), item(6, 7)])
     outcome = take(made)
