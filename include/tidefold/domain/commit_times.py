@@ -25,8 +25,10 @@ class CommitTimeRange:
 
 @dataclass(frozen=True, slots=True)
 class AsOf:
-    """A snapshot has the changes that were committed before `at`; `head` is the newest completed one when it began, of
-    whose making it takes them.
+    """The instant of a snapshot that has only the changes committed before it.
+
+    at: the instant.
+    head: the newest completed snapshot when it began, whose change sets it uses.
     """
 
     at: int

@@ -24,7 +24,7 @@ from tidefold.domain.table.table_spec import TableSpec as TableSpec
 
 @dataclass(frozen=True, slots=True)
 class Tag:
-    """A name that somebody gave to a snapshot, so that it is kept for as long as the name stands."""
+    """A name of a snapshot. The snapshot is kept as long as it has one."""
 
     name: str
     snapshot: int
@@ -32,7 +32,7 @@ class Tag:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Keeps a snapshot and the log behind it, for as long as it stands; says why."""
+    """Keeps a snapshot and the log behind it, until it is released."""
 
     name: str
     snapshot: int
@@ -41,7 +41,7 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Consumer:
-    """Somebody who reads the log by himself and has read it up to `sqn`."""
+    """A program that reads the log and has read it up to `sqn`. The log behind is kept for it."""
 
     name: str
     sqn: int
@@ -49,7 +49,12 @@ class Consumer:
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """Nothing more is taken into the log: `run` is the one that stopped it, for a savepoint at `address`."""
+    """The log accepts no more changes.
+
+    run, by, why: which run stopped it, who asked for it, and why.
+    address: of the savepoint that it was stopped for.
+    instant: ISO 8601, for people.
+    """
 
     run: str
     by: str
@@ -60,8 +65,12 @@ class Stopped:
 
 @dataclass(frozen=True, slots=True)
 class Drill:
-    """The newest trial restore of a snapshot: when it was (ISO 8601, for people), how long it took, how many bytes were
-    read, how many of them from copies on that machine, and whether all was as recorded.
+    """The newest restore test of a snapshot.
+
+    instant: when it was (ISO 8601, for people).
+    seconds: how long it took.
+    bytes, bytes_local: how many bytes were read, and how many of them from local copies.
+    passed: whether everything was as recorded.
     """
 
     instant: str
@@ -72,8 +81,11 @@ class Drill:
 
 
 class SnapshotKind(StrEnum):
-    """What a snapshot consists of: files that are its own alone, files that it shares with confirmed predecessors, or
-    another one's files and the change sets after them.
+    """What a snapshot consists of.
+
+    FULL: files of its own alone.
+    INCREMENTAL: it shares files with confirmed snapshots.
+    TAIL: the files of another snapshot and the change sets after it.
     """
 
     FULL = "full"
@@ -82,7 +94,7 @@ class SnapshotKind(StrEnum):
 
 
 class State(StrEnum):
-    """Where a snapshot stands in its life."""
+    """How far a snapshot is in its life."""
 
     ONGOING = "ONGOING"
     STAGED = "STAGED"
@@ -142,7 +154,7 @@ class ChangeSet:
 
     @property
     def begin(self) -> int:
-        """The lowest sqn that it stands for."""
+        """The lowest sqn that it replaces, or its own."""
         return self.sqn if self.first is None else self.first
 
 
@@ -176,7 +188,7 @@ class Expire:
 
 @dataclass(frozen=True, slots=True)
 class ReadFrom:
-    """How many bytes a snapshot was made from: read from local copies, from the store, and from outside of both."""
+    """How many bytes were read to make a snapshot: from local copies, from the store, and from outside of both."""
 
     local: int = 0
     store: int = 0

@@ -240,7 +240,7 @@ class Ledger:
 
     def prune(self, keep: int = KEPT_VERSIONS) -> int:
         """Removes the oldest versions but for the newest `keep`, in ascending order, with the pages that only they
-        name; answers how many versions went.
+        name; returns how many versions went.
 
         Lists only grow, or lose for good: what the oldest kept version does not name, no later one names either.
         """

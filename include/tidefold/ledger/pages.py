@@ -39,7 +39,7 @@ class Pages:
         self._written: dict[tuple[int, str, int], str] = {}
 
     def split(self, state: LogState) -> tuple[dict[str, list[str]], LogState]:
-        """Writes the pages that are not there yet; answers their names and the state without what they hold."""
+        """Writes the pages that are not there yet; returns their names and the state without what they hold."""
         pages: dict[str, list[str]] = {}
         recent: dict[str, Any] = {}
         for name, (number, _) in _PAGED.items():

@@ -92,7 +92,7 @@ VERSION = 1
 
 
 def write_description(store: Store, savepoint: Savepoint) -> str:
-    """Stores the description, once: from now on there is a savepoint. Answers the sha256 of the document."""
+    """Stores the description, once: from now on there is a savepoint. Returns the sha256 of the document."""
     fields = msgspec.to_builtins(savepoint)
     document = {"format": _SAVEPOINT_FORMAT, "version": VERSION, **fields}
     data = msgspec.json.format(msgspec.json.encode({**document, "checksum": _checksum(document)}), indent=2)
@@ -162,7 +162,7 @@ def decode_manifest(path: str, data: bytes) -> Manifest:
 
 
 def write_manifest(store: Store, manifest: Manifest) -> str:
-    """Stores a manifest under its snapshot's id, once, and answers its sha256."""
+    """Stores a manifest under its snapshot's id, once, and returns its sha256."""
     data = encode(manifest)
     store.put_if_absent(LogPaths(manifest.log).manifest(manifest.snapshot), data)
     return digest_of(data)

@@ -45,7 +45,7 @@ class LedgerCommitter:
             self._look(state)
 
     def commit(self, change_sets: Sequence[PendingChangeSet]) -> dict[int, int]:
-        """Appends uploaded change sets to the log and answers the ledger's sqn of each; repeating it changes nothing.
+        """Appends uploaded change sets to the log and returns the ledger's sqn of each; repeating it changes nothing.
 
         Raises SupersededError, ConflictError (another writer of this name), and StorageError when it is not known
         whether the ledger has them.

@@ -66,7 +66,7 @@ class LogWriter:
         return self._offset
 
     def append(self, changes: Changes) -> int:
-        """Takes changes (a table, rows, or one row) and answers the sqn of the change set that they belong to.
+        """Takes changes (a table, rows, or one row) and returns the sqn of the change set that they belong to.
 
         Blocks while too much is in flight. Raises InvalidInputError for changes that do not fit the log, and the error
         of the last upload when what could not be uploaded fills the memory that the settings allow.

@@ -109,7 +109,7 @@ class Pending:
         return sent
 
     def note_uploaded(self, results: Sequence[Uploaded], sent: Mapping[int, int]) -> list[Uploaded]:
-        """Notes where change sets are now; answers the results whose change set was given up meanwhile.
+        """Notes where change sets are now; returns the results whose change set was given up meanwhile.
 
         `sent` gives the sqn of each place: places come again after a recovery, sqns never do.
         """

@@ -76,7 +76,7 @@ class TaskRegistry:
             self._logs[handle] = users
 
     def stop_tracking(self, handle: str) -> frozenset[str]:
-        """The file belongs to somebody else from now on; answers the logs that used it."""
+        """The file belongs to somebody else from now on; returns the logs that used it."""
         with self._lock:
             return frozenset(self._logs.pop(handle, ()))
 
@@ -130,11 +130,11 @@ class LocalRegistry:
             copy.snapshots[log] = max(snapshot, copy.snapshots.get(log, snapshot))
 
     def discard_up_to(self, log: str, snapshot: int) -> frozenset[str]:
-        """Drops what no snapshot of the log from `snapshot` on uses (never what that one uses); answers what it was."""
+        """Drops what no snapshot of the log from `snapshot` on uses (never what that one uses); returns what it was."""
         return self._drop(log, lambda highest: highest < snapshot)
 
     def prune(self, log: str, snapshot: int) -> frozenset[str]:
-        """Drops what an aborted snapshot used as the last one; answers what it was."""
+        """Drops what an aborted snapshot used as the last one; returns what it was."""
         return self._drop(log, lambda highest: highest == snapshot)
 
     def not_used(self, handle: str, log: str) -> None:
@@ -181,7 +181,7 @@ class SegmentOwnership:
         self._doubtful: list[str] = []
 
     def announce(self, parts: Sequence[UploadPart]) -> str:
-        """Says which logs a new segment will be of, and answers its path. Raises what the store raises."""
+        """Says which logs a new segment will be of, and returns its path. Raises what the store raises."""
         run, now = uuid.uuid4().hex, self._clock()
         path = f"changelog/{now:%Y-%m-%d}/{run}.seg"
         logs = tuple({p.log: IntentLog(p.log, p.shape, p.fence) for p in parts}.values())
@@ -215,7 +215,7 @@ class SegmentOwnership:
             self._tasks.stop_tracking(path)
 
     def keep_locally(self, uploaded: Iterable[Uploaded], log: str, snapshot: int) -> frozenset[str]:
-        """Passes local copies on, then drops those that only older snapshots use; answers the dropped ones (C9)."""
+        """Passes local copies on, then drops those that only older snapshots use; returns the dropped ones (C9)."""
         for local in {one.local for one in uploaded if one.local is not None}:
             self._copies.register(local, log, snapshot, self._local_tasks.stop_tracking(local))
         return self._copies.discard_up_to(log, snapshot)

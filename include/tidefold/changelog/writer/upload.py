@@ -45,7 +45,7 @@ class Uploaded:
 def upload(
     primary: Store, local: Store | None, path: str, parts: Iterable[tuple[str, pa.Table]], *, compress: bool = True
 ) -> list[Uploaded]:
-    """Writes a new segment and answers where each part ended up, in the order given.
+    """Writes a new segment and returns where each part ended up, in the order given.
 
     Parts come sorted by log, then by place (`_offset`), and hold at least one row. Raises InvalidInputError when they
     do not, and what the primary store raises; no file is left then. A failing local store raises nothing.

@@ -48,7 +48,7 @@ class UploadTask:
 
 
 class Uploader(Protocol):
-    """Writes parts, sorted by log and place, into one segment; answers in the same order."""
+    """Writes parts, sorted by log and place, into one segment; returns in the same order."""
 
     def upload(self, parts: Sequence[UploadPart]) -> list[Uploaded]: ...
 

@@ -10,12 +10,18 @@ from tidefold.domain.table.table_spec import Engine, TableSpec
 
 @dataclass(frozen=True, slots=True)
 class KeyChange:
-    """One change of the key. `place` says which of two counts: the order, the partition, the offset (the kernel's
-    `place_columns`). `number` names it among those given; `repeated`: it lies below its change set's floor.
+    """One change of a key.
 
-    `clear`: it removes more than this key. `merge`: its values are added to the row's. `given`: the columns that it
-    says something about; None: all. `ranks`: of columns with an order of their own, what theirs is.
-    `committed`: when, in microseconds since 1970 UTC, if its source says so.
+    number: names it among the changes that are explained.
+    sqn: of its change set.
+    place: order, partition and offset (see `place_columns`); of two changes the higher one counts.
+    delete: it removes the row.
+    repeated: it is below the floor of its change set.
+    clear: it removes more than this key.
+    merge: its values are added to the row's.
+    given: the columns that it has values for; None: all.
+    ranks: the order of each column that has an order of its own.
+    committed: microseconds since 1970 UTC, if the source says it.
     """
 
     number: int
@@ -64,7 +70,7 @@ def find_contributions(shape: TableSpec | None, changes: Sequence[KeyChange]) ->
 def _give_columns(
     parts: dict[int, set[str]], change: KeyChange, values: Sequence[str], changes: Sequence[KeyChange]
 ) -> dict[int, set[str]]:
-    """The row's parts when a change gives some of its columns anew."""
+    """The parts of the row after a change that sets some of its columns."""
     by_number = {one.number: one for one in changes}
     taken = set(values if change.given is None else change.given)
     ranks = dict(change.ranks)

@@ -18,7 +18,7 @@ from tidefold.domain.table.table_spec import Engine, TableSpec
 
 
 class ChangeOutcome(StrEnum):
-    """What became of a change, as far as one view of the rows is concerned."""
+    """What one view of the rows did with a change."""
 
     CURRENT = "made the row"
     OLDER = "older order"
@@ -46,9 +46,13 @@ class RowAgreement(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FoldedRange:
-    """Change sets with `after` < sqn <= `to`, folded into a snapshot by its run; None: folded only while it is read.
-    `imported`: its rows came from outside, in the place of all that the log had. `before`: of its changes only those
-    count that were committed before this instant.
+    """The change sets with `after` < sqn <= `to` that were folded together.
+
+    snapshot, run: which snapshot and run folded them; None: they are folded while they are read.
+    skipped_to: change sets from `to` to here were left out for good.
+    expire: which rows were dropped for their age.
+    imported: its rows came from outside, and replaced all that the log had.
+    before: only changes that were committed before this instant count.
     """
 
     after: int
@@ -79,8 +83,10 @@ class FoldedRange:
 
 @dataclass(frozen=True, slots=True)
 class ExplainedChange:
-    """A change, what became of it, and the snapshot with its run that folded it or left it out. `gave`: of a row that
-    consists of several changes, the columns that come from it.
+    """A change and what one view did with it.
+
+    snapshot, run: which snapshot and run folded it or left it out.
+    gave: the columns of the row that come from it, if the row consists of several changes.
     """
 
     change: KeyChange
@@ -92,10 +98,13 @@ class ExplainedChange:
 
 @dataclass(frozen=True, slots=True)
 class KeyHistory:
-    """What the log still says of a key: `winner` made the row of the view, or deleted it; None: no change that is left
-    did. `dropping`: the layers at and above the winner's, the oldest first, that drop rows for their age. `partly_cut`:
-    the log was cut within what the winner was folded with, so another change may have won. `imported`: the snapshot
-    below all, whose rows came from outside.
+    """What the log still shows of a key.
+
+    winner: the change that made the row of the view, or deleted it; None: no change that is left did.
+    changes: all that are left, in the order of the log.
+    dropping: the ranges from the winner's on, oldest first, that drop rows for their age.
+    partly_cut: the log was truncated within the winner's range, so another change may have won.
+    imported: the snapshot below all, whose rows came from outside.
     """
 
     winner: KeyChange | None
@@ -123,7 +132,7 @@ def layers(state: LogState, snapshot: Snapshot | None, live: bool = False) -> tu
 
 
 def _as_of(state: LogState, snapshot: Snapshot, wanted: AsOf) -> tuple[FoldedRange, ...]:
-    """Those of the snapshot that was the newest then: what lies above its base was folded anew, by its own run."""
+    """Those of the snapshot that was the newest then: what lies above its base was folded again, by its own run."""
     head = None if wanted.head is None else state.snapshot(wanted.head)
     own = FoldedRange(head.to_sqn if head else 0, snapshot.to_sqn, snapshot.id, snapshot.run, None, snapshot.expire)
     below = layers(state, head)
@@ -135,8 +144,9 @@ def _as_of(state: LogState, snapshot: Snapshot, wanted: AsOf) -> tuple[FoldedRan
 def explain(
     state: LogState, view: Sequence[FoldedRange], changes: Sequence[KeyChange], shape: TableSpec | None = None
 ) -> KeyHistory:
-    """Tells of each change of one key, in the order of the log, what became of it in this view. Without a shape the
-    last change of a key is its row.
+    """Explains each change of one key in this view, in the order of the log.
+
+    Without a shape the last change of a key is its row.
     """
     folded = _in_order(view, changes, shape)
     parts = find_contributions(shape, folded)

@@ -52,8 +52,11 @@ class CopyName:
 
 @dataclass(frozen=True, slots=True)
 class LocalFile:
-    """A file among local copies: the root that it lies in, its path there, its length in bytes. Files of the same
-    `identity` are one file on the disk, with a name in each of several copies.
+    """A file of a local copy.
+
+    root, path: where it is.
+    bytes: its length.
+    identity: files with the same one are one file on the disk, with a name in each of several copies.
     """
 
     root: str
@@ -111,7 +114,10 @@ def bytes_on_disk(files: Iterable[LocalFile]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class PlannedCopy:
-    """A copy that is to be made in a root; `files`: name and bytes of each data file."""
+    """A copy that is to be made in a root.
+
+    files: name and bytes of each data file.
+    """
 
     name: CopyName
     root: str
@@ -120,8 +126,11 @@ class PlannedCopy:
 
 @dataclass(frozen=True, slots=True)
 class EvictionPlan:
-    """Whether a copy fits a quota and what goes for it. `used`: bytes of all copies as they are, `needed`: what the new
-    one takes beside them; what it shares with a copy in its root takes nothing.
+    """Whether a copy fits the quota, and which copies are deleted for it.
+
+    used: bytes of all copies as they are.
+    needed: bytes of the new one; files that it shares with a copy in its root need none.
+    going: the copies to delete.
     """
 
     fits: bool

@@ -37,8 +37,11 @@ class Schema:
 
 @dataclass(frozen=True, slots=True)
 class ColumnOrigin:
-    """How the values of a column are had from rows of an older schema: what it is called there (None: it was not there,
-    and its value is `default`), and the types that it has had since then, the last is that of today.
+    """Where the values of a column come from in rows of an older schema.
+
+    name: of the column there; None: it was not there.
+    types: that it has had since then, the last is today's.
+    default: its value in rows from before the column.
     """
 
     name: str | None

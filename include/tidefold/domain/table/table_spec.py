@@ -21,10 +21,13 @@ ORDER, VALID_FROM, VALID_TO = "_order", "_valid_from", "_valid_to"
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a log's table: its name, its type (`lifecycle.types`), and how the source writes its values
-    (`encodings_of` its type; empty: in the usual way). `aliases` are former names of it, under which records may still
-    bring it; `default` is its value, as text, in rows that were there before the column. A record may lack one that is
-    `optional`: it then is null.
+    """One column of a log's table.
+
+    name, type: see `domain.table.types`.
+    encoding: how the source writes its values; empty: in the usual way for the type.
+    aliases: former names, under which records may still bring it.
+    default: its value, as text, in rows from before the column.
+    optional: a record may lack it; the value is then null.
     """
 
     name: str
@@ -41,7 +44,7 @@ class Column:
 
 
 class Engine(StrEnum):
-    """What becomes of several changes of one key.
+    """How several changes of one key become a row.
 
     `last`: the one with the highest place is the row. `first`: the lowest one. `partial`: each column has the last
     value that was given for it. `aggregate`: values are added up column by column. `history`: each change is a version
@@ -57,7 +60,7 @@ class Engine(StrEnum):
 
 
 class Deletes(StrEnum):
-    """What becomes of a delete: it removes the row, does not count, or is refused."""
+    """How a delete is handled: it removes the row, does not count, or is quarantined."""
 
     APPLY = "apply"
     IGNORE = "ignore"
@@ -84,10 +87,17 @@ class Merge:
 
 @dataclass(frozen=True, slots=True)
 class TableSpec:
-    """What never changes silently in a log: key, columns, kind of order, and how keys are spread.
+    """The definition of a log's table. It never changes silently.
 
-    `order_by`: the columns that order it, when its order is `columns`. `spread`: how many of the key columns decide the
-    key group, the first ones; 0: all. `ignored`: what records may bring beside the columns, and the log leaves out.
+    key: names of the key columns; empty: rows have no key.
+    columns: the user's columns.
+    order: what orders the changes: a connector's positions, `arrival`, `position`, `version` or `columns`.
+    key_groups: number of key groups, fixed for the life of the log.
+    buckets: number of data files of a snapshot.
+    order_by: the columns that order the log, if `order` is `columns`.
+    merge: how changes of one key become a row.
+    spread: how many of the first key columns decide the key group; 0: all.
+    ignored: names that records may have besides the columns; the log leaves them out.
     """
 
     key: tuple[str, ...]

@@ -134,7 +134,7 @@ def _read_files(local: LocalRoots, name: CopyName) -> Sequence[DataFile]:
 
 
 def _provide(primary: Store, local: LocalRoots, source: str, target: str, file: DataFile, here: Iterable[str]) -> str:
-    """Puts a data file into a copy; answers whether by a link, from another local copy, or from the primary store."""
+    """Puts a data file into a copy; returns whether by a link, from another local copy, or from the primary store."""
     path, new = data_path(source, file.name), data_path(target, file.name)
     for other in here:
         way = _from_here(local, other, new, file)
