@@ -23,7 +23,7 @@ INSERT, DELETE, BEFORE, AFTER = "insert", "delete", "update_preimage", "update_p
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A version that is to be read."""
+    """A version to read."""
 
     store: Store
     commit: DeltaCommit
@@ -35,15 +35,15 @@ class Version:
 
 
 def snapshot_rows(table: DeltaTable) -> pa.Table:
-    """All rows of a table as it is at one version, in no order."""
+    """All rows of a table at one version, in no order."""
     found = pa.RecordBatchReader.from_stream(QueryBuilder().register("rows", table).execute("SELECT * FROM rows"))
     return found.read_all().cast(pa.schema(table.schema().to_arrow()))
 
 
 def read_changes(version: Version) -> pa.Table:
-    """The changes of a version, with their kind in `_change_type`, in an order that is always the same.
+    """The changes of a version, with their kind in `_change_type`, always in the same order.
 
-    Raises NotFoundError when a file is not there any more.
+    Raises NotFoundError if a file was deleted.
     """
     commit = version.commit
     if commit.changes:
@@ -57,8 +57,9 @@ def read_changes(version: Version) -> pa.Table:
 
 
 def without_unchanged_keys(rows: pa.Table, key: Sequence[str]) -> tuple[pa.Table, int]:
-    """The rows without the old halves of updates, and how many these were. One whose key no new half has stays: there
-    the update changed the key, and the old one is gone.
+    """The rows without the preimages of updates, and how many these were.
+
+    A preimage whose key no postimage has stays: the update changed the key, so it deletes the old one.
     """
     kinds = rows.column(CHANGE)
     old = pc.indices_nonzero(pc.equal(kinds, BEFORE))
@@ -72,7 +73,7 @@ def without_unchanged_keys(rows: pa.Table, key: Sequence[str]) -> tuple[pa.Table
 
 
 def _rows(version: Version, action: FileAction, kind: str | None) -> pa.Table:
-    """The rows of one file; `kind` None: the file says it."""
+    """The rows of one file; `kind` None: the file has it."""
     data = pa.BufferReader(version.store.read(action.name))
     with pq.ParquetFile(data, coerce_int96_timestamp_unit="us") as file:
         rows = instants(file, file.read())
@@ -87,7 +88,7 @@ def _rows(version: Version, action: FileAction, kind: str | None) -> pa.Table:
 
 
 def _repeat_value(text: str | None, column: Column, count: int) -> pa.Array:
-    """The value that a file's rows have in a partition column."""
+    """The value of a partition column, for all rows of a file."""
     value = None if text in (None, "") else text
     found, unfit = of_text(pa.array([value.encode() if value else None], pa.binary()), column)
     if len(unfit):
@@ -111,7 +112,7 @@ def _by_vectors(version: Version) -> Iterator[pa.Table]:
 
 
 def _live(version: Version, number: int) -> dict[str, list[bool]]:
-    """Of each file with a deletion vector which of its rows are live."""
+    """For each file with a deletion vector, which of its rows are live."""
     if number < 0:
         return {}
     table = version.table(number)
@@ -122,7 +123,7 @@ def _live(version: Version, number: int) -> dict[str, list[bool]]:
 
 
 def _mask(live: list[bool], rows: pa.Table) -> pa.Array:
-    """A vector may end with the last row that it says something of; the rest is live."""
+    """A vector may be shorter than the file; the remaining rows are live."""
     return pa.array([*live, *([True] * (rows.num_rows - len(live)))], pa.bool_())
 
 
@@ -131,7 +132,7 @@ def _none(rows: pa.Table) -> pa.Array:
 
 
 def _concat(parts: Sequence[pa.Table]) -> pa.Table:
-    """All of them; a column that a file does not have is null in it, as in Delta."""
+    """All parts; a column that a file does not have is null, as in Delta."""
     if not parts:
         return pa.table({CHANGE: pa.array([], pa.string())})
     return pa.concat_tables(parts, promote_options="permissive")

@@ -1,7 +1,7 @@
 """The change data feed of a Delta table: one version after the other, none skipped (decision 0016).
 
-It begins with the rows that the table has when it is first looked at, or behind a version that is named. Each version
-is to tidefold as one landed file whose only offset is the version.
+It begins with the rows of the table at the first ingest, or after a configured version. Each version is handled as one
+landed file whose only offset is the version.
 """
 
 from __future__ import annotations
@@ -59,9 +59,7 @@ class DeltaFeed:
         self._store: Store = open_store(feed.path, Path("/"))
 
     def listing(self, state: LogState) -> Listing:
-        """Raises NotFoundError for a table that is not there, RefusedError for another one than before and for one
-        whose next version is gone.
-        """
+        """Raises NotFoundError for a missing table, RefusedError if it was replaced or its next version was deleted."""
         table = self._table()
         known = state.positions[0] if state.positions else None
         table_id = str(table.metadata().id)
@@ -139,7 +137,7 @@ class DeltaFeed:
             raise self._unreadable(error) from error
 
     def _check(self, table: DeltaTable, task: FileTask, shape: TableSpec) -> None:
-        """What a version must fulfil so that its changes are exactly what the table says."""
+        """Checks that the changes of a version are exactly those of the table. Raises TidefoldError, UnfitFileError."""
         file = task.file
         metadata = table.metadata()
         configuration = {name: str(value) for name, value in metadata.configuration.items()}
@@ -172,8 +170,8 @@ class DeltaFeed:
     def _table_replaced(self, known: Position, why: str) -> TidefoldError:
         return RefusedError(
             "DELTA_SOURCE_REPLACED",
-            f"`{self._address}` {why}; version {known.next_offset} of the table that was there comes next.",
-            hint="Put the table back, or start the log again with `tidefold drop` and `tidefold ingest`.",
+            f"`{self._address}` {why}; the log expects version {known.next_offset} of the former table.",
+            hint="Restore the former table, or start the log again with `tidefold drop` and `tidefold ingest`.",
         )
 
     def _version_gone(self, version: int, there: tuple[int, ...]) -> TidefoldError:
@@ -191,7 +189,7 @@ class DeltaFeed:
 
 
 def _add_places(rows: pa.Table, version: int, time: int | None) -> pa.Table:
-    """The rows with what orders and numbers them: in one version deletes come before inserts."""
+    """The rows with order and offset: in one version deletes come before inserts."""
     count = rows.num_rows
     removes = pc.is_in(rows.column(CHANGE), pa.array([DELETE, BEFORE]))
     given = {
@@ -204,7 +202,7 @@ def _add_places(rows: pa.Table, version: int, time: int | None) -> pa.Table:
 
 
 def _of_schema(rows: pa.Table, table: DeltaTable) -> pa.Table:
-    """The rows with every column that the table has at its version: one that a file lacks is null in it."""
+    """The rows with every column of the table at its version; a column that a file lacks is null."""
     columns = {name: rows.column(name) for name in rows.column_names}
     for field in pa.schema(table.schema().to_arrow()):
         columns.setdefault(field.name, pa.nulls(rows.num_rows, field.type))
@@ -212,7 +210,7 @@ def _of_schema(rows: pa.Table, table: DeltaTable) -> pa.Table:
 
 
 def _size(table: DeltaTable) -> int:
-    """The bytes of a table's files; never nothing."""
+    """The bytes of a table's files, at least 1."""
     sizes: list[int] = pa.table(table.get_add_actions(flatten=True)).column("size_bytes").to_pylist()
     return 1 + sum(sizes)
 

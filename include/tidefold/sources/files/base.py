@@ -1,4 +1,4 @@
-"""What sources have in common whose files have any name, and rows without offsets: each file is taken by itself."""
+"""The base of sources whose files have any name and rows without offsets: each file is taken independently."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class AnyFiles:
 
 
 def misfit(names: Sequence[str], shape: TableSpec, beside: Sequence[str]) -> str | None:
-    """What is wrong with the columns that a file has, if anything is."""
+    """What is wrong with the columns of a file; None: nothing."""
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         return f"has column {', '.join(twice)} twice"
@@ -61,8 +61,8 @@ def misfit(names: Sequence[str], shape: TableSpec, beside: Sequence[str]) -> str
 class RowTaker:
     """Takes the rows of one file, part by part.
 
-    skip: so many of them were taken before.
-    stops: other columns stop the log.
+    skip: how many rows were taken before.
+    stops: whether other columns than configured stop the log.
     """
 
     file: LandedFile
@@ -81,7 +81,7 @@ class RowTaker:
         return Changes(self.shape, self.rules, self.cast, self.horizon)
 
     def take(self, rows: pa.Table, numbers: Sequence[int]) -> None:
-        """`numbers` say which rows of the file these are, 1 for the first."""
+        """`numbers`: the numbers of the rows in the file, 1 for the first."""
         old = bisect_right(numbers, self.skip)
         rows, numbers = rows.slice(old), numbers[old:]
         if not numbers:
@@ -97,7 +97,7 @@ class RowTaker:
             self.tables.append(made.table)
 
     def refuse(self, number: int, refused: RefusedRecordError, text: bytes) -> None:
-        """Takes a row that cannot even be cut into columns."""
+        """Refuses a row that cannot be split into columns."""
         if number > self.skip:
             self.account.records += 1
             self._refuse(number, refused, text)
@@ -113,7 +113,7 @@ class RowTaker:
 
 
 def _texts(row: dict[str, object]) -> dict[str, object]:
-    """A row as JSON shows it."""
+    """A row with values that JSON has."""
 
     def text(value: object) -> object:
         if isinstance(value, bytes):

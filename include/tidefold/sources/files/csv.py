@@ -32,13 +32,13 @@ _BLOCK = 16 << 20
 
 
 class CsvRules(Rules, frozen=True, kw_only=True):
-    """How a CSV file is cut into values.
+    """How a CSV file is split into values.
 
-    null: the texts, not in quotes, that are no value.
-    quote: what a value may stand in; empty: nothing.
-    header: whether the first line has the names of the columns; or these names, where no line has them.
-    encoding: how the text is written.
-    timestamp_formats: how times are written that are not ISO 8601.
+    null: the texts, without quotes, that mean null.
+    quote: the quote character; empty: none.
+    header: whether the first line has the names of the columns; or the names, if no line has them.
+    encoding: of the text.
+    timestamp_formats: of times that are not ISO 8601.
     """
 
     delimiter: str = ","
@@ -68,7 +68,7 @@ class Csv(AnyFiles):
             raise UnfitFileError(report_wrong_content(file.name))
         content = Fingerprint(stream, task.until)
         check_prefix(content, task)
-        content.rewind()  # It is read again from its header on.
+        content.rewind()  # The file is read again from its header on.
         blocks = as_utf8(unzip(content.blocks()) if file.gzip else content.blocks(), self.rules.encoding)
         cast = partial(of_text, formats=self.rules.timestamp_formats)
         taker = RowTaker(file, shape, self.rules, cast, quarantine, task.records, task.horizon, bool(task.stops))
@@ -80,7 +80,7 @@ class Csv(AnyFiles):
 
     def _take(self, stream: Blocks, taker: RowTaker) -> None:
         uncut = _Uncut()
-        # Every column stays bytes until its type is known; which ones there are says the header.
+        # Every column stays bytes until its type is known; the header has the names.
         found = self._names(stream, taker.shape)
         names = own_names(taker.shape, found)
         if why := misfit(names, taker.shape, self.rules.beside):
@@ -110,7 +110,7 @@ class Csv(AnyFiles):
             taker.refuse(at, refused, text)
 
     def _names(self, stream: Blocks, shape: TableSpec) -> list[str]:
-        """The columns of the header line, or those that the configuration names."""
+        """The columns of the header line, or the configured ones."""
         if self.rules.header is not True:
             return list(self.rules.header or (column.name for column in shape.columns))
         head = stream.line(_BLOCK)
@@ -118,7 +118,7 @@ class Csv(AnyFiles):
         return csv.read_csv(pa.BufferReader(head), parse_options=parse).column_names if head.strip() else []
 
     def _unfit(self, taker: RowTaker, why: str, found: Sequence[str]) -> FileProblem:
-        """Other columns than configured: most often the file is cut at another character, or has no header line."""
+        """The problem of other columns than configured, with a hint on a wrong delimiter or a missing header line."""
         name, shape = taker.file.name, taker.shape
         problem = report_unfit_schema(name, why, stops=taker.stops)
         near = next((c for c in DELIMITERS if c != self.rules.delimiter and len(found) == 1 and c in found[0]), None)
@@ -139,7 +139,7 @@ class Csv(AnyFiles):
 
 
 def as_utf8(blocks: Iterable[bytes], encoding: str) -> Iterable[bytes]:
-    """The same text in UTF-8. Bytes that the encoding does not have stay, so that their row is refused."""
+    """The same text in UTF-8. Bytes that are not valid in the encoding stay, so that their row is refused."""
     if encoding == "utf-8":
         return blocks
     return _recode(blocks, encoding)
@@ -166,7 +166,7 @@ class _Uncut:
         return "skip"
 
     def numbers_of(self, count: int, before: int) -> tuple[Sequence[int], int]:
-        """The numbers of so many rows that come after number `before`, and the last of them."""
+        """The numbers of the next `count` rows after number `before`, and the last of them."""
         uncut = {number for number, _, _ in self.rows if number > before}
         if not uncut:
             return range(before + 1, before + 1 + count), before + count

@@ -59,7 +59,7 @@ class Parquet(AnyFiles):
 
 
 def parquet_ending(file: LandedFile, taken: int) -> Ending:
-    """The end of a Parquet file is written last: without it the file is not complete."""
+    """Writers write the footer of a Parquet file last: without it the file is not complete."""
     return inspect_file(file, lambda stream: _ending(stream, file, taken))
 
 
@@ -83,25 +83,25 @@ def _ending(stream: BinaryIO, file: LandedFile, taken: int) -> Ending:
 
 
 def plain_schema(stream: BinaryIO) -> pa.Schema:
-    """The columns of a file. Raises pa.ArrowException or OSError when it cannot be read."""
+    """The columns of a file. Raises pa.ArrowException or OSError if it cannot be read."""
     with stream, pq.ParquetFile(stream, coerce_int96_timestamp_unit="us") as file:
         return _schema(file)
 
 
 def instants(file: pq.ParquetFile, rows: pa.Table) -> pa.Table:
-    """Rows of a file, in which an instant says that it is one."""
+    """Rows of a file, with INT96 values marked as instants."""
     return rows.cast(_schema(file))
 
 
 def _schema(file: pq.ParquetFile) -> pa.Schema:
-    """The columns of a file. The old way to write an instant does not say that it is one."""
+    """The columns of a file, with INT96 values as instants: their type does not show it."""
     old = {c.name for c in map(file.schema.column, range(len(file.schema))) if c.physical_type == "INT96"}
     instant = pa.timestamp("us", "UTC")
     return pa.schema([pa.field(f.name, instant if f.name in old else _plain(f.type)) for f in file.schema_arrow])
 
 
 def _plain(type_: pa.DataType) -> pa.DataType:
-    """The same type as it is laid out for every kernel: writers leave a note of how they had it in memory."""
+    """The same type in the layout that every Arrow kernel supports; files may ask for another one."""
     if pa.types.is_list(type_) or pa.types.is_large_list(type_):
         return pa.list_(_plain(type_.value_type))
     if pa.types.is_dictionary(type_):
@@ -111,7 +111,7 @@ def _plain(type_: pa.DataType) -> pa.DataType:
 
 
 def misfit_type(schema: pa.Schema, shape: TableSpec) -> str | None:
-    """What is wrong with the type of a column, if anything is."""
+    """What is wrong with the type of a column; None: nothing."""
     columns = {column.name: column for column in shape.columns}
     for field in schema:
         if field.name in columns and not fits(field.type, columns[field.name]):

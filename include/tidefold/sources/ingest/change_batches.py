@@ -1,4 +1,4 @@
-"""Changes of one file as an Arrow table with the columns of a change set."""
+"""Builds the Arrow table of a file's changes, with the columns of a change set."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _GROUPED_ROWS = 65_536
 
 
 class TableBuilder:
-    """Collects batches; `table` is their changes, key groups not yet filled, or None when there were none."""
+    """Collects batches. `table`: their changes, key groups not yet filled; None: there are none."""
 
     def __init__(self, shape: TableSpec, partition: int) -> None:
         self._shape = shape
@@ -51,7 +51,7 @@ class TableBuilder:
         for index, column in enumerate(self._shape.columns):
             values = list(map(attrgetter(field(index)), batch.rows))
             if column.may_lack:
-                # A record that lacks the column was made before it.
+                # A record that lacks the column is older than the column.
                 value = None if column.default is None else _raw(column, column.default)
                 values = [value if one is msgspec.UNSET else one for one in values]
             arrays.append(_ARRAYS.get(column.type, pa.array)(values, self._schema.field(column.name).type))
@@ -59,9 +59,7 @@ class TableBuilder:
 
 
 def _spread(batch: Batch, shape: TableSpec) -> tuple[Batch, list[int | None]]:
-    """The batch with a clear of the whole table once for each key group, so that every bucket sees it, and these key
-    groups.
-    """
+    """The batch with one clear of the whole table for each key group, so that every bucket has it; and the groups."""
     if CLEAR not in batch.ops:
         return batch, [None] * len(batch.ops)
     spread, groups = Batch(), list[int | None]()
@@ -81,7 +79,7 @@ def is_empty(row: Any, shape: TableSpec) -> bool:
 def fill_key_groups(
     tables: Iterable[pa.Table], shape: TableSpec, connection: duckdb.DuckDBPyConnection | None = None
 ) -> Iterator[pa.Table]:
-    """The same tables with key groups, filled for many small ones at once; `connection` as for `with_key_groups`."""
+    """The same tables with key groups, computed for many small ones at once. `connection`: see `with_key_groups`."""
     waiting: list[pa.Table] = []
     rows = 0
     for table in tables:

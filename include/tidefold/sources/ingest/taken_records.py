@@ -1,7 +1,7 @@
 """Compares records whose offsets were taken before with the landed files that brought them.
 
-Two files of a partition overlap when a sink exports a range again, when somebody renames a file, or when two producers
-count from one beginning. Only the text of a record tells these apart, and never its number alone.
+Two files of a partition overlap if a sink exports a range again, if a file is renamed, or if two producers count from
+the same beginning. Only the text of a record distinguishes these cases, never its number alone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _UNREADABLE = (OSError, UnsafeFileError, ValueError, CutShortError, DamagedError
 
 
 class Match(Enum):
-    """What the file that brought an offset says about another record of this offset."""
+    """Whether the file that brought an offset has the same record there."""
 
     SAME = "same"
     OTHER = "other"

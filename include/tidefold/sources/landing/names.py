@@ -1,8 +1,8 @@
-"""What the names of landed files say: where the records of a Kafka sink's file stand, or nothing.
+"""Reads topic, partition and first offset from the names of landed files.
 
-A sink of Confluent's form writes `<topic>+<partition>+<start offset>.<ext>`: no other name looks so. The dash form of
-other sinks, `<topic>-<partition>-<start offset>.<ext>`, looks like a name with a date, as `orders-2026-11-01.jsonl`. It
-is read as theirs only where the configuration says so. A log keeps the reading of its first file.
+A sink of Confluent's form writes `<topic>+<partition>+<start offset>.<ext>`: no other name looks like that. The dash
+form of other sinks, `<topic>-<partition>-<start offset>.<ext>`, looks like a name with a date, such as
+`orders-2026-11-01.jsonl`. It is used only if the configuration says so. A log keeps the reading of its first file.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _TAIL = r"\.(?P<extension>[a-z]+(?:\.[a-z]+)?)"
 # Kafka allows a topic letters, digits and `._-`, so the plus form is never ambiguous.
 _PLUS = re.compile(r"(?P<topic>[\w.-]{1,249})\+(?P<partition>\d{1,9})\+(?P<start>\d{10,18})" + _TAIL, re.ASCII)
 _DASH = re.compile(r"(?P<topic>[\w.-]{1,249})-(?P<partition>\d{1,9})-(?P<start>\d{1,18})" + _TAIL, re.ASCII)
-# What an import writes in the place of a file name, for each partition.
+# The suffix that an import writes instead of a file name, for each partition.
 _IMPORTED = "+imported"
 
 
 @dataclass(frozen=True, slots=True)
 class LandedName:
-    """What a Kafka sink says in a file's name."""
+    """The parts of a file name of a Kafka sink."""
 
     topic: str
     partition: int
@@ -40,7 +40,7 @@ class LandedName:
     def parse(
         cls, name: str, extensions: Collection[str] = LINES, reading: NameReading = NameReading.KAFKA
     ) -> LandedName:
-        """Raises InvalidInputError when the name is not one that a Kafka sink gives files of these kinds."""
+        """Raises InvalidInputError if a Kafka sink does not give such a name to files with these extensions."""
         found = _PLUS.fullmatch(name) or (_DASH.fullmatch(name) if reading is NameReading.KAFKA_DASH else None)
         if not found or found["extension"] not in extensions:
             raise InvalidInputError("FOREIGN_FILE", f"`{name}` is not a file name of a Kafka sink.")
@@ -58,7 +58,7 @@ def is_dash_name(name: str, extensions: Collection[str] = LINES) -> bool:
 
 
 def start_in(name: str) -> int:
-    """The offset that a name of either form says; -1 for any other name."""
+    """The offset in a name of either form; -1 for any other name."""
     found = _PLUS.fullmatch(name) or _DASH.fullmatch(name)
     return int(found["start"]) if found else -1
 
@@ -76,9 +76,9 @@ def reading_of(state: LogState) -> NameReading | None:
 
 
 def choose_reading(state: LogState, configured: NameReading | None) -> NameReading | None:
-    """How the names of the files that land now are read; None while neither the log nor the configuration says it.
+    """How the names of new files are read; None if neither the log nor the configuration decides it.
 
-    Raises RefusedError for a configuration that reads the names of the files taken before in another way.
+    Raises RefusedError if the configuration reads the names of taken files in another way.
     """
     frozen = reading_of(state)
     # Both read every name of the plus form alike.
