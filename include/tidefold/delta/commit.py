@@ -43,7 +43,7 @@ class Active:
 
 
 @dataclass(frozen=True, slots=True)
-class DeltaCommit:
+class TableCommit:
     """What a commit does. `removes`: by path; `schema`: a new one; `upgrade`: to the protocol with deletion vectors;
     `facts`: for people, and to be known by again; `transactions`: versions by application id, kept in the table.
     """
@@ -66,7 +66,7 @@ def delta_schema(manifest: Manifest) -> Schema:
     return Schema.from_arrow(table_schema(manifest.shape))
 
 
-def write_commit(store: Store, path: str, table: DeltaTable, commit: DeltaCommit) -> None:
+def write_commit(store: Store, path: str, table: DeltaTable, commit: TableCommit) -> None:
     """Writes the version after the one that `table` was read at.
 
     Raises AlreadyExistsError when another commit was faster. What becomes of a lost answer the caller finds out by
@@ -87,7 +87,7 @@ def write_commit(store: Store, path: str, table: DeltaTable, commit: DeltaCommit
     _put(store, path, table.version() + 1, lines)
 
 
-def write_first(store: Store, path: str, name: str, properties: Mapping[str, str], commit: DeltaCommit) -> None:
+def write_first(store: Store, path: str, name: str, properties: Mapping[str, str], commit: TableCommit) -> None:
     """Makes a table with deletion vectors. Raises AlreadyExistsError when there is one."""
     assert commit.schema is not None
     known = {"id": str(uuid.uuid4()), "name": name, "description": None, "createdTime": _millis()}
@@ -108,7 +108,7 @@ def _info(operation: str, facts: Mapping[str, str]) -> Mapping[str, object]:
     return {"commitInfo": {**said, "engineInfo": "tidefold", **facts}}
 
 
-def _transactions(commit: DeltaCommit) -> list[Mapping[str, object]]:
+def _transactions(commit: TableCommit) -> list[Mapping[str, object]]:
     millis = _millis()
     return [{"txn": {"appId": a, "version": v, "lastUpdated": millis}} for a, v in commit.transactions.items()]
 

@@ -14,7 +14,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
-from tidefold.delta.commit import VECTORS_READER, Active, DeltaCommit, delta_schema, write_commit, write_first
+from tidefold.delta.commit import VECTORS_READER, Active, TableCommit, delta_schema, write_commit, write_first
 from tidefold.delta.published_table import (
     PROPERTIES,
     Published,
@@ -192,7 +192,7 @@ def _is_table(store: Store, path: str) -> bool:
 
 def _create(store: Store, path: str, manifest: Manifest, digest: str) -> None:
     kept = _transactions(manifest, digest)
-    commit = DeltaCommit(_facts(manifest, digest), manifest.shown, schema=delta_schema(manifest), transactions=kept)
+    commit = TableCommit(_facts(manifest, digest), manifest.shown, schema=delta_schema(manifest), transactions=kept)
     if commit.has_vectors:
         write_first(store, path, manifest.log, PROPERTIES, commit)
         return
@@ -226,7 +226,7 @@ def _commit(store: Store, table: DeltaTable, manifest: Manifest, digest: str, pr
     return version_of(table, digest, previous)
 
 
-def _difference(table: DeltaTable, manifest: Manifest, digest: str, previous: Published | None) -> DeltaCommit:
+def _difference(table: DeltaTable, manifest: Manifest, digest: str, previous: Published | None) -> TableCommit:
     """What makes the snapshot of what the table shows now: the files of the previous one, unless others' work is being
     reconciled.
     """
@@ -235,7 +235,7 @@ def _difference(table: DeltaTable, manifest: Manifest, digest: str, previous: Pu
     after = {f"_data/{f.name}": f for f in manifest.shown}
     same = {path for path, f in after.items() if path in before and before[path].deletions == f.deletions}
     schema = delta_schema(manifest)
-    return DeltaCommit(
+    return TableCommit(
         _facts(manifest, digest),
         [f for path, f in after.items() if path not in same],
         {path: active for path, active in before.items() if path not in same},

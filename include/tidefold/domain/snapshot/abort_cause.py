@@ -20,7 +20,8 @@ class AbortCause:
     superseded_by: int | None = None
 
     @classmethod
-    def superseded(cls, epoch: int) -> AbortCause:
+    def supersede(cls, epoch: int) -> AbortCause:
+        """An attempt of this epoch took the place."""
         return cls(f"superseded by attempt {epoch}", epoch)
 
     @classmethod

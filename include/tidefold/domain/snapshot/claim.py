@@ -154,7 +154,7 @@ def supersede(state: LogState, attempt: Snapshot | None) -> LogState:
     """Fences an attempt off: the next one takes its place."""
     if attempt is None:
         return state
-    cause = AbortCause.superseded(state.epoch + 1)
+    cause = AbortCause.supersede(state.epoch + 1)
     return state.with_snapshot(replace(attempt, state=State.ABORTED, abort_reason=cause.text))
 
 

@@ -34,7 +34,7 @@ class PlacePlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FilePlan:
+class InputPlan:
     """A file that a restore would read, and its places in the order in which they are tried."""
 
     file: str
@@ -48,7 +48,7 @@ class WayPlan:
     """A way to make a bucket: the files of a snapshot and ranges of change sets after it."""
 
     snapshot: int | None
-    files: Sequence[FilePlan]
+    files: Sequence[InputPlan]
     change_sets: Sequence[Sequence[int]]
     change_bytes: int
 
@@ -134,9 +134,9 @@ def spans(change_sets: Sequence[ChangeSet]) -> list[list[int]]:
     return found
 
 
-def _file(one: Input, look: _Look) -> FilePlan:
+def _file(one: Input, look: _Look) -> InputPlan:
     places = [look.at(address, one.file.bytes) for address in one.addresses]
-    return FilePlan(file=one.file.name, bytes=one.file.bytes, rows=one.file.rows, places=places)
+    return InputPlan(file=one.file.name, bytes=one.file.bytes, rows=one.file.rows, places=places)
 
 
 class _Look:

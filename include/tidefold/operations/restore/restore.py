@@ -27,9 +27,9 @@ from tidefold.operations.snapshot.claiming import (
     bring_up_to_date,
     choose_kind,
     describe_unclaimed,
+    find_skipped_range,
     hash_request,
     new_token,
-    skipped_range,
 )
 
 
@@ -88,7 +88,7 @@ class Restore(msgspec.Struct, frozen=True, tag="restore"):
         restored = RestoreInfo(
             mode=self.point.mode,
             snapshot=self.point.snapshot,
-            skipped=skipped_range(snapshot),
+            skipped=find_skipped_range(snapshot),
             replayed=(snapshot.to_sqn + 1, state.last_sqn) if snapshot.to_sqn < state.last_sqn else None,
             dropped_columns=find_dropped_columns(state.schemas, source.schema, snapshot.schema) if source else (),
             unread=planned.failed,

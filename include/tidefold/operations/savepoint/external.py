@@ -96,7 +96,13 @@ def _of_store(store: Store, other: Store, state: LogState, wanted: int) -> Origi
     manifest = read_manifest(other, state.log, snapshot)
     files = tuple(SavedFile.of("_data", f) for f in manifest.files)
     savepoint = Savepoint(
-        *(Layout.NATIVE, state.log, snapshot.id, snapshot.to_sqn, snapshot.started_at, manifest.rows, manifest.shape),
+        kind=Layout.NATIVE,
+        log=state.log,
+        snapshot=snapshot.id,
+        sqn=snapshot.to_sqn,
+        instant=snapshot.started_at,
+        rows=manifest.rows,
+        shape=manifest.shape,
         positions=positions_at(state, snapshot.to_sqn),
         files=files,
         delta_log=(DELTA_LOG,),

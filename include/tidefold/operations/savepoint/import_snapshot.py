@@ -26,9 +26,9 @@ from tidefold.operations.snapshot.attempt import Attempt, Claimant, RestoreInfo
 from tidefold.operations.snapshot.claiming import (
     bring_up_to_date,
     describe_unclaimed,
+    find_skipped_range,
     hash_request,
     new_token,
-    skipped_range,
 )
 
 
@@ -84,7 +84,7 @@ class Import(msgspec.Struct, frozen=True, tag="import"):
         native = original.savepoint.kind is Layout.NATIVE
         # The files of a native one are taken over as they are, in the buckets that they were written for.
         shape = replace(configured, buckets=original.savepoint.shape.buckets) if native else configured
-        restored = RestoreInfo(mode=self.ownership, address=external.address, skipped=skipped_range(snapshot))
+        restored = RestoreInfo(mode=self.ownership, address=external.address, skipped=find_skipped_range(snapshot))
         copy = pipeline.config.snapshots.copies or self.ownership is Ownership.NO_CLAIM
         tasks = _plan_tasks(state.log, snapshot, original, shape, Places(pipeline.store.uri("")), copy)
         return Attempt(state.log, snapshot, None, shape, tasks, restored=restored)

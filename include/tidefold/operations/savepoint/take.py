@@ -128,15 +128,13 @@ def _write_savepoint(
         for f in sorted((f for r in results for f in r.files), key=lambda f: f.name)
     )
     savepoint = Savepoint(
-        *(
-            layout,
-            state.log,
-            snapshot.id,
-            snapshot.to_sqn,
-            snapshot.started_at,
-            sum(f.rows for f in files if not f.hidden),
-            plan.shape,
-        ),
+        kind=layout,
+        log=state.log,
+        snapshot=snapshot.id,
+        sqn=snapshot.to_sqn,
+        instant=snapshot.started_at,
+        rows=sum(f.rows for f in files if not f.hidden),
+        shape=plan.shape,
         positions=positions_at(state, snapshot.to_sqn),
         files=files,
         delta_log=(DELTA_LOG,) if native else (),

@@ -42,7 +42,7 @@ def choose_kind(pipeline: Pipeline, state: LogState, asked: KindPolicy | None) -
     return select_kind(state, terms)
 
 
-def skipped_range(snapshot: Snapshot) -> tuple[int, int] | None:
+def find_skipped_range(snapshot: Snapshot) -> tuple[int, int] | None:
     """First and last sqn of the change sets that an attempt leaves out for good."""
     return (snapshot.folds_to + 1, snapshot.to_sqn) if snapshot.folds_to < snapshot.to_sqn else None
 
