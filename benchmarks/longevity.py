@@ -28,7 +28,7 @@ from tables import HEAD, Row, folder, machine, ratios, seconds, write_page
 from tidefold.compute.runners import in_threads, on_spark
 from tidefold.config import Config
 from tidefold.domain.snapshot.kind_selection import KindPolicy
-from tidefold.operations.inspect.read import Wanted, What, read_rows
+from tidefold.operations.inspect.read import ReadRequest, What, read_rows
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.spark.data_source import register
@@ -187,7 +187,7 @@ def reading_live(base: Path, spark: SparkSession, scratch: Path) -> Iterator[Row
 
 
 def _read(root: Path, what: What) -> None:
-    _, rows = read_rows(opened(root), "bench", Wanted(what))
+    _, rows = read_rows(opened(root), "bench", ReadRequest(what))
     for _ in rows:
         pass
 

@@ -18,7 +18,7 @@ from tidefold.changelog.schema import DELETE
 from tidefold.compute.runners import in_process
 from tidefold.domain.log_state import SnapshotKind
 from tidefold.domain.snapshot import claim
-from tidefold.operations.inspect.read import Wanted, What, plan_read, read_rows
+from tidefold.operations.inspect.read import ReadRequest, What, plan_read, read_rows
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
@@ -102,7 +102,7 @@ def as_pairs(frame: DataFrame) -> dict[int, str | None]:
 
 
 def without_spark(pipeline: Pipeline, **how: Any) -> Rows:
-    _, batches = read_rows(pipeline, "accounts", Wanted(**how))
+    _, batches = read_rows(pipeline, "accounts", ReadRequest(**how))
     return sorted((row for batch in batches for row in batch.to_pylist()), key=str)
 
 
@@ -188,7 +188,7 @@ def test_filters_give_the_right_rows_in_whatever_order_one_frame_is_used(
 
 
 def read_plan(pipeline: Pipeline, key: int) -> ReadPlan:
-    return plan_read(pipeline, "accounts", Wanted(key=f'{{"id": {key}}}'))
+    return plan_read(pipeline, "accounts", ReadRequest(key=f'{{"id": {key}}}'))
 
 
 def test_one_key_reads_one_bucket(bank: Bank, load: Load, tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.ledger import Ledger, read_manifest
 from tidefold.ledger.stored_form import EMBEDDED, STORED_NAMES
 from tidefold.operations.ingest.ingest import ingest
-from tidefold.operations.inspect.read import Wanted, What, read_rows
+from tidefold.operations.inspect.read import ReadRequest, What, read_rows
 from tidefold.operations.local_copies.retain import retain_local
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.retention.clean import clean
@@ -75,13 +75,13 @@ def listed(rows: Iterable[Row]) -> list[Row]:
     return sorted(plain, key=lambda row: json.dumps(row, sort_keys=True))
 
 
-def rows_of(golden: Golden, log: str, wanted: Wanted) -> list[Row]:
+def rows_of(golden: Golden, log: str, wanted: ReadRequest) -> list[Row]:
     _, batches = read_rows(golden.pipeline, log, wanted)
     return [row for batch in batches for row in batch.to_pylist()]
 
 
-def read(golden: Golden, log: str, wanted: Wanted | None = None) -> list[Row]:
-    return listed(rows_of(golden, log, wanted or Wanted()))
+def read(golden: Golden, log: str, wanted: ReadRequest | None = None) -> list[Row]:
+    return listed(rows_of(golden, log, wanted or ReadRequest()))
 
 
 def table(path: Path | str) -> list[Row]:
@@ -101,7 +101,7 @@ def check_kept_rows(golden: Golden, rows: dict[str, dict[int, list[Row]]]) -> No
         for snapshot in state_of(golden, log).snapshots:
             if snapshot.state not in (State.COMPLETED, State.STAGED):
                 continue
-            assert read(golden, log, Wanted(snapshot=snapshot.id)) == of_log[snapshot.id], (log, snapshot.id)
+            assert read(golden, log, ReadRequest(snapshot=snapshot.id)) == of_log[snapshot.id], (log, snapshot.id)
             if snapshot.kind is SnapshotKind.FULL:
                 path = golden.pipeline.store.uri(LogPaths(log).snapshot(snapshot.id))
                 assert table(path) == of_log[snapshot.id], (log, snapshot.id)
@@ -153,7 +153,7 @@ def one_more(golden: Golden, text: str) -> dict[str, list[Row]]:
     """Changes each log, by a landed file or as a program; answers the rows of each after that."""
     after = {}
     for log in golden.logs:
-        rows = rows_of(golden, log, Wanted(What.LIVE))
+        rows = rows_of(golden, log, ReadRequest(What.LIVE))
         changes, after[log] = changed(rows, golden.pipeline.log(log).shape.key, text)
         if golden.pipeline.log(log).source:
             land(golden, log, changes)
@@ -161,7 +161,7 @@ def one_more(golden: Golden, text: str) -> dict[str, list[Row]]:
         else:
             with Changelog(golden.pipeline.store) as changelog:
                 changelog.log(log).append([{**row, **({"_op": "delete"} if op == "d" else {})} for op, row in changes])
-        assert read(golden, log, Wanted(What.LIVE)) == listed(after[log])
+        assert read(golden, log, ReadRequest(What.LIVE)) == listed(after[log])
     return {log: listed(rows) for log, rows in after.items()}
 
 
@@ -197,7 +197,7 @@ def end_what_waits(golden: Golden) -> None:
     assert all(outcome.error_code is None for outcome in clean(golden.pipeline, list(golden.logs)))
     assert list(write_intents.read_announced(golden.pipeline.store)) == []
     for log, truth in golden.logs.items():
-        assert read(golden, log, Wanted(What.LIVE)) == truth["whole"]
+        assert read(golden, log, ReadRequest(What.LIVE)) == truth["whole"]
 
 
 def retire(golden: Golden) -> None:

@@ -13,8 +13,7 @@ from support.pipelines import CONFIG, judge_all, make_pipeline, put, rows_of
 from tidefold.changelog.schema import DELETE
 from tidefold.compute.runners import in_process
 from tidefold.domain.external_snapshot import Layout, Ownership
-from tidefold.operations.inspect.read import Wanted as WantedRead
-from tidefold.operations.inspect.read import read_rows
+from tidefold.operations.inspect.read import ReadRequest, read_rows
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.savepoint.external import open_address
@@ -96,7 +95,7 @@ def saved_rows(address: Path, layout: Layout) -> Rows:
 
 
 def snapshot_rows(pipeline: Pipeline, snapshot: int) -> Rows:
-    _, batches = read_rows(pipeline, "accounts", WantedRead(snapshot=snapshot))
+    _, batches = read_rows(pipeline, "accounts", ReadRequest(snapshot=snapshot))
     rows = [row for batch in batches for row in batch.to_pylist()]
     assert len({row["id"] for row in rows}) == len(rows)
     return {row["id"]: row["text"] for row in rows}

@@ -63,7 +63,7 @@ def register(spark: SparkSession) -> None:
 
 def plan_of(options: Mapping[str, str]) -> ReadPlan:
     """The plan that the options ask for. Raises InvalidInputError for unknown ones, and what `plan_read` raises."""
-    from tidefold.operations.inspect.read import Wanted, plan_read
+    from tidefold.operations.inspect.read import ReadRequest, plan_read
     from tidefold.wiring import open_pipeline
 
     for name in options:
@@ -71,7 +71,7 @@ def plan_of(options: Mapping[str, str]) -> ReadPlan:
             hint = "Give the log with `.option('log', ID).load()`." if name == "path" else ""
             raise _wrong(f"There is no option `{name}`. Known are: {', '.join(_OPTIONS)}.", hint)
     numbers = (_number(options, "snapshot", 1), _number(options, "since", 0))
-    wanted = Wanted(_what(options), *numbers, options.get("key"), _share(options))
+    wanted = ReadRequest(_what(options), *numbers, options.get("key"), _share(options))
     return plan_read(
         open_pipeline(Path(_require_option(options, "config")).absolute()), _require_option(options, "log"), wanted
     )

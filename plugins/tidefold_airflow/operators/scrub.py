@@ -45,9 +45,10 @@ class TidefoldScrubOperator(TidefoldLogOperator):
         return super().execute(context)
 
     def act(self, scope: TaskScope, log: str) -> Outcome:
-        from tidefold.operations.verify.scrub import ScrubBudget, parse_share, scrub
+        from tidefold.operations.verify.scrub import LedgerAlarmDetails, ScrubBudget, ScrubDetails, parse_share, scrub
 
         outcome = scrub(scope.pipeline, log, ScrubBudget(parse_share(str(self.share))), repair=self.repair)
-        for alarm in outcome.facts.get("alarms", ()):
-            self.log.error("%s: %s", log, alarm)
+        if isinstance(outcome.details, ScrubDetails | LedgerAlarmDetails):
+            for alarm in outcome.details.alarms:
+                self.log.error("%s: %s", log, alarm)
         return outcome

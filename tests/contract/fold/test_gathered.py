@@ -21,7 +21,7 @@ from tidefold.domain.log_state import ChangeSet
 from tidefold.errors import CorruptError
 from tidefold.fold import change_cache
 from tidefold.fold.change_cache import MANY, CachePool, ChangeCache
-from tidefold.operations.inspect.read import Wanted, What, read_rows
+from tidefold.operations.inspect.read import ReadRequest, What, read_rows
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
@@ -49,7 +49,7 @@ def test_the_rows_are_those_of_reading_one_by_one(
 ) -> None:
     monkeypatch.setattr(change_cache, "_MOST", most)
     monkeypatch.setattr(change_cache, "_RUN", 10)
-    _, rows = read_rows(pipeline, "accounts", Wanted(What.LIVE))
+    _, rows = read_rows(pipeline, "accounts", ReadRequest(What.LIVE))
     assert {row["id"]: row["text"] for batch in rows for row in batch.to_pylist()} == expected()
     assert materialize(pipeline, ["accounts"], Fold("run"), runner)[0].status == "staged"
     judge_all(pipeline)

@@ -22,7 +22,7 @@ from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot import claim as claims
 from tidefold.errors import CorruptError, RefusedError, TidefoldError
-from tidefold.operations.inspect.read import Wanted, read_rows
+from tidefold.operations.inspect.read import ReadRequest, read_rows
 from tidefold.operations.inspect.status import status
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
@@ -226,7 +226,7 @@ def check_manifest_refused(pipeline: Pipeline, code: str) -> None:
     for name in ("subsume", "materialize"):
         assert error_of(acts(pipeline)[name]) == code, name
     with pytest.raises(CorruptError) as corrupt:
-        list(read_rows(pipeline, "accounts", Wanted())[1])
+        list(read_rows(pipeline, "accounts", ReadRequest())[1])
     assert corrupt.value.code == code
     after = {p: b for p, b in contents(store).items() if "/ledger/" not in p and "/manifest" not in p}
     assert after == data

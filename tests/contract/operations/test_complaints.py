@@ -23,7 +23,7 @@ from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.errors import InvalidInputError, StorageError
 from tidefold.ledger import read_manifest
 from tidefold.operations.ingest.ingest import ingest
-from tidefold.operations.inspect.read import Wanted, What, read_rows
+from tidefold.operations.inspect.read import ReadRequest, What, read_rows
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.retention.clean import clean
@@ -91,7 +91,7 @@ def publish(pipeline: Pipeline, run: str) -> Manifest:
 
 def rows(pipeline: Pipeline, what: What = What.TABLE) -> list[tuple[Any, ...]]:
     """(id, at, text) of all rows, sorted."""
-    _, batches = read_rows(pipeline, LOG, Wanted(what))
+    _, batches = read_rows(pipeline, LOG, ReadRequest(what))
     return sorted((r["id"], r["at"], r["text"]) for batch in batches for r in batch.to_pylist())
 
 

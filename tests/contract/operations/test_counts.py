@@ -17,7 +17,7 @@ from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.domain.snapshot.kind_selection import KindPolicy
 from tidefold.fold.inputs import Inputs
 from tidefold.fold.task import Input
-from tidefold.operations.inspect.read import Wanted, What, read_rows
+from tidefold.operations.inspect.read import ReadRequest, What, read_rows
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.snapshot.request import Restore
 
@@ -83,7 +83,7 @@ def test_a_live_read(root: Path) -> None:
     append(root, uniform(1_000, 16))
 
     def read() -> None:
-        _, rows = read_rows(opened(root), LOG, Wanted(What.LIVE))
+        _, rows = read_rows(opened(root), LOG, ReadRequest(What.LIVE))
         assert sum(batch.num_rows for batch in rows) == workloads.ROWS
 
     check("a live read, 1 % in the tail", counted(read))

@@ -50,7 +50,7 @@ from tidefold.ledger.stored_form import list_stored_names, to_document
 from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.inspect.explain_key import explain_key
 from tidefold.operations.inspect.history import history
-from tidefold.operations.inspect.read import Wanted, What
+from tidefold.operations.inspect.read import ReadRequest, What
 from tidefold.operations.inspect.status import status
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.quarantine.inspect import count_refused
@@ -179,11 +179,11 @@ def test_every_row_is_read_as_it_was_written(kept: Golden) -> None:
     before = contents(kept.root)
     for log, truth in kept.logs.items():
         check_table(kept, log, truth["table"])
-        assert read(kept, log, Wanted(What.LIVE)) == truth["live"]
+        assert read(kept, log, ReadRequest(What.LIVE)) == truth["live"]
         state = state_of(kept, log)
         ids = [s.id for s in state.snapshots if s.state in (State.COMPLETED, State.STAGED)]
         assert ids == list(kept_rows(truth))
-        changes = rows_of(kept, log, Wanted(What.LOG))
+        changes = rows_of(kept, log, ReadRequest(What.LOG))
         assert len(changes) == sum(number for _, _, number in truth["change_sets"])
     check_kept_rows(kept, {log: kept_rows(truth) for log, truth in kept.logs.items()})
     assert contents(kept.root) == before
@@ -194,7 +194,7 @@ def test_one_key_is_found(kept: Golden) -> None:
     for log, truth in kept.logs.items():
         key = kept.pipeline.log(log).shape.key
         for row in truth["live"][:3]:
-            wanted = Wanted(What.LIVE, key=json.dumps({name: row[name] for name in key}))
+            wanted = ReadRequest(What.LIVE, key=json.dumps({name: row[name] for name in key}))
             assert read(kept, log, wanted) == [row]
 
 
@@ -321,7 +321,7 @@ def test_the_life_goes_on(golden: Golden) -> None:
         assert deleted[0] < deleted[1]
         assert state.truncated_to >= before[log].truncated_to
         assert verify(golden.pipeline, log).status == "whole"
-        assert read(golden, log, Wanted(What.LIVE)) == rows[log][max(rows[log])]
+        assert read(golden, log, ReadRequest(What.LIVE)) == rows[log][max(rows[log])]
     check_kept_rows(golden, rows)
     assert all(outcome.status == "nothing" for outcome in clean(golden.pipeline, list(golden.logs)))
 

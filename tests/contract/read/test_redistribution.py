@@ -12,7 +12,7 @@ from support.pipelines import judge_all, make_pipeline, put, with_log_shape
 from tidefold.compute.runners import in_process
 from tidefold.domain.key_groups import RedistributionMode, Share
 from tidefold.errors import InvalidInputError
-from tidefold.operations.inspect.read import Wanted, What, plan_read, read_rows
+from tidefold.operations.inspect.read import ReadRequest, What, plan_read, read_rows
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
@@ -31,7 +31,7 @@ def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Pipeline:
 
 
 def ids(pipeline: Pipeline, what: What, share: Share) -> list[int]:
-    _, batches = read_rows(pipeline, "accounts", Wanted(what, share=share))
+    _, batches = read_rows(pipeline, "accounts", ReadRequest(what, share=share))
     return [row["id"] for batch in batches for row in batch.to_pylist()]
 
 
@@ -52,7 +52,7 @@ def test_union_and_broadcast_give_every_row_to_each(pipeline: Pipeline, how: Red
 
 def test_a_share_names_only_the_files_that_it_meets(pipeline: Pipeline) -> None:
     """L8: the intersection alone is read."""
-    plan = plan_read(pipeline, "accounts", Wanted(share=Share(1, 8)))
+    plan = plan_read(pipeline, "accounts", ReadRequest(share=Share(1, 8)))
     [task] = plan.tasks
     assert (task.bucket.first, task.bucket.last) == (0, 1)
     assert len(task.files) == 1 < len(plan.files)

@@ -12,7 +12,7 @@ from tidefold.compute.runners import in_process
 from tidefold.config import load_config
 from tidefold.domain.table.types import encodings_of, parse_type
 from tidefold.operations.ingest.ingest import ingest
-from tidefold.operations.inspect.read import Wanted, What, read_rows
+from tidefold.operations.inspect.read import ReadRequest, What, read_rows
 from tidefold.operations.pipeline import Pipeline
 from tidefold.storage import open_store
 
@@ -33,7 +33,7 @@ def test_the_example_gives_what_the_page_says(tmp_path: Path) -> None:
     pipeline = Pipeline(load_config(tmp_path / "tidefold.yaml"), open_store("store", tmp_path))
     [outcome] = ingest(pipeline, ["orders"], in_process)
     assert f"gives `{outcome.message}`" in PAGE
-    schema, batches = read_rows(pipeline, "orders", Wanted(What.LIVE))
+    schema, batches = read_rows(pipeline, "orders", ReadRequest(What.LIVE))
     rows = [[_cell(value) for value in row.values()] for batch in batches for row in batch.to_pylist()]
     table = "\n".join(f"| {' | '.join(row)} |" for row in [schema.names, *rows])
     assert table.replace("\n", "\n|---|---|---|---|\n", 1) in PAGE

@@ -15,7 +15,7 @@ from tidefold.domain.key_groups import RedistributionMode, Share
 from tidefold.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from tidefold.operations.inspect.read import Wanted
+    from tidefold.operations.inspect.read import ReadRequest
 
 Live = Annotated[bool, typer.Option("--live", help="Include changes that are ingested but not folded.")]
 Changes = Annotated[bool, typer.Option("--changes", help="Show change sets instead of rows, in the order of the log.")]
@@ -82,8 +82,8 @@ def read(
         terminal.note(f"the first {limit} rows; --limit shows more")
 
 
-def _parse_wanted(live: bool, snapshot: int | None, changes: bool, since: int | None) -> Wanted:
-    from tidefold.operations.inspect.read import Wanted, What
+def _parse_wanted(live: bool, snapshot: int | None, changes: bool, since: int | None) -> ReadRequest:
+    from tidefold.operations.inspect.read import ReadRequest, What
 
     given = [("--live", live), ("--snapshot", snapshot is not None), ("--changes", changes)]
     several = [name for name, is_given in given if is_given]
@@ -92,7 +92,7 @@ def _parse_wanted(live: bool, snapshot: int | None, changes: bool, since: int | 
         raise InvalidInputError("READ_OPTIONS", message, hint="Give one of them.")
     if since is not None and not changes:
         raise InvalidInputError("READ_OPTIONS", "--since needs --changes.", hint="Add --changes.")
-    return Wanted(What.LIVE if live else What.LOG if changes else What.TABLE, snapshot, since)
+    return ReadRequest(What.LIVE if live else What.LOG if changes else What.TABLE, snapshot, since)
 
 
 def _cell(value: Any) -> str:

@@ -25,10 +25,11 @@ def rebuild(terminal: Terminal, log: Log, yes: Yes = False, dry_run: DryRun = Fa
 
     Next: tidefold verify LOG proves the snapshots; tidefold ingest LOG takes again what landed since
     """
+    from tidefold.operations.restore.rebuild import RebuildDetails
     from tidefold.operations.restore.rebuild import rebuild as act
 
     outcome = act(terminal.pipeline(), log, plan=dry_run or not yes)
     code = print_outcomes(terminal, "rebuild", [outcome])
-    for unknown in outcome.facts.get("unknown", ()):
+    for unknown in outcome.details.unknown if isinstance(outcome.details, RebuildDetails) else ():
         terminal.line(f"  {outcome.log}: not known any more: {unknown}")
     return code

@@ -31,7 +31,7 @@ from tidefold.domain.log_state import ChangeSet, LandedFileRecord, LogState, Sna
 from tidefold.domain.snapshot.transitions import require_readable
 from tidefold.domain.table.table_spec import Engine, Group, TableSpec
 from tidefold.errors import CorruptError, NotFoundError
-from tidefold.operations.inspect.read import Wanted, What, find_published, one_key, plan_from, require_state
+from tidefold.operations.inspect.read import ReadRequest, What, find_published, one_key, plan_from, require_state
 from tidefold.operations.pipeline import Pipeline
 from tidefold.read.plan import ReadPlan, ReadTask
 from tidefold.read.task import SQN, read_task
@@ -166,9 +166,9 @@ class _Explaining:
         state, folded = self._state, layers(self._state, base, live)
         told = explain(state, folded, self._changes, state.shape)
         wanted = (
-            Wanted(What.LIVE, key=self._text)
+            ReadRequest(What.LIVE, key=self._text)
             if live
-            else Wanted(snapshot=base.id if base else None, key=self._text, today=True)
+            else ReadRequest(snapshot=base.id if base else None, key=self._text, today=True)
         )
         row, kept = self._row(plan_from(self._pipeline, state, wanted)), self._find_kept_rows()
         if row is None and not self._changes and not any(one.present or one.error for one in kept):
@@ -264,7 +264,9 @@ class _Explaining:
         """There may be hundreds of tails on one snapshot: of those only what it has is read."""
         state = self._state
         if snapshot.kind is not SnapshotKind.TAIL:
-            return self._row(plan_from(self._pipeline, state, Wanted(snapshot=snapshot.id, key=self._text, today=True)))
+            return self._row(
+                plan_from(self._pipeline, state, ReadRequest(snapshot=snapshot.id, key=self._text, today=True))
+            )
         [top, *_] = layers(state, snapshot)
         winner = explain(state, (top,), self._changes, state.shape).winner
         if winner is not None:

@@ -33,7 +33,7 @@ class What(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ReadRequest:
     """A read as it was asked for.
 
     `snapshot` names another one than the published (table only), `since` the sqn after which change sets are read (log
@@ -60,15 +60,15 @@ def _check_exclusive(name: str, what: What, allowed: What) -> InvalidInputError:
 
 
 def read_rows(
-    pipeline: Pipeline, log: str, wanted: Wanted | None = None
+    pipeline: Pipeline, log: str, wanted: ReadRequest | None = None
 ) -> tuple[pa.Schema, Generator[pa.RecordBatch]]:
     """Schema and rows of a log in this process. Raises what `plan_read` and `read_task` raise."""
-    plan = plan_read(pipeline, log, wanted or Wanted())
+    plan = plan_read(pipeline, log, wanted or ReadRequest())
     tasks = plan.tasks if plan.folded else (plan.whole,)
     return plan_schema(plan), (batch for task in tasks for batch in read_task(pipeline.store, plan, task))
 
 
-def plan_read(pipeline: Pipeline, log: str, wanted: Wanted) -> ReadPlan:
+def plan_read(pipeline: Pipeline, log: str, wanted: ReadRequest) -> ReadPlan:
     """Freezes what a read takes in. Asks the ledger and one manifest.
 
     Raises NotFoundError when there is nothing to read yet, RefusedError when the log no longer has what is needed.
@@ -85,7 +85,7 @@ def require_state(pipeline: Pipeline, log: str) -> LogState:
     return state
 
 
-def plan_from(pipeline: Pipeline, state: LogState, wanted: Wanted) -> ReadPlan:
+def plan_from(pipeline: Pipeline, state: LogState, wanted: ReadRequest) -> ReadPlan:
     """The same from a state that was read before."""
     if wanted.what is What.LOG:
         plan = _plan_tasks(pipeline, state, None, _since(state, wanted.since), state.schema, folded=False)

@@ -27,7 +27,7 @@ from tidefold.domain.log_state import LogState, Snapshot, State, TableSpec
 from tidefold.domain.source_progress_history import positions_at
 from tidefold.fold.merge.compaction import of_keys
 from tidefold.operations.ingest.schema_update import aligner_to_newest
-from tidefold.operations.inspect.read import Wanted, plan_from
+from tidefold.operations.inspect.read import ReadRequest, plan_from
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.quarantine.newer_changes import Key, Place, Row, key_of_row, place_of_row
 from tidefold.operations.quarantine.resent import order_of_row
@@ -246,7 +246,7 @@ def _clears(changes: pa.Table, shape: TableSpec) -> Iterable[Row]:
 def _base_rows(
     pipeline: Pipeline, state: LogState, base: Snapshot, table: pa.Table, keys: Collection[Key]
 ) -> dict[Key, Row]:
-    plan, shape = plan_from(pipeline, state, Wanted(snapshot=base.id, today=True)), state.shape
+    plan, shape = plan_from(pipeline, state, ReadRequest(snapshot=base.id, today=True)), state.shape
     groups = set(table.column("_kg").to_pylist())
     first = table.column(shape.key[0])
     found = {}

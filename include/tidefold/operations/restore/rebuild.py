@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
 
 from tidefold.domain import ledger_rebuild
 from tidefold.domain.ledger_evidence import require_known
@@ -15,7 +15,7 @@ from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.errors import CorruptError
 from tidefold.ledger import decode_manifest, digest_of
 from tidefold.ledger.evidence import MANIFEST_FACT, find_evidence, find_shown, read_commit_facts
-from tidefold.operations.outcome import Outcome, Status, UntypedDetails
+from tidefold.operations.outcome import Details, Outcome, Status
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.storage import Store
 
@@ -89,23 +89,40 @@ def _find_versions(store: Store, log: str, digests: Sequence[str], newest: int |
     return found
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebuildDetails(Details):
+    """The ledger that was made again, or would be.
+
+    `published`: id of the snapshot that the table shows.
+    `aborted`: ids of snapshots that the table never showed.
+    `goes_on_after`: the change set after which the log continues.
+    `unknown`: what is lost.
+    `stopped`: why the log is stopped.
+    """
+
+    snapshots: Sequence[int]
+    published: int | None
+    aborted: Sequence[int]
+    goes_on_after: int
+    unknown: Sequence[str]
+    stopped: str | None
+
+
 def _outcome(made: Rebuilt, plan: bool) -> Outcome:
     state = made.state
     kept = [s.id for s in state.snapshots if s.state is State.COMPLETED]
     shown = max((s.id for s in state.snapshots if s.table_version is not None), default=None)
-    facts: dict[str, Any] = {
-        "snapshots": kept,
-        "published": shown,
-        "aborted": [s.id for s in state.snapshots if s.abort_reason == ledger_rebuild.UNDECIDED],
-        "goes_on_after": state.last_sqn,
-        "unknown": list(made.unknown),
-        "stopped": state.stopped.why if state.stopped else None,
-    }
+    details = RebuildDetails(
+        snapshots=kept,
+        published=shown,
+        aborted=[s.id for s in state.snapshots if s.abort_reason == ledger_rebuild.UNDECIDED],
+        goes_on_after=state.last_sqn,
+        unknown=list(made.unknown),
+        stopped=state.stopped.why if state.stopped else None,
+    )
     verb = "would rebuild" if plan else "rebuilt"
     message = f"{verb} the ledger with {len(kept)} snapshots; the table shows snapshot {shown}"
     message += f"; the log continues after change set {state.last_sqn}"
     if state.stopped:
         message += f"; it is stopped: {state.stopped.why}"
-    return Outcome(
-        state.log, Status.PLANNED if plan else Status.REBUILT, message, shown, details=UntypedDetails(values=facts)
-    )
+    return Outcome(state.log, Status.PLANNED if plan else Status.REBUILT, message, shown, details=details)

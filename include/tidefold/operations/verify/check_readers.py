@@ -16,7 +16,7 @@ from tidefold.domain.log_state import LogState, Snapshot
 from tidefold.domain.paths import LogPaths
 from tidefold.errors import CorruptError, RefusedError, TidefoldError
 from tidefold.ledger import read_manifest
-from tidefold.operations.inspect.read import Wanted, plan_from
+from tidefold.operations.inspect.read import ReadRequest, plan_from
 from tidefold.operations.outcome import ErrorInfo, Outcome, Status, for_each_log
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.verify.check_delta_tables import find_shown
@@ -97,7 +97,7 @@ def _compare(pipeline: Pipeline, state: LogState, snapshot: Snapshot, content: D
 
 def _checksum_of(pipeline: Pipeline, state: LogState, snapshot: Snapshot, columns: int) -> ContentChecksum:
     """Of the rows of the files that the manifest names, read without Spark."""
-    plan = plan_from(pipeline, state, Wanted(snapshot=snapshot.id))
+    plan = plan_from(pipeline, state, ReadRequest(snapshot=snapshot.id))
     with ThreadPoolExecutor(_READERS) as pool:
         parts = pool.map(
             lambda task: compute_checksum(read_task(pipeline.store, plan, task), columns),

@@ -12,7 +12,7 @@ from support.landing import TOPIC, changes_of, land, make_landing, quarantined, 
 from support.older import older_program
 from tidefold.changelog.schema import CLEAR, DELETE, MERGE, UPSERT
 from tidefold.config import load_config
-from tidefold.operations.inspect.read import Wanted, What, read_rows
+from tidefold.operations.inspect.read import ReadRequest, What, read_rows
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.quarantine.retry import retry
 from tidefold.storage import open_store
@@ -329,5 +329,5 @@ def test_values_that_are_added_up_count_once_although_they_came_again(tmp_path: 
     outcome = take(pipeline)
     assert (outcome.facts["changes"], outcome.facts["resent"]) == (5, 3)
     assert {change["_op"] for change in changes_of(pipeline)} == {MERGE}
-    _, batches = read_rows(pipeline, "items", Wanted(What.LIVE))
+    _, batches = read_rows(pipeline, "items", ReadRequest(What.LIVE))
     assert [row for batch in batches for row in batch.to_pylist()] == [{"id": 1, "n": 1 + 2 + 2 + 2 + 4}]

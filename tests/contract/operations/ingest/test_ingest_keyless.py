@@ -27,7 +27,7 @@ from tidefold.config import load_config
 from tidefold.domain.log_state import Position
 from tidefold.domain.source_progress_history import positions_at
 from tidefold.operations.ingest.ingest import ingest
-from tidefold.operations.inspect.read import Wanted, What, read_rows
+from tidefold.operations.inspect.read import ReadRequest, What, read_rows
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.quarantine.retry import retry
 from tidefold.storage import open_store
@@ -74,7 +74,7 @@ def instant(text: str) -> datetime:
 
 
 def live(pipeline: Pipeline, log: str) -> Counter[tuple[Any, ...]]:
-    _, batches = read_rows(pipeline, log, Wanted(What.LIVE))
+    _, batches = read_rows(pipeline, log, ReadRequest(What.LIVE))
     return Counter(tuple(row.values()) for batch in batches for row in batch.to_pylist())
 
 

@@ -17,7 +17,7 @@ from support.pipelines import contents
 from tidefold.compute.runners import in_process
 from tidefold.config import load_config
 from tidefold.operations.ingest.ingest import ingest
-from tidefold.operations.inspect.read import Wanted, What, read_rows
+from tidefold.operations.inspect.read import ReadRequest, What, read_rows
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.quarantine.retry import retry
@@ -38,7 +38,7 @@ def configured(root: Path, columns: str, schema: str = "{drop: evolve, retype: e
 
 
 def rows(pipeline: Pipeline) -> list[dict[str, Any]]:
-    _, batches = read_rows(pipeline, "items", Wanted(What.LIVE))
+    _, batches = read_rows(pipeline, "items", ReadRequest(What.LIVE))
     return sorted((row for batch in batches for row in batch.to_pylist()), key=lambda row: row["id"])
 
 
@@ -199,7 +199,7 @@ def test_a_key_may_have_former_names_too(tmp_path: Path) -> None:
     gone = record(3, 2, "d", before={"number": 2, "text": "b"}, key={"number": 2})
     land(tmp_path, 0, [record(0, 1), new, record(2, 1, "d"), gone, record(4, 3)])
     assert take(pipeline).facts["refused"] == {}
-    _, batches = read_rows(pipeline, "items", Wanted(What.LIVE))
+    _, batches = read_rows(pipeline, "items", ReadRequest(What.LIVE))
     assert [row for batch in batches for row in batch.to_pylist()] == [{"number": 3, "text": "t1004"}]
 
 

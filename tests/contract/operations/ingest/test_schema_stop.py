@@ -16,7 +16,7 @@ from support.landing import CONFIG, TOPIC, land, offsets, quarantined, record, s
 from support.pipelines import judge_all
 from tidefold.compute.runners import in_process
 from tidefold.config import load_config
-from tidefold.operations.inspect.read import Wanted, What, read_rows
+from tidefold.operations.inspect.read import ReadRequest, What, read_rows
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.retention.drop_log import drop
 from tidefold.operations.snapshot.confirm import confirm
@@ -36,7 +36,7 @@ def configured(root: Path, columns: str = TEXT, more: str = "") -> Pipeline:
 
 
 def rows(pipeline: Pipeline) -> list[dict[str, Any]]:
-    _, batches = read_rows(pipeline, "items", Wanted(What.LIVE))
+    _, batches = read_rows(pipeline, "items", ReadRequest(What.LIVE))
     return sorted((row for batch in batches for row in batch.to_pylist()), key=lambda row: row["id"])
 
 

@@ -25,7 +25,7 @@ from tidefold.domain.snapshot.manifest import DataFile
 from tidefold.errors import CorruptError, NotFoundError
 from tidefold.operations.inspect import diff as operation
 from tidefold.operations.inspect.diff import Diff, diff
-from tidefold.operations.inspect.read import Wanted, plan_read
+from tidefold.operations.inspect.read import ReadRequest, plan_read
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
@@ -156,7 +156,7 @@ def test_snapshots_of_other_bucket_counts_are_compared(tmp_path: Path) -> None:
         put(made, upserts([buckets], "b"))
         fold(made, "run")
         sides.append(made)
-    plans = [plan_read(made, "accounts", Wanted(snapshot=1)) for made in sides]
+    plans = [plan_read(made, "accounts", ReadRequest(snapshot=1)) for made in sides]
     ranges = list(operation._ranges(plans))
     assert [(r.first, r.last) for r in ranges] == [(0, 7), (8, 15)]
 

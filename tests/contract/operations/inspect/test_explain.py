@@ -35,7 +35,7 @@ from tidefold.fold import inputs
 from tidefold.ledger import read_manifest
 from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.inspect.explain_key import KeyExplained, explain_key
-from tidefold.operations.inspect.read import Wanted, What, read_rows
+from tidefold.operations.inspect.read import ReadRequest, What, read_rows
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
@@ -76,7 +76,7 @@ def of(pipeline: Pipeline, key: int, **how: Any) -> KeyExplained:
     return explain_key(pipeline, "accounts", json.dumps({"id": key}), **how)
 
 
-def row(pipeline: Pipeline, key: int, wanted: Wanted) -> dict[str, Any] | None:
+def row(pipeline: Pipeline, key: int, wanted: ReadRequest) -> dict[str, Any] | None:
     _, batches = read_rows(pipeline, "accounts", replace(wanted, key=json.dumps({"id": key})))
     return next((found for batch in batches for found in batch.to_pylist()), None)
 
@@ -125,7 +125,7 @@ def test_the_row_its_maker_and_the_losers(pipeline: Pipeline) -> None:
 
 def test_live_an_older_snapshot_a_deleted_key_and_one_that_waits(pipeline: Pipeline) -> None:
     live = of(pipeline, 1, live=True)
-    assert live.row == row(pipeline, 1, Wanted(What.LIVE)) == {"id": 1, "text": "d"}
+    assert live.row == row(pipeline, 1, ReadRequest(What.LIVE)) == {"id": 1, "text": "d"}
     assert told(live)[-1] == (3, ChangeOutcome.CURRENT)
     assert live.made_by
     assert (live.made_by.snapshot, live.made_by.run) == (None, None)
@@ -187,7 +187,7 @@ def test_tails_and_restores(pipeline: Pipeline) -> None:
     take_tail(pipeline, "accounts", "tail-1")
     put(pipeline, [{"id": 1, "text": "e"}])
     tail = of(pipeline, 1, snapshot=3)
-    assert tail.row == row(pipeline, 1, Wanted(snapshot=3)) == {"id": 1, "text": "d"}
+    assert tail.row == row(pipeline, 1, ReadRequest(snapshot=3)) == {"id": 1, "text": "d"}
     assert told(tail)[-2:] == [(3, ChangeOutcome.CURRENT), (4, ChangeOutcome.WAITING)]
     assert [kept.row_hash for kept in tail.kept][-1] == tail.row_hash
     fold(pipeline, "back", restore=RestorePoint(1, RestoreMode.SKIP))

@@ -21,7 +21,7 @@ from tidefold.compute.runners import in_process
 from tidefold.domain.log_state import LogState, SnapshotKind
 from tidefold.domain.snapshot import claim
 from tidefold.errors import CorruptError, InvalidInputError, NotFoundError, RefusedError
-from tidefold.operations.inspect.read import Wanted, What, plan_read, read_rows
+from tidefold.operations.inspect.read import ReadRequest, What, plan_read, read_rows
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.retention.drop_log import drop
 from tidefold.operations.retention.subsume import subsume
@@ -34,7 +34,7 @@ from tidefold.spark.submit import PROJECT
 
 
 def listed(pipeline: Pipeline, **how: Any) -> list[dict[str, Any]]:
-    schema, batches = read_rows(pipeline, "accounts", Wanted(**how))
+    schema, batches = read_rows(pipeline, "accounts", ReadRequest(**how))
     read = list(batches)
     assert all(batch.schema == schema for batch in read)
     return [row for batch in read for row in batch.to_pylist()]
@@ -152,7 +152,7 @@ def test_a_log_that_was_cut_says_from_where_it_can_be_read(tmp_path: Path) -> No
     for number in range(4):
         put(pipeline, [{"id": 1, "text": f"{number}"}])
         publish(pipeline, f"run-{number}")
-    held, tail = (plan_read(pipeline, "accounts", w) for w in (Wanted(What.LOG), Wanted(What.LOG, since=3)))
+    held, tail = (plan_read(pipeline, "accounts", w) for w in (ReadRequest(What.LOG), ReadRequest(What.LOG, since=3)))
     assert truncate(pipeline, "accounts").status == "truncated"
     state = pipeline.ledger("accounts").read()
     assert state.truncated_to == 3
@@ -172,7 +172,7 @@ def test_a_retired_snapshot_under_a_held_plan_is_told_from_a_damaged_one(tmp_pat
     for number in range(3):
         put(pipeline, [{"id": 1, "text": f"{number}"}])
         publish(pipeline, f"run-{number}")
-    plans = [plan_read(pipeline, "accounts", Wanted(snapshot=number)) for number in (1, 3)]
+    plans = [plan_read(pipeline, "accounts", ReadRequest(snapshot=number)) for number in (1, 3)]
     assert subsume(pipeline, "accounts").facts["snapshots"] == [1]
     with pytest.raises(RefusedError) as outdated:
         list(read_task(pipeline.store, plans[0], plans[0].whole))
@@ -190,10 +190,10 @@ def test_one_key_is_read_from_its_bucket_alone(tmp_path: Path) -> None:
     put(pipeline, [{"id": i, "text": "a"} for i in range(40)])
     publish(pipeline, "run-1")
     put(pipeline, [{"id": i, "text": "b"} for i in range(0, 40, 2)])
-    wanted = {what: Wanted(what, key='{"id": 6}') for what in What}
+    wanted = {what: ReadRequest(what, key='{"id": 6}') for what in What}
     plans = {what: plan_read(pipeline, "accounts", one) for what, one in wanted.items()}
     assert {what: len(plan.tasks) for what, plan in plans.items()} == dict.fromkeys(What, 1)
-    assert len(plan_read(pipeline, "accounts", Wanted()).tasks) == 4
+    assert len(plan_read(pipeline, "accounts", ReadRequest()).tasks) == 4
     assert listed(pipeline, key='{"id": 4000}') == []
     [task] = plans[What.TABLE].tasks
     data = tmp_path / "store" / "snapshots" / "accounts" / "0000000001" / "_data"
@@ -214,7 +214,7 @@ def test_a_wrong_key_is_refused_with_the_right_form(tmp_path: Path, key: str) ->
     pipeline = make_pipeline(tmp_path)
     put(pipeline, [{"id": 6, "text": "a"}])
     with pytest.raises(InvalidInputError) as wrong:
-        plan_read(pipeline, "accounts", Wanted(What.LIVE, key=key))
+        plan_read(pipeline, "accounts", ReadRequest(What.LIVE, key=key))
     assert (wrong.value.code, wrong.value.hint) == ("READ_KEY", 'Name every key column, as in {"id": ...}.')
 
 
@@ -246,7 +246,7 @@ def test_an_empty_log_and_one_never_begun_or_dropped(tmp_path: Path) -> None:
 @pytest.mark.parametrize("how", [{"what": What.LIVE, "snapshot": 1}, {"since": 1}, {"what": What.LIVE, "since": 1}])
 def test_what_does_not_go_together_is_refused(how: dict[str, Any]) -> None:
     with pytest.raises(InvalidInputError):
-        Wanted(**how)
+        ReadRequest(**how)
 
 
 def test_squashed_change_sets_are_read_as_the_one_they_are(tmp_path: Path) -> None:

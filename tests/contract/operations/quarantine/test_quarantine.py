@@ -44,7 +44,7 @@ from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.errors import ConflictError, CorruptError, NotFoundError, RefusedError, TidefoldError
 from tidefold.operations.ingest import recovery
 from tidefold.operations.inspect.explain_key import explain_key
-from tidefold.operations.inspect.read import Wanted, What, read_rows
+from tidefold.operations.inspect.read import ReadRequest, What, read_rows
 from tidefold.operations.inspect.status import status
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.quarantine import retry as retry_quarantine
@@ -74,7 +74,7 @@ def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
 
 
 def rows(pipeline: Pipeline, what: What = What.LIVE) -> dict[int, str]:
-    _, batches = read_rows(pipeline, "items", Wanted(what))
+    _, batches = read_rows(pipeline, "items", ReadRequest(what))
     return {row["id"]: row["text"] for batch in batches for row in batch.to_pylist()}
 
 
@@ -450,7 +450,7 @@ def make_whole(tmp_path: Path, bank: Path) -> Pipeline:
 
 
 def table(pipeline: Pipeline) -> list[dict[str, Any]]:
-    _, batches = read_rows(pipeline, "items", Wanted(What.TABLE))
+    _, batches = read_rows(pipeline, "items", ReadRequest(What.TABLE))
     return sorted((row for batch in batches for row in batch.to_pylist()), key=lambda row: row["tid"])
 
 

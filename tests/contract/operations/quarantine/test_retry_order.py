@@ -15,7 +15,7 @@ from support.pipelines import judge_all
 from tidefold.compute.runners import in_process
 from tidefold.config import load_config
 from tidefold.operations.inspect.diff import diff
-from tidefold.operations.inspect.read import Wanted, What, read_rows
+from tidefold.operations.inspect.read import ReadRequest, What, read_rows
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.quarantine.inspect import count_refused, show_refused
 from tidefold.operations.quarantine.retry import retry
@@ -58,17 +58,17 @@ def item(offset: int, key: int, n: int = 1, op: str = "c", order: int | None = N
 
 
 def rows(pipeline: Pipeline, what: What = What.LIVE) -> dict[int, str]:
-    _, batches = read_rows(pipeline, "items", Wanted(what))
+    _, batches = read_rows(pipeline, "items", ReadRequest(what))
     return {row["id"]: row["text"] for batch in batches for row in batch.to_pylist()}
 
 
 def whole_rows(pipeline: Pipeline, what: What = What.LIVE) -> dict[int, tuple[Any, ...]]:
-    _, batches = read_rows(pipeline, "items", Wanted(what))
+    _, batches = read_rows(pipeline, "items", ReadRequest(what))
     return {row.pop("id"): tuple(row.values()) for batch in batches for row in batch.to_pylist()}
 
 
 def counted_rows(pipeline: Pipeline) -> Counter[tuple[Any, ...]]:
-    _, batches = read_rows(pipeline, "items", Wanted(What.LIVE))
+    _, batches = read_rows(pipeline, "items", ReadRequest(What.LIVE))
     return Counter((row["id"], row["text"]) for batch in batches for row in batch.to_pylist())
 
 
@@ -254,7 +254,7 @@ def test_what_a_retry_brings_is_right_as_of_every_instant(tmp_path: Path, monkey
     retry(made, "items")
     for at, expected in ((1001, (1, "t1000")), (1002, (100, "t1001")), (1003, (7, "t1001"))):
         kept = kept_as_of(made, at * 1000, f"as-{at}", "items")
-        _, batches = read_rows(made, "items", Wanted(snapshot=kept.snapshot))
+        _, batches = read_rows(made, "items", ReadRequest(snapshot=kept.snapshot))
         assert [tuple(row.values()) for batch in batches for row in batch.to_pylist()] == [(1, *expected)], at
 
 

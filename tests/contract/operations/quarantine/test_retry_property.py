@@ -21,7 +21,7 @@ from support.landing import COUNTS, land, make_landing, record, state_of, take
 from support.older import older_program
 from support.pipelines import judge_all
 from tidefold.compute.runners import in_process
-from tidefold.operations.inspect.read import Wanted, What, read_rows
+from tidefold.operations.inspect.read import ReadRequest, What, read_rows
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.quarantine.inspect import count_refused
 from tidefold.operations.quarantine.retry import retry
@@ -106,7 +106,7 @@ class Database:
 
 
 def rows(pipeline: Pipeline, what: What) -> dict[int, tuple[int, str]]:
-    _, batches = read_rows(pipeline, "items", Wanted(what))
+    _, batches = read_rows(pipeline, "items", ReadRequest(what))
     return {row["id"]: (row["n"], row["text"]) for batch in batches for row in batch.to_pylist()}
 
 

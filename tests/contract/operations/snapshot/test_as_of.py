@@ -23,7 +23,7 @@ from tidefold.errors import CorruptError, InvalidInputError, RefusedError
 from tidefold.operations.inspect.diff import diff
 from tidefold.operations.inspect.explain_key import explain_key
 from tidefold.operations.inspect.history import history
-from tidefold.operations.inspect.read import Wanted, read_rows
+from tidefold.operations.inspect.read import ReadRequest, read_rows
 from tidefold.operations.inspect.status import status
 from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline
@@ -139,7 +139,7 @@ def test_nobody_takes_it_for_the_newest(pipeline: Pipeline) -> None:
 
 def test_it_can_be_looked_at_as_any_other(pipeline: Pipeline, tmp_path: Path) -> None:
     made = kept_as_of(pipeline, day(4), "backfill").snapshot or 0
-    _, batches = read_rows(pipeline, "accounts", Wanted(snapshot=made))
+    _, batches = read_rows(pipeline, "accounts", ReadRequest(snapshot=made))
     assert {row["id"]: row["text"] for batch in batches for row in batch.to_pylist()} == rows_as_of(4)
     assert verify(pipeline, "accounts").status == "whole"
     assert drill(pipeline, "accounts", made).error_code is None

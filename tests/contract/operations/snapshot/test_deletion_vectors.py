@@ -32,7 +32,7 @@ from tidefold.errors import RefusedError
 from tidefold.fold.merge import mark_deleted
 from tidefold.ledger import read_manifest
 from tidefold.operations.inspect.diff import diff
-from tidefold.operations.inspect.read import Wanted, read_rows
+from tidefold.operations.inspect.read import ReadRequest, read_rows
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.restore.drill import Trial, drill
@@ -70,7 +70,7 @@ def manifest_of(pipeline: Pipeline, log: str = "accounts") -> Manifest:
 
 
 def live(pipeline: Pipeline, snapshot: int | None = None) -> Rows:
-    _, batches = read_rows(pipeline, "accounts", Wanted(snapshot=snapshot))
+    _, batches = read_rows(pipeline, "accounts", ReadRequest(snapshot=snapshot))
     return {row["id"]: row["text"] for batch in batches for row in batch.to_pylist()}
 
 
@@ -381,7 +381,7 @@ def test_keys_of_all_kinds(tmp_path: Path, names: str, a: str, b: str, values: A
             log = changelog.log("keyed", pipeline.log("keyed").shape)
             log.append(pa.Table.from_pylist(rows))
         finished(pipeline, Fold(f"run-{step}"), "keyed")
-        _, batches = read_rows(pipeline, "keyed", Wanted())
+        _, batches = read_rows(pipeline, "keyed", ReadRequest())
         found = [row for batch in batches for row in batch.to_pylist()]
         assert {tuple(row[name] for name in names.split(", ")): row["n"] for row in found} == held
         assert len(found) == len(held)

@@ -27,7 +27,7 @@ from tidefold.domain.snapshot.kind_selection import KindPolicy
 from tidefold.domain.table.table_spec import Engine
 from tidefold.ledger import read_manifest
 from tidefold.operations.ingest.ingest import ingest
-from tidefold.operations.inspect.read import Wanted, What, read_rows
+from tidefold.operations.inspect.read import ReadRequest, What, read_rows
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.restore.drill import drill
 from tidefold.operations.snapshot.confirm import confirm
@@ -153,7 +153,7 @@ def test_a_life_of_snapshots_of_both_kinds(tmp_path: Path, name: str) -> None:
     land(tmp_path, [{**c, "_offset": c["_offset"] + 120} for c in changes[:7]])
     assert ingest(pipeline, [LOG], in_process)[0].status == "taken"
     again = [*changes, *({**c, "_offset": c["_offset"] + 120} for c in changes[:7])]
-    _, live = read_rows(pipeline, LOG, Wanted(What.LIVE))
+    _, live = read_rows(pipeline, LOG, ReadRequest(What.LIVE))
     assert comparable(pipeline, [row for batch in live for row in batch.to_pylist()]) == expected(pipeline, again)
     for number, snapshot in enumerate(ids):
         asking = Restore(f"back-{snapshot}", RestorePoint(snapshot, RestoreMode.SKIP))

@@ -28,7 +28,7 @@ from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.domain.snapshot.kind_selection import KindPolicy
 from tidefold.fold.merge import mark_deleted
 from tidefold.ledger import read_manifest
-from tidefold.operations.inspect.read import Wanted, read_rows
+from tidefold.operations.inspect.read import ReadRequest, read_rows
 from tidefold.operations.local_copies.retain import retain_local
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
@@ -63,7 +63,7 @@ def kept(pipeline: Pipeline) -> list[Snapshot]:
 
 
 def rows_in(pipeline: Pipeline, snapshot: int) -> Rows:
-    _, batches = read_rows(pipeline, "accounts", Wanted(snapshot=snapshot))
+    _, batches = read_rows(pipeline, "accounts", ReadRequest(snapshot=snapshot))
     return {row["id"]: row["text"] for batch in batches for row in batch.to_pylist()}
 
 

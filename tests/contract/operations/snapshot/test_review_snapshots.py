@@ -24,7 +24,7 @@ from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.domain.snapshot.kind_selection import KindPolicy
 from tidefold.errors import CorruptError, StorageError
 from tidefold.ledger import read_manifest
-from tidefold.operations.inspect.read import Wanted, read_rows
+from tidefold.operations.inspect.read import ReadRequest, read_rows
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.restore.drill import Trial, drill
 from tidefold.operations.restore.export import restore_to
@@ -106,7 +106,7 @@ def test_keys_of_every_type_survive_a_rescale(tmp_path: Path, kind: str) -> None
     publish(pipeline)
 
     def read(snapshot: int) -> dict[object, str]:
-        found = [r for b in read_rows(pipeline, LOG, Wanted(snapshot=snapshot))[1] for r in b.to_pylist()]
+        found = [r for b in read_rows(pipeline, LOG, ReadRequest(snapshot=snapshot))[1] for r in b.to_pylist()]
         assert len(found) == len(rows)
         return {row["id"]: row["text"] for row in found}
 
@@ -179,7 +179,7 @@ def test_a_vacuum_of_somebody_else_leaves_incremental_snapshots(pipeline: Pipeli
     cycle(pipeline, "run-2", dict.fromkeys(range(40), "b"), KindPolicy.INCREMENTAL)
     table = DeltaTable(pipeline.store.uri(LogPaths(LOG).table))
     table.vacuum(0, dry_run=False, enforce_retention_duration=False, full=full)
-    _, batches = read_rows(pipeline, LOG, Wanted(snapshot=1))
+    _, batches = read_rows(pipeline, LOG, ReadRequest(snapshot=1))
     assert {row["id"]: row["text"] for batch in batches for row in batch.to_pylist()} == ROWS
 
 

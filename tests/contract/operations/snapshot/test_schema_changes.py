@@ -38,7 +38,7 @@ from tidefold.operations.ingest.schema_update import apply_configured_schema
 from tidefold.operations.inspect.diff import diff
 from tidefold.operations.inspect.explain_key import explain_key
 from tidefold.operations.inspect.history import schemas_told
-from tidefold.operations.inspect.read import Wanted, What, read_rows
+from tidefold.operations.inspect.read import ReadRequest, What, read_rows
 from tidefold.operations.inspect.status import status
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
@@ -83,7 +83,7 @@ def fold(
     return outcome
 
 
-def read(pipeline: Pipeline, wanted: Wanted | None = None, key: str = "id") -> dict[Any, Row]:
+def read(pipeline: Pipeline, wanted: ReadRequest | None = None, key: str = "id") -> dict[Any, Row]:
     schema, batches = read_rows(pipeline, LOG, wanted)
     rows = [row for batch in batches for row in batch.to_pylist()]
     assert all(list(row) == schema.names for row in rows)
@@ -156,7 +156,7 @@ def test_complaint_21_no_value_becomes_null_through_a_schema_change(
         given = row[before.name]
         shown = {after.name: None if given is None else converted(given)} if after else {}
         expected[row["id"]] = {"id": row["id"], **shown, **({"more": None} if name == "add" else {})}
-    assert read(pipeline, Wanted(What.LIVE)) == expected
+    assert read(pipeline, ReadRequest(What.LIVE)) == expected
     outcome = fold(pipeline, "second", kind)
     assert read(pipeline) == delta_rows(pipeline) == expected
     assert non_nulls(expected).get(after.name if after else "", 48) == 48
@@ -166,7 +166,7 @@ def test_complaint_21_no_value_becomes_null_through_a_schema_change(
     if kind is KindPolicy.FULL:
         assert delta_rows(pipeline, pipeline.store.uri(LogPaths(LOG).snapshot(outcome.snapshot or 0))) == expected
     # The older snapshot shows what it always showed.
-    old = read(pipeline, Wanted(snapshot=1))
+    old = read(pipeline, ReadRequest(snapshot=1))
     assert old == {row["id"]: row for row in rows}
     assert files <= set(contents(tmp_path / "store" / "tables" / LOG / "_data"))
 
@@ -202,7 +202,7 @@ def test_a_name_that_comes_again_shows_nothing_of_the_column_that_was_dropped(tm
         take(pipeline, {"id": 3})
     take(pipeline, {"id": 4, "n": "new"})
     expected = {i: {"id": i, "n": "new" if i == 4 else None} for i in (1, 2, 3, 4)}
-    assert read(pipeline, Wanted(What.LIVE)) == expected
+    assert read(pipeline, ReadRequest(What.LIVE)) == expected
     fold(pipeline, "b", KindPolicy.INCREMENTAL)
     assert delta_rows(pipeline) == expected
 
@@ -538,7 +538,7 @@ class Life:
         assert read(self.pipeline) == expected
 
     def check(self) -> None:
-        assert read(self.pipeline, Wanted(What.LIVE)) == self.at(len(self.events))
+        assert read(self.pipeline, ReadRequest(What.LIVE)) == self.at(len(self.events))
         latest = self.pipeline.ledger(LOG).read().latest
         if latest:
             assert delta_rows(self.pipeline) == read(self.pipeline)
@@ -594,7 +594,7 @@ def test_any_row_of_schema_changes_between_any_folds_gives_the_rows_of_the_oracl
                 life.runs += 1
                 outcome = take_tail(life.pipeline, LOG, f"run-{life.runs}")
                 if outcome.status == "completed":
-                    assert read(life.pipeline, Wanted(snapshot=outcome.snapshot)) == life.at(len(life.events))
+                    assert read(life.pipeline, ReadRequest(snapshot=outcome.snapshot)) == life.at(len(life.events))
             elif step in ("add", "drop", "rename", "type"):
                 life.alter(step, data)
         life.check()

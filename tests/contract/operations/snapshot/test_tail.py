@@ -22,7 +22,7 @@ from tidefold.domain.log_state import SnapshotKind, State
 from tidefold.domain.paths import INTENTS
 from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.errors import ConflictError, RefusedError
-from tidefold.operations.inspect.read import Wanted, What, read_rows
+from tidefold.operations.inspect.read import ReadRequest, What, read_rows
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.retention.refs import hold, register, release, tag, untag
@@ -68,7 +68,7 @@ def changed(pipeline: Pipeline, rows: Rows, changes: dict[int, str | None]) -> R
     return {i: t for i, t in {**rows, **changes}.items() if t}
 
 
-def rows_read(pipeline: Pipeline, wanted: Wanted) -> Rows:
+def rows_read(pipeline: Pipeline, wanted: ReadRequest) -> Rows:
     _, batches = read_rows(pipeline, "accounts", wanted)
     return {row["id"]: row["text"] for batch in batches for row in batch.to_pylist()}
 
@@ -86,7 +86,7 @@ def many_tails(pipeline: Pipeline, count: int) -> dict[int, Rows]:
 def test_many_tails_share_one_materialization_and_each_is_the_fold_up_to_its_end(pipeline: Pipeline) -> None:
     published = table_rows(pipeline)
     found = many_tails(pipeline, 12)
-    assert {i: rows_read(pipeline, Wanted(snapshot=i)) for i in found} == found
+    assert {i: rows_read(pipeline, ReadRequest(snapshot=i)) for i in found} == found
     state = pipeline.ledger("accounts").read()
     assert [(s.kind, s.base, s.state, s.table_version) for s in state.snapshots[1:]] == [
         (SnapshotKind.TAIL, 1, State.COMPLETED, None)
@@ -140,11 +140,11 @@ def test_a_tail_beside_an_open_attempt_is_built_on_what_is_complete(pipeline: Pi
     rows = changed(pipeline, table_rows(pipeline), {1: "b"})
     materialize(pipeline, ["accounts"], Fold("run-2"), in_process)
     found = tail(pipeline, "tail-1")
-    assert rows_read(pipeline, Wanted(snapshot=found)) == rows
+    assert rows_read(pipeline, ReadRequest(snapshot=found)) == rows
     judge_all(pipeline)
     assert confirm(pipeline, "accounts", run_id="run-2").status == "published"
     assert table_rows(pipeline) == rows
-    assert rows_read(pipeline, Wanted(snapshot=found)) == rows
+    assert rows_read(pipeline, ReadRequest(snapshot=found)) == rows
 
 
 def test_tails_go_with_what_they_are_built_on_and_are_counted_apart(pipeline: Pipeline) -> None:
@@ -184,7 +184,7 @@ def test_a_tag_or_a_hold_keeps_a_tail_with_its_base_and_its_log(pipeline: Pipeli
     assert cut.facts["truncated_to"] == 1
     named = {b["name"]: b["sqn"] for b in cut.facts["bounds"]}
     assert (named["tail"], named.get("hold mine")) == (1, 1 if keeper == "hold" else None)
-    assert rows_read(pipeline, Wanted(snapshot=kept)) == found[kept]
+    assert rows_read(pipeline, ReadRequest(snapshot=kept)) == found[kept]
     after = table_rows(pipeline)
     staged = cycle(pipeline, "back", RestorePoint(kept, RestoreMode.REPLAY))
     assert table_rows(pipeline) == found[kept]
@@ -232,9 +232,9 @@ def test_a_squash_keeps_the_rows_of_every_tail_and_of_every_replay(pipeline: Pip
     assert (done.status, done.facts["changes_kept"]) == ("squashed", 13 + 8)
     assert sets(pipeline) == [(1, 1), (2, 7), (8, 13)]
     assert squash(pipeline, "accounts").status == "nothing"
-    assert rows_read(pipeline, Wanted(snapshot=middle)) == middle_rows
-    assert rows_read(pipeline, Wanted(snapshot=last)) == rows
-    assert rows_read(pipeline, Wanted(What.LIVE)) == rows
+    assert rows_read(pipeline, ReadRequest(snapshot=middle)) == middle_rows
+    assert rows_read(pipeline, ReadRequest(snapshot=last)) == rows
+    assert rows_read(pipeline, ReadRequest(What.LIVE)) == rows
     assert truncate(pipeline, "accounts").facts["files"] == 13  # Also that of change set 1, which is folded.
     assert len(pipeline.store.list("changelog")) == 2
     assert pipeline.store.list(INTENTS) == []
@@ -254,7 +254,7 @@ def test_change_sets_appended_later_are_squashed_with_an_earlier_squash(pipeline
             rows = changed(pipeline, rows, {1: f"{round_}.{number}", 7: None if number == 1 else f"{round_}"})
         squash(pipeline, "accounts")
         assert sets(pipeline) == [(1, 1), (2, 4 + 3 * round_)]
-    assert rows_read(pipeline, Wanted(What.LIVE)) == rows
+    assert rows_read(pipeline, ReadRequest(What.LIVE)) == rows
     cycle(pipeline, "run-2")
     assert table_rows(pipeline) == rows
 
@@ -267,9 +267,9 @@ def test_a_reader_is_a_boundary(pipeline: Pipeline) -> None:
     register(pipeline, "accounts", "index", 4)
     squash(pipeline, "accounts")
     assert sets(pipeline) == [(1, 1), (2, 4), (5, 7)]
-    _, batches = read_rows(pipeline, "accounts", Wanted(What.LOG, since=4))
+    _, batches = read_rows(pipeline, "accounts", ReadRequest(What.LOG, since=4))
     assert [(row["id"], row["text"]) for batch in batches for row in batch.to_pylist()] == [(1, "5")]
-    assert rows_read(pipeline, Wanted(What.LIVE)) == rows
+    assert rows_read(pipeline, ReadRequest(What.LIVE)) == rows
 
 
 def test_while_an_attempt_is_made_nothing_is_squashed(pipeline: Pipeline) -> None:
@@ -332,14 +332,14 @@ def test_after_any_fault_the_next_call_ends_as_if_nothing_had_happened(
     for fault in Fault:
         for at in range(whole.store.calls):
             attempt(on_copy(tmp_path, folder, config=KEEPING, at=at, fault=fault), act)
-            assert rows_read(reopened(folder, config=KEEPING), Wanted(What.LIVE)) == rows
+            assert rows_read(reopened(folder, config=KEEPING), ReadRequest(What.LIVE)) == rows
             recovered = reopened(folder, config=KEEPING)
             act(recovered, "run-2")
             assert sets(recovered) == expected
             assert sum(s.kind is SnapshotKind.TAIL for s in recovered.ledger("accounts").read().snapshots) == (
                 act is tails
             )
-            assert rows_read(recovered, Wanted(What.LIVE)) == rows
+            assert rows_read(recovered, ReadRequest(What.LIVE)) == rows
             # What every named segment holds can be read: nothing that is needed went with the cleaning up.
             for change_set in recovered.ledger("accounts").read().change_sets:
                 read_change_set(recovered.store, change_set)
