@@ -56,7 +56,7 @@ def open_scope(config: str | None, logs: Logs, context: Context, only: Sequence[
             f"`logs` is the text `{logs}`.",
             hint="Give a list; for a template set render_template_as_native_obj=True on the DAG.",
         )
-    # Whoever may set a parameter of a run is not whoever may write anywhere on the worker.
+    # Who may set a parameter of a run may not write anywhere on the worker.
     pipeline = replace(open_pipeline(config_path(config)), any_target=False)
     chosen = list(logs or only or pipeline.config.logs)
     for log in chosen:
@@ -85,7 +85,9 @@ def airflow_errors() -> Iterator[None]:
     try:
         yield
     except TidefoldError as error:
-        raise (AirflowException if error.transient else AirflowFailException)(str(error)) from error
+        if error.transient:
+            raise AirflowException(str(error)) from error
+        raise AirflowFailException(str(error)) from error
 
 
 def parse_boolean(name: str, value: object) -> bool:

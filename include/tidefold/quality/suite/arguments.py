@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, GetCoreSchemaHandler, StrictBool, ValidationInfo, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, GetCoreSchemaHandler, ValidationInfo
 from pydantic_core import PydanticCustomError, core_schema
 
 from tidefold.quality.suite.check import Types, family
@@ -186,56 +186,49 @@ def share_from(least: float, most: float = math.inf) -> BeforeValidator:
 Share = Annotated[float | None, share_from(0)]
 
 
-def _check_allowed(value: Any) -> Any:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1):
-        raise refuse(f"is `{value}`, but must be a share of rows, from 0 to less than 1 (0.01 is 1 %).")
-    return value
+def _accept(is_right: Callable[[Any], bool], message: str) -> BeforeValidator:
+    """The validator that refuses other values with a message; `{}` in it is the value."""
+
+    def check(value: Any) -> Any:
+        if not is_right(value):
+            raise refuse(message.format(value))
+        return value
+
+    return BeforeValidator(check)
 
 
 # The share of bad rows that is allowed. As it is written: the hash of a suite covers what follows from it.
-Allowed = Annotated[Any, BeforeValidator(_check_allowed), WithJsonSchema({"type": ["number", "null"]})]
-
-
-def _check_count(value: Any) -> Any:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < _EXACT):
-        raise refuse(f"is `{value}`, but must be a whole number from 0.")
-    return value
-
-
-Count = Annotated[int | None, BeforeValidator(_check_count)]
-
-
-def _check_regex(value: Any) -> Any:
-    if not isinstance(value, str) or not value:
-        raise refuse("must be a regular expression, as text.")
-    return value
-
-
-Regex = Annotated[str, BeforeValidator(_check_regex)]
-
-
-def _check_age(value: Any) -> Any:
-    if _AGE.fullmatch(str(value)) is None:
-        raise refuse(f"is `{value}`, but must be like `30 minutes`, `12 hours` or `2 days`.")
-    return value
-
-
-Age = Annotated[str, BeforeValidator(_check_age)]
+Allowed = Annotated[
+    Any,
+    _accept(
+        lambda value: value is None or (type(value) in (int, float) and 0 <= value < 1),
+        "is `{}`, but must be a share of rows, from 0 to less than 1 (0.01 is 1 %).",
+    ),
+]
+Count = Annotated[
+    int | None,
+    _accept(
+        lambda value: value is None or (type(value) is int and 0 <= value < _EXACT),
+        "is `{}`, but must be a whole number from 0.",
+    ),
+]
+Regex = Annotated[
+    str, _accept(lambda value: isinstance(value, str) and value != "", "must be a regular expression, as text.")
+]
+Age = Annotated[
+    str,
+    _accept(
+        lambda value: _AGE.fullmatch(str(value)) is not None,
+        "is `{}`, but must be like `30 minutes`, `12 hours` or `2 days`.",
+    ),
+]
+Flag = Annotated[bool, _accept(lambda value: isinstance(value, bool), "is `{}`, but must be true or false.")]
 
 
 def count_seconds(age: str) -> int:
     """The seconds of `2 days`."""
     number, unit = age.split()
     return int(number) * _SECONDS[unit.removesuffix("s")]
-
-
-def _check_flag(value: Any) -> Any:
-    if not isinstance(value, bool):
-        raise refuse(f"is `{value}`, but must be true or false.")
-    return value
-
-
-Flag = Annotated[StrictBool, BeforeValidator(_check_flag)]
 
 
 def _check_target(value: Any, info: ValidationInfo) -> str:
