@@ -266,7 +266,9 @@ def read_change_set(
         known[segment] = entries
     # A schema message, some of the batches and an end mark are again a complete Arrow stream.
     table = pa.ipc.open_stream(b"".join([*data, _END_OF_STREAM]), options=_ONE_THREAD).read_all()
-    return _select_rows(table, change_set, wanted)
+    if wanted is not None:
+        table = of_key_groups(table, wanted)
+    return table if change_set.floor is None else table.filter(at_least(change_set.floor))
 
 
 def _at_once(stream: BinaryIO) -> BinaryIO:
@@ -292,14 +294,6 @@ def _read_piece(stream: BinaryIO, path: str, entry: IndexEntry, piece: Piece) ->
     if hashlib.sha256(data).hexdigest() != piece.sha256:
         raise _corrupt(path, f"bytes {entry.offset + piece.offset} to +{piece.length} were cut or altered")
     return data
-
-
-def _select_rows(table: pa.Table, change_set: ChangeSet, wanted: KeyGroups | None) -> pa.Table:
-    if wanted is not None:
-        table = of_key_groups(table, wanted)
-    if change_set.floor is not None:
-        table = table.filter(at_least(change_set.floor))
-    return table
 
 
 def _corrupt(path: str, why: str) -> CorruptError:

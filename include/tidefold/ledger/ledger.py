@@ -212,7 +212,9 @@ class Ledger:
         """A version counts only if the one it was made from is still there: a writer who slept while it was pruned
         finds his number free and is late all the same. Raises AlreadyExistsError then.
         """
-        if self._latest_version() == 1 if version == 1 else self._is_there(version - 1):
+        before = version - 1
+        is_first = version == 1 and self._latest_version() == 1
+        if is_first or (before and self._find_digest(before) == self._digests.get(before)):
             return
         try:
             path = self._paths.ledger_version(version + 1)
@@ -228,9 +230,6 @@ class Ledger:
             f"It is unknown whether version {version} of `{self._log}` counted, because it was pruned meanwhile.",
             hint="Call again: nothing is done twice.",
         )
-
-    def _is_there(self, version: int) -> bool:
-        return self._find_digest(version) == self._digests.get(version)
 
     def _find_digest(self, version: int) -> str | None:
         try:
