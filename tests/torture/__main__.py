@@ -310,6 +310,12 @@ def main(seeds: int, first: int, databases: str, engines: Path, programs: Path, 
             said = "found" if finding else "equal"
             took = f"{time.monotonic() - begun:.0f} s, {_cpu() - cpu:.0f} s of CPU without servers and engine"
             print(f"seed {number} ({connector}): {said}, {took}", flush=True)
+            total = totals[connector]
+            print(
+                f"  {connector} so far: {total.phases} phases, {total.comparisons} comparisons, {total.rows} rows, "
+                f"{total.counts['records']} records, {total.kills} kills",
+                flush=True,
+            )
             if finding:
                 found.append(number)
                 print(f"  {finding}\n  again with: make torture SEEDS=1 FIRST={number}", flush=True)
@@ -318,7 +324,7 @@ def main(seeds: int, first: int, databases: str, engines: Path, programs: Path, 
             java.close()
             server.stop()
             print(f"{server.connector}: {java.starts} engine processes")
-    _report(totals, found)
+        _report(totals, found)
     return 1 if found else 0
 
 

@@ -113,7 +113,7 @@ class Capture:
         self.running = False
         self.kills += 1
 
-    def await_marker(self, topic: str, marker: int, seconds: float = 180) -> None:
+    def await_marker(self, topic: str, marker: int, seconds: float = 120) -> None:
         """Until the row `marker` of the marker's table is in the files; a killed engine is started again."""
         deadline = time.monotonic() + seconds
         while not self._has(topic, marker):

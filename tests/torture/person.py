@@ -93,6 +93,8 @@ class Person:
         said = (
             f"tidefold {' '.join(arguments)}: exit {result.exit_code}: {result.stdout[-3000:]} {result.stderr[-1500:]}"
         )
+        if result.exit_code == 130:
+            raise KeyboardInterrupt
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise FoundError(said) from result.exception
         if result.exit_code not in allowed:
