@@ -183,7 +183,7 @@ def check_failed(pipeline: Pipeline, outcome: Outcome, before: dict[str, bytes],
 @pytest.mark.parametrize("bad", ["table", "snapshot", "both"])
 def test_a_snapshot_with_bytes_of_its_own_serves_where_the_table_s_are_bad(tmp_path: Path, bad: str) -> None:
     """I17: with `copy_files: always` there are two copies in the store."""
-    pipeline = bench(tmp_path, configured(local=False, copy="always")).reset()
+    pipeline = bench(tmp_path, configured(local=False, copy_files="always")).reset()
     paths, names = LogPaths(LOG), [f.name for f in files_of(pipeline, 2)]
     for name in names:
         inodes = {path.stat().st_ino for path in names_of(pipeline, 2, name)}

@@ -59,7 +59,7 @@ def test_a_rescale_that_was_aborted_is_still_to_be_made(pipeline: Pipeline) -> N
 
 def test_auto_makes_a_rescale_after_one_was_aborted(tmp_path: Path) -> None:
     """L8, N7: `auto` chooses by the buckets that the table has, not by those of an aborted attempt."""
-    pipeline = make_pipeline(tmp_path, configured(local=False, copy="always"))
+    pipeline = make_pipeline(tmp_path, configured(local=False, copy_files="always"))
     cycle(pipeline, "run-1", ROWS)
     wider = with_log_shape(pipeline, buckets=8)
     take(wider, {1: "b"})
