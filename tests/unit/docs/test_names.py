@@ -1,0 +1,63 @@
+"""Names that a reader can rely on: a function says what it does, a class name means one thing in the whole product."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+_ROOT = Path(__file__).resolve().parents[3]
+_PRODUCT = tuple(
+    path for folder in ("include", "plugins", "jobs", "dags") for path in sorted((_ROOT / folder).rglob("*.py"))
+)
+# Participles that do not end in -ed. Those that are also an imperative (read, run, put, cut, set, split) are verbs.
+_IRREGULAR = re.compile(
+    "begun|bound|broken|brought|built|caught|chosen|done|drawn|driven|fallen|forgotten|found|frozen|given|gone|grown|"
+    "held|hidden|kept|known|laid|led|left|lost|made|meant|met|paid|risen|said|seen|sent|shown|spent|spoken|stolen|"
+    "stood|taken|thrown|told|understood|woken|worn|written"
+)
+_VERBS_IN_ED = frozenset(("bleed", "embed", "exceed", "feed", "need", "proceed", "seed", "speed", "succeed"))
+
+
+def _definitions(*kinds: type[ast.AST]) -> Iterator[tuple[Path, ast.AST]]:
+    for path in _PRODUCT:
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, kinds):
+                yield path.relative_to(_ROOT), node
+
+
+def is_participle(name: str) -> bool:
+    first = name.strip("_").split("_")[0]
+    return _IRREGULAR.fullmatch(first) is not None or (
+        first.endswith("ed") and len(first) > 4 and first not in _VERBS_IN_ED
+    )
+
+
+def _is_attribute(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    return any("property" in ast.unparse(decorator) for decorator in function.decorator_list)
+
+
+def test_a_function_is_named_by_a_verb_and_not_by_a_participle() -> None:
+    found = [
+        f"{path}:{node.lineno} {node.name}"
+        for path, node in _definitions(ast.FunctionDef, ast.AsyncFunctionDef)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and is_participle(node.name)
+        and not _is_attribute(node)
+    ]
+    assert found == []
+
+
+def test_a_class_name_means_one_thing() -> None:
+    places: dict[str, list[str]] = defaultdict(list)
+    for path, node in _definitions(ast.ClassDef):
+        if isinstance(node, ast.ClassDef):
+            places[node.name].append(f"{path}:{node.lineno}")
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+def test_the_rule_knows_participles_from_verbs_and_nouns() -> None:
+    assert all(map(is_participle, ("_told", "counted", "_kept_files", "written", "rejected_rows")))
+    assert not any(map(is_participle, ("tell", "count_rows", "_feed", "read", "seed", "exceed_limit", "keep")))
