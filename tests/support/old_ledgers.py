@@ -17,6 +17,7 @@ from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
+from tidefold.operations.snapshot.point_in_time import PointInTime
 from tidefold.operations.snapshot.request import Fold
 from tidefold.wiring import open_pipeline
 
@@ -52,8 +53,9 @@ def take(root: Path) -> Outcome:
     return ingest(opened(root), [LOG], in_process)[0]
 
 
-def fold(root: Path, run: str, **asking: Any) -> Outcome:
-    return materialize(opened(root), [LOG], Fold(run, **asking), in_process)[0]
+def fold(root: Path, run: str, as_of: int | None = None, **asking: Any) -> Outcome:
+    request = Fold(run, **asking) if as_of is None else PointInTime(run, as_of)
+    return materialize(opened(root), [LOG], request, in_process)[0]
 
 
 def publish(root: Path, run: str) -> None:
