@@ -1,7 +1,7 @@
 # Every command a contributor needs. The same ones run in .ci/run.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help install lock lint test errors wrap test-unit test-model test-contract test-spark test-airflow test-drills bench bench-counts bench-ingest bench-log bench-long bench-quality bench-snapshot soak demo up down clean
+.PHONY: help install lock lint test errors wrap test-unit test-model test-contract test-spark test-airflow test-faults test-drills bench bench-counts bench-ingest bench-log bench-long bench-quality bench-snapshot fault-matrix two-coordinators soak demo up down clean
 
 # Set in some shells; with it every start would compile all its imports again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -13,6 +13,10 @@ FIRST := 0
 STRIDE := 1
 ROWS := 2000000
 ROUNDS := 3
+MINUTES := 10
+STORES := disk,s3
+POSITIONS := 2
+TWO := 200
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +54,9 @@ test-model: install ## About 4 minutes: the life cycle of two logs under random 
 test-contract: install ## About 8 minutes: stores, ledger, real Delta tables, every call failing in turn; no Spark, no Airflow
 	$(RUN) -m pytest -n 2 --dist worksteal tests/contract
 
+test-faults: install ## A part of the fault matrix, two coordinators, eight processes
+	$(RUN) -m pytest tests/faults
+
 test-spark: install ## Real Spark, Delta and Great Expectations
 	$(RUN) -m pytest tests/spark
 
@@ -81,9 +88,18 @@ bench-quality: install ## About 3 minutes: the quality gate over a million rows,
 bench-snapshot: install ## About 10 minutes: full snapshots and restores against plain copies and Spark; writes docs/benchmarks/snapshot.md
 	PYTHONPATH=include:plugins:tests $(PYTHON) benchmarks/snapshot.py
 
-soak: install ## 10,000 random lives and every pair of crashes (SEEDS=200 STRIDE=50: a short one; FIRST: the first seed)
+fault-matrix: install ## Every operation with every fault; writes docs/reliability.md (POSITIONS=2: calls that are struck for each fault)
+	PYTHONPATH=include:plugins:scripts:tests $(PYTHON) -m faults.matrix $(POSITIONS)
+
+two-coordinators: install ## 200 rounds of two processes on one log, on disk and on versitygw; writes docs/reliability.md
+	PYTHONPATH=include:plugins:scripts:tests $(PYTHON) -m faults.coordinators $(TWO)
+
+soak: install ## 8 processes, killed and stopped, on disk and on versitygw (MINUTES=10, STORES=disk,s3); with LIVES=1 also 10,000 random lives and every pair of crashes (SEEDS=200 STRIDE=50: fewer; FIRST: the first seed)
+	PYTHONPATH=include:plugins:scripts:tests $(PYTHON) -m faults.history $(MINUTES) $(STORES)
+ifdef LIVES
 	PYTHONPATH=include:tests $(PYTHON) -m model.soak $(SEEDS) $(FIRST)
 	PYTHONPATH=include:tests $(PYTHON) -m support.scenarios $(STRIDE)
+endif
 
 DATABASES := both
 TORTURE := $(CURDIR)/var/torture

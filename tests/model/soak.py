@@ -21,7 +21,10 @@ def main(seeds: int, first: int = 0) -> int:
         except Exception:
             traceback.print_exc()
             failed.append(seed)
-            print(f"seed {seed} failed; again with: make soak SEEDS=1 STRIDE=1000 FIRST={seed}", flush=True)
+            print(
+                f"seed {seed} failed; again with: make soak LIVES=1 MINUTES=0 SEEDS=1 STRIDE=1000 FIRST={seed}",
+                flush=True,
+            )
         if number % 500 == 0 or number == seeds:
             took = time.monotonic() - begun
             print(f"{number:,} of {seeds:,} lives of {STEPS} steps, {len(failed)} failed, {took:.0f} s", flush=True)

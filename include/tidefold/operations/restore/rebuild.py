@@ -59,6 +59,7 @@ def find_proofs(store: Store, log: str, shape: TableSpec) -> tuple[Proof, ...]:
     """What manifests and the published table prove of a log's snapshots."""
     evidence = find_evidence(store, LogState(log, shape))
     stored = [_read(store, LogPaths(log).manifest(snapshot)) for snapshot in sorted(evidence.manifests)]
+    _require_table(log, [manifest for manifest, _ in stored], evidence.table_version)
     shown = _find_versions(store, log, [digest for _, digest in stored], evidence.table_version)
     newest = max((m.snapshot for m, digest in stored if digest in shown), default=0)
     # Of a table whose first commits were cleaned up nobody knows which version showed an older snapshot.
@@ -67,6 +68,17 @@ def find_proofs(store: Store, log: str, shape: TableSpec) -> tuple[Proof, ...]:
         Proof(m, digest, shown.get(digest), m.snapshot in evidence.completed or (not is_whole and m.snapshot < newest))
         for m, digest in stored
     )
+
+
+def _require_table(log: str, manifests: Sequence[Manifest], version: int | None) -> None:
+    """Raises CorruptError when a snapshot was built on another one, which the table showed, and the table is gone."""
+    bases = [m.base for m in manifests if m.base is not None]
+    if version is None and bases:
+        raise CorruptError(
+            "TABLE_MISSING",
+            f"The Delta log of the table of `{log}` is missing, but snapshot {max(bases)} was published.",
+            hint=f"Put `tables/{log}/_delta_log` back, then call again.",
+        )
 
 
 def _read(store: Store, path: str) -> tuple[Manifest, str]:

@@ -191,6 +191,19 @@ def test_without_the_manifest_of_what_the_table_shows_nothing_is_rebuilt(tmp_pat
     assert contents(root) == before
 
 
+def test_without_the_log_of_the_table_nothing_is_rebuilt(tmp_path: Path) -> None:
+    """Else every snapshot would count as never shown, and the next clean-up would delete it."""
+    root = begin(tmp_path)
+    go_back(root, 1_000)
+    shutil.rmtree(root / "store" / PATHS.table / "_delta_log")
+    before = contents(root)
+    for plan in (True, False):
+        with pytest.raises(CorruptError) as lost:
+            rebuild(opened(root), LOG, plan=plan)
+        assert lost.value.code == "TABLE_MISSING"
+    assert contents(root) == before
+
+
 @pytest.mark.parametrize("engine", ["aggregate", "append"])
 def test_what_would_count_twice_is_not_resumed(tmp_path: Path, engine: str) -> None:
     shape = opened(begin(tmp_path)).ledger(LOG).read().shape

@@ -1,0 +1,311 @@
+"""The stores that operations begin with, made by the command line, and what can be damaged in them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from faults.injection import CallFault, Calls, Killed
+from faults.product import (
+    LOG,
+    LOGS,
+    OTHER,
+    Rows,
+    Said,
+    configure,
+    land,
+    older_program,
+    rows_landed,
+    state_of,
+    table_rows,
+    tidefold,
+)
+
+# Each lands at once as one file: changes `(key, operation)`, and whether it has a line that nobody can read.
+BATCHES: tuple[tuple[list[tuple[int, str]], bool], ...] = (
+    ([(0, "c"), (1, "c"), (2, "c"), (3, "c")], False),
+    ([(1, "u"), (2, "d"), (4, "c")], True),
+    ([(0, "u"), (5, "c")], False),
+    ([(3, "d"), (6, "c")], False),
+    ([(4, "u"), (2, "c"), (5, "d")], False),
+    ([(1, "u"), (7, "c")], False),
+)
+PUBLISHED = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """An operation of the matrix.
+
+    name: its heading on the page.
+    begins: the store that it begins with.
+    command: the command line, without the configuration.
+    drops: whether readers lose the table on purpose.
+    """
+
+    name: str
+    begins: str
+    command: str
+    drops: bool = False
+
+
+OPERATIONS = (
+    Operation("ingest", "landed", f"ingest {LOG}"),
+    Operation("materialize", "taken", f"materialize {LOG} --run r"),
+    Operation("quality", "staged", f"quality {LOG}"),
+    Operation("confirm", "judged", f"confirm {LOG}"),
+    Operation("run", "landed", f"run {LOG} --run r"),
+    Operation("abort", "staged", f"abort {LOG}"),
+    Operation("subsume", "landed", f"subsume {LOG}"),
+    Operation("truncate", "subsumed", f"truncate {LOG}"),
+    Operation("clean", "dead", "clean"),
+    Operation("restore", "landed", f"restore {LOG} 3 --mode replay --run r"),
+    Operation("restore --to", "landed", f"restore {LOG} 3 --to {{root}}/restored"),
+    Operation("tag", "landed", f"tag {LOG} 3 kept"),
+    Operation("hold", "landed", f"hold {LOG} kept 3 --why audit"),
+    Operation("quarantine retry", "refused", f"quarantine retry {LOG}"),
+    Operation("squash", "waiting", f"squash {LOG}"),
+    Operation("drop", "landed", f"drop {LOG} --yes", drops=True),
+    Operation("rebuild", "ledger lost", f"rebuild {LOG} --yes"),
+    Operation("savepoint", "landed", f"savepoint {LOG} --to {{root}}/savepoint"),
+    Operation("import", "saved", f"import {LOG} {{root}}/saved --run r"),
+    Operation("verify --repair", "damaged", f"verify {LOG} --repair"),
+)
+
+
+@dataclass
+class Stage:
+    """Makes and keeps stores; each case works on a copy at one path, since local copies belong to a store's address."""
+
+    folder: Path
+    made: dict[str, Path] = field(default_factory=dict)
+
+    @property
+    def root(self) -> Path:
+        return self.folder / "case"
+
+    def begin(self, name: str) -> Path:
+        """A fresh copy of a store. Its files share bytes with the template: nothing is ever changed in place."""
+        if name not in self.made:
+            self._make(name)
+        self._copy(self.made[name], self.root)
+        return self.root
+
+    def _make(self, name: str) -> None:
+        onto, act = _MAKERS[name]
+        if onto is None:
+            shutil.rmtree(self.root, ignore_errors=True)
+            self.root.mkdir(parents=True)
+        else:
+            self.begin(onto)
+        act(self.root)
+        template = self.folder / name.replace(" ", "-")
+        self._copy(self.root, template)
+        self.made[name] = template
+
+    def _copy(self, source: Path, target: Path) -> None:
+        shutil.rmtree(target, ignore_errors=True)
+        shutil.copytree(source, target, copy_function=os.link)
+
+    def put_back(self, name: str, ledger: bool) -> None:
+        """Puts the files back that are not there any more, as from a backup; with `ledger`, that one as a whole."""
+        template = self.made[name]
+        if ledger:
+            shutil.rmtree(self.root / "store/logs" / LOG / "ledger", ignore_errors=True)
+        for source in (*(template / "store").rglob("*"), *(template / "local").rglob("*")):
+            target = self.root / source.relative_to(template)
+            is_wanted = ledger or f"logs/{LOG}/ledger/" not in str(source)
+            if is_wanted and source.is_file() and not target.exists():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                os.link(source, target)
+
+
+def _ok(root: Path, command: str) -> Said:
+    said = tidefold(root, command)
+    assert said.exit == 0, said.text
+    return said
+
+
+def land_batch(root: Path, number: int, logs: Sequence[str] = LOGS) -> None:
+    changes, broken = BATCHES[number]
+    for log in logs:
+        land(root, log, number * 10, changes, broken)
+
+
+def _published(root: Path) -> None:
+    configure(root)
+    for number in range(PUBLISHED):
+        land_batch(root, number)
+        _ok(root, "run")
+
+
+def _landed(root: Path) -> None:
+    land_batch(root, PUBLISHED, [LOG])
+
+
+def _two_wait(root: Path) -> None:
+    _ok(root, f"ingest {LOG}")
+    land_batch(root, PUBLISHED + 1, [LOG])
+    _ok(root, f"ingest {LOG}")
+
+
+def _dead(root: Path) -> None:
+    """An ingest that died after it wrote, and a fold that died and was given up."""
+    for command, at in ((f"ingest {LOG}", 3), (f"materialize {LOG} --run dead", 6)):
+        calls = Calls(at, CallFault.DIES_BEFORE)
+        try:
+            with calls.watching():
+                tidefold(root, command)
+        except Killed:
+            continue
+    _ok(root, f"ingest {LOG}")
+    calls = Calls(8, CallFault.DIES_AFTER)
+    try:
+        with calls.watching():
+            tidefold(root, f"materialize {LOG} --run dead")
+    except Killed:
+        return
+
+
+def _refused(root: Path) -> None:
+    land(root, LOG, PUBLISHED * 10, [(100, "c"), (8, "c")])
+    with older_program():
+        _ok(root, f"ingest {LOG}")
+    _ok(root, f"run {LOG}")
+
+
+def _ledger_lost(root: Path) -> None:
+    shutil.rmtree(root / "store/logs" / LOG / "ledger")
+
+
+def _damaged(root: Path) -> None:
+    """The bytes of one file of the newest snapshot are cut, in the store, under each of its names."""
+    path = sorted(_files_of_newest(root))[0]
+    data = path.read_bytes()[:-20]
+    names = list((root / "store").rglob(path.name))
+    for name in names:
+        name.unlink()
+    path.write_bytes(data)
+    for name in names:
+        if name != path:
+            os.link(path, name)
+
+
+def _files_of_newest(root: Path) -> list[Path]:
+    state = state_of(root)
+    assert state
+    assert state.latest
+    return list((root / "store/snapshots" / LOG / f"{state.latest.id:010d}").rglob("_data/*.parquet"))
+
+
+_Maker = tuple[str | None, Callable[[Path], object]]
+_MAKERS: dict[str, _Maker] = {
+    "published": (None, _published),
+    "landed": ("published", _landed),
+    "taken": ("landed", lambda root: _ok(root, f"ingest {LOG}")),
+    "staged": ("taken", lambda root: _ok(root, f"materialize {LOG} --run r")),
+    "judged": ("staged", lambda root: _ok(root, f"quality {LOG}")),
+    "subsumed": ("landed", lambda root: _ok(root, f"subsume {LOG}")),
+    "waiting": ("landed", _two_wait),
+    "dead": ("landed", _dead),
+    "refused": ("published", _refused),
+    "ledger lost": ("landed", _ledger_lost),
+    "saved": ("published", lambda root: _ok(root, f"savepoint {LOG} --to {root}/saved")),
+    "damaged": ("landed", _damaged),
+}
+
+
+# What can be lost. Each removes something and says whether there was anything to remove.
+
+
+def _remove(paths: Sequence[Path]) -> bool:
+    for path in paths:
+        path.unlink()
+    return bool(paths)
+
+
+def _ledger_versions(root: Path) -> list[Path]:
+    folder = root / "store/logs" / LOG / "ledger"
+    return sorted(folder.iterdir()) if folder.exists() else []
+
+
+def _behind(count: int) -> Callable[[Path], bool]:
+    def remove(root: Path) -> bool:
+        versions = _ledger_versions(root)
+        return _remove(versions[-count:]) if len(versions) > count else False
+
+    return remove
+
+
+def _newest(pattern: str) -> Callable[[Path], bool]:
+    return lambda root: _remove(sorted(root.glob(pattern), key=_number)[-1:])
+
+
+def _number(path: Path) -> tuple[int, str]:
+    """Folders and files of snapshots sort by number."""
+    return max((int(part) for part in path.with_suffix("").parts if part.isdecimal()), default=0), path.name
+
+
+def _newest_segment(root: Path) -> bool:
+    state = state_of(root)
+    return bool(state and state.change_sets) and _remove([root / "store" / state.change_sets[-1].segment])
+
+
+def _page(root: Path) -> bool:
+    return _remove(sorted((root / "store/logs" / LOG / "pages").glob("*"))[:1])
+
+
+def _data_file(where: str) -> Callable[[Path], bool]:
+    def remove(root: Path) -> bool:
+        state = state_of(root)
+        if not state or not state.latest:
+            return False
+        name = sorted(_files_of_newest(root))[0].name
+        own = f"store/snapshots/{LOG}/{state.latest.id:010d}/_data"
+        folder = f"store/tables/{LOG}/_data" if where == "table" else own
+        return _remove([path for path in [root / folder / name] if path.exists()])
+
+    return remove
+
+
+def _table_log(root: Path) -> bool:
+    return _remove([p for p in (root / f"store/tables/{LOG}/_delta_log").rglob("*") if p.is_file()])
+
+
+LOSSES: dict[str, Callable[[Path], bool]] = {
+    **{f"ledger behind by {n}": _behind(n) for n in (1, 2, 3, 4, 6, 9)},
+    "ledger lost": lambda root: _remove(_ledger_versions(root)),
+    "page lost": _page,
+    "manifest lost": _newest(f"store/logs/{LOG}/snapshots/*/manifest"),
+    "segment lost": _newest_segment,
+    "data file of the table lost": _data_file("table"),
+    "data file of a snapshot lost": _data_file("snapshot"),
+    "table log lost": _table_log,
+    "table log behind by 1": _newest(f"store/tables/{LOG}/_delta_log/*.json"),
+    "local copies lost": lambda root: _remove([p for p in (root / "local").rglob("*") if p.is_file()]),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What readers see: the published rows, the rows of each full snapshot by id, and the other log's."""
+
+    published: Rows | None
+    snapshots: dict[int, Rows | None]
+    other: Rows | None
+
+
+def look(root: Path) -> Seen:
+    folder = root / "store/snapshots" / LOG
+    paths = sorted(folder.iterdir()) if folder.exists() else []
+    rows = {int(path.name): table_rows(str(path)) for path in paths}
+    store = root / "store/tables"
+    return Seen(table_rows(str(store / LOG)), rows, table_rows(str(store / OTHER)))
+
+
+def truth(root: Path, without_refused: bool = False) -> Rows:
+    rows = rows_landed(root, LOG)
+    return {key: text for key, text in rows.items() if key < 100} if without_refused else rows
