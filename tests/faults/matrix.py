@@ -90,6 +90,7 @@ class Player:
             assert said == "done", said
             known = Undisturbed(calls.all, calls.writes, before, look(root), completed)
             assert known.kept or operation.drops, "nothing is watched"
+            assert known.writes, "nothing is struck"
             self._known[operation.name] = known
         return self._known[operation.name]
 

@@ -31,7 +31,6 @@ from tidefold.cli.app import app
 from tidefold.domain.log_state import LogState, Snapshot, State
 from tidefold.errors import StorageError, TidefoldError, UnknownOutcomeError
 from tidefold.ledger import pages
-from tidefold.spark import dispatch
 from tidefold.storage.local_store import LocalStore
 from tidefold.wiring import open_pipeline
 
@@ -184,11 +183,20 @@ def older_program() -> Iterator[None]:
 def tasks_run_twice(way: int) -> Iterator[None]:
     """Every task of ingest and materialize runs twice."""
     runner = twice(list(WAYS)[way % len(WAYS)])
-    with (
-        mock.patch.object(dispatch, "in_process", runner),
-        mock.patch.object(dispatch, "in_threads", return_value=runner),
-    ):
+    with ExitStack() as stack:
+        for name, module in list(sys.modules.items()):
+            if name.startswith("tidefold.") and not name.startswith("tidefold.compute"):
+                if hasattr(module, "in_process"):
+                    stack.enter_context(mock.patch.object(module, "in_process", runner))
+                if hasattr(module, "in_threads"):
+                    stack.enter_context(mock.patch.object(module, "in_threads", return_value=runner))
         yield
+
+
+def newest_segment(root: Path) -> str | None:
+    """The path of the segment of the newest change set of a log, in the store."""
+    state = state_of(root)
+    return state.change_sets[-1].location.segment if state and state.change_sets else None
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from faults.product import (
     Said,
     configure,
     land,
+    newest_segment,
     older_program,
     rows_landed,
     state_of,
@@ -153,19 +154,11 @@ def _two_wait(root: Path) -> None:
 
 
 def _dead(root: Path) -> None:
-    """An ingest that died after it wrote, and a fold that died and was given up."""
-    for command, at in ((f"ingest {LOG}", 3), (f"materialize {LOG} --run dead", 6)):
-        calls = Calls(at, CallFault.DIES_BEFORE)
-        try:
-            with calls.watching():
-                tidefold(root, command)
-        except Killed:
-            continue
-    _ok(root, f"ingest {LOG}")
-    calls = Calls(8, CallFault.DIES_AFTER)
+    """An abort that died before it deleted the files of its attempt."""
+    calls = Calls(1, CallFault.DIES_BEFORE)
     try:
         with calls.watching():
-            tidefold(root, f"materialize {LOG} --run dead")
+            tidefold(root, f"abort {LOG}")
     except Killed:
         return
 
@@ -210,7 +203,7 @@ _MAKERS: dict[str, _Maker] = {
     "judged": ("staged", lambda root: _ok(root, f"quality {LOG}")),
     "subsumed": ("landed", lambda root: _ok(root, f"subsume {LOG}")),
     "waiting": ("landed", _two_wait),
-    "dead": ("landed", _dead),
+    "dead": ("staged", _dead),
     "refused": ("published", _refused),
     "ledger lost": ("landed", _ledger_lost),
     "saved": ("published", lambda root: _ok(root, f"savepoint {LOG} --to {root}/saved")),
@@ -250,8 +243,8 @@ def _number(path: Path) -> tuple[int, str]:
 
 
 def _newest_segment(root: Path) -> bool:
-    state = state_of(root)
-    return bool(state and state.change_sets) and _remove([root / "store" / state.change_sets[-1].segment])
+    path = newest_segment(root)
+    return _remove([root / "store" / path]) if path else False
 
 
 def _page(root: Path) -> bool:
