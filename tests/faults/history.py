@@ -13,6 +13,7 @@ import shutil
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -51,6 +52,13 @@ class Found:
 
 def observe(root: Path, store: str, answer: Any) -> None:
     """Reads every ledger version and every published version as they come; ends with what is wrong."""
+    try:
+        _observe(root, store, answer)
+    except Exception:
+        answer.put(([traceback.format_exc()], 0, 0))
+
+
+def _observe(root: Path, store: str, answer: Any) -> None:
     histories = {log: LogHistory(root, log, store) for log in LOGS}
     while not (root / "finished").exists():
         for log, history in histories.items():
@@ -135,6 +143,10 @@ def _play(root: Path, minutes: float, store: str, seed: int) -> Found:
             strikes = now + chance.uniform(0.5, 1.5) * _STRIKES
             number = chance.randrange(PROCESSES)
             if number in paused:
+                continue
+            if not workers[number].is_alive():
+                found.wrong.append(f"worker {number} ended with {workers[number].exit_code}")
+                workers[number] = _start(root, number, next(seeds))
                 continue
             if chance.random() < 0.5:
                 workers[number].kill()

@@ -299,8 +299,10 @@ class LogHistory:
         """A plain fold of the landed files at the position of a snapshot."""
         if snapshot not in self._rows:
             one = self._snapshots[snapshot]
-            rows = self.rows_of(one.source) if one.source else {}
-            for sqn in sorted(n for n in self._offsets if one.from_sqn < n <= one.folds_to):
+            source = one.base if one.restored_from is None else one.restored_from
+            folds_to = one.to_sqn if one.skipped_from is None else one.skipped_from
+            rows = self.rows_of(source) if source else {}
+            for sqn in sorted(n for n in self._offsets if one.from_sqn < n <= folds_to):
                 start, end = self._offsets[sqn]
                 rows = rows_landed(self._root, self.log, end, start, rows)
             self._rows[snapshot] = rows

@@ -68,6 +68,10 @@ class Worker:
         assert self._process.pid
         os.kill(self._process.pid, signal.SIGSTOP if stop else signal.SIGCONT)
 
+    @property
+    def exit_code(self) -> int | None:
+        return self._process.exitcode
+
     def is_alive(self) -> bool:
         return self._process.is_alive()
 
