@@ -103,7 +103,7 @@ def past(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Past]:
     """
     root = tmp_path_factory.mktemp("past")
     config = prepare(root)
-    config.write_text(f"{config.read_text()}\nspark: {{above: 64MB}}\n")
+    config.write_text(config.read_text().replace("above: 20kB", "above: 64MB"))
     land(config, "phase1", DAYS[0] - timedelta(days=1), 1)
     published(open_pipeline(config), "first")
     land(config, "phase2", DAYS[0], 3)
