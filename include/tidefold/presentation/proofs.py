@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from tidefold.domain.verify.scrub_round import is_old
@@ -17,11 +17,15 @@ _OLD = " OLD"
 
 
 def describe_status(status: LogStatus) -> dict[str, Any]:
-    """The JSON of a status: the proof with the share that its round has read."""
+    """The JSON of a status: the proof with the share that its round has read, an error as every command shows it."""
     from tidefold.ledger.stored_form import to_document
 
     proof = status.proof
-    return {**to_document(status), "proof": {**asdict(proof), "share": proof.share} if proof else None}
+    return {
+        **to_document(replace(status, error=None)),
+        "error": status.error.to_dict() if status.error else None,
+        "proof": {**asdict(proof), "share": proof.share} if proof else None,
+    }
 
 
 def is_proof_old(status: LogStatus, now: str) -> bool:

@@ -9,13 +9,17 @@ from pathlib import Path
 
 import msgspec
 
+from tidefold.operations.ingest.ingest_outcome import IngestDetails, RefusedDetails
 from tidefold.operations.outcome import Details, Outcome, UntypedDetails
 from tidefold.operations.quality.judge import JudgementDetails
 from tidefold.operations.verify.result import ReadersDetails
 from tidefold.storage.safe_files import make_private_folder
 
 # The details of the steps that a job runs, by the name under which the file stores them.
-_DETAILS = {kind.__name__: kind for kind in (Details, UntypedDetails, JudgementDetails, ReadersDetails)}
+_DETAILS = {
+    kind.__name__: kind
+    for kind in (Details, UntypedDetails, IngestDetails, RefusedDetails, JudgementDetails, ReadersDetails)
+}
 
 
 class _StoredOutcome(msgspec.Struct):

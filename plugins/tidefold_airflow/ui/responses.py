@@ -1,6 +1,6 @@
 """From work on the store to an answer: in threads of its own, within a time, with headers that allow little.
 
-What a reader is hide_unexpected of an error: ours as it is, of any other only that there was one.
+What a reader is told of an error: ours as it is, of any other only that there was one.
 """
 
 from __future__ import annotations

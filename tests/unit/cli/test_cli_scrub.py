@@ -111,3 +111,13 @@ def test_status_names_damage_that_a_scrub_found(pipeline: Pipeline) -> None:
     segment.unlink()
     call("scrub", "accounts")
     assert "accounts: 1 damaged file at the proof of " in call("status", "accounts").stdout
+
+
+def test_an_unreadable_ledger_is_an_error_in_the_same_form_as_of_other_commands(pipeline: Pipeline) -> None:
+    folder = pipeline.config.path.parent / "store" / "logs" / "accounts" / "ledger"
+    max(folder.glob("*.json")).write_text("{")
+    [found] = call_json("status", "accounts")["logs"]
+    [outcome] = call_json("truncate", "accounts")["outcomes"]
+    assert found["error"].keys() == outcome.keys()
+    assert (found["error"]["result"], found["error"]["error"]) == ("error", outcome["error"])
+    assert found["error"]["facts"] == {"exit_code": 5}
