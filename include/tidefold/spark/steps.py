@@ -27,7 +27,7 @@ from tidefold.quality.run.duckdb_rows import open_duckdb
 
 P = TypeVar("P")
 _log = logging.getLogger(__name__)
-# Savepoints of at most so many bytes are imported without Spark if the configuration has no `spark.above`.
+# Savepoints of at most so many bytes are imported without Spark though `spark.above` is 0B.
 _SMALL_IMPORT = 64 << 20
 # Called with a log, how many of its buckets are done, and of how many.
 Tell = Callable[[str, int, int], None]
@@ -50,7 +50,7 @@ class PipelineStep(Protocol[P]):
 
     `name`: `ingest`, `materialize`, `quality`, `audit` or `verify`.
     `run`: id of the run, if it has one.
-    `limit`: up to how many bytes are read without Spark if the configuration does not say.
+    `limit`: up to how many bytes are read without Spark though `spark.above` is 0B.
     """
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tidefold.changelog.key_group_hash import quote_name
 from tidefold.changelog.schema import DELETE, UPSERT
 from tidefold.domain.table.table_spec import ORDER, TableSpec
-from tidefold.fold.merge.engines.statements import Statements, join_base, key_list, place, values
+from tidefold.fold.merge.engines.statements import Statements, join_base, key_list, oldest, place, value_of, values
 
 
 def first(shape: TableSpec) -> Statements:
@@ -13,10 +13,7 @@ def first(shape: TableSpec) -> Statements:
     key, here = key_list(shape), place(shape)
     deleted = f"max(CASE WHEN _op = {DELETE} THEN {here} END) OVER (PARTITION BY {key})"
     counted = f"_op = {UPSERT} AND (_deleted IS NULL OR {here} > _deleted)"
-    taken = "".join(
-        f", arg_min({{'v': {quote_name(c.name)}}}, {here}) FILTER ({counted}) AS _v{i}"
-        for i, c in enumerate(values(shape))
-    )
+    taken = "".join(f", {oldest(c, here)} FILTER ({counted}) AS _v{i}" for i, c in enumerate(values(shape)))
     touched = (
         f"SELECT {key}, any_value(_deleted) IS NOT NULL AS _gone, min({here}) FILTER ({counted}) AS _place{taken} "
         f"FROM (SELECT *, {deleted} AS _deleted FROM live) GROUP BY {key}"
@@ -24,7 +21,7 @@ def first(shape: TableSpec) -> Statements:
     there = f"base.{quote_name(shape.key[0])} IS NOT NULL"
     stays = f"({there} AND (touched._gone IS NULL OR (NOT touched._gone AND {_came_first(shape)})))"
     chosen = [
-        f"CASE WHEN {stays} THEN base.{quote_name(c.name)} ELSE touched._v{i}.v END"
+        f"CASE WHEN {stays} THEN base.{quote_name(c.name)} ELSE {value_of(c, f'touched._v{i}')} END"
         for i, c in enumerate(values(shape))
     ]
     if shape.stores_order:

@@ -72,8 +72,8 @@ def is_said(column: Column) -> str:
 
 
 def exact(column: Column) -> tuple[str, str]:
-    """The casts of a value before and after arg_max: with an order of several numbers DuckDB makes 0.0 of -0.0. A
-    floating point number's text is exact.
+    """The casts of a value before and after arg_max and arg_min: with an order of several numbers DuckDB makes 0.0 of
+    -0.0. A floating point number's text is exact.
     """
     if column.type.removeprefix("array<").rstrip(">") not in ("float", "double"):
         return "", ""
@@ -86,8 +86,13 @@ def newest(column: Column, rank: str) -> str:
     return f"arg_max({{'v': {quote_name(column.name)}{exact(column)[0]}}}, {rank})"
 
 
-def value_of(column: Column, newest: str) -> str:
-    return f"({newest}.v){exact(column)[1]}"
+def oldest(column: Column, rank: str) -> str:
+    """The same with the lowest rank."""
+    return f"arg_min({{'v': {quote_name(column.name)}{exact(column)[0]}}}, {rank})"
+
+
+def value_of(column: Column, found: str) -> str:
+    return f"({found}.v){exact(column)[1]}"
 
 
 def literal(text: str) -> str:
