@@ -52,7 +52,7 @@ class Expected:
 
 
 # What is known of a snapshot once it is staged.
-STAGED = ("manifest", "rows", "files", "bytes_full", "bytes_written", "read", "buckets")
+STAGED = ("manifest", "rows", "files", "bytes_full", "bytes_written", "bytes_read", "buckets")
 
 
 @dataclass

@@ -119,8 +119,11 @@ def check_refused_everywhere(pipeline: Pipeline, code: str) -> None:
     assert "Next:" in one.error.message
 
 
-def change_set(state: LogState, **changes: Any) -> LogState:
-    return replace(state, change_sets=(*state.change_sets[:-1], replace(state.change_sets[-1], **changes)))
+def change_set(state: LogState, key_groups: KeyGroups | None = None, **where: Any) -> LogState:
+    """The newest change set is stored elsewhere, or names other key groups."""
+    *others, last = state.change_sets
+    last = replace(last, location=replace(last.location, **where), key_groups=key_groups or last.key_groups)
+    return replace(state, change_sets=(*others, last))
 
 
 def snapshot(state: LogState, **changes: Any) -> LogState:

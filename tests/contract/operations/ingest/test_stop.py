@@ -123,7 +123,7 @@ def test_a_stop_that_was_killed_goes_on_when_it_is_called_again(
         if cut == ("save", "half"):
             from tidefold.operations.savepoint import take as savepoint
 
-            dying.setattr(savepoint, "made_from", _dying(savepoint.made_from, "save", die, "half"))
+            dying.setattr(savepoint, "_describe", _dying(savepoint._describe, "save", die, "half"))
         with pytest.raises(Killed):
             call("savepoint", "accounts", "--to", "save", "--stop")
     assert (tmp_path / "save" / DESCRIPTION).exists() is (cut == ("save", "after"))

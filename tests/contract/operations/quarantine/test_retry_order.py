@@ -237,7 +237,8 @@ def test_a_retry_never_keeps_an_old_value(tmp_path: Path, monkeypatch: pytest.Mo
         if folds:
             fold(made, "run-1")
     outcome = retry(made, "items")
-    assert (outcome.facts["changes"], outcome.facts["repeated"]) == (1, 2)
+    # The update of row 3, which the delete ends, is kept as well: a change of its key may yet follow.
+    assert (outcome.facts["changes"], outcome.facts["repeated"]) == (2, 1)
     expected = {1: (7, "t1003"), 2: (8, "t1007")}
     assert whole_rows(made) == expected
     fold(made, "run-2")

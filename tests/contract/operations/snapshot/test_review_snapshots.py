@@ -212,7 +212,7 @@ def test_a_retry_on_the_next_day_drops_the_same_rows(tmp_path: Path, monkeypatch
     columns = "columns: {id: int, text: string, at: date}\n    ttl: {column: at, days: 10}"
     pipeline = make_pipeline(tmp_path, CONFIG.replace("columns: {id: int, text: string}", columns, 1))
     put(pipeline, [{"id": day, "text": "a", "at": date(2026, 1, day)} for day in range(1, 31)])
-    monkeypatch.setattr("tidefold.operations.snapshot.request.now", lambda: "2026-01-30T23:59:00+00:00")
+    monkeypatch.setattr("tidefold.operations.snapshot.fold.now", lambda: "2026-01-30T23:59:00+00:00")
 
     def run(work: Work, tasks: Sequence[str]) -> list[Answer]:
         if how == "killed":
@@ -221,7 +221,7 @@ def test_a_retry_on_the_next_day_drops_the_same_rows(tmp_path: Path, monkeypatch
 
     with suppress(Killed):
         materialize(pipeline, [LOG], Fold("run-1"), run)
-    monkeypatch.setattr("tidefold.operations.snapshot.request.now", lambda: "2026-01-31T00:01:00+00:00")
+    monkeypatch.setattr("tidefold.operations.snapshot.fold.now", lambda: "2026-01-31T00:01:00+00:00")
     assert fold(pipeline, "run-1").facts["rows"] == 11
     snapshots = pipeline.ledger(LOG).read().snapshots
     assert len({snapshot.expire for snapshot in snapshots}) == 1

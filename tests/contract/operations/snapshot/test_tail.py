@@ -291,13 +291,13 @@ def test_a_squash_that_comes_too_late_changes_nothing_and_leaves_nothing(
     """I20: somebody registers a reader in the middle of the run while it is written."""
     for number in range(4):
         put(pipeline, [{"id": 1, "text": f"{number}"}])
-    real = tail_module.squashed
+    real = tail_module.compact_changes
 
     def disturbed(*given: Any) -> Any:
         register(pipeline, "accounts", "index", 3)
         return real(*given)
 
-    monkeypatch.setattr(tail_module, "squashed", disturbed)
+    monkeypatch.setattr(tail_module, "compact_changes", disturbed)
     stored = {e.path for e in pipeline.store.list("changelog")}
     with pytest.raises(ConflictError) as lost:
         squash(pipeline, "accounts")
