@@ -213,8 +213,8 @@ def _history(known: Record) -> str:
         " Missed: the run on local disk has 2 violations. Both are a gate whose snapshot another run took over: it "
         "ends with `STAGED_ROWS_UNREADABLE` and exit code 1 instead of `SUPERSEDED`. No row was wrong. The runs of "
         "this record took 3.5 minutes on each store, not 10, on a machine with other work; their restores and "
-        "compactions were refused for wrong usage, since the options had new names. `crashed`: a process ended by SIGSEGV, "
-        "by itself."
+        "compactions were refused for wrong usage, since the options had new names. `crashed`: a process ended by "
+        "SIGSEGV, by itself."
     )
     codes = "".join(f"\nCodes on {store}: {_words(f['codes'])}.\n" for store, f in found.items())
     return f"## History of eight processes\n\n{_wrapped(text)}\n\n{_table(head, rows)}{codes}"
