@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from support.pipelines import make_pipeline
 from tidefold.errors import AlreadyExistsError, ConflictError, InvalidInputError, StorageError, TidefoldError
-from tidefold.operations.ingest.ingest_outcome import IngestDetails, RefusedDetails
-from tidefold.operations.outcome import Details, Outcome, Status, UntypedDetails
-from tidefold.operations.quality.judge import JudgementDetails
-from tidefold.spark import result_file
+from tidefold.operations.outcome import Outcome, Status
 from tidefold.spark.result_file import read_outcomes, write_outcomes
 from tidefold_airflow.operators.results import report, result_path
 from tidefold_airflow.operators.run_context import TaskScope, airflow_errors
 
 GOOD = Outcome("tellers", Status.STAGED, "snapshot 1 staged", 1)
 WRONG = Outcome.of_error("accounts", InvalidInputError("BAD_RECORDS", "Line 3 is broken."))
-_OPERATIONS_OF_JOBS = ("tidefold.operations.ingest.", "tidefold.operations.snapshot.", "tidefold.operations.quality.")
 PASSING = Outcome.of_error("branches", StorageError("STORAGE", "The disk is full."))
 
 
@@ -96,47 +90,3 @@ def test_an_error_is_retried_by_one_rule_on_both_paths(error: TidefoldError, fin
     with pytest.raises(AirflowException, match=error.code) as reported:
         _report(Outcome.of_error("accounts", error))
     assert isinstance(reported.value, AirflowFailException) is final
-
-
-def test_details_cross_process_borders_with_their_types(tmp_path: Path) -> None:
-    judged = JudgementDetails(
-        rows=5, base_rows=None, checks=3, failed=1, warnings=0, seconds=0.5, jobs=2, bytes=70, suite="a", report="r",
-        verdict="v", bytes_without_spark=70,
-    )  # fmt: skip
-    outcomes = [
-        Outcome("accounts", Status.FAILED, "snapshot 1 failed", 1, details=judged),
-        Outcome("tellers", Status.TAKEN, "took 1 file", details=UntypedDetails(values={"refused": {"NO_KEY": 1}})),
-        WRONG,
-    ]
-    write_outcomes(tmp_path / "result.json", outcomes)
-    read = read_outcomes(tmp_path / "result.json")
-    assert read == outcomes
-    assert "audit" not in read[0].facts
-    assert read[0].facts["bytes_without_spark"] == 70
-
-
-@pytest.mark.parametrize(
-    "details",
-    [
-        IngestDetails(files=2, records=7, refused={"NO_KEY": 1}, quarantine=["q.jsonl"], added={"note": "string"}),
-        RefusedDetails(refused={"NO_KEY": 1}, problems=[{"file": "a", "code": "B", "message": "c", "hint": "d"}]),
-    ],
-)
-def test_the_details_of_each_step_come_back_from_its_job(details: Details, tmp_path: Path) -> None:
-    write_outcomes(tmp_path / "result.json", [Outcome("tellers", Status.TAKEN, "took 2 files", details=details)])
-    [read] = read_outcomes(tmp_path / "result.json")
-    assert type(read.details) is type(details)
-    assert msgspec.json.encode(read.facts) == msgspec.json.encode(details.to_dict())
-
-
-def test_a_job_may_return_every_type_of_details_of_the_steps_that_it_runs() -> None:
-    kinds = list(_subclasses(Details))
-    of_steps = {kind.__name__ for kind in kinds if kind.__module__.startswith(_OPERATIONS_OF_JOBS)}
-    assert of_steps, "the modules of these operations moved"
-    assert of_steps <= set(result_file._DETAILS)
-
-
-def _subclasses(kind: type[Details]) -> Iterator[type[Details]]:
-    for one in kind.__subclasses__():
-        yield one
-        yield from _subclasses(one)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields, is_dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -75,9 +75,22 @@ class ErrorInfo:
         return cls(error.code, error.message, error.hint, error.exit_code, error.transient)
 
 
+_NO_KEY = object()
+
+
 def omit_if_none() -> Any:
     """A field that has no key in the JSON output while it is None."""
-    return field(default=None, metadata={"omit": True})
+    return field(default=None, metadata={"none": _NO_KEY})
+
+
+def empty_if_none() -> Any:
+    """A field that is an empty object in the JSON output while it is None."""
+    return field(default=None, metadata={"none": {}})
+
+
+def inline_keys() -> Any:
+    """A value whose fields are keys of the object around it in the JSON output; None has none."""
+    return field(default=None, metadata={"none": {}, "inline": True})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,19 +104,30 @@ class Details:
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as the JSON output shows them."""
-        omitted = {f.name for f in fields(self) if f.metadata.get("omit") and getattr(self, f.name) is None}
-        return {name: value for name, value in asdict(self).items() if name not in omitted}
+        return _to_dict(self)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UntypedDetails(Details):
-    """The values of an operation that has no details of its own; no program reads single ones."""
+def _to_dict(value: Any) -> dict[str, Any]:
+    """As `dataclasses.asdict`, with the keys that None asks for."""
+    shown: dict[str, Any] = {}
+    for one in fields(value):
+        found: Any = getattr(value, one.name)
+        found = one.metadata.get("none") if found is None else _to_plain(found)
+        if one.metadata.get("inline"):
+            shown |= found
+        elif found is not _NO_KEY:
+            shown[one.name] = found
+    return shown
 
-    values: Mapping[str, Any]
 
-    def to_dict(self) -> dict[str, Any]:
-        weight = {} if self.bytes_without_spark is None else {"bytes_without_spark": self.bytes_without_spark}
-        return {**self.values, **weight}
+def _to_plain(value: Any) -> Any:
+    if is_dataclass(value):
+        return _to_dict(value)
+    if isinstance(value, Mapping):
+        return {key: _to_plain(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_to_plain(one) for one in value]
+    return tuple(map(_to_plain, value)) if isinstance(value, tuple) else value
 
 
 @dataclass(frozen=True, slots=True)

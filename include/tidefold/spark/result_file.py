@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 import os
+import pkgutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 
-from tidefold.operations.ingest.ingest_outcome import IngestDetails, RefusedDetails
-from tidefold.operations.outcome import Details, Outcome, UntypedDetails
-from tidefold.operations.quality.judge import JudgementDetails
-from tidefold.operations.verify.result import ReadersDetails
+from tidefold.operations.outcome import Details, Outcome
 from tidefold.storage.safe_files import make_private_folder
-
-# The details of the steps that a job runs, by the name under which the file stores them.
-_DETAILS = {
-    kind.__name__: kind
-    for kind in (Details, UntypedDetails, IngestDetails, RefusedDetails, JudgementDetails, ReadersDetails)
-}
 
 
 class _StoredOutcome(msgspec.Struct):
-    """An outcome without its details, the name of their class, and the details as JSON."""
+    """An outcome without its details, the place of their class (`module:class`), and the details as JSON."""
 
     outcome: Outcome
-    details_type: str = Details.__name__
-    details: msgspec.Raw = msgspec.Raw(b"{}")
+    details_type: str
+    details: msgspec.Raw
 
 
 def write_outcomes(path: Path, outcomes: Sequence[Outcome]) -> None:
@@ -37,7 +29,7 @@ def write_outcomes(path: Path, outcomes: Sequence[Outcome]) -> None:
     stored = [
         _StoredOutcome(
             outcome=replace(outcome, details=Details()),
-            details_type=type(outcome.details).__name__,
+            details_type=f"{type(outcome.details).__module__}:{type(outcome.details).__name__}",
             details=msgspec.Raw(msgspec.json.encode(outcome.details)),
         )
         for outcome in outcomes
@@ -55,6 +47,14 @@ def read_outcomes(path: Path) -> list[Outcome]:
     path.unlink()
     stored = msgspec.json.decode(written, type=dict[str, list[_StoredOutcome]])["outcomes"]
     return [
-        replace(one.outcome, details=msgspec.json.decode(one.details, type=_DETAILS[one.details_type]))
+        replace(one.outcome, details=msgspec.json.decode(one.details, type=_find_details(one.details_type)))
         for one in stored
     ]
+
+
+def _find_details(place: str) -> type[Details]:
+    """The class of details at a place. Raises TypeError if there is another thing."""
+    found = pkgutil.resolve_name(place) if place.startswith("tidefold.operations.") else None
+    if not isinstance(found, type) or not issubclass(found, Details):
+        raise TypeError(f"`{place}` is no class of details")
+    return found

@@ -21,7 +21,9 @@ from support.pipelines import contents, judge_all, rows_of, table_rows
 from support.restoring import LOG, SECOND, THIRD, Bench, bench, configured, copy_of, files_of, flip, spoil
 from tidefold.cli.app import app
 from tidefold.cli.output.restore import BucketLine, read_lines
+from tidefold.operations.outcome import Details
 from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.snapshot.details import FailedRead, FilesRead, ReadDetails, ReadSources
 
 PROJECT = Path(tidefold.__file__).resolve().parents[2]
 
@@ -78,13 +80,13 @@ def test_a_restore_says_what_was_read_and_what_could_not_be(pipeline: Pipeline) 
 
 
 def test_many_failed_tries_are_not_all_printed() -> None:
-    failed = [{"file": f"f{i}", "place": f"local:f{i}", "why": "missing", "seconds": 0.0} for i in range(50)]
-    nothing = {"files": 0, "bytes": 0, "seconds": 0.0}
-    read = {"local": nothing, "store": nothing, "external": nothing, "failed": failed, "older": {}}
-    lines = list(read_lines({"read": read}))
+    failed = [FailedRead(file=f"f{i}", place=f"local:f{i}", why="missing", seconds=0.0) for i in range(50)]
+    nothing = FilesRead(files=0, bytes=0, seconds=0.0)
+    read = ReadSources(local=nothing, store=nothing, external=nothing, failed=failed, older={})
+    lines = list(read_lines(ReadDetails(read=read)))
     assert len(lines) == 22
     assert lines[-1] == "and 30 more; --format json lists them all"
-    assert list(read_lines({})) == []
+    assert list(read_lines(ReadDetails())) == list(read_lines(Details())) == []
 
 
 def test_json_has_every_file_with_its_place(pipeline: Pipeline) -> None:

@@ -164,7 +164,7 @@ def _groups(given: str | None) -> KeyGroups | None:
 
 def _print_read(terminal: Terminal, outcomes: list[Outcome]) -> None:
     for outcome in outcomes:
-        for line in read_lines(outcome.facts):
+        for line in read_lines(outcome.details):
             terminal.line(f"  {outcome.log}: {line}")
 
 

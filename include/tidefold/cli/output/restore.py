@@ -4,29 +4,34 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from tidefold.operations.outcome import Details
     from tidefold.operations.restore.explain import BucketPlan, RestorePlanDetails, WayPlan
 
 _SECONDS = 5.0
 _LINES = 20
 
 
-def read_lines(facts: Mapping[str, Any]) -> Iterator[str]:
+def read_lines(details: Details) -> Iterator[str]:
     """How much came from where, and a line for each try that failed."""
-    read = facts.get("read")
-    if not read:
+    from tidefold.operations.snapshot.details import ReadDetails
+
+    read = details.read if isinstance(details, ReadDetails) else None
+    if not isinstance(details, ReadDetails) or read is None:
         return
-    older = read["older"]
-    parts = [f"{_amount(read[where])} from {place}" for where, place in _PLACES.items() if read[where]["files"]]
-    parts += [f"{_count(len(older), 'bucket')} made from {_older_names(older)}"] if older else []
+    places = {"local copies": read.local, "the store": read.store, "outside of the store": read.external}
+    parts = [
+        f"{_count(part.files, 'file')} ({_units(part.bytes)}) from {place}"
+        for place, part in places.items()
+        if part.files
+    ]
+    if read.older:
+        parts.append(f"{_count(len(read.older), 'bucket')} made from {_older_names(read.older)}")
     yield f"read: {', '.join(parts) or 'nothing'}"
-    failed = [*facts.get("manifests", ()), *read["failed"]]
-    yield from _limit_lines(f"not usable: {one['place']}: {one['why']} ({one['seconds']:.2f} s)" for one in failed)
-
-
-_PLACES = {"local": "local copies", "store": "the store", "external": "outside of the store"}
+    failed = [*(details.manifests or ()), *read.failed]
+    yield from _limit_lines(f"not usable: {one.place}: {one.why} ({one.seconds:.2f} s)" for one in failed)
 
 
 def _older_names(older: Mapping[str, int | None]) -> str:
@@ -38,7 +43,7 @@ def _older_names(older: Mapping[str, int | None]) -> str:
 def plan_lines(plan: RestorePlanDetails) -> Iterator[str]:
     """Each bucket: its files, each place in the order in which they are tried, then older ways."""
     for one in plan.manifests:
-        yield f"not usable: {one['place']}: {one['why']}"
+        yield f"not usable: {one.place}: {one.why}"
     for bucket in plan.buckets:
         yield from _bucket_lines(bucket)
 
@@ -71,10 +76,6 @@ def _limit_lines(lines: Iterable[str]) -> Iterator[str]:
     yield from listed[:_LINES]
     if len(listed) > _LINES:
         yield f"and {len(listed) - _LINES:,} more; --format json lists them all"
-
-
-def _amount(part: Mapping[str, Any]) -> str:
-    return f"{_count(part['files'], 'file')} ({_units(part['bytes'])})"
 
 
 def _count(number: int, one: str) -> str:

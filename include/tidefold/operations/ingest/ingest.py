@@ -29,7 +29,7 @@ from tidefold.operations.ingest.schema_update import add_found_columns
 from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.quarantine.key_changes import REASON as KEY_CHANGE
-from tidefold.operations.quarantine.retry import retry
+from tidefold.operations.quarantine.retry import RetryDetails, retry
 
 _log = logging.getLogger(__name__)
 # After so many files, a waiting change of a key is left to `quarantine retry`.
@@ -237,11 +237,11 @@ def _complete_key_changes(pipeline: Pipeline, intake: LogIngest, outcome: Outcom
     if not intake.arrivals or intake.error or not (came or waiting):
         return outcome
     try:
-        facts = retry(pipeline, intake.log, KEY_CHANGE).facts
+        retried = retry(pipeline, intake.log, KEY_CHANGE).details
     except TidefoldError as error:
         _log.warning("%s: changes of a key wait for the next ingest: %s", intake.log, error)
         return outcome
-    completed = facts["changes"] + facts["repeated"]
+    completed = retried.changes + retried.repeated if isinstance(retried, RetryDetails) else 0
     refused = {**dict(intake.refused), KEY_CHANGE: max(0, came - completed)}
     left = tuple((reason, number) for reason, number in refused.items() if number)
     return describe_ingest(pipeline, replace(intake, refused=left, completed=completed)) if completed else outcome

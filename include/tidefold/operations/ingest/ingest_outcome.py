@@ -27,7 +27,7 @@ class RefusedDetails(Details):
     """
 
     refused: Mapping[str, int] = field(default_factory=dict)
-    problems: Sequence[Mapping[str, str]] = ()
+    problems: Sequence[Mapping[str, str]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,9 +56,9 @@ class IngestDetails(RefusedDetails):
     ignored: int = 0
     run: str | None = None
     key_changes: int = 0
-    quarantine: Sequence[str] = ()
-    still_writing: Sequence[str] = ()
-    no_local_copy: Sequence[str] = ()
+    quarantine: Sequence[str] = field(default_factory=list)
+    still_writing: Sequence[str] = field(default_factory=list)
+    no_local_copy: Sequence[str] = field(default_factory=list)
     not_taken: Mapping[str, int] = field(default_factory=dict)
     added: Mapping[str, str] | None = omit_if_none()
 
@@ -97,7 +97,7 @@ def join_outcomes(first: Outcome, further: Outcome, types: Mapping[str, str]) ->
         after,
         **{name: getattr(before, name) + getattr(after, name) for name in (*_COUNTS, "files")},
         refused=dict(Counter(before.refused) + Counter(refused)),
-        problems=further.details.problems if isinstance(further.details, RefusedDetails) else (),
+        problems=further.details.problems if isinstance(further.details, RefusedDetails) else [],
         quarantine=sorted({*before.quarantine, *after.quarantine}),
         added={**types, **(after.added or {})},
     )

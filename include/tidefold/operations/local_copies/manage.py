@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 
 from tidefold.domain.log_state import LogState, Snapshot, State
 from tidefold.domain.paths import CHANGELOG
@@ -14,32 +14,32 @@ from tidefold.domain.retention.local_copies import CopyName, leftover
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.errors import CorruptError, TidefoldError, wrap_unexpected
 from tidefold.fold.plan import Places
-from tidefold.operations.outcome import Outcome, UntypedDetails
 from tidefold.operations.pipeline import Pipeline
-from tidefold.storage.local_copies.copies import Copied, copies, copy_snapshot, discard, gaps
+from tidefold.operations.snapshot.details import LocalCopyDetails
+from tidefold.storage.local_copies.copies import copies, copy_snapshot, discard, gaps
 from tidefold.storage.local_copies.roots import LocalRoots
 
 _log = logging.getLogger(__name__)
 
 
-def with_copy(pipeline: Pipeline, manifest: Manifest, digest: str, staged: Outcome) -> Outcome:
-    """The outcome of a staged snapshot after its local copy was made, or could not be made.
+def copy_staged(pipeline: Pipeline, manifest: Manifest, digest: str) -> LocalCopyDetails | None:
+    """Makes the local copy of a staged snapshot. None: no local copies are configured.
 
     Raises CorruptError when copying shows that the primary's own files are not those that were staged.
     """
     if pipeline.local is None:
-        return staged
+        return None
     try:
         commit = _prepare(pipeline, manifest)
     except Exception as error:
-        return _report_no_copy(staged, manifest, error)
+        return _report_no_copy(manifest, error)
     try:
         copied = copy_snapshot(pipeline.store, pipeline.local, manifest, digest, commit)
     except CorruptError:
         raise
     except Exception as error:
-        return _report_no_copy(staged, manifest, error)
-    return _add_copy(staged, "with a local copy", {**asdict(copied), "warning": None})
+        return _report_no_copy(manifest, error)
+    return LocalCopyDetails(**asdict(copied), warning=None)
 
 
 def _prepare(pipeline: Pipeline, manifest: Manifest) -> bytes:
@@ -53,15 +53,8 @@ def _prepare(pipeline: Pipeline, manifest: Manifest) -> bytes:
     return build_table(manifest)[1]
 
 
-def _report_no_copy(staged: Outcome, manifest: Manifest, error: Exception) -> Outcome:
-    why = _warn(f"{staged.log}: snapshot {manifest.snapshot} has no local copy", error)
-    return _add_copy(staged, f"no local copy: {why}", {**asdict(Copied()), "warning": why})
-
-
-def _add_copy(outcome: Outcome, text: str, local: dict[str, object]) -> Outcome:
-    return replace(
-        outcome, message=f"{outcome.message}; {text}", details=UntypedDetails(values={**outcome.facts, "local": local})
-    )
+def _report_no_copy(manifest: Manifest, error: Exception) -> LocalCopyDetails:
+    return LocalCopyDetails(warning=_warn(f"{manifest.log}: snapshot {manifest.snapshot} has no local copy", error))
 
 
 def prune(pipeline: Pipeline, log: str, snapshot: int) -> None:

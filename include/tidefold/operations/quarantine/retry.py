@@ -9,11 +9,10 @@ from __future__ import annotations
 import logging
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -41,7 +40,7 @@ from tidefold.errors import ConflictError, RefusedError
 from tidefold.operations.ingest import recovery
 from tidefold.operations.ingest.schema_update import apply_configured_schema
 from tidefold.operations.inspect.read import require_state
-from tidefold.operations.outcome import Outcome, Status, UntypedDetails
+from tidefold.operations.outcome import Details, Outcome, Status
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.quarantine.key_changes import REASON, RefusedKey, complete_key_changes, read_refused_keys
 from tidefold.operations.quarantine.newer_changes import Awaited, Decision, find_newer
@@ -75,6 +74,36 @@ _BECAME = {
     "tombstones": "are tombstones",
     "ignored": "are ignored",
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryDetails(Details):
+    """What a retry did with refused records.
+
+    records: how many it read again.
+    changes, repeated, tombstones, ignored: what they became.
+    staying: how many are still refused.
+    why: their numbers by what keeps them.
+    reasons: their numbers by the reason of the refusal.
+    """
+
+    records: int
+    changes: int
+    repeated: int
+    tombstones: int
+    ignored: int
+    staying: int
+    why: Mapping[str, int]
+    reasons: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettledDetails(Details):
+    """How many refused records a person settled by hand."""
+
+    records: int
+    by: str
+    why: str
 
 
 @dataclass(slots=True)
@@ -244,12 +273,10 @@ def settle(
             left = [one for one in records if id(one) not in settled]
             _commit(pipeline, state, path, found, left, f"by {by}: {why}")
             count += len(gone)
-    facts = {"records": count, "by": by, "why": why}
+    details = SettledDetails(records=count, by=by, why=why)
     if not count:
-        return Outcome(log, Status.NOTHING, "no such record is refused", details=UntypedDetails(values=facts))
-    return Outcome(
-        log, Status.SETTLED, f"{count:,} refused records settled by {by}: {why}", details=UntypedDetails(values=facts)
-    )
+        return Outcome(log, Status.NOTHING, "no such record is refused", details=details)
+    return Outcome(log, Status.SETTLED, f"{count:,} refused records settled by {by}: {why}", details=details)
 
 
 def _commit(
@@ -292,13 +319,19 @@ def _count_settled(found: _SortedRecords) -> tuple[ResolvedCounts, ...]:
 
 
 def _outcome(log: str, became: Counter[str], stay: Counter[str], reasons: Counter[str]) -> Outcome:
-    facts: dict[str, Any] = {"records": became.total() + stay.total(), **{name: became[name] for name in _BECAME}}
-    facts |= {"staying": stay.total(), "why": dict(stay), "reasons": dict(reasons)}
-    if not facts["records"]:
-        return Outcome(log, Status.NOTHING, "no such record is refused", details=UntypedDetails(values=facts))
+    details = RetryDetails(
+        records=became.total() + stay.total(),
+        changes=became["changes"],
+        repeated=became["repeated"],
+        tombstones=became["tombstones"],
+        ignored=became["ignored"],
+        staying=stay.total(),
+        why=dict(stay),
+        reasons=dict(reasons),
+    )
+    if not details.records:
+        return Outcome(log, Status.NOTHING, "no such record is refused", details=details)
     parts = [f"{became[name]:,} {said}" for name, said in _BECAME.items() if became[name]]
     parts += [f"{stay[why]:,} stay: {said}" for why, said in _STAYS.items() if stay[why]]
-    message = f"looked at {facts['records']:,} refused records again: {'; '.join(parts)}"
-    return Outcome(
-        log, Status.TAKEN if became.total() else Status.NOTHING, message, details=UntypedDetails(values=facts)
-    )
+    message = f"looked at {details.records:,} refused records again: {'; '.join(parts)}"
+    return Outcome(log, Status.TAKEN if became.total() else Status.NOTHING, message, details=details)

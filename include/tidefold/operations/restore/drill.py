@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from tidefold.compute.runners import Runner, in_threads
 from tidefold.delta.table_state import build_table, delta_state
@@ -27,10 +27,11 @@ from tidefold.domain.paths import data_path
 from tidefold.domain.snapshot import transitions
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
 from tidefold.errors import CorruptError, NotFoundError, TidefoldError
-from tidefold.operations.outcome import ErrorInfo, Outcome, Status, UntypedDetails
+from tidefold.operations.outcome import ErrorInfo, Outcome, Status
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.restore.export import Elsewhere, Restored, restore_rows
 from tidefold.operations.restore.target_location import clear, open_place
+from tidefold.operations.snapshot.details import DrillDetails
 from tidefold.storage import Store
 from tidefold.storage.safe_files import make_private_folder
 
@@ -155,25 +156,23 @@ def _fault(scratch: Store, file: DataFile) -> str:
 def _record_drill(
     pipeline: Pipeline, log: str, snapshot: int, made: Restored | None, wrong: list[str], seconds: float
 ) -> Outcome:
-    read: dict[str, Any] = dict(made.read) if made else {}
-    local, stored = (int(read[where]["bytes"]) if read else 0 for where in ("local", "store"))
+    read = made.read if made else None
+    local, stored = (read.local.bytes, read.store.bytes) if read else (0, 0)
     found = Drill(now(), round(seconds, 3), local + stored, local, passed=not wrong)
     pipeline.ledger(log).commit(lambda state: transitions.record_drill(state, snapshot, found))
-    facts: dict[str, Any] = {
-        "seconds": found.seconds,
-        "bytes": found.bytes,
-        "bytes_local": found.bytes_local,
-        "rows": made.manifest.rows if made else 0,
-        "files": len(made.manifest.files) if made else 0,
-        "passed": found.passed,
-        "wrong": wrong,
-        "read": read,
-    }
+    details = DrillDetails(
+        seconds=found.seconds,
+        bytes=found.bytes,
+        bytes_local=found.bytes_local,
+        rows=made.manifest.rows if made else 0,
+        files=len(made.manifest.files) if made else 0,
+        passed=found.passed,
+        wrong=wrong,
+        read=read,
+    )
     if wrong:
         message = f"snapshot {snapshot} cannot be restored as it was: {'; '.join(wrong)}"
         error = ErrorInfo.of(CorruptError("DRILL_FAILED", message))
-        return Outcome(log, Status.DAMAGED, message, snapshot, error, UntypedDetails(values=facts))
-    message = f"snapshot {snapshot}: {facts['rows']:,} rows restored and checked in {found.seconds:.1f} s"
-    return Outcome(
-        log, Status.PASSED, f"{message}; the scratch place is removed", snapshot, details=UntypedDetails(values=facts)
-    )
+        return Outcome(log, Status.DAMAGED, message, snapshot, error, details)
+    message = f"snapshot {snapshot}: {details.rows:,} rows restored and checked in {found.seconds:.1f} s"
+    return Outcome(log, Status.PASSED, f"{message}; the scratch place is removed", snapshot, details=details)

@@ -18,7 +18,8 @@ from tidefold.fold.task import Address, FoldTask, Input, Recipe
 from tidefold.operations.outcome import Details, Outcome, Status
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.restore.restore import Restore
-from tidefold.operations.snapshot.task_results import failures
+from tidefold.operations.snapshot.details import FailedRead
+from tidefold.operations.snapshot.task_results import find_failed_reads
 
 # Lengths of what lies in a folder, or why nobody knows.
 _Listed = Mapping[str, int] | str
@@ -77,7 +78,7 @@ class RestorePlanDetails(Details):
     because: str
     from_sqn: int
     to_sqn: int
-    manifests: Sequence[Mapping[str, Any]]
+    manifests: Sequence[FailedRead]
     buckets: Sequence[BucketPlan]
 
     def to_dict(self) -> dict[str, Any]:
@@ -101,7 +102,7 @@ def explain(pipeline: Pipeline, log: str, request: Restore) -> Outcome:
         because=claimed.kind_reason,
         from_sqn=claimed.from_sqn,
         to_sqn=claimed.to_sqn,
-        manifests=failures(attempt.restored.unread if attempt.restored else ()),
+        manifests=find_failed_reads(attempt.restored.unread if attempt.restored else ()),
         buckets=buckets,
     )
     ways = max((len(bucket.ways) for bucket in buckets), default=0)

@@ -29,11 +29,12 @@ from tidefold.errors import (
 from tidefold.fold.fold_bucket import fold_bucket
 from tidefold.fold.task import Address, FoldResult
 from tidefold.operations.local_copies.manage import places_of
-from tidefold.operations.outcome import Outcome, Status, UntypedDetails
+from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.restore.plan import Into, RestorePlan, find_rows, plan_restore
 from tidefold.operations.restore.target_location import DESCRIPTION, claim_location, open_place
-from tidefold.operations.snapshot.task_results import failures, places_read, require_rows, sources_of
+from tidefold.operations.snapshot.details import ExportDetails, ReadSources
+from tidefold.operations.snapshot.task_results import describe_reads, find_failed_reads, require_rows
 from tidefold.storage import Store
 
 
@@ -59,12 +60,9 @@ class Restored:
     results: tuple[FoldResult, ...]
 
     @property
-    def read(self) -> dict[str, object]:
+    def read(self) -> ReadSources:
         own = self.plan.base.snapshot if self.plan.base else self.snapshot.id
-        return {
-            **sources_of(self.plan.tasks, self.results, own),
-            "sources": places_read(self.plan.tasks, self.results),
-        }
+        return describe_reads(self.plan.tasks, self.results, own, places=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,19 +93,19 @@ def restore_to(
     into = Elsewhere(open_place(pipeline, address), within)
     made = restore_rows(pipeline, log, snapshot, into, run or in_threads())
     manifest = made.manifest
-    facts = {
-        "to": into.address,
-        "rows": manifest.rows,
-        "files": len(manifest.files),
-        "bytes": manifest.bytes_full,
-        "sqn": manifest.to_sqn,
-        "key_groups": _groups(manifest, within),
-        "manifests": failures(made.plan.failed),
-        "read": made.read,
-    }
+    details = ExportDetails(
+        to=into.address,
+        rows=manifest.rows,
+        files=len(manifest.files),
+        bytes=manifest.bytes_full,
+        sqn=manifest.to_sqn,
+        key_groups=_groups(manifest, within),
+        manifests=find_failed_reads(made.plan.failed),
+        read=made.read,
+    )
     of = "" if within is None else f" of key groups {within.first} to {within.last}"
     message = f"snapshot {snapshot}: {manifest.rows:,} rows{of} in {len(manifest.files)} files at {into.address}"
-    return Outcome(log, Status.RESTORED, message, snapshot, details=UntypedDetails(values=facts))
+    return Outcome(log, Status.RESTORED, message, snapshot, details=details)
 
 
 def restore_rows(pipeline: Pipeline, log: str, snapshot: int, into: Elsewhere, run: Runner) -> Restored:

@@ -7,7 +7,6 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import msgspec
 
@@ -26,14 +25,15 @@ from tidefold.fold.rewrite import RewriteAction, RewriteDecision
 from tidefold.fold.task import Address, FoldTask
 from tidefold.ledger import write_description
 from tidefold.operations.local_copies.manage import places_of
-from tidefold.operations.outcome import Outcome, Status, UntypedDetails
+from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.restore.plan import Into, RestorePlan, find_rows, plan_restore
 from tidefold.operations.restore.target_location import open_place
 from tidefold.operations.savepoint import target as places
 from tidefold.operations.savepoint.external import with_originals
 from tidefold.operations.savepoint.target import Begun
-from tidefold.operations.snapshot.task_results import decode_results, require_rows, sources_of
+from tidefold.operations.snapshot.details import ReadSources, SavepointDetails
+from tidefold.operations.snapshot.task_results import decode_results, describe_reads, require_rows
 from tidefold.storage import Store
 
 _log = logging.getLogger(__name__)
@@ -105,7 +105,7 @@ def _already(state: LogState, snapshot: Snapshot, wanted: SavepointRequest, ther
     asked = (wanted.layout, state.log, snapshot.id, snapshot.to_sqn, snapshot.started_at)
     if (there.kind, there.log, there.snapshot, there.sqn, there.instant) == asked:
         _remove_mark(store, state.log)
-        return _outcome(there, store, Status.ALREADY, {})
+        return _outcome(there, store, Status.ALREADY)
     raise RefusedError(
         "SAVEPOINT_EXISTS",
         f"A savepoint is at {store.uri('')}: snapshot {there.snapshot} of `{there.log}`, {there.kind}.",
@@ -115,7 +115,7 @@ def _already(state: LogState, snapshot: Snapshot, wanted: SavepointRequest, ther
 
 def _write_savepoint(
     pipeline: Pipeline, state: LogState, snapshot: Snapshot, layout: Layout, store: Store, note: Note
-) -> tuple[Savepoint, dict[str, Any]]:
+) -> tuple[Savepoint, ReadSources]:
     rows = find_rows(state, snapshot)
     target = Into(Address(StorageTier.EXTERNAL, store.uri(""), _HERE), snapshot.id, snapshot.epoch)
     plan = plan_restore(pipeline, rows, with_originals(state, places_of(pipeline, state.log)), target)
@@ -142,7 +142,7 @@ def _write_savepoint(
     )
     if native:
         store.put_if_absent(DELTA_LOG, build_table(savepoint.manifest)[1])
-    return savepoint, sources_of(tasks, results, plan.base.snapshot if plan.base else None)
+    return savepoint, describe_reads(tasks, results, plan.base.snapshot if plan.base else None)
 
 
 def _parts(plan: RestorePlan) -> tuple[FoldTask, ...]:
@@ -197,19 +197,19 @@ def _remove_mark(store: Store, log: str) -> None:
         _log.warning("`%s` is left beside the savepoint of %s: %s", BEGUN, log, error)
 
 
-def _outcome(savepoint: Savepoint, store: Store, status: Status, read: dict[str, Any]) -> Outcome:
-    facts: dict[str, Any] = {
-        "address": store.uri(""),
-        "kind": savepoint.kind,
-        "sqn": savepoint.sqn,
-        "rows": savepoint.rows,
-        "files": len(savepoint.files),
-        "bytes": savepoint.bytes,
-        "positions": [msgspec.to_builtins(p) for p in savepoint.positions],
-        "read": read,
-    }
+def _outcome(savepoint: Savepoint, store: Store, status: Status, read: ReadSources | None = None) -> Outcome:
+    details = SavepointDetails(
+        address=store.uri(""),
+        kind=savepoint.kind,
+        sqn=savepoint.sqn,
+        rows=savepoint.rows,
+        files=len(savepoint.files),
+        bytes=savepoint.bytes,
+        positions=[msgspec.to_builtins(p) for p in savepoint.positions],
+        read=read,
+    )
     message = (
         f"snapshot {savepoint.snapshot}, {savepoint.kind}: {savepoint.rows:,} rows in {len(savepoint.files)} files, "
-        f"{savepoint.bytes:,} bytes at {facts['address']}"
+        f"{savepoint.bytes:,} bytes at {details.address}"
     )
-    return Outcome(savepoint.log, status, message, savepoint.snapshot, details=UntypedDetails(values=facts))
+    return Outcome(savepoint.log, status, message, savepoint.snapshot, details=details)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from tidefold.domain.log_state import LogState
 from tidefold.domain.snapshot import transitions
 from tidefold.operations.local_copies.manage import prune
-from tidefold.operations.outcome import Outcome, Status, UntypedDetails
+from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.retention.file_gc import sweep
+from tidefold.operations.snapshot.details import AbortDetails
 
 
 def abort(pipeline: Pipeline, log: str, reason: str, snapshot: int | None = None, run_id: str | None = None) -> Outcome:
@@ -27,9 +28,9 @@ def abort(pipeline: Pipeline, log: str, reason: str, snapshot: int | None = None
     removed = sweep(pipeline.store, ledger)
     if chosen is None:
         message = "no attempt is open" if run_id is None else "nothing of this run is open"
-        return Outcome(log, Status.NOTHING, message, details=UntypedDetails(values={"files_removed": removed}))
+        return Outcome(log, Status.NOTHING, message, details=AbortDetails(files_removed=removed))
     message = f"snapshot {chosen} aborted ({reason}), {removed} files removed"
-    return Outcome(log, Status.ABORTED, message, chosen, details=UntypedDetails(values={"files_removed": removed}))
+    return Outcome(log, Status.ABORTED, message, chosen, details=AbortDetails(files_removed=removed))
 
 
 def _open_attempt(state: LogState, run_id: str | None) -> int | None:

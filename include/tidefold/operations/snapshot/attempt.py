@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from tidefold.domain.log_state import LogState, Position, Snapshot, TableSpec
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.domain.table.schema import Schema
 from tidefold.fold.task import FoldTask, Read
-from tidefold.operations.snapshot.task_results import failures
 
 # Claims a log for one request. Its instant and token are fixed: called twice on one state it gives one result.
 Claimant = Callable[[LogState], LogState]
@@ -36,15 +34,6 @@ class RestoreInfo:
     replayed: tuple[int, int] | None = None
     dropped_columns: tuple[str, ...] = ()
     unread: tuple[Read, ...] = ()
-
-    def to_facts(self, expected_rows: int | None) -> dict[str, Any]:
-        """As outcomes have it."""
-        said = {"mode": self.mode, "skipped": self.skipped, "replayed": self.replayed}
-        if self.snapshot is None:
-            return {"imported": self.address, **said}
-        gone = {"columns_gone": list(self.dropped_columns)} if self.dropped_columns else {}
-        read = {"recorded": expected_rows, "manifests": failures(self.unread)}
-        return {"restored": self.snapshot, **said, **gone, **read}
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,9 @@ from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot import claim, transitions
 from tidefold.errors import AlreadyExistsError
 from tidefold.ledger import read_manifest
-from tidefold.operations.outcome import Outcome, Status, UntypedDetails
+from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline, now
+from tidefold.operations.snapshot.details import PointInTimeDetails, PublicationDetails
 from tidefold.operations.snapshot.manifests import read_manifest_or_copy
 
 _log = logging.getLogger(__name__)
@@ -70,14 +71,12 @@ def _confirm_point_in_time(
         )
     if snapshot.state is State.COMPLETED:
         _note_completion(pipeline, log, snapshot.id)
-    facts = {"rows": snapshot.rows, "as_of": str(snapshot.as_of), "bytes": snapshot.bytes_full}
+    details = PointInTimeDetails(rows=snapshot.rows, as_of=str(snapshot.as_of), bytes=snapshot.bytes_full)
     tag = snapshot.as_of.tag if snapshot.as_of else ""
     message = f"snapshot {snapshot.id} with {snapshot.rows:,} rows as of {snapshot.as_of} is kept by its tag `{tag}`"
     if snapshot.state is not State.COMPLETED:
         message = f"snapshot {snapshot.id}, as of {snapshot.as_of}, is {snapshot.state} since"
-    return Outcome(
-        log, Status.ALREADY if before else Status.COMPLETED, message, snapshot.id, details=UntypedDetails(values=facts)
-    )
+    return Outcome(log, Status.ALREADY if before else Status.COMPLETED, message, snapshot.id, details=details)
 
 
 def _note_completion(pipeline: Pipeline, log: str, snapshot: int) -> None:
@@ -122,10 +121,10 @@ def _choose(state: LogState, snapshot: int | None, run_id: str | None) -> Snapsh
 
 
 def _outcome(log: str, status: Status, snapshot: Snapshot) -> Outcome:
-    facts = {"rows": snapshot.rows, "table_version": snapshot.table_version, "bytes": snapshot.bytes_full}
     if snapshot.kind is SnapshotKind.TAIL:
         return Outcome(log, status, f"snapshot {snapshot.id} is tail-only and complete from its beginning", snapshot.id)
     message = f"snapshot {snapshot.id} with {snapshot.rows:,} rows is version {snapshot.table_version} of the table"
     if snapshot.state is not State.COMPLETED:
         message += f", and {snapshot.state} since"
-    return Outcome(log, status, message, snapshot.id, details=UntypedDetails(values=facts))
+    details = PublicationDetails(rows=snapshot.rows, table_version=snapshot.table_version, bytes=snapshot.bytes_full)
+    return Outcome(log, status, message, snapshot.id, details=details)

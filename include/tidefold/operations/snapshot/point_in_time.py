@@ -15,10 +15,11 @@ from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.snapshot import claim, point_in_time
 from tidefold.domain.snapshot.point_in_time import came_later, find_kept
 from tidefold.errors import InvalidInputError
-from tidefold.operations.outcome import Outcome, Status, UntypedDetails
+from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.snapshot.attempt import Attempt, Claimant
 from tidefold.operations.snapshot.claiming import hash_request, new_token
+from tidefold.operations.snapshot.details import PointInTimePlanDetails
 from tidefold.operations.snapshot.fold import plan_changes
 
 
@@ -116,16 +117,16 @@ def explain_point_in_time(pipeline: Pipeline, log: str, request: PointInTime) ->
     planned = point_in_time.plan(state, request.at, mine.expire)
     assert planned is not None
     base, sets, at = planned.base, planned.change_sets, format_instant(request.at)
-    facts = {
-        "as_of": at,
-        "base": base.id if base else None,
-        "change_sets": len(sets),
-        "changes_at_most": sum(c.rows for c in sets),
-        "change_sets_later": planned.later,
-    }
+    details = PointInTimePlanDetails(
+        as_of=at,
+        base=base.id if base else None,
+        change_sets=len(sets),
+        changes_at_most=sum(c.rows for c in sets),
+        change_sets_later=planned.later,
+    )
     begins = f"snapshot {base.id} ({base.rows:,} rows)" if base else "the empty table"
     message = (
-        f"would fold at most {facts['changes_at_most']:,} changes of {len(sets):,} change sets onto {begins}; "
+        f"would fold at most {details.changes_at_most:,} changes of {len(sets):,} change sets onto {begins}; "
         f"{planned.later:,} change sets after it hold nothing from before {at}"
     )
-    return Outcome(log, Status.PLANNED, message, details=UntypedDetails(values=facts))
+    return Outcome(log, Status.PLANNED, message, details=details)

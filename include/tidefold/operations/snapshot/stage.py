@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import islice
-from typing import Any, cast
+from typing import cast
 
 from tidefold.delta.publish import create_snapshot_table, provide_new_files
 from tidefold.domain.log_state import Snapshot, SnapshotKind
@@ -22,11 +22,12 @@ from tidefold.fold.merge.ties import LISTED
 from tidefold.fold.plan import find_carried_files
 from tidefold.fold.task import FoldResult
 from tidefold.ledger import write_manifest
-from tidefold.operations.local_copies.manage import with_copy
-from tidefold.operations.outcome import Outcome, Status, UntypedDetails
+from tidefold.operations.local_copies.manage import copy_staged
+from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.attempt import Attempt, RestoreInfo
-from tidefold.operations.snapshot.task_results import places_read, read_from, sources_of
+from tidefold.operations.snapshot.details import ImportedRows, LocalCopyDetails, RestoredRows, StagedDetails
+from tidefold.operations.snapshot.task_results import describe_reads, find_failed_reads, read_from
 from tidefold.storage import Store
 
 _LINKERS = 8
@@ -67,8 +68,8 @@ def stage(pipeline: Pipeline, attempt: Attempt, results: Sequence[FoldResult]) -
             provide_new_files(store, manifest, pipeline.config.snapshots.copies)
     digest = write_manifest(store, manifest)
     pipeline.ledger(attempt.log).commit(lambda state: transitions.stage(state, manifest, digest, read_from(results)))
-    outcome = _describe_staged(attempt, manifest, results)
-    return outcome if snapshot.as_of else with_copy(pipeline, manifest, digest, outcome)
+    copy = None if snapshot.as_of else copy_staged(pipeline, manifest, digest)
+    return _describe_staged(attempt, manifest, results, copy)
 
 
 def _carry(pipeline: Pipeline, attempt: Attempt, files: Sequence[DataFile]) -> int:
@@ -96,38 +97,68 @@ def _is_proved(store: Store, path: str, file: DataFile) -> bool:
         return hashlib.file_digest(cast(io.BufferedReader, stream), "sha256").hexdigest() == file.sha256
 
 
-def _describe_staged(attempt: Attempt, manifest: Manifest, results: Sequence[FoldResult]) -> Outcome:
-    upserts, deletes = sum(r.upserts for r in results), sum(r.deletes for r in results)
+def _describe_staged(
+    attempt: Attempt, manifest: Manifest, results: Sequence[FoldResult], copy: LocalCopyDetails | None
+) -> Outcome:
     snapshot, restored = attempt.snapshot, attempt.restored
-    facts = {
-        "kind": manifest.kind,
-        "because": snapshot.kind_reason,
-        "rows": manifest.rows,
-        "changes": sum(r.changes for r in results),
-        "upserts": upserts,
-        "deletes": deletes,
-        "replaced": sum(r.replaced for r in results),
-        "expired": manifest.expired,
-        "unresolved": manifest.unresolved,
-        "unresolved_keys": [json.loads(one) for one in manifest.unresolved_keys],
-        "files": len(manifest.files),
-        "files_carried": sum(f.carried for f in manifest.files),
-        "bytes_full": manifest.bytes_full,
-        "bytes_written": manifest.bytes_written,
-        "bytes_copied": manifest.bytes_copied,
-        "buckets": manifest.shape.buckets,
-        "read": _read(attempt, results),
-        **({"as_of": str(snapshot.as_of)} if snapshot.as_of else {}),
-        **(restored.to_facts(attempt.expected_rows) if restored else {}),
-    }
-    changes = f" after {facts['changes']:,} changes of {upserts + deletes:,} keys ({deletes:,} deleted)"
+    details = _details(attempt, manifest, results, copy)
+    message = f"snapshot {manifest.snapshot}{_which(snapshot)}: {manifest.rows:,} rows"
     # What comes back, or in, is often taken over as it is.
-    changes = "" if (restored or snapshot.as_of) and not facts["changes"] else changes
-    carried = f"{facts['files_carried']} of {facts['files']} files taken over unchanged"
-    expired = f"; {facts['expired']:,} rows expired" if facts["expired"] else ""
-    message = f"snapshot {manifest.snapshot}{_which(snapshot)}: {manifest.rows:,} rows{changes}{expired}; {carried}"
-    message = f"{message}{_describe_restore(restored) if restored else ''}{_describe_left_out(manifest)}"
-    return Outcome(manifest.log, Status.STAGED, message, manifest.snapshot, details=UntypedDetails(values=facts))
+    if details.changes or not (restored or snapshot.as_of):
+        keys = f"{details.upserts + details.deletes:,} keys ({details.deletes:,} deleted)"
+        message += f" after {details.changes:,} changes of {keys}"
+    message += f"; {details.expired:,} rows expired" if details.expired else ""
+    message += f"; {details.files_carried} of {details.files} files taken over unchanged"
+    message += f"{_describe_restore(restored) if restored else ''}{_describe_left_out(manifest)}"
+    if copy:
+        message += f"; no local copy: {copy.warning}" if copy.warning else "; with a local copy"
+    return Outcome(manifest.log, Status.STAGED, message, manifest.snapshot, details=details)
+
+
+def _details(
+    attempt: Attempt, manifest: Manifest, results: Sequence[FoldResult], copy: LocalCopyDetails | None
+) -> StagedDetails:
+    snapshot, restored = attempt.snapshot, attempt.restored
+    own = None if snapshot.external else snapshot.parent
+    restore = imported = None
+    if restored and restored.snapshot is not None:
+        restore = RestoredRows(
+            restored=restored.snapshot,
+            mode=restored.mode,
+            skipped=restored.skipped,
+            replayed=restored.replayed,
+            columns_gone=list(restored.dropped_columns) or None,
+            recorded=attempt.expected_rows,
+        )
+    elif restored:
+        imported = ImportedRows(
+            imported=restored.address, mode=restored.mode, skipped=restored.skipped, replayed=restored.replayed
+        )
+    return StagedDetails(
+        kind=manifest.kind,
+        because=snapshot.kind_reason,
+        rows=manifest.rows,
+        changes=sum(r.changes for r in results),
+        upserts=sum(r.upserts for r in results),
+        deletes=sum(r.deletes for r in results),
+        replaced=sum(r.replaced for r in results),
+        expired=manifest.expired,
+        unresolved=manifest.unresolved,
+        unresolved_keys=[json.loads(one) for one in manifest.unresolved_keys],
+        files=len(manifest.files),
+        files_carried=sum(f.carried for f in manifest.files),
+        bytes_full=manifest.bytes_full,
+        bytes_written=manifest.bytes_written,
+        bytes_copied=manifest.bytes_copied,
+        buckets=manifest.shape.buckets,
+        # A restore is asked where each file came from.
+        read=describe_reads(attempt.tasks, results, own, places=restored is not None),
+        manifests=find_failed_reads(restored.unread) if restored and restore else None,
+        as_of=str(snapshot.as_of) if snapshot.as_of else None,
+        restore=restore,
+        imported=imported,
+        local=copy,
+    )
 
 
 def _describe_left_out(manifest: Manifest) -> str:
@@ -146,13 +177,6 @@ def _which(snapshot: Snapshot) -> str:
     if snapshot.as_of:
         return f" as of {snapshot.as_of}"
     return "" if snapshot.kind is SnapshotKind.FULL else f", {snapshot.kind}"
-
-
-def _read(attempt: Attempt, results: Sequence[FoldResult]) -> dict[str, Any]:
-    """Of a restore also what each file came from: that is what it is asked about."""
-    own = None if attempt.snapshot.external else attempt.snapshot.parent
-    sources = sources_of(attempt.tasks, results, own)
-    return {**sources, "sources": places_read(attempt.tasks, results)} if attempt.restored else sources
 
 
 def _describe_restore(restored: RestoreInfo) -> str:

@@ -23,10 +23,11 @@ from tidefold.domain.table.schema import shape_at
 from tidefold.errors import ConflictError, RefusedError
 from tidefold.fold.merge.compaction import compact_changes
 from tidefold.operations.ingest import recovery
-from tidefold.operations.outcome import Outcome, Status, UntypedDetails
+from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.snapshot.claiming import hash_request
 from tidefold.operations.snapshot.confirm import roll_forward
+from tidefold.operations.snapshot.details import CompactionDetails, TailDetails
 from tidefold.storage import Store
 
 
@@ -48,10 +49,11 @@ def take_tail(pipeline: Pipeline, log: str, run_id: str) -> Outcome:
     if before.snapshot(snapshot.id):
         return Outcome(log, Status.ALREADY, f"snapshot {snapshot.id} of this run is {snapshot.state}", snapshot.id)
     change_sets = state.change_sets_in(snapshot.from_sqn, snapshot.to_sqn)
-    facts = {"base": snapshot.base, "change_sets": len(change_sets), "changes": sum(c.rows for c in change_sets)}
-    changes = "1 change" if facts["changes"] == 1 else f"{facts['changes']:,} changes"
+    rows = sum(c.rows for c in change_sets)
+    details = TailDetails(base=snapshot.base, change_sets=len(change_sets), changes=rows)
+    changes = "1 change" if rows == 1 else f"{rows:,} changes"
     message = f"snapshot {snapshot.id} is snapshot {snapshot.base} and {changes} after it"
-    return Outcome(log, Status.COMPLETED, message, snapshot.id, details=UntypedDetails(values=facts))
+    return Outcome(log, Status.COMPLETED, message, snapshot.id, details=details)
 
 
 def squash(pipeline: Pipeline, log: str, plan: bool = False) -> Outcome:
@@ -64,19 +66,12 @@ def squash(pipeline: Pipeline, log: str, plan: bool = False) -> Outcome:
     if state is None or not runs:
         return Outcome(log, Status.NOTHING, _why_not(state))
     sets, rows = sum(map(len, runs)), sum(c.rows for run in runs for c in run)
-    facts = {"change_sets": sets, "changes": rows, "into": len(runs)}
+    details = CompactionDetails(change_sets=sets, changes=rows, into=len(runs))
     if plan:
-        return Outcome(
-            log,
-            Status.PLANNED,
-            f"would compact {sets:,} change sets into {len(runs):,}",
-            details=UntypedDetails(values=facts),
-        )
-    facts["changes_kept"] = sum(_squash_run(pipeline, state, run) for run in runs)
-    message = (
-        f"compacted {sets:,} change sets into {len(runs):,}: {facts['changes_kept']:,} of {rows:,} changes are left"
-    )
-    return Outcome(log, Status.SQUASHED, message, details=UntypedDetails(values=facts))
+        return Outcome(log, Status.PLANNED, f"would compact {sets:,} change sets into {len(runs):,}", details=details)
+    kept = sum(_squash_run(pipeline, state, run) for run in runs)
+    message = f"compacted {sets:,} change sets into {len(runs):,}: {kept:,} of {rows:,} changes are left"
+    return Outcome(log, Status.SQUASHED, message, details=replace(details, changes_kept=kept))
 
 
 def _why_not(state: LogState | None) -> str:

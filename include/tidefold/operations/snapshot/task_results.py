@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 import msgspec
 
@@ -12,6 +11,7 @@ from tidefold.domain.log_state import ReadFrom
 from tidefold.domain.verify.expected_files import StorageTier
 from tidefold.errors import CorruptError, TidefoldError
 from tidefold.fold.task import FoldResult, FoldTask, Read
+from tidefold.operations.snapshot.details import FailedRead, FilesRead, ReadSources
 
 
 def decode_results(answers: Sequence[Answer]) -> list[FoldResult]:
@@ -36,22 +36,30 @@ def require_rows(log: str, recorded: int | None, results: Sequence[FoldResult]) 
         )
 
 
-def sources_of(tasks: Sequence[FoldTask], results: Sequence[FoldResult], own: int | None) -> dict[str, Any]:
-    """`local`, `store`, `external`: what served, in files, bytes and seconds; `failed`: each try that did not, with its
-    reason; `older`: buckets that were not made from snapshot `own`, with the id of that one (None: the log alone).
+def describe_reads(
+    tasks: Sequence[FoldTask], results: Sequence[FoldResult], own: int | None, *, places: bool = False
+) -> ReadSources:
+    """Where the rows came from; with `places` also the place of each file.
 
-    `tasks` and `results` are in the same order.
+    `tasks`, `results`: in the same order.
+    `own`: id of the snapshot that the rows should be made from.
     """
     pairs = list(zip(tasks, results, strict=True))
     reads = [read for task, result in pairs for read in _find_served(task, result)]
-    served: dict[str, Any] = {where: _sum(r for r in reads if r.where is where) for where in StorageTier}
+    served = {where: [read for read in reads if read.where is where] for where in StorageTier}
     older = {
         f"{task.bucket.first}-{task.bucket.last}": task.recipes[result.recipe].snapshot
         for task, result in pairs
         if task.recipes[result.recipe].snapshot != own
     }
-    failed = failures(read for result in results for read in result.reads)
-    return {**served, "failed": failed, "older": older}
+    return ReadSources(
+        local=_sum(served[StorageTier.LOCAL]),
+        store=_sum(served[StorageTier.STORE]),
+        external=_sum(served[StorageTier.EXTERNAL]),
+        failed=find_failed_reads(read for result in results for read in result.reads),
+        older=older,
+        sources=_find_places(tasks, results) if places else None,
+    )
 
 
 def read_from(results: Iterable[FoldResult]) -> ReadFrom:
@@ -62,12 +70,12 @@ def read_from(results: Iterable[FoldResult]) -> ReadFrom:
     return ReadFrom(sums[StorageTier.LOCAL], sums[StorageTier.STORE], sums[StorageTier.EXTERNAL])
 
 
-def failures(reads: Iterable[Read]) -> list[dict[str, Any]]:
+def find_failed_reads(reads: Iterable[Read]) -> list[FailedRead]:
     """The tries that did not serve."""
-    return [{"file": r.name, "place": r.place, "why": r.why, "seconds": round(r.seconds, 3)} for r in reads if r.why]
+    return [FailedRead(file=r.name, place=r.place, why=r.why, seconds=round(r.seconds, 3)) for r in reads if r.why]
 
 
-def places_read(tasks: Sequence[FoldTask], results: Sequence[FoldResult]) -> dict[str, str]:
+def _find_places(tasks: Sequence[FoldTask], results: Sequence[FoldResult]) -> dict[str, str]:
     """Of each file and run of changes that the rows were made from, the place that served it; of a file that could not
     be had, `older:` and the snapshot that stood in for it (`older:log`: the change sets alone).
     """
@@ -89,7 +97,6 @@ def _find_served(task: FoldTask, result: FoldResult) -> Iterator[Read]:
     return iter(last.values())
 
 
-def _sum(reads: Iterable[Read]) -> dict[str, Any]:
-    listed = list(reads)
-    seconds = round(sum(read.seconds for read in listed), 3)
-    return {"files": len(listed), "bytes": sum(read.bytes for read in listed), "seconds": seconds}
+def _sum(reads: Sequence[Read]) -> FilesRead:
+    seconds = round(sum(read.seconds for read in reads), 3)
+    return FilesRead(files=len(reads), bytes=sum(read.bytes for read in reads), seconds=seconds)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tidefold.domain.log_state import LogState, State
 from tidefold.domain.verify.expected_files import Copy, Damage, DamageKind, FileRole, StorageTier, StoredFile
 from tidefold.errors import CorruptError
-from tidefold.operations.outcome import Details, ErrorInfo, Outcome, Status
+from tidefold.operations.outcome import Details, ErrorInfo, Outcome, Status, omit_if_none
 from tidefold.operations.verify.scope import Scope
 
 
@@ -73,7 +73,7 @@ class VerifyDetails(Details):
     single: int
     damage: Sequence[Damage]
     warnings: Sequence[str]
-    readers: ReaderComparison | None = field(default=None, metadata={"omit": True})
+    readers: ReaderComparison | None = omit_if_none()
 
     def to_dict(self) -> dict[str, Any]:
         # Zero-argument super() does not know the class that slots=True makes.

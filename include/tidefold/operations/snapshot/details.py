@@ -1,0 +1,240 @@
+"""The values behind the outcomes of operations that make, complete or read a snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tidefold.domain.log_state import SnapshotKind
+from tidefold.operations.outcome import Details, empty_if_none, inline_keys, omit_if_none
+from tidefold.storage.local_copies.copies import Copied
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilesRead:
+    """How much a storage tier served."""
+
+    files: int
+    bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedRead:
+    """A place that could not serve a file, and why."""
+
+    file: str
+    place: str
+    why: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadSources:
+    """Where the rows of a snapshot were read.
+
+    local, store, external: how much each tier served.
+    failed: each try that did not serve.
+    older: key groups of buckets that another snapshot stood in for, with its id (None: the log alone).
+    sources: the place of each file.
+    """
+
+    local: FilesRead
+    store: FilesRead
+    external: FilesRead
+    failed: Sequence[FailedRead]
+    older: Mapping[str, int | None]
+    sources: Mapping[str, str] | None = omit_if_none()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadDetails(Details):
+    """What an operation read.
+
+    manifests: places of the manifest that could not be used.
+    read: where the rows came from; None: nothing was read.
+    """
+
+    manifests: Sequence[FailedRead] | None = omit_if_none()
+    read: ReadSources | None = empty_if_none()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalCopyDetails(Copied):
+    """The local copy of a snapshot. `warning`: why there is none."""
+
+    warning: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoredRows:
+    """What a restore staged.
+
+    restored: id of the restored snapshot.
+    mode: what happens to the changes after it.
+    skipped, replayed: first and last sqn of the change sets that are left out, or folded again.
+    columns_gone: columns that the log no longer has.
+    recorded: how many rows the ledger expects.
+    """
+
+    restored: int
+    mode: str
+    skipped: tuple[int, int] | None
+    replayed: tuple[int, int] | None
+    columns_gone: Sequence[str] | None = omit_if_none()
+    recorded: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportedRows:
+    """What an import staged: the address of the original, who owns it, and as in RestoredRows."""
+
+    imported: str
+    mode: str
+    skipped: tuple[int, int] | None
+    replayed: tuple[int, int] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedDetails(ReadDetails):
+    """A staged snapshot and what was done for it.
+
+    because: why it is of this kind.
+    changes: how many were folded; upserts, deletes: keys.
+    replaced: rows of the base that changed or are gone; expired: rows that are too old.
+    unresolved, unresolved_keys: keys that were left out, because a value was not sent.
+    files_carried: files that were taken over unchanged.
+    bytes_full: size of all files; bytes_written, bytes_copied: what was written for it.
+    as_of: the instant that it shows.
+    restore, imported: what came back, or in.
+    local: its local copy, if local copies are configured.
+    """
+
+    kind: SnapshotKind
+    because: str
+    rows: int
+    changes: int
+    upserts: int
+    deletes: int
+    replaced: int
+    expired: int
+    unresolved: int
+    unresolved_keys: Sequence[Mapping[str, Any]]
+    files: int
+    files_carried: int
+    bytes_full: int
+    bytes_written: int
+    bytes_copied: int
+    buckets: int
+    as_of: str | None = omit_if_none()
+    restore: RestoredRows | None = inline_keys()
+    imported: ImportedRows | None = inline_keys()
+    local: LocalCopyDetails | None = omit_if_none()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublicationDetails(Details):
+    """A completed snapshot and its version of the published table."""
+
+    rows: int
+    table_version: int | None
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PointInTimeDetails(Details):
+    """A completed snapshot as of an instant."""
+
+    rows: int
+    as_of: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PointInTimePlanDetails(Details):
+    """What a snapshot as of an instant would fold.
+
+    base: id of the snapshot that it begins with.
+    change_sets, changes_at_most: what would be read.
+    change_sets_later: later change sets without changes from before the instant.
+    """
+
+    as_of: str
+    base: int | None
+    change_sets: int
+    changes_at_most: int
+    change_sets_later: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TailDetails(Details):
+    """A tail-only snapshot: the id of its base, and the change sets and changes after it."""
+
+    base: int | None
+    change_sets: int
+    changes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionDetails(Details):
+    """A compaction of the log: how many change sets with how many changes.
+
+    into: how many change sets replace them.
+    changes_kept: how many changes these have; None: nothing was written.
+    """
+
+    change_sets: int
+    changes: int
+    into: int
+    changes_kept: int | None = omit_if_none()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbortDetails(Details):
+    """How many files of aborted attempts were removed."""
+
+    files_removed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportDetails(ReadDetails):
+    """The rows of a snapshot as a Delta table elsewhere.
+
+    to: its address.
+    sqn: the last change set in the rows.
+    key_groups: first, last, and how many there are.
+    """
+
+    to: str
+    rows: int
+    files: int
+    bytes: int
+    sqn: int
+    key_groups: tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrillDetails(ReadDetails):
+    """How a restore drill ended. `wrong`: what is not as it was recorded."""
+
+    seconds: float
+    bytes: int
+    bytes_local: int
+    rows: int
+    files: int
+    passed: bool
+    wrong: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavepointDetails(ReadDetails):
+    """A savepoint. `sqn`: the last change set in its rows; `positions`: those of the source then."""
+
+    address: str
+    kind: str
+    sqn: int
+    rows: int
+    files: int
+    bytes: int
+    positions: Sequence[Mapping[str, Any]]
