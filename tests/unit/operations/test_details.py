@@ -26,13 +26,13 @@ from tidefold.operations.snapshot.details import (
     ExportDetails,
     FailedRead,
     FilesRead,
-    ImportedRows,
+    StagedImport,
     LocalCopyDetails,
     PointInTimeDetails,
     PointInTimePlanDetails,
     PublicationDetails,
     ReadSources,
-    RestoredRows,
+    StagedRestore,
     SavepointDetails,
     StagedDetails,
     TailDetails,
@@ -93,7 +93,7 @@ CASES: list[tuple[Details, Mapping[str, Any]]] = [
     (
         make_staged(
             manifests=[],
-            restore=RestoredRows(restored=1, mode="replay", skipped=None, replayed=(4, 6), recorded=None),
+            restore=StagedRestore(restored=1, mode="replay", skipped=None, replayed=(4, 6), recorded=None),
         ),
         {
             **STAGED,
@@ -109,7 +109,7 @@ CASES: list[tuple[Details, Mapping[str, Any]]] = [
     (
         make_staged(
             manifests=[FAILED_READ],
-            restore=RestoredRows(
+            restore=StagedRestore(
                 restored=1, mode="skip", skipped=(4, 6), replayed=None, columns_gone=["a"], recorded=3
             ),
         ),
@@ -126,7 +126,7 @@ CASES: list[tuple[Details, Mapping[str, Any]]] = [
         },
     ),
     (
-        make_staged(imported=ImportedRows(imported="/s", mode="claim", skipped=None, replayed=None)),
+        make_staged(imported=StagedImport(imported="/s", mode="claim", skipped=None, replayed=None)),
         {**STAGED, "read": READ, "imported": "/s", "mode": "claim", **NO_CHANGES},
     ),
     (PublicationDetails(rows=5, table_version=2, bytes=70), {"rows": 5, "table_version": 2, "bytes": 70}),

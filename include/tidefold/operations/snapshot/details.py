@@ -68,7 +68,7 @@ class LocalCopyDetails(Copied):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RestoredRows:
+class StagedRestore:
     """What a restore staged.
 
     restored: id of the restored snapshot.
@@ -87,8 +87,8 @@ class RestoredRows:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ImportedRows:
-    """What an import staged: the address of the original, who owns it, and as in RestoredRows."""
+class StagedImport:
+    """What an import staged: the address of the original, who owns it, and as in StagedRestore."""
 
     imported: str
     mode: str
@@ -128,8 +128,8 @@ class StagedDetails(ReadDetails):
     bytes_copied: int
     buckets: int
     as_of: str | None = omit_if_none()
-    restore: RestoredRows | None = inline_keys()
-    imported: ImportedRows | None = inline_keys()
+    restore: StagedRestore | None = inline_keys()
+    imported: StagedImport | None = inline_keys()
     local: LocalCopyDetails | None = omit_if_none()
 
 

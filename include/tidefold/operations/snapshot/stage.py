@@ -26,7 +26,7 @@ from tidefold.operations.local_copies.manage import copy_staged
 from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.attempt import Attempt, RestoreInfo
-from tidefold.operations.snapshot.details import ImportedRows, LocalCopyDetails, RestoredRows, StagedDetails
+from tidefold.operations.snapshot.details import StagedImport, LocalCopyDetails, StagedRestore, StagedDetails
 from tidefold.operations.snapshot.task_results import describe_reads, find_failed_reads, read_from
 from tidefold.storage import Store
 
@@ -122,7 +122,7 @@ def _details(
     own = None if snapshot.external else snapshot.parent
     restore = imported = None
     if restored and restored.snapshot is not None:
-        restore = RestoredRows(
+        restore = StagedRestore(
             restored=restored.snapshot,
             mode=restored.mode,
             skipped=restored.skipped,
@@ -131,7 +131,7 @@ def _details(
             recorded=attempt.expected_rows,
         )
     elif restored:
-        imported = ImportedRows(
+        imported = StagedImport(
             imported=restored.address, mode=restored.mode, skipped=restored.skipped, replayed=restored.replayed
         )
     return StagedDetails(
