@@ -26,15 +26,15 @@ from tidefold.operations.snapshot.details import (
     ExportDetails,
     FailedRead,
     FilesRead,
-    StagedImport,
     LocalCopyDetails,
     PointInTimeDetails,
     PointInTimePlanDetails,
     PublicationDetails,
     ReadSources,
-    StagedRestore,
     SavepointDetails,
     StagedDetails,
+    StagedImport,
+    StagedRestore,
     TailDetails,
 )
 from tidefold.spark.result_file import read_outcomes, write_outcomes

@@ -26,7 +26,7 @@ from tidefold.operations.local_copies.manage import copy_staged
 from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.attempt import Attempt, RestoreInfo
-from tidefold.operations.snapshot.details import StagedImport, LocalCopyDetails, StagedRestore, StagedDetails
+from tidefold.operations.snapshot.details import LocalCopyDetails, StagedDetails, StagedImport, StagedRestore
 from tidefold.operations.snapshot.task_results import describe_reads, find_failed_reads, read_from
 from tidefold.storage import Store
 
