@@ -1,7 +1,7 @@
-"""Runs one step (ingest, materialize, quality) for some logs: without a JVM when nothing is to be done, else with ONE
-spark-submit whose output goes to a file.
+"""Runs steps (ingest, materialize, quality) for some logs: without a JVM where little is to be done, else in ONE Spark
+application whose output goes to a file.
 
-Finds out before Spark starts whether it can start: it needs a Java of the right age.
+Checks before Spark starts that it can start: it needs a Java of the right age.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ import signal
 import subprocess
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 from tidefold.cli.output.restore import BucketLine
 from tidefold.cli.terminal import Terminal
+from tidefold.config import Config
 from tidefold.errors import InvalidInputError, NotFoundError, TidefoldError
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
@@ -48,57 +50,121 @@ def check_java() -> None:
 
 
 _PROGRESS_SECONDS = 5.0
+_POLL_SECONDS = 0.05
 _GRACE_SECONDS = 10.0
 _TAIL_LINES = 20
 
 
 def run_step(terminal: Terminal, pipeline: Pipeline, step: AnyStep, logs: Sequence[str]) -> list[Outcome]:
-    """One outcome a log, in the order given; an error of one log does not stop the others."""
-    found = run_without_spark(pipeline, step, logs, BucketLine(terminal.note))
-    outcomes = {outcome.log: outcome for outcome in found.done}
-    if found.spark:
-        outcomes |= {outcome.log: outcome for outcome in _submit(terminal, pipeline, step, found.spark)}
-    return [outcomes[log] for log in logs]
+    """Runs one step; if it needs Spark, in an application of its own."""
+    with SparkApplication(terminal, pipeline) as application:
+        return application.run_step(step, logs)
 
 
-def _submit(terminal: Terminal, pipeline: Pipeline, step: AnyStep, logs: Sequence[str]) -> list[Outcome]:
-    """Runs the job; one that ends without a word gives every log an error."""
-    config = pipeline.config
-    check_java()
-    output = _fresh_file(config.path.parent / "var" / "log", step, ".log")
-    result = _fresh_file(config.path.parent / "var" / "results", step, ".json")
-    request = Request(str(config.path), tuple(logs), step, str(result))
-    command = submit_command(config, request)
-    terminal.note(f"{step.name}: starting Spark for {', '.join(logs)}; its output goes to {output}")
-    code = _run(terminal, step, command.argv, {**os.environ, **command.env}, output)
-    return read_outcomes(result) or _died(terminal, step, logs, code, output)
+class SparkApplication(AbstractContextManager["SparkApplication"]):
+    """One Spark application for all steps of a command. The first step that needs Spark starts it; it ends with the
+    block.
+
+    terminal: prints that it starts, runs and is done.
+    pipeline: the logs, and the configuration with Spark's settings.
+    """
+
+    def __init__(self, terminal: Terminal, pipeline: Pipeline) -> None:
+        self._terminal = terminal
+        self._pipeline = pipeline
+        self._job: _Job | None = None
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        if self._job:
+            self._job.end(_GRACE_SECONDS if kind is None else 0)
+
+    def run_step(self, step: AnyStep, logs: Sequence[str]) -> list[Outcome]:
+        """One outcome a log, in the order given; an error of one log does not stop the others."""
+        found = run_without_spark(self._pipeline, step, logs, BucketLine(self._terminal.note))
+        outcomes = {outcome.log: outcome for outcome in found.done}
+        if found.spark:
+            outcomes |= {outcome.log: outcome for outcome in self._submit(step, found.spark)}
+        return [outcomes[log] for log in logs]
+
+    def _submit(self, step: AnyStep, logs: Sequence[str]) -> list[Outcome]:
+        """Sends the step to the job. A job that ends before it reports a result gives every log an error."""
+        config = self._pipeline.config
+        result = _fresh_file(config.path.parent / "var" / "results", step, ".json")
+        request = Request(str(config.path), tuple(logs), step, str(result))
+        began = time.monotonic()
+        if self._job:
+            self._terminal.note(f"{step.name}: the same Spark application continues with {', '.join(logs)}")
+            self._job.send(request)
+        else:
+            check_java()
+            output = _fresh_file(config.path.parent / "var" / "log", step, ".log")
+            self._terminal.note(f"{step.name}: starting Spark for {', '.join(logs)}; its output goes to {output}")
+            self._job = _Job(config, request, output)
+        self._wait(self._job, step, result, began)
+        if outcomes := read_outcomes(result):
+            self._terminal.note(f"{step.name}: Spark done after {time.monotonic() - began:.0f} s")
+            return outcomes
+        job, self._job = self._job, None
+        return _died(self._terminal, step, logs, job.end(0), job.output)
+
+    def _wait(self, job: _Job, step: AnyStep, result: Path, began: float) -> None:
+        """Returns when the result is there or the job has ended. Prints every few seconds that the job runs."""
+        noted = began
+        while not result.exists() and job.runs():
+            if time.monotonic() - noted >= _PROGRESS_SECONDS:
+                noted = time.monotonic()
+                self._terminal.note(f"{step.name}: running, {noted - began:.0f} s")
+
+
+class _Job:
+    """A process of spark-submit that takes one request after the other. What ends this process ends it too.
+
+    output: the file with what it prints.
+    """
+
+    def __init__(self, config: Config, request: Request, output: Path) -> None:
+        self.output = output
+        self._pipe = output.with_suffix(".requests")
+        os.mkfifo(self._pipe, 0o600)
+        # Open for both directions: this process does not wait for the reader, nor does it see an end.
+        self._requests = os.open(self._pipe, os.O_RDWR)
+        command = submit_command(config, replace(request, more=str(self._pipe)))
+        with output.open("wb") as sink:
+            # In a session of its own, so that the JVM and its Python workers can be ended as one.
+            self._process = subprocess.Popen(
+                command.argv,
+                env={**os.environ, **command.env},
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self._handler = signal.signal(signal.SIGTERM, _interrupt)
+
+    def send(self, request: Request) -> None:
+        os.write(self._requests, request.encode().encode() + b"\n")
+
+    def runs(self) -> bool:
+        """False if it ends within a moment."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_POLL_SECONDS)
+        return self._process.returncode is None
+
+    def end(self, grace: float) -> int:
+        """Its exit code. It ends by itself, since no request comes; after `grace` seconds it is ended."""
+        signal.signal(signal.SIGTERM, self._handler)
+        os.close(self._requests)
+        self._pipe.unlink(missing_ok=True)
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(grace)
+        _end(self._process)
+        return self._process.returncode
 
 
 def _fresh_file(folder: Path, step: AnyStep, ending: str) -> Path:
     make_private_folder(folder)
     run = re.sub(r"[^\w.-]", "_", step.run or "any")[:80]
     return folder / f"{run}-{step.name}-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}{ending}"
-
-
-def _run(terminal: Terminal, step: AnyStep, argv: Sequence[str], env: dict[str, str], output: Path) -> int:
-    """The job's exit code. Says every few seconds that it still runs; whatever ends us ends it too."""
-    began = time.monotonic()
-    with output.open("wb") as sink:
-        # In a session of its own, so that the JVM and its Python workers can be ended as one.
-        job = subprocess.Popen(
-            argv, env=env, stdin=subprocess.DEVNULL, stdout=sink, stderr=subprocess.STDOUT, start_new_session=True
-        )
-        before = signal.signal(signal.SIGTERM, _interrupt)
-        try:
-            while True:
-                with suppress(subprocess.TimeoutExpired):
-                    return job.wait(_PROGRESS_SECONDS)
-                terminal.note(f"{step.name}: running, {time.monotonic() - began:.0f} s")
-        finally:
-            signal.signal(signal.SIGTERM, before)
-            _end(job)
-            if job.returncode == 0:
-                terminal.note(f"{step.name}: Spark done after {time.monotonic() - began:.0f} s")
 
 
 def _interrupt(number: int, frame: object) -> None:

@@ -29,12 +29,15 @@ class Request:
 
     `config`: path of tidefold.yaml.
     `result`: where to write the outcomes; None: nowhere.
+    `more`: a named pipe from which the job reads further requests, one a line, until nobody writes to it; None: this
+        request is the only one.
     """
 
     config: str
     logs: tuple[str, ...]
     step: AnyStep
     result: str | None = None
+    more: str | None = None
 
     def encode(self) -> str:
         return msgspec.json.encode(self).decode()

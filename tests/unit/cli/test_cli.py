@@ -123,7 +123,7 @@ def test_validate_knows_the_columns_of_other_logs_that_a_suite_refers_to(pipelin
 def test_an_audit_of_nothing_completed_says_so_and_starts_no_spark(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spark_submit, "_submit", None)
+    monkeypatch.setattr(spark_submit, "submit_command", None)
     done = call("audit", "accounts")
     assert (done.exit_code, done.stdout) == (0, "accounts: nothing: no completed snapshot to audit\n")
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from tidefold.cli.output.outcomes import exit_code, print_lines
-from tidefold.cli.spark_submit import run_step
+from tidefold.cli.spark_submit import SparkApplication
 from tidefold.cli.takeover import find_takeovers
 from tidefold.cli.terminal import Terminal
 from tidefold.operations.outcome import Outcome, Status
@@ -14,10 +15,11 @@ from tidefold.operations.snapshot.request import SnapshotRequest
 from tidefold.spark.full_run import FullRun
 
 
+@contextmanager
 def open_run(
     terminal: Terminal, pipeline: Pipeline, request: SnapshotRequest, takeover_after: float | None = None
-) -> FullRun:
-    """A run that prints its steps and starts Spark where it is needed."""
+) -> Iterator[FullRun]:
+    """A run that prints its steps. Those that need Spark share one application, which ends with the block."""
 
     def report(step: str, outcomes: Sequence[Outcome]) -> None:
         # Errors go to stderr, so they need no heading.
@@ -25,13 +27,14 @@ def open_run(
             terminal.line(step)
         print_lines(terminal, outcomes, indent="  ")
 
-    return FullRun(
-        pipeline,
-        request,
-        run_step=lambda step, logs: run_step(terminal, pipeline, step, logs),
-        find_takeovers=lambda logs, asked: find_takeovers(terminal, pipeline, logs, asked, takeover_after),
-        report=report,
-    )
+    with SparkApplication(terminal, pipeline) as application:
+        yield FullRun(
+            pipeline,
+            request,
+            run_step=application.run_step,
+            find_takeovers=lambda logs, asked: find_takeovers(terminal, pipeline, logs, asked, takeover_after),
+            report=report,
+        )
 
 
 def print_run(terminal: Terminal, run: FullRun, command: str, saved: Sequence[Outcome] | None = None) -> int:

@@ -150,8 +150,8 @@ def run(
 
     pipeline = terminal.pipeline()
     request = Fold(run_id(run), takeover, kind)
-    whole = open_run(terminal, pipeline, request, takeover_after)
-    whole.run(choose_logs(pipeline, logs))
+    with open_run(terminal, pipeline, request, takeover_after) as whole:
+        whole.run(choose_logs(pipeline, logs))
     print_next_steps(terminal, whole)
     return print_run(terminal, whole, "run")
 

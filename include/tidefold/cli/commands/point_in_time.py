@@ -39,6 +39,6 @@ def as_of(
         return print_outcomes(
             terminal, "as-of", for_each_log(chosen, lambda log: explain_point_in_time(pipeline, log, request))
         )
-    whole = open_run(terminal, pipeline, request)
-    whole.fold(chosen)
+    with open_run(terminal, pipeline, request) as whole:
+        whole.fold(chosen)
     return print_run(terminal, whole, "as-of")

@@ -39,9 +39,9 @@ class StoppedSavepoint:
         """Stops, folds, saves, prints, and returns the exit code. After a failure the log stays stopped."""
         stopped = stop(self.pipeline, self.log, self.asked.address, self.asked.by, self.asked.why)
         self.terminal.note(f"{self.log}: stopped; `tidefold resume {self.log}` lets it take changes again")
-        run = open_run(self.terminal, self.pipeline, Fold(stopped.run, self.takeover))
         saved: Sequence[Outcome] = ()
-        run.fold([self.log])
+        with open_run(self.terminal, self.pipeline, Fold(stopped.run, self.takeover)) as run:
+            run.fold([self.log])
         if not exit_code(o for outcomes in run.outcomes.values() for o in outcomes):
             saved = for_each_log([self.log], lambda _: self._save(replace(wanted, run=stopped.run)))
         print_lines(self.terminal, saved)

@@ -1,0 +1,119 @@
+"""All steps of a command that need Spark share one process of spark-submit."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from support.pipelines import CONFIG, make_pipeline, put
+from tidefold.cli import spark_submit
+from tidefold.cli.spark_submit import SparkApplication
+from tidefold.cli.terminal import Format, Terminal
+from tidefold.config import Config
+from tidefold.operations.outcome import Status
+from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.snapshot.request import Fold
+from tidefold.spark.job_main import run_job
+from tidefold.spark.steps import MaterializeStep
+from tidefold.spark.submit import Command, Request, job_env
+
+# The job's real program. Its tasks run in its own process instead of Spark's, and one log ends it.
+JOB = """
+import os, sys
+from tidefold.compute.runners import in_process
+from tidefold.spark import job_main, steps
+print("process", os.getpid(), flush=True)
+steps.on_spark = lambda session: in_process
+steps.spark_session = lambda name: None
+whole = steps.MaterializeStep.run_on_spark
+def die_or_run(step, pipeline, logs):
+    return os._exit(9) if DIES in logs else whole(step, pipeline, logs)
+steps.MaterializeStep.run_on_spark = die_or_run
+sys.exit(job_main.run_job(sys.argv))
+"""
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
+    """Two logs with changes that nobody folded. Work of any size needs Spark."""
+    made = make_pipeline(tmp_path, CONFIG + "spark: {above: 0B}\n")
+    for log in ("accounts", "tellers"):
+        put(made, [{"id": 1, "text": "a"}], log)
+    monkeypatch.setattr(spark_submit, "check_java", lambda: None)
+    with_job(monkeypatch, dies="")
+    return made
+
+
+def with_job(monkeypatch: pytest.MonkeyPatch, dies: str) -> None:
+    def submit(config: Config, request: Request) -> Command:
+        program = JOB.replace("DIES", repr(dies))
+        return Command((sys.executable, "-c", program, request.encode()), dict(job_env(config)))
+
+    monkeypatch.setattr(spark_submit, "submit_command", submit)
+
+
+def run(application: SparkApplication, *logs: str) -> list[Status]:
+    return [outcome.status for outcome in application.run_step(MaterializeStep(Fold("run-1")), logs)]
+
+
+def processes(pipeline: Pipeline) -> list[int]:
+    """The processes of spark-submit that were started, by what they printed."""
+    outputs = (pipeline.config.path.parent / "var" / "log").glob("*.log")
+    return [int(line.split()[1]) for path in outputs for line in path.read_text().splitlines() if "process " in line]
+
+
+def are_gone(found: Sequence[int]) -> bool:
+    return not any(Path(f"/proc/{process}").exists() for process in found)
+
+
+def test_steps_share_one_application_that_ends_with_the_block(pipeline: Pipeline) -> None:
+    with SparkApplication(Terminal(pipeline.config.path, Format.TEXT, False), pipeline) as application:
+        assert run(application, "accounts") == [Status.STAGED]
+        assert run(application, "tellers") == [Status.STAGED]
+        assert run(application, "accounts", "tellers") == [Status.ALREADY, Status.ALREADY]
+        [process] = processes(pipeline)
+        assert not are_gone([process])
+    assert are_gone([process])
+    assert not list(pipeline.config.path.parent.glob("var/**/*.requests"))
+
+
+def test_no_application_starts_without_work(pipeline: Pipeline) -> None:
+    with SparkApplication(Terminal(pipeline.config.path, Format.TEXT, False), pipeline):
+        pass
+    assert processes(pipeline) == []
+
+
+def test_after_an_application_that_died_the_next_step_starts_another(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_job(monkeypatch, dies="tellers")
+    with SparkApplication(Terminal(pipeline.config.path, Format.TEXT, False), pipeline) as application:
+        assert run(application, "accounts") == [Status.STAGED]
+        [died] = application.run_step(MaterializeStep(Fold("run-1")), ["tellers"])
+        assert died.error is not None
+        assert (died.error.code, "ended with code 9" in died.message) == ("JOB_DIED", True)
+        with_job(monkeypatch, dies="")
+        assert run(application, "tellers") == [Status.STAGED]
+    assert are_gone(processes(pipeline))
+
+
+def test_an_error_ends_the_application(pipeline: Pipeline) -> None:
+    def interrupted() -> None:
+        with SparkApplication(Terminal(pipeline.config.path, Format.TEXT, False), pipeline) as application:
+            run(application, "accounts")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert are_gone(processes(pipeline))
+
+
+def test_a_job_whose_starter_is_gone_ends_after_its_first_request(pipeline: Pipeline, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "requests")
+    step = MaterializeStep(Fold("run-1"))
+    request = Request(str(pipeline.config.path), (), step, more=str(tmp_path / "requests"))
+    assert run_job(["job", request.encode()]) == 0
