@@ -8,7 +8,9 @@ ENVIRONMENT = """
 Parameters: `logs`, `kind`. Environment: `TIDEFOLD_CONFIG` (path of tidefold.yaml), `TIDEFOLD_SCHEDULE` (cron in UTC,
 default `@hourly`; empty: only by hand), `TIDEFOLD_APPROVAL_HOURS` (hours that a person has to approve a snapshot that
 failed its gate; default: nobody is asked), `TIDEFOLD_TAKEOVER_AFTER` (seconds after which an
-attempt of a dead run is superseded; default: never). Connection `spark_default`: where Spark runs.
+attempt of a dead run is superseded; default: never). `TIDEFOLD_ALARM_CONN` (connection of a webhook that is told of
+alarms), `TIDEFOLD_ALARM_NOTIFIER` (dotted path of a function that is told of them), `TIDEFOLD_LATE_AFTER_HOURS` (hours
+after which a run is late, and the webhook is told; default: never). Connection `spark_default`: where Spark runs.
 """
 TAKEOVER = os.environ.get("TIDEFOLD_TAKEOVER_AFTER")
 
@@ -17,5 +19,8 @@ dag = tidefold_dag(
     schedule=os.environ.get("TIDEFOLD_SCHEDULE", "@hourly"),
     approval=hours_from("TIDEFOLD_APPROVAL_HOURS"),
     takeover_after=float(TAKEOVER) if TAKEOVER else None,
+    alarm_conn_id=os.environ.get("TIDEFOLD_ALARM_CONN"),
+    alarm_notifier=os.environ.get("TIDEFOLD_ALARM_NOTIFIER"),
+    late_after=hours_from("TIDEFOLD_LATE_AFTER_HOURS"),
     doc_md=DOC + ENVIRONMENT,
 )

@@ -18,7 +18,8 @@ from support.browser import Browser, logged_in, trigger_by_form
 from tidefold.domain.log_state import State
 from tidefold.operations.verify.proof_record import find_proof
 
-STEPS = ("choose", "ingest", "materialize", "quality", "confirm", "subsume", "truncate", "local_retention", "clean")
+RETENTION = ("subsume", "truncate", "local_retention", "clean")
+STEPS = ("choose", "ingest", "materialize", "quality", "confirm", *RETENTION, "alarms")
 ONGOING = (State.ONGOING, State.STAGED)
 
 

@@ -139,6 +139,7 @@ def test_a_materialize_marked_failed_is_aborted_and_the_run_red(scene: Scene, ma
         "truncate": "success",
         "local_retention": "success",
         "clean": "success",
+        "alarms": "success",
         "abort": "success",
         "done": "upstream_failed",
     }

@@ -8,10 +8,12 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from tidefold.config.models.alarms import AlarmsEntry, resolve_thresholds
 from tidefold.config.models.file import FileEntry, LocalConfig, LogEntry, RetentionConfig, SnapshotsConfig, SparkConfig
 from tidefold.config.models.sources import StateJsonEntry, options
 from tidefold.config.table_spec import lateness, shape_of, stops_of
 from tidefold.config.validation import check_all, check_log
+from tidefold.domain.alarms import AlarmThresholds
 from tidefold.domain.log_state import Expire
 from tidefold.domain.table.schema_evolution import Policies
 from tidefold.domain.table.table_spec import TableSpec
@@ -81,6 +83,7 @@ class LogConfig(_Resolved):
     deletion_vectors: whether incremental snapshots may mark rows instead of rewriting files.
     stops: codes of refused records that stop their partition.
     on_bad_record, on_bad_file: as the file has them.
+    alarms: when it raises an alarm; None: never.
     """
 
     id: str
@@ -95,6 +98,7 @@ class LogConfig(_Resolved):
     policies: Policies = Policies()
     deletion_vectors: bool = False
     stops: tuple[str, ...] = ()
+    alarms: AlarmThresholds | None = None
 
 
 class Config(_Resolved):
@@ -131,7 +135,7 @@ def load_config(path: Path) -> Config:
         retention=head.retention,
         snapshots=head.snapshots,
         targets=tuple(head.targets),
-        logs={log: _resolve(log, entry, base) for log, entry in logs.items()},
+        logs={log: _resolve(log, entry, base, head.alarms) for log, entry in logs.items()},
     )
 
 
@@ -198,7 +202,7 @@ def _read_head(document: YamlDocument, problems: list[ConfigProblem]) -> FileEnt
         return None
 
 
-def _resolve(log: str, entry: LogEntry, base: Path) -> LogConfig:
+def _resolve(log: str, entry: LogEntry, base: Path, alarms: AlarmsEntry | None) -> LogConfig:
     quality, shape = entry.quality, shape_of(entry)
     return LogConfig(
         id=log,
@@ -211,6 +215,7 @@ def _resolve(log: str, entry: LogEntry, base: Path) -> LogConfig:
         stops=stops_of(entry),
         on_bad_record=entry.on_bad_record,
         on_bad_file=entry.on_bad_file,
+        alarms=resolve_thresholds(alarms, entry.alarms),
         quality=QualityConfig(
             suite=base / quality.suite if quality.suite else None,
             max_row_drop=quality.max_row_drop,

@@ -112,6 +112,11 @@ class LogPaths:
         return f"{self.proofs}/{number:010d}.json"
 
     @property
+    def alarms(self) -> str:
+        """Records of failed runs and of alarms that were sent: the newest number counts, the others are removed."""
+        return f"{self.folder}/alarms"
+
+    @property
     def quarantine(self) -> str:
         return f"{self.folder}/quarantine"
 

@@ -99,6 +99,11 @@ def remarks(found: Sequence[LogStatus]) -> list[str]:
     return lines
 
 
+def alarm_lines(found: Iterable[LogStatus]) -> list[str]:
+    """One line for each alarm of each log."""
+    return [f"{alarm.log}: {alarm}" for status in found for alarm in status.alarms]
+
+
 def _describe_skipped(status: LogStatus) -> Iterable[str]:
     """The keys that the newest snapshot cannot have, and the statement that brings them in."""
     latest = status.latest

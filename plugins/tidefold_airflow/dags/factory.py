@@ -14,7 +14,7 @@ from airflow.sdk import DAG, TaskGroup
 from tidefold_airflow import operators
 from tidefold_airflow.dags.approval import tidefold_approval_dag
 from tidefold_airflow.dags.params import AS_CONFIGURED, kind_param, logs_param
-from tidefold_airflow.dags.settings import dag_settings
+from tidefold_airflow.dags.settings import alarm_settings, dag_settings, deadline_settings
 from tidefold_airflow.operators.approve import LOOK_EVERY
 from tidefold_airflow.operators.run_context import Logs
 
@@ -36,6 +36,7 @@ DOC = """
 | quality | judges every row of the staged files and stores the verdict | one job, if needed |
 | confirm (one a log) | completes and publishes a log that passed, and sends its asset event | none |
 | subsume, truncate, local_retention, clean | delete old snapshots, old log, local copies, remains of dead runs | none |
+| alarms | counts failed runs in a row, finds the alarms of each log, sends new ones to the notifier | none |
 | abort, done | abort what this run staged and did not confirm; make the run red if a task is | none |
 
 A log that fails a step does not hold up the others: each task finishes the other logs, then names the failed ones.
@@ -54,6 +55,7 @@ class Options:
     `approval`: how long a person may take to decide about a failed gate; None: nobody is asked.
     `look_every`: how often an open question is compared with the ledger.
     `takeover_after`: see TidefoldMaterializeOperator.
+    `alarm_conn_id`, `alarm_notifier`: who is told of alarms, see TidefoldAlarmsOperator; None: nobody.
     """
 
     config: str | None = None
@@ -61,6 +63,8 @@ class Options:
     takeover_after: float | None = None
     conn_id: str = "spark_default"
     look_every: timedelta = LOOK_EVERY
+    alarm_conn_id: str | None = None
+    alarm_notifier: str | None = None
 
 
 def hours_from(variable: str) -> timedelta | None:
@@ -79,6 +83,9 @@ def tidefold_dag(
     takeover_after: float | None = None,
     conn_id: str = "spark_default",
     look_every: timedelta = LOOK_EVERY,
+    alarm_conn_id: str | None = None,
+    alarm_notifier: str | None = None,
+    late_after: timedelta | None = None,
     **dag: Any,
 ) -> DAG:
     """The whole DAG for the logs of a `tidefold.yaml`: ingest, fold, judge, publish, then what is kept.
@@ -87,16 +94,18 @@ def tidefold_dag(
 
     :param schedule: cron in UTC; None: only by hand.
     :param logs: only these; none: all that are configured.
-    :param config, approval, look_every, takeover_after, conn_id: see Options.
+    :param config, approval, look_every, takeover_after, conn_id, alarm_conn_id, alarm_notifier: see Options.
+    :param late_after: how long a run may take, from when it is queued, until the webhook of `alarm_conn_id` is told.
     :param dag: more of Airflow's own arguments of a DAG.
     """
-    options = Options(config, approval, takeover_after, conn_id, look_every)
+    options = Options(config, approval, takeover_after, conn_id, look_every, alarm_conn_id, alarm_notifier)
     asks = _approval_dag(dag_id, logs, options)
     settings = {
         **dag_settings(schedule),
         "description": "Ingest >> materialize >> quality >> confirm, then what is kept; abort on failure",
         "doc_md": DOC,
         "params": {"logs": logs_param(config, logs), "kind": kind_param()},
+        **deadline_settings(alarm_conn_id, late_after),
         **dag,
     }
     with DAG(dag_id, **settings) as made:
@@ -161,6 +170,15 @@ def _tasks(logs: Logs | str, kind: str | None, options: Options, asks: str | Non
     truncate = operators.TidefoldTruncateOperator(task_id="truncate", retries=1, **each)
     local_retention = operators.TidefoldLocalRetentionOperator(task_id="local_retention", retries=1, **each)
     clean = operators.TidefoldCleanOperator(task_id="clean", retries=1, **each)
+    alarms = operators.TidefoldAlarmsOperator(
+        task_id="alarms",
+        logs=choose.output,
+        only=only,
+        retries=1,
+        trigger_rule="all_done",
+        **alarm_settings(options.alarm_conn_id, options.alarm_notifier),
+        **config,
+    )
     abort = operators.TidefoldAbortOperator(task_id="abort", retries=2, **asking, **each).as_teardown()
     done = EmptyOperator(task_id="done", trigger_rule="all_success")
     # Not with on_failure_fail_dagrun: a task before such a teardown no longer counts for the run's colour (measured).
@@ -168,7 +186,9 @@ def _tasks(logs: Logs | str, kind: str | None, options: Options, asks: str | Non
     # Whatever is marked or skipped between them: what may stage something has ended before it is undone.
     [ingest, materialize, quality, confirm] >> abort
     # Leaves decide a run's colour, and no failure reaches the last task by itself.
-    [choose, ingest, materialize, quality, confirm, subsume, truncate, local_retention, clean] >> done
+    steps = [choose, ingest, materialize, quality, confirm, subsume, truncate, local_retention, clean]
+    steps >> alarms
+    [*steps, alarms] >> done
 
 
 def _alone(log: str) -> list[str]:

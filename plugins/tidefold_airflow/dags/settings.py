@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from airflow.sdk import CronDataIntervalTimetable
+from airflow.sdk.definitions.callback import AsyncCallback
+from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
+
+from tidefold_airflow.observability.notify import GateNotifier
 
 
 def dag_settings(schedule: str | None) -> dict[str, Any]:
@@ -18,3 +22,17 @@ def dag_settings(schedule: str | None) -> dict[str, Any]:
         "render_template_as_native_obj": True,
         "tags": ["tidefold"],
     }
+
+
+def alarm_settings(conn_id: str | None, notifier: str | None) -> dict[str, Any]:
+    """Arguments of a task that sends alarms. If it fails itself, the webhook is told that, too."""
+    told = {"on_failure_callback": GateNotifier(conn_id)} if conn_id else {}
+    return {"alarm_conn_id": conn_id, "alarm_notifier": notifier, **told}
+
+
+def deadline_settings(conn_id: str | None, late_after: timedelta | None) -> dict[str, Any]:
+    """Arguments of a DAG whose late runs are told to a webhook: nothing without a connection and a time."""
+    if not conn_id or late_after is None:
+        return {}
+    callback = AsyncCallback(GateNotifier, {"conn_id": conn_id})
+    return {"deadline": DeadlineAlert(DeadlineReference.DAGRUN_QUEUED_AT, late_after, callback)}

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from tidefold.domain.alarms import AlarmKind
 from tidefold.operations.outcome import Status
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def of_status(found: Sequence[LogStatus], now: datetime) -> Iterator[Gauge]:
     """How far each log is behind, and for how long its table has been as it is (seconds)."""
     for status in found:
         yield Gauge(status.log, "unreadable", float(status.error is not None))
+        yield from of_alarms(status)
         if not status.begun or status.error:
             continue
         yield Gauge(status.log, "lag.changes", status.changes)
@@ -49,10 +51,20 @@ def of_status(found: Sequence[LogStatus], now: datetime) -> Iterator[Gauge]:
         yield Gauge(status.log, "quarantined", status.quarantined)
         yield Gauge(status.log, "landing.problems", status.landing.total)
         yield Gauge(status.log, "garbage.segments", status.garbage)
+        yield Gauge(status.log, "stored.bytes", status.stored_bytes)
         yield Gauge(status.log, "local.bytes", status.local_bytes)
         if status.latest and status.latest.published_at:
             age = now - datetime.fromisoformat(status.latest.published_at)
             yield Gauge(status.log, "confirm.age_seconds", age.total_seconds())
+
+
+def of_alarms(status: LogStatus) -> Iterator[Gauge]:
+    """Which alarms a log raises, and how many runs failed in a row."""
+    raised = {alarm.kind for alarm in status.alarms}
+    yield Gauge(status.log, "alarms", len(status.alarms))
+    for kind in AlarmKind:
+        yield Gauge(status.log, f"alarm.{kind}", float(kind in raised))
+    yield Gauge(status.log, "failed_runs", status.runs.failures if status.runs else 0)
 
 
 def send(gauges: Iterator[Gauge]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tidefold_airflow.operators.alarms import TidefoldAlarmsOperator
 from tidefold_airflow.operators.approve import TidefoldApprovalOperator, TidefoldUnansweredOperator
 from tidefold_airflow.operators.base import (
     TidefoldAbortOperator,
@@ -33,6 +34,7 @@ from tidefold_airflow.operators.spark import (
 
 __all__ = [
     "TidefoldAbortOperator",
+    "TidefoldAlarmsOperator",
     "TidefoldApprovalOperator",
     "TidefoldAsOfOperator",
     "TidefoldAuditOperator",

@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
+from tidefold.domain.alarms import AlarmKind
 from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
 from tidefold.operations.inspect.status import LogStatus
 from tidefold.operations.outcome import Outcome
 from tidefold.presentation.proofs import describe_damage
 from tidefold.presentation.tables import remarks
 
+# Alarms about what the page says in words of its own, with links.
+_SHOWN_OTHERWISE = (AlarmKind.DAMAGE, AlarmKind.FILES, AlarmKind.GATE, AlarmKind.UNREADABLE)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -63,6 +66,8 @@ def word_of_log(status: LogStatus) -> Word:
         return Word("stopped", "warn")
     if any(problem.fails for problem in status.landing.listed):
         return Word("files not taken", "warn")
+    if status.alarms:
+        return Word("alarm", "warn")
     if status.changes:
         return Word("changes wait", "busy")
     return Word("up to date", "good") if status.latest else Word("no snapshot", "calm")
@@ -111,11 +116,12 @@ def instant_of(microseconds: int | None) -> str | None:
 
 def to_do(status: LogStatus, state: LogState | None = None) -> list[Note]:
     """What is wrong or waits, with the pages that tell more and the place in Airflow where a person decides."""
+    notes = [Note(str(alarm)) for alarm in status.alarms if alarm.kind not in _SHOWN_OTHERWISE]
     if status.error:
-        return [Note(status.error.message)]
+        return [Note(status.error.message), *notes]
     if not status.begun:
-        return [Note("Not begun: the next run of its DAG ingests what has landed.")]
-    notes = [_note_of_attempt(status.attempt)] if status.attempt else []
+        return [Note("Not begun: the next run of its DAG ingests what has landed."), *notes]
+    notes += [_note_of_attempt(status.attempt)] if status.attempt else []
     if status.why:
         failed = (
             next((s for s in state.snapshots if s.verdict and s.verdict.path == status.report), None) if state else None

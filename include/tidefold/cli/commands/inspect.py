@@ -69,7 +69,7 @@ def status(terminal: Terminal, logs: Logs = None) -> int:
     Shows the published snapshot, the open attempt, changes not folded yet, source positions, refused records, why
     the newest snapshot was not published, the newest tail, holds, readers, segments to be deleted, local copies,
     and when the files were last proved (scrub, verify) and a restore was last drilled. Marks as OLD what is more
-    than 35 days ago. Starts no Spark.
+    than 35 days ago. Shows each ALARM by the thresholds of `alarms` in the configuration. Starts no Spark.
 
     Example: tidefold status accounts --format json
 
@@ -80,7 +80,7 @@ def status(terminal: Terminal, logs: Logs = None) -> int:
     from tidefold.operations.local_copies.inventory import local_use
     from tidefold.operations.pipeline import now
     from tidefold.presentation.proofs import describe_status, proof_lines
-    from tidefold.presentation.tables import local_lines, position_table, remarks, status_table
+    from tidefold.presentation.tables import alarm_lines, local_lines, position_table, remarks, status_table
 
     pipeline = terminal.pipeline()
     found = read_status(pipeline, choose_logs(pipeline, logs), proofs=True)
@@ -88,7 +88,7 @@ def status(terminal: Terminal, logs: Logs = None) -> int:
     use = local_use(pipeline)
     data = {"logs": [describe_status(s) for s in found], "local": asdict(use) if use else None}
     lines = [line for s in found for line in proof_lines(s, now())]
-    terminal.result(data, *parts, *remarks(found), *lines, *local_lines(use))
+    terminal.result(data, *parts, *alarm_lines(found), *remarks(found), *lines, *local_lines(use))
     return exit_code(s.error for s in found if s.error)
 
 

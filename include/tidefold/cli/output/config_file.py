@@ -40,6 +40,16 @@ spark:
 retention:
   snapshots: all # or a number: how many of the newest `tidefold subsume` keeps
 
+# When a log raises an alarm: in `tidefold status`, on the page, in metrics, and through a notifier of the DAGs. `never`
+# switches one off; a log may have thresholds of its own.
+alarms:
+  lag: 24h # how long an ingested change may wait to be published
+  silence: never # how old the newest published change may be, although none waits
+  files: 24h # how long a landed file that is not ingested may stay
+  drill: 35d # how old the newest restore drill may be
+  growth: 20 # how many times the bytes of its newest snapshot a log may take in the store
+  failures: 2 # number of failed DAG runs in a row that are allowed
+
 # Each log becomes one table. Its id names folders of the store: choose it now, it cannot change later. Its key, order
 # and merge cannot change once it has data (`tidefold drop` begins again); columns can, see docs/schema-change.md.
 logs:"""

@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
+from tidefold.config.models.alarms import AlarmsEntry
 from tidefold.config.models.columns import ColumnValue
 from tidefold.config.models.merge import LateEntry, MergeEntry, MergeValue, OrderValue
 from tidefold.config.models.schema_policy import SchemaEntry, SchemaValue
@@ -241,6 +242,7 @@ class LogEntry(StrictModel):
     )
     quality: QualityEntry = QualityEntry()
     ttl: TtlEntry | None = None
+    alarms: AlarmsEntry | None = Field(default=None, description="thresholds of this log, instead of those of all logs")
 
 
 def _spell_boolean(value: Any) -> Any:
@@ -279,6 +281,7 @@ class FileEntry(StrictModel):
     local: LocalConfig = LocalConfig()
     retention: RetentionConfig = RetentionConfig()
     snapshots: SnapshotsConfig = SnapshotsConfig()
+    alarms: AlarmsEntry | None = Field(default=None, description="when a log raises an alarm; without it none does")
     targets: list[Text] = Field(
         default=[],
         description="folders, here or in S3, below which operators of Airflow may restore to, save to and import from",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from tidefold.domain.alarms import AlarmRecord, LogAlarm
+from tidefold.domain.commit_times import CommitTimeRange, merge_ranges
 from tidefold.domain.landing_problems import NO_PROBLEMS, LandingProblems
 from tidefold.domain.log_state import Consumer, Hold, LogState, Position, Snapshot, State, Stopped, Tag
 from tidefold.domain.retention.retention import tails
@@ -12,10 +14,12 @@ from tidefold.domain.table.schema import FIRST
 from tidefold.domain.table.schema_evolution import describe_schemas
 from tidefold.domain.verify.scrub_round import ProofRecord
 from tidefold.errors import TidefoldError
+from tidefold.operations.inspect.alarm_record import find_alarm_record
+from tidefold.operations.inspect.alarms import find_alarms
 from tidefold.operations.local_copies.inventory import LocalUse, local_use
 from tidefold.operations.local_copies.manage import copies_here
 from tidefold.operations.outcome import Outcome
-from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.verify.proof_record import find_proof
 
 
@@ -30,6 +34,12 @@ class LogStatus:
     `drilled` is the newest one with a restore drill. `stopped`: the log takes nothing. `schema` is the id of the newest
     one, `schema_waits` what it changes, until a snapshot has it. `landing`: landed files that the last ingest did not
     take, or took in vain. `proof`: when its files were proved, if that was asked for.
+
+    first_started: when the first snapshot began (ISO 8601); empty: there is none.
+    waiting: when the changes that wait to be folded were committed at the source; None: not known.
+    stored_bytes: of all files that the ledger names: those that its snapshots wrote, and its change sets.
+    runs: what is known of the newest runs of its DAG, if that was asked for.
+    alarms: what a person should deal with, by the thresholds of the configuration, if that was asked for.
 
     `why` says in one line why the newest snapshot is not the latest one, `report` is the page that tells more;
     `error` (with its code) is set when the ledger cannot be read, `begun` is false until the first ingest.
@@ -61,12 +71,18 @@ class LogStatus:
     schema_waits: str = ""
     landing: LandingProblems = NO_PROBLEMS
     proof: ProofRecord | None = None
+    first_started: str = ""
+    waiting: CommitTimeRange | None = None
+    stored_bytes: int = 0
+    runs: AlarmRecord | None = None
+    alarms: tuple[LogAlarm, ...] = ()
 
 
 def status(pipeline: Pipeline, logs: Sequence[str], *, proofs: bool = False) -> list[LogStatus]:
     """One status a log; a log whose ledger cannot be read says so and hides no other.
 
-    proofs: also reads when the files of each log were proved, which takes up to two requests a log.
+    proofs: also reads when the files of each log were proved and which runs of its DAG failed, and finds its alarms.
+        That takes up to four requests a log.
     """
     use = local_use(pipeline)
     return [_status(pipeline, log, use, proofs) for log in logs]
@@ -76,13 +92,28 @@ def _status(pipeline: Pipeline, log: str, use: LocalUse | None, proofs: bool) ->
     try:
         state = pipeline.ledger(log).find()
         if state is None:
-            return LogStatus(log, begun=False)
-        here = copies_here(pipeline, state)
-        taken = use.logs.get(log, 0) if use else 0
-        proof = find_proof(pipeline.store, log) if proofs else None
-        return replace(status_of(state), local=here.whole, local_partial=here.partial, local_bytes=taken, proof=proof)
+            found = LogStatus(log, begun=False)
+        else:
+            here = copies_here(pipeline, state)
+            taken = use.logs.get(log, 0) if use else 0
+            found = replace(status_of(state), local=here.whole, local_partial=here.partial, local_bytes=taken)
+        return add_records(pipeline, found) if proofs else found
     except TidefoldError as error:
-        return LogStatus(log, begun=True, error=Outcome.of_error(log, error))
+        found = LogStatus(log, begun=True, error=Outcome.of_error(log, error))
+        return with_alarms(pipeline, found) if proofs else found
+
+
+def add_records(pipeline: Pipeline, found: LogStatus) -> LogStatus:
+    """The status with its proofs, its newest runs and its alarms. Raises StorageError."""
+    proof = find_proof(pipeline.store, found.log) if found.begun else None
+    runs = find_alarm_record(pipeline.store, found.log)
+    return with_alarms(pipeline, replace(found, proof=proof, runs=runs))
+
+
+def with_alarms(pipeline: Pipeline, found: LogStatus) -> LogStatus:
+    """The status with the alarms that the configuration wants."""
+    thresholds = pipeline.config.logs[found.log].alarms
+    return replace(found, alarms=tuple(find_alarms(found, thresholds, now())) if thresholds else ())
 
 
 def status_of(state: LogState) -> LogStatus:
@@ -110,7 +141,15 @@ def status_of(state: LogState) -> LogStatus:
         schema=state.schema,
         schema_waits=_waiting_schema(state),
         landing=state.landing,
+        first_started=state.snapshots[0].started_at if state.snapshots else "",
+        waiting=merge_ranges(c.times for c in state.unfolded),
+        stored_bytes=_count_stored(state),
     )
+
+
+def _count_stored(state: LogState) -> int:
+    kept = (s for s in state.snapshots if s.open or s.state is State.COMPLETED)
+    return sum(s.bytes_written for s in kept) + sum(c.location.length for c in state.change_sets)
 
 
 def _waiting_schema(state: LogState) -> str:

@@ -9,11 +9,10 @@ from tidefold.domain.log_state import LogState, Position, Snapshot
 from tidefold.domain.retention.retention import Bound, bounds
 from tidefold.domain.table.schema_evolution import describe_schemas
 from tidefold.operations.inspect.history import find_restorers
-from tidefold.operations.inspect.status import LogStatus, status_of
+from tidefold.operations.inspect.status import LogStatus, add_records, status_of
 from tidefold.operations.local_copies.inventory import LocalUse, local_use
 from tidefold.operations.local_copies.manage import copies_here
 from tidefold.operations.pipeline import Pipeline, now
-from tidefold.operations.verify.proof_record import find_proof
 from tidefold.presentation.proofs import is_drill_old, is_proof_old
 from tidefold_airflow.ui.health import (
     Lag,
@@ -86,8 +85,8 @@ class LogView:
 def view_log(pipeline: Pipeline, state: LogState) -> LogView:
     """What there is to say of a log; its copies on this machine are those of the machine that serves the page."""
     here = copies_here(pipeline, state)
-    proof = find_proof(pipeline.store, state.log)
-    status = replace(status_of(state), local=here.whole, local_partial=here.partial, proof=proof)
+    found = replace(status_of(state), local=here.whole, local_partial=here.partial)
+    status = add_records(pipeline, found)
     listed = list(reversed(state.snapshots))
     return LogView(
         status=status,

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
-from tidefold.operations.inspect.status import LogStatus, status_of
+from tidefold.operations.inspect.status import LogStatus, add_records, status_of, with_alarms
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
-from tidefold.operations.verify.proof_record import find_proof
 from tidefold_airflow.ui.health import Lag, Note, Word, lag_of, status_of_error, to_do, word_of_log
 from tidefold_airflow.ui.responses import hide_unexpected
 
@@ -36,6 +35,7 @@ class Totals:
     bad: int
     changes: int
     quarantined: int
+    alarms: int
     rows: int
     bytes: int
 
@@ -56,6 +56,7 @@ def totals(lines: list[LogLine]) -> Totals:
         bad=tones.count("bad"),
         changes=sum(line.lag.changes for line in lines),
         quarantined=sum(line.status.quarantined for line in lines),
+        alarms=sum(len(line.status.alarms) for line in lines),
         rows=sum(s.rows for s in latest),
         bytes=sum(s.bytes_full for s in latest),
     )
@@ -65,10 +66,9 @@ def _line(pipeline: Pipeline, log: str) -> LogLine:
     lag, state = Lag(), None
     try:
         state = pipeline.ledger(log).find()
-        status = LogStatus(log, begun=False)
-        if state:
-            status = replace(status_of(state), proof=find_proof(pipeline.store, log))
+        status = add_records(pipeline, status_of(state) if state else LogStatus(log, begun=False))
         lag = lag_of(state) if state else lag
     except Exception as error:
-        status = status_of_error(log, Outcome.of_error(log, hide_unexpected(error, "Reading the log")))
+        hidden = Outcome.of_error(log, hide_unexpected(error, "Reading the log"))
+        status = with_alarms(pipeline, status_of_error(log, hidden))
     return LogLine(status, word_of_log(status), lag, to_do(status, state))

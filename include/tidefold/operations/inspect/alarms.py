@@ -1,0 +1,155 @@
+"""Which alarms a log raises: one pure function of its status, the thresholds and the instant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from tidefold.domain.alarms import AlarmKind, AlarmThresholds, LogAlarm
+from tidefold.domain.commit_times import format_instant
+
+if TYPE_CHECKING:
+    from tidefold.operations.inspect.status import LogStatus
+
+# Below it a log that grows costs nothing: a small table with many changes is no reason to wake anybody.
+GROWTH_FLOOR = 1_000_000_000
+_UNITS = ((86_400, "d"), (3600, "h"), (60, "min"))
+
+
+def find_alarms(status: LogStatus, thresholds: AlarmThresholds, now: str) -> list[LogAlarm]:
+    """The alarms of a log at an instant (ISO 8601), the gravest first."""
+    found = [*_find_failures(status, thresholds)]
+    if status.error:
+        message = f"the ledger cannot be read: {status.error.message}"
+        hint = status.error.error.hint if status.error.error else ""
+        return [LogAlarm(status.log, AlarmKind.UNREADABLE, message, hint or "read the message."), *found]
+    if not status.begun:
+        return found
+    return [
+        *_find_damage(status),
+        *_find_failed_gate(status),
+        *found,
+        *_find_lag(status, thresholds, now),
+        *_find_silence(status, thresholds, now),
+        *_find_files(status, thresholds, now),
+        *_find_old_drill(status, thresholds, now),
+        *_find_growth(status, thresholds),
+    ]
+
+
+def _find_damage(status: LogStatus) -> Iterator[LogAlarm]:
+    if status.proof and status.proof.damaged:
+        message = f"{len(status.proof.damaged):,} files are damaged, found by `{status.proof.by}`."
+        yield LogAlarm(status.log, AlarmKind.DAMAGE, message, f"`tidefold verify {status.log} --repair`.")
+
+
+def _find_failed_gate(status: LogStatus) -> Iterator[LogAlarm]:
+    attempt = status.attempt
+    waits = attempt is not None and attempt.verdict is not None and not attempt.verdict.allows
+    if status.report is None and not waits:
+        return
+    hint = f"read `tidefold report {status.log}`, mend the data or the suite, then run the log again."
+    if waits and attempt:
+        hint = f"`tidefold report {status.log}`; then decide in Airflow's required actions, or `confirm` or `abort` it."
+    yield LogAlarm(status.log, AlarmKind.GATE, f"{status.why or 'the quality gate failed'}.", hint)
+
+
+def _find_failures(status: LogStatus, thresholds: AlarmThresholds) -> Iterator[LogAlarm]:
+    runs = status.runs
+    if runs is None or thresholds.failures is None or runs.failures <= thresholds.failures:
+        return
+    count = "1 run failed" if runs.failures == 1 else f"{runs.failures:,} runs failed in a row"
+    message = f"{count}, since {format_minute(runs.since)}: {runs.error}"
+    hint = f"mend what the error names. The next run that does not fail for `{status.log}` ends the alarm."
+    yield LogAlarm(status.log, AlarmKind.FAILURES, message, hint)
+
+
+def _find_lag(status: LogStatus, thresholds: AlarmThresholds, now: str) -> Iterator[LogAlarm]:
+    """The oldest waiting change counts; where its commit time is not known, the time of the last publication."""
+    if not status.changes:
+        return
+    oldest = _describe_instant(status.waiting.first if status.waiting else None)
+    if not oldest and status.latest:
+        oldest = status.latest.published_at
+    if age := _find_excess(oldest, thresholds.lag, now):
+        count = "1 change waits" if status.changes == 1 else f"{status.changes:,} changes wait"
+        message = f"{count} to be published, the oldest for {age}."
+        hint = f"run the log: `tidefold run {status.log}`, or unpause its DAG. `tidefold status` shows what stops it."
+        yield LogAlarm(status.log, AlarmKind.LAG, message, hint)
+
+
+def _find_silence(status: LogStatus, thresholds: AlarmThresholds, now: str) -> Iterator[LogAlarm]:
+    latest = status.latest
+    if latest is None or status.changes:
+        return
+    newest = _describe_instant(latest.max_commit_time) or latest.published_at
+    if age := _find_excess(newest, thresholds.silence, now):
+        message = f"the newest published change is {age} old, and none waits."
+        hint = "check that the source still lands files, and that the DAG that ingests them runs."
+        yield LogAlarm(status.log, AlarmKind.SILENCE, message, hint)
+
+
+def _find_files(status: LogStatus, thresholds: AlarmThresholds, now: str) -> Iterator[LogAlarm]:
+    listed = [problem for problem in status.landing.listed if problem.since]
+    if not listed:
+        return
+    first = min(listed, key=lambda problem: problem.since)
+    if age := _find_excess(first.since, thresholds.files, now):
+        count = status.landing.total
+        noun = "1 landed file was" if count == 1 else f"{count:,} landed files were"
+        message = f"{noun} not ingested, the first for {age}: {first}"
+        yield LogAlarm(status.log, AlarmKind.FILES, message, first.hint or f"`tidefold status {status.log}`.")
+
+
+def _find_old_drill(status: LogStatus, thresholds: AlarmThresholds, now: str) -> Iterator[LogAlarm]:
+    hint = f"`tidefold drill {status.log}`, or give the DAG `tidefold_drill` a schedule."
+    drill = status.drilled.drill if status.drilled else None
+    if drill and not drill.passed:
+        message = f"the restore drill of {format_minute(drill.instant)} failed."
+        hint = f"`tidefold verify {status.log}` names the damage; then {hint}"
+        yield LogAlarm(status.log, AlarmKind.DRILL, message, hint)
+        return
+    newest = drill.instant if drill else status.first_started
+    if status.latest and (age := _find_excess(newest, thresholds.drill, now)):
+        message = f"the newest restore drill is {age} old." if drill else f"no restore was drilled in {age}."
+        yield LogAlarm(status.log, AlarmKind.DRILL, message, hint)
+
+
+def _find_growth(status: LogStatus, thresholds: AlarmThresholds) -> Iterator[LogAlarm]:
+    if thresholds.growth is None or status.latest is None or status.stored_bytes < GROWTH_FLOOR:
+        return
+    times = status.stored_bytes / max(status.latest.bytes_full, 1)
+    if times > thresholds.growth:
+        message = f"the log takes {status.stored_bytes / 1e9:,.1f} GB in the store, {times:,.0f} times its table."
+        hint = "set `retention.snapshots` to a number; then `tidefold subsume` and `tidefold truncate`."
+        yield LogAlarm(status.log, AlarmKind.GROWTH, message, hint)
+
+
+def _describe_instant(microseconds: int | None) -> str:
+    """A commit time as ISO 8601; empty for what is not known, or what no calendar has."""
+    try:
+        return "" if microseconds is None else format_instant(microseconds)
+    except OverflowError:
+        return ""
+
+
+def _find_excess(since: str, allowed: int | None, now: str) -> str:
+    """How long ago an instant is, if that is longer than allowed; else empty."""
+    if not since or allowed is None:
+        return ""
+    seconds = (datetime.fromisoformat(now) - datetime.fromisoformat(since)).total_seconds()
+    return format_age(seconds) if seconds > allowed else ""
+
+
+def format_age(seconds: float) -> str:
+    """`3 d`, `5 h` or `12 min`: the largest unit of which there are at least two."""
+    for size, unit in _UNITS:
+        if seconds >= 2 * size:
+            return f"{seconds // size:,.0f} {unit}"
+    return f"{seconds:,.0f} s"
+
+
+def format_minute(instant: str) -> str:
+    """An ISO instant for people, without seconds: its zone is UTC."""
+    return f"{instant[:16].replace('T', ' ')} UTC"

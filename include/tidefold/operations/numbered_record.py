@@ -1,0 +1,52 @@
+"""A small record in the store of which the newest version counts: files `<number>.json` in a folder of its own.
+
+No ledger names them, so an idle run pays nothing. A lost or damaged record only makes its owner begin again.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from tidefold.errors import NotFoundError
+from tidefold.storage import Store
+
+
+class Numbered(Protocol):
+    """A frozen record. `number` counts its versions, from 1."""
+
+    @property
+    def number(self) -> int: ...
+
+
+R = TypeVar("R", bound=Numbered)
+
+
+def find_newest(store: Store, folder: str) -> int:
+    """The number of the newest record; 0: there is none. Raises StorageError."""
+    return max(_list_numbers(store, folder), default=0)
+
+
+def read_record(store: Store, folder: str, number: int, kind: type[R]) -> R | None:
+    """The record of that number; None if it is gone or damaged. Raises StorageError."""
+    try:
+        found = msgspec.json.decode(store.read(_path(folder, number)), type=kind)
+    except (NotFoundError, msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return found if found.number == number else None
+
+
+def write_record(store: Store, folder: str, record: Numbered) -> None:
+    """Writes a record and removes older ones. Raises AlreadyExistsError if another process was faster, StorageError."""
+    store.put_if_absent(_path(folder, record.number), msgspec.json.encode(record))
+    store.delete([_path(folder, old) for old in _list_numbers(store, folder) if old < record.number])
+
+
+def _path(folder: str, number: int) -> str:
+    return f"{folder}/{number:010d}.json"
+
+
+def _list_numbers(store: Store, folder: str) -> list[int]:
+    names = (entry.path.rpartition("/")[2].removesuffix(".json") for entry in store.list(folder))
+    return [int(name) for name in names if name.isdecimal()]
