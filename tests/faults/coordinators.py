@@ -57,6 +57,7 @@ def race(root: Path, store: str, table: str, rounds: int, options: dict[str, str
         found.one += done == 1
         found.none += done == 0
         found.refused.update(one.word for one in said if one.exit)
+        found.failed += [f"round {number}: not by name: {one.text[-2000:]}" for one in said if one.exit in (1, 5)]
         if done == 0:
             found.failed.append(f"round {number}: {[one.text[-300:] for one in said]}")
         two[0].send(f"run {LOG} --run after-{number} --takeover")

@@ -224,7 +224,8 @@ def _count(root: Path, found: Found) -> None:
         found.refused += event["exit"] != 0
         if event["exit"]:
             codes.update(event["codes"] or ["no code"])
-        unnamed = event["exit"] == 1 or {"UNEXPECTED", "UNFORESEEN"} & set(event["codes"])
+        # Nothing is damaged here: exit code 5 would send a person to look for damage.
+        unnamed = event["exit"] in (1, 5) or {"UNEXPECTED", "UNFORESEEN"} & set(event["codes"])
         if unnamed or (event["exit"] and not event["codes"]):
             found.wrong.append(f"not by name: `{event['command']}`: {event.get('text', '')}")
     found.codes = dict(codes.most_common())

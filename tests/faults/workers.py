@@ -89,7 +89,7 @@ def _work(root: Path, number: int, seed: int, events: Path) -> None:
                 said = tidefold(root, f"{command} --format json")
                 outcomes = said_outcomes(said.text)
                 more = {"ended": time.monotonic(), "exit": said.exit, "codes": said.codes, "outcomes": outcomes}
-                if said.exit == 1 or (said.exit and not said.codes):
+                if said.exit in (1, 5) or (said.exit and not said.codes):
                     more["text"] = said.text[-2000:]
                 _write(sink, {"began": began, "command": command, "worker": number, **more})
 

@@ -6,12 +6,18 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from support.staging import ROWS, Row, make_pipeline, stage
+from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot import transitions
+from tidefold.errors import CorruptError, SupersededError
+from tidefold.ledger import read_manifest
 from tidefold.operations.outcome import Outcome
+from tidefold.operations.quality import judge as judge_module
+from tidefold.operations.quality.baseline import Case
 from tidefold.operations.quality.judge import judge
 from tidefold.quality.run.duckdb_rows import open_duckdb
 from tidefold.wiring import Pipeline
@@ -88,3 +94,40 @@ def test_a_process_that_judged_ends_in_silence(pipeline: Pipeline) -> None:
     )
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("passed\n", "")
+
+
+@pytest.mark.parametrize("code", ["ABORTED", "SUPERSEDED"])
+@pytest.mark.parametrize("lost", ["a data file", "the table's log", "the manifest"])
+def test_files_that_another_run_deletes_under_the_gate_are_no_damage(
+    pipeline: Pipeline, code: str, lost: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another run takes the snapshot over while it is judged, and deletes its files."""
+    stage(pipeline, ROWS)
+    paths = LogPaths("accounts")
+    folders = {"a data file": "_data", "the table's log": "_delta_log", "the manifest": "manifest"}
+    cause = "by hand" if code == "ABORTED" else "superseded by attempt 2"
+    find = judge_module.find
+
+    def take_over(*arguments: Any) -> Any:
+        below = [*pipeline.store.list(paths.snapshots), *pipeline.store.list(paths.manifests)]
+        pipeline.store.delete([entry.path for entry in below if folders[lost] in entry.path])
+        pipeline.ledger("accounts").commit(lambda state: transitions.abort(state, 1, cause))
+        if lost == "the manifest":
+            read_manifest(pipeline.store, "accounts", arguments[1].snapshot)
+        return find(*arguments)
+
+    monkeypatch.setattr(judge_module, "find", take_over)
+    outcome = judge_one(pipeline)
+    assert (outcome.error_code, outcome.error and outcome.error.exit_code) == (code, 3)
+
+
+def test_a_manifest_that_another_run_deletes_before_the_gate_is_no_damage(pipeline: Pipeline) -> None:
+    stage(pipeline, ROWS)
+    case = judge_module.prepare(pipeline, "accounts", None)
+    assert isinstance(case, Case)
+    pipeline.store.delete([LogPaths("accounts").manifest(1)])
+    with pytest.raises(CorruptError, match="is missing"):
+        judge_module.weigh(pipeline, case)
+    pipeline.ledger("accounts").commit(lambda state: transitions.abort(state, 1, "superseded by attempt 2"))
+    with pytest.raises(SupersededError):
+        judge_module.weigh(pipeline, case)

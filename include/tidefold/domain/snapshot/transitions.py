@@ -52,6 +52,13 @@ def with_manifest(snapshot: Snapshot, manifest: Manifest, digest: str, read: Rea
     )
 
 
+def require_staged(state: LogState, snapshot: Snapshot) -> None:
+    """Raises RefusedError when this attempt is not staged any more: SUPERSEDED, ABORTED, WRONG_STATE."""
+    found = require_not_aborted(state, snapshot.id)
+    if (found.state, found.manifest) != (State.STAGED, snapshot.manifest):
+        raise _wrong_state(state, found, "judge", State.STAGED)
+
+
 def judge(state: LogState, snapshot_id: int, verdict: Verdict) -> LogState:
     """Binds a verdict to a staged snapshot. The first verdict of a suite stands; another suite may judge again."""
     snapshot = require_not_aborted(state, snapshot_id)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from tidefold.domain.log_state import State
 from tidefold.domain.snapshot import transitions
-from tidefold.errors import TidefoldError
+from tidefold.errors import CorruptError, NotFoundError, StorageError, TidefoldError
 from tidefold.ledger import read_manifest
 from tidefold.operations.outcome import Details, Outcome, Status, for_each_log, omit_if_none
 from tidefold.operations.pipeline import Pipeline, now
@@ -47,8 +48,23 @@ def weigh(pipeline: Pipeline, case: Case) -> int | None:
     """How many bytes the rows of a snapshot are; None: only Spark can judge them. Raises CorruptError."""
     if not all(can_judge(check) for check in case.suite.own):
         return None
-    manifest = read_manifest(pipeline.store, case.state.log, case.snapshot)
+    with _explain_lost_files(pipeline, case):
+        manifest = read_manifest(pipeline.store, case.state.log, case.snapshot)
     return sum(file.bytes for file in manifest.shown)
+
+
+@contextmanager
+def _explain_lost_files(pipeline: Pipeline, case: Case) -> Iterator[None]:
+    """Replaces an error by the refusal if the snapshot is not staged any more.
+
+    Another process that aborted the snapshot, or took it over, deletes its files while they are read.
+    """
+    try:
+        yield
+    except TidefoldError:
+        with suppress(NotFoundError, CorruptError, StorageError):
+            transitions.require_staged(pipeline.ledger(case.state.log).read(), case.snapshot)
+        raise
 
 
 def judge(pipeline: Pipeline, logs: Sequence[str], run_id: str | None, engine: QualityEngine | None) -> list[Outcome]:
@@ -68,7 +84,8 @@ def judge(pipeline: Pipeline, logs: Sequence[str], run_id: str | None, engine: Q
 def judge_case(pipeline: Pipeline, case: Case, engine: QualityEngine | None) -> Outcome:
     """Gives one snapshot its verdict; `engine` may be None if the suite judged it before."""
     try:
-        return _judge(pipeline, case, engine)
+        with _explain_lost_files(pipeline, case):
+            return _judge(pipeline, case, engine)
     except TidefoldError as error:
         return Outcome.of_error(case.state.log, error, case.snapshot.id)
 
