@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tidefold.domain.log_state import LogState, Snapshot, State
+from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
 from tidefold.errors import CorruptError
 
 _PUBLISHABLE = (State.COMPLETED, State.SUBSUMED, State.DELETED)
@@ -37,6 +37,7 @@ class Evidence:
     `completed`: ids of the snapshots that the ledger had as completed, of those that no table shows.
     `folders`: ids of the snapshots that have a folder, looked at for a log without any snapshot.
     `is_as_known`: the table shows what the ledger published last, or is about to.
+    `high_water_marks`: versions that the ledger has reached, as recorded beside the published table.
     """
 
     table_version: int | None = None
@@ -45,6 +46,7 @@ class Evidence:
     completed: frozenset[int] = field(default=frozenset())
     folders: frozenset[int] = field(default=frozenset())
     is_as_known: bool = True
+    high_water_marks: tuple[int, ...] = ()
 
 
 def newest_id(state: LogState) -> int:
@@ -57,6 +59,26 @@ def find_published_version(state: LogState) -> int:
     return max((s.table_version for s in state.snapshots if s.table_version is not None), default=-1)
 
 
+def needs_high_water_mark(before: LogState, after: LogState) -> bool:
+    """Whether only the ledger shows this change: if it were lost, no snapshot, manifest or table commit would tell.
+
+    Such are ingested changes, squashed change sets, tail-only snapshots, tags, holds, consumers, stops and schemas.
+    What truncation removes from the log needs no mark: no snapshot that is kept needs it. Without a published table
+    there is no mark.
+    """
+    if find_published_version(after) < 0:
+        return False
+    is_cut = before.truncated_to != after.truncated_to
+    return _find_unshown(before) != _find_unshown(after) or (not is_cut and before.change_sets != after.change_sets)
+
+
+def _find_unshown(state: LogState) -> tuple[object, ...]:
+    named = (state.tags, state.holds, state.readers, state.stopped)
+    # Tail-only snapshots have neither manifest nor files.
+    tails = tuple(s.id for s in state.snapshots if s.kind is SnapshotKind.TAIL and s.state is State.COMPLETED)
+    return *named, state.positions, state.schemas, state.last_sqn, tails
+
+
 def require_known(state: LogState, evidence: Evidence) -> None:
     """Raises CorruptError when the store shows something that the ledger does not know: LEDGER_LOST where the ledger
     has just begun, else LEDGER_BEHIND.
@@ -64,9 +86,7 @@ def require_known(state: LogState, evidence: Evidence) -> None:
     found = _find_unknown(state, evidence)
     if found is None:
         return
-    newest = newest_id(state)
-    known = f"the newest that its ledger knows is {newest}" if newest else "its ledger knows none"
-    what = f"Log `{state.log}`: {found}, and {known}."
+    what = f"Log `{state.log}`: {found}."
     if state.version <= 1:
         raise CorruptError("LEDGER_LOST", f"{what} The ledger was lost; nothing was changed.", hint=_hint(state))
     raise CorruptError(
@@ -83,15 +103,19 @@ def _hint(state: LogState) -> str:
 
 def _find_unknown(state: LogState, evidence: Evidence) -> str | None:
     newest = newest_id(state)
+    known = f", and the newest that its ledger knows is {newest}" if newest else ", and its ledger knows none"
     for ids, what in ((evidence.manifests, "a manifest"), (evidence.folders, "a folder")):
         if max(ids, default=0) > newest:
-            return f"snapshot {max(ids)} has {what}"
+            return f"snapshot {max(ids)} has {what}{known}"
     shown = evidence.shown
     if shown and shown.snapshot > state.last_snapshot and not _is_published(state.snapshot(shown.snapshot), shown):
-        return f"the published table shows snapshot {shown.snapshot}{_as_known(state.snapshot(shown.snapshot))}"
+        return f"the published table shows snapshot {shown.snapshot}{_as_known(state.snapshot(shown.snapshot))}{known}"
     for one in state.snapshots:
         if one.id in evidence.completed and (one.open or one.state is State.ABORTED):
-            return f"snapshot {one.id} was completed{_as_known(one)}"
+            return f"snapshot {one.id} was completed{_as_known(one)}{known}"
+    if max(evidence.high_water_marks, default=0) > state.version:
+        reached = max(evidence.high_water_marks)
+        return f"its ledger has reached version {reached}, and the newest version that is left is {state.version}"
     return None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tidefold.domain.ingest.stop_resume import REBUILT
@@ -38,8 +38,12 @@ class Rebuilt:
     unknown: tuple[str, ...]
 
 
-def rebuild(base: LogState, proofs: Sequence[Proof], incarnation: str, instant: str) -> Rebuilt:
+def rebuild(
+    base: LogState, proofs: Sequence[Proof], incarnation: str, instant: str, segments: Collection[str] | None = None
+) -> Rebuilt:
     """The log as `base`, the newest state that is left of it (empty: none is), goes on with what is proved.
+
+    `segments`: those that are stored. If one is missing that waits to be folded, all that wait are taken again.
 
     Every claim of the old ledger is fenced off. The log is stopped where nobody knows how far its source was taken.
     """
@@ -60,11 +64,16 @@ def rebuild(base: LogState, proofs: Sequence[Proof], incarnation: str, instant: 
         deletion=DeletionState.NO,
     )
     unknown = ["holds and tags that were given since", *_unknown_verdicts(base, proofs)]
-    if newest is None or base.last_sqn >= newest.to_sqn:
+    if newest is None or (base.last_sqn >= newest.to_sqn and _has_segments(base, newest, segments)):
         # The log itself is older than nothing that was folded: what was taken in since is taken in again.
         return Rebuilt(state, tuple(unknown))
     unknown.append("what was quarantined, and which files were taken: counts begin again")
     return Rebuilt(_cut(state, newest, manifest, instant), tuple(unknown))
+
+
+def _has_segments(base: LogState, newest: Snapshot, segments: Collection[str] | None) -> bool:
+    waiting = base.change_sets_in(newest.to_sqn, base.last_sqn)
+    return segments is None or all(c.location.segment in segments for c in waiting)
 
 
 def _record_all(base: LogState, proved: Mapping[int, Proof]) -> tuple[Snapshot, ...]:

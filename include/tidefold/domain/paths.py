@@ -65,6 +65,18 @@ class LogPaths:
         return f"tables/{self.log}"
 
     @property
+    def table_log(self) -> str:
+        return f"{self.table}/_delta_log"
+
+    @property
+    def high_water_marks(self) -> str:
+        """Which versions the ledger has reached. They are not below `logs/`, which may be put back from a backup."""
+        return f"{self.table_log}/_tidefold"
+
+    def high_water_mark(self, version: int) -> str:
+        return f"{self.high_water_marks}/ledger-{version:010d}"
+
+    @property
     def folder(self) -> str:
         return f"logs/{self.log}"
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+import re
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -10,7 +13,7 @@ import msgspec
 from tidefold.domain.ledger_evidence import Evidence, ShownSnapshot, find_published_version, newest_id
 from tidefold.domain.log_state import LogState
 from tidefold.domain.paths import LogPaths
-from tidefold.errors import NotFoundError
+from tidefold.errors import AlreadyExistsError, NotFoundError, TidefoldError
 from tidefold.ledger.serialization import decode
 from tidefold.storage import Store, StoredObject
 
@@ -25,6 +28,10 @@ ATTEMPT_FACT = "tidefold.attempt"
 _READ_AT_MOST = 8
 # A transaction's version is a signed number of 64 bits: so many hexadecimal digits of a sha256 fit.
 _DIGITS = 15
+_MARK = re.compile(r"/_tidefold/ledger-(\d{10})$")
+# So many older marks are left before one request deletes them.
+_OLD_MARKS = 16
+_log = logging.getLogger(__name__)
 
 
 def transactions_of(log: str, snapshot: int, epoch: int, manifest: str) -> dict[str, int]:
@@ -41,7 +48,8 @@ def app_of(log: str) -> str:
 def find_evidence(store: Store, state: LogState) -> Evidence:
     """Looks at a log's table and snapshots: two requests, one more for a log without any snapshot."""
     paths = LogPaths(state.log)
-    version = max(_versions(store.list(f"{paths.table}/_delta_log")), default=None)
+    table_log = store.list(paths.table_log)
+    version = max(_versions(table_log), default=None)
     below = store.list(paths.manifests)
     known = find_published_version(state)
     shown = None if version is None or version <= known else find_shown(store, state.log, known, version)
@@ -52,6 +60,7 @@ def find_evidence(store: Store, state: LogState) -> Evidence:
         completed=_ids(below, "completed"),
         folders=frozenset() if newest_id(state) else _folders(store, paths),
         is_as_known=version is None or version == known or (shown is not None and shown.version == version),
+        high_water_marks=_high_water_marks(table_log),
     )
 
 
@@ -59,6 +68,35 @@ def _versions(entries: Iterable[StoredObject]) -> list[int]:
     """Versions of a Delta log: of its commits and of its checkpoints."""
     numbers = (entry.path.rsplit("/", 1)[1].partition(".")[0] for entry in entries)
     return [int(number) for number in numbers if number.isdecimal()]
+
+
+def _high_water_marks(entries: Iterable[StoredObject]) -> tuple[int, ...]:
+    found = (_MARK.search(entry.path) for entry in entries)
+    return tuple(sorted(int(mark[1]) for mark in found if mark))
+
+
+def record_high_water_mark(store: Store, log: str, version: int, older: Sequence[int]) -> tuple[int, ...]:
+    """Records that the ledger has reached a version, and deletes older marks when there are many.
+
+    Returns the marks that are there now. If the mark cannot be written, the ledger is right without it.
+    """
+    paths = LogPaths(log)
+    try:
+        with suppress(AlreadyExistsError):
+            store.put_if_absent(paths.high_water_mark(version), b"")
+        if len(older) < _OLD_MARKS:
+            return (*older, version)
+        store.delete([paths.high_water_mark(mark) for mark in older if mark != version])
+    except TidefoldError as error:
+        _log.warning("%s: it is not recorded that the ledger has reached version %d: %s", log, version, error)
+        return tuple(older)
+    return (version,)
+
+
+def delete_high_water_marks(store: Store, log: str, above: int) -> None:
+    """Deletes the marks of versions that were lost, after the ledger was rebuilt without them."""
+    marks = _high_water_marks(store.list(LogPaths(log).high_water_marks))
+    store.delete([LogPaths(log).high_water_mark(mark) for mark in marks if mark > above])
 
 
 def list_manifests(store: Store, log: str) -> frozenset[int]:

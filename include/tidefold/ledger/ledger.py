@@ -13,7 +13,7 @@ from dataclasses import replace
 import msgspec
 
 from tidefold.domain.ingest.append import require_fence, with_shape
-from tidefold.domain.ledger_evidence import Evidence, require_known
+from tidefold.domain.ledger_evidence import Evidence, needs_high_water_mark, require_known
 from tidefold.domain.log_state import DeletionState, LogState, TableSpec
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.state_validation import check_state
@@ -25,7 +25,7 @@ from tidefold.errors import (
     RefusedError,
     UnknownOutcomeError,
 )
-from tidefold.ledger.evidence import find_evidence
+from tidefold.ledger.evidence import delete_high_water_marks, find_evidence, record_high_water_mark
 from tidefold.ledger.pages import Chunk, Pages
 from tidefold.ledger.serialization import FORMAT, LedgerHead, decode, decode_head, digest_of
 from tidefold.ledger.stored_form import encode
@@ -165,7 +165,9 @@ class Ledger:
         base = self._newest() or LogState(self._log, shape)
         made = replace(make(base), version=base.version + 1)
         self._compared.pop(self._log, None)
-        return self._put(made)
+        done = self._put(made)
+        delete_high_water_marks(self._store, self._log, above=done.version)
+        return done
 
     def commit(self, move: Callable[[LogState], LogState], *, of_dropped: bool = False) -> LogState:
         """Applies a move to the newest state and writes the result; on a lost race reads again and moves again.
@@ -179,11 +181,15 @@ class Ledger:
             moved = move(known)
             if moved == known:
                 return state
-            self.require_current(state)
+            evidence = self.require_current(state)
             try:
-                return self._put(replace(moved, version=state.version + 1))
+                done = self._put(replace(moved, version=state.version + 1))
             except AlreadyExistsError:
                 continue
+            if needs_high_water_mark(known, done):
+                marks = record_high_water_mark(self._store, self._log, done.version, evidence.high_water_marks)
+                self._compared[self._log] = (state.version, replace(evidence, high_water_marks=marks))
+            return done
         raise ConflictError("LEDGER_BUSY", f"Other writers of log `{self._log}` committed first, {_TRIES} times.")
 
     def _put(self, state: LogState) -> LogState:

@@ -332,18 +332,3 @@ def test_the_abort_of_a_snapshot_that_no_reader_saw_is_harmless(tmp_path: Path, 
     publish(root, "again")
     assert len(published(root)) == 7
     assert opened(root).ledger(LOG).read().unfolded == ()
-
-
-def test_a_lost_ingest_is_taken_again_and_lost_names_are_not_noticed(tmp_path: Path) -> None:
-    """What docs/backup.md says: only the files in the landing folder bring lost change sets back."""
-    root = begin(tmp_path)
-    take(root)
-    sqn = opened(root).ledger(LOG).read().last_sqn
-    opened(root).ledger(LOG).commit(lambda state: retention.tag(state, "kept", 2))
-    go_back(root, 2)
-    assert take(root).status == "taken"
-    state = opened(root).ledger(LOG).read()
-    assert (state.last_sqn, state.tags) == (sqn, ())
-    fold(root, "again")
-    publish(root, "again")
-    assert len(published(root)) == 7

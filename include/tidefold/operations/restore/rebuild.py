@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidefold.domain import ledger_rebuild
 from tidefold.domain.ledger_evidence import require_known
 from tidefold.domain.ledger_rebuild import Proof, Rebuilt
 from tidefold.domain.log_state import LogState, State, TableSpec
-from tidefold.domain.paths import LogPaths
+from tidefold.domain.paths import CHANGELOG, LogPaths
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.errors import CorruptError
 from tidefold.ledger import decode_manifest, digest_of
@@ -29,10 +29,11 @@ def rebuild(pipeline: Pipeline, log: str, plan: bool = True) -> Outcome:
     if ledger.is_current():
         return Outcome(log, Status.NOTHING, "the ledger knows everything that the store shows")
     proofs = find_proofs(pipeline.store, log, shape)
+    segments = frozenset(entry.path for entry in pipeline.store.list(CHANGELOG))
     made: list[Rebuilt] = []
 
     def make(base: LogState) -> LogState:
-        made.append(ledger_rebuild.rebuild(base, proofs, uuid.uuid4().hex[:8], now()))
+        made.append(ledger_rebuild.rebuild(base, proofs, uuid.uuid4().hex[:8], now(), segments))
         _require_proved(pipeline.store, made[-1].state)
         return made[-1].state
 
@@ -46,7 +47,8 @@ def rebuild(pipeline: Pipeline, log: str, plan: bool = True) -> Outcome:
 def _require_proved(store: Store, state: LogState) -> None:
     """Raises CorruptError when the table shows a snapshot whose manifest is gone."""
     try:
-        require_known(state, find_evidence(store, state))
+        # What a lost version had is given up by the rebuild itself.
+        require_known(state, replace(find_evidence(store, state), high_water_marks=()))
     except CorruptError as error:
         raise CorruptError(
             "MANIFEST_LOST",
