@@ -2,29 +2,14 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from keyword import iskeyword
 from typing import Annotated
 
 import typer
 
 import tidefold
-from tidefold.cli.commands import (
-    confirm,
-    diff,
-    explain,
-    init,
-    inspect,
-    pipeline,
-    point_in_time,
-    quarantine,
-    read,
-    rebuild,
-    restore,
-    retention,
-    savepoint,
-    scrub,
-    tail,
-    verify,
-)
+from tidefold.cli.commands import quarantine
 from tidefold.cli.terminal import command, help_text
 
 app = typer.Typer(
@@ -62,32 +47,26 @@ def main(
 
 app.callback(help=help_text(main))(main)
 
+# As the user types them: each command is the function of this name in the module of this name.
 _GROUPS = {
-    "Begin": (init.init, inspect.validate),
-    "Look (no Spark)": (
-        *(inspect.status, inspect.history, read.read, explain.explain, inspect.report),
-        *(diff.diff, verify.verify, scrub.scrub, restore.drill),
-    ),
-    "Work": (
-        *(pipeline.run, pipeline.ingest, pipeline.materialize, pipeline.quality, pipeline.audit),
-        *(restore.restore, point_in_time.as_of),
-    ),
-    "Savepoints": (savepoint.savepoint, savepoint.import_, savepoint.resume),
-    "Log (no Spark)": (tail.tail, tail.compact_log, retention.consumer),
-    "Decide (no Spark)": (confirm.confirm, confirm.abort),
-    "Keep (no Spark)": (
-        *(
-            retention.subsume,
-            retention.truncate,
-            retention.clean_local,
-            retention.clean,
-            retention.tag,
-            retention.untag,
-        ),
-        *(retention.hold, retention.release, retention.drop, rebuild.rebuild),
-    ),
+    "Begin": "init validate",
+    "Look (no Spark)": "status history read explain report diff verify scrub drill",
+    "Work": "run ingest materialize quality audit restore as-of",
+    "Savepoints": "savepoint import resume",
+    "Log (no Spark)": "tail compact-log consumer",
+    "Decide (no Spark)": "confirm abort",
+    "Keep (no Spark)": "subsume truncate clean-local clean tag untag hold release drop rebuild",
 }
-for _group, _acts in _GROUPS.items():
-    for _act in _acts:
-        app.command(_act.__name__.rstrip("_").replace("_", "-"), rich_help_panel=_group)(command(_act))
+
+
+def _add_commands() -> None:
+    for group, names in _GROUPS.items():
+        for name in names.split():
+            # `import` is a word of Python.
+            place = name.replace("-", "_") + ("_" if iskeyword(name) else "")
+            act = getattr(import_module(f"tidefold.cli.commands.{place}"), place)
+            app.command(name, rich_help_panel=group)(command(act))
+
+
+_add_commands()
 app.add_typer(quarantine.app, name="quarantine", rich_help_panel="Look (no Spark)")

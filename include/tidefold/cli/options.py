@@ -3,13 +3,31 @@
 from __future__ import annotations
 
 import os
+import re
+import secrets
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from tidefold.domain.snapshot.kind_selection import KindPolicy
-from tidefold.errors import TidefoldError
+from tidefold.errors import InvalidInputError, TidefoldError
+
+_RUN = re.compile(r"[\w./:+-]{1,200}")
+
+
+def run_id(given: str | None) -> str:
+    """The id that was given, or a new one. Raises InvalidInputError."""
+    if given is None:
+        return f"cli-{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(2)}"
+    if not _RUN.fullmatch(given):
+        raise InvalidInputError(
+            "RUN_INVALID",
+            "The run id is not valid.",
+            hint="Use up to 200 letters, digits and the characters _ . / : + -.",
+        )
+    return given
 
 
 def complete_log(ctx: typer.Context, incomplete: str) -> list[str]:

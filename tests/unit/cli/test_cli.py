@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 
 import tidefold
 from support.lives import CONFIG, PUBLISHED, abort, claim, judge, live, make_pipeline, stage, take
-from tidefold.cli import spark_submit
+from tidefold.cli import commands, spark_submit
 from tidefold.cli.app import app
 from tidefold.cli.spark_submit import check_java
 from tidefold.cli.terminal import Format, Terminal
@@ -435,3 +435,12 @@ def test_a_java_that_is_new_enough_passes(version: str, tmp_path: Path, monkeypa
     java.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     check_java()
+
+
+def test_each_command_has_a_module_of_its_name() -> None:
+    folder = Path(next(iter(commands.__path__)))
+    modules = {path.stem.strip("_").replace("_", "-") for path in folder.glob("*.py")} - {"init", ""}
+    listed = call("--help").stdout
+    typed = {str(one.name) for one in [*app.registered_commands, *app.registered_groups]}
+    assert modules | {"init"} == typed
+    assert all(name in listed for name in typed)

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 import typer
 
-from tidefold.cli.commands.full_run import print_next_steps
+from tidefold.cli.full_run import print_next_steps
 from tidefold.cli.output.outcomes import print_lines
 from tidefold.cli.terminal import Format, Terminal
 from tidefold.errors import NotFoundError

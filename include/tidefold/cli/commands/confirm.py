@@ -1,4 +1,4 @@
-"""Commands that decide about a staged snapshot: confirm, abort. They start no JVM."""
+"""`tidefold confirm`: completes and publishes a judged snapshot."""
 
 from __future__ import annotations
 
@@ -44,26 +44,3 @@ def confirm(
     pipeline = terminal.pipeline()
     outcome = act(pipeline, pipeline.log(log).id, snapshot, override_by=override_by, why=reason, reconcile=reconcile)
     return print_outcomes(terminal, "confirm", [outcome])
-
-
-def abort(
-    terminal: Terminal,
-    log: Log,
-    reason: Annotated[
-        str, typer.Option("--reason", help="The reason, shown in the history.")
-    ] = "aborted from the command line",
-    snapshot: SnapshotId = None,
-) -> int:
-    """Abort an unconfirmed snapshot: delete its files, keep verdict and reason.
-
-    The table and its last snapshot are unchanged, and no change is lost: the next materialize folds them again. The
-    default is the open attempt. Starts no Spark.
-
-    Example: tidefold abort accounts --reason "wrong suite"
-
-    Next: tidefold materialize LOG
-    """
-    from tidefold.operations.snapshot.abort import abort as act
-
-    pipeline = terminal.pipeline()
-    return print_outcomes(terminal, "abort", [act(pipeline, pipeline.log(log).id, reason, snapshot)])

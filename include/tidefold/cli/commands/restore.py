@@ -1,6 +1,4 @@
-"""Commands that bring an older snapshot's rows back, or try whether they could: restore, drill. They need no Spark,
-but for the restore of a tail.
-"""
+"""`tidefold restore`: brings back the rows of a snapshot, in the log or elsewhere."""
 
 from __future__ import annotations
 
@@ -10,20 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidefold.cli.commands.pipeline import run_id
-from tidefold.cli.options import DryRun, Log, RunId, Takeover
+from tidefold.cli.options import DryRun, Log, RunId, Takeover, run_id
 from tidefold.cli.output.outcomes import print_outcomes
-from tidefold.cli.output.restore import BucketLine, plan_lines, read_lines
+from tidefold.cli.output.restore import BucketLine, plan_lines, print_reads
 from tidefold.cli.terminal import Terminal
 from tidefold.domain.snapshot.claim import RestoreMode
 from tidefold.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from tidefold.domain.key_groups import KeyGroups
-    from tidefold.operations.outcome import Outcome
     from tidefold.operations.pipeline import Pipeline
     from tidefold.operations.restore.restore import Restore
-
 
 OldId = Annotated[int, typer.Argument(help="Id of the snapshot to restore.", metavar="SNAPSHOT", min=1)]
 LogPosition = Annotated[
@@ -48,14 +43,6 @@ Groups = Annotated[
     typer.Option(
         "--key-groups", help="With --to: only these key groups, such as 0-31.", metavar="A-B", show_default="all"
     ),
-]
-Tried = Annotated[
-    int | None,
-    typer.Argument(help="Id of the snapshot.", metavar="SNAPSHOT", min=1, show_default="the newest completed one"),
-]
-Scratch = Annotated[
-    str | None,
-    typer.Option("--scratch", help="Folder for the scratch copy.", metavar="DIR", show_default="var/drill"),
 ]
 
 
@@ -123,7 +110,7 @@ def _restore(terminal: Terminal, pipeline: Pipeline, log: str, request: Restore)
 
     outcomes = run_step(terminal, pipeline, MaterializeStep(request), [log])
     code = print_outcomes(terminal, "restore", outcomes, after=f"tidefold quality {log}, then tidefold confirm {log}")
-    _print_read(terminal, outcomes)
+    print_reads(terminal, outcomes)
     return code
 
 
@@ -147,7 +134,7 @@ def _restore_to(
     run = in_threads(partial(BucketLine(terminal.note), log))
     outcome = restore_to(pipeline, log, snapshot, to, _groups(key_groups), run)
     code = print_outcomes(terminal, "restore", [outcome])
-    _print_read(terminal, [outcome])
+    print_reads(terminal, [outcome])
     return code
 
 
@@ -160,33 +147,3 @@ def _groups(given: str | None) -> KeyGroups | None:
     if not found or int(found[1]) > int(found[2]):
         raise InvalidInputError("KEY_GROUPS_INVALID", "This is not a range of key groups.", hint="Write `0-31`.")
     return KeyGroups(int(found[1]), int(found[2]))
-
-
-def _print_read(terminal: Terminal, outcomes: list[Outcome]) -> None:
-    for outcome in outcomes:
-        for line in read_lines(outcome.details):
-            terminal.line(f"  {outcome.log}: {line}")
-
-
-def drill(terminal: Terminal, log: Log, snapshot: Tried = None, scratch: Scratch = None) -> int:
-    """Test whether a snapshot can be restored: into a scratch folder, checked, timed, recorded, deleted.
-
-    Reads as a restore does: local copy, store, older snapshot and log. Checks the row count, every checksum, and
-    the Delta log of the result. history and status show the newest drill of each snapshot. Exit code 5 if the rows
-    cannot be restored. Nothing else changes.
-
-    Example: tidefold drill accounts
-
-    Next: tidefold verify LOG, where it failed
-    """
-    from tidefold.compute.runners import in_threads
-    from tidefold.operations.restore.drill import Trial
-    from tidefold.operations.restore.drill import drill as act
-
-    pipeline = terminal.pipeline()
-    name = pipeline.log(log).id
-    trial = Trial(scratch, in_threads(partial(BucketLine(terminal.note), name)))
-    outcome = act(pipeline, name, snapshot, trial)
-    code = print_outcomes(terminal, "drill", [outcome])
-    _print_read(terminal, [outcome])
-    return code

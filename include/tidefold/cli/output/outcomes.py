@@ -34,3 +34,33 @@ def print_outcomes(terminal: Terminal, verb: str, outcomes: Sequence[Outcome], *
     if after and not code and any(o.status not in (Status.NOTHING, Status.REFUSED) for o in outcomes):
         terminal.note(f"next: {after}")
     return code
+
+
+def print_removals(terminal: Terminal, verb: str, outcomes: Sequence[Outcome]) -> int:
+    """The outcomes, and below each what keeps the log and the files that a run without --dry-run deletes."""
+    from tidefold.operations.retention.details import bounds_of, paths_of
+
+    code = print_outcomes(terminal, verb, outcomes)
+    for outcome in outcomes:
+        for bound in bounds_of(outcome):
+            terminal.line(f"  {outcome.log}: {bound.name} keeps the log after {bound.sqn}: {bound.why}")
+        for path in paths_of(outcome) if outcome.status is Status.PLANNED else ():
+            terminal.line(f"  {outcome.log}: {path}")
+    return code
+
+
+def print_costs(terminal: Terminal, outcomes: Iterable[Outcome]) -> None:
+    """One line a log: what its checks cost."""
+    from tidefold.operations.quality.judge import JudgementDetails
+
+    for outcome in outcomes:
+        found = outcome.details
+        if isinstance(found, JudgementDetails):
+            over = f"{found.rows:,} rows, {found.bytes / 1e6:,.1f} MB of files"
+            how = f"{found.seconds:.1f} s, {found.jobs} Spark jobs"
+            terminal.note(f"{outcome.log}: {found.checks} checks over {over}: {how}")
+
+
+def list_logs(logs: Iterable[str] | None) -> str:
+    """The logs as arguments of the next command."""
+    return "".join(f" {log}" for log in logs or ())

@@ -6,8 +6,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from tidefold.cli.terminal import Terminal
+
 if TYPE_CHECKING:
-    from tidefold.operations.outcome import Details
+    from tidefold.operations.outcome import Details, Outcome
     from tidefold.operations.restore.explain import BucketPlan, RestorePlanDetails, WayPlan
 
 _SECONDS = 5.0
@@ -32,6 +34,13 @@ def read_lines(details: Details) -> Iterator[str]:
     yield f"read: {', '.join(parts) or 'nothing'}"
     failed = [*(details.manifests or ()), *read.failed]
     yield from _limit_lines(f"not usable: {one.place}: {one.why} ({one.seconds:.2f} s)" for one in failed)
+
+
+def print_reads(terminal: Terminal, outcomes: Iterable[Outcome]) -> None:
+    """Prints what each operation read."""
+    for outcome in outcomes:
+        for line in read_lines(outcome.details):
+            terminal.line(f"  {outcome.log}: {line}")
 
 
 def _older_names(older: Mapping[str, int | None]) -> str:

@@ -16,8 +16,8 @@ from support.landing import find_pending, land, make_landing, record, state_of, 
 from support.pipelines import contents, judge_all, make_pipeline, put, table_rows
 from support.savepoints import THIRD, Rows, bring_in, changed, finish, make, save, saved_rows
 from tidefold.changelog.writer import Changelog, WriterSettings
+from tidefold.cli import full_run, stop_with_savepoint
 from tidefold.cli.app import app
-from tidefold.cli.commands import full_run, stop_with_savepoint
 from tidefold.compute.runners import in_process
 from tidefold.domain.external_snapshot import Layout
 from tidefold.domain.log_state import State, Stopped

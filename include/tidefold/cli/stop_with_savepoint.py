@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tidefold.cli.commands.full_run import open_run, print_run
+from tidefold.cli.full_run import open_run, print_run
 from tidefold.cli.output.outcomes import exit_code, print_lines
 from tidefold.cli.terminal import Terminal
 from tidefold.errors import RefusedError

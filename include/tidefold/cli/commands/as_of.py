@@ -1,9 +1,8 @@
-"""`tidefold as-of`: makes, judges and keeps a snapshot of each log as of an instant, in one command."""
+"""`tidefold as-of`: makes, judges and keeps a snapshot of each log as of an instant."""
 
 from __future__ import annotations
 
-from tidefold.cli.commands.pipeline import run_id
-from tidefold.cli.options import At, DryRun, Logs, RunId, Takeover
+from tidefold.cli.options import At, DryRun, Logs, RunId, Takeover, run_id
 from tidefold.cli.output.outcomes import print_outcomes
 from tidefold.cli.terminal import Terminal, choose_logs
 
@@ -28,7 +27,7 @@ def as_of(
 
     Next: tidefold read LOG --snapshot ID, tidefold diff LOG, tidefold restore LOG ID --log-position skip
     """
-    from tidefold.cli.commands.full_run import open_run, print_run
+    from tidefold.cli.full_run import open_run, print_run
     from tidefold.operations.outcome import for_each_log
     from tidefold.operations.snapshot.point_in_time import PointInTime, explain_point_in_time, parse_instant
 

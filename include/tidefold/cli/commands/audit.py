@@ -1,0 +1,31 @@
+"""`tidefold audit`: judges completed snapshots again."""
+
+from __future__ import annotations
+
+from tidefold.cli.options import Logs, RunId, run_id
+from tidefold.cli.output.outcomes import print_costs, print_outcomes
+from tidefold.cli.terminal import Terminal, choose_logs
+
+
+def audit(terminal: Terminal, logs: Logs = None, run: RunId = None) -> int:
+    """Judge the newest completed snapshots again, with today's suites.
+
+    A report for schedules: it changes no verdict, snapshot or table. Ages (`freshness`) are counted to now. The
+    report is stored beside the verdict's; the same --run again returns the same result. Exit code 3 if one failed.
+
+    Example: tidefold audit accounts
+
+    Next: open the report it names (--format json: facts.report)
+    """
+    from tidefold.cli.spark_submit import run_step
+    from tidefold.operations.quality.judge import JudgementDetails
+    from tidefold.spark.steps import AuditStep
+
+    pipeline = terminal.pipeline()
+    step = AuditStep(None if run is None else run_id(run))
+    outcomes = run_step(terminal, pipeline, step, choose_logs(pipeline, logs))
+    print_costs(terminal, outcomes)
+    for outcome in outcomes:
+        if isinstance(outcome.details, JudgementDetails):
+            terminal.note(f"report: {outcome.details.report}")
+    return print_outcomes(terminal, "audit", outcomes)

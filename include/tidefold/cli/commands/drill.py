@@ -1,0 +1,46 @@
+"""`tidefold drill`: tests whether a snapshot can be restored."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from tidefold.cli.options import Log
+from tidefold.cli.output.outcomes import print_outcomes
+from tidefold.cli.output.restore import BucketLine, print_reads
+from tidefold.cli.terminal import Terminal
+
+Tried = Annotated[
+    int | None,
+    typer.Argument(help="Id of the snapshot.", metavar="SNAPSHOT", min=1, show_default="the newest completed one"),
+]
+Scratch = Annotated[
+    str | None,
+    typer.Option("--scratch", help="Folder for the scratch copy.", metavar="DIR", show_default="var/drill"),
+]
+
+
+def drill(terminal: Terminal, log: Log, snapshot: Tried = None, scratch: Scratch = None) -> int:
+    """Test whether a snapshot can be restored: into a scratch folder, checked, timed, recorded, deleted.
+
+    Reads as a restore does: local copy, store, older snapshot and log. Checks the row count, every checksum, and
+    the Delta log of the result. history and status show the newest drill of each snapshot. Exit code 5 if the rows
+    cannot be restored. Nothing else changes.
+
+    Example: tidefold drill accounts
+
+    Next: tidefold verify LOG, where it failed
+    """
+    from tidefold.compute.runners import in_threads
+    from tidefold.operations.restore.drill import Trial
+    from tidefold.operations.restore.drill import drill as act
+
+    pipeline = terminal.pipeline()
+    name = pipeline.log(log).id
+    trial = Trial(scratch, in_threads(partial(BucketLine(terminal.note), name)))
+    outcome = act(pipeline, name, snapshot, trial)
+    code = print_outcomes(terminal, "drill", [outcome])
+    print_reads(terminal, [outcome])
+    return code

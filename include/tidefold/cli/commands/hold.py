@@ -1,0 +1,32 @@
+"""`tidefold hold`: keeps a snapshot and the log behind it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tidefold.cli.options import Log
+from tidefold.cli.output.outcomes import print_outcomes
+from tidefold.cli.terminal import Terminal
+
+HoldName = Annotated[str, typer.Argument(help="Name of the hold.", metavar="NAME")]
+HeldId = Annotated[int, typer.Argument(help="Id of the snapshot.", metavar="SNAPSHOT", min=1)]
+Reason = Annotated[str, typer.Option("--reason", help="The reason, shown by status and truncate.", show_default=False)]
+
+
+def hold(terminal: Terminal, log: Log, name: HoldName, snapshot: HeldId, reason: Reason) -> int:
+    """Keep a completed snapshot and the log behind it, until release.
+
+    A tag keeps only the snapshot. A hold also keeps every change set after it, so that the log can be replayed onto
+    it; truncate names the hold. Refused for a retired snapshot, and if the log behind it is truncated. Starts no
+    Spark.
+
+    Example: tidefold hold accounts audit 12 --reason "audit until May"
+
+    Next: tidefold release LOG NAME ends it
+    """
+    from tidefold.operations.retention.refs import hold as act
+
+    pipeline = terminal.pipeline()
+    return print_outcomes(terminal, "hold", [act(pipeline, pipeline.log(log).id, name, snapshot, reason)])

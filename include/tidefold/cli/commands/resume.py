@@ -1,0 +1,22 @@
+"""`tidefold resume`: lets a stopped log accept changes again."""
+
+from __future__ import annotations
+
+from tidefold.cli.options import Log
+from tidefold.cli.output.outcomes import print_outcomes
+from tidefold.cli.terminal import Terminal
+
+
+def resume(terminal: Terminal, log: Log) -> int:
+    """Let a log that savepoint --stop has stopped accept changes again.
+
+    The next ingest takes what landed meanwhile. Starts no Spark.
+
+    Example: tidefold resume accounts
+
+    Next: tidefold run LOG
+    """
+    from tidefold.operations.ingest.stop_resume import resume as act
+
+    pipeline = terminal.pipeline()
+    return print_outcomes(terminal, "resume", [act(pipeline, pipeline.log(log).id)], after=f"tidefold run {log}")

@@ -1,0 +1,34 @@
+"""`tidefold run`: the whole cycle."""
+
+from __future__ import annotations
+
+from tidefold.cli.options import KindOfSnapshot, Logs, RunId, Takeover, TakeoverAfter, run_id
+from tidefold.cli.terminal import Terminal, choose_logs
+
+
+def run(
+    terminal: Terminal,
+    logs: Logs = None,
+    run: RunId = None,
+    takeover: Takeover = False,
+    takeover_after: TakeoverAfter = None,
+    kind: KindOfSnapshot = None,
+) -> int:
+    """Run the whole cycle: ingest, materialize, quality, and confirm what passed.
+
+    A snapshot that failed is aborted: the table is unchanged, and the next run folds the same changes again. A
+    failing log does not hold up the others. Exit code 3 if a gate failed.
+
+    Example: tidefold run accounts
+
+    Next: tidefold status
+    """
+    from tidefold.cli.full_run import open_run, print_next_steps, print_run
+    from tidefold.operations.snapshot.request import Fold
+
+    pipeline = terminal.pipeline()
+    request = Fold(run_id(run), takeover, kind)
+    with open_run(terminal, pipeline, request, takeover_after) as whole:
+        whole.run(choose_logs(pipeline, logs))
+    print_next_steps(terminal, whole)
+    return print_run(terminal, whole, "run")

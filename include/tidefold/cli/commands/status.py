@@ -1,0 +1,37 @@
+"""`tidefold status`: shows the state of each log."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from tidefold.cli.options import Logs
+from tidefold.cli.terminal import Terminal, choose_logs
+
+
+def status(terminal: Terminal, logs: Logs = None) -> int:
+    """Show the state of each log.
+
+    Shows the published snapshot, the open attempt, changes not folded yet, source positions, refused records, why
+    the newest snapshot was not published, the newest tail, holds, readers, segments to be deleted, local copies,
+    and when the files were last proved (scrub, verify) and a restore was last drilled. Marks as OLD what is more
+    than 35 days ago. Shows each ALARM by the thresholds of `alarms` in the configuration. Starts no Spark.
+
+    Example: tidefold status accounts --format json
+
+    Next: tidefold history LOG, tidefold report LOG
+    """
+    from tidefold.cli.output.outcomes import exit_code
+    from tidefold.operations.inspect.status import status as read_status
+    from tidefold.operations.local_copies.inventory import local_use
+    from tidefold.operations.pipeline import now
+    from tidefold.presentation.proofs import describe_status, proof_lines
+    from tidefold.presentation.tables import alarm_lines, local_lines, position_table, remarks, status_table
+
+    pipeline = terminal.pipeline()
+    found = read_status(pipeline, choose_logs(pipeline, logs), proofs=True)
+    parts = [status_table(found), "", *([position_table(found), ""] if any(s.positions for s in found) else [])]
+    use = local_use(pipeline)
+    data = {"logs": [describe_status(s) for s in found], "local": asdict(use) if use else None}
+    lines = [line for s in found for line in proof_lines(s, now())]
+    terminal.result(data, *parts, *alarm_lines(found), *remarks(found), *lines, *local_lines(use))
+    return exit_code(s.error for s in found if s.error)

@@ -1,0 +1,25 @@
+"""`tidefold truncate`: cuts the log."""
+
+from __future__ import annotations
+
+from tidefold.cli.options import DryRun, Logs
+from tidefold.cli.output.outcomes import print_removals
+from tidefold.cli.terminal import Terminal, choose_logs
+from tidefold.operations.outcome import for_each_log
+
+
+def truncate(terminal: Terminal, logs: Logs = None, dry_run: DryRun = False) -> int:
+    """Truncate the log behind the kept snapshots and delete segments that nothing needs.
+
+    Prints each bound and which one is the tightest. The log keeps what a kept snapshot, a tail, an open attempt, a
+    hold, a consumer or replay needs. Old ledger versions are deleted too. Starts no Spark.
+
+    Example: tidefold truncate accounts --dry-run
+
+    Next: tidefold status
+    """
+    from tidefold.operations.retention.truncate import truncate as act
+
+    pipeline = terminal.pipeline()
+    outcomes = for_each_log(choose_logs(pipeline, logs), lambda log: act(pipeline, log, dry_run))
+    return print_removals(terminal, "truncate", outcomes)

@@ -1,0 +1,84 @@
+"""`tidefold validate`: checks the configuration, and the files and folders that it names."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from tidefold.cli.terminal import Terminal
+from tidefold.config import Config, ConfigProblem, config_error, key_line
+from tidefold.errors import InvalidInputError
+from tidefold.quality.suite.suite import load_suite
+
+
+def validate(
+    terminal: Terminal,
+    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of the file, for editors.")] = False,
+    online: Annotated[bool, typer.Option("--online", help="Also test the store, with small temporary files.")] = False,
+) -> None:
+    """Check the configuration and its suite files, offline; with --online also the store.
+
+    Reports each mistake with file, line, key and the allowed values. Without --online no store is contacted. With
+    --online small files are written, read, listed, copied and deleted, and a second write under the same name must
+    be refused.
+
+    Example: tidefold validate -c tidefold.yaml --online
+
+    Next: tidefold ingest
+    """
+    from tidefold.config import json_schema, load_config
+
+    if schema:
+        terminal.result(json_schema(), json.dumps(json_schema(), indent=2))
+        return
+    from tidefold.presentation.tables import log_table
+
+    config = load_config(terminal.config_path)
+    check_suites(config)
+    warnings = missing_folders(config)
+    for warning in warnings:
+        terminal.note(f"warning: {warning}")
+    data = {"valid": True, "config": str(config.path), "logs": list(config.logs), "warnings": warnings}
+    asked, said = _check_store(terminal) if online else ({}, [])
+    terminal.result({**data, **asked}, f"{terminal.config_path} is valid.", *said, log_table(config.logs.values()))
+
+
+def _check_store(terminal: Terminal) -> tuple[dict[str, Any], list[str]]:
+    from tidefold.storage.identity import read_identity
+    from tidefold.storage.store_check import probe
+
+    pipeline = terminal.pipeline()
+    store = pipeline.store
+    done, store_id = probe(store), read_identity(store)
+    said = [f"The store {store.uri('')} does what it must: {', '.join(done)}."]
+    if store_id and not pipeline.config.store_id:
+        said.append(f"Add this line, so that an empty or another store is refused: `store_id: {store_id}`")
+    return {"store": store.uri(""), "done": done, "store_id": store_id}, said
+
+
+def check_suites(config: Config) -> None:
+    """Raises ConfigError naming each log whose suite file is missing or wrong, with the line that names the file."""
+    problems = []
+    columns = {log.id: {c.name: c.type for c in log.shape.columns} for log in config.logs.values()}
+    for log in config.logs.values():
+        try:
+            load_suite(log.quality.suite, log.shape, log.quality.max_row_drop, columns)
+        except InvalidInputError as error:
+            place = ("logs", log.id, "quality", "suite")
+            line = key_line(config.path, place)
+            problems.append(
+                ConfigProblem(error.code, line, ".".join(place), f"is of no use: {error.message}", error.hint)
+            )
+    if problems:
+        raise config_error(config.path, problems)
+
+
+def missing_folders(config: Config) -> list[str]:
+    """Landing folders that are not there: no mistake, since files may land later."""
+    return [
+        f"{log.id}: the landing folder {log.source.folder} does not exist yet."
+        for log in config.logs.values()
+        if log.source and log.source.folder and not log.source.folder.is_dir()
+    ]
