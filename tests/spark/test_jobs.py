@@ -74,7 +74,7 @@ def test_a_job_leaves_its_outcomes_and_ends_with_zero(pipeline: Pipeline, starte
     assert "accounts: staged: snapshot 1: 500 rows after 500 changes of 500 keys (0 deleted)" in output
     [stored] = json.loads((pipeline.config.path.parent / "var" / "result.json").read_text())["outcomes"]
     outcome = stored["outcome"]
-    assert (outcome["status"], outcome["snapshot"], stored["details"]["values"]["rows"]) == ("staged", 1, 500)
+    assert (outcome["status"], outcome["snapshot"], stored["details"]["rows"]) == ("staged", 1, 500)
 
 
 def test_kill_9_in_the_middle_and_a_retry_make_one_snapshot_with_the_right_rows(

@@ -18,8 +18,8 @@ class _StoredOutcome(msgspec.Struct):
     """An outcome without its details, the place of their class (`module:class`), and the details as JSON."""
 
     outcome: Outcome
-    details_type: str
-    details: msgspec.Raw
+    details_type: str = f"{Details.__module__}:{Details.__name__}"
+    details: msgspec.Raw = msgspec.Raw(b"{}")
 
 
 def write_outcomes(path: Path, outcomes: Sequence[Outcome]) -> None:
