@@ -16,8 +16,9 @@ from support.landing import find_pending, land, make_landing, record, state_of, 
 from support.pipelines import contents, judge_all, make_pipeline, put, table_rows
 from support.savepoints import THIRD, Rows, bring_in, changed, finish, make, save, saved_rows
 from tidefold.changelog.writer import Changelog, WriterSettings
-from tidefold.cli import full_run, stop_with_savepoint
+from tidefold.cli import stop_with_savepoint
 from tidefold.cli.app import app
+from tidefold.cli.spark_submit import SparkApplication
 from tidefold.compute.runners import in_process
 from tidefold.domain.external_snapshot import Layout
 from tidefold.domain.log_state import State, Stopped
@@ -43,7 +44,8 @@ def call(*arguments: str) -> Result:
 def steps(gate: bool = True, cut: Callable[[str, str], None] = lambda step, when: None) -> Callable[..., list[Outcome]]:
     """The steps in this process; `cut` may end the process before or after one."""
 
-    def run_step(terminal: object, pipeline: Pipeline, step: AnyStep, logs: Sequence[str]) -> list[Outcome]:
+    def run_step(application: SparkApplication, step: AnyStep, logs: Sequence[str]) -> list[Outcome]:
+        pipeline = application._pipeline
         cut(step.name, "before")
         if isinstance(step, MaterializeStep):
             outcomes = materialize(pipeline, logs, step.request, in_process)
@@ -62,7 +64,7 @@ def steps(gate: bool = True, cut: Callable[[str, str], None] = lambda step, when
 def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TIDEFOLD_CONFIG", str(tmp_path / "one/tidefold.yaml"))
-    monkeypatch.setattr(full_run, "run_step", steps())
+    monkeypatch.setattr(SparkApplication, "run_step", steps())
     return make(tmp_path / "one")
 
 
@@ -117,7 +119,7 @@ def test_a_stop_that_was_killed_goes_on_when_it_is_called_again(
             raise Killed
 
     with monkeypatch.context() as dying:
-        dying.setattr(full_run, "run_step", steps(cut=die))
+        dying.setattr(SparkApplication, "run_step", steps(cut=die))
         dying.setattr(spark_full_run, "confirm", _dying(confirm, "confirm", die))
         dying.setattr(stop_with_savepoint, "take_savepoint", _dying(stop_with_savepoint.take_savepoint, "save", die))
         if cut == ("save", "half"):
@@ -153,7 +155,7 @@ def test_a_gate_that_says_no_leaves_the_log_stopped_and_nothing_saved(
 ) -> None:
     rows = waiting(pipeline)
     with monkeypatch.context() as failing:
-        failing.setattr(full_run, "run_step", steps(gate=False))
+        failing.setattr(SparkApplication, "run_step", steps(gate=False))
         assert call("savepoint", "accounts", "--to", "save", "--stop").exit_code == 3
     assert not (tmp_path / "save").exists()
     assert table_rows(pipeline) == THIRD
