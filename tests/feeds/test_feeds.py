@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +11,9 @@ import pytest
 from deltalake import DeltaTable
 from typer.testing import CliRunner
 
-from support.feeds import FEEDS, OrdinaryFeed, truth
+from support.feeds import FEEDS, OrdinaryFeed, lines
 from support.pipelines import judge_all
+from support.tool_feeds import TOOL_FEEDS, UNREADABLE
 from tidefold.cli.app import app
 from tidefold.compute.runners import in_process
 from tidefold.operations.ingest.ingest import ingest
@@ -52,7 +55,8 @@ def table(pipeline: Pipeline) -> dict[int, dict[str, Any]]:
     [log] = pipeline.config.logs
     rows = DeltaTable(pipeline.store.uri(f"tables/{log}")).to_pyarrow_table().to_pylist()
     names = ("order_id", "customer", "total", "status", "updated_at")
-    found = {row["order_id"]: {name: row[name] for name in names} for row in rows}
+    spelled = {name.casefold(): name for name in rows[0]}
+    found = {row[spelled["order_id"]]: {name: row[spelled[name]] for name in names} for row in rows}
     assert len(found) == len(rows)
     return found
 
@@ -65,16 +69,56 @@ def plain(rows: dict[int, dict[str, Any]]) -> dict[int, dict[str, Any]]:
     }
 
 
-@pytest.mark.parametrize("feed", FEEDS, ids=[feed.name for feed in FEEDS])
+_ALL = [*FEEDS, *TOOL_FEEDS]
+
+
+@pytest.mark.parametrize("feed", _ALL, ids=[feed.name for feed in _ALL])
 def test_a_feed_becomes_its_table_without_a_word_of_the_user(feed: OrdinaryFeed, folder: Path) -> None:
     pipeline = begun(folder, feed)
     first = run(pipeline, "first")
     assert (first.error_code, first.facts["refused"]) == (None, {}), first.message
-    assert plain(table(pipeline)) == plain(truth(feed.events(1) if "late" not in feed.name else feed.events(1)[:8]))
+    assert plain(table(pipeline)) == plain(
+        feed.truth(feed.events(1) if "late" not in feed.name else feed.events(1)[:8])
+    )
     feed.write(folder / "landing", feed.events(2), 2)
     second = run(open_pipeline(folder / "tidefold.yaml"), "second")
     assert (second.error_code, second.facts["refused"]) == (None, {}), second.message
-    assert plain(table(pipeline)) == plain(truth([*feed.events(1), *feed.events(2)]))
+    assert plain(table(pipeline)) == plain(feed.truth([*feed.events(1), *feed.events(2)]))
+
+
+# The advice of `init`, and what a shell does with it.
+_ADVICE: dict[str, Callable[[str], str]] = {
+    "jq -c '.[]' FILE": lambda text: lines(json.loads(text)),
+    "jq -c . FILE": lambda text: text.replace("}{", "}\n{") + "\n",
+}
+
+
+@pytest.mark.parametrize("feed", UNREADABLE, ids=[feed.name for feed in UNREADABLE])
+def test_what_no_log_can_be_made_of_is_said_with_the_command_that_mends_it(feed: OrdinaryFeed, folder: Path) -> None:
+    feed.write(folder / "landing", feed.events(1), 1)
+    done = CliRunner().invoke(app, ["init", "landing"])
+    told = next(line for line in done.stderr.splitlines() if line.startswith("question: "))
+    advice = told.split("`")[1]
+    if advice not in _ADVICE:
+        assert advice.startswith("mongoexport --type=csv")
+        return  # That is one of the feeds that work.
+    [file] = (folder / "landing").rglob("*.json")
+    file.write_text(_ADVICE[advice](file.read_text()))
+    (folder / "tidefold.yaml").unlink()
+    done = CliRunner().invoke(app, ["init", "landing"])
+    assert "question:" not in done.stderr, done.stderr
+    run(pipeline := open_pipeline(folder / "tidefold.yaml"), "first")
+    assert plain(table(pipeline)) == plain(feed.truth(feed.events(1)))
+
+
+def test_files_that_no_reader_knows_are_named(folder: Path) -> None:
+    (folder / "landing").mkdir()
+    for name in ("orders.csv.zst", "orders.xlsx"):
+        (folder / "landing" / name).write_bytes(b"\x28\xb5\x2f\xfd")
+    done = CliRunner().invoke(app, ["init", "landing"])
+    assert done.exit_code == 2
+    assert "orders.csv.zst" in done.stderr
+    assert "orders.xlsx" in done.stderr
 
 
 def test_what_cannot_be_taken_is_named(folder: Path) -> None:

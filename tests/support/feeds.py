@@ -68,24 +68,31 @@ class OrdinaryFeed:
 
     deletes: whether it says that rows are deleted.
     answers: what a person answers `init --interactive`; None: it needs none.
+    told: a row as this feed tells it, where it cannot tell all of it.
     """
 
     name: str
     write: Write
     deletes: bool = True
     answers: str | None = None
+    told: Callable[[Row], Row] = lambda row: row
+
+    def truth(self, events: Iterable[Event]) -> dict[Any, Row]:
+        """What the table must hold."""
+        rows = map(self.told, truth(events).values())
+        return {row["order_id"]: row for row in rows}
 
     def events(self, part: int) -> list[Event]:
         found = FIRST if part == 1 else SECOND
         return [event for event in found if self.deletes or event.op != "D"]
 
 
-def _put(path: Path, data: str | bytes) -> None:
+def put(path: Path, data: str | bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data.encode() if isinstance(data, str) else data)
 
 
-def _csv(
+def csv_text(
     events: Sequence[Event],
     *,
     op: str | None = "op",
@@ -108,41 +115,41 @@ def _csv(
 
 
 def _daily_csv(folder: Path, events: Sequence[Event], part: int) -> None:
-    _put(folder / f"orders/orders_2026-11-0{part}.csv", _csv(events))
+    put(folder / f"orders/orders_2026-11-0{part}.csv", csv_text(events))
 
 
 def _late_and_overlapping(folder: Path, events: Sequence[Event], part: int) -> None:
     """The second part comes with what was sent before, and an older file comes last."""
     again = [*FIRST[6:], *events] if part == 2 else events[:8]
-    _put(folder / f"orders/orders-{part}.csv", _csv(again))
+    put(folder / f"orders/orders-{part}.csv", csv_text(again))
     if part == 2:
-        _put(folder / "orders/orders-0.csv", _csv(FIRST[:7]))
+        put(folder / "orders/orders-0.csv", csv_text(FIRST[:7]))
 
 
 def _excel(folder: Path, events: Sequence[Event], part: int) -> None:
-    text = _csv(events, delimiter=";", lineterminator="\r\n", at=lambda at: f"{at:%d.%m.%Y %H:%M:%S}")
+    text = csv_text(events, delimiter=";", lineterminator="\r\n", at=lambda at: f"{at:%d.%m.%Y %H:%M:%S}")
     day = 13 + part  # Above 12: nothing is left to ask.
     text = text.replace("01.11.2026", f"{day}.11.2026").replace("02.11.2026", f"{day}.11.2026")
-    _put(folder / f"orders/Export {part}.csv", text.encode("cp1252"))
+    put(folder / f"orders/Export {part}.csv", text.encode("cp1252"))
 
 
 def _postgres_copy(folder: Path, events: Sequence[Event], part: int) -> None:
-    text = _csv(events, delimiter="\t", null="\\N", at=lambda at: f"{at:%Y-%m-%d %H:%M:%S}+00")
-    _put(folder / f"orders/2026/11/0{part}/orders.csv", text)
+    text = csv_text(events, delimiter="\t", null="\\N", at=lambda at: f"{at:%Y-%m-%d %H:%M:%S}+00")
+    put(folder / f"orders/2026/11/0{part}/orders.csv", text)
 
 
 def _no_header(folder: Path, events: Sequence[Event], part: int) -> None:
-    _put(folder / f"orders/{part:06d}.csv", _csv(events, header=False, delimiter="|"))
+    put(folder / f"orders/{part:06d}.csv", csv_text(events, header=False, delimiter="|"))
 
 
 def _all_quoted(folder: Path, events: Sequence[Event], part: int) -> None:
-    text = "\ufeff" + _csv(events, quoting=csv.QUOTE_ALL, words={"I": "insert", "U": "update", "D": "delete"})
-    _put(folder / f"orders/orders_{part}.csv.gz", gzip.compress(text.encode()))
+    text = "\ufeff" + csv_text(events, quoting=csv.QUOTE_ALL, words={"I": "insert", "U": "update", "D": "delete"})
+    put(folder / f"orders/orders_{part}.csv.gz", gzip.compress(text.encode()))
 
 
 def _dms(folder: Path, events: Sequence[Event], part: int) -> None:
     name = f"LOAD0000000{part}.csv" if part == 1 else "20261102-080000123.csv"
-    _put(folder / "orders" / name, _csv(events, op="Op", at=lambda at: f"{at:%Y-%m-%d %H:%M:%S.%f}"))
+    put(folder / "orders" / name, csv_text(events, op="Op", at=lambda at: f"{at:%Y-%m-%d %H:%M:%S.%f}"))
 
 
 def _pandas_csv(folder: Path, events: Sequence[Event], part: int) -> None:
@@ -155,54 +162,54 @@ def _pandas_csv(folder: Path, events: Sequence[Event], part: int) -> None:
 def _dump(folder: Path, events: Sequence[Event], part: int) -> None:
     """A whole dump each day: rows that are there now, old ones again."""
     rows = truth(FIRST if part == 1 else [*FIRST, *events])
-    _put(folder / f"orders/dump-2026-11-0{part}.csv", _csv([Event("I", row) for row in rows.values()], op=None))
+    put(folder / f"orders/dump-2026-11-0{part}.csv", csv_text([Event("I", row) for row in rows.values()], op=None))
 
 
-def _json(row: Row) -> Row:
+def json_row(row: Row) -> Row:
     return {**row, "total": float(row["total"]), "updated_at": row["updated_at"].isoformat()}
 
 
-def _lines(rows: Iterable[Any]) -> str:
+def lines(rows: Iterable[Any]) -> str:
     return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
 def _kafka_rows(folder: Path, events: Sequence[Event], part: int) -> None:
     begin, place = (part - 1) * len(FIRST), {"topic": "shop.orders", "partition": 0}
-    lines = [
+    listed = [
         {**place, "offset": begin + i, "key": {"order_id": e.row["order_id"]},
-         "value": None if e.op == "D" else _json(e.row)}
+         "value": None if e.op == "D" else json_row(e.row)}
         for i, e in enumerate(events)
     ]  # fmt: skip
-    _put(folder / f"shop.orders/shop.orders+0+{begin:010d}.jsonl", _lines(lines))
+    put(folder / f"shop.orders/shop.orders+0+{begin:010d}.jsonl", lines(listed))
 
 
 def _connect_values(folder: Path, events: Sequence[Event], part: int) -> None:
     """Values alone, in the layout of Confluent's sink for object stores."""
     begin = (part - 1) * len(FIRST)
-    rows = [{**_json(e.row), "__deleted": str(e.op == "D").lower()} for e in events]
-    _put(folder / f"topics/orders/partition=0/orders+0+{begin:010d}.json.gz", gzip.compress(_lines(rows).encode()))
+    rows = [{**json_row(e.row), "__deleted": str(e.op == "D").lower()} for e in events]
+    put(folder / f"topics/orders/partition=0/orders+0+{begin:010d}.json.gz", gzip.compress(lines(rows).encode()))
 
 
 def _row_beside_op(folder: Path, events: Sequence[Event], part: int) -> None:
     begin, words = (part - 1) * len(FIRST), {"I": "insert", "U": "update", "D": "delete"}
-    lines = [{"op": words[e.op], "sent": "2026-11-01T00:00:00Z", "row": _json(e.row)} for e in events]
-    _put(folder / f"orders/orders+0+{begin:010d}.jsonl", _lines(lines))
+    listed = [{"op": words[e.op], "sent": "2026-11-01T00:00:00Z", "row": json_row(e.row)} for e in events]
+    put(folder / f"orders/orders+0+{begin:010d}.jsonl", lines(listed))
 
 
 def _daily_lines(folder: Path, events: Sequence[Event], part: int) -> None:
-    _put(folder / f"orders/orders-2026-11-0{part}.jsonl", _lines({"op": e.op.lower(), **_json(e.row)} for e in events))
+    put(folder / f"orders/orders-2026-11-0{part}.jsonl", lines({"op": e.op.lower(), **json_row(e.row)} for e in events))
 
 
 def _hourly_lines(folder: Path, events: Sequence[Event], part: int) -> None:
-    text = _lines({**_json(e.row), "action": {"I": "created", "U": "updated", "D": "deleted"}[e.op]} for e in events)
-    _put(folder / f"orders/2026-11-0{part}T08.json.gz", gzip.compress(text.encode()))
+    text = lines({**json_row(e.row), "action": {"I": "created", "U": "updated", "D": "deleted"}[e.op]} for e in events)
+    put(folder / f"orders/2026-11-0{part}T08.json.gz", gzip.compress(text.encode()))
 
 
 _OPS = {"I": "c", "U": "u", "D": "d"}
 
 
-def _envelope(event: Event, number: int, connector: str = "postgresql") -> Row:
-    row = _json(event.row)
+def envelope(event: Event, number: int, connector: str = "postgresql") -> Row:
+    row = json_row(event.row)
     source: Row = {"connector": connector, "ts_ms": number}
     if connector == "postgresql":
         source |= {"sequence": json.dumps([None, str(1000 + number)]), "lsn": 1000 + number}
@@ -215,16 +222,16 @@ def _envelope(event: Event, number: int, connector: str = "postgresql") -> Row:
 def _debezium(layout: str, connector: str = "postgresql", key: bool = True, schema: bool = False) -> Write:
     def write(folder: Path, events: Sequence[Event], part: int) -> None:
         begin = (part - 1) * len(FIRST)
-        lines = []
+        listed = []
         for number, event in enumerate(events, begin):
-            value: Row = _envelope(event, number, connector)
+            value: Row = envelope(event, number, connector)
             if schema:
                 value = {"schema": _SCHEMA, "payload": value}
             place = {"topic": "shop.public.orders", "partition": 0, "offset": number}
-            lines.append({**place, "key": {"order_id": event.row["order_id"]}, "value": value} if key else value)
+            listed.append({**place, "key": {"order_id": event.row["order_id"]}, "value": value} if key else value)
         path = folder / layout.format(offset=f"{begin:010d}")
-        data = _lines(lines).encode()
-        _put(path, gzip.compress(data) if path.suffix == ".gz" else data)
+        data = lines(listed).encode()
+        put(path, gzip.compress(data) if path.suffix == ".gz" else data)
 
     return write
 
@@ -245,14 +252,14 @@ _ARROW = pa.schema(
 )  # fmt: skip
 
 
-def _arrow(events: Sequence[Event]) -> pa.Table:
+def arrow_rows(events: Sequence[Event]) -> pa.Table:
     return pa.Table.from_pylist([{"op": event.op, **event.row} for event in events], _ARROW)
 
 
 def _spark_parquet(folder: Path, events: Sequence[Event], part: int) -> None:
     path = folder / f"orders/part-0000{part}-3d0f5c1e-9d0b-4c3a-8b1a-1f0c7f9f0a1b-c000.snappy.parquet"
-    _put(path.parent / "_SUCCESS", "")
-    pq.write_table(_arrow(events), path, flavor="spark", use_deprecated_int96_timestamps=True)
+    put(path.parent / "_SUCCESS", "")
+    pq.write_table(arrow_rows(events), path, flavor="spark", use_deprecated_int96_timestamps=True)
 
 
 def _pandas_parquet(folder: Path, events: Sequence[Event], part: int) -> None:
@@ -266,12 +273,12 @@ def _pandas_parquet(folder: Path, events: Sequence[Event], part: int) -> None:
 def _hive_parquet(folder: Path, events: Sequence[Event], part: int) -> None:
     path = folder / f"orders/dt=2026-11-0{part}/hour=08/data.parquet"
     path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(_arrow(events), path)
+    pq.write_table(arrow_rows(events), path)
 
 
 def _delta(folder: Path, events: Sequence[Event], part: int) -> None:
     path = str(folder / "orders")
-    rows = _arrow([e for e in events if e.op != "D"]).drop_columns(["op"])
+    rows = arrow_rows([e for e in events if e.op != "D"]).drop_columns(["op"])
     if part == 1:
         newest = pa.Table.from_pylist(list(truth(events).values()), rows.schema)
         write_deltalake(path, newest, configuration={"delta.enableChangeDataFeed": "true"})

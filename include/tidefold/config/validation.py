@@ -61,10 +61,17 @@ def source_mistakes(entry: LogEntry) -> Iterator[Mistake]:
 
 
 def _ops(op: OpEntry) -> Iterator[Mistake]:
-    for i, said in enumerate(op.delete):
-        if said in op.upsert:
-            at = ("source", "op", "delete", i)
-            yield "OP_TWICE", at, f"is `{said}`, which `upsert` has too.", "Say what it means once."
+    if op.delete == "any":
+        for name in sorted({"upsert", "ignore"} & op.model_fields_set):
+            hint = "Remove it: with `delete: any` a null means upsert, and every value means delete."
+            yield "OP_TWICE", ("source", "op", name), "has no effect with `delete: any`.", hint
+        return
+    meanings = dict.fromkeys(op.upsert, "upsert")
+    for name, listed in (("delete", op.delete), ("ignore", op.ignore)):
+        for i, said in enumerate(listed):
+            if (other := meanings.setdefault(said, name)) != name:
+                at = ("source", "op", name, i)
+                yield "OP_TWICE", at, f"is `{said}`, which `{other}` has too.", "Say what it means once."
 
 
 def _header(entry: LogEntry, source: ParquetEntry) -> Iterator[Mistake]:

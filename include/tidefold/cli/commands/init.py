@@ -119,10 +119,16 @@ def _count(number: int, noun: str) -> str:
 
 
 def _nothing(directory: Path) -> InvalidInputError:
+    from tidefold.sources.landing.listing import list_any
+
+    names = [file.name for file in list_any(directory, [""])[0]]
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    seen = f"; it has {', '.join(names[:3])}{more}" if names else ""
     return InvalidInputError(
         "NOTHING_LANDED",
-        f"`{directory}` contains no file that can be ingested.",
-        hint="Supported: `.jsonl`, `.json`, `.csv` (each also with `.gz`), `.parquet`, and Delta tables.",
+        f"`{directory}` contains no file that can be ingested{seen}.",
+        hint="Supported: JSON lines, CSV (each also as `.gz`), Parquet, Debezium's Avro, and Delta tables. "
+        "Unpack other archives, and export spreadsheets as CSV.",
     )
 
 

@@ -68,12 +68,20 @@ class DebeziumEntry(LandedEntry):
         return (self.connector,)
 
 
+_Files = list[Annotated[Text, Field(pattern=r"^[^/]+$")]]
+_FILES = 'patterns of further file names, as "*.log.gz"; * matches any text within a name'
+
+
 class OpEntry(StrictModel):
     """The column that says what a record does. What it says is compared as text, case counts."""
 
     column: Text = Field(description="column or field with the operation")
     upsert: list[Text] = Field(default=_UPSERTS, min_length=1, description="values of the operation that mean upsert")
-    delete: list[Text] = Field(default=_DELETES, description="values of the operation that mean delete")
+    delete: list[Text] | Literal["any"] = Field(
+        default=_DELETES,
+        description="values of the operation that mean delete; any: every value does, and null means upsert",
+    )
+    ignore: list[Text] = Field(default=[], description="values of the operation that mean: this is no row")
 
 
 class JsonOpEntry(OpEntry):
@@ -94,6 +102,8 @@ class JsonEntry(LandedEntry):
     op: JsonOpEntry | None = Field(
         default=None, description="where a record has its operation; default: every record is an upsert"
     )
+    row: Text | None = Field(default=None, description="field of a record with all of the row, the operation included")
+    files: _Files = Field(default=[], description=_FILES)
     names: Literal["kafka", "kafka-dash", "any"] | None = Field(
         default=None,
         description="form of file names: kafka (topic+partition+offset), kafka-dash (also with -), any (a name says "
@@ -129,6 +139,7 @@ class ParquetEntry(LandedEntry):
         default=None, description="where a row has its operation; default: every row is an upsert"
     )
     offset: Text | None = Field(default=None, description="column of whole numbers that numbers the rows")
+    files: _Files = Field(default=[], description=_FILES)
 
     @property
     def orders(self) -> tuple[str, ...]:
@@ -174,6 +185,9 @@ class CsvEntry(ParquetEntry):
     null: list[str] = Field(default=[""], description="unquoted texts that mean null")
     quote: Annotated[str, Field(max_length=1)] = Field(
         default='"', description="character around a value that needs it; empty: none"
+    )
+    escape: Annotated[str, Field(max_length=1)] = Field(
+        default="", description="character before a quote or delimiter that belongs to a value; empty: none"
     )
     header: bool | list[Text] = Field(
         default=True,

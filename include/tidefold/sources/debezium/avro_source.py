@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import BinaryIO
+from collections.abc import Iterator, Mapping
+from typing import Any, BinaryIO
 
 from tidefold.domain.log_state import TableSpec
 from tidefold.sources.api import ParsedFile
 from tidefold.sources.debezium.avro_file import MAGIC, count_whole_bytes, read_header, read_records
 from tidefold.sources.debezium.avro_schema import connect_words
 from tidefold.sources.debezium.json_source import DebeziumJson
-from tidefold.sources.debezium.typed_records import Typed, encode_texts, parse_typed
+from tidefold.sources.debezium.typed_records import Typed, encode_texts, parse_typed, with_schemas
 from tidefold.sources.ingest.accounting import FilePosition
 from tidefold.sources.ingest.parse_file import parse_file, read_whole
 from tidefold.sources.ingest.plan import FileTask
@@ -38,6 +38,11 @@ class DebeziumAvro(DebeziumJson):
         header = read_header(stream)
         records = read_records(stream, header, file.length)
         return encode_texts(Typed(records, connect_words(header.schema), file.checksum))
+
+    def sample(self, stream: BinaryIO, size: int) -> Iterator[Mapping[str, Any]]:
+        """The records of a file, each with its schema beside its value."""
+        header = read_header(stream)
+        return with_schemas(Typed(read_records(stream, header, size), connect_words(header.schema), ""))
 
 
 def _ending(stream: BinaryIO, file: LandedFile) -> Ending:

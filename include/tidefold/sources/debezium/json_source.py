@@ -61,12 +61,16 @@ class KafkaLines:
         configured = self.feed.options.get("names")
         reading = choose_reading(state, NameReading(configured) if configured else None)
         if reading is NameReading.ANY:
-            return Listing(*list_any(folder, self.endings, NameReading.ANY))
+            return self._list_any(folder)
         files, problems = list_landed(folder, self.extensions, reading or NameReading.KAFKA)
         if reading is None and not files and self.takes_any_name(state.shape):
-            return Listing(*list_any(folder, self.endings, NameReading.ANY))
+            return self._list_any(folder)
         own, strange = of_topic(files, folder, [p.topic for p in state.positions])
         return Listing(own, (*self._with_hints(problems, state), *strange))
+
+    def _list_any(self, folder: Path) -> Listing:
+        patterns = self.feed.options.get("files", ())
+        return Listing(*list_any(folder, self.endings, NameReading.ANY, patterns))
 
     def takes_any_name(self, shape: TableSpec) -> bool:
         """Whether the log can take files whose names do not say where their records stand."""

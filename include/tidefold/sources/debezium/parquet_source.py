@@ -14,7 +14,7 @@ from tidefold.sources.api import ParsedFile
 from tidefold.sources.debezium.avro_schema import connect_words
 from tidefold.sources.debezium.connect_schema import PRECISION
 from tidefold.sources.debezium.json_source import DebeziumJson
-from tidefold.sources.debezium.typed_records import Typed, encode_texts, parse_typed
+from tidefold.sources.debezium.typed_records import Typed, encode_texts, parse_typed, with_schemas
 from tidefold.sources.files.parquet import MAGIC, parquet_ending
 from tidefold.sources.ingest.accounting import FilePosition
 from tidefold.sources.ingest.parse_file import parse_file, read_whole
@@ -46,6 +46,12 @@ class DebeziumParquet(DebeziumJson):
     def texts(self, stream: BinaryIO, file: TakenFile) -> Iterator[bytes]:
         with pq.ParquetFile(stream) as parquet:
             yield from encode_texts(Typed(_rows(parquet), _words(parquet), file.checksum))
+
+    def sample(self, stream: BinaryIO, size: int) -> Iterator[Mapping[str, Any]]:
+        """The records of a file, each with its schema beside its value."""
+        del size
+        with pq.ParquetFile(stream) as parquet:
+            yield from with_schemas(Typed(_rows(parquet), _words(parquet), ""))
 
 
 def _parse(

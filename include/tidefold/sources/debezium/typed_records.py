@@ -41,6 +41,19 @@ def encode_texts(typed: Typed) -> Iterator[bytes]:
     return (_encode(_with_named_numbers(record, floats)) for record in typed.records)
 
 
+def with_schemas(typed: Typed) -> Iterator[Mapping[str, Any]]:
+    """Every record of a file with the schema of its row, as a record of JSON has it."""
+    after = _after_of(typed.schema)
+    schema, floats = {"type": "struct", "fields": [_small(after)]}, _float_columns(after)
+    return (_beside_schema(_with_named_numbers(record, floats), schema) for record in typed.records)
+
+
+def _beside_schema(record: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    if "value" in record:
+        return {**record, "value": {"schema": schema, "payload": record["value"]}}
+    return {"schema": schema, "payload": record}
+
+
 def parse_typed(
     typed: Typed, task: FileTask, place: FilePosition, shape: TableSpec, quarantine: QuarantineWriter
 ) -> ParsedFile:
@@ -85,7 +98,7 @@ class _Taker:
     def take(self, number: int, record: Mapping[str, Any]) -> None:
         record = _with_named_numbers(record, self._floats)
         self.reader.begin()
-        text = _encode(self._with_schema(record) if self._wrapped else record)
+        text = _encode(_beside_schema(record, self._schema) if self._wrapped else record)
         self.reader.preview_chunk(text)
         try:
             self.reader.take(text)
@@ -93,12 +106,8 @@ class _Taker:
             if refused.reason in self._stops:
                 raise SchemaStopError(self.reader.account.records - 1, number, refused) from refused
             self.reader.refuse(refused.reason)
-            self._quarantine.add(self._file, number, self.reader.offset, refused, _encode(self._with_schema(record)))
-
-    def _with_schema(self, record: Mapping[str, Any]) -> Mapping[str, Any]:
-        if "value" in record:
-            return {**record, "value": {"schema": self._schema, "payload": record["value"]}}
-        return {"schema": self._schema, "payload": record}
+            text = _encode(_beside_schema(record, self._schema))
+            self._quarantine.add(self._file, number, self.reader.offset, refused, text)
 
 
 def _after_of(schema: Mapping[str, Any]) -> Mapping[str, Any]:

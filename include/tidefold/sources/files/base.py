@@ -33,7 +33,7 @@ class AnyFiles:
         self.rules = msgspec.convert(feed.options, self.rules_type)
 
     def listing(self, state: LogState) -> Listing:
-        return Listing(*list_any(Path(self.feed.path), self.endings))
+        return Listing(*list_any(Path(self.feed.path), self.endings, patterns=self.feed.options.get("files", ())))
 
     def reader(self, shape: TableSpec, place: FilePosition) -> None:
         """A refused row stays refused: land a corrected one in a file of its own."""

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 from pyarrow import csv
@@ -36,6 +36,7 @@ class CsvRules(Rules, frozen=True, kw_only=True):
 
     null: the texts, without quotes, that mean null.
     quote: the quote character; empty: none.
+    escape: the character before a quote or delimiter that belongs to a value; empty: none.
     header: whether the first line has the names of the columns; or the names, if no line has them.
     encoding: of the text.
     timestamp_formats: of times that are not ISO 8601.
@@ -44,6 +45,7 @@ class CsvRules(Rules, frozen=True, kw_only=True):
     delimiter: str = ","
     null: tuple[str, ...] = ("",)
     quote: str = '"'
+    escape: str = ""
     header: bool | tuple[str, ...] = True
     encoding: str = "utf-8"
     timestamp_formats: tuple[str, ...] = ()
@@ -52,12 +54,12 @@ class CsvRules(Rules, frozen=True, kw_only=True):
 class Csv(AnyFiles):
     """`format: csv`."""
 
-    endings = (".csv", ".csv.gz")
+    endings = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
     rules_type = CsvRules
     rules: CsvRules
 
     def ending(self, file: LandedFile, taken: int) -> Ending:
-        return csv_ending(file, self.rules.quote.encode())
+        return csv_ending(file, self.rules.quote.encode(), self.rules.escape.encode())
 
     def parse(self, task: FileTask, shape: TableSpec, quarantine: QuarantineWriter) -> ParsedFile:
         return parse_file(task, lambda stream: self._parse(stream, task, shape, quarantine))
@@ -93,12 +95,7 @@ class Csv(AnyFiles):
             quoted_strings_can_be_null=False,
         )
         read = csv.ReadOptions(use_threads=False, block_size=_BLOCK, column_names=names)
-        parse = csv.ParseOptions(
-            delimiter=self.rules.delimiter,
-            quote_char=self.rules.quote or False,
-            newlines_in_values=bool(self.rules.quote),
-            invalid_row_handler=uncut.take,
-        )
+        parse = self._parse_options(newlines_in_values=bool(self.rules.quote), invalid_row_handler=uncut.take)
         if not stream.has_more:
             return
         with csv.open_csv(stream, read_options=read, parse_options=parse, convert_options=convert) as reader:
@@ -114,8 +111,14 @@ class Csv(AnyFiles):
         if self.rules.header is not True:
             return list(self.rules.header or (column.name for column in shape.columns))
         head = stream.line(_BLOCK)
-        parse = csv.ParseOptions(delimiter=self.rules.delimiter, quote_char=self.rules.quote or False)
+        parse = self._parse_options()
         return csv.read_csv(pa.BufferReader(head), parse_options=parse).column_names if head.strip() else []
+
+    def _parse_options(self, **more: Any) -> csv.ParseOptions:
+        rules = self.rules
+        return csv.ParseOptions(
+            delimiter=rules.delimiter, quote_char=rules.quote or False, escape_char=rules.escape or False, **more
+        )
 
     def _unfit(self, taker: RowTaker, why: str, found: Sequence[str]) -> FileProblem:
         """The problem of other columns than configured, with a hint on a wrong delimiter or a missing header line."""

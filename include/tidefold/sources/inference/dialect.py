@@ -15,13 +15,15 @@ from tidefold.sources.inference.proposal import ProposalQuestion
 _DELIMITERS = (",", ";", "\t", "|")
 _DATA = re.compile(r"-?\d+([.,]\d+)?|\d{4}-\d\d-\d\d.*|\d\d[./]\d\d[./]\d{4}.*", re.ASCII)
 _NULLS = ("\\N", "NULL", "null", "None", "NaN", "nan", "N/A", "n/a", "<NULL>")
-_LINES = 50
+_LINES, _FEW = 50, 2
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """What a sample of a file shows. `names`: of the columns; made up where no line has them and nobody has `given`
-    them.
+    """What a sample of a file shows.
+
+    names: of the columns; made up where no line has them and nobody has `given` them.
+    escape: the character before a quote that belongs to a value.
     """
 
     encoding: str
@@ -31,6 +33,7 @@ class Dialect:
     rows: tuple[tuple[str | None, ...], ...]
     nulls: tuple[str, ...]
     given: bool = False
+    escape: str = ""
 
     @property
     def options(self) -> dict[str, Any]:
@@ -38,6 +41,8 @@ class Dialect:
         found: dict[str, Any] = {}
         if self.delimiter != ",":
             found["delimiter"] = self.delimiter
+        if self.escape:
+            found["escape"] = self.escape
         if not self.header:
             found["header"] = list(self.names)
         if self.encoding != "utf-8":
@@ -73,7 +78,10 @@ def dialect_of(data: bytes, whole: bool, given: Sequence[str] = ()) -> Dialect |
     if not lines:
         return None
     delimiter = _delimiter(lines[:_LINES])
-    cells = [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter) if row]
+    # Spark and Hive write `\\"` where others write `""`.
+    escape = "\\" if re.search(rf'\\"(?!{re.escape(delimiter)}|[\r\n]|$)', text) else ""
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, escapechar=escape or None)
+    cells = [row for row in reader if row]
     width = len(cells[0])
     named = len(given) == width
     header = not named and _is_header(cells)
@@ -82,7 +90,19 @@ def dialect_of(data: bytes, whole: bool, given: Sequence[str] = ()) -> Dialect |
     body = [row for row in (cells[1:] if header else cells) if len(row) == width]
     nulls = tuple(null for null in _NULLS if any(null in row for row in body))
     rows = tuple(tuple(None if cell in ("", *nulls) else cell for cell in row) for row in body)
-    return Dialect(encoding, delimiter, names, header, rows, nulls, named)
+    return Dialect(encoding, delimiter, names, header, rows, nulls, named, escape)
+
+
+def is_table(data: bytes, whole: bool) -> bool:
+    """Whether bytes look like a table: text with at least two lines, all of as many values, and of several."""
+    if b"\0" in data:
+        return False
+    _, text = _decode(data, whole)
+    lines = [line for line in text.splitlines() if line.strip()][:_LINES]
+    if len(lines) < _FEW:
+        return False
+    widths = {len(row) for row in csv.reader(lines, delimiter=_delimiter(lines))}
+    return len(widths) == 1 and widths != {1}
 
 
 def _decode(data: bytes, whole: bool) -> tuple[str, str]:

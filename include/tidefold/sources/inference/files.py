@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -18,29 +17,38 @@ from tidefold.sources.inference import layout
 from tidefold.sources.inference.dialect import dialect_of
 from tidefold.sources.inference.proposal import ProposalQuestion, ProposedColumn, ProposedLog, log_ids
 from tidefold.sources.inference.rows import SampledFeed, propose_rows
+from tidefold.sources.inference.sniff import patterns_of, read_beginning
 from tidefold.sources.inference.values import column_of_texts
 from tidefold.sources.landing.listing import LandedFile, list_any, open_landed
 
-_BYTES, _ROWS = 1 << 18, 2000
+_ROWS = 2000
 Headers = Mapping[str, Sequence[str]]
 NO_HEADERS: Headers = {}
 
 
 def propose_files(
-    directory: Path, taken: Sequence[str], tables: Sequence[PurePosixPath] = (), headers: Headers = NO_HEADERS
+    directory: Path,
+    taken: Sequence[str],
+    tables: Sequence[PurePosixPath] = (),
+    headers: Headers = NO_HEADERS,
+    *,
+    unnamed: Sequence[LandedFile] = (),
+    others: Collection[LandedFile] = (),
 ) -> list[ProposedLog]:
     """One proposal for each folder below `directory` that has such files.
 
     taken: ids of other logs.
     tables: folders of Delta tables, whose files are no feed.
     headers: of logs whose CSV files have no header line, the names of the columns.
+    unnamed: CSV files of other names.
+    others: files of other formats.
     """
     proposals: list[ProposedLog] = []
     for format_, endings in (("csv", Csv.endings), ("parquet", Parquet.endings)):
         files = [
             file
-            for file in list_any(directory, endings)[0]
-            if not any(PurePosixPath(file.name).is_relative_to(table) for table in tables)
+            for file in [*list_any(directory, endings)[0], *(unnamed if format_ == "csv" else ())]
+            if not any(PurePosixPath(file.name).is_relative_to(table) for table in tables) and file not in others
         ]
         folders = layout.by_folder(files)
         names = [_name_log(directory, folder, members) for folder, members in folders.items()]
@@ -79,7 +87,7 @@ def _propose_folder(
 
 
 def _csv(files: Sequence[LandedFile], header: Sequence[str]) -> Found:
-    found = [dialect for file in layout.choose_sample(files) if (dialect := dialect_of(*_beginning(file), header))]
+    found = [dialect for file in layout.choose_sample(files) if (dialect := dialect_of(*read_beginning(file), header))]
     if not found:
         return (), (), {}, (), ["its files hold no line yet"]
     first = found[0]
@@ -87,7 +95,8 @@ def _csv(files: Sequence[LandedFile], header: Sequence[str]) -> Found:
     names = list(dict.fromkeys(name for d in found for name in d.names))
     texts = {name: column_of_texts(name, [row.get(name) for row in rows]) for name in names}
     formats = list(dict.fromkeys(f for text in texts.values() for f in text.formats))
-    options = {**first.options, **({"timestamp_formats": _one_each(formats)} if formats else {})}
+    options = {**patterns_of(files, Csv.endings), **first.options}
+    options |= {"timestamp_formats": _one_each(formats)} if formats else {}
     columns = tuple(_optional(texts[name].column, [d.names for d in found]) for name in names)
     notes = [] if len({d.delimiter for d in found}) == 1 else ["its files are not separated by the same character"]
     return columns, rows, options, (*first.questions, *_format_questions(formats)), notes
@@ -110,21 +119,6 @@ def _format_questions(formats: Sequence[str]) -> list[ProposalQuestion]:
     both = [f for f in formats if _swap_day_month(f) != f and _swap_day_month(f) in formats]
     text = "does the day or the month come first? No day of the sample is above 12"
     return [ProposalQuestion("timestamp_formats", text, tuple(both))] if both else []
-
-
-def _beginning(file: LandedFile) -> tuple[bytes, bool]:
-    """The first bytes of a file, and whether they are all of it."""
-    with open_landed(file) as stream:
-        data = stream.read(_BYTES)
-        whole = not stream.read(1)
-    if not file.gzip:
-        return data, whole
-    machine = zlib.decompressobj(wbits=31)
-    try:
-        text = machine.decompress(data, _BYTES)
-    except zlib.error:
-        return b"", True
-    return text, machine.eof and not machine.unconsumed_tail
 
 
 def _parquet(files: Sequence[LandedFile]) -> Found:

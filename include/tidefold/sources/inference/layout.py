@@ -10,7 +10,11 @@ from pathlib import PurePosixPath
 from tidefold.sources.landing.listing import LandedFile
 
 # Folders that sinks and Spark make anew all the time: `partition=0`, `dt=2026-11-01`, `2026`, `11`, `2026-11-01`.
-_CHANGING = re.compile(r"[\w.-]+=.*|\d{1,4}|\d{4}[-_.]?\d\d([-_.]?\d\d)?([-_T]?\d\d.*)?", re.ASCII)
+_CHANGING = re.compile(
+    r"[\w.-]+=.*|\d{1,4}|\d{4}[-_.]?\d\d([-_.]?\d\d)?([-_T]?\d\d.*)?|"
+    r"(run|batch|load|unload|export|extract|dump|snapshot|backup|job|sync|part|chunk|delivery)[-_.]?\d[\w.:-]*",
+    re.ASCII | re.IGNORECASE,
+)
 # Parts of names that change from file to file: dates, numbers, parts and random ids.
 _PART = re.compile(r"(part|batch|chunk|file|export|dump|full|delta|inc|incremental|snapshot)?[-_.]?\d+|[0-9a-f]{8,}")
 
@@ -38,7 +42,7 @@ def by_folder(files: Sequence[LandedFile]) -> dict[PurePosixPath, list[LandedFil
 def stem_of(file: LandedFile) -> str:
     """What names of files of one feed have in common: `orders` of `orders_2026-11-01.csv`."""
     stem = PurePosixPath(file.name).name.split(".")[0] if file.name.count(".") <= 2 else PurePosixPath(file.name).name
-    stem = re.sub(r"\.(csv|parquet|jsonl?|ndjson|gz|snappy|zstd?|c\d+)\b", "", stem)
+    stem = re.sub(r"\.(csv|tsv|txt|log|parquet|jsonl?|ndjson|gz|snappy|zstd?|c\d+)\b", "", stem, flags=re.IGNORECASE)
     stem = re.sub(r"\d{4}[-_.]?\d\d[-_.]?\d\d([-_.T ]?\d\d[-_.:]?\d\d([-_.:]?\d\d)?)?Z?", "", stem)
     stem = _PART.sub("", stem)
     return re.sub(r"[-_.+ ]+$|^[-_.+ ]+", "", re.sub(r"[-_.+ ]{2,}", "_", stem)).casefold()

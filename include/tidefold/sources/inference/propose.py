@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
+from functools import partial
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -19,11 +20,14 @@ from tidefold.sources.inference.envelopes import find_refused, infer_column
 from tidefold.sources.inference.files import NO_HEADERS, Headers, propose_files
 from tidefold.sources.inference.layout import by_folder, choose_sample, landing_folder, stem_of, strange_stems
 from tidefold.sources.inference.proposal import ProposedColumn, ProposedLog, log_ids
+from tidefold.sources.inference.roles import OpCandidate, text_of
 from tidefold.sources.inference.rows import SampledFeed, propose_rows
+from tidefold.sources.inference.sniff import find_unnamed, patterns_of, read_beginning
 from tidefold.sources.inference.tables import find_tables, propose_tables
+from tidefold.sources.inference.typed import group_typed, sample_records
 from tidefold.sources.inference.values import base64_note, column_of_values
+from tidefold.sources.json_lines.source import Json
 from tidefold.sources.landing.listing import LandedFile, list_any, open_landed
-from tidefold.sources.landing.names import LINES, is_dash_name
 from tidefold.sources.landing.streams import (
     CutShortError,
     DamagedError,
@@ -35,7 +39,9 @@ from tidefold.sources.landing.streams import (
 RECORDS, FILES = 2000, 3
 _CONNECTORS = (POSTGRESQL, MYSQL, MARIADB)
 # Names that a Kafka sink may have given; those with a dash may as well be anybody's.
-_NAMED = re.compile(r"(?:(?P<plus>[\w.-]+)\+\d+\+\d+|(?P<dash>[\w.-]+)-\d+-\d+)\.jsonl?(\.gz)?", re.ASCII)
+_NAMED = re.compile(r"(?:(?P<plus>[\w.-]+)\+\d+\+\d+|(?P<dash>[\w.-]+)-\d+-\d+)\.(jsonl?(\.gz)?|gz)", re.ASCII)
+# Fields that programs put their rows into, with what they say of them beside.
+_WRAPPERS = ("_airbyte_data", "_source", "record")
 # Microseconds since 1970 of the years 1980 to 2100: a whole number in there may be a time.
 _TIMES = (315_532_800_000_000, 4_102_444_800_000_000)
 _NAMES = {bool: "boolean", int: "long", float: "double", str: "string"}
@@ -48,7 +54,8 @@ def propose(directory: Path, headers: Headers = NO_HEADERS) -> list[ProposedLog]
     headers: of logs whose CSV files have no header line, the names of the columns.
     """
     tables = find_tables(directory)
-    topics, folders = _group_files(directory, tables)
+    objects, rows = find_unnamed(directory, tables)
+    topics, folders = _group_files(directory, tables, objects)
     homes = {topic: landing_folder(members) for topic, members in topics.items()}
     ids = dict(zip(topics, log_ids(list(topics)), strict=True))
     proposals = []
@@ -59,18 +66,34 @@ def propose(directory: Path, headers: Headers = NO_HEADERS) -> list[ProposedLog]
             proposed = _propose_kafka_rows(ids[topic], topic, homes[topic], notes, members)
         else:
             proposed = _propose_log(ids[topic], topic, homes[topic], notes, sample)
-        dashes = any(is_dash_name(PurePosixPath(f.name).name) for f in members)
-        names = (("names", str(NameReading.KAFKA_DASH)),) if dashes else ()
-        proposals.append(replace(proposed, options=(*proposed.options, *names)))
+        proposals.append(replace(proposed, options=(*proposed.options, *_names_option(members))))
+    typed = group_typed(directory, tables)
+    for (format_, topic), members in typed.items():
+        [log] = log_ids([topic], [p.id for p in proposals])
+        sample = _share(members, partial(_read_typed, format_))
+        proposed = _propose_log(log, topic, landing_folder(members), [], sample)
+        proposals.append(replace(proposed, format=format_, options=_names_option(members)))
     for folder, members in folders.items():
         [log] = log_ids([folder.name or stem_of(members[0]) or directory.resolve().name], [p.id for p in proposals])
         proposals.append(_propose_lines(log, folder, members))
-    proposals += propose_files(directory, [p.id for p in proposals], tables, headers)
+    others = {file for members in typed.values() for file in members}
+    taken = [p.id for p in proposals]
+    proposals += propose_files(directory, taken, tables, headers, unnamed=rows, others=others)
     return [*proposals, *propose_tables(directory, tables, [p.id for p in proposals])]
 
 
+def _read_typed(format_: str, file: LandedFile, count: int) -> list[dict[str, Any]]:
+    return [_unwrap(record) for record in sample_records(format_, file, count)]
+
+
+def _names_option(files: Sequence[LandedFile]) -> tuple[tuple[str, str], ...]:
+    """How the names of a sink are read, where that must be said."""
+    dashes = any("+" not in PurePosixPath(file.name).name for file in files)
+    return (("names", str(NameReading.KAFKA_DASH)),) if dashes else ()
+
+
 def _group_files(
-    directory: Path, tables: Sequence[PurePosixPath]
+    directory: Path, tables: Sequence[PurePosixPath], unnamed: Sequence[LandedFile]
 ) -> tuple[Topics, dict[PurePosixPath, list[LandedFile]]]:
     """JSON files by their topic, where a Kafka sink named them, and the others by their folder.
 
@@ -78,7 +101,7 @@ def _group_files(
     """
     topics: Topics = {}
     others = []
-    for file in list_any(directory, [f".{extension}" for extension in LINES])[0]:
+    for file in [*list_any(directory, Json.endings)[0], *unnamed]:
         if any(PurePosixPath(file.name).is_relative_to(table) for table in tables):
             continue
         found = _NAMED.fullmatch(PurePosixPath(file.name).name)
@@ -97,7 +120,13 @@ def _is_of_kafka(file: LandedFile) -> bool:
 def _is_plain(sample: Sequence[dict[str, Any]]) -> bool:
     """Whether records are rows, and no envelopes of Debezium."""
     rows = [r["value"] if isinstance(r.get("value"), dict) else r for r in sample]
-    return bool(rows) and not any("source" in row or "after" in row or "payload" in row for row in rows)
+    return bool(rows) and not any(map(_is_envelope, rows))
+
+
+def _is_envelope(row: dict[str, Any]) -> bool:
+    """Rows may have a column that is called as a part of an envelope."""
+    parts = (row.get("source"), row.get("payload"))
+    return any(isinstance(part, dict) for part in parts) or ("after" in row and "op" in row)
 
 
 def _propose_kafka_rows(
@@ -118,10 +147,33 @@ def _propose_lines(log: str, folder: PurePosixPath, files: Sequence[LandedFile])
     stems = strange_stems(files)
     notes = [f"its folder holds files of several kinds ({', '.join(stems[:4])}): give each a folder"] if stems else []
     if not lines:
-        notes.append("no line is a JSON object: write one object on each line, and no array around them")
+        notes.append(_explain_no_lines(files))
+    if any(_is_extended(value) for line in lines for value in line.values()):
+        notes.append(_EXTENDED)
     seen = ", ".join(PurePosixPath(file.name).name for file in choose_sample(files))
     feed = _json_feed(log, str(folder), folder, lines, f"Files of {folder}, {len(lines):,} lines of {seen}.", True)
-    return propose_rows(replace(feed, notes=tuple(notes)))
+    options = {**patterns_of(files, Json.endings), **feed.options}
+    return propose_rows(replace(feed, notes=tuple(notes), options=options))
+
+
+_EXTENDED = (
+    "its values are MongoDB's extended JSON, where numbers, times and ids are objects: export them as CSV "
+    "(`mongoexport --type=csv --fields=...`)"
+)
+
+
+def _is_extended(value: Any) -> bool:
+    return isinstance(value, dict) and len(value) == 1 and next(iter(value)).startswith("$")
+
+
+def _explain_no_lines(files: Sequence[LandedFile]) -> str:
+    """What to do with files of JSON that has not one object on each line."""
+    data = next((data for file in files if (data := read_beginning(file)[0].strip())), b"")
+    if data.startswith(b"["):
+        return "its files are JSON arrays: write one object on each line (`jq -c '.[]' FILE`)"
+    if data.startswith(b"{"):
+        return "its objects do not lie on a line each: write each on a line of its own (`jq -c . FILE`)"
+    return "no line is a JSON object: write one object on each line"
 
 
 def _json_feed(
@@ -130,9 +182,13 @@ def _json_feed(
     """`alone`: the lines are the rows. The row may lie in a field beside the one that says what is done with it."""
     options: dict[str, Any] = {"record": "value"} if alone else {}
     field, op = _row_field(rows)
-    if field:
+    if field and op is None:
+        options["row"] = field
+        rows, field = [row[field] for row in rows], ""
+    if field and op is not None:
+        rows = [row for row in rows if text_of(row.get(op.column)) not in op.ignore]
         # What else lies beside the row is no part of it.
-        rows = [{**row[field], op: row[op]} for row in rows]
+        rows = [{**row[field], op.column: row[op.column]} for row in rows]
     columns = []
     for name in _names(rows):
         column = column_of_values(name, [row[name] for row in rows if name in row])
@@ -142,24 +198,23 @@ def _json_feed(
     return SampledFeed(log, topic, str(folder), "json", tuple(columns), rows, sampled, options, row_field=field)
 
 
-def _row_field(rows: Sequence[dict[str, Any]]) -> tuple[str, str]:
-    """The one field of objects and the one that says what is done with them; empty when there are none."""
+def _row_field(rows: Sequence[dict[str, Any]]) -> tuple[str, OpCandidate | None]:
+    """The field of objects that are the rows, and what says what is done with them; empty when the lines are rows."""
     names = _names(rows)
     objects = [n for n in names if any(isinstance(row.get(n), dict) for row in rows)]
     ops = roles.find_ops([n for n in names if n not in objects], rows)
-    if len(objects) != 1 or not ops or not all(isinstance(row.get(objects[0]), dict) for row in rows):
-        return "", ""
-    return objects[0], ops[0].column
+    op = ops[0] if ops and not ops[0].any_deletes else None
+    of_rows = [row for row in rows if op is None or text_of(row.get(op.column)) not in op.ignore]
+    always = [name for name in objects if of_rows and all(isinstance(row.get(name), dict) for row in of_rows)]
+    if op is None:
+        return next((name for name in always if name in _WRAPPERS), ""), None
+    named = [name for name in always if name in (*_WRAPPERS, "data", "row", "after")] or always
+    return (named[0], op) if len(named) == 1 else ("", None)
 
 
 def _lines(files: Sequence[LandedFile]) -> list[dict[str, Any]]:
     """Objects on the lines of some files, as they are; numbers with a point as they are written."""
-    members = choose_sample(files)
-    share = RECORDS // len(members)
-    found: list[dict[str, Any]] = []
-    for file in members:
-        found += islice(_objects(file, Decimal), share)
-    return found
+    return _share(files, lambda file, count: islice(_objects(file, Decimal), count))
 
 
 def _objects(file: LandedFile, parse_float: Callable[[str], Any] = float) -> Iterator[dict[str, Any]]:
@@ -174,10 +229,15 @@ def _objects(file: LandedFile, parse_float: Callable[[str], Any] = float) -> Ite
 
 
 def _sample(files: Sequence[LandedFile]) -> list[dict[str, Any]]:
+    return _share(files, lambda file, count: islice(_records(file), count))
+
+
+def _share(
+    files: Sequence[LandedFile], read: Callable[[LandedFile, int], Iterable[dict[str, Any]]]
+) -> list[dict[str, Any]]:
     """Records of the first, the middle and the last file: deletes and new columns tend to come late."""
     members = choose_sample(files)
-    share = RECORDS // len(members)
-    return [record for file in members for record in islice(_records(file), share)]
+    return [record for file in members for record in read(file, RECORDS // len(members))]
 
 
 def _records(file: LandedFile) -> Iterator[dict[str, Any]]:

@@ -19,8 +19,10 @@ _OP_NAME = re.compile(
     r"row_?kind|kind|header__change_oper)",
     re.IGNORECASE,
 )
-_DELETED_NAME = re.compile(r"_*((is_?)?deleted(_flag)?|tombstone)", re.IGNORECASE)
+_DELETED_NAME = re.compile(r"_*(\w+_)?((is_?)?deleted(_flag)?|(is_?)?tombstone)", re.IGNORECASE)
+_DELETED_AT_NAME = re.compile(r"_*(\w+_)?deleted_?(at|on|time|date|ts|timestamp)", re.IGNORECASE)
 # What programs say, each family with what it says of a row that is there and of one that is removed.
+_MESSAGES = ("schema", "state", "activate_version", "batch")
 _FAMILIES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("c", "i", "u", "r"), ("d",)),
     (("insert", "update", "upsert", "create", "read"), ("delete",)),
@@ -50,8 +52,12 @@ _LONG_TEXT, _SEVERAL = 64, 2
 
 @dataclass(frozen=True, slots=True)
 class OpCandidate:
-    """The column that says what a row does. `sure`: its name and all that it says are of a known kind. `usual`:
-    nothing needs to be listed.
+    """The column that says what a row does.
+
+    sure: its name and all that it says are of a known kind.
+    usual: nothing needs to be listed.
+    any_deletes: every value of it is a delete, and null is none.
+    ignore: what it says of lines that are no rows.
     """
 
     column: str
@@ -59,10 +65,16 @@ class OpCandidate:
     delete: tuple[str, ...]
     sure: bool
     usual: bool = False
+    any_deletes: bool = False
+    ignore: tuple[str, ...] = ()
 
     @property
     def option(self) -> dict[str, Any]:
         """As `tidefold.yaml` has it."""
+        if self.any_deletes:
+            return {"column": self.column, "delete": "any"}
+        if self.ignore:
+            return {"column": self.column, "upsert": list(self.upsert), "delete": [], "ignore": list(self.ignore)}
         lists = {} if self.usual else {"upsert": list(self.upsert), "delete": list(self.delete)}
         return {"column": self.column, **lists}
 
@@ -70,6 +82,8 @@ class OpCandidate:
         return text_of(row.get(self.column)).casefold() in _INSERTS
 
     def is_delete(self, row: Mapping[str, Any]) -> bool:
+        if self.any_deletes:
+            return row.get(self.column) is not None
         return text_of(row.get(self.column)) in self.delete
 
 
@@ -86,15 +100,21 @@ def find_ops(names: Sequence[str], rows: Rows) -> list[OpCandidate]:
 
 def _op(name: str, rows: Rows) -> OpCandidate | None:
     values = [row.get(name) for row in rows]
+    if values and _DELETED_AT_NAME.fullmatch(name):
+        return OpCandidate(name, (), (), name.startswith("_"), any_deletes=True)
     if not values or any(v is None or not isinstance(v, str | bool | int) for v in values):
         return None
     seen = {text_of(v) for v in values}
     if _DELETED_NAME.fullmatch(name) and {s.casefold() for s in seen} <= _FALSE | _TRUE:
         return _flag(name, seen)
     lower = {s.casefold() for s in seen}
+    if "record" in lower and lower <= {"record", *_MESSAGES}:
+        records, messages = (tuple(_match_case(word, seen) for word in words) for words in (("record",), _MESSAGES))
+        return OpCandidate(name, records, (), sure=True, ignore=messages)
     known = [(ups, downs) for ups, downs in _FAMILIES if lower & {*ups, *downs}]
     words = {word for ups, downs in known for word in (*ups, *downs)}
-    named = bool(_OP_NAME.fullmatch(name))
+    # A `type` is mostly a column of the business; one that speaks of inserts and updates is none.
+    named = bool(_OP_NAME.fullmatch(name)) or (name == "type" and lower <= {*_FAMILIES[1][0], *_FAMILIES[1][1]})
     removes = {word for _, downs in known for word in downs}
     # A column of any name must show rows that come and rows that are removed.
     if not words or not lower <= words or not (named or (lower & removes and lower - removes)):
@@ -240,7 +260,9 @@ def op_question(ops: Sequence[OpCandidate], rows: Rows) -> ProposalQuestion | No
     if not ops:
         return None
     best = ops[0]
-    said = ", ".join(sorted({text_of(row.get(best.column)) for row in rows}))
+    said = f"it says {', '.join(sorted({text_of(row.get(best.column)) for row in rows}))}"
+    if best.any_deletes:
+        said = "its name says when a row was deleted"
     return ProposalQuestion(
-        "op", "does this column say what a row does?", tuple(op.column for op in ops), best.sure, f"it says {said}"
+        "op", "does this column say what a row does?", tuple(op.column for op in ops), best.sure, said
     )

@@ -56,9 +56,10 @@ def propose_rows(feed: SampledFeed) -> ProposedLog:
     questions = [*feed.questions]
     if question := roles.op_question(ops, feed.rows):
         questions.append(question)
-    if not feed.key:
+    empty = not feed.rows and bool(feed.notes)  # Then there is nothing to ask.
+    if not feed.key and not empty:
         questions.append(roles.key_question(feed.id, keys, feed.rows, op))
-    if not feed.ordered:
+    if not feed.ordered and not empty:
         questions.append(roles.order_question(columns, orders))
     ignored = tuple(c.name for c in columns if c.type is None or _INDEX.fullmatch(c.name))
     named = {column.name: name_column(column) for column in columns if column.name not in ignored}

@@ -19,7 +19,8 @@ _FLOAT = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?|NaN|-?Infinity", re.ASCII)
 _LEADING_ZERO = re.compile(r"-?0\d+", re.ASCII)
 _COMMA = re.compile(r"-?\d{1,3}(\.?\d{3})*,\d{1,4}", re.ASCII)
 DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
-INSTANT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,6}0*)?)?(Z|[+-]\d\d(:?\d\d)?)?", re.ASCII)
+_ZONE = r" ?(Z|UTC|GMT|[+-]\d\d(:?\d\d)?)"
+INSTANT = re.compile(rf"\d{{4}}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{{1,6}}0*)?)?({_ZONE})?", re.ASCII)
 _BASE64 = re.compile(r"([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?", re.ASCII)
 MONEY = re.compile(
     r"(^|_)(price|amount|total|cost|sum|balance|fee|tax|vat|net|gross|salary|revenue|discount|amt|value|limit|rate)(_|$)",
@@ -37,6 +38,8 @@ FORMATS = (
     "%d/%m/%Y %H:%M:%S", "%m/%d/%Y %H:%M:%S", "%d/%m/%Y %H:%M", "%m/%d/%Y %H:%M", "%d/%m/%Y", "%m/%d/%Y",
     "%d.%m.%Y %H:%M:%S", "%d.%m.%Y %H:%M", "%d.%m.%Y", "%Y/%m/%d %H:%M:%S", "%Y/%m/%d",
     "%d-%m-%Y %H:%M:%S", "%d-%m-%Y", "%Y%m%d%H%M%S", "%d-%b-%Y %H:%M:%S", "%d-%b-%Y",
+    "%d/%m/%Y %I:%M:%S %p", "%m/%d/%Y %I:%M:%S %p", "%d/%m/%Y %I:%M %p", "%m/%d/%Y %I:%M %p", "%Y/%m/%d %H:%M:%S.%f",
+    "%d-%b-%y %I.%M.%S.%f %p", "%d-%b-%y %H:%M:%S", "%d-%b-%y", "%b %d, %Y, %I:%M:%S %p", "%b %d, %Y",
 )  # fmt: skip
 _NAMED_ONLY = ("%Y%m%d%H%M%S",)
 
@@ -55,7 +58,7 @@ def column_of_texts(name: str, seen: Sequence[str | None]) -> TextColumn:
     if not values:
         return TextColumn(ProposedColumn(name, "string", "only nulls seen: check the type"))
     if formats := _formats(name, values):
-        timed = any("%H" in format_ for format_ in formats)
+        timed = any("%H" in format_ or "%I" in format_ for format_ in formats)
         return TextColumn(ProposedColumn(name, "timestamp" if timed else "date", f"as {values[0]}"), formats)
     if any(map(_LEADING_ZERO.fullmatch, values)):
         return TextColumn(ProposedColumn(name, "string", _text_note(values)))
@@ -85,7 +88,7 @@ _TEXT_TYPES: dict[str, Callable[[str], object]] = {
 
 def _is_iso(text: str) -> bool:
     try:
-        datetime.fromisoformat(text[:26] if len(text) > 26 and "." in text else text)
+        datetime.fromisoformat(text[:10] + re.sub(rf"(\.\d+)?({_ZONE})?$", "", text[10:]))
     except ValueError:
         return False
     return True
@@ -94,7 +97,7 @@ def _is_iso(text: str) -> bool:
 def _note_of(type_: str, values: Sequence[str]) -> str:
     if type_ == "long":
         return whole_number_note([int(v) for v in values])
-    zoned = [v for v in values if v.endswith("Z") or re.search(r"[+-]\d\d(:?\d\d)?$", v[10:])]
+    zoned = [v for v in values if re.search(_ZONE + "$", v[10:])]
     return "without a zone: read as UTC" if type_ == "timestamp" and not zoned else ""
 
 
@@ -139,7 +142,7 @@ def _formats(name: str, values: Sequence[str]) -> tuple[str, ...]:
 
 
 def _is_as(text: str, format_: str) -> bool:
-    if not text[:1].isdigit():
+    if not text[:1].isalnum():
         return False
     try:
         datetime.strptime(text, format_)

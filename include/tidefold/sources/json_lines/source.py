@@ -20,24 +20,22 @@ from tidefold.sources.ingest.plan import FileTask
 from tidefold.sources.json_lines.rows import NULL, UNDECODABLE, Lines, PlainRows, Record, plain
 from tidefold.sources.quarantine.writer import QuarantineWriter
 from tidefold.sources.records.column_aliases import has_aliases, resolve_aliases
-from tidefold.sources.records.columnar_changes import content_places
+from tidefold.sources.records.columnar_changes import ANY, OpColumn, content_places
 from tidefold.sources.records.errors import RefusedRecordError
 
 
-class JsonOp(msgspec.Struct, frozen=True):
-    """Where a record says what it does, and how."""
+class JsonOp(OpColumn, frozen=True):
+    """The operation of a record. `row`: the field with the row; None: the operation is among its columns."""
 
-    column: str
-    upsert: tuple[str, ...]
-    delete: tuple[str, ...]
     row: str | None = None
 
 
 class JsonOptions(msgspec.Struct, frozen=True):
-    """What the configuration of `format: json` says beside the folder."""
+    """The configuration of `format: json` beside the folder. `row`: the field with all of the row."""
 
     record: str = "kafka"
     op: JsonOp | None = None
+    row: str | None = None
 
 
 class Json(KafkaLines):
@@ -80,23 +78,29 @@ class _Ops:
 
     def __init__(self, op: JsonOp) -> None:
         self._op = op
-        fields: list[Any] = [("op", str | int), ("row", msgspec.Raw, NULL)]
+        said = ("op", msgspec.Raw, NULL) if op.delete == ANY else ("op", str | int | bool)
+        fields: list[Any] = [said, ("row", msgspec.Raw, NULL)]
         names = {"op": op.column, "row": op.row or op.column}
         kind = msgspec.defstruct("Value", fields if op.row else fields[:1], rename=names, gc=False)
         self._decode: Callable[[msgspec.Raw], Any] = msgspec.json.Decoder(kind).decode
 
-    def read(self, value: msgspec.Raw) -> tuple[bool, msgspec.Raw]:
-        """Whether it is a delete, and its row. Raises RefusedRecordError."""
+    def read(self, value: msgspec.Raw) -> tuple[bool | None, msgspec.Raw]:
+        """Whether it is a delete (None: it does not count), and its row. Raises RefusedRecordError."""
         op = self._op
         try:
             found = self._decode(value)
         except UNDECODABLE as error:
             raise RefusedRecordError("OP_UNKNOWN", f"`{op.column}` does not say what to do: {error}.") from error
-        said = str(found.op)
+        row = found.row if op.row else value
+        if op.delete == ANY:
+            return found.op != NULL, row
+        said = str(found.op).lower() if isinstance(found.op, bool) else str(found.op)
+        if said in op.ignore:
+            return None, row
         if said not in op.upsert and said not in op.delete:
             known = ", ".join((*op.upsert, *op.delete))
             raise RefusedRecordError("OP_UNKNOWN", f"`{op.column}` is {said[:40]!r}, not one of {known}.")
-        return said in op.delete, found.row if op.row else value
+        return said in op.delete, row
 
 
 class JsonReader(RecordAccounting):
@@ -110,6 +114,8 @@ class JsonReader(RecordAccounting):
         self._beside, self._aliased = beside, has_aliases(shape)
         self._spelled = {shape: PlainRows(shape, beside)}
         self._ops = _Ops(options.op) if options.op else None
+        wrapper = msgspec.defstruct("Wrapper", [("row", msgspec.Raw)], rename={"row": options.row or "row"}, gc=False)
+        self._row_in = msgspec.json.Decoder(wrapper).decode if options.row else None
         self._upsert = MERGE if shape.merge.engine is Engine.AGGREGATE else UPSERT
 
     def take(self, line: bytes) -> None:
@@ -122,12 +128,27 @@ class JsonReader(RecordAccounting):
         if record.value == NULL:
             self._delete(record.offset, time, self._key_of(record))
             return
-        deletes, value = self._ops.read(record.value) if self._ops else (False, record.value)
+        value = self._unwrap(record.value)
+        deletes, value = self._ops.read(value) if self._ops else (False, value)
+        if deletes is None:
+            self.account.ignored += 1
+            return
         if deletes:
             self._delete(record.offset, time, self._key_of(record) if value == NULL else value)
             return
         row, absent = self._rows(value).row(value)
         self._keep(self._upsert, record.offset, time, row, absent)
+
+    def _unwrap(self, value: msgspec.Raw) -> msgspec.Raw:
+        """The row of a value that has it in a field."""
+        if self._row_in is None:
+            return value
+        try:
+            found: Any = self._row_in(value)
+        except UNDECODABLE as error:
+            raise RefusedRecordError("NOT_A_RECORD", f"It has no field with its row: {error}.") from error
+        row: msgspec.Raw = found.row
+        return row
 
     def _key_of(self, record: Record) -> msgspec.Raw:
         """The key of a tombstone as an object; one that is a single value belongs to a key of one column."""

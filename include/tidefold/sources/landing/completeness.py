@@ -5,6 +5,7 @@ A CSV file is complete up to the last line end outside quotes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import BinaryIO
@@ -116,16 +117,17 @@ _PARQUET = b"PAR1"
 _END = b"\n"
 
 
-def csv_ending(file: LandedFile, quote: bytes = b'"') -> Ending:
+def csv_ending(file: LandedFile, quote: bytes = b'"', escape: bytes = b"") -> Ending:
     """The ending of a CSV file. A last line without a line end is still being written. A gzip file is complete or not.
 
     quote: the character around values with line ends; empty: there are none.
+    escape: the character before a quote or line end that belongs to a value; empty: none.
     """
 
     def look(stream: BinaryIO) -> Ending:
         if file.size and not begins_as_named(stream, file):
             return Ending(0, problem=report_wrong_content(file.name))
-        return ending_of(file) if file.gzip else _ending(stream, file.size, quote)
+        return ending_of(file) if file.gzip else _ending(stream, file.size, quote, escape)
 
     return inspect_file(file, look)
 
@@ -139,15 +141,24 @@ def begins_as_named(stream: BinaryIO, file: LandedFile) -> bool:
     return begin.startswith(GZIP_MAGIC) == file.gzip and begin != _PARQUET
 
 
-def _ending(stream: BinaryIO, size: int, quote: bytes) -> Ending:
-    complete, within, rest, position = 0, False, False, 0
+def _ending(stream: BinaryIO, size: int, quote: bytes, escape: bytes) -> Ending:
+    complete, within, rest, position, escaped = 0, False, False, 0, False
     while position < size and (block := stream.read(min(BLOCK, size - position))):
+        if escape:
+            block = _mask_escaped(block, escape, escaped)
+            escaped = block.endswith(escape)
         end = _last_end(block, within, quote)
         rest = bool(block[end + 1 :].strip()) or (rest and end < 0)
         complete = position + end + 1 if end >= 0 else complete
         within ^= _count(block, quote) % 2 == 1
         position += len(block)
     return Ending(complete, torn=rest)
+
+
+def _mask_escaped(block: bytes, escape: bytes, first: bool) -> bytes:
+    """The block with escaped characters masked. `first`: the character before the block escapes its first one."""
+    block = b"." + block[1:] if first else block
+    return re.sub(re.escape(escape) + b".", b"..", block, flags=re.DOTALL)
 
 
 def _last_end(block: bytes, within: bool, quote: bytes) -> int:

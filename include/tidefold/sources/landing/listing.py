@@ -5,6 +5,7 @@ Hidden and temporary files are skipped. A file with an unusable name is reported
 
 from __future__ import annotations
 
+import fnmatch
 import hashlib
 import io
 import os
@@ -21,6 +22,7 @@ from tidefold.sources.landing.problems import (
     FileProblem,
     report_changed,
     report_foreign,
+    report_other_name,
     report_unopened,
     report_unplaced,
     report_unsafe,
@@ -112,10 +114,14 @@ def list_landed(folder: Path, extensions: Collection[str] = LINES, reading: Name
     return tuple(sorted(found, key=lambda f: (f.partition, f.start, f.name))), tuple(problems)
 
 
-def list_any(folder: Path, endings: Sequence[str], names: NameReading | None = None) -> Listed:
+def list_any(
+    folder: Path, endings: Sequence[str], names: NameReading | None = None, patterns: Sequence[str] = ()
+) -> Listed:
     """All files below a folder with these endings, each taken independently, and a problem for every other file.
 
-    `names`: see LandedFile. Raises what `list_landed` raises.
+    names: see LandedFile.
+    patterns: of further names, as `*.log.gz`.
+    Raises what `list_landed` raises.
     """
     root = os.path.abspath(folder)
     found: list[LandedFile] = []
@@ -127,16 +133,21 @@ def list_any(folder: Path, endings: Sequence[str], names: NameReading | None = N
             except UnsafeFileError as error:
                 problems.append(report_unsafe(name, error.kind))
                 continue
-            if name.endswith(tuple(endings)):
-                gzip = name.endswith(".gz")
+            if _is_wanted(name, endings, patterns):
+                gzip = name.lower().endswith(".gz")
                 found.append(
                     LandedFile(name, f"{root}/{name}", stamp, folder.name, 0, 0, gzip, alone=True, names=names)
                 )
             else:
-                problems.append(report_foreign(name, f"The name of `{name}` does not end in {' or '.join(endings)}."))
+                problems.append(report_other_name(name, endings))
     except OSError as error:
         raise _listing_error(root, error) from error
     return tuple(found), tuple(problems)
+
+
+def _is_wanted(name: str, endings: Sequence[str], patterns: Sequence[str]) -> bool:
+    own = name.rpartition("/")[2]
+    return own.lower().endswith(tuple(endings)) or any(fnmatch.fnmatchcase(own, pattern) for pattern in patterns)
 
 
 def find_rewritten(files: Sequence[LandedFile], state: LogState) -> tuple[FileProblem, ...]:

@@ -10,12 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 from tidefold.domain.log_state import LogState
 from tidefold.domain.source_progress import NameReading
 from tidefold.errors import InvalidInputError, RefusedError
 
-LINES = ("jsonl", "json", "jsonl.gz", "json.gz")
+# Aiven's sink adds nothing but `.gz`.
+LINES = ("jsonl", "json", "jsonl.gz", "json.gz", "gz")
 _TAIL = r"\.(?P<extension>[a-z]+(?:\.[a-z]+)?)"
 # Kafka allows a topic letters, digits and `._-`, so the plus form is never ambiguous.
 _PLUS = re.compile(r"(?P<topic>[\w.-]{1,249})\+(?P<partition>\d{1,9})\+(?P<start>\d{10,18})" + _TAIL, re.ASCII)
@@ -48,7 +50,15 @@ class LandedName:
 
     @property
     def gzip(self) -> bool:
-        return self.extension.endswith(".gz")
+        return self.extension.split(".")[-1] == "gz"
+
+
+def pattern_for(name: str) -> str:
+    """A pattern for the names of files of the same kind: `*.log.gz` for `1793520000.log.gz`."""
+    own = PurePosixPath(name).name
+    suffixes = [part for part in PurePosixPath(own).suffixes if not any(map(str.isdigit, part))]
+    ending = "".join(suffixes[-2:] if own.endswith(".gz") else suffixes[-1:])
+    return f"*{ending}" if ending and own.endswith(ending) else re.sub(r"\d+", "*", own).replace("[", "[[]")
 
 
 def is_dash_name(name: str, extensions: Collection[str] = LINES) -> bool:

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 from tidefold.errors import ConflictError, InvalidInputError, TidefoldError
+from tidefold.sources.landing.names import pattern_for
 from tidefold.storage.safe_files import UnsafeFileError
+
+# Packed files that are not read, with the program that unpacks them.
+_PACKED = {".zst": "zstd -d", ".bz2": "bunzip2", ".xz": "unxz", ".zip": "unzip", ".lz4": "lz4 -d", ".7z": "7z x"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +46,20 @@ class FileProblem:
 def report_foreign(name: str, why: str) -> FileProblem:
     """A file that does not belong into the log's folder. It stops nothing, and every run names it."""
     return FileProblem(name, "FOREIGN_FILE", why, "Move it out of the landing folder.", blocking=False)
+
+
+def report_other_name(name: str, endings: Sequence[str]) -> FileProblem:
+    """A file whose name has none of the endings of the log's format."""
+    own = PurePosixPath(name).name
+    message = f"The name of `{name}` does not end in {' or '.join(endings)}."
+    if packed := next((program for ending, program in _PACKED.items() if own.lower().endswith(ending)), None):
+        hint = f"Land it unpacked (`{packed}`), or as gzip; then move this one out of the landing folder."
+    else:
+        hint = (
+            "Move it out of the landing folder. If it contains rows of this log, set "
+            f"`files: [{json.dumps(pattern_for(own))}]` under `source` instead."
+        )
+    return FileProblem(name, "FOREIGN_FILE", message, hint, blocking=False)
 
 
 def report_unplaced(name: str) -> FileProblem:

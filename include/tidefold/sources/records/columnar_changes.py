@@ -25,16 +25,23 @@ from tidefold.sources.ingest.accounting import late_change
 from tidefold.sources.records.errors import RefusedRecordError
 from tidefold.sources.records.text_forms import in_normal_form
 
+# Instead of words for deletes: every value is one.
+ANY = "any"
 # Converts a column to its type: returns the values (null if there is none) and the rows whose value does not fit.
 Cast = Callable[[pa.Array, Column], tuple[pa.Array, Sequence[int]]]
 
 
 class OpColumn(msgspec.Struct, frozen=True):
-    """The column with the operation of a row, and its words for upserts and deletes."""
+    """The column with the operation of a row.
+
+    upsert, delete: its words for them. `any`: every value is a delete, and null an upsert.
+    ignore: its words for rows that do not count.
+    """
 
     column: str
     upsert: tuple[str, ...]
-    delete: tuple[str, ...]
+    delete: tuple[str, ...] | str
+    ignore: tuple[str, ...] = ()
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,11 +71,13 @@ class ColumnarBatch:
     table: a row for each change.
     refused: by number of the row, 0 first.
     ignored: how many rows do not count.
+    without: those whose operation says so, by number.
     """
 
     table: pa.Table
     refused: dict[int, RefusedRecordError] = field(default_factory=dict)
     ignored: int = 0
+    without: list[int] = field(default_factory=list)
 
 
 class Changes:
@@ -106,8 +115,11 @@ class Changes:
         op = self._rules.op
         if op is None:
             return pa.array([False] * rows.num_rows)
+        if op.delete == ANY:
+            return pc.is_valid(_combine(rows, op.column))
         said = pc.cast(_combine(rows, op.column), pa.string())
-        for row in _where(pc.invert(pc.is_in(said, pa.array([*op.upsert, *op.delete], pa.string())))):
+        made.without = _where(pc.is_in(said, pa.array(op.ignore, pa.string())))
+        for row in _where(pc.invert(pc.is_in(said, pa.array([*op.upsert, *op.delete, *op.ignore], pa.string())))):
             value = said[row].as_py()
             known = ", ".join((*op.upsert, *op.delete))
             text = "null" if value is None else repr(value[:40])
@@ -157,7 +169,9 @@ class Changes:
     def _select_changes(self, count: int, deletes: pa.Array, made: ColumnarBatch) -> pa.Array:
         """The rows that are changes: not refused ones, and not deletes if the log does not apply them."""
         merge = self._shape.merge
-        left_out = set(made.refused)
+        for row in made.without:
+            made.refused.pop(row, None)  # Nothing of such a row is looked at.
+        left_out = {*made.refused, *made.without}
         if merge.engine is Engine.APPEND or merge.deletes is not Deletes.APPLY:
             for row in _where(deletes):
                 left_out.add(row)
@@ -166,7 +180,7 @@ class Changes:
                     made.refused.setdefault(row, refusal)
                 elif merge.deletes is Deletes.QUARANTINE:
                     made.refused.setdefault(row, RefusedRecordError("DELETE_REFUSED", "This log accepts no deletes."))
-            made.ignored = len(left_out) - len(made.refused)
+        made.ignored = len(left_out) - len(made.refused)
         if not left_out:
             return pa.repeat(pa.scalar(value=True), count)
         return pa.array([row not in left_out for row in range(count)], pa.bool_())

@@ -49,7 +49,8 @@ _MICRO = timedelta(microseconds=1)
 _EXACT = Context(prec=100)
 _NUMBER = re.compile(r"-?\d{1,100}(\.\d{1,100})?([eE][+-]?\d{1,3})?", re.ASCII)
 _DATE = re.compile(r"(\d{4}-\d\d-\d\d)Z?", re.ASCII)
-_INSTANT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(?:\.\d{1,6}(\d{0,3}))?(Z|[+-]\d\d(:?\d\d)?)?", re.ASCII)
+_ZONE = r" ?(?:Z|UTC|GMT|[+-]\d\d(?::?\d\d)?)"
+_INSTANT = re.compile(rf"\d{{4}}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(?:\.\d{{1,6}}(\d{{0,3}}))?({_ZONE})?", re.ASCII)
 _HEX = re.compile(r"([0-9a-fA-F]{2})*")
 _BASE64URL = re.compile(r"[\w-]*={0,2}", re.ASCII)
 
@@ -178,7 +179,7 @@ def _micros(text: str) -> int:
     if found and (found[2] or "").strip("0"):
         raise ValueError("has parts of a microsecond")
     try:
-        at = datetime.fromisoformat(text) if found else None
+        at = datetime.fromisoformat(_plain_zone(text, found[3] or "")) if found else None
     except ValueError:
         at = None
     if at is not None:
@@ -186,6 +187,14 @@ def _micros(text: str) -> int:
         if _FIRST <= micros <= _LAST:
             return micros
     raise ValueError(f"{text[:40]!r} is no instant of the years 1 to 9999")
+
+
+def _plain_zone(text: str, zone: str) -> str:
+    """The instant as ISO 8601 has it: warehouses write ` UTC`, or a blank before the zone."""
+    if not zone.startswith(" ") and zone not in ("UTC", "GMT"):
+        return text
+    plain = zone.strip()
+    return text.removesuffix(zone) + ("Z" if plain in ("UTC", "GMT") else plain)
 
 
 def _whole_micros(nanos: int) -> int:

@@ -12,7 +12,9 @@ _BOOLEANS = pa.array(["true", "false", "True", "False", "TRUE", "FALSE", "t", "f
 _NORMAL_BOOLEANS = pa.array(["true", "false"] * 4)
 _NAIVE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:.]+$"
 _DAY = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
-_ISO = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}"
+# What warehouses write behind an instant: `UTC` or a blank before the zone, and zeros behind the microsecond.
+_SPELLED = r"( UTC| GMT| Z| [+-][0-9:]+|\.[0-9]{6}0+.*)$"
+_PLAINER = ((r" ?(UTC|GMT|Z)$", "Z"), (r" ([+-][0-9]{2}(:?[0-9]{2})?)$", r"\1"), (r"(\.[0-9]{6})0+", r"\1"))
 
 
 def in_normal_form(texts: pa.Array, type_: str, formats: Sequence[str]) -> pa.Array:
@@ -32,7 +34,15 @@ def in_normal_form(texts: pa.Array, type_: str, formats: Sequence[str]) -> pa.Ar
     if type_ == "date":
         return texts
     texts = _with_suffix(texts, _DAY, "T00:00:00Z")
-    return _with_suffix(texts, _NAIVE, "Z")
+    return _with_suffix(_without_words(texts), _NAIVE, "Z")
+
+
+def _without_words(texts: pa.Array) -> pa.Array:
+    if not pc.any(pc.match_substring_regex(texts, _SPELLED)).as_py():
+        return texts
+    for pattern, plain in _PLAINER:
+        texts = pc.replace_substring_regex(texts, pattern, plain)
+    return texts
 
 
 def _with_suffix(texts: pa.Array, pattern: str, suffix: str) -> pa.Array:

@@ -1,0 +1,63 @@
+"""Finds rows in files whose names do not say their format, as `0000_part_00`, `orders.txt` or `1793520000.log.gz`."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path, PurePosixPath
+
+from tidefold.sources.files.csv import Csv
+from tidefold.sources.files.parquet import Parquet
+from tidefold.sources.inference.dialect import is_table
+from tidefold.sources.json_lines.source import Json
+from tidefold.sources.landing.listing import LandedFile, list_any, open_landed
+from tidefold.sources.landing.names import pattern_for
+
+_KNOWN = (*Json.endings, *Csv.endings, *Parquet.endings, ".avro")
+_BYTES = 1 << 18
+
+
+def find_unnamed(directory: Path, tables: Sequence[PurePosixPath]) -> tuple[list[LandedFile], list[LandedFile]]:
+    """Files with JSON objects on their lines, and files with rows of CSV, among those of no known ending."""
+    objects, rows = [], []
+    for file in list_any(directory, [""])[0]:
+        below = any(PurePosixPath(file.name).is_relative_to(table) for table in tables)
+        if below or file.name.lower().endswith(_KNOWN):
+            continue
+        data, whole = read_beginning(file)
+        if _is_object(data):
+            objects.append(file)
+        elif is_table(data, whole):
+            rows.append(file)
+    return objects, rows
+
+
+def patterns_of(files: Iterable[LandedFile], endings: Sequence[str]) -> dict[str, list[str]]:
+    """The option that names files without one of the endings, where there are some."""
+    strange = (file.name for file in files if not file.name.lower().endswith(tuple(endings)))
+    found = list(dict.fromkeys(pattern_for(name) for name in strange))
+    return {"files": found} if found else {}
+
+
+def read_beginning(file: LandedFile) -> tuple[bytes, bool]:
+    """The first bytes of a file, and whether they are all of it."""
+    with open_landed(file) as stream:
+        data = stream.read(_BYTES)
+        whole = not stream.read(1)
+    if not file.gzip:
+        return data, whole
+    machine = zlib.decompressobj(wbits=31)
+    try:
+        text = machine.decompress(data, _BYTES)
+    except zlib.error:
+        return b"", True
+    return text, machine.eof and not machine.unconsumed_tail
+
+
+def _is_object(data: bytes) -> bool:
+    line = data.lstrip().partition(b"\n")[0]
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False
