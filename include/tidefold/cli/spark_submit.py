@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import time
@@ -21,6 +20,9 @@ from tidefold.cli.output.restore import BucketLine
 from tidefold.cli.terminal import Terminal
 from tidefold.config import Config
 from tidefold.errors import InvalidInputError, NotFoundError, TidefoldError
+from tidefold.operations.doctor.finding import FindingLevel
+from tidefold.operations.doctor.judge_machine import judge_java
+from tidefold.operations.doctor.machine import find_java
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 from tidefold.spark.dispatch import run_without_spark
@@ -29,24 +31,15 @@ from tidefold.spark.steps import AnyStep
 from tidefold.spark.submit import Request, submit_command
 from tidefold.storage.safe_files import make_private_folder
 
-_OLDEST = 17
-_HOW = "Install Java 17 or 21 (Debian, Ubuntu: `apt install openjdk-17-jre-headless`) or set JAVA_HOME to one."
-
 
 def check_java() -> None:
     """Raises NotFoundError (none) or InvalidInputError (too old)."""
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    if not java or not os.access(java, os.X_OK):
-        where = f"JAVA_HOME ({home}) holds none" if home else "there is none on the PATH"
-        raise NotFoundError("JAVA_MISSING", f"Spark needs Java, and {where}.", hint=_HOW)
-    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
-    found = re.search(r'version "(\d+)(?:\.(\d+))?', said)
-    # Java 8 and older call themselves 1.8.
-    major = int(found[2] or 0) if found and found[1] == "1" else int(found[1]) if found else None
-    if major is None or major < _OLDEST:
-        shown = f"is Java {major}" if major else "does not say its version"
-        raise InvalidInputError("JAVA_TOO_OLD", f"Spark needs Java 17 or newer, and {java} {shown}.", hint=_HOW)
+    java = find_java()
+    failed = next((finding for finding in judge_java(java) if finding.level is FindingLevel.FAIL), None)
+    if failed and java.path:
+        raise InvalidInputError("JAVA_TOO_OLD", failed.message, hint=failed.hint)
+    if failed:
+        raise NotFoundError("JAVA_MISSING", failed.message, hint=failed.hint)
 
 
 _PROGRESS_SECONDS = 5.0

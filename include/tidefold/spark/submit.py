@@ -143,8 +143,13 @@ def spark_submit(master: str, conf: Mapping[str, str], job: Path, argument: str)
     return (str(program), "--master", master, *settings, str(job), argument)
 
 
+def list_jars() -> list[Path]:
+    """Where the jars of Delta must be."""
+    return [PROJECT / ".jars" / name for name in _JARS]
+
+
 def _jars() -> list[str]:
-    jars = [PROJECT / ".jars" / name for name in _JARS]
+    jars = list_jars()
     missing = [jar.name for jar in jars if not jar.exists()]
     if missing:
         raise NotFoundError("JARS_MISSING", f"Missing in .jars/: {', '.join(missing)}.", hint="Run `make install`.")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -25,6 +27,37 @@ def probe(store: Store) -> tuple[str, ...]:
         with suppress(TidefoldError):
             store.delete(entry.path for entry in store.list(folder, unfinished=True))
     return tuple(done)
+
+
+def measure_skew(store: Store) -> float | None:
+    """How many seconds the clock of the store is ahead of this machine's, as far as it is certain.
+
+    None if the store does not say when an object was written. Leaves no file if it can. Raises TidefoldError.
+    """
+    path = f"{_FOLDER}/{uuid.uuid4().hex}/clock"
+    begun = time.time()
+    store.put_if_absent(path, b"clock")
+    try:
+        written = _read_instant(store, path)
+        ended = time.time()
+    finally:
+        with suppress(TidefoldError):
+            store.delete([path])
+    if written is None:
+        return None
+    # Instants of a store may lack their fraction of a second, and it was written at some time in between.
+    return max(written - ended, 0.0) if written > begun else min(written + 1 - begun, 0.0)
+
+
+def _read_instant(store: Store, path: str) -> float | None:
+    if not store.uri("").startswith("s3://"):
+        try:
+            return os.stat(store.uri(path)).st_mtime
+        except OSError:
+            return None
+    from tidefold.storage.s3.store import S3Store
+
+    return store.read_instant(path) if isinstance(store, S3Store) else None
 
 
 _Step = tuple[str, Callable[[], None]]

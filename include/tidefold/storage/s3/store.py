@@ -206,6 +206,11 @@ class S3Store:
         with self._bucket.translate_errors(path):
             return bool(find_put_mark(self._bucket, self._key(path)))
 
+    def read_instant(self, path: str) -> float:
+        """When S3 wrote an object, by its clock: seconds since 1970."""
+        with self._bucket.translate_errors(path):
+            return float(self._bucket.call("head_object", Key=self._key(path))["LastModified"].timestamp())
+
     def _size(self, key: str) -> int:
         return int(self._bucket.call("head_object", Key=key)["ContentLength"])
 

@@ -1,0 +1,73 @@
+"""Looks at Airflow from outside, in a process of its own: tidefold works without it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+# The module of the plugin that looks from inside, and prints what it found.
+_PROBE = "tidefold_airflow.observability.self_check"
+CONNECTION = "spark_default"
+_SECONDS = 300
+
+
+@dataclass(frozen=True, slots=True)
+class AirflowSetup:
+    """What Airflow was found to have.
+
+    version: empty: it is not installed.
+    dags: the number of DAGs that were imported.
+    import_errors: DAG file -> the last line of its error.
+    connection: the connection to Spark. `has_connection`: whether it exists; None: not known.
+    error: why nothing could be found out; empty: it could.
+    """
+
+    version: str
+    dags: int = 0
+    import_errors: Mapping[str, str] = field(default_factory=dict)
+    connection: str = CONNECTION
+    has_connection: bool | None = None
+    error: str = ""
+
+
+def probe_airflow(project: Path, config_path: Path) -> AirflowSetup:
+    """Imports the DAG files as Airflow does, with a scratch folder for Airflow unless AIRFLOW_HOME names one."""
+    try:
+        found = version("apache-airflow")
+    except PackageNotFoundError:
+        return AirflowSetup("")
+    with tempfile.TemporaryDirectory(prefix="tidefold-doctor-") as scratch:
+        paths = [str(project / "include"), str(project / "plugins"), os.environ.get("PYTHONPATH", "")]
+        env = {
+            "AIRFLOW_HOME": scratch,
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(path for path in paths if path),
+            "TIDEFOLD_CONFIG": str(config_path.absolute()),
+        }
+        dags = os.environ.get("AIRFLOW__CORE__DAGS_FOLDER") or str(project / "dags")
+        knows_database = "AIRFLOW_HOME" in os.environ or "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN" in os.environ
+        call = [sys.executable, "-m", _PROBE, dags, CONNECTION, "database" if knows_database else "environment"]
+        try:
+            done = subprocess.run(call, env=env, capture_output=True, text=True, timeout=_SECONDS, check=False)
+        except subprocess.TimeoutExpired:
+            return AirflowSetup(found, error=f"no answer within {_SECONDS} s.")
+    return _parse_answer(found, done.stdout, done.stderr)
+
+
+def _parse_answer(found: str, output: str, errors: str) -> AirflowSetup:
+    """Airflow writes lines of its own to stdout: the last line is the answer."""
+    try:
+        answer = json.loads(output.strip().splitlines()[-1])
+        return AirflowSetup(
+            found, answer["dags"], answer["import_errors"], answer["connection"], answer["has_connection"]
+        )
+    except (IndexError, ValueError, KeyError, TypeError):
+        lines = errors.strip().splitlines()
+        return AirflowSetup(found, error=lines[-1] if lines else "it ended without an answer.")

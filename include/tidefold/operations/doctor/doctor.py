@@ -1,0 +1,152 @@
+"""Runs all checks of the doctor, each in a bounded time: what hangs holds up nothing else."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from tidefold.config import Config, ConfigError, load_config
+from tidefold.errors import TidefoldError, wrap_unexpected
+from tidefold.operations.doctor import judge_machine, judge_pipeline, machine, pipeline_probes
+from tidefold.operations.doctor.airflow import AirflowSetup, probe_airflow
+from tidefold.operations.doctor.finding import DoctorFinding, FindingLevel
+
+T = TypeVar("T")
+SECONDS = 20.0
+# To import Airflow takes seconds by itself.
+_SLOWER = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the doctor looks at.
+
+    project: the folder of dags and lists of versions.
+    config_path: the configuration.
+    jars: the jars that Spark needs.
+    airflow: looks at Airflow from inside; None: a process of its own looks from outside.
+    loaded: the configuration, once it is read.
+    """
+
+    project: Path
+    config_path: Path
+    jars: tuple[Path, ...]
+    airflow: Callable[[], AirflowSetup] | None = None
+    loaded: Config | None = None
+
+    @property
+    def config(self) -> Config:
+        assert self.loaded
+        return self.loaded
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorCheck(Generic[T]):
+    """One check: `probe` looks, and `judge` says what that means, without looking.
+
+    needs_config: whether it looks at what the configuration names.
+    slowness: how many times as long as others it may take.
+    """
+
+    name: str
+    probe: Callable[[Surroundings], T]
+    judge: Callable[[T], Iterable[DoctorFinding]]
+    needs_config: bool = True
+    slowness: float = 1.0
+
+
+def find_airflow(around: Surroundings) -> AirflowSetup:
+    """What is known of Airflow."""
+    return around.airflow() if around.airflow else probe_airflow(around.project, around.config_path)
+
+
+def find_disks(around: Surroundings) -> list[machine.DiskUsage]:
+    """The disks of what the pipeline writes on this machine."""
+    config, base = around.config, around.config.path.parent
+    store = [] if "://" in config.store else [("store", base / config.store)]
+    local = [("local copies", base / folder) for folder in config.local.folders]
+    return machine.find_disks([*store, *local, ("scratch files", base / "var")])
+
+
+CHECKS: tuple[DoctorCheck[Any], ...] = (
+    DoctorCheck("versions", lambda a: machine.find_packages(a.project), judge_machine.judge_packages, False),
+    DoctorCheck("java", lambda a: machine.find_java(), judge_machine.judge_java, False),
+    DoctorCheck("jars", lambda a: machine.find_jars(a.jars), judge_machine.judge_jars, False),
+    DoctorCheck("spark", lambda a: machine.find_spark(a.config.spark.master), judge_machine.judge_spark),
+    DoctorCheck("memory", lambda a: machine.find_memory(a.config.spark.driver_memory), judge_machine.judge_memory),
+    DoctorCheck("disk", find_disks, judge_machine.judge_disks),
+    DoctorCheck("store", lambda a: pipeline_probes.probe_store(a.config), judge_pipeline.judge_store),
+    DoctorCheck("clock", lambda a: pipeline_probes.probe_clock(a.config), judge_pipeline.judge_clock),
+    DoctorCheck("landing", lambda a: pipeline_probes.probe_landing(a.config), judge_pipeline.judge_landing),
+    DoctorCheck("suites", lambda a: pipeline_probes.probe_suites(a.config), judge_pipeline.judge_suites),
+    DoctorCheck("retention", lambda a: a.config, judge_pipeline.judge_retention),
+    DoctorCheck("alarms", lambda a: a.config, judge_pipeline.judge_alarms),
+    DoctorCheck("airflow", find_airflow, judge_pipeline.judge_airflow, False, _SLOWER),
+)
+
+
+def diagnose(around: Surroundings, seconds: float = SECONDS) -> list[DoctorFinding]:
+    """All findings, in the order of the checks. What a check finds, or that it hangs, raises nothing.
+
+    seconds: how long a check may take.
+    """
+    loaded: list[Config] = []
+
+    def judge_config(config: Config) -> Iterable[DoctorFinding]:
+        loaded.append(config)
+        yield DoctorFinding("configuration", FindingLevel.OK, f"{config.path}: {', '.join(config.logs)}.")
+
+    check = DoctorCheck("configuration", lambda a: load_config(a.config_path), judge_config)
+    findings = start_check(check, around, seconds)()
+    if loaded:
+        around = replace(around, loaded=loaded[0])
+    else:
+        unseen = ", ".join(check.name for check in CHECKS if check.needs_config)
+        message = f"Not checked, as they need the configuration: {unseen}."
+        findings.append(DoctorFinding("configuration", FindingLevel.WARN, message, "Mend the configuration first."))
+    running = [start_check(check, around, seconds) for check in CHECKS if loaded or not check.needs_config]
+    return [*findings, *(finding for collect in running for finding in collect())]
+
+
+def start_check(check: DoctorCheck[Any], around: Surroundings, seconds: float) -> Callable[[], list[DoctorFinding]]:
+    """Starts a check, and returns a function that waits for its findings.
+
+    The thread of a check that does not end is left behind: nothing can end a call into a store that hangs.
+    """
+    results: list[Any] = []
+
+    def look() -> None:
+        try:
+            results.append(check.probe(around))
+        except Exception as error:
+            results.append(wrap_unexpected(error))
+
+    thread = threading.Thread(target=look, name=f"doctor-{check.name}", daemon=True)
+    thread.start()
+    limit = seconds * check.slowness
+    ends = time.monotonic() + limit
+
+    def collect() -> list[DoctorFinding]:
+        thread.join(max(ends - time.monotonic(), 0.0))
+        if not results:
+            message = f"No answer within {limit:,.0f} s."
+            hint = "What this check looks at hangs: a disk, a network or a service. `--seconds` gives it longer."
+            return [DoctorFinding(check.name, FindingLevel.FAIL, message, hint)]
+        if isinstance(results[0], TidefoldError):
+            return _describe_error(check.name, results[0])
+        return list(check.judge(results[0]))
+
+    return collect
+
+
+def _describe_error(name: str, error: TidefoldError) -> list[DoctorFinding]:
+    """One finding for each mistake of a configuration, else one."""
+    if isinstance(error, ConfigError):
+        texts = [(f"[{p.code}] line {p.line}: {p.key} {p.message}", p.hint) for p in error.problems]
+    else:
+        texts = [(f"[{error.code}] {error.message}", error.hint)]
+    return [DoctorFinding(name, FindingLevel.FAIL, message, hint) for message, hint in texts]

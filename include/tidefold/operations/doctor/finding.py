@@ -1,0 +1,41 @@
+"""What the doctor finds: one line for each thing that it looked at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class FindingLevel(StrEnum):
+    """How bad it is. The words are part of the JSON output."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorFinding:
+    """One thing that was looked at.
+
+    check: the check that found it.
+    message: what was found, with the values.
+    hint: the way out; empty if nothing has to be done.
+    """
+
+    check: str
+    level: FindingLevel
+    message: str
+    hint: str = ""
+
+
+def count_failed(findings: list[DoctorFinding]) -> int:
+    """The number of findings that must be mended."""
+    return sum(finding.level is FindingLevel.FAIL for finding in findings)
+
+
+def summarize(findings: list[DoctorFinding]) -> str:
+    """One sentence about all findings."""
+    warned = sum(finding.level is FindingLevel.WARN for finding in findings)
+    failed = count_failed(findings)
+    return f"{failed} failed, {warned} warned, {len(findings) - failed - warned} ok"

@@ -1,0 +1,131 @@
+"""What the state of store, landing folders, configuration and Airflow means: one pure function for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from tidefold.config import Config
+from tidefold.operations.doctor.airflow import AirflowSetup
+from tidefold.operations.doctor.finding import DoctorFinding, FindingLevel
+from tidefold.operations.doctor.pipeline_probes import ClockSkew, LandingFolder, StoreProbe
+from tidefold.operations.outcome import ErrorInfo
+
+OK, WARN, FAIL = FindingLevel.OK, FindingLevel.WARN, FindingLevel.FAIL
+_LISTED = 3
+# A clock that is so far away makes ages and `ttl` wrong; S3 refuses requests from 15 minutes on.
+_SKEW_SECONDS = (60, 900)
+
+
+def judge_store(found: StoreProbe) -> Iterator[DoctorFinding]:
+    """Whether the store does what tidefold relies on, and is the right one."""
+    if found.error:
+        message = f"[{found.error.code}] {found.error.message}"
+        yield DoctorFinding("store", FAIL, message, found.error.hint or "Call again; if it stays, look at the store.")
+    elif not found.is_there:
+        yield DoctorFinding("store", OK, f"{found.address} does not exist yet: the first run creates it.")
+    else:
+        yield DoctorFinding("store", OK, f"{found.address} does what it must: {', '.join(found.done)}.")
+        if found.store_id and not found.configured_id:
+            message = "The configuration does not name the id of the store: an empty or another one is not noticed."
+            yield DoctorFinding("store", WARN, message, f"Add the line `store_id: {found.store_id}`.")
+
+
+def judge_clock(found: ClockSkew) -> Iterator[DoctorFinding]:
+    """How far the clocks of the store and of this machine are apart. No clock decides anything about data."""
+    if found.error:
+        message = f"The clock of the store could not be read: [{found.error.code}] {found.error.message}"
+        yield DoctorFinding("clock", WARN, message, found.error.hint or "Mend the store first.")
+    elif found.seconds is None:
+        yield DoctorFinding("clock", OK, "The store says no time, or does not exist yet.")
+    elif abs(found.seconds) < _SKEW_SECONDS[0]:
+        yield DoctorFinding("clock", OK, "The clocks of the store and of this machine agree.")
+    else:
+        way = "ahead of" if found.seconds > 0 else "behind"
+        message = f"The clock of the store is {abs(found.seconds):,.0f} s {way} this machine's."
+        level = FAIL if abs(found.seconds) >= _SKEW_SECONDS[1] else WARN
+        yield DoctorFinding("clock", level, message, "Synchronize both clocks (`chronyc tracking`, `timedatectl`).")
+
+
+def judge_landing(found: Iterable[LandingFolder]) -> Iterator[DoctorFinding]:
+    """Whether each landing folder is there and readable, and has no links."""
+    good = []
+    for folder in found:
+        where = f"{folder.log}: {folder.path}"
+        if folder.error:
+            hint = f"Give this user the right to read and enter {folder.path} and all files below it."
+            yield DoctorFinding("landing", FAIL, f"{where} cannot be read: {folder.error}.", hint)
+        elif not folder.is_there:
+            hint = "Create the folder, mount its disk, or correct `path` of the log."
+            yield DoctorFinding("landing", WARN, f"{where} does not exist: nothing can land.", hint)
+        elif folder.unsafe:
+            listed = ", ".join(f"`{name}` is {kind}" for name, kind in folder.unsafe[:_LISTED])
+            more = f", and {len(folder.unsafe) - _LISTED:,} more" if len(folder.unsafe) > _LISTED else ""
+            hint = "Land the files themselves: tidefold follows no links."
+            yield DoctorFinding("landing", FAIL, f"{where}: {listed}{more}; these are not ingested.", hint)
+        else:
+            good.append(folder)
+    if good:
+        files = sum(folder.files for folder in good)
+        partly = "" if all(folder.is_all for folder in good) else " (more are there)"
+        yield DoctorFinding("landing", OK, f"{_count(len(good), 'folder')}, {_count(files, 'file')} looked at{partly}.")
+
+
+def judge_suites(found: Mapping[str, ErrorInfo | None]) -> Iterator[DoctorFinding]:
+    """Whether each suite file is valid."""
+    for log, error in found.items():
+        if error:
+            yield DoctorFinding("suites", FAIL, f"{log}: [{error.code}] {error.message}", error.hint)
+    if not any(found.values()):
+        yield DoctorFinding("suites", OK, f"The checks of {_count(len(found), 'log')} are valid.")
+
+
+def judge_retention(config: Config) -> Iterator[DoctorFinding]:
+    """What grows for ever."""
+    growing = False
+    if config.retention.keep is None:
+        growing = True
+        message = "`retention.snapshots` is `all`: snapshots and their log are kept for ever."
+        hint = "Set it to a number, such as 10; `tidefold subsume --dry-run` shows what would be deleted."
+        yield DoctorFinding("retention", WARN, message, hint)
+    if config.local.folders and config.local.quota_bytes is None:
+        growing = True
+        message = "`local` has no `quota`: local copies may fill the disk."
+        yield DoctorFinding("retention", WARN, message, "Set `local.quota`, such as 20GB.")
+    if not growing:
+        yield DoctorFinding("retention", OK, f"The newest {config.retention.keep} snapshots are kept.")
+
+
+def judge_alarms(config: Config) -> Iterator[DoctorFinding]:
+    """Logs that raise no alarm."""
+    silent = [log.id for log in config.logs.values() if log.alarms is None]
+    if silent:
+        hint = "Add `alarms: {}` to the configuration: these are the defaults (docs/alarms.md)."
+        yield DoctorFinding("alarms", WARN, f"No alarms: {', '.join(silent)}.", hint)
+    else:
+        yield DoctorFinding("alarms", OK, f"{_count(len(config.logs), 'log')} with alarms.")
+
+
+def judge_airflow(found: AirflowSetup) -> Iterator[DoctorFinding]:
+    """The connection to Spark, and DAG files that cannot be imported."""
+    if not found.version:
+        yield DoctorFinding("airflow", OK, "Airflow is not installed: the command line works without it.")
+        return
+    if found.error:
+        hint = "Run `.venv/bin/airflow info`, and mend what it names."
+        yield DoctorFinding("airflow", FAIL, f"Airflow {found.version} does not start: {found.error}", hint)
+        return
+    for file, error in found.import_errors.items():
+        yield DoctorFinding("airflow", FAIL, f"DAG file {file} cannot be imported: {error}", "Mend what it names.")
+    if not found.import_errors:
+        yield DoctorFinding("airflow", OK, f"Airflow {found.version}, {_count(found.dags, 'DAG')} imported.")
+    if found.has_connection is False:
+        message = f"The connection `{found.connection}` does not exist: Airflow then starts Spark on YARN."
+        hint = f"""Set AIRFLOW_CONN_{found.connection.upper()}='{{"conn_type": "spark", "host": "local[*]"}}'."""
+        yield DoctorFinding("airflow", FAIL, message, hint)
+    elif found.has_connection is None:
+        message = f"Whether Airflow has the connection `{found.connection}` is not known: AIRFLOW_HOME is not set."
+        yield DoctorFinding("airflow", OK, message)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,198 @@
+"""Looks at this machine: Python packages, Java, Spark, jars, memory and disks. Reads, and changes nothing."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from urllib.parse import urlsplit
+
+_PIN = re.compile(r"([A-Za-z0-9._-]+)==([^ ;\\]+)")
+_NAME = re.compile(r"[A-Za-z0-9._-]+")
+_CONNECT_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class PackageVersion:
+    """A package that tidefold is built on. `found` is None if it is not installed."""
+
+    name: str
+    wanted: str
+    found: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class InstalledPackages:
+    """The version of Python, and of each package that the project names; none where its lists are not here."""
+
+    python: tuple[int, int]
+    packages: tuple[PackageVersion, ...] = ()
+
+
+def find_packages(project: Path) -> InstalledPackages:
+    """Compares what is installed with the locked versions of the packages in `requirements.in`."""
+    python = (sys.version_info.major, sys.version_info.minor)
+    try:
+        listed = (project / "requirements.in").read_text(encoding="utf-8")
+        locked = dict(_PIN.findall((project / "requirements.txt").read_text(encoding="utf-8")))
+    except OSError:
+        return InstalledPackages(python)
+    names = [found[0] for line in listed.splitlines() if (found := _NAME.match(line))]
+    packages = [PackageVersion(name, locked[name], _find_version(name)) for name in names if name in locked]
+    return InstalledPackages(python, tuple(packages))
+
+
+def _find_version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class JavaInstallation:
+    """The Java that Spark would use.
+
+    path: the program; empty: there is none.
+    major: its version; None: it does not say it.
+    home: JAVA_HOME; empty: it is not set.
+    """
+
+    path: str
+    major: int | None = None
+    home: str = ""
+
+
+def find_java() -> JavaInstallation:
+    """The Java of JAVA_HOME, or the first on the PATH."""
+    home = os.environ.get("JAVA_HOME", "")
+    path = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if not path or not os.access(path, os.X_OK):
+        return JavaInstallation("", home=home)
+    said = subprocess.run([path, "-version"], capture_output=True, text=True, check=False).stderr
+    found = re.search(r'version "(\d+)(?:\.(\d+))?', said)
+    if not found:
+        return JavaInstallation(path, home=home)
+    # Java 8 and older call themselves 1.8.
+    return JavaInstallation(path, int(found[2] or 0) if found[1] == "1" else int(found[1]), home)
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSetup:
+    """Where Spark is started, and where it runs.
+
+    submit: the program that starts it; `has_submit`: whether it is there.
+    master: as configured; None: no configuration is known.
+    error: why a standalone master does not answer; empty: it does, or Spark runs in this machine's processes.
+    """
+
+    submit: str
+    has_submit: bool
+    master: str | None = None
+    error: str = ""
+
+
+def find_spark(master: str | None) -> SparkSetup:
+    """Looks for spark-submit beside this Python, and connects to a standalone master."""
+    submit = Path(sys.executable).with_name("spark-submit")
+    error = _try_connect(master) if master and master.startswith("spark://") else ""
+    return SparkSetup(str(submit), os.access(submit, os.X_OK), master, error)
+
+
+def _try_connect(master: str) -> str:
+    address = urlsplit(master)
+    try:
+        with socket.create_connection((address.hostname or "", address.port or 0), _CONNECT_SECONDS):
+            return ""
+    except OSError as error:
+        return error.strerror or str(error)
+
+
+@dataclass(frozen=True, slots=True)
+class JarFile:
+    """A jar that Spark needs. `harm` is what is wrong with it; empty: nothing."""
+
+    name: str
+    harm: str = ""
+
+
+def find_jars(jars: Sequence[Path]) -> list[JarFile]:
+    """Looks whether each jar is there, and can be opened."""
+    return [JarFile(jar.name, "" if zipfile.is_zipfile(jar) else _describe_harm(jar)) for jar in jars]
+
+
+def _describe_harm(jar: Path) -> str:
+    return "is no jar file" if jar.exists() else "is missing"
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySize:
+    """Bytes of memory.
+
+    total: of the machine, or of the container if that is less.
+    available: free now.
+    driver: of the Spark driver, as configured.
+    """
+
+    total: int
+    available: int
+    driver: int
+
+
+def find_memory(driver_memory: str) -> MemorySize:
+    """The memory of this machine or container. `driver_memory`: such as `512m` or `2g`."""
+    import psutil
+
+    memory = psutil.virtual_memory()
+    total = min(memory.total, _read_limit())
+    driver = int(driver_memory[:-1]) * (1 << 30 if driver_memory.endswith("g") else 1 << 20)
+    return MemorySize(total, min(memory.available, total), driver)
+
+
+def _read_limit() -> int:
+    """The limit of the container; as much as one can count without one."""
+    try:
+        return int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return sys.maxsize
+
+
+@dataclass(frozen=True, slots=True)
+class DiskUsage:
+    """A disk by what lies on it. A file system without a number of inodes has `inodes` 0."""
+
+    use: str
+    path: str
+    free: int
+    total: int
+    free_inodes: int = 0
+    inodes: int = 0
+
+
+def find_disks(folders: Sequence[tuple[str, Path]]) -> list[DiskUsage]:
+    """The disks of these folders, each once. A folder that is not there yet is on the disk of the one above.
+
+    folders: what each is used for, and where it is.
+    """
+    uses: dict[int, list[str]] = {}
+    places: dict[int, Path] = {}
+    for use, folder in folders:
+        place = next(parent for parent in (folder, *folder.parents) if parent.exists())
+        device = place.stat().st_dev
+        uses.setdefault(device, []).append(use)
+        places.setdefault(device, place)
+    return [_measure(", ".join(dict.fromkeys(uses[device])), place) for device, place in places.items()]
+
+
+def _measure(use: str, place: Path) -> DiskUsage:
+    found = os.statvfs(place)
+    free, total = found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
+    return DiskUsage(use, str(place), free, total, found.f_favail, found.f_files)

@@ -1,0 +1,152 @@
+"""Looks at what a configuration names: its store, landing folders and suites. Only the store gets scratch objects."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidefold.config import Config, LogConfig
+from tidefold.errors import InvalidInputError, RefusedError, TidefoldError
+from tidefold.operations.outcome import ErrorInfo
+from tidefold.quality.suite.suite import load_suite
+from tidefold.storage import open_store
+from tidefold.storage.identity import read_identity, require_identity
+from tidefold.storage.safe_files import UnsafeFileError, list_below, stat_regular
+from tidefold.storage.store_check import measure_skew, probe
+
+# A folder with more files is looked at in part: the doctor must come to an end.
+MOST_FILES = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class StoreProbe:
+    """What the store was seen to do.
+
+    address: for people.
+    is_there: whether there is such a store; a new one is created by the first run.
+    done: the steps that it did as it must.
+    store_id: its id; None: it has none.
+    configured_id: the id in the configuration; None: there is none.
+    error: why it is of no use; None: it is of use.
+    """
+
+    address: str
+    is_there: bool = True
+    done: tuple[str, ...] = ()
+    store_id: str | None = None
+    configured_id: str | None = None
+    error: ErrorInfo | None = None
+
+
+def probe_store(config: Config) -> StoreProbe:
+    """Writes, reads, lists, copies and deletes scratch objects. Does not create a store that is not there."""
+    store = open_store(config.store, config.path.parent)
+    found = StoreProbe(store.uri(""), configured_id=config.store_id)
+    try:
+        if config.store_id:
+            require_identity(store, config.store_id)
+        elif (missing := _find_missing_folder(found.address)) is not None:
+            return StoreProbe(found.address, is_there=False, error=_require_writable(missing))
+        return StoreProbe(found.address, True, probe(store), read_identity(store), config.store_id)
+    except TidefoldError as error:
+        return StoreProbe(found.address, configured_id=config.store_id, error=ErrorInfo.of(error))
+
+
+def _find_missing_folder(address: str) -> Path | None:
+    """The folder of a local store, if it is not there."""
+    folder = Path(address)
+    return folder if folder.is_absolute() and not folder.exists() else None
+
+
+def _require_writable(folder: Path) -> ErrorInfo | None:
+    above = next(parent for parent in folder.parents if parent.exists())
+    if os.access(above, os.W_OK | os.X_OK):
+        return None
+    message = f"The store {folder} cannot be created: {above} is not writable."
+    return ErrorInfo.of(RefusedError("STORE_NOT_WRITABLE", message, hint=f"Give this user the right to write {above}."))
+
+
+@dataclass(frozen=True, slots=True)
+class ClockSkew:
+    """How far the clock of the store is ahead of this machine's, in seconds.
+
+    seconds: None: the store does not say when an object was written, or there is no store.
+    error: why it could not be measured.
+    """
+
+    seconds: float | None = None
+    error: ErrorInfo | None = None
+
+
+def probe_clock(config: Config) -> ClockSkew:
+    """Writes a scratch object and compares the time that the store gives it."""
+    store = open_store(config.store, config.path.parent)
+    if _find_missing_folder(store.uri("")):
+        return ClockSkew()
+    try:
+        return ClockSkew(measure_skew(store))
+    except TidefoldError as error:
+        return ClockSkew(error=ErrorInfo.of(error))
+
+
+@dataclass(frozen=True, slots=True)
+class LandingFolder:
+    """The folder that the files of a log land in.
+
+    unsafe: its files that are not read, as they are links or no files, with what they are.
+    error: why it cannot be read; empty: it can.
+    files: how many were looked at; `is_all`: whether these are all.
+    """
+
+    log: str
+    path: str
+    is_there: bool = True
+    unsafe: tuple[tuple[str, str], ...] = ()
+    error: str = ""
+    files: int = 0
+    is_all: bool = True
+
+
+def probe_landing(config: Config) -> list[LandingFolder]:
+    """Looks at the landing folder of each log that has one; reads no file."""
+    return [_look_at(log) for log in config.logs.values() if log.source and log.source.folder]
+
+
+def _look_at(log: LogConfig) -> LandingFolder:
+    assert log.source
+    assert log.source.folder
+    path = str(log.source.folder)
+    if not log.source.folder.exists():
+        return LandingFolder(log.id, path, is_there=False)
+    unsafe: list[tuple[str, str]] = []
+    files = 0
+    try:
+        for name in list_below(path, skip=lambda name: name.startswith((".", "_"))):
+            if files == MOST_FILES:
+                return LandingFolder(log.id, path, unsafe=tuple(unsafe), files=files, is_all=False)
+            files += 1
+            try:
+                stat_regular(path, name)
+            except UnsafeFileError as error:
+                unsafe.append((name, error.kind))
+            else:
+                if not os.access(f"{path}/{name}", os.R_OK):
+                    return LandingFolder(log.id, path, error=f"`{name}` is not readable", files=files)
+    except OSError as error:
+        return LandingFolder(log.id, path, error=f"{error.filename or path}: {error.strerror}", files=files)
+    return LandingFolder(log.id, path, unsafe=tuple(unsafe), files=files)
+
+
+def probe_suites(config: Config) -> dict[str, ErrorInfo | None]:
+    """What is wrong with the suite of each log; None: nothing."""
+    return {log.id: _find_suite_error(config, log) for log in config.logs.values()}
+
+
+def _find_suite_error(config: Config, log: LogConfig) -> ErrorInfo | None:
+    columns = {each.id: {c.name: c.type for c in each.shape.columns} for each in config.logs.values()}
+    try:
+        load_suite(log.quality.suite, log.shape, log.quality.max_row_drop, columns)
+    except InvalidInputError as error:
+        return ErrorInfo.of(error)
+    return None

@@ -1,0 +1,395 @@
+"""Each check of the doctor in its good and in its bad state, made with things that are really broken.
+
+Full disks, little memory and clocks are numbers that are put in.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import zipfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from support.pipelines import CONFIG, contents, make_pipeline, put
+from tidefold import PROJECT
+from tidefold.cli.app import app
+from tidefold.config import load_config
+from tidefold.operations.doctor import doctor, judge_machine, judge_pipeline, machine, pipeline_probes
+from tidefold.operations.doctor.airflow import AirflowSetup
+from tidefold.operations.doctor.doctor import CHECKS, DoctorCheck, Surroundings, diagnose, start_check
+from tidefold.operations.doctor.finding import DoctorFinding, FindingLevel
+from tidefold.storage import store_check
+from tidefold.storage.local_store import LocalStore
+from tidefold.storage.memory_store import MemoryStore
+
+OK, WARN, FAIL = FindingLevel.OK, FindingLevel.WARN, FindingLevel.FAIL
+GB = 1_000_000_000
+Found = list[tuple[FindingLevel, str]]
+
+
+@pytest.fixture
+def config_path(tmp_path: Path) -> Path:
+    """A pipeline that is in good health."""
+    text = CONFIG.replace("store: store\n", "store: store\nretention: {snapshots: 5}\nalarms: {}\n")
+    pipeline = make_pipeline(tmp_path, text)
+    put(pipeline, [{"id": 1, "text": "a"}])
+    path = tmp_path / "tidefold.yaml"
+    store_id = json.loads((tmp_path / "store/store.json").read_text())["id"]
+    path.write_text(text.replace("store: store\n", f"store: store\nstore_id: {store_id}\n"))
+    return path
+
+
+def change(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def no_airflow() -> AirflowSetup:
+    return AirflowSetup("")
+
+
+def look(name: str, config_path: Path, **around: Any) -> Found:
+    """What one check says, with its level; each `warn` and `fail` must have a way out."""
+    [check] = [check for check in CHECKS if check.name == name]
+    given = Surroundings(PROJECT, config_path, (), no_airflow, load_config(config_path))
+    findings = start_check(check, replace(given, **around), 20.0)()
+    assert all(bool(f.hint) == (f.level is not OK) and f.check == name for f in findings)
+    return [(f.level, f.message) for f in findings]
+
+
+def levels(findings: Found) -> list[FindingLevel]:
+    return [level for level, _ in findings]
+
+
+def test_a_pipeline_in_good_health_fails_nothing_and_is_not_changed(config_path: Path, tmp_path: Path) -> None:
+    before = contents(tmp_path)
+    jar = tmp_path / "a.jar"
+    with zipfile.ZipFile(jar, "w") as made:
+        made.writestr("a", "a")
+    before = contents(tmp_path)
+    found = diagnose(Surroundings(PROJECT, config_path, (jar,), no_airflow))
+    assert {f.check for f in found if f.level is FAIL} <= {"disk", "memory", "java"}, found
+    assert [f.check for f in found if f.check in ("configuration", "store", "clock", "landing", "suites", "retention")]
+    assert contents(tmp_path) == before
+
+
+def make_project(folder: Path, name: str, wanted: str) -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / "requirements.in").write_text(f"# what\n{name}>=1\n")
+    (folder / "requirements.txt").write_text(f"{name}=={wanted} \\\n    --hash=sha256:00\n")
+    return folder
+
+
+def test_versions(config_path: Path, tmp_path: Path) -> None:
+    installed = make_project(tmp_path / "p", "pytest", pytest.__version__)
+    assert levels(look("versions", config_path, project=installed)) == [OK]
+    [(level, said)] = look("versions", config_path, project=make_project(tmp_path / "p", "pytest", "0.1"))
+    assert (level, f"pytest {pytest.__version__} (tested: 0.1)" in said) == (WARN, True)
+    [(level, said)] = look("versions", config_path, project=make_project(tmp_path / "p", "no-such-package", "1"))
+    assert (level, said) == (FAIL, "Not installed: no-such-package.")
+    assert levels(look("versions", config_path, project=tmp_path / "nowhere")) == [OK]
+    old = list(judge_machine.judge_packages(machine.InstalledPackages((3, 10))))
+    assert [f.level for f in old] == [FAIL]
+
+
+@pytest.mark.parametrize(
+    ("says", "level"),
+    [("17.0.9", OK), ("21", OK), ("25.0.1", WARN), ("11.0.2", FAIL), ("1.8.0_392", FAIL), ("", FAIL)],
+)
+def test_java(
+    config_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: str, level: FindingLevel
+) -> None:
+    program = tmp_path / "bin" / "java"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\necho 'openjdk version \"{says}\"' >&2\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert levels(look("java", config_path)) == [level]
+
+
+def test_no_java(config_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert look("java", config_path) == [(FAIL, f"Spark needs Java, and JAVA_HOME ({tmp_path}) holds none.")]
+
+
+def test_jars(config_path: Path, tmp_path: Path) -> None:
+    good, cut, missing = (tmp_path / name for name in ("good.jar", "cut.jar", "missing.jar"))
+    with zipfile.ZipFile(good, "w") as made:
+        made.writestr("a", "a")
+    cut.write_bytes(good.read_bytes()[:20])
+    assert look("jars", config_path, jars=(good,)) == [(OK, "good.jar.")]
+    assert look("jars", config_path, jars=(good, cut, missing)) == [
+        (FAIL, "cut.jar is no jar file."), (FAIL, "missing.jar is missing."),
+    ]  # fmt: skip
+
+
+def test_spark_and_its_master(config_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert levels(look("spark", config_path)) == [OK]
+    with socket.create_server(("127.0.0.1", 0)) as master:
+        port = master.getsockname()[1]
+        change(config_path, "version: 1\n", f'version: 1\nspark: {{master: "spark://127.0.0.1:{port}"}}\n')
+        assert levels(look("spark", config_path)) == [OK]
+    [(level, said)] = look("spark", config_path)
+    assert (level, said) == (FAIL, f"spark://127.0.0.1:{port} does not answer: Connection refused.")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    assert look("spark", config_path) == [(FAIL, f"{tmp_path}/spark-submit is missing.")]
+
+
+@pytest.mark.parametrize(
+    ("total", "available", "driver", "level"),
+    [(16, 12, 2, OK), (16, 1, 2, WARN), (2.2, 2.1, 2, WARN), (2, 2, 4, FAIL)],
+)
+def test_memory(total: float, available: float, driver: float, level: FindingLevel) -> None:
+    sizes = (int(size * (1 << 30)) for size in (total, available, driver))
+    assert [f.level for f in judge_machine.judge_memory(machine.MemorySize(*sizes))] == [level]
+
+
+def test_memory_of_this_machine() -> None:
+    found = machine.find_memory("512m")
+    assert found.driver == 512 << 20
+    assert 0 < found.available <= found.total
+
+
+@pytest.mark.parametrize(
+    ("free", "free_inodes", "wanted"),
+    [
+        (50 * GB, 500_000, [OK]),
+        (4 * GB, 500_000, [WARN]),
+        (GB // 10, 500_000, [FAIL]),
+        (50 * GB, 30_000, [OK, WARN]),
+        (50 * GB, 10, [OK, FAIL]),
+    ],
+)
+def test_disks(free: int, free_inodes: int, wanted: list[FindingLevel]) -> None:
+    disk = machine.DiskUsage("store", "/data", free, 100 * GB, free_inodes, 1_000_000)
+    assert [f.level for f in judge_machine.judge_disks([disk])] == wanted
+    assert [f.level for f in judge_machine.judge_disks([replace(disk, inodes=0)])] == wanted[:1]
+
+
+def test_disks_of_this_machine_are_named_once(config_path: Path, tmp_path: Path) -> None:
+    [disk] = doctor.find_disks(Surroundings(PROJECT, config_path, (), loaded=load_config(config_path)))
+    assert disk.use == "store, scratch files"
+    assert 0 < disk.free <= disk.total
+
+
+def test_a_good_store_without_its_id_in_the_configuration(config_path: Path) -> None:
+    assert levels(look("store", config_path)) == [OK]
+    config_path.write_text("\n".join(line for line in config_path.read_text().splitlines() if "store_id" not in line))
+    assert levels(look("store", config_path)) == [OK, WARN]
+
+
+def test_a_store_that_does_not_exist_yet_is_not_made(tmp_path: Path) -> None:
+    make_pipeline(tmp_path)
+    path = tmp_path / "tidefold.yaml"
+    assert levels(look("store", path)) == [OK]
+    assert levels(look("clock", path)) == [OK]
+    assert not (tmp_path / "store").exists()
+
+
+def test_another_store_is_refused(config_path: Path, tmp_path: Path) -> None:
+    (tmp_path / "store/store.json").write_text('{"format": 1, "id": "a0000000000000000000000000000000"}')
+    [(level, said)] = look("store", config_path)
+    assert (level, said.split("]")[0]) == (FAIL, "[STORE_UNKNOWN")
+
+
+def test_a_store_that_is_a_file_fails(config_path: Path, tmp_path: Path) -> None:
+    change(config_path, "store: store\n", "store: tidefold.yaml\n")
+    config_path.write_text("\n".join(line for line in config_path.read_text().splitlines() if "store_id" not in line))
+    assert levels(look("store", config_path)) == [FAIL]
+    assert levels(look("clock", config_path)) == [WARN]
+
+
+def test_a_store_that_replaces_what_is_there_fails(config_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its conditional writes are really tried."""
+
+    class Careless(MemoryStore):
+        def put_if_absent(self, path: str, data: bytes) -> None:
+            self.delete([path])
+            super().put_if_absent(path, data)
+
+    change(config_path, "store_id", "# store_id")
+    monkeypatch.setattr(pipeline_probes, "open_store", lambda address, base: Careless("careless"))
+    [(level, said)] = look("store", config_path)
+    assert level is FAIL
+    assert said.startswith("[STORE_UNFIT] The store failed at `refuse a second put`")
+
+
+@pytest.mark.parametrize(
+    ("ahead", "level", "way"),
+    [(0.0, OK, "agree"), (120.0, WARN, "ahead of"), (-120.0, WARN, "behind"), (-1000.0, FAIL, "behind")],
+)
+def test_the_clock_of_the_store(
+    config_path: Path, monkeypatch: pytest.MonkeyPatch, ahead: float, level: FindingLevel, way: str
+) -> None:
+    read = store_check._read_instant
+    monkeypatch.setattr(store_check, "_read_instant", lambda store, path: (read(store, path) or 0) + ahead)
+    [(found, said)] = look("clock", config_path)
+    assert (found, way in said) == (level, True)
+
+
+def test_the_clock_is_measured_with_a_scratch_object_that_is_deleted(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    assert store_check.measure_skew(store) == 0.0
+    assert [p for p in tmp_path.rglob("*") if p.is_file()] == []
+    assert store_check.measure_skew(MemoryStore("clock")) is None
+
+
+def test_landing_folders(config_path: Path, tmp_path: Path) -> None:
+    accounts, tellers = tmp_path / "landing/accounts", tmp_path / "landing/tellers"
+    (accounts / "a").mkdir()
+    (accounts / "a" / "1.jsonl").write_text("{}")
+    assert look("landing", config_path) == [(OK, "2 folders, 1 file looked at.")]
+    for i in range(4):
+        (accounts / f"{i}.jsonl").symlink_to(config_path)
+    os.mkfifo(accounts / "9.jsonl")
+    tellers.rmdir()
+    linked, missing = sorted(look("landing", config_path), key=lambda found: found[1])
+    assert linked[0] is FAIL
+    assert "a symbolic link" in linked[1]
+    assert ", and 2 more; these are not ingested." in linked[1]
+    assert missing == (WARN, f"tellers: {tellers} does not exist: nothing can land.")
+    tellers.write_text("no folder")
+    assert FAIL in levels([found for found in look("landing", config_path) if "tellers" in found[1]])
+
+
+def test_a_landing_folder_that_is_too_large_is_looked_at_in_part(
+    config_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline_probes, "MOST_FILES", 2)
+    for i in range(5):
+        (tmp_path / f"landing/accounts/{i}.jsonl").write_text("{}")
+    assert look("landing", config_path) == [(OK, "2 folders, 2 files looked at (more are there).")]
+
+
+def test_suites(config_path: Path, tmp_path: Path) -> None:
+    assert levels(look("suites", config_path)) == [OK]
+    change(config_path, "  accounts:\n", "  accounts:\n    quality: {suite: suite.yaml}\n")
+    [(level, said)] = look("suites", config_path)
+    assert (level, said.split("]")[0]) == (FAIL, "accounts: [SUITE_UNREADABLE")
+    (tmp_path / "suite.yaml").write_text("checks: [{type: no_such_check}]\n")
+    assert levels(look("suites", config_path)) == [FAIL]
+
+
+def test_what_grows_for_ever(config_path: Path) -> None:
+    assert levels(look("retention", config_path)) == [OK]
+    change(config_path, "snapshots: 5", "snapshots: all")
+    change(config_path, "version: 1\n", "version: 1\nlocal: {mode: files, path: local}\n")
+    assert levels(look("retention", config_path)) == [WARN, WARN]
+    change(config_path, "path: local", "path: local, quota: 5GB")
+    change(config_path, "snapshots: all", "snapshots: 2")
+    assert levels(look("retention", config_path)) == [OK]
+
+
+def test_logs_without_alarms(config_path: Path) -> None:
+    assert levels(look("alarms", config_path)) == [OK]
+    change(config_path, "alarms: {}\n", "")
+    assert look("alarms", config_path) == [(WARN, "No alarms: accounts, tellers.")]
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted"),
+    [
+        (AirflowSetup(""), [OK]),
+        (AirflowSetup("3.3.2", 9, has_connection=True), [OK]),
+        (AirflowSetup("3.3.2", 9), [OK, OK]),
+        (AirflowSetup("3.3.2", 9, has_connection=False), [OK, FAIL]),
+        (AirflowSetup("3.3.2", 8, {"bad.py": "SyntaxError: no"}, has_connection=True), [FAIL]),
+        (AirflowSetup("3.3.2", error="no."), [FAIL]),
+    ],
+)
+def test_airflow(found: AirflowSetup, wanted: list[FindingLevel]) -> None:
+    assert [f.level for f in judge_pipeline.judge_airflow(found)] == wanted
+
+
+def test_each_mistake_of_a_configuration_is_a_line_and_the_machine_is_checked_all_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "tidefold.yaml"
+    path.write_text(CONFIG.replace("key: [id]", "key: [nothing]"))
+    found = diagnose(Surroundings(PROJECT, path, (), no_airflow))
+    mistakes = [f for f in found if f.check == "configuration"]
+    assert [f.level for f in mistakes] == [FAIL, FAIL, WARN]
+    assert mistakes[0].message.startswith("[KEY_COLUMN_UNKNOWN] line 7: logs.accounts.key[0]")
+    assert mistakes[2].message.startswith("Not checked, as they need the configuration: spark, ")
+    assert {"versions", "java", "airflow"} <= {f.check for f in found}
+    assert "store" not in {f.check for f in found}
+    nothing = diagnose(Surroundings(PROJECT, tmp_path / "none.yaml", (), no_airflow))
+    assert nothing[0].message.startswith("[CONFIG_NOT_FOUND]")
+
+
+@pytest.fixture
+def stuck() -> Iterator[threading.Event]:
+    """Set at the end of the test."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def test_a_check_that_hangs_fails_in_time_and_holds_up_no_other(stuck: threading.Event, config_path: Path) -> None:
+    around = Surroundings(PROJECT, config_path, (), no_airflow)
+    hangs = DoctorCheck("store", lambda a: stuck.wait(), lambda found: ())
+    works = DoctorCheck("java", lambda a: 1, lambda found: [DoctorFinding("java", OK, f"{found}")])
+    waiting = [start_check(check, around, 0.05) for check in (hangs, works)]
+    assert [[(f.check, f.level) for f in collect()] for collect in waiting] == [[("store", FAIL)], [("java", OK)]]
+
+
+def test_a_check_that_breaks_is_a_finding(config_path: Path) -> None:
+    breaks: DoctorCheck[int] = DoctorCheck("disk", lambda a: 1 // 0, lambda found: ())
+    [finding] = start_check(breaks, Surroundings(PROJECT, config_path, ()), 5)()
+    assert (finding.level, finding.message) == (
+        FAIL,
+        "[UNFORESEEN] ZeroDivisionError: integer division or modulo by zero",
+    )
+
+
+def call(*arguments: str) -> Any:
+    return CliRunner().invoke(app, ["doctor", *arguments], prog_name="tidefold")
+
+
+def test_the_command_prints_lines_with_their_way_out(config_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "probe_airflow", lambda project, config: AirflowSetup("3.3.2", 9, has_connection=True))
+    shown = call("-c", str(config_path)).stdout
+    assert "ok    store          " in shown
+    assert shown.splitlines()[-1].endswith(" ok.")
+    config_path.write_text("version: 2")
+    broken = call("-c", str(config_path))
+    assert broken.exit_code == 1
+    assert "\n                     next: " in broken.stdout
+    answer = json.loads(call("-c", str(config_path), "--format", "json").stdout)
+    assert (answer["command"], answer["exit_code"]) == ("doctor", 1)
+    assert sorted(answer["findings"][0]) == ["check", "hint", "level", "message"]
+
+
+def test_the_command_ends_although_the_store_hangs(config_path: Path) -> None:
+    """A server that accepts and says nothing: the process is really gone afterwards."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        text = config_path.read_text().replace("store: store\n", "store: s3://bucket/folder\n")
+        config_path.write_text("\n".join(line for line in text.splitlines() if "store_id" not in line))
+        env = {
+            **os.environ,
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{silent.getsockname()[1]}",
+            "AWS_ACCESS_KEY_ID": "x",
+            "AWS_SECRET_ACCESS_KEY": "x",
+            "AWS_REGION": "us-east-1",
+            "PYTHONPATH": str(PROJECT / "include"),
+        }
+        code = (
+            "from tidefold.operations.doctor import doctor, airflow\n"
+            "doctor.probe_airflow = lambda project, config: airflow.AirflowSetup('')\n"
+            "from tidefold.cli.app import app\n"
+            f"app(['doctor', '--seconds', '2', '--format', 'json', '-c', {str(config_path)!r}])\n"
+        )
+        done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=50)
+    assert done.returncode == 1, done.stderr
+    found = {f["check"]: f for f in json.loads(done.stdout)["findings"]}
+    assert found["store"]["message"] == found["clock"]["message"] == "No answer within 2 s."
+    assert found["landing"]["level"] == "ok"
