@@ -43,9 +43,9 @@ class SourceConfig(_Resolved):
         return Feed(self.format, self.address, self.options)
 
     @property
-    def folder(self) -> Path | None:
-        """Where files land, if they do."""
-        return Path(self.address) if self.lands else None
+    def landing(self) -> str | None:
+        """The folder or the address where files land, if they do."""
+        return self.address if self.lands else None
 
 
 class QualityConfig(_Resolved):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -146,6 +146,7 @@ def _state(entry: LogEntry, source: StateJsonEntry) -> Iterator[Mistake]:
 
 
 _STORE_SCHEMES = ("", "file", "s3")
+_SCHEME_EXAMPLES = {"": "a path", "file": "file:///absolute/path", "s3": "s3://bucket/folder"}
 _CONTAINER_SCHEMES = ("abfs", "abfss", "wasb", "wasbs")
 
 
@@ -219,7 +220,8 @@ def _path_mistake(address: str, schemes: tuple[str, ...]) -> tuple[str, str, str
         hint = "Remove it; change the password, since it stood in a file."
         return "CONFIG_SECRET", "holds a user name or password.", hint
     if scheme not in schemes:
-        allowed = "a path" if schemes == ("",) else "a path, file:///absolute/path or s3://bucket/folder"
+        named = [_SCHEME_EXAMPLES[scheme] for scheme in schemes]
+        allowed = " or ".join(filter(None, [", ".join(named[:-1]), named[-1]]))
         return "NOT_IN_THIS_VERSION", f"cannot be a `{scheme}:` address in this version.", f"Use {allowed}."
     if scheme == "s3":
         return _s3_mistake(address)
@@ -248,19 +250,20 @@ def check_all(document: YamlDocument, base: Path, logs: Mapping[str, LogEntry]) 
     """Store, local copies, and the mistakes that logs make together: folders that meet would be read as each other's
     input, or cleaned up as each other's files.
     """
-    folders: list[tuple[Place, Path]] = []
+    folders: list[tuple[Place, PurePath]] = []
     for place, address, schemes in _roots(document):
         found = _path_mistake(address, schemes)
         if found:
             code, message, hint = found
             yield ConfigProblem(code, document.line(place), format_place(place), message, hint)
-        elif urlsplit(address).scheme != "s3":
-            folders.append((place, (base / address.removeprefix("file://")).resolve()))
+        else:
+            folders.append((place, _locate(address, base)))
     yield from _copies_somewhere(document)
     for log, entry in logs.items():
         # Several logs may read one table, but nobody else may land files where they do.
-        if entry.source and entry.source.place_key == "path" and not _path_mistake(entry.source.place, ("",)):
-            folders.append((("logs", log, "source", "path"), (base / entry.source.place).resolve()))
+        source = entry.source
+        if source and source.place_key == "path" and not _path_mistake(source.place, source.schemes):
+            folders.append((("logs", log, "source", "path"), _locate(source.place, base)))
     for i, (place, folder) in enumerate(folders):
         for other_place, other in folders[:i]:
             if folder == other or folder in other.parents or other in folder.parents:
@@ -268,6 +271,13 @@ def check_all(document: YamlDocument, base: Path, logs: Mapping[str, LogEntry]) 
                 message = f"{same} `{format_place(other_place)}` (line {document.line(other_place)})."
                 hint = "Give each log, the store and each root of local copies a folder of its own."
                 yield ConfigProblem("FOLDERS_OVERLAP", document.line(place), format_place(place), message, hint)
+
+
+def _locate(address: str, base: Path) -> PurePath:
+    """Where an address lies, to be compared with others: no path of this machine begins as that of a bucket."""
+    if "://" in address and not address.startswith("file://"):
+        return PurePosixPath(address)
+    return (base / address.removeprefix("file://")).resolve()
 
 
 def _roots(document: YamlDocument) -> Iterator[tuple[Place, str, tuple[str, ...]]]:

@@ -56,6 +56,7 @@ class LandedFileRecord:
     truncates: how often the source emptied the whole table.
     key_changes: how many of the quarantined records wait for values of the row under their old key.
     settled: how many records a person settled by hand, who and why. These records count as ignored.
+    etag: what the object store called the bytes; empty for a file on a disk.
     """
 
     number: int
@@ -87,6 +88,7 @@ class LandedFileRecord:
     resent: int = 0
     unproved: int = 0
     settled: tuple[str, ...] = ()
+    etag: str = ""
 
     def with_stream(self, stream: StreamPosition) -> LandedFileRecord:
         high, count, again, time = stream

@@ -41,7 +41,7 @@ def test_the_file_validates_and_its_comments_say_what_was_seen(folder: Path) -> 
     )
     assert init("landing").exit_code == 0
     accounts = load_config(Path("tidefold.yaml")).logs["accounts"]
-    assert accounts.source.folder == folder / "landing/bank.public.accounts"
+    assert accounts.source.landing == str(folder / "landing/bank.public.accounts")
     assert accounts.shape.key == ("aid",)
     assert [(c.name, c.type) for c in accounts.shape.columns] == [("aid", "long"), ("on", "string"), ("rate", "double")]
     assert "aid: long # 7 to 7 seen: `int` would fit" in Path("tidefold.yaml").read_text()
@@ -146,7 +146,7 @@ def test_the_path_ends_above_the_folders_of_partitions_and_days(folder: Path) ->
     (folder / "landing/items/2026/11/01/a.csv").write_text("id,updated_at\n1,2026-11-01\n2,2026-11-02\n")
     init("landing")
     logs = load_config(Path("tidefold.yaml")).logs
-    assert {log: str(logs[log].source.folder.relative_to(folder)) for log in logs} == {
+    assert {log: str(Path(logs[log].source.landing).relative_to(folder)) for log in logs} == {
         "t": "landing/topics/t",
         "items": "landing/items",
     }
@@ -175,4 +175,4 @@ def test_interactive_names_columns_of_files_without_a_header(folder: Path) -> No
 def test_landing_folders_elsewhere_are_named_in_full(folder: Path) -> None:
     land(folder / "in/landing", "t", {"id": 1}, {"id": 1})
     assert init("in/landing", "-c", "project/tidefold.yaml").exit_code == 0
-    assert load_config(Path("project/tidefold.yaml")).logs["t"].source.folder == folder / "in/landing"
+    assert load_config(Path("project/tidefold.yaml")).logs["t"].source.landing == str(folder / "in/landing")

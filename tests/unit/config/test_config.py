@@ -62,7 +62,7 @@ def test_a_good_file_gives_absolute_paths_and_the_order_of_the_file(tmp_path: Pa
     accounts = config.logs["accounts"]
     assert (config.path, config.store) == (tmp_path / "tidefold.yaml", "var/store")
     assert (config.spark.master, config.spark.driver_memory) == ("local[2]", "512m")
-    assert accounts.source.folder == tmp_path / "landing/accounts"
+    assert accounts.source.landing == str(tmp_path / "landing/accounts")
     assert accounts.quality.suite == tmp_path / "quality/accounts.yaml"
     assert accounts.quality.max_row_drop == 0.25
     columns = (Column("bid", "int"), Column("aid", "long"), Column("filler", "string"))
@@ -224,7 +224,7 @@ BAD = [
     Bad("a container of Azure", "var/store", "abfss://box@account.dfs.core.windows.net/s", LATER, 2, "store"),
     Bad("a password beside a container", "var/store", "abfss://me:hunter2@account/s", "CONFIG_SECRET", 2, "store"),
     Bad("a key with a slash in the store", "var/store", "s3://me:hun/ter2@bucket/b", "CONFIG_SECRET", 2, "store"),
-    Bad("a landing folder of later", "landing/accounts", "s3://b/a", LATER, 11, f"{A}.source.path"),
+    Bad("a landing folder of later", "landing/accounts", "gs://b/a", LATER, 11, f"{A}.source.path"),
     Bad("missing key", "    key: [tid]\n", "", "LOG_WITHOUT_KEY", 23, f"{T}.key"),
     Bad("empty key", "key: [tid]", "key: []", "LOG_WITHOUT_KEY", 25, f"{T}.key"),
     Bad("key column twice", "[aid, bid]", "[aid, aid]", "KEY_COLUMN_TWICE", 12, f"{A}.key[1]"),

@@ -99,4 +99,4 @@ def test_a_table_has_no_landing_folder(tmp_path: Path) -> None:
     assert load(tmp_path, "{format: delta-cdf, table: t}", KEYED, DELTA) is None
     source = load_config(tmp_path / "tidefold.yaml").logs["items"].source
     assert source
-    assert (source.folder, source.feed.path) == (None, str(tmp_path / "t"))
+    assert (source.landing, source.feed.path) == (None, str(tmp_path / "t"))

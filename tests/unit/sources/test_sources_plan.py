@@ -10,7 +10,8 @@ from support.builders import SHAPE
 from tidefold.domain.log_state import LandedFileRecord, LogState, Position
 from tidefold.sources.ingest.plan import FilePlan, bins, newest_files, plan_files
 from tidefold.sources.landing.completeness import Ending
-from tidefold.sources.landing.listing import LandedFile, Stamp
+from tidefold.sources.landing.folders import Stamp
+from tidefold.sources.landing.listing import LandedFile
 
 
 def file(start: int, size: int = 100, partition: int = 0, extension: str = "jsonl") -> LandedFile:

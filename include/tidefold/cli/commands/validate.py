@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -76,9 +77,9 @@ def check_suites(config: Config) -> None:
 
 
 def missing_folders(config: Config) -> list[str]:
-    """Landing folders that are not there: no mistake, since files may land later."""
+    """Landing folders of this machine that are not there: no mistake, since files may land later."""
     return [
-        f"{log.id}: the landing folder {log.source.folder} does not exist yet."
+        f"{log.id}: the landing folder {landing} does not exist yet."
         for log in config.logs.values()
-        if log.source and log.source.folder and not log.source.folder.is_dir()
+        if log.source and (landing := log.source.landing) and "://" not in landing and not Path(landing).is_dir()
     ]

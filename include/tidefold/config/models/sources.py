@@ -21,9 +21,9 @@ class LandedEntry(StrictModel):
 
     by_columns: ClassVar[bool] = True
     place_key: ClassVar[str] = "path"
-    schemes: ClassVar[tuple[str, ...]] = ("",)
+    schemes: ClassVar[tuple[str, ...]] = ("", "s3")
 
-    path: Text = Field(description="folder of landed files, relative to this file or absolute")
+    path: Text = Field(description="folder of landed files, relative to this file or absolute, or s3://bucket/folder")
 
     @property
     def place(self) -> str:

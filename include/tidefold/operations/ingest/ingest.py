@@ -129,7 +129,7 @@ def _check(pipeline: Pipeline, intake: LogIngest) -> LogIngest:
     if error:
         return intake.with_error(error)
     config = pipeline.log(intake.log)
-    intake = replace(intake, landing=find_problems(intake, config.source.folder if config.source else None, now()))
+    intake = replace(intake, landing=find_problems(intake, config.source.landing if config.source else None, now()))
     blocking = next((p.error for p in intake.all_problems if p.blocking and not p.stops), None)
     if blocking and not intake.arrivals and config.on_bad_file != "warn":
         return intake.with_error(blocking)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from tidefold.domain.landing_problems import (
     LandingProblem,
@@ -15,14 +14,18 @@ from tidefold.domain.landing_problems import (
 )
 from tidefold.domain.log_state import LandedFileRecord
 from tidefold.operations.ingest.log_ingest import LogIngest
+from tidefold.sources.landing.folders import S3
 
 _SHOWN = 400
 _COUNTS = ("records", "changes", "tombstones", "ignored", "quarantined", "unproved", "repeated", "resent")
 
 
-def find_problems(intake: LogIngest, folder: Path | None, instant: str) -> LandingProblems:
-    """All problems of the log's landing folder after this run; `folder`: None where the input is no folder."""
-    not_taken = (LandingProblem(p.file, p.code, p.message[:_SHOWN], p.hint[:_SHOWN]) for p in intake.all_problems)
+def find_problems(intake: LogIngest, folder: str | None, instant: str) -> LandingProblems:
+    """All problems of the log's landing folder after this run; `folder`: its path or address, None if it has none."""
+    not_taken = (
+        LandingProblem(p.file, p.code, p.message[:_SHOWN], p.hint[:_SHOWN], size=p.size, changed=p.changed)
+        for p in intake.all_problems
+    )
     found = {(p.file, p.code): p for p in (*not_taken, *_find_waiting(intake), *_find_useless(intake))}
     listed = list_problems(found.values())
     stamped = replace(listed, listed=tuple(_add_stamp(p, intake, folder) for p in listed.listed))
@@ -76,13 +79,15 @@ def _judge_file(name: str, log: str, entries: Sequence[LandedFileRecord], *, alo
         yield LandingProblem(name, "LANDED_NOTHING_NEW", message, hint, fails=False)
 
 
-def _add_stamp(problem: LandingProblem, intake: LogIngest, folder: Path | None) -> LandingProblem:
+def _add_stamp(problem: LandingProblem, intake: LogIngest, folder: str | None) -> LandingProblem:
     """The problem with size and time of its file, as far as it can be looked at."""
     known = next((file.stamp for file in intake.files if file.name == problem.file), None)
     if known:
         return replace(problem, size=known.size, changed=known.changed)
+    if problem.changed or folder is None or folder.startswith(S3):
+        return problem
     try:
-        found = os.stat(folder / problem.file, follow_symlinks=False) if folder else None
+        found = os.stat(f"{folder}/{problem.file}", follow_symlinks=False)
     except (OSError, ValueError):
-        found = None
-    return replace(problem, size=found.st_size, changed=found.st_mtime) if found else problem
+        return problem
+    return replace(problem, size=found.st_size, changed=found.st_mtime)

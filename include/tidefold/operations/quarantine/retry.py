@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 
 import msgspec
 import pyarrow as pa
@@ -222,9 +221,11 @@ def _texts(pipeline: Pipeline, log: str, records: Sequence[Refused]) -> Iterator
             yield id(one), text
         else:
             missing.setdefault((one.landed.number, one.landed.name), []).append(one)
-    folder = (source.folder if source else None) or Path()
+    landing = source.landing if source else None
+    if landing is None:
+        return
     for lacking in missing.values():
-        lines = read_landed_lines(folder, lacking[0].landed, {one.entry.line for one in lacking})
+        lines = read_landed_lines(landing, lacking[0].landed, {one.entry.line for one in lacking})
         yield from ((id(one), lines[one.entry.line]) for one in lacking if one.entry.line in lines)
 
 

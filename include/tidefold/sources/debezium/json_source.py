@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import BinaryIO
 
 import msgspec
@@ -21,11 +21,11 @@ from tidefold.sources.ingest.parse_file import parse_file, parse_lines, read_lin
 from tidefold.sources.ingest.plan import FileTask
 from tidefold.sources.ingest.taken_records import TakenFile, TakenRecords
 from tidefold.sources.landing.completeness import Ending, ending_of
+from tidefold.sources.landing.folders import folder_at
 from tidefold.sources.landing.listing import LandedFile, list_any, list_landed, of_topic
 from tidefold.sources.landing.names import LINES, choose_reading, is_dash_name
 from tidefold.sources.landing.problems import FileProblem
 from tidefold.sources.quarantine.writer import QuarantineWriter
-from tidefold.storage.safe_files import open_regular
 
 
 class _Offset(msgspec.Struct):
@@ -57,7 +57,7 @@ class KafkaLines:
         self.feed = feed
 
     def listing(self, state: LogState) -> Listing:
-        folder = Path(self.feed.path)
+        folder = self.feed.path
         configured = self.feed.options.get("names")
         reading = choose_reading(state, NameReading(configured) if configured else None)
         if reading is NameReading.ANY:
@@ -68,7 +68,7 @@ class KafkaLines:
         own, strange = of_topic(files, folder, [p.topic for p in state.positions])
         return Listing(own, (*self._with_hints(problems, state), *strange))
 
-    def _list_any(self, folder: Path) -> Listing:
+    def _list_any(self, folder: str) -> Listing:
         patterns = self.feed.options.get("files", ())
         return Listing(*list_any(folder, self.endings, NameReading.ANY, patterns))
 
@@ -130,7 +130,7 @@ class KafkaLines:
     def _read_taken(self, file: TakenFile) -> Iterator[tuple[int, bytes]]:
         """Offsets as the reader has them: in a file whose records say theirs, one that says none was refused."""
         says: bool | None = None
-        with open_regular(file.root, file.path) as stream:
+        with folder_at(file.root).open(file.path) as stream:
             for number, text in enumerate(self.texts(stream, file)):
                 said = self.find_offset(text)
                 says = said is not None if says is None else says

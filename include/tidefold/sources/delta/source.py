@@ -35,7 +35,8 @@ from tidefold.sources.files.parquet import misfit_type
 from tidefold.sources.ingest.accounting import FilePosition
 from tidefold.sources.ingest.plan import FileTask
 from tidefold.sources.landing.completeness import Ending
-from tidefold.sources.landing.listing import LandedFile, Stamp
+from tidefold.sources.landing.folders import Stamp
+from tidefold.sources.landing.listing import LandedFile
 from tidefold.sources.landing.problems import FileProblem, report_unfit_schema
 from tidefold.sources.quarantine.writer import QuarantineWriter
 from tidefold.sources.records.column_aliases import own_names

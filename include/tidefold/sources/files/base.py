@@ -6,7 +6,6 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import ClassVar
 
 import msgspec
@@ -33,7 +32,7 @@ class AnyFiles:
         self.rules = msgspec.convert(feed.options, self.rules_type)
 
     def listing(self, state: LogState) -> Listing:
-        return Listing(*list_any(Path(self.feed.path), self.endings, patterns=self.feed.options.get("files", ())))
+        return Listing(*list_any(self.feed.path, self.endings, patterns=self.feed.options.get("files", ())))
 
     def reader(self, shape: TableSpec, place: FilePosition) -> None:
         """A refused row stays refused: land a corrected one in a file of its own."""

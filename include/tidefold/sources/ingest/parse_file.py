@@ -11,7 +11,8 @@ from tidefold.sources.api import ParsedFile, RecordReader, SchemaStopError, Unfi
 from tidefold.sources.ingest.accounting import LateOffsetError
 from tidefold.sources.ingest.change_batches import TableBuilder
 from tidefold.sources.ingest.plan import FileTask
-from tidefold.sources.landing.listing import Stamp, open_landed, stamp_from, stamp_of
+from tidefold.sources.landing.folders import Stamp, folder_at, stamp_from, stamp_of
+from tidefold.sources.landing.listing import open_landed
 from tidefold.sources.landing.problems import (
     report_changed,
     report_damaged,
@@ -38,11 +39,14 @@ from tidefold.sources.records.errors import RefusedRecordError
 def parse_file(task: FileTask, parse: Callable[[BinaryIO], ParsedFile]) -> ParsedFile:
     """The result of `parse` for the file. Raises UnfitFileError if the file as a whole cannot be taken."""
     file = task.file
+    pins = folder_at(file.root).pins
     try:
         with open_landed(file) as stream:
-            _check_stamp(task, stamp_from(os.fstat(stream.fileno())))
+            if not pins:
+                _check_stamp(task, stamp_from(os.fstat(stream.fileno())))
             parsed = parse(stream)
-        _check_stamp(task, stamp_of(file.root, file.name))
+        if not pins:
+            _check_stamp(task, stamp_of(file.root, file.name))
     except OSError as error:
         raise UnfitFileError(report_unopened(file.name, error)) from error
     except ShrunkError as error:

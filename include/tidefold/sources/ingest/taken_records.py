@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
+from tidefold.sources.landing.folders import folder_at
 from tidefold.sources.landing.streams import BLOCK, CutShortError, DamagedError, ShrunkError
-from tidefold.storage.safe_files import UnsafeFileError, open_regular
 
 _BEYOND = 1 << 63
-_UNREADABLE = (OSError, UnsafeFileError, ValueError, CutShortError, DamagedError, ShrunkError)
+_UNREADABLE = (OSError, ValueError, CutShortError, DamagedError, ShrunkError)
 
 
 class Match(Enum):
@@ -106,10 +106,10 @@ class TakenRecords:
 def _has_bytes(file: TakenFile) -> bool:
     digest, left = hashlib.sha256(), file.length
     try:
-        with open_regular(file.root, file.path) as stream:
+        with folder_at(file.root).open(file.path) as stream:
             while left and (block := stream.read(min(left, BLOCK))):
                 digest.update(block)
                 left -= len(block)
-    except (OSError, UnsafeFileError):
+    except OSError:
         return False
     return not left and digest.hexdigest() == file.checksum

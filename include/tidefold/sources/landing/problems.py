@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from tidefold.errors import ConflictError, InvalidInputError, TidefoldError
+from tidefold.sources.landing.folders import ReplacedFileError
 from tidefold.sources.landing.names import pattern_for
 from tidefold.storage.safe_files import UnsafeFileError
 
@@ -23,6 +24,7 @@ class FileProblem:
     passing: a later run may find the file in order.
     stops: the log's ingest is an error, also when other files were taken.
     brings: the columns that its record brought, with their types.
+    size, changed: bytes and time of change of the file, if the listing says them.
     """
 
     file: str
@@ -33,6 +35,8 @@ class FileProblem:
     passing: bool = False
     stops: bool = False
     brings: tuple[tuple[str, str], ...] = ()
+    size: int = 0
+    changed: float = 0.0
 
     def __str__(self) -> str:
         return f"[{self.code}] {self.message}"
@@ -73,9 +77,16 @@ def report_gone(name: str) -> FileProblem:
     return FileProblem(name, "LANDED_GONE", message, "Land it again; nothing of it was ingested.")
 
 
+def report_replaced(name: str) -> FileProblem:
+    """An object that was replaced between the listing and its last read."""
+    message = f"`{name}` was replaced while it was taken."
+    hint = "Run ingest again: it takes the new object. Nothing of this one was ingested."
+    return FileProblem(name, "LANDED_CHANGED", message, hint, passing=True)
+
+
 def report_unreadable(name: str, why: str) -> FileProblem:
     message = f"`{name}` cannot be read: {why}."
-    return FileProblem(name, "LANDED_UNREADABLE", message, "Check its permissions and its disk.")
+    return FileProblem(name, "LANDED_UNREADABLE", message, "Check its permissions and its disk or bucket.")
 
 
 def report_unsafe(name: str, kind: str) -> FileProblem:
@@ -92,6 +103,8 @@ def report_unopened(name: str, error: OSError) -> FileProblem:
         return report_gone(name)
     if isinstance(error, UnsafeFileError):
         return report_unsafe(name, error.kind)
+    if isinstance(error, ReplacedFileError):
+        return report_replaced(name)
     return report_unreadable(name, str(error.strerror or error))
 
 

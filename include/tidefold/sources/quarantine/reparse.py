@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from pathlib import Path
 
 import msgspec
 import pyarrow as pa
@@ -17,6 +15,7 @@ from tidefold.errors import CorruptError
 from tidefold.sources.api import RecordReader, Source
 from tidefold.sources.ingest.accounting import Batch, FilePosition
 from tidefold.sources.ingest.change_batches import TableBuilder
+from tidefold.sources.landing.folders import folder_at
 from tidefold.sources.landing.streams import (
     CutShortError,
     DamagedError,
@@ -27,7 +26,6 @@ from tidefold.sources.landing.streams import (
 from tidefold.sources.quarantine.writer import KEPT_TEXT, Quarantined
 from tidefold.sources.records.errors import RefusedRecordError
 from tidefold.storage import Store
-from tidefold.storage.safe_files import open_regular
 
 # Refused for their position in the file, which does not change.
 OF_THEIR_PLACE = frozenset(("OFFSET_ORDER", "OFFSET_TWICE", "TORN_LINE", "LINE_TOO_LONG"))
@@ -179,11 +177,11 @@ def whole_text(entry: Quarantined) -> bytes | None:
     return None if len(text) >= KEPT_TEXT or b"\\x" in text else text
 
 
-def read_landed_lines(folder: Path, landed: LandedFileRecord, lines: Collection[int]) -> Mapping[int, bytes]:
+def read_landed_lines(folder: str, landed: LandedFileRecord, lines: Collection[int]) -> Mapping[int, bytes]:
     """These lines of a landed file; empty if it is no longer the file that was taken."""
     found: dict[int, bytes] = {}
     try:
-        with open_regular(os.path.abspath(folder), landed.name) as stream:
+        with folder_at(folder).open(landed.name) as stream:
             content = Fingerprint(stream, landed.length)
             number = 0
             for chunk in file_chunks(content.blocks(), gzip=landed.name.endswith(".gz")):

@@ -39,6 +39,8 @@ from tidefold.sources.debezium.json_source import DebeziumJson
 from tidefold.sources.ingest.plan import FileTask
 from tidefold.sources.landing import listing
 
+pytestmark = pytest.mark.usefixtures("place")
+
 
 @pytest.fixture
 def pipeline(tmp_path: Path) -> Pipeline:
@@ -89,6 +91,7 @@ def test_a_line_that_was_written_twice_is_no_bad_record(tmp_path: Path) -> None:
     assert offsets(pipeline) == [0, 1, 2, 3]
 
 
+@pytest.mark.disk_only
 @pytest.mark.parametrize("kind", ["file", "folder", "pipe", "linked folder"])
 def test_what_is_no_regular_file_is_refused_and_holds_up_its_partition(
     pipeline: Pipeline, tmp_path: Path, kind: str
@@ -124,6 +127,7 @@ def test_what_is_no_regular_file_is_refused_and_holds_up_its_partition(
         assert offsets(pipeline) == [0, 5, 9]
 
 
+@pytest.mark.disk_only
 @pytest.mark.parametrize("when", ["listed", "ended"])
 @pytest.mark.parametrize("what", ["file", "folder"])
 def test_a_link_that_takes_the_place_of_a_listed_file_is_refused_when_it_is_opened(
@@ -157,6 +161,7 @@ def test_a_link_that_takes_the_place_of_a_listed_file_is_refused_when_it_is_open
     assert store_files(tmp_path) == []
 
 
+@pytest.mark.disk_only
 def test_a_file_that_became_a_link_after_it_was_taken_is_not_followed(pipeline: Pipeline, tmp_path: Path) -> None:
     file = land(tmp_path, 0, [record(0)])
     take(pipeline)

@@ -14,6 +14,8 @@ import pytest
 
 from support.landing import changes_of, land, make_landing, quarantined, record, state_of, take, text_of, tombstone
 
+pytestmark = pytest.mark.usefixtures("place")
+
 GOOD = record(0, 1)
 UNREADABLE: dict[str, tuple[list[Any], list[str]]] = {
     "34 invalid UTF-8": ([GOOD, json.dumps(record(1)).encode().replace(b"t1001", b"\xff\xfe")], ["BROKEN_JSON"]),

@@ -21,6 +21,8 @@ from tidefold.operations.inspect.explain_key import explain_key
 from tidefold.operations.quarantine.retry import retry
 from tidefold.wiring import Pipeline
 
+pytestmark = pytest.mark.usefixtures("place")
+
 OP = "op: {column: op, upsert: [I, U], delete: [D]}"
 SCHEMA = pa.schema([("id", pa.int32()), ("text", pa.string()), ("seq", pa.int64()), ("op", pa.string())])
 

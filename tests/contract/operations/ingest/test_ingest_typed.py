@@ -25,6 +25,8 @@ from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.quarantine.retry import retry
 from tidefold.storage import open_store
 
+pytestmark = pytest.mark.usefixtures("place")
+
 CONNECT, TIME = "org.apache.kafka.connect.data", "io.debezium.time"
 COLUMNS = {
     "id": "long",

@@ -21,6 +21,8 @@ from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.outcome import Outcome
 from tidefold.operations.pipeline import Pipeline
 
+pytestmark = pytest.mark.usefixtures("place")
+
 ORDERED = "json, record: value"
 
 

@@ -18,6 +18,8 @@ from tidefold.operations.pipeline import Pipeline
 from tidefold.presentation.tables import remarks
 from tidefold.wiring import open_pipeline
 
+pytestmark = pytest.mark.usefixtures("place")
+
 HEAD = "id,text,seq\n"
 ZIPPED = b"\x1f\x8b no csv\n"
 

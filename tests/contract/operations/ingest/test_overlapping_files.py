@@ -22,6 +22,8 @@ from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.pipeline import Pipeline
 from tidefold.wiring import open_pipeline
 
+pytestmark = pytest.mark.usefixtures("place")
+
 CONFIG = """\
 version: 1
 store: store

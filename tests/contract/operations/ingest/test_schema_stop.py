@@ -24,6 +24,8 @@ from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.snapshot.request import Fold
 from tidefold.storage import open_store
 
+pytestmark = pytest.mark.usefixtures("place")
+
 TEXT = "{id: int, text: string}"
 DEFAULT = CONFIG.replace("    on_bad_record: {policy}\n", "{more}")
 

@@ -1,0 +1,162 @@
+"""The door to landed files: a folder on this machine's disks, or objects below a prefix in S3.
+
+Listing, completeness, parsing and retry open files here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO, Protocol
+
+from tidefold.errors import NotFoundError, StorageError
+from tidefold.storage.safe_files import UnsafeFileError, list_below, open_regular, stat_regular
+
+S3 = "s3://"
+_TEMPORARY = (".tmp", ".part")
+_DELTA_LOG = "_delta_log"
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """What distinguishes a file from one that replaced it.
+
+    inode: of a file on a disk; 0 for an object.
+    size: length in bytes.
+    changed: time of change in seconds.
+    etag: what the object store calls these bytes; empty for a file on a disk.
+    """
+
+    inode: int
+    size: int
+    changed: float
+    etag: str = ""
+
+    def holds(self, now: Stamp) -> bool:
+        """Whether the file is still the same one: a file on a disk unchanged or grown, an object unchanged."""
+        if self.etag:
+            return self.etag == now.etag
+        return self.inode == now.inode and (self == now or now.size > self.size)
+
+
+class ReplacedFileError(OSError):
+    """Another object has the name of a listed one."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedFile:
+    """A file of a listing. `unsafe`: why it must not be opened; then its stamp says nothing."""
+
+    name: str
+    stamp: Stamp
+    unsafe: UnsafeFileError | None = None
+
+
+class LandingFolder(Protocol):
+    """A place where files land. Names are relative to it, with `/`.
+
+    pins: an opened file gives the bytes of its stamp or raises ReplacedFileError, whatever happens to the name.
+    """
+
+    pins: bool
+
+    @property
+    def address(self) -> str:
+        """Its absolute path or address, without a slash at the end."""
+        ...
+
+    def list_files(self) -> Iterator[ListedFile]:
+        """All files that are neither hidden nor temporary, sorted by name.
+
+        Raises NotFoundError if there is no such folder, StorageError if a part of it cannot be read: a file that is
+        not seen may come before one that is.
+        """
+        ...
+
+    def open(self, name: str, stamp: Stamp | None = None) -> BinaryIO:
+        """Opens a file; with its stamp, as it was listed. Raises OSError."""
+        ...
+
+    def find_tables(self) -> list[str]:
+        """The folders of Delta tables below it."""
+        ...
+
+
+def folder_at(address: str | os.PathLike[str]) -> LandingFolder:
+    """The landing folder at a path, or at `s3://bucket/prefix`."""
+    text = os.fspath(address)
+    if text.startswith(S3):
+        # Loads its client only for those who use it.
+        from tidefold.sources.landing.s3_folder import S3Folder
+
+        return S3Folder(text)
+    return DiskFolder(text)
+
+
+def is_visible(name: str) -> bool:
+    """Whether a file is neither hidden nor temporary, and lies in no hidden folder."""
+    return not name.endswith(_TEMPORARY) and not any(_is_hidden(part) for part in name.split("/"))
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith((".", "_"))
+
+
+class DiskFolder:
+    """A folder of a disk. No link below it is followed."""
+
+    pins = False
+
+    def __init__(self, path: str) -> None:
+        self._root = os.path.abspath(path)
+
+    @property
+    def address(self) -> str:
+        return self._root
+
+    def list_files(self) -> Iterator[ListedFile]:
+        try:
+            # All names first: a sink completes a file before it starts the next. So the size of a file that is read
+            # after its successor was listed is final.
+            for name in sorted(filter(is_visible, list_below(self._root, skip=_is_hidden))):
+                try:
+                    yield ListedFile(name, stamp_of(self._root, name))
+                except UnsafeFileError as error:
+                    yield ListedFile(name, Stamp(0, 0, 0.0), error)
+        except OSError as error:
+            raise self._listing_error(error) from error
+
+    def open(self, name: str, stamp: Stamp | None = None) -> BinaryIO:
+        return open_regular(self._root, name)
+
+    def find_tables(self) -> list[str]:
+        found = []
+        for folder, names, _ in os.walk(self._root):
+            if _DELTA_LOG in names:
+                found.append(os.path.relpath(folder, self._root))
+                names.clear()
+        return sorted(found)
+
+    def _listing_error(self, error: OSError) -> NotFoundError | StorageError:
+        if error.filename == self._root and isinstance(error, FileNotFoundError | NotADirectoryError):
+            return NotFoundError(
+                "LANDING_MISSING",
+                f"The landing folder `{self._root}` does not exist.",
+                hint="Check `source.path`; make the folder if nothing was landed yet.",
+            )
+        return StorageError(
+            "LANDING_UNREADABLE",
+            f"`{error.filename or self._root}` cannot be read: {error.strerror or error}.",
+            hint="Nothing was ingested, because it may contain earlier files. Check permissions and disk, then run "
+            "again.",
+        )
+
+
+def stamp_of(root: str, name: str) -> Stamp:
+    """The stamp of a file of a folder on a disk as it is now. Raises UnsafeFileError, OSError."""
+    return stamp_from(stat_regular(root, name))
+
+
+def stamp_from(found: os.stat_result) -> Stamp:
+    return Stamp(found.st_ino, found.st_size, found.st_mtime)

@@ -1,0 +1,105 @@
+"""Objects below a prefix in S3 as landed files. An object is replaced as a whole, and its ETag says that it was."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from typing import Any, BinaryIO, cast
+
+from s3fs.core import S3File
+
+from tidefold.errors import NotFoundError
+from tidefold.sources.landing.folders import ListedFile, ReplacedFileError, Stamp, is_visible
+from tidefold.storage.s3.address import S3Address
+from tidefold.storage.s3.client import FAILURES, Bucket, code_of
+
+# So much is read with one request; nearly all landed files are smaller.
+_BLOCK = 8 << 20
+_DELTA_LOG = "_delta_log/"
+
+
+class S3Folder:
+    """All objects below a prefix. One request lists 1,000 of them, with size and ETag."""
+
+    pins = True
+
+    def __init__(self, address: str) -> None:
+        self._place = S3Address.parse(address)
+        self._bucket = Bucket(self._place.bucket)
+
+    @property
+    def address(self) -> str:
+        return f"s3://{self._place.bucket}/{self._place.prefix}".rstrip("/")
+
+    def list_files(self) -> Iterator[ListedFile]:
+        is_there = False
+        for name, item in self._list_objects():
+            is_there = True
+            # A "folder" that a browser of buckets made is an empty object.
+            if is_visible(name) and not (item["Size"] == 0 and name.endswith("/")) and name:
+                yield ListedFile(name, _stamp_from(item, item["Size"]))
+        if not is_there:
+            raise NotFoundError(
+                "LANDING_MISSING",
+                f"There is no object below `{self.address}/`.",
+                hint=f"Check `source.path`. If nothing was landed yet, or landed files expire, put an empty object "
+                f"`{self.address}/` there.",
+            )
+
+    def open(self, name: str, stamp: Stamp | None = None) -> BinaryIO:
+        key = self._key(name)
+        if stamp is None:
+            try:
+                found = self._bucket.call("head_object", Key=key)
+            except FAILURES as error:
+                raise _as_os_error(error, name) from error
+            stamp = _stamp_from(found, found["ContentLength"])
+        return cast(BinaryIO, _PinnedObject(self._bucket, key, name, stamp))
+
+    def find_tables(self) -> list[str]:
+        found = {name.partition(_DELTA_LOG)[0] for name, _ in self._list_objects() if f"/{_DELTA_LOG}" in f"/{name}"}
+        folders = sorted(folder.rstrip("/") or "." for folder in found if not folder or folder.endswith("/"))
+        return [one for one in folders if not any(one != other and one.startswith(f"{other}/") for other in folders)]
+
+    def _list_objects(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        prefix = self._key("")
+        with self._bucket.translate_errors(self.address):
+            for page in self._bucket.pages("list_objects_v2", Prefix=prefix):
+                for item in page.get("Contents", []):
+                    yield item["Key"].removeprefix(prefix), item
+
+    def _key(self, name: str) -> str:
+        return f"{self._place.prefix}/{name}" if self._place.prefix else name
+
+
+def _stamp_from(found: dict[str, Any], size: int) -> Stamp:
+    return Stamp(0, size, found["LastModified"].timestamp(), found["ETag"])
+
+
+class _PinnedObject(S3File):  # type: ignore[misc]
+    """An object to be read by parts. S3 answers each request only as long as the object has its ETag."""
+
+    def __init__(self, bucket: Bucket, key: str, name: str, stamp: Stamp) -> None:
+        path = f"{bucket.name}/{key}"
+        self._name = name
+        # With its details s3fs has nothing to ask for.
+        self._details = {"name": path, "size": stamp.size, "ETag": stamp.etag, "type": "file"}
+        super().__init__(bucket.files, path, "rb", block_size=_BLOCK, size=stamp.size)
+        self.key = key
+        self.read_kw = {"IfMatch": stamp.etag}
+
+    def _fetch_range(self, start: int, end: int) -> bytes:
+        try:
+            return cast(bytes, super()._fetch_range(start, end))
+        except FAILURES as error:
+            raise _as_os_error(error, self._name) from error
+
+
+def _as_os_error(error: Exception, name: str) -> OSError:
+    """What an open file on a disk would raise."""
+    if code_of(error) in ("PreconditionFailed", "412"):
+        return ReplacedFileError(errno.ESTALE, "it was replaced while it was read", name)
+    if isinstance(error, FileNotFoundError):
+        return FileNotFoundError(errno.ENOENT, "there is no such object", name)
+    text = " ".join(str(error).split())
+    return OSError(errno.EIO, f"{code_of(error) or type(error).__name__}: {text}", name)

@@ -1,0 +1,71 @@
+"""Runs tests of landed files twice: on this disk, and with the same files as objects in S3.
+
+A test writes, removes and renames files on the disk. For S3 its log reads a bucket, and before each listing of a folder
+the bucket is made like it: what was written is put, what is gone is deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.s3_server import S3Bucket
+from tidefold.config import load
+from tidefold.sources.landing.folders import ListedFile
+from tidefold.sources.landing.s3_folder import S3Folder
+
+PLACES = ("disk", "s3")
+# Of tests that are about links, folders or times of a disk.
+DISK_ONLY = "disk_only"
+
+
+@dataclass
+class MirroredFolder:
+    """A folder of the disk and the bucket that is made like it."""
+
+    root: Path
+    bucket: S3Bucket
+    known: dict[str, tuple[bytes, float]] = field(default_factory=dict)
+
+    def address_of(self, path: str) -> str:
+        """Where a folder of the disk lies in the bucket; a folder elsewhere stays where it is."""
+        below = Path(path)
+        is_below = below.is_relative_to(self.root) and below != self.root
+        return f"s3://{self.bucket.name}/{below.relative_to(self.root)}" if is_below else path
+
+    def mirror(self, address: str) -> None:
+        prefix = address.removeprefix(f"s3://{self.bucket.name}/")
+        folder, client = self.root / prefix, self.bucket.client
+        files = [path for path in folder.rglob("*") if path.is_file()]
+        found = {str(p.relative_to(self.root)): (p.read_bytes(), p.stat().st_mtime) for p in files}
+        if folder.is_dir():
+            found[f"{prefix}/"] = (b"", 0.0)
+        for key in [key for key in self.known if key.startswith(f"{prefix}/") and key not in found]:
+            client.delete_object(Bucket=self.bucket.name, Key=key)
+            del self.known[key]
+        for key, content in found.items():
+            if self.known.get(key) != content:
+                client.put_object(Bucket=self.bucket.name, Key=key, Body=content[0])
+        self.known |= found
+
+
+def mirror_landing(root: Path, bucket: S3Bucket, monkeypatch: pytest.MonkeyPatch) -> MirroredFolder:
+    """From now on logs whose folder lies below `root` read the same files from the bucket."""
+    mirrored = MirroredFolder(root, bucket)
+    read_source, list_files = load._source, S3Folder.list_files
+
+    def read(*given: Any) -> Any:
+        source = read_source(*given)
+        return source.model_copy(update={"address": mirrored.address_of(source.address)}) if source else None
+
+    def listed(self: S3Folder) -> Iterator[ListedFile]:
+        mirrored.mirror(self.address)
+        return list_files(self)
+
+    monkeypatch.setattr(load, "_source", read)
+    monkeypatch.setattr(S3Folder, "list_files", listed)
+    return mirrored
