@@ -295,7 +295,7 @@ def sweep(world: World, log: str) -> Process:
 
 def squash(world: World, log: str, pick: Pick) -> Process:
     state = world.read(log)
-    runs = retention.squashable(state) if state else ()
+    runs = retention.find_compactable_runs(state) if state else ()
     if state is None or not runs:
         return
     chosen, run = pick(runs), f"run{world.number()}"
@@ -328,4 +328,4 @@ def squash(world: World, log: str, pick: Pick) -> Process:
 
 def _replaced(state: LogState, fence: int, squashed: ChangeSet) -> LogState:
     require_fence(state, fence)
-    return retention.squash(state, squashed)
+    return retention.compact(state, squashed)

@@ -58,7 +58,7 @@ REACHED = (
         f"refused: {code}"
         for code in (
             "AS_OF_NO_REPLAY",
-            "AS_OF_SQUASHED",
+            "AS_OF_COMPACTED",
             "AS_OF_TOO_OLD",
             "ATTEMPT_OPEN",
             "ABORTED",

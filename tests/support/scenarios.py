@@ -44,10 +44,11 @@ from tidefold.operations.retention.drop_log import drop
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.abort import abort
+from tidefold.operations.snapshot.compact_log import compact_log
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.snapshot.request import Fold, PointInTime, Restore
-from tidefold.operations.snapshot.tail import squash, take_tail
+from tidefold.operations.snapshot.tail import take_tail
 from tidefold.storage import Store
 
 LOGS = ("items", "orders")
@@ -234,7 +235,7 @@ SCENARIOS = (
     Scenario("restore by replay", "folded 3", _restored(1, RestoreMode.REPLAY), 3),
     Scenario("restore of a tail", "tailed 3", _restored(2, RestoreMode.SKIP), 4, skipped=(3,)),
     Scenario("tail", "taken 3", _each(lambda pipeline, log: take_tail(pipeline, log, "tail")), 3),
-    Scenario("squash", "taken 3", _each(squash), 3),
+    Scenario("squash", "taken 3", _each(compact_log), 3),
     Scenario("as of an instant, files alone", "folded 3", _as_of, 3, as_of=2),
     Scenario("as of an instant", "taken 3", _as_of, 3, as_of=2),
     Scenario("clean", "died 3", _cleaned, 3),

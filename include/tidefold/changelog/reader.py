@@ -18,7 +18,7 @@ class ChangelogReader:
     """Iterates over (change set, its changes) after the sqn `since`, up to what the log held when iterating began.
 
     Each iteration looks at the log anew. Raises NotFoundError for no such log, RefusedError when change sets after
-    `since` were cut off or squashed with earlier ones, CorruptError when a segment is not what was appended.
+    `since` were cut off or compacted with earlier ones, CorruptError when a segment is not what was appended.
     """
 
     def __init__(self, store: Store, log: str, since: int = 0, key_groups: KeyGroups | None = None) -> None:
@@ -52,7 +52,7 @@ class ChangelogReader:
         for change_set in state.change_sets:
             if change_set.begin <= self._since < change_set.sqn:
                 raise RefusedError(
-                    "LOG_SQUASHED",
+                    "LOG_COMPACTED",
                     f"Change sets {change_set.begin} to {change_set.sqn} of log `{state.log}` are one now: it cannot "
                     f"be read from {self._since + 1} on.",
                     hint=f"Read since {change_set.begin - 1}, or since {change_set.sqn}.",
@@ -62,13 +62,13 @@ class ChangelogReader:
         try:
             return read_change_set(self._store, change_set, self._key_groups, known)
         except CorruptError:
-            # Cut or squashed while this was read? Then it is no damage.
+            # Cut or compacted while this was read? Then it is no damage.
             state = self._state()
             if change_set.sqn <= state.truncated_to:
                 raise _cut(state, change_set.sqn - 1) from None
             if change_set.location.segment not in {one.location.segment for one in state.change_sets}:
                 message = f"Change set {change_set.sqn} of log `{state.log}` was rewritten while it was read."
-                raise RefusedError("LOG_SQUASHED", message, hint="Read again.") from None
+                raise RefusedError("LOG_COMPACTED", message, hint="Read again.") from None
             raise
 
 

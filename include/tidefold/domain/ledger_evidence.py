@@ -62,7 +62,7 @@ def find_published_version(state: LogState) -> int:
 def needs_high_water_mark(before: LogState, after: LogState) -> bool:
     """Whether only the ledger shows this change: if it were lost, no snapshot, manifest or table commit would tell.
 
-    Such are ingested changes, squashed change sets, tail-only snapshots, tags, holds, consumers, stops and schemas.
+    Such are ingested changes, compacted change sets, tail-only snapshots, tags, holds, consumers, stops and schemas.
     What truncation removes from the log needs no mark: no snapshot that is kept needs it. Without a published table
     there is no mark.
     """

@@ -129,7 +129,7 @@ class ChangeSetLocation:
 class ChangeSet:
     """A run of changes of one log appended together.
 
-    sqn: its number within the log. One that replaces a run of others (squash) has the number of the last.
+    sqn: its number within the log. One that replaces a run of others (compaction) has the number of the last.
     location: where it is stored.
     rows: the number of its changes.
     key_groups: from the lowest to the highest one that it has changes of.
@@ -138,7 +138,7 @@ class ChangeSet:
     first: the number of the first change set that it replaces; None: it replaces none.
     top: the highest first number of the orders in it, where columns order the log.
     schema: id of the schema that it was made with.
-    times: when its changes were committed, with those that a squash removed; None: not known.
+    times: when its changes were committed, with those that a compaction removed; None: not known.
     """
 
     sqn: int

@@ -123,7 +123,7 @@ class Read:
 class FoldResult:
     """What became of one bucket: `files` are all that it consists of now, unless it was not `touched`.
 
-    Counts are of keys after squashing; `replaced`: base rows that went, `expired`: rows dropped for their age;
+    Counts are of keys after compaction; `replaced`: base rows that went, `expired`: rows dropped for their age;
     `bytes_copied`: of files taken over, those that were not linked. `recipe` is the number of the one that served.
     `cleared`: the order of the highest clear so far. `added`: the files come beside those that are there. `stays` is
     the name of a base file that is one of `files`, perhaps with more deletions.

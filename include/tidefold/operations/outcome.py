@@ -43,7 +43,7 @@ class Status(StrEnum):
     RESUMED = "resumed"
     SAVED = "saved"
     SETTLED = "settled"
-    SQUASHED = "squashed"
+    COMPACTED = "compacted"
     STAGED = "staged"
     STOPPED = "stopped"
     SUBSUMED = "subsumed"

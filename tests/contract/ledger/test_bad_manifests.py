@@ -31,10 +31,11 @@ from tidefold.operations.retention.drop_log import drop
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.abort import abort
+from tidefold.operations.snapshot.compact_log import compact_log
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.snapshot.request import Fold
-from tidefold.operations.snapshot.tail import squash, take_tail
+from tidefold.operations.snapshot.tail import take_tail
 
 PATHS = LogPaths("accounts")
 KEEPS_TWO = CONFIG.replace("store: store", "store: store\nretention: {snapshots: 2}")
@@ -95,7 +96,7 @@ def acts(pipeline: Pipeline) -> dict[str, Callable[[], object]]:
         "confirm": lambda: confirm(pipeline, "accounts"),
         "abort": lambda: abort(pipeline, "accounts", "asked"),
         "tail": lambda: take_tail(pipeline, "accounts", "tail-x"),
-        "squash": lambda: squash(pipeline, "accounts"),
+        "squash": lambda: compact_log(pipeline, "accounts"),
     }
 
 

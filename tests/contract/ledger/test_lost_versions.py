@@ -38,7 +38,8 @@ from tidefold.operations.retention import refs
 from tidefold.operations.retention.clean import clean
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
-from tidefold.operations.snapshot.tail import squash, take_tail
+from tidefold.operations.snapshot.compact_log import compact_log
+from tidefold.operations.snapshot.tail import take_tail
 from tidefold.operations.verify.verify import verify
 from tidefold.storage.local_store import LocalStore
 
@@ -56,7 +57,7 @@ def take_twice(root: Path) -> None:
 
 
 def squash_known(root: Path) -> None:
-    squash(opened(root), LOG)
+    compact_log(opened(root), LOG)
     truncate(opened(root), LOG)
 
 

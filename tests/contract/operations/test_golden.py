@@ -59,10 +59,11 @@ from tidefold.operations.retention.drop_log import drop
 from tidefold.operations.retention.refs import hold, tag
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
+from tidefold.operations.snapshot.compact_log import compact_log
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.snapshot.request import Fold
-from tidefold.operations.snapshot.tail import squash, take_tail
+from tidefold.operations.snapshot.tail import take_tail
 from tidefold.operations.verify.verify import verify
 
 # What this version writes and no archive has yet: allowed until it is released, then an archive has it (decision 0013).
@@ -338,7 +339,7 @@ def acts(golden: Golden, log: str) -> dict[str, Callable[[], object]]:
         "clean": lambda: clean(pipeline, [log])[-1],
         "drop": lambda: drop(pipeline, log, plan=False),
         "tail": lambda: take_tail(pipeline, log, "x"),
-        "squash": lambda: squash(pipeline, log),
+        "squash": lambda: compact_log(pipeline, log),
         "tag": lambda: tag(pipeline, log, "x", 1),
         "hold": lambda: hold(pipeline, log, "x", 1, "x"),
         "verify": lambda: verify(pipeline, log),

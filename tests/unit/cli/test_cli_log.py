@@ -114,7 +114,7 @@ def test_squash_plans_first_and_then_does_it(pipeline: Pipeline) -> None:
     )
     assert pipeline.store.list("") == before
     done = call("compact-log", "accounts")
-    assert done.stdout == "accounts: squashed: compacted 4 change sets into 1: 1 of 4 changes are left\n"
+    assert done.stdout == "accounts: compacted: compacted 4 change sets into 1: 1 of 4 changes are left\n"
     assert "next: tidefold truncate" in done.stderr
     assert "4 segments wait to be removed by `tidefold truncate accounts`." in call("status", "accounts").stdout
     assert only("truncate", "accounts")["facts"]["files"] == 5

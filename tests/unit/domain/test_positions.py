@@ -14,7 +14,7 @@ from tidefold.domain.ingest import stop_resume
 from tidefold.domain.ingest.append import IngestedFile, append
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import ChangeSet, ChangeSetLocation, LogState, SnapshotKind, State, Stopped
-from tidefold.domain.retention.retention import squash, squashable
+from tidefold.domain.retention.retention import compact, find_compactable_runs
 from tidefold.domain.snapshot import claim, transitions
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.domain.source_progress import LandedFileRecord, Position
@@ -93,10 +93,10 @@ def test_what_an_older_version_wrote_gives_the_same_offsets_and_no_higher_order(
 def test_a_squash_changes_no_position(files: list[tuple[int, int, int, bool]]) -> None:
     state, _ = grown(files)
     squashed = state
-    for run in squashable(state):
+    for run in find_compactable_runs(state):
         location = replace(run[-1].location, segment=f"changelog/s{run[0].sqn}.seg")
         one = replace(run[-1], location=location, first=run[0].begin)
-        squashed = squash(squashed, one)
+        squashed = compact(squashed, one)
     for change_set in squashed.change_sets:
         assert positions_at(squashed, change_set.sqn) == positions_at(state, change_set.sqn)
 

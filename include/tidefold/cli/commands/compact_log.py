@@ -19,7 +19,7 @@ def compact_log(terminal: Terminal, logs: Logs = None, dry_run: DryRun = False) 
 
     Next: tidefold truncate removes the segments that it replaced
     """
-    from tidefold.operations.snapshot.tail import squash as act
+    from tidefold.operations.snapshot.compact_log import compact_log as act
 
     pipeline = terminal.pipeline()
     outcomes = for_each_log(choose_logs(pipeline, logs), lambda log: act(pipeline, log, dry_run))

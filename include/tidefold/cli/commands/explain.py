@@ -90,7 +90,7 @@ def _unknown(first: int, last: int) -> str:
     if first == 1:
         return f"not known any more: the log was cut up to change set {last}; changes in it are not listed."
     return (
-        f"not known any more: change sets {first} to {last} were squashed; only the last change a key is left of them."
+        f"not known any more: change sets {first} to {last} were compacted; only the last change a key is left of them."
     )
 
 

@@ -235,7 +235,7 @@ def _outside(change: KeyChange, view: Sequence[FoldedRange], later: Sequence[Fol
 
 def unknown(state: LogState, view: Sequence[FoldedRange]) -> tuple[tuple[int, int], ...]:
     """The ranges of change sets (first, last) within a view that cannot tell of every change any more: cut off, or
-    squashed to the last change a key.
+    compacted to the last change a key.
     """
     end = max((layer.to for layer in view), default=0)
     cut = ((1, min(state.truncated_to, end)),) if state.truncated_to and end else ()

@@ -117,7 +117,7 @@ def is_taken(state: LogState, arrivals: Sequence[IngestedFile]) -> bool:
     """Whether exactly these files were appended before: the same records, with the same change sets."""
     names = {arrival.landed.name for arrival in arrivals}
     accounts = {(entry.name, entry.length): entry for entry in state.landed if entry.name in names}
-    # A change set that was truncated or squashed since cannot be compared.
+    # A change set that was truncated or compacted since cannot be compared.
     sqns = {entry.sqn for entry in accounts.values()}
     places = {c.sqn: c.location for c in state.change_sets if c.sqn in sqns and c.first is None}
     return bool(arrivals) and all(

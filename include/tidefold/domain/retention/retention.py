@@ -15,8 +15,8 @@ from tidefold.domain.retention.tag_names import require_free
 from tidefold.domain.snapshot.transitions import require_snapshot
 from tidefold.errors import ConflictError, InvalidInputError, RefusedError
 
-# Of a longer run so much is squashed at once: it is held in memory.
-_SQUASHED_BYTES = 128 << 20
+# Of a longer run so much is compacted at once: it is held in memory.
+_COMPACTED_BYTES = 128 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,7 @@ def truncate(state: LogState, keep: int | None) -> LogState:
     if tightest is None or tightest.sqn <= state.truncated_to:
         return state
     kept = tuple(c for c in state.change_sets if c.sqn > tightest.sqn)
-    # A run that was squashed can only go as a whole.
+    # A run that was compacted can only go as a whole.
     cut = min([tightest.sqn, *(kept[0].begin - 1 for _ in kept[:1])])
     return replace(state, change_sets=kept, truncated_to=cut, garbage=_mark_garbage(state, kept))
 
@@ -188,7 +188,7 @@ def _mark_garbage(state: LogState, kept: Sequence[ChangeSet]) -> tuple[str, ...]
     return (*state.garbage, *(path for path in cut if path not in state.garbage))
 
 
-def squashable(state: LogState) -> tuple[tuple[ChangeSet, ...], ...]:
+def find_compactable_runs(state: LogState) -> tuple[tuple[ChangeSet, ...], ...]:
     """Runs of at least two change sets of the tail of which only the last value a key is needed.
 
     Whatever ends in between is kept apart: snapshots onto which the log may be replayed, and readers of the log. None
@@ -200,7 +200,7 @@ def squashable(state: LogState) -> tuple[tuple[ChangeSet, ...], ...]:
     ends |= {reader.sqn for reader in state.readers}
     runs: list[list[ChangeSet]] = [[]]
     for change_set in state.unfolded:
-        if sum(c.location.length for c in runs[-1]) + change_set.location.length > _SQUASHED_BYTES:
+        if sum(c.location.length for c in runs[-1]) + change_set.location.length > _COMPACTED_BYTES:
             runs.append([])
         runs[-1].append(change_set)
         if change_set.sqn in ends:
@@ -209,23 +209,23 @@ def squashable(state: LogState) -> tuple[tuple[ChangeSet, ...], ...]:
     return tuple(tuple(run) for run in runs if len(run) > 1 and not inside)
 
 
-def squash(state: LogState, squashed: ChangeSet) -> LogState:
-    """Puts one change set in the place of the run `squashed.begin` to `squashed.sqn` (C12).
+def compact(state: LogState, compacted: ChangeSet) -> LogState:
+    """Puts one change set in the place of the run `compacted.begin` to `compacted.sqn` (C12).
 
-    Raises ConflictError when that run is not there as a whole any more, or may no longer be squashed.
+    Raises ConflictError when that run is not there as a whole any more, or may no longer be compacted.
     """
-    if squashed in state.change_sets:
+    if compacted in state.change_sets:
         return state
-    run = tuple(c for c in state.change_sets if squashed.begin <= c.begin and c.sqn <= squashed.sqn)
-    found = next((r for r in squashable(state) if set(run) <= set(r)), ())
-    if not run or not found or (run[0].begin, run[-1].sqn) != (squashed.begin, squashed.sqn):
+    run = tuple(c for c in state.change_sets if compacted.begin <= c.begin and c.sqn <= compacted.sqn)
+    found = next((r for r in find_compactable_runs(state) if set(run) <= set(r)), ())
+    if not run or not found or (run[0].begin, run[-1].sqn) != (compacted.begin, compacted.sqn):
         raise ConflictError(
             "RUN_GONE",
-            f"The change sets {squashed.begin} to {squashed.sqn} of `{state.log}` cannot be squashed any more.",
+            f"The change sets {compacted.begin} to {compacted.sqn} of `{state.log}` cannot be compacted any more.",
             hint="Nothing was changed; call again, it uses the current state.",
         )
-    before = tuple(c for c in state.change_sets if c.sqn < squashed.begin)
-    kept = (*before, squashed, *(c for c in state.change_sets if c.begin > squashed.sqn))
+    before = tuple(c for c in state.change_sets if c.sqn < compacted.begin)
+    kept = (*before, compacted, *(c for c in state.change_sets if c.begin > compacted.sqn))
     return replace(state, change_sets=kept, garbage=_mark_garbage(state, kept))
 
 
@@ -289,7 +289,7 @@ def register(state: LogState, reader: Consumer) -> LogState:
         raise RefusedError(
             "CONSUMER_INSIDE_RUN",
             f"Consumer `{reader.name}` cannot be at {reader.sqn}: "
-            f"the change sets {inside.begin} to {inside.sqn} of `{state.log}` were squashed into one.",
+            f"the change sets {inside.begin} to {inside.sqn} of `{state.log}` were compacted into one.",
             hint=f"Use {inside.begin - 1} or {inside.sqn}.",
         )
     others = tuple(r for r in state.readers if r.name != reader.name)

@@ -76,7 +76,7 @@ def _is_kept(snapshot: Snapshot | None) -> bool:
 
 
 def _before(span: _Span, spans: tuple[_Span, ...]) -> tuple[_Span, ...]:
-    """The spans with one more before them; those that touch are one, as squashing may have made them."""
+    """The spans with one more before them; those that touch are one, as compaction may have made them."""
     if span[0] == span[1]:
         return spans
     if spans and spans[0][0] == span[1]:

@@ -47,7 +47,7 @@ def plan(state: LogState, at: int, expire: Expire | None) -> PointInTimePlan | N
 
 
 def change_sets_of(state: LogState, snapshot: Snapshot) -> tuple[ChangeSet, ...]:
-    """The change sets that an attempt was planned with: it keeps them from being cut and squashed."""
+    """The change sets that an attempt was planned with: it keeps them from being cut and compacted."""
     assert snapshot.as_of is not None
     head = None if snapshot.as_of.head is None else state.snapshot(snapshot.as_of.head)
     for one in up_to(state, head, snapshot.to_sqn):
@@ -95,7 +95,7 @@ def _before(log: str, change_sets: Sequence[ChangeSet], at: int) -> tuple[Change
         if times is not None and times.first is not None and times.first >= at:
             continue
         if one.first is not None and (times is None or times.last is None or times.last >= at):
-            raise _build_squashed_error(log, one, at)
+            raise _build_compacted_error(log, one, at)
         found.append(one)
     return tuple(found)
 
@@ -165,11 +165,11 @@ def without_times(log: str, count: int) -> RefusedError:
     )
 
 
-def _build_squashed_error(log: str, one: ChangeSet, at: int) -> RefusedError:
+def _build_compacted_error(log: str, one: ChangeSet, at: int) -> RefusedError:
     return RefusedError(
-        "AS_OF_SQUASHED",
-        f"The change sets {one.begin} to {one.sqn} of `{log}` were squashed into one: of changes from before and after "
-        f"{format_instant(at)} only the last ones are left.",
+        "AS_OF_COMPACTED",
+        f"The change sets {one.begin} to {one.sqn} of `{log}` were compacted into one: of changes from before and "
+        f"after {format_instant(at)} only the last ones are left.",
         hint="Choose an instant before or after all of them.",
     )
 

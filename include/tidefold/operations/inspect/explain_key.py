@@ -317,7 +317,7 @@ def _find_landed_file(state: LogState, source: ChangeSet, change: KeyChange) -> 
     partition, offset = change.place[-2:]
     holds = [e for e in state.landed if e.partition == partition and e.first_offset <= offset < e.next_offset]
     brought = [e for e in state.landed if e.sqn is not None and source.begin <= e.sqn <= source.sqn]
-    if not holds:  # Rows without offsets: a change set that was not squashed is of one file.
+    if not holds:  # Rows without offsets: a change set that was not compacted is of one file.
         return brought[0] if len(brought) == 1 else None
     return next((e for e in reversed(holds) if e in brought), holds[-1])
 

@@ -161,8 +161,8 @@ def _since(state: LogState, since: int | None) -> tuple[ChangeSet, ...]:
     found = state.change_sets_in(since, state.last_sqn)
     if found and found[0].begin <= since:
         raise RefusedError(
-            "LOG_SQUASHED",
-            f"Change sets {found[0].begin} to {found[0].sqn} of `{state.log}` were squashed into one: "
+            "LOG_COMPACTED",
+            f"Change sets {found[0].begin} to {found[0].sqn} of `{state.log}` were compacted into one: "
             f"{since + 1} cannot be read alone.",
             hint=f"Read since {found[0].begin - 1}, or since {found[0].sqn}.",
         )

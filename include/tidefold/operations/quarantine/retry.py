@@ -283,7 +283,7 @@ def settle(
 def _commit(
     pipeline: Pipeline, state: LogState, path: str, found: _SortedRecords, left: Sequence[Refused], note: str = ""
 ) -> None:
-    """Announces, writes and commits, then deletes the files that the log no longer needs, as a squash does."""
+    """Announces, writes and commits, then deletes the files that the log no longer needs, as a compaction does."""
     store, run = pipeline.store, uuid.uuid4().hex
     segment = f"{CHANGELOG}/{now()[:10]}/{uuid.uuid4().hex}.seg"
     kept = f"{LogPaths(state.log).quarantine}/{uuid.uuid4().hex}.jsonl" if left else None

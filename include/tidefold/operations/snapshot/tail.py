@@ -1,34 +1,14 @@
-"""Snapshots of one write: the newest materialization and the change sets after it (C10); and their squash (C12)."""
+"""Snapshots of one write: the newest materialization and the change sets after it (C10)."""
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Sequence
-from dataclasses import replace
-from functools import partial
-
-import pyarrow as pa
-
-from tidefold.changelog import write_intents
-from tidefold.changelog.schema_alignment import Aligner
-from tidefold.changelog.segment import Indexes, read_change_set, write_segment
-from tidefold.changelog.write_intents import Intent, IntentLog
-from tidefold.domain.commit_times import merge_ranges
-from tidefold.domain.ingest.append import require_fence
-from tidefold.domain.log_state import ChangeSet, LogState, SnapshotKind, State
-from tidefold.domain.paths import CHANGELOG
-from tidefold.domain.retention import retention
+from tidefold.domain.log_state import SnapshotKind
 from tidefold.domain.snapshot import claim
-from tidefold.domain.table.schema import shape_at
-from tidefold.errors import ConflictError, RefusedError
-from tidefold.fold.merge.compaction import compact_changes
-from tidefold.operations.ingest import recovery
 from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.snapshot.claiming import hash_request
 from tidefold.operations.snapshot.confirm import roll_forward
-from tidefold.operations.snapshot.details import CompactionDetails, TailDetails
-from tidefold.storage import Store
+from tidefold.operations.snapshot.details import TailDetails
 
 
 def take_tail(pipeline: Pipeline, log: str, run_id: str) -> Outcome:
@@ -54,65 +34,3 @@ def take_tail(pipeline: Pipeline, log: str, run_id: str) -> Outcome:
     changes = "1 change" if rows == 1 else f"{rows:,} changes"
     message = f"snapshot {snapshot.id} is snapshot {snapshot.base} and {changes} after it"
     return Outcome(log, Status.COMPLETED, message, snapshot.id, details=details)
-
-
-def squash(pipeline: Pipeline, log: str, plan: bool = False) -> Outcome:
-    """Keeps of each run of the tail's change sets only the last change a key. With `plan` nothing changes.
-
-    What it replaces becomes garbage, which `truncate` removes. Raises ConflictError when somebody else was faster.
-    """
-    state = pipeline.ledger(log).find()
-    runs = retention.squashable(state) if state else ()
-    if state is None or not runs:
-        return Outcome(log, Status.NOTHING, _why_not(state))
-    sets, rows = sum(map(len, runs)), sum(c.rows for run in runs for c in run)
-    details = CompactionDetails(change_sets=sets, changes=rows, into=len(runs))
-    if plan:
-        return Outcome(log, Status.PLANNED, f"would compact {sets:,} change sets into {len(runs):,}", details=details)
-    kept = sum(_squash_run(pipeline, state, run) for run in runs)
-    message = f"compacted {sets:,} change sets into {len(runs):,}: {kept:,} of {rows:,} changes are left"
-    return Outcome(log, Status.SQUASHED, message, details=replace(details, changes_kept=kept))
-
-
-def _why_not(state: LogState | None) -> str:
-    if state is None or not state.unfolded:
-        return "no change sets wait to be folded"
-    if state.open_attempt and state.open_attempt.state is State.ONGOING:
-        return f"snapshot {state.open_attempt.id} is being made of these change sets"
-    if state.as_of_attempts:
-        return f"snapshot {state.as_of_attempts[0].id} is being made as of an instant: it may need each of them"
-    return "no two change sets lie between the ends of snapshots and the places of readers"
-
-
-def _squash_run(pipeline: Pipeline, state: LogState, run: Sequence[ChangeSet]) -> int:
-    """Writes the squash of one run and puts it in its place; answers how many changes are left."""
-    store, this = pipeline.store, uuid.uuid4().hex
-    path = f"{CHANGELOG}/{now()[:10]}/{uuid.uuid4().hex}.seg"
-    announced = IntentLog(state.log, state.shape, state.fence)
-    write_intents.begin(store, Intent(this, 0, now(), (announced,), (path,)))
-    # No snapshot that ends with the run is of an older schema than its last change set.
-    schema = run[-1].schema
-    aligner = Aligner(shape_at(state, schema), schema, state.schemas)
-    known: Indexes = {}
-    given = pa.concat_tables([aligner.changes(read_change_set(store, c, known=known), c.schema) for c in run])
-    rest = compact_changes(given, aligner.shape)
-    change_set = _write_run(store, path, state, run, rest)
-    try:
-        pipeline.ledger(state.log).commit(partial(_replace_run, fence=state.fence, change_set=change_set))
-    except (RefusedError, ConflictError):
-        recovery.end_run(store, this, [state.log], (path,))
-        raise
-    recovery.end_run(store, this, [state.log], (path,))
-    return change_set.rows
-
-
-def _replace_run(state: LogState, fence: int, change_set: ChangeSet) -> LogState:
-    require_fence(state, fence)
-    return retention.squash(state, change_set)
-
-
-def _write_run(store: Store, path: str, state: LogState, run: Sequence[ChangeSet], rest: pa.Table) -> ChangeSet:
-    [part] = write_segment(store, path, [(state.log, rest)])
-    squashed_ = part.change_set(run[-1].high)
-    times = merge_ranges(one.times for one in run)
-    return replace(squashed_, sqn=run[-1].sqn, first=run[0].begin, schema=run[-1].schema, times=times)

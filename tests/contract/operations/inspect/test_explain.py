@@ -39,10 +39,11 @@ from tidefold.operations.inspect.read import ReadRequest, What, read_rows
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
+from tidefold.operations.snapshot.compact_log import compact_log
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.snapshot.request import Fold, Restore
-from tidefold.operations.snapshot.tail import squash, take_tail
+from tidefold.operations.snapshot.tail import take_tail
 from tidefold.storage.local_store import LocalStore
 
 BANK = Path(__file__).parents[3] / "data" / "bank"
@@ -176,7 +177,7 @@ def test_what_was_cut_is_said_and_where_the_row_already_was(pipeline: Pipeline) 
 
 def test_squashed_changes_are_said_to_be_gone(pipeline: Pipeline) -> None:
     put(pipeline, [{"id": 1, "text": "e"}])
-    squash(pipeline, "accounts")
+    compact_log(pipeline, "accounts")
     found = of(pipeline, 1, live=True)
     assert told(found)[-1] == (4, ChangeOutcome.CURRENT)
     assert (found.changes[-1].first, found.unknown) == (3, ((3, 4),))

@@ -265,7 +265,7 @@ def test_squashed_change_sets_are_read_as_the_one_they_are(tmp_path: Path) -> No
     assert [row["_sqn"] for row in listed(pipeline, what=What.LOG, since=2)] == [3]
     with pytest.raises(RefusedError) as inside:
         listed(pipeline, what=What.LOG, since=1)
-    assert (inside.value.code, inside.value.hint) == ("LOG_SQUASHED", "Read since 0, or since 2.")
+    assert (inside.value.code, inside.value.hint) == ("LOG_COMPACTED", "Read since 0, or since 2.")
 
 
 def test_a_gap_in_the_log_is_never_written(tmp_path: Path) -> None:

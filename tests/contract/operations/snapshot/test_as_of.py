@@ -36,11 +36,12 @@ from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.savepoint.take import SavepointRequest as Savepoint
 from tidefold.operations.savepoint.take import take_savepoint
 from tidefold.operations.snapshot.abort import abort
+from tidefold.operations.snapshot.compact_log import compact_log
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.snapshot.point_in_time import explain_point_in_time, parse_instant
 from tidefold.operations.snapshot.request import Fold, PointInTime, Restore
-from tidefold.operations.snapshot.tail import squash, take_tail
+from tidefold.operations.snapshot.tail import take_tail
 from tidefold.operations.verify.verify import verify
 from tidefold.spark.dispatch import run_without_spark
 from tidefold.spark.steps import MaterializeStep
@@ -271,7 +272,7 @@ def test_it_stands_beside_the_attempt_of_a_scheduled_run(pipeline: Pipeline) -> 
     assert state.open_attempt
     assert state.open_attempt.run == "run-3"
     assert [s.run for s in state.as_of_attempts] == ["b3", "b4"]
-    assert squash(pipeline, "accounts").status == "nothing"
+    assert compact_log(pipeline, "accounts").status == "nothing"
     with pytest.raises(RefusedError, match="ATTEMPT_OPEN"):
         drop(pipeline, "accounts", plan=False)
     judged(pipeline, "b4")
@@ -330,8 +331,8 @@ def test_one_that_nobody_goes_on_with_is_aborted_by_clean(pipeline: Pipeline, mo
 def test_a_squashed_run_serves_only_instants_outside_of_it(pipeline: Pipeline) -> None:
     put(pipeline, [change(6, 7, "f7")])
     put(pipeline, [change(8, 7, "h7")])
-    assert squash(pipeline, "accounts").status == "squashed"
-    assert kept_as_of(pipeline, day(7), "b7").error_code == "AS_OF_SQUASHED"
+    assert compact_log(pipeline, "accounts").status == "compacted"
+    assert kept_as_of(pipeline, day(7), "b7").error_code == "AS_OF_COMPACTED"
     assert snapshot_rows(pipeline, kept_as_of(pipeline, day(6), "b6").snapshot or 0) == rows_as_of(6)
     assert snapshot_rows(pipeline, kept_as_of(pipeline, day(9), "b9").snapshot or 0) == {**rows_as_of(6), 7: "h7"}
 
@@ -443,9 +444,9 @@ def test_what_older_programs_did_not_write_down_is_found_in_the_changes(pipeline
     assert (made.base, snapshot_rows(pipeline, made.id)) == (None, rows_as_of(4))
     put(pipeline, [change(6, 7, "f7")])
     put(pipeline, [change(8, 7, "h7")])
-    squash(pipeline, "accounts")
+    compact_log(pipeline, "accounts")
     pipeline.ledger("accounts").commit(older)
-    assert kept_as_of(pipeline, day(5), "b5").error_code == "AS_OF_SQUASHED"
+    assert kept_as_of(pipeline, day(5), "b5").error_code == "AS_OF_COMPACTED"
     truncate(pipeline, "accounts")
     refused = kept_as_of(pipeline, day(5), "b5")
     assert refused.error_code == "AS_OF_TOO_OLD"

@@ -45,10 +45,11 @@ from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.restore.export import restore_to
 from tidefold.operations.savepoint.take import SavepointRequest as Saving
 from tidefold.operations.savepoint.take import take_savepoint
+from tidefold.operations.snapshot.compact_log import compact_log
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.snapshot.request import Fold, Restore
-from tidefold.operations.snapshot.tail import squash, take_tail
+from tidefold.operations.snapshot.tail import take_tail
 
 Row = dict[str, Any]
 ALL = Policies(*[Policy.EVOLVE] * 6)
@@ -583,7 +584,7 @@ def test_any_row_of_schema_changes_between_any_folds_gives_the_rows_of_the_oracl
             elif step == "fold":
                 life.fold(data.draw(st.sampled_from([KindPolicy.FULL, KindPolicy.INCREMENTAL])))
             elif step == "squash":
-                squash(life.pipeline, LOG)
+                compact_log(life.pipeline, LOG)
             elif step == "restore" and life.kept:
                 which = data.draw(st.sampled_from(sorted(life.kept)))
                 life.fold(

@@ -28,11 +28,12 @@ from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.retention.refs import hold, register, release, tag, untag
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
-from tidefold.operations.snapshot import tail as tail_module
+from tidefold.operations.snapshot import compact_log as compaction
+from tidefold.operations.snapshot.compact_log import compact_log
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.snapshot.request import Fold, Restore
-from tidefold.operations.snapshot.tail import squash, take_tail
+from tidefold.operations.snapshot.tail import take_tail
 
 Rows = dict[int, str | None]
 KEEPING = CONFIG.replace("store: store\n", "store: store\nretention: {snapshots: 2}\n")
@@ -224,14 +225,14 @@ def test_a_squash_keeps_the_rows_of_every_tail_and_of_every_replay(pipeline: Pip
         rows = changed(pipeline, rows, {1: f"then {number}", 50 + number: None, 2: "back"})
     last = tail(pipeline, "tail-2")
     before = sum(c.rows for c in pipeline.ledger("accounts").read().unfolded)
-    planned = squash(pipeline, "accounts", plan=True)
+    planned = compact_log(pipeline, "accounts", plan=True)
     assert (planned.status, planned.facts) == ("planned", {"change_sets": 12, "changes": before, "into": 2})
     assert len(sets(pipeline)) == 13
-    done = squash(pipeline, "accounts")
+    done = compact_log(pipeline, "accounts")
     # Of 18 changes each: key 1, six deletes, six new; then key 1, key 2, six deletes.
-    assert (done.status, done.facts["changes_kept"]) == ("squashed", 13 + 8)
+    assert (done.status, done.facts["changes_kept"]) == ("compacted", 13 + 8)
     assert sets(pipeline) == [(1, 1), (2, 7), (8, 13)]
-    assert squash(pipeline, "accounts").status == "nothing"
+    assert compact_log(pipeline, "accounts").status == "nothing"
     assert rows_read(pipeline, ReadRequest(snapshot=middle)) == middle_rows
     assert rows_read(pipeline, ReadRequest(snapshot=last)) == rows
     assert rows_read(pipeline, ReadRequest(What.LIVE)) == rows
@@ -252,7 +253,7 @@ def test_change_sets_appended_later_are_squashed_with_an_earlier_squash(pipeline
     for round_ in range(3):
         for number in range(3):
             rows = changed(pipeline, rows, {1: f"{round_}.{number}", 7: None if number == 1 else f"{round_}"})
-        squash(pipeline, "accounts")
+        compact_log(pipeline, "accounts")
         assert sets(pipeline) == [(1, 1), (2, 4 + 3 * round_)]
     assert rows_read(pipeline, ReadRequest(What.LIVE)) == rows
     cycle(pipeline, "run-2")
@@ -265,7 +266,7 @@ def test_a_reader_is_a_boundary(pipeline: Pipeline) -> None:
     for number in range(6):
         rows = changed(pipeline, rows, {1: f"{number}"})
     register(pipeline, "accounts", "index", 4)
-    squash(pipeline, "accounts")
+    compact_log(pipeline, "accounts")
     assert sets(pipeline) == [(1, 1), (2, 4), (5, 7)]
     _, batches = read_rows(pipeline, "accounts", ReadRequest(What.LOG, since=4))
     assert [(row["id"], row["text"]) for batch in batches for row in batch.to_pylist()] == [(1, "5")]
@@ -278,7 +279,7 @@ def test_while_an_attempt_is_made_nothing_is_squashed(pipeline: Pipeline) -> Non
         put(pipeline, [{"id": 1, "text": f"{number}"}])
 
     def at_work(work: Any, tasks: Any) -> Any:
-        assert squash(pipeline, "accounts").status == "nothing"
+        assert compact_log(pipeline, "accounts").status == "nothing"
         return in_process(work, tasks)
 
     [outcome] = materialize(pipeline, ["accounts"], Fold("run-2"), at_work)
@@ -291,25 +292,25 @@ def test_a_squash_that_comes_too_late_changes_nothing_and_leaves_nothing(
     """I20: somebody registers a reader in the middle of the run while it is written."""
     for number in range(4):
         put(pipeline, [{"id": 1, "text": f"{number}"}])
-    real = tail_module.compact_changes
+    real = compaction.compact_changes
 
     def disturbed(*given: Any) -> Any:
         register(pipeline, "accounts", "index", 3)
         return real(*given)
 
-    monkeypatch.setattr(tail_module, "compact_changes", disturbed)
+    monkeypatch.setattr(compaction, "compact_changes", disturbed)
     stored = {e.path for e in pipeline.store.list("changelog")}
     with pytest.raises(ConflictError) as lost:
-        squash(pipeline, "accounts")
+        compact_log(pipeline, "accounts")
     assert lost.value.code == "RUN_GONE"
     assert {e.path for e in pipeline.store.list("changelog")} == stored
     assert len(sets(pipeline)) == 5
     monkeypatch.undo()
-    assert squash(pipeline, "accounts").facts["into"] == 2
+    assert compact_log(pipeline, "accounts").facts["into"] == 2
 
 
 def squashes(at_work: Pipeline, run: str) -> None:
-    squash(at_work, "accounts")
+    compact_log(at_work, "accounts")
 
 
 def tails(at_work: Pipeline, run: str) -> None:

@@ -114,7 +114,7 @@ def test_it_is_not_read_from_the_middle_of_squashed_change_sets(store: Store) ->
     for since in (2, 3):
         with pytest.raises(RefusedError) as refused:
             list(ChangelogReader(store, "a", since=since))
-        assert refused.value.code == "LOG_SQUASHED"
+        assert refused.value.code == "LOG_COMPACTED"
     assert [c.sqn for c, _ in ChangelogReader(store, "a", since=1)] == [4, 5]
     assert [c.sqn for c, _ in ChangelogReader(store, "a", since=4)] == [5]
 
@@ -129,4 +129,4 @@ def test_a_squash_during_the_reading_says_to_read_again(store: Store) -> None:
     )
     with pytest.raises(RefusedError) as refused:
         next(reading)
-    assert refused.value.code == "LOG_SQUASHED"
+    assert refused.value.code == "LOG_COMPACTED"

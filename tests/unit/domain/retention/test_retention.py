@@ -244,9 +244,9 @@ def test_only_the_tail_is_squashed_and_not_across_who_needs_its_parts() -> None:
     """C12: the end of a tail-only snapshot, a reader, and everything while an attempt is made."""
     state = with_tail(appended(appended(with_snapshots(2))))
     state = appended(appended(appended(state)))
-    assert [[c.sqn for c in run] for run in retention.squashable(state)] == [[3, 4, 5], [6, 7, 8]]
+    assert [[c.sqn for c in run] for run in retention.find_compactable_runs(state)] == [[3, 4, 5], [6, 7, 8]]
     read = retention.register(state, Consumer("index", 7))
-    assert [[c.sqn for c in run] for run in retention.squashable(read)] == [[3, 4, 5], [6, 7]]
+    assert [[c.sqn for c in run] for run in retention.find_compactable_runs(read)] == [[3, 4, 5], [6, 7]]
     claimed = claim.claim(state, claim.Claim("next", "r", SnapshotKind.FULL, "2026"))
-    assert retention.squashable(claimed) == ()
-    assert retention.squashable(with_snapshots(2)) == ()
+    assert retention.find_compactable_runs(claimed) == ()
+    assert retention.find_compactable_runs(with_snapshots(2)) == ()

@@ -79,9 +79,9 @@ def test_a_run_that_somebody_else_squashed_with_more_is_gone_and_no_crash() -> N
     for _ in range(4):
         state = appended(state)
     one, other = state.unfolded[:2], state.unfolded[:3]
-    rest = appended(appended(retention.squash(state, _squash_of(other))))
+    rest = appended(appended(retention.compact(state, _squash_of(other))))
     with pytest.raises(ConflictError) as gone:
-        retention.squash(rest, _squash_of(one))
+        retention.compact(rest, _squash_of(one))
     assert gone.value.code == "RUN_GONE"
 
 

@@ -73,10 +73,10 @@ class Life:
                 self.made[new.id] = (*base, *range(new.from_sqn + 1, new.to_sqn + 1))
 
     def squash(self) -> None:
-        for run in retention.squashable(self.state):
+        for run in retention.find_compactable_runs(self.state):
             location = replace(run[-1].location, segment=f"squash-{self.state.version}-{run[0].begin}.seg")
             one = replace(run[-1], first=run[0].begin, location=location)
-            self.state = retention.squash(self.state, one)
+            self.state = retention.compact(self.state, one)
 
     def retire(self, pick: int) -> None:
         """Takes a snapshot's files away, as subsume does, but of any; never the newest's."""
