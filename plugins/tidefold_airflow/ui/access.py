@@ -32,8 +32,7 @@ GUARDS = (
     Depends(requires_access_view(AccessView.PLUGINS)),
     Depends(remember_user),
 )
-# For what a DAG or a run of it did: also exactly that DAG.
-DAG_GUARDS = (Depends(requires_access_dag("GET")),)
+# For what a run did: also exactly its DAG.
 RUN_GUARDS = (Depends(requires_access_dag("GET", DagAccessEntity.RUN)),)
 # What each DAG works on, as it was last stored: a DAG is read again when it has changed.
 _known: dict[str, tuple[datetime, tuple[Work, ...]]] = {}

@@ -32,12 +32,6 @@ def add_found_columns(pipeline: Pipeline, log: str, types: Mapping[str, str], ru
     ledger.commit(lambda state: add_found(state, types, now(), run))
 
 
-def preview_configured_schema(pipeline: Pipeline, state: LogState) -> LogState:
-    """The log in its configured schema, without writing anything."""
-    config = pipeline.log(state.log)
-    return evolve(state, config.shape, config.policies, "")
-
-
 def aligner_to_newest(state: LogState) -> Aligner:
     """Aligns change sets of every schema of a log to its newest one."""
     return Aligner(state.shape, state.schema, state.schemas)
