@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from tidefold.domain.snapshot.manifest import DataFile, Manifest
 from tidefold.errors import CorruptError, NotFoundError, StorageError, TidefoldError
 from tidefold.storage.local_copies.roots import LocalRoots
 from tidefold.storage.local_store import LocalStore
-from tidefold.storage.store import Store
+from tidefold.storage.store import Store, StoredObject
 
 _log = logging.getLogger(__name__)
 _CHUNK = 1 << 20
@@ -196,3 +196,49 @@ def _require_complete(local: LocalRoots, name: CopyName, digest: str) -> None:
     # Somebody may have removed files of it while it was being written.
     if gaps(local, name, digest) != ():
         raise StorageError("LOCAL_COPY_INCOMPLETE", f"Files of the local copy `{name}` disappeared while it was made.")
+
+
+def gaps(local: LocalRoots, name: CopyName, digest: str) -> tuple[str, ...] | None:
+    """The files that a copy lacks, or has with another length; None when there is no copy of a snapshot whose manifest
+    has that sha256. Raises StorageError.
+    """
+    try:
+        data = local.read(name.manifest)
+    except NotFoundError:
+        return None
+    if hashlib.sha256(data).hexdigest() != digest:
+        return None
+    manifest = msgspec.json.decode(data, type=_ManifestFiles)
+    sizes = {entry.path: entry.bytes for entry in local.list(str(name))}
+    expected = {data_path(str(name), file.name): file.bytes for file in manifest.files}
+    lacking = [path for path, size in expected.items() if sizes.get(path) != size]
+    logged = any(path.startswith(f"{name}/_delta_log/") for path in sizes)
+    return tuple(lacking if logged else [*lacking, f"{name}/{_COMMIT}"])
+
+
+def copies(local: LocalRoots) -> Mapping[CopyName, tuple[StoredObject, ...]]:
+    """Every copy of a snapshot with its files, whole or not. Raises StorageError."""
+    found: dict[CopyName, list[StoredObject]] = {}
+    # From the root on, so that no link is followed out of it.
+    for entry in local.list("", unfinished=True):
+        name = CopyName.of(entry.path)
+        if name:
+            found.setdefault(name, []).append(entry)
+    return {name: tuple(entries) for name, entries in found.items()}
+
+
+def discard(local: LocalRoots, names: Iterable[CopyName]) -> None:
+    """Removes copies, each manifest first: from then on there is no copy. Raises StorageError."""
+    wanted = set(names)
+    for name, entries in copies(local).items():
+        if name in wanted:
+            discard_files(local, [entry.path for entry in entries])
+    for name in wanted:
+        # What is not there goes with the empty folders around it.
+        local.delete([data_path(str(name), "-"), f"{name}/_delta_log/-"])
+
+
+def discard_files(local: LocalRoots, paths: Sequence[str]) -> None:
+    """Removes files, of a copy the manifest first. Raises StorageError."""
+    local.delete([path for path in paths if path.endswith("/manifest")])
+    local.delete(paths)
