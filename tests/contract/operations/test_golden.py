@@ -69,6 +69,7 @@ from tidefold.operations.verify.verify import verify
 # What this version writes and no archive has yet: allowed until it is released, then an archive has it (decision 0013).
 UNRELEASED = {
     "AsOf.at",
+    "LandedFileRecord.etag",
     "AsOf.head",
     "IngestedFile.names",
     "ChangeSet.schema",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from tidefold.config import Config, LogConfig
-from tidefold.errors import InvalidInputError, RefusedError, TidefoldError
+from tidefold.errors import InvalidInputError, NotFoundError, RefusedError, TidefoldError
 from tidefold.operations.outcome import ErrorInfo
 from tidefold.quality.suite.suite import load_suite
+from tidefold.sources.landing.folders import S3, folder_at
 from tidefold.storage import open_store
 from tidefold.storage.identity import read_identity, require_identity
 from tidefold.storage.safe_files import UnsafeFileError, list_below, stat_regular
@@ -110,14 +112,27 @@ class LandingFolder:
 
 def probe_landing(config: Config) -> list[LandingFolder]:
     """Looks at the landing folder of each log that has one; reads no file."""
-    return [_look_at(log) for log in config.logs.values() if log.source and log.source.folder]
+    return [_look_at(log) for log in config.logs.values() if log.source and log.source.landing]
+
+
+def _look_at_bucket(log: str, address: str) -> LandingFolder:
+    """Lists the first objects: that shows credentials, rights, bucket and prefix."""
+    try:
+        found = list(islice(folder_at(address).list_files(), MOST_FILES + 1))
+    except NotFoundError:
+        return LandingFolder(log, address, is_there=False)
+    except TidefoldError as error:
+        return LandingFolder(log, address, error=error.message)
+    return LandingFolder(log, address, files=min(len(found), MOST_FILES), is_all=len(found) <= MOST_FILES)
 
 
 def _look_at(log: LogConfig) -> LandingFolder:
     assert log.source
-    assert log.source.folder
-    path = str(log.source.folder)
-    if not log.source.folder.exists():
+    path = log.source.landing
+    assert path
+    if path.startswith(S3):
+        return _look_at_bucket(log.id, path)
+    if not Path(path).exists():
         return LandingFolder(log.id, path, is_there=False)
     unsafe: list[tuple[str, str]] = []
     files = 0

@@ -53,7 +53,7 @@ class ListedFile:
     unsafe: UnsafeFileError | None = None
 
 
-class LandingFolder(Protocol):
+class LandingPlace(Protocol):
     """A place where files land. Names are relative to it, with `/`.
 
     pins: an opened file gives the bytes of its stamp or raises ReplacedFileError, whatever happens to the name.
@@ -83,7 +83,7 @@ class LandingFolder(Protocol):
         ...
 
 
-def folder_at(address: str | os.PathLike[str]) -> LandingFolder:
+def folder_at(address: str | os.PathLike[str]) -> LandingPlace:
     """The landing folder at a path, or at `s3://bucket/prefix`."""
     text = os.fspath(address)
     if text.startswith(S3):

@@ -16,7 +16,7 @@ from typing import BinaryIO, TypeAlias, cast
 from tidefold.domain.log_state import LogState
 from tidefold.domain.source_progress import LandedFileRecord, NameReading
 from tidefold.errors import InvalidInputError
-from tidefold.sources.landing.folders import LandingFolder, ListedFile, Stamp, folder_at
+from tidefold.sources.landing.folders import LandingPlace, ListedFile, Stamp, folder_at
 from tidefold.sources.landing.names import LINES, LandedName
 from tidefold.sources.landing.problems import (
     FileProblem,
@@ -77,7 +77,7 @@ def list_landed(
 ) -> Listed:
     """All landed files below a folder, ordered by partition and start, and a problem for every other file.
 
-    Raises what `LandingFolder.list_files` raises.
+    Raises what `LandingPlace.list_files` raises.
     """
     place = folder_at(folder)
     found: list[LandedFile] = []
@@ -127,7 +127,7 @@ def list_any(
 
     names: see LandedFile.
     patterns: of further names, as `*.log.gz`.
-    Raises what `LandingFolder.list_files` raises.
+    Raises what `LandingPlace.list_files` raises.
     """
     place = folder_at(folder)
     found: list[LandedFile] = []
@@ -145,7 +145,7 @@ def list_any(
     return tuple(found), tuple(problems)
 
 
-def name_of(folder: LandingFolder) -> str:
+def name_of(folder: LandingPlace) -> str:
     """The last part of a folder's path or address."""
     return folder.address.rpartition("/")[2]
 

@@ -21,6 +21,7 @@ import pytest
 from typer.testing import CliRunner
 
 from support.pipelines import CONFIG, contents, make_pipeline, put
+from support.s3_server import S3Bucket
 from tidefold import PROJECT
 from tidefold.cli.app import app
 from tidefold.config import load_config
@@ -270,6 +271,18 @@ def test_a_landing_folder_that_is_too_large_is_looked_at_in_part(
     for i in range(5):
         (tmp_path / f"landing/accounts/{i}.jsonl").write_text("{}")
     assert look("landing", config_path) == [(OK, "2 folders, 2 files looked at (more are there).")]
+
+
+def test_landing_in_s3_is_listed(config_path: Path, s3: S3Bucket) -> None:
+    address = f"s3://{s3.name}/landing/tellers"
+    config_path.write_text(config_path.read_text().replace("landing/tellers", address))
+    assert (WARN, f"tellers: {address} does not exist: nothing can land.") in look("landing", config_path)
+    s3.client.put_object(Bucket=s3.name, Key="landing/tellers/a.jsonl", Body=b"{}")
+    assert look("landing", config_path) == [(OK, "2 folders, 1 file looked at.")]
+    s3.server.fail("GET", "list-type=2", status=403, code="AccessDenied", times=9)
+    [denied] = [found for found in look("landing", config_path) if "tellers" in found[1]]
+    assert denied[0] is FAIL
+    assert "S3 refuses access" in denied[1]
 
 
 def test_suites(config_path: Path, tmp_path: Path) -> None:
