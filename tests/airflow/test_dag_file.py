@@ -26,6 +26,7 @@ CHAINS = {
     DAG: ["ingest", "materialize", "quality", "confirm", "subsume", "truncate", "local_retention", "clean", "abort"],
     TAIL: ["ingest", "tail"],
     "tidefold_scrub": ["choose", "scrub"],
+    "tidefold_doctor": ["doctor"],
     "tidefold_maintenance": ["subsume", "truncate", "local_retention", "clean"],
     "tidefold_restore": ["restore", "quality", "confirm", "abort"],
     BACKFILL: ["as_of", "quality", "confirm", "abort"],
@@ -103,6 +104,7 @@ def test_what_runs_often_or_removes_waits_for_a_schedule(tmp_path: Path) -> None
         "tidefold_drill": "DRILL",
         "tidefold_report": "REPORT",
         "tidefold_scrub": "SCRUB",
+        "tidefold_doctor": "DOCTOR",
     }
     files = [file for file in FILES if file.stem in names]
     off = parse(tmp_path, files, **{f"TIDEFOLD_{name}_SCHEDULE": "" for name in names.values()})

@@ -28,7 +28,7 @@ from tidefold.errors import NotFoundError
 from tidefold.operations.pipeline import Pipeline
 
 # Their files stay as they are while a test looks: Airflow reads them again less often than each 30 seconds.
-SELDOM = {"AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "120"}
+SELDOM = {"AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "120", "TIDEFOLD_DOCTOR_SCHEDULE": ""}
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from tidefold_airflow.operators.base import (
     TidefoldVerifyOperator,
 )
 from tidefold_airflow.operators.confirm import TidefoldConfirmOperator
+from tidefold_airflow.operators.doctor import TidefoldDoctorOperator
 from tidefold_airflow.operators.restore import TidefoldRestoreOperator
 from tidefold_airflow.operators.retention import (
     TidefoldCleanOperator,
@@ -40,6 +41,7 @@ __all__ = [
     "TidefoldAuditOperator",
     "TidefoldCleanOperator",
     "TidefoldConfirmOperator",
+    "TidefoldDoctorOperator",
     "TidefoldDrillOperator",
     "TidefoldIngestOperator",
     "TidefoldListLogsOperator",

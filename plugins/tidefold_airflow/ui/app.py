@@ -21,6 +21,7 @@ from tidefold_airflow.ui import responses
 from tidefold_airflow.ui.desk import Desk, Opened
 from tidefold_airflow.ui.request import log_asked, run_asked, snapshot_asked, state_asked, text_asked
 from tidefold_airflow.ui.sight import Sight
+from tidefold_airflow.ui.views.doctor import DoctorView, view_doctor
 from tidefold_airflow.ui.views.explain import view_explanation
 from tidefold_airflow.ui.views.log import view_log
 from tidefold_airflow.ui.views.overview import LogLine, overview, totals
@@ -91,12 +92,16 @@ class _Pages:
         self._worker = worker
 
     async def logs(self, request: Request) -> Response:
-        def work() -> list[LogLine]:
+        def work() -> tuple[list[LogLine], DoctorView | None]:
             opened = self._desk.open(request)
-            return overview(opened.pipeline) if opened else []
+            if opened is None:
+                return [], None
+            # Findings name all logs: only who may see these may read them.
+            return overview(opened.pipeline), view_doctor(opened.pipeline) if opened.whole else None
 
-        lines = await self._worker.run(work)
-        return responses.page(request, "logs.html.j2", {"lines": lines, "totals": totals(lines), "dag": None})
+        lines, doctor = await self._worker.run(work)
+        view = {"lines": lines, "totals": totals(lines), "dag": None, "doctor": doctor}
+        return responses.page(request, "logs.html.j2", view)
 
     async def dag(self, request: Request) -> Response:
         def work() -> list[LogLine]:
@@ -104,7 +109,8 @@ class _Pages:
             return overview(found[0].pipeline) if found else []
 
         lines, dag = await self._worker.run(work), request.path_params["dag_id"]
-        return responses.page(request, "logs.html.j2", {"lines": lines, "totals": totals(lines), "dag": dag})
+        view = {"lines": lines, "totals": totals(lines), "dag": dag, "doctor": None}
+        return responses.page(request, "logs.html.j2", view)
 
     async def log(self, request: Request) -> Response:
         found = await self._of_log(request, view_log)

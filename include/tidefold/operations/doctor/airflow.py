@@ -15,6 +15,9 @@ from pathlib import Path
 # The module of the plugin that looks from inside, and prints what it found.
 _PROBE = "tidefold_airflow.observability.self_check"
 CONNECTION = "spark_default"
+_DATABASE = "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"
+# By which Airflow knows its own processes.
+_CONTEXT = "_AIRFLOW_PROCESS_CONTEXT"
 _SECONDS = 300
 
 
@@ -37,22 +40,26 @@ class AirflowSetup:
     error: str = ""
 
 
-def probe_airflow(project: Path, config_path: Path) -> AirflowSetup:
-    """Imports the DAG files as Airflow does, with a scratch folder for Airflow unless AIRFLOW_HOME names one."""
+def probe_airflow(project: Path, config_path: Path, *, is_task: bool = False) -> AirflowSetup:
+    """Imports the DAG files as Airflow does, with a scratch folder for Airflow unless AIRFLOW_HOME names one.
+
+    is_task: a task of Airflow asks. It may not use Airflow's database, so this always gets a scratch folder.
+    """
     try:
         found = version("apache-airflow")
     except PackageNotFoundError:
         return AirflowSetup("")
     with tempfile.TemporaryDirectory(prefix="tidefold-doctor-") as scratch:
         paths = [str(project / "include"), str(project / "plugins"), os.environ.get("PYTHONPATH", "")]
+        alone = {"AIRFLOW_HOME": scratch, _DATABASE: f"sqlite:///{scratch}/airflow.db"}
+        knows_database = not is_task and not alone.keys().isdisjoint(os.environ)
         env = {
-            "AIRFLOW_HOME": scratch,
-            **os.environ,
+            **{name: value for name, value in os.environ.items() if name != _CONTEXT},
+            **({} if knows_database else alone),
             "PYTHONPATH": os.pathsep.join(path for path in paths if path),
             "TIDEFOLD_CONFIG": str(config_path.absolute()),
         }
         dags = os.environ.get("AIRFLOW__CORE__DAGS_FOLDER") or str(project / "dags")
-        knows_database = "AIRFLOW_HOME" in os.environ or "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN" in os.environ
         call = [sys.executable, "-m", _PROBE, dags, CONNECTION, "database" if knows_database else "environment"]
         try:
             done = subprocess.run(call, env=env, capture_output=True, text=True, timeout=_SECONDS, check=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -29,12 +30,12 @@ class DoctorFinding:
     hint: str = ""
 
 
-def count_failed(findings: list[DoctorFinding]) -> int:
+def count_failed(findings: Sequence[DoctorFinding]) -> int:
     """The number of findings that must be mended."""
     return sum(finding.level is FindingLevel.FAIL for finding in findings)
 
 
-def summarize(findings: list[DoctorFinding]) -> str:
+def summarize(findings: Sequence[DoctorFinding]) -> str:
     """One sentence about all findings."""
     warned = sum(finding.level is FindingLevel.WARN for finding in findings)
     failed = count_failed(findings)

@@ -1,0 +1,68 @@
+"""The DAG of the doctor: `dag = tidefold_doctor_dag("my_doctor", schedule="@daily", config="/data/tidefold.yaml")`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow.sdk import DAG, Param
+
+from tidefold_airflow import operators
+from tidefold_airflow.dags.settings import dag_settings
+from tidefold_airflow.observability.notify import GateNotifier
+
+DOC = """
+### What is wrong around the pipeline is seen before a run fails
+
+| task | does | Spark |
+|---|---|---|
+| doctor | checks configuration, suites, versions, Java, Spark, memory, disks, store, landing folders, Airflow | none |
+
+It looks with the eyes of the worker that runs it, and writes only scratch objects, which it deletes.
+
+**Red run?** Something must be mended. The error names each thing, and the next step. Warnings are in the log of the
+task. The page **tidefold** in the menu shows both. Parameter: `seconds`, how long a check may take.
+"""
+
+
+def tidefold_doctor_dag(
+    dag_id: str,
+    *,
+    schedule: str | None = "@daily",
+    config: str | None = None,
+    conn_id: str = "spark_default",
+    alarm_conn_id: str | None = None,
+    **dag: Any,
+) -> DAG:
+    """The DAG that looks for what is wrong around the pipeline of a `tidefold.yaml`.
+
+    :param schedule: cron in UTC; None: only by hand.
+    :param config: as for `tidefold_dag`.
+    :param conn_id: connection of Spark that must exist.
+    :param alarm_conn_id: connection of the webhook that is told what must be mended; see GateNotifier. None: nobody is.
+    :param dag: more of Airflow's own arguments of a DAG.
+    """
+    settings = {
+        **dag_settings(schedule),
+        "description": "Looks for what is wrong around the pipeline, with the way out",
+        "doc_md": DOC,
+        "params": {"seconds": seconds_param()},
+        **dag,
+    }
+    told: dict[str, Any] = {"on_failure_callback": GateNotifier(alarm_conn_id)} if alarm_conn_id else {}
+    with DAG(dag_id, **settings) as made:
+        operators.TidefoldDoctorOperator(
+            task_id="doctor", seconds="{{ params.seconds }}", conn_id=conn_id, config=config, **told
+        )
+    return made
+
+
+def seconds_param() -> Param:
+    """How long a check may take."""
+    return Param(
+        20,
+        type="number",
+        minimum=1,
+        maximum=600,
+        title="Seconds",
+        description="How long a check may take. What hangs longer fails, and holds up no other check.",
+    )
