@@ -26,17 +26,20 @@ _OTHER_CALLS = {"get", "first", "pop", "setLogLevel", "getLogger", "Word"}
 # Texts in the places of codes that are no codes.
 _NOT_CODES = {"VARCHAR", "BEGIN", "FAIL", "FAILED", "HEAD", "NULL", "WRITE", "TYPE"}
 _SECTIONS = {
-    "commands": ("Commands, jobs and operators", "The exit code is that of the command, where the code alone sets it."),
-    "configuration": ("Configuration", "Mistakes in `tidefold.yaml`; the exit code is 2 where nothing else is given."),
+    "commands": ("Commands, jobs and operators", "An empty exit code means that the code alone does not determine it."),
+    "configuration": (
+        "Configuration",
+        "Mistakes in `tidefold.yaml`. The exit code is 2 unless the table has another one.",
+    ),
     "landed": (
         "Landed files",
-        "Problems with a whole file. Nothing of the file is ingested, other partitions and logs go on.",
+        "Problems with a whole file. Nothing of the file is ingested. Other partitions and logs continue.",
     ),
     "quarantine": (
         "Reasons in quarantine",
-        "Problems with one record. `tidefold quarantine show LOG` shows the record and a sentence about it.",
+        "Problems with one record. `tidefold quarantine show LOG` shows the record and the reason.",
     ),
-    "page": ("The page in Airflow", "Answers of the [page](page.md), not of commands."),
+    "page": ("The page in Airflow", "Errors of the [page](page.md). Commands do not report them."),
 }
 _HEAD = """# Error codes
 

@@ -53,9 +53,9 @@ class ChangelogReader:
             if change_set.begin <= self._since < change_set.sqn:
                 raise RefusedError(
                     "LOG_COMPACTED",
-                    f"Change sets {change_set.begin} to {change_set.sqn} of log `{state.log}` are one now: it cannot "
-                    f"be read from {self._since + 1} on.",
-                    hint=f"Read since {change_set.begin - 1}, or since {change_set.sqn}.",
+                    f"Change sets {change_set.begin} to {change_set.sqn} of log `{state.log}` were compacted into one. "
+                    f"Change set {self._since + 1} cannot be read alone.",
+                    hint=f"Read the changes since {change_set.begin - 1}, or since {change_set.sqn}.",
                 )
 
     def _read(self, change_set: ChangeSet, known: Indexes) -> pa.Table:
@@ -67,16 +67,16 @@ class ChangelogReader:
             if change_set.sqn <= state.truncated_to:
                 raise _cut(state, change_set.sqn - 1) from None
             if change_set.location.segment not in {one.location.segment for one in state.change_sets}:
-                message = f"Change set {change_set.sqn} of log `{state.log}` was rewritten while it was read."
+                message = f"Change set {change_set.sqn} of log `{state.log}` was rewritten during the read."
                 raise RefusedError("LOG_COMPACTED", message, hint="Read again.") from None
             raise
 
 
 def _cut(state: LogState, since: int) -> RefusedError:
     first = state.change_sets[0].sqn if state.change_sets else None
-    there = f"the first one there is {first}" if first is not None else "none is left"
+    there = f"the first one left is {first}" if first is not None else "no change set is left"
     return RefusedError(
         "LOG_CUT",
-        f"Log `{state.log}` was cut up to change set {state.truncated_to}: {since + 1} is gone, {there}.",
-        hint=f"Read since {state.truncated_to}, on top of a snapshot that holds everything before.",
+        f"Log `{state.log}` was truncated to change set {state.truncated_to}: {since + 1} is deleted, {there}.",
+        hint=f"Read a snapshot first. Then read the changes since {state.truncated_to}.",
     )

@@ -300,5 +300,5 @@ def _corrupt(path: str, why: str) -> CorruptError:
     return CorruptError(
         "SEGMENT_CORRUPT",
         f"Segment `{path}` cannot be used: {why}.",
-        hint="Restore the file from a copy; nothing was changed.",
+        hint="Nothing was changed. Restore the file from a backup.",
     )

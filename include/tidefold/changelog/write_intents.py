@@ -141,5 +141,7 @@ def _read(store: Store, run: str, paths: Sequence[str]) -> Announced:
             else:
                 intents.append(msgspec.json.decode(data, type=Intent))
         except msgspec.DecodeError as error:
-            raise CorruptError("INTENT_CORRUPT", f"`{path}` cannot be read: {error}.", hint="Restore it.") from error
+            raise CorruptError(
+                "INTENT_CORRUPT", f"`{path}` cannot be read: {error}.", hint="Restore the file."
+            ) from error
     return Announced(run, tuple(intents), takings)

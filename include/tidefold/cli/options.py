@@ -58,7 +58,7 @@ TakeoverAfter = Annotated[
     float | None,
     typer.Option(
         "--takeover-after",
-        help="Supersede an attempt of another run after so many seconds without progress (60 or more).",
+        help="Supersede an attempt of another run after this many seconds without progress (60 or more).",
         metavar="SECONDS",
         show_default="never",
     ),

@@ -183,6 +183,6 @@ def _died(terminal: Terminal, step: AnyStep, logs: Sequence[str], code: int, out
     error = TidefoldError(
         "JOB_DIED",
         f"The Spark job of {step.name} {how} before it reported a result.",
-        hint=f"Read {output}. `tidefold status` names an open attempt; the same command with its --run continues it.",
+        hint=f"Read {output}. Then repeat the command with the --run of the open attempt that `tidefold status` shows.",
     )
     return [Outcome.of_error(log, error) for log in logs]

@@ -52,7 +52,7 @@ class StoppedSavepoint:
         if state.unfolded or state.stopped is None:
             raise RefusedError(
                 "NOT_FOLDED",
-                f"`{self.log}` has changes that are in no confirmed snapshot, or was resumed meanwhile.",
-                hint="Call again: it continues.",
+                f"Some changes of `{self.log}` are not in a confirmed snapshot, or the log was resumed meanwhile.",
+                hint="Call the same command again. It continues where it stopped.",
             )
         return take_savepoint(self.pipeline, self.log, wanted, self.terminal.note)

@@ -107,7 +107,7 @@ class Terminal:
             raise
         except Exception as error:
             self._fail(
-                "UNEXPECTED", f"{type(error).__name__}: {error}", "Call again with --debug and report what it shows."
+                "UNEXPECTED", f"{type(error).__name__}: {error}", "Call again with --debug and report the output."
             )
             raise typer.Exit(_BUG_CODE) from error
 

@@ -160,7 +160,7 @@ def read_document(path: Path) -> YamlDocument:
         raise NotFoundError(
             "CONFIG_NOT_FOUND",
             f"There is no configuration file `{path}`.",
-            hint="`tidefold init DIR` writes one from landed files; --config or TIDEFOLD_CONFIG names another.",
+            hint="`tidefold init DIR` writes one from landed files. --config or TIDEFOLD_CONFIG names another file.",
         )
     if not path.is_file():
         mistake = ConfigProblem("CONFIG_NOT_A_FILE", 0, "", "is not a file.", "Name the YAML file itself.")
@@ -172,7 +172,9 @@ def read_document(path: Path) -> YamlDocument:
         raise config_error(path, [mistake])
     if not isinstance(document.data, dict):
         hint = "Begin with `version: 1`; `tidefold init DIR` writes an example."
-        raise config_error(path, [ConfigProblem("CONFIG_NOT_A_MAPPING", 1, "", "must hold `key: value` lines.", hint)])
+        raise config_error(
+            path, [ConfigProblem("CONFIG_NOT_A_MAPPING", 1, "", "must consist of `key: value` lines.", hint)]
+        )
     return document
 
 

@@ -1,7 +1,6 @@
-"""What a configuration must fulfil beyond the types of its values: columns, keys, paths, and logs among each other.
+"""Checks a configuration beyond the types of its values: columns, keys, paths, and logs that share folders.
 
-What a log must fulfil so that its source can feed it: an option without effect, or a result that luck decides, is a
-mistake.
+An option that has no effect is a mistake. So is a source whose files do not determine the rows of the table.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _NO_TEXT = ("binary", "array")
 
 
 def source_mistakes(entry: LogEntry) -> Iterator[Mistake]:
-    """The mistakes of a log and its source, each right by itself."""
+    """Yields the mistakes of a log together with its source; each alone is valid."""
     source = entry.source
     if source is None:
         yield from _encodings(entry, "for a log that a program writes")
@@ -47,15 +46,15 @@ def source_mistakes(entry: LogEntry) -> Iterator[Mistake]:
     if isinstance(source, JsonEntry):
         yield from _any_names(entry, source)
     if isinstance(source, CustomEntry) and source.name not in custom_sources():
-        hint = f"Install the package that brings it; there are: {', '.join(custom_sources()) or 'none'}."
-        yield "SOURCE_UNKNOWN", ("source", "name"), f"names `{source.name}`, which no installed package has.", hint
+        hint = f"Install the package that provides it. Installed sources: {', '.join(custom_sources()) or 'none'}."
+        yield "SOURCE_UNKNOWN", ("source", "name"), f"is `{source.name}`, which no installed package provides.", hint
     if isinstance(source, StateJsonEntry):
         yield from _state(entry, source)
     if isinstance(source, DeltaFeedEntry):
         yield from _encodings(entry, f"with format {source.format}")
         if shape_of(entry).merge.engine is Engine.AGGREGATE:
-            hint = "The table itself can be added up by whoever reads it."
-            yield "SOURCE_ENGINE", ("merge",), "cannot be `aggregate`: an update repeats the whole row.", hint
+            hint = "Use the engine `last`, and aggregate the rows when you read the table."
+            yield "SOURCE_ENGINE", ("merge",), "cannot be `aggregate`: an update contains the whole row.", hint
     if isinstance(source, ParquetEntry | JsonEntry) and source.op:
         yield from _ops(source.op)
 
@@ -71,46 +70,48 @@ def _ops(op: OpEntry) -> Iterator[Mistake]:
         for i, said in enumerate(listed):
             if (other := meanings.setdefault(said, name)) != name:
                 at = ("source", "op", name, i)
-                yield "OP_TWICE", at, f"is `{said}`, which `{other}` has too.", "Say what it means once."
+                yield "OP_TWICE", at, f"is `{said}`, which is also in `{other}`.", "Remove it from one of them."
 
 
 def _header(entry: LogEntry, source: ParquetEntry) -> Iterator[Mistake]:
-    """Without a header line the place of every column of a CSV file must be known."""
+    """Without a header line, the configuration must give the position of every column of a CSV file."""
     if not isinstance(source, CsvEntry) or source.header is True:
         return
     beside = [name for name in (source.op.column if source.op else None, source.offset) if name]
     known = source.header if isinstance(source.header, list) else list(entry.columns)
     if missing := [name for name in beside if name not in known]:
-        message = f"does not say where `{missing[0]}` stands."
+        message = f"does not give the position of column `{missing[0]}`."
         hint = f"Name all columns in the order of the files: `header: [{', '.join([*missing, *known])}]`."
         yield "SOURCE_HEADER", ("source", "header"), message, hint
 
 
 def _places(entry: LogEntry, source: ParquetEntry) -> Iterator[Mistake]:
-    """Rows without offsets are told apart, and put in order, by their content alone."""
+    """Without offsets, only the content of rows distinguishes and orders them."""
     shape = shape_of(entry)
     if source.offset is not None:
         return
     if shape.merge.engine in (Engine.AGGREGATE, Engine.APPEND):
-        message = f"cannot be `{shape.merge.engine}`: equal rows count once, as the same row that came twice."
+        message = f"cannot be `{shape.merge.engine}`: without offsets, tidefold counts equal rows once."
         hint = "Name the column that numbers the rows: `source: {offset: COLUMN}`."
         yield "SOURCE_OFFSET", ("merge",), message, hint
     elif shape.order == COLUMNS and not shape.order_by:
-        hint = "Name the columns that order the rows of a key: `order: [updated_at]`; or `source: {offset: COLUMN}`."
-        yield "SOURCE_ORDER", ("order",), "is missing: the files do not say which row is the newer one.", hint
+        hint = (
+            "Name the columns that order the rows of a key (`order: [updated_at]`), or set `source: {offset: COLUMN}`."
+        )
+        yield "SOURCE_ORDER", ("order",), "is missing: nothing shows which row of the files is newer.", hint
 
 
 def _any_names(entry: LogEntry, source: JsonEntry) -> Iterator[Mistake]:
-    """Files with any names give their rows no place: what tells and orders these is their content."""
+    """With `names: any`, only the content of rows distinguishes and orders them."""
     if source.names != "any":
         return
     shape = shape_of(entry)
     if shape.merge.engine in (Engine.AGGREGATE, Engine.APPEND):
-        message = f"cannot be `{shape.merge.engine}` with `names: any`: equal rows count once."
+        message = f"cannot be `{shape.merge.engine}` with `names: any`: tidefold counts equal rows once."
         yield "SOURCE_OFFSET", ("merge",), message, "Land the files under Kafka names: `topic+partition+offset`."
     elif shape.order != COLUMNS or not shape.order_by:
         hint = "Name the columns that order the rows of a key: `order: [updated_at]`."
-        yield "SOURCE_ORDER", ("order",), "is missing: with `names: any` the files do not say which row is newer.", hint
+        yield "SOURCE_ORDER", ("order",), "is missing: with `names: any`, nothing shows which row is newer.", hint
 
 
 def _encodings(entry: LogEntry, where: str) -> Iterator[Mistake]:
@@ -129,19 +130,20 @@ def _types(entry: LogEntry, source: ParquetEntry) -> Iterator[Mistake]:
 
 
 def _state(entry: LogEntry, source: StateJsonEntry) -> Iterator[Mistake]:
-    """Each kind of state has its key, and its way in which changes are merged."""
+    """Checks key and merge engine, which depend on the kind of state."""
     parts, whole, kind = source.state_key, list(entry.key), source.kind
     kept = {"map": 0 < len(parts) < len(whole), "queue": len(parts) < len(whole)}.get(kind, parts == whole)
     if not kept or parts != whole[: len(parts)]:
         wanted = {"map": "the first columns of `key`, not all", "queue": "the first columns of `key`, not all, or none"}
         message = f"must be {wanted.get(kind, 'the columns of `key`')} for a {kind} state."
-        yield "STATE_KEY", ("source", "state_key"), message, "What follows in `key` tells entries or elements apart."
+        hint = "The other columns of `key` identify the entry of a map or the element of a queue."
+        yield "STATE_KEY", ("source", "state_key"), message, hint
     engine = Engine.AGGREGATE if kind in ("list", "reducing") else Engine.LAST
     if entry.merge.engine is not engine:
         yield "STATE_MERGE", ("merge",), f"must be `{engine}` for a {kind} state.", f"Set `engine: {engine}`."
     values = [name for name in entry.columns if name not in whole]
     if kind == "list" and entry.merge.aggregates != dict.fromkeys(values[:1], "list"):
-        hint = "As an example `columns: {id: long, items: array<string>}` and `aggregates: {items: list}`."
+        hint = "For example `columns: {id: long, items: array<string>}` and `aggregates: {items: list}`."
         yield "STATE_MERGE", ("merge", "aggregates"), "must be `list` for the one column of a list state.", hint
 
 
@@ -151,7 +153,7 @@ _CONTAINER_SCHEMES = ("abfs", "abfss", "wasb", "wasbs")
 
 
 def check_log(log: str, entry: LogEntry, document: YamlDocument, base: Path) -> Iterator[ConfigProblem]:
-    """The mistakes of one log, each by itself well formed."""
+    """Yields the mistakes of one log whose values have the right types."""
     place: Place = ("logs", log)
 
     def problem(code: str, at: Place, message: str, hint: str = "") -> ConfigProblem:
@@ -161,7 +163,7 @@ def check_log(log: str, entry: LogEntry, document: YamlDocument, base: Path) -> 
     try:
         check_log_id(log)
     except InvalidInputError as error:
-        yield problem(error.code, (), "cannot name a log.", error.hint)
+        yield problem(error.code, (), "cannot be the id of a log.", error.hint)
     for code, at, message, hint in (
         *_feeding(entry),
         *mistakes(entry),
@@ -171,32 +173,32 @@ def check_log(log: str, entry: LogEntry, document: YamlDocument, base: Path) -> 
     ):
         yield problem(code, at, message, hint)
     if entry.buckets > entry.key_groups:
-        message = f"({entry.buckets}) is more than key_groups ({entry.key_groups})."
-        yield problem("BUCKETS_INVALID", ("buckets",), message, "Lower buckets, or raise key_groups.")
+        message = f"({entry.buckets}) is more than `key_groups` ({entry.key_groups})."
+        yield problem("BUCKETS_INVALID", ("buckets",), message, "Lower `buckets`, or raise `key_groups`.")
 
 
 _Found = tuple[str, Place, str, str]
 
 
 def _feeding(entry: LogEntry) -> Iterator[_Found]:
-    """A source brings its order; what a program writes is ordered as it arrives."""
+    """Checks that a log has either a source with its order, or `order: arrival`."""
     if entry.source is None and entry.order != "arrival":
-        hint = "Name a folder of landed files; a log that a program writes has `order: arrival` instead."
+        hint = "Name a folder of landed files. If a program writes the log, set `order: arrival` instead."
         yield "CONFIG_MISSING_KEY", ("source",), "is missing.", hint
     if entry.source is not None and isinstance(entry.order, str) and entry.order not in entry.source.orders:
-        hint = f"Leave it out: it is `{entry.source.orders[0]}` then. Or name columns: `order: [updated_at]`."
+        hint = f"Leave it out (the default is `{entry.source.orders[0]}`), or name columns: `order: [updated_at]`."
         message = f"cannot be `{entry.order}` for a log with a source of format {entry.source.format}."
         yield "ORDER_INVALID", ("order",), message, hint
 
     if entry.source is not None and isinstance(entry.order, list) and not getattr(entry.source, "by_columns", True):
-        hint = f"Leave it out: it is `{entry.source.orders[0]}`, which says of any two changes which one came later."
+        hint = f"Leave it out: `{entry.source.orders[0]}` already orders any two changes."
         yield "ORDER_INVALID", ("order",), f"cannot be columns with format {entry.source.format}.", hint
 
 
 def _ages(entry: LogEntry) -> Iterator[_Found]:
     column = entry.columns.get(entry.ttl.column) if entry.ttl else None
     if entry.ttl and (column is None or column.type not in ("date", "timestamp")):
-        hint = "Name one that tells when a row was made or changed."
+        hint = "Name a column that contains the time at which a row was created or changed."
         yield "TTL_INVALID", ("ttl", "column"), "must be a column of type date or timestamp.", hint
 
 
@@ -212,13 +214,13 @@ def _paths(entry: LogEntry) -> Iterator[_Found]:
 
 
 def _path_mistake(address: str, schemes: tuple[str, ...]) -> tuple[str, str, str] | None:
-    """What is wrong with an address, in words that never repeat it: it may hold a secret."""
+    """Describes what is wrong with an address, without repeating it: it may contain a secret."""
     scheme = urlsplit(address).scheme if "://" in address else ""
     # `abfss://container@account...` names a container before the `@`, and no user.
     secret = r"://[^/]*:[^/]*@" if scheme in _CONTAINER_SCHEMES else r"://[^/]*@"
     if re.search(secret, address):
-        hint = "Remove it; change the password, since it stood in a file."
-        return "CONFIG_SECRET", "holds a user name or password.", hint
+        hint = "Remove it. Change the password, because it was in a file."
+        return "CONFIG_SECRET", "contains a user name or password.", hint
     if scheme not in schemes:
         named = [_SCHEME_EXAMPLES[scheme] for scheme in schemes]
         allowed = " or ".join(filter(None, [", ".join(named[:-1]), named[-1]]))
@@ -227,12 +229,12 @@ def _path_mistake(address: str, schemes: tuple[str, ...]) -> tuple[str, str, str
         return _s3_mistake(address)
     rest = address.removeprefix(f"{scheme}://") if scheme else address
     if scheme == "file" and not rest.startswith("/"):
-        return "CONFIG_PATH", "must have three slashes after `file:`.", "As an example `file:///data/store`."
+        return "CONFIG_PATH", "must have three slashes after `file:`.", "For example `file:///data/store`."
     if rest.startswith("~") or "::" in rest or "\0" in rest or ".." in Path(rest).parts or not rest.strip():
         message = "must be a plain path without `~`, `..`, `::`."
         return "CONFIG_PATH", message, "Write an absolute path, or one below the folder of this file."
     if "%" in rest:
-        return "CONFIG_PATH", "must not contain `%`: Delta readers take it for an escape.", "Choose another folder."
+        return "CONFIG_PATH", "must not contain `%`, which Delta readers decode.", "Choose another folder."
     return None
 
 
@@ -241,14 +243,15 @@ def _s3_mistake(address: str) -> tuple[str, str, str] | None:
         S3Address.parse(address)
     except InvalidInputError as error:
         if error.code == "STORE_SECRET":
-            return "CONFIG_SECRET", "holds credentials.", error.hint
+            return "CONFIG_SECRET", "contains credentials.", error.hint
         return "CONFIG_PATH", "is not an S3 address: `s3://bucket/folder`.", error.hint
     return None
 
 
 def check_all(document: YamlDocument, base: Path, logs: Mapping[str, LogEntry]) -> Iterator[ConfigProblem]:
-    """Store, local copies, and the mistakes that logs make together: folders that meet would be read as each other's
-    input, or cleaned up as each other's files.
+    """Checks the store, the local copies, and folders that overlap.
+
+    tidefold would read the files of one overlapping folder as input of the other, or delete them there.
     """
     folders: list[tuple[Place, PurePath]] = []
     for place, address, schemes in _roots(document):
@@ -260,16 +263,16 @@ def check_all(document: YamlDocument, base: Path, logs: Mapping[str, LogEntry]) 
             folders.append((place, _locate(address, base)))
     yield from _copies_somewhere(document)
     for log, entry in logs.items():
-        # Several logs may read one table, but nobody else may land files where they do.
+        # Several logs may read one Delta table, but only one may read a landing folder.
         source = entry.source
         if source and source.place_key == "path" and not _path_mistake(source.place, source.schemes):
             folders.append((("logs", log, "source", "path"), _locate(source.place, base)))
     for i, (place, folder) in enumerate(folders):
         for other_place, other in folders[:i]:
             if folder == other or folder in other.parents or other in folder.parents:
-                same = "is the same folder as" if folder == other else "lies inside, or around,"
+                same = "is the same folder as" if folder == other else "is inside, or contains,"
                 message = f"{same} `{format_place(other_place)}` (line {document.line(other_place)})."
-                hint = "Give each log, the store and each root of local copies a folder of its own."
+                hint = "Give each log, the store and each root of local copies its own folder."
                 yield ConfigProblem("FOLDERS_OVERLAP", document.line(place), format_place(place), message, hint)
 
 
@@ -281,7 +284,7 @@ def _locate(address: str, base: Path) -> PurePath:
 
 
 def _roots(document: YamlDocument) -> Iterator[tuple[Place, str, tuple[str, ...]]]:
-    """The addresses under which tidefold itself keeps files, each with the schemes that it may have."""
+    """Yields the addresses where tidefold itself stores files, each with its allowed schemes."""
     given: list[tuple[Place, Any, tuple[str, ...]]] = [(("store",), document.data.get("store"), _STORE_SCHEMES)]
     local = document.data.get("local")
     if isinstance(local, dict):
@@ -295,7 +298,7 @@ def _roots(document: YamlDocument) -> Iterator[tuple[Place, str, tuple[str, ...]
 
 
 def _copies_somewhere(document: YamlDocument) -> Iterator[ConfigProblem]:
-    """Folders of local copies are given in one way, and at all where copies are made."""
+    """Checks that the folders of local copies are given, and in one way only."""
     local = document.data.get("local")
     given = [key for key in ("path", "paths") if isinstance(local, dict) and key in local]
     if isinstance(local, dict) and local.get("mode") == "files" and not given:
@@ -304,4 +307,4 @@ def _copies_somewhere(document: YamlDocument) -> Iterator[ConfigProblem]:
     if len(given) > 1:
         hint = "Move that folder into the list, and remove `path`."
         line = document.line(("local", "paths"))
-        yield ConfigProblem("LOCAL_PATHS", line, "local.paths", "excludes `local.path`.", hint)
+        yield ConfigProblem("LOCAL_PATHS", line, "local.paths", "cannot be used together with `local.path`.", hint)

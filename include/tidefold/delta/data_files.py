@@ -81,7 +81,7 @@ def require_same(store: Store, path: str, sha256: str) -> None:
             found.update(chunk)
     if found.hexdigest() == sha256:
         return
-    raise AlreadyExistsError("NAME_TAKEN", f"`{path}` exists already, with other bytes.")
+    raise AlreadyExistsError("NAME_TAKEN", f"`{path}` already exists, with other content.")
 
 
 def _writer(schema: pa.Schema, compression: str, sink: BinaryIO, first: pa.RecordBatch, **how: Any) -> pq.ParquetWriter:

@@ -42,7 +42,7 @@ def create_snapshot_table(store: Store, manifest: Manifest) -> None:
     path = LogPaths(manifest.log).snapshot(manifest.snapshot)
     with delta_errors(path):
         if _is_table(store, path):
-            raise AlreadyExistsError("NAME_TAKEN", f"`{path}` is a Delta table already.")
+            raise AlreadyExistsError("NAME_TAKEN", f"`{path}` already contains a Delta table.")
         _create(store, path, manifest, "")
 
 
@@ -97,8 +97,8 @@ def _provide_files(store: Store, manifest: Manifest) -> None:
     if cut:
         raise CorruptError(
             "DATA_FILE_CUT",
-            f"`{cut[0].name}` has not the length that snapshot {manifest.snapshot} of `{manifest.log}` was judged by.",
-            hint="`tidefold verify --repair` mends it from another copy, if there is one.",
+            f"`{cut[0].name}` of snapshot {manifest.snapshot} of `{manifest.log}` has another length than recorded.",
+            hint="`tidefold verify --repair` repairs it from another copy, if there is one.",
         )
     if manifest.files:
         # Whoever linked the others may have been killed before it synced.
@@ -123,7 +123,7 @@ def _link_all(store: Store, manifest: Manifest, files: Iterable[DataFile], copy:
             raise CorruptError(
                 "DATA_FILE_MISSING",
                 f"`{source}` is missing, and snapshot {manifest.snapshot} of `{manifest.log}` needs it.",
-                hint="Restore the file from a copy.",
+                hint="Restore the file from a backup, or run `tidefold verify --repair`.",
             ) from error
 
     # Side by side: in an object store each takes a moment.
@@ -142,7 +142,7 @@ def delta_errors(path: str) -> Iterator[None]:
         if "interacting with object store" in str(error):
             raise _unreachable(path, error) from error
         raise CorruptError(
-            "DELTA_TABLE", f"The Delta table `{path}` cannot be used: {error}", hint="Restore its _delta_log."
+            "DELTA_TABLE", f"The Delta table `{path}` cannot be used: {error}", hint="Restore its `_delta_log`."
         ) from error
     except OSError as error:
         raise _unreachable(path, error) from error
@@ -166,7 +166,7 @@ def _try_publish(
             raise CorruptError(
                 "TABLE_MISSING",
                 f"The table of `{manifest.log}` is missing, but snapshot {previous.manifest.snapshot} was published.",
-                hint=f"Every snapshot is a table of its own under `snapshots/{manifest.log}/`.",
+                hint=f"Restore the table from a backup, or read a snapshot table under `snapshots/{manifest.log}/`.",
             ) from None
         return _create_published(store, path, manifest, digest)
     done = version_of(table, digest, previous)

@@ -61,9 +61,9 @@ def require_untouched(
         return
     raise RefusedError(
         "FOREIGN_COMMIT",
-        f"Other {', '.join(changed)} in the table of `{manifest.log}` than tidefold left: {_foreign(table, previous)}.",
-        hint="Undo it (RESTORE to the version before) and `tidefold confirm` again, or `tidefold confirm --reconcile` "
-        "to replace other files. Readers still see that commit.",
+        f"Another program changed {', '.join(changed)} of the table of `{manifest.log}`: {_foreign(table, previous)}.",
+        hint="Readers see that commit. Undo it with Delta's RESTORE and run `tidefold confirm` again. If only files "
+        "differ, `tidefold confirm --reconcile` replaces them.",
     )
 
 

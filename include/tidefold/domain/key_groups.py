@@ -43,7 +43,7 @@ def bucket_ranges(key_groups: int, buckets: int) -> tuple[KeyGroups, ...]:
         raise InvalidInputError(
             "BUCKETS_INVALID",
             f"{buckets} buckets cannot share {key_groups} key groups.",
-            hint="Choose a bucket count from 1 to the number of key groups.",
+            hint="Choose a number of buckets from 1 to the number of key groups.",
         )
     edges = [key_groups * i // buckets for i in range(buckets + 1)]
     return tuple(KeyGroups(low, high - 1) for low, high in pairwise(edges))
@@ -76,7 +76,7 @@ class Share:
         found = _SHARE.fullmatch(text)
         if not found or int(found[1]) > int(found[2]):
             raise InvalidInputError(
-                "SHARE_INVALID", f"`{text[:40]}` is not a share.", hint="Write 2/8: the second of eight."
+                "SHARE_INVALID", f"`{text[:40]}` is not a share.", hint="Write it as `2/8`: the second of eight."
             )
         return cls(int(found[1]), int(found[2]), distribution)
 

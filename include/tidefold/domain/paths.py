@@ -40,7 +40,7 @@ class DataFileName:
             raise CorruptError(
                 "DATA_FILE_NAME",
                 f"`{name}` is not a data file name of tidefold.",
-                hint="Nothing was changed. Restore what names it from a backup.",
+                hint="Nothing was changed. Restore the document that names it from a backup.",
             )
         first, last, snapshot, epoch, token, unique = found.groups()
         return cls(KeyGroups(int(first), int(last)), int(snapshot), int(epoch), unique, token or "")
@@ -146,7 +146,7 @@ def check_log_id(log: str) -> str:
     if not _LOG_ID.fullmatch(log):
         raise InvalidInputError(
             "LOG_ID_INVALID",
-            f"`{log}` cannot name a log.",
+            f"`{log}` cannot be the id of a log.",
             hint="Use 1 to 63 lower-case letters, digits and underscores, beginning with a letter.",
         )
     return log

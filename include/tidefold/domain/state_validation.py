@@ -25,11 +25,11 @@ def check_manifest(manifest: Manifest, snapshot: Snapshot) -> Manifest:
     what = (manifest.snapshot, manifest.epoch, manifest.token, manifest.from_sqn, manifest.to_sqn)
     if what != (snapshot.id, snapshot.epoch, snapshot.token, snapshot.from_sqn, snapshot.to_sqn):
         raise _corrupt(
-            "MANIFEST_OF_ANOTHER", manifest.log, f"the manifest of snapshot {snapshot.id} is another snapshot's"
+            "MANIFEST_OF_ANOTHER", manifest.log, f"the manifest of snapshot {snapshot.id} belongs to another snapshot"
         )
     names = [DataFileName.parse(file.name) for file in manifest.files]
     if len(set(names)) < len(names) or any(file.bytes < 0 or file.rows < 0 for file in manifest.files):
-        raise _corrupt("MANIFEST_INVALID", manifest.log, f"the manifest of snapshot {snapshot.id} cannot be")
+        raise _corrupt("MANIFEST_INVALID", manifest.log, f"the manifest of snapshot {snapshot.id} is not valid")
     return manifest
 
 
@@ -43,7 +43,7 @@ def _check_change_sets(state: LogState) -> None:
     if any(c.location.offset < 0 or c.location.length < 0 or c.rows < 0 for c in sets):
         raise _corrupt("RANGE_NEGATIVE", state.log, "a change set has a negative size")
     if len({(c.location.segment, c.location.ordinal) for c in sets}) < len(sets):
-        raise _corrupt("SEGMENT_TWICE", state.log, "a change set of a segment is there twice")
+        raise _corrupt("SEGMENT_TWICE", state.log, "it lists one change set of a segment twice")
     for path in {c.location.segment for c in sets}:
         _check_path(state.log, path)
 
@@ -57,13 +57,17 @@ def _check_snapshots(state: LogState) -> None:
         head = snapshot.as_of.head if snapshot.as_of else None
         for other in (snapshot.base, snapshot.restored_from, head):
             if other is not None and other not in seen:
-                raise _corrupt("BASE_MISSING", state.log, f"snapshot {snapshot.id} is built on {other}, which is none")
+                raise _corrupt(
+                    "BASE_MISSING", state.log, f"snapshot {snapshot.id} is based on {other}, which does not exist"
+                )
         if not 0 <= snapshot.from_sqn <= snapshot.folds_to <= snapshot.to_sqn:
             raise _corrupt("RANGE_NEGATIVE", state.log, f"snapshot {snapshot.id} ends before it begins")
         if snapshot.kind is SnapshotKind.TAIL and snapshot.base is None:
             raise _corrupt("BASE_MISSING", state.log, f"tail-only snapshot {snapshot.id} has no base")
         if snapshot.as_of and (snapshot.kind is not SnapshotKind.FULL or snapshot.published):
-            raise _corrupt("AS_OF_PUBLISHED", state.log, f"snapshot {snapshot.id}, as of an instant, is in the table")
+            raise _corrupt(
+                "AS_OF_PUBLISHED", state.log, f"snapshot {snapshot.id} is as of an instant, and is published"
+            )
         last = snapshot.id
         seen.add(last)
 

@@ -57,7 +57,7 @@ def _make(task: FoldTask, inputs: Inputs) -> FoldResult:
     raise CorruptError(
         "NO_GOOD_COPY",
         f"Key groups {task.bucket.first} to {task.bucket.last} of `{task.log}` cannot be rebuilt: {' '.join(failed)}",
-        hint="Put one of these files back from a backup; `tidefold verify` lists what is damaged.",
+        hint="Put one of these files back from a backup. `tidefold verify` lists the damaged files.",
     )
 
 
@@ -151,7 +151,7 @@ def _copy(old: BinaryIO, new: BinaryIO, sha256: str, source: Address) -> None:
         digest.update(chunk)
         new.write(chunk)
     if digest.hexdigest() != sha256:
-        raise CorruptError("DATA_FILE_CORRUPT", f"`{source}` changed while it was read.", hint="Call again.")
+        raise CorruptError("DATA_FILE_CORRUPT", f"`{source}` changed during the read.", hint="Call again.")
 
 
 def _merge_bucket(

@@ -85,7 +85,9 @@ class Inputs:
             raise failed[0]
         said = "; ".join(f"{read.place}: {read.why}" for read in tried)
         raise CorruptError(
-            "NO_GOOD_COPY", f"No copy of `{name}` can be used: {said}.", hint="`tidefold restore` an older snapshot."
+            "NO_GOOD_COPY",
+            f"No copy of `{name}` can be used: {said}.",
+            hint="Run `tidefold restore` with an older snapshot.",
         )
 
     def _note(self, name: str, address: Address, size: int, begun: float, why: str = "") -> Read:
@@ -101,9 +103,9 @@ class Inputs:
             raise CorruptError(
                 "DATA_FILE_CORRUPT",
                 f"`{address.path}` differs from the file that was confirmed.",
-                hint="Bring it from another copy of the savepoint."
+                hint="Put the file back from another copy of the savepoint."
                 if address.where is StorageTier.EXTERNAL
-                else "`tidefold verify --repair` mends it from another copy, if there is one.",
+                else "`tidefold verify --repair` repairs it from another copy, if there is one.",
             )
         return address
 

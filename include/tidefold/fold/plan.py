@@ -169,6 +169,6 @@ def require_joined(log: str, snapshot: Snapshot, change_sets: Sequence[ChangeSet
         raise RefusedError(
             "SQN_GAP",
             f"Snapshot {snapshot.id} of `{log}` needs the change sets {snapshot.from_sqn + 1} to {snapshot.folds_to}, "
-            f"the log has {ends[1:]}.",
-            hint=f"`tidefold history {log}` shows what was folded; restore an older snapshot.",
+            f"but the log has {ends[1:]}.",
+            hint=f"Restore an older snapshot; `tidefold history {log}` lists them.",
         )

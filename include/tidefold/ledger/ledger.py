@@ -106,8 +106,8 @@ class Ledger:
         if (head.log, head.version) != (self._log, version):
             raise CorruptError(
                 "LEDGER_MISPLACED",
-                f"`{path}` says it is version {head.version} of `{head.log}`.",
-                hint="Move it away, if it was copied there; nothing was changed.",
+                f"`{path}` contains version {head.version} of the ledger of `{head.log}`.",
+                hint="Nothing was changed. Move the file away if it was copied there.",
             )
         self._digests[version] = digest_of(data)
         return check_state(self._pages.join(head.pages, decode(path, bytes(head.state), LogState)))
@@ -230,11 +230,13 @@ class Ledger:
         except NotFoundError:
             late = self._find_digest(version) == digest
         if late:
-            raise AlreadyExistsError("LEDGER_PRUNED", f"Version {version} of `{self._log}` was pruned before.")
+            raise AlreadyExistsError(
+                "LEDGER_PRUNED", f"Version {version} of the ledger of `{self._log}` was already pruned."
+            )
         raise UnknownOutcomeError(
             "LEDGER_UNKNOWN",
-            f"It is unknown whether version {version} of `{self._log}` counted, because it was pruned meanwhile.",
-            hint="Call again: nothing is done twice.",
+            f"tidefold cannot tell whether version {version} of `{self._log}` counted: it was pruned meanwhile.",
+            hint="Call again. Nothing is done twice.",
         )
 
     def _find_digest(self, version: int) -> str | None:
@@ -293,7 +295,7 @@ class Ledger:
             raise CorruptError(
                 "LEDGER_FOREIGN_FILE",
                 f"`{self._paths.ledger}` contains a file that is not a ledger version: {error}.",
-                hint="Move it away; nothing was changed.",
+                hint="Nothing was changed. Move the file away.",
             ) from error
 
     def _encode(self, state: LogState, writer: str) -> bytes:
@@ -328,6 +330,6 @@ def _not_dropped(state: LogState) -> LogState:
         raise RefusedError(
             "LOG_DROPPED",
             f"Log `{state.log}` is being dropped.",
-            hint=f"`tidefold drop {state.log} --yes` finishes it; then the log can start again.",
+            hint=f"`tidefold drop {state.log} --yes` finishes the drop. Then the log can start again.",
         )
     return state

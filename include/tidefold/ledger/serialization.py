@@ -64,7 +64,7 @@ def read_named(store: Store, path: str) -> bytes:
         return store.read(path)
     except NotFoundError as error:
         raise CorruptError(
-            "FILE_MISSING", f"`{path}` is missing, and the ledger needs it.", hint="Restore it."
+            "FILE_MISSING", f"`{path}` is missing, and the ledger needs it.", hint="Restore the file from a backup."
         ) from error
 
 
@@ -75,7 +75,9 @@ def digest_of(data: bytes) -> str:
 def require_checksum(path: str, data: bytes, digest: str) -> bytes:
     """The bytes, or CorruptError when their sha256 is another."""
     if digest_of(data) != digest:
-        raise CorruptError("CHECKSUM", f"`{path}` does not match its recorded checksum.", hint="Restore the file.")
+        raise CorruptError(
+            "CHECKSUM", f"`{path}` does not match its recorded checksum.", hint="Restore the file from a backup."
+        )
     return data
 
 
@@ -84,7 +86,9 @@ def decode(path: str, data: bytes, kind: type[T]) -> T:
     try:
         return decode_stored(data, kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise CorruptError("UNREADABLE", f"`{path}` cannot be read: {error}.", hint="Restore the file.") from error
+        raise CorruptError(
+            "UNREADABLE", f"`{path}` cannot be read: {error}.", hint="Restore the file from a backup."
+        ) from error
 
 
 _SAVEPOINT_FORMAT = "tidefold-savepoint"
@@ -108,8 +112,8 @@ def read_description(store: Store) -> tuple[Savepoint, str]:
     try:
         data = store.read(DESCRIPTION)
     except NotFoundError as error:
-        message = f"There is no savepoint: no `{DESCRIPTION}` at this address."
-        hint = "Give the address that `tidefold savepoint` was given; half a savepoint has none."
+        message = f"There is no savepoint at this address: `{DESCRIPTION}` is missing."
+        hint = "Give the address of a finished savepoint. An unfinished one has no such file."
         raise NotFoundError("SAVEPOINT_UNKNOWN", message, hint=hint) from error
     document = decode(DESCRIPTION, data, dict[str, Any])
     _check_format(document)

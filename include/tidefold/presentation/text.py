@@ -24,7 +24,9 @@ def key_text(words: list[str], shape: TableSpec) -> str:
     for word in words:
         name, equals, text = word.partition("=")
         if not equals or name in values:
-            raise InvalidInputError("READ_KEY", f"`{word}` is not part of a key.", hint=hint)
+            raise InvalidInputError(
+                "READ_KEY", f"`{word}` does not have the form `column=value`, or its column is given twice.", hint=hint
+            )
         values[name] = _value(text, types.get(name, "string"))
     return json.dumps(values)
 

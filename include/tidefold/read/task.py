@@ -96,11 +96,13 @@ def _explain_error(store: Store, plan: ReadPlan, task: ReadTask, error: CorruptE
     if _is_outdated(store, plan, task):
         return RefusedError(
             "READ_OUTDATED",
-            f"What this read of `{plan.log}` was planned from was removed meanwhile ({error.message}).",
-            hint="Read again: this plans again with the current files.",
+            f"Files of `{plan.log}` that this read needs were removed after it was planned ({error.message}).",
+            hint="Read again. The new read uses the current files.",
         )
     if isinstance(error, NotFoundError):
-        return CorruptError("FILE_MISSING", f"{error.message} The ledger needs it.", hint="Restore it from a copy.")
+        return CorruptError(
+            "FILE_MISSING", f"{error.message} The ledger needs it.", hint="Restore the file from a backup."
+        )
     return error
 
 

@@ -49,8 +49,8 @@ def _custom(feed: Feed) -> Source:
     if not found:
         raise NotFoundError(
             "SOURCE_UNKNOWN",
-            f"No installed package has a source `{name}`.",
-            hint=f"Install it; there are: {', '.join(custom_sources()) or 'none'}.",
+            f"No installed package provides a source `{name}`.",
+            hint=f"Install the package that provides it. Installed sources: {', '.join(custom_sources()) or 'none'}.",
         )
     source: Source = found[0].load()(Feed(feed.format, feed.path, feed.options["options"]))
     return source

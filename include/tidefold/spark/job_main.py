@@ -58,5 +58,7 @@ def _parse(argument: str) -> Request:
         return msgspec.json.decode(argument, type=Request)
     except msgspec.DecodeError as error:
         raise InvalidInputError(
-            "REQUEST_INVALID", f"The job's argument is not a request: {error}.", hint="Start jobs with `tidefold`."
+            "REQUEST_INVALID",
+            f"The job's argument is not a request: {error}.",
+            hint="Start jobs with `tidefold` or the operators.",
         ) from error

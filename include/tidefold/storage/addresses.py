@@ -38,8 +38,8 @@ def require_within(address: str, allowed: Iterable[str]) -> None:
     if not any(f"{address.rstrip('/')}/".startswith(f"{one.rstrip('/')}/") for one in allowed):
         raise RefusedError(
             "TARGET_NOT_ALLOWED",
-            f"`{address}` does not lie below any of the configured `targets`.",
-            hint="Add its folder to `targets` in tidefold.yaml, or call the command line.",
+            f"`{address}` is not below any of the configured `targets`.",
+            hint="Add its folder to `targets` in tidefold.yaml, or use the command line.",
         )
 
 
@@ -50,5 +50,5 @@ def require_apart(address: str, others: dict[str, str]) -> None:
             raise InvalidInputError(
                 "ADDRESS_TAKEN",
                 f"`{address}` is inside the {what}, or contains it.",
-                hint="Give a folder, or a folder in a bucket, that is used for nothing else.",
+                hint="Give a folder, on disk or in a bucket, that is used for nothing else.",
             )

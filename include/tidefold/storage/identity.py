@@ -75,14 +75,14 @@ def require_identity(store: Store, wanted: str) -> None:
     if found is not None:
         raise RefusedError(
             "STORE_UNKNOWN",
-            f"The store at {where} is another one: its id is {found}, `store_id` is {wanted}.",
+            f"The store at {where} has the id {found}, but `store_id` is {wanted}.",
             hint="Correct `store` in the configuration. If this is the right store, set `store_id` to its id.",
         )
     raise RefusedError(
         "STORE_UNKNOWN",
-        f"The store with the id {wanted} is not at {where}: there is no `{IDENTITY}`.",
-        hint="Mount the disk or correct `store`. To begin an empty store here on purpose, remove the line `store_id`: "
-        "the next run makes the store and prints the new line.",
+        f"There is no store at {where} (`{IDENTITY}` is missing), but `store_id` is {wanted}.",
+        hint="Mount the disk or correct `store`. To start an empty store here on purpose, remove the line `store_id`. "
+        "The next run makes the store and prints the new line.",
     )
 
 

@@ -144,8 +144,10 @@ class LocalStore:
     def _keep(self, source: str, target: str) -> str:
         one, other = self._full(source), self._full(target)
         if not os.path.samefile(one, other) and not filecmp.cmp(one, other, shallow=False):
-            hint = "`tidefold verify --repair` finds which is damaged."
-            raise AlreadyExistsError("NAME_TAKEN", f"`{target}` exists and is not `{source}`.", hint=hint)
+            hint = "`tidefold verify --repair` finds out which one is damaged."
+            raise AlreadyExistsError(
+                "NAME_TAKEN", f"`{target}` exists, and its content differs from `{source}`.", hint=hint
+            )
         # Whoever made it may have been killed before it synced.
         _sync(os.path.dirname(other))
         return "kept"
@@ -207,7 +209,7 @@ class LocalStore:
             except OSError as error:
                 if error.errno != errno.ENOTEMPTY:
                     raise
-                raise AlreadyExistsError("NAME_TAKEN", f"`{target}` exists already.") from error
+                raise AlreadyExistsError("NAME_TAKEN", f"`{target}` already exists.") from error
             _sync(os.path.dirname(new))
 
     def list(self, folder: str, unfinished: bool = False) -> list[StoredObject]:
@@ -270,7 +272,7 @@ def _translate_errors(path: str) -> Iterator[None]:
     except FileNotFoundError as error:
         raise NotFoundError("NOT_FOUND", f"`{path}` does not exist.") from error
     except FileExistsError as error:
-        raise AlreadyExistsError("NAME_TAKEN", f"`{path}` exists already.") from error
+        raise AlreadyExistsError("NAME_TAKEN", f"`{path}` already exists.") from error
     except StorageError:
         raise
     except OSError as error:

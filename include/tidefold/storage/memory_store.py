@@ -38,7 +38,7 @@ class MemoryStore:
     def put_if_absent(self, path: str, data: bytes) -> None:
         with _lock:
             if self._fs.exists(self._full(path)):
-                raise AlreadyExistsError("NAME_TAKEN", f"`{path}` exists already.")
+                raise AlreadyExistsError("NAME_TAKEN", f"`{path}` already exists.")
             self._fs.pipe_file(self._full(path), data)
 
     @contextmanager

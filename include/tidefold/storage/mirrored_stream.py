@@ -140,6 +140,6 @@ def _check_position(path: str, stream: BinaryIO, expected: int) -> None:
     if position != expected:
         raise StorageError(
             "POSITIONS_DIFFER",
-            f"`{path}` is at byte {position}, expected {expected}.",
+            f"`{path}` has {position} bytes after {expected} bytes were written.",
             hint="Write it again. If this repeats, the disk or the store loses bytes.",
         )

@@ -95,7 +95,7 @@ def read_text(path: Path, limit: int = SIZE_LIMIT) -> str:
             path, [ConfigProblem("CONFIG_UNREADABLE", 0, "", f"cannot be read: {error.strerror}.")]
         ) from error
     if len(data) > limit:
-        message = f"is larger than {limit} bytes, which no such file needs."
+        message = f"is larger than {limit} bytes."
         raise config_error(path, [ConfigProblem("CONFIG_TOO_LARGE", 0, "", message, "Is it the right file?")])
     return _decode(path, data)
 
@@ -113,9 +113,7 @@ def parse_document(path: Path, text: str, dates: bool = False) -> YamlDocument:
         raise _syntax_error(path, error) from error
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        problem = ConfigProblem(
-            "CONFIG_ENCODING", line, "", "holds a character that a text file cannot have.", "Remove it."
-        )
+        problem = ConfigProblem("CONFIG_ENCODING", line, "", "contains a control character.", "Remove it.")
         raise config_error(path, [problem]) from error
     builder = _DocumentBuilder((*_TYPED, _TIMESTAMP) if dates else _TYPED)
     data = None if node is None else builder.build(node, ())

@@ -121,7 +121,7 @@ def _reword(message: str) -> str:
 
 def _explain_unknown_key(name: str, owner: type[StrictModel]) -> tuple[str, str, str]:
     allowed = [field.alias or name for name, field in owner.model_fields.items()]
-    hint = suggest(owner.renamed.get(name, name), allowed, f"Remove it; {owner.page} explains every key.")
+    hint = suggest(owner.renamed.get(name, name), allowed, f"Remove it. {owner.page} explains every key.")
     return "CONFIG_UNKNOWN_KEY", f"is not a known key. Allowed here: {', '.join(allowed)}.", hint
 
 

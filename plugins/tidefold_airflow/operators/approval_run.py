@@ -77,7 +77,7 @@ def ask_about(dag: str, log: str, snapshot: Snapshot) -> Outcome:
         raise InvalidInputError(
             "APPROVAL_DAG_MISSING",
             f"Snapshot {snapshot.id} of `{log}` needs an approval, and there is no DAG `{dag}` to ask for it.",
-            hint="Make it with `tidefold_approval_dag` in a DAG file; `tidefold_dag` does so with `approval`.",
+            hint="Make that DAG with `tidefold_approval_dag` in a DAG file, or use `tidefold_dag` with `approval`.",
         ) from error
     if isinstance(said, ErrorResponse) and said.error == ErrorType.DAGRUN_ALREADY_EXISTS:
         found = find_approval(dag, log, snapshot)
@@ -85,7 +85,7 @@ def ask_about(dag: str, log: str, snapshot: Snapshot) -> Outcome:
             raise RefusedError(
                 "APPROVAL_ENDED",
                 f"Run `{run_id}` of `{dag}` asked about snapshot {snapshot.id} of `{log}` and has ended.",
-                hint=f"Clear that run, so that it asks again, or `tidefold abort {log}`.",
+                hint=f"Clear that run, so that it asks again, or run `tidefold abort {log}`.",
             )
     summary = snapshot.verdict.summary if snapshot.verdict else ""
     message = f"snapshot {snapshot.id} failed its quality gate ({summary}); a person decides: run {run_id} of {dag}"

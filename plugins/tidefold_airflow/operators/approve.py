@@ -144,7 +144,7 @@ def _decide(scope: TaskScope, log: str, staged: Snapshot, answer: Answer) -> Out
     raise GateFailedError(
         "GATE_FAILED",
         f"Snapshot {staged.id} of `{log}` failed its quality gate and was {who}.",
-        hint="It is aborted; the next run folds its changes again.",
+        hint="The snapshot is aborted. The next run folds its changes again.",
     )
 
 

@@ -82,12 +82,14 @@ class TidefoldRestoreOperator(TidefoldSparkOperator):
         from tidefold.operations.restore.restore import Restore
 
         if len(scope.logs) != 1:
-            raise InvalidInputError("ONE_LOG", "A restore works on exactly one log.", hint="Name it.")
+            raise InvalidInputError("ONE_LOG", "A restore works on exactly one log.", hint="Name one log.")
         if isinstance(self.snapshot, bool) or not isinstance(self.snapshot, int) or self.snapshot < 1:
             message = f"`{self.snapshot}` is not the id of a snapshot."
-            raise InvalidInputError("SNAPSHOT_INVALID", message, hint="`tidefold history LOG` lists them.")
+            raise InvalidInputError("SNAPSHOT_INVALID", message, hint="`tidefold history LOG` lists the ids.")
         if self.log_position not in (*RestoreMode,):
             raise InvalidInputError(
-                "LOG_POSITION_UNKNOWN", f"`{self.log_position}` is not a log position.", hint="Use `replay` or `skip`."
+                "LOG_POSITION_UNKNOWN",
+                f"`log_position` cannot be `{self.log_position}`.",
+                hint="Use `replay` or `skip`.",
             )
         return Restore(scope.run, RestorePoint(self.snapshot, RestoreMode(self.log_position)))

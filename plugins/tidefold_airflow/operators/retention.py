@@ -69,7 +69,7 @@ class TidefoldRetentionOperator(TidefoldLogOperator):
                 raise RefusedError(
                     "PLAN_CHANGED",
                     f"The plan changed after {answer.by} approved it.",
-                    hint="Nothing was removed. Clear the task: it asks again.",
+                    hint="Nothing was removed. Clear the task, so that it asks again.",
                 )
         self.log.info("Approved by %s. %s", answer.by, answer.why)
         return report(self.remove(scope, dry_run=False), context)

@@ -48,13 +48,13 @@ def open_scope(config: str | None, logs: Logs, context: Context, only: Sequence[
         raise InvalidInputError(
             "LOGS_NOT_CHOSEN",
             "The upstream task returned no logs.",
-            hint="Clear that task, so that it runs; without it this task would work on logs that were not chosen.",
+            hint="Clear that task, so that it runs and chooses the logs.",
         )
     if isinstance(logs, str):
         raise InvalidInputError(
             "LOGS_NOT_A_LIST",
-            f"`logs` is the text `{logs}`.",
-            hint="Give a list; for a template set render_template_as_native_obj=True on the DAG.",
+            f"`logs` must be a list, not the text `{logs}`.",
+            hint="Give a list. For a template, set render_template_as_native_obj=True on the DAG.",
         )
     # Who may set a parameter of a run may not write anywhere on the worker.
     pipeline = replace(open_pipeline(config_path(config)), any_target=False)
@@ -70,7 +70,7 @@ def open_scope(config: str | None, logs: Logs, context: Context, only: Sequence[
 def _require_among(log: str, only: Sequence[str]) -> None:
     if only and log not in only:
         raise RefusedError(
-            "LOG_NOT_OF_THIS_DAG", f"This DAG does not work on `{log}`.", hint=f"It works on {', '.join(only)}."
+            "LOG_NOT_OF_THIS_DAG", f"This DAG does not work on `{log}`.", hint=f"Choose one of {', '.join(only)}."
         )
 
 
@@ -96,8 +96,8 @@ def parse_boolean(name: str, value: object) -> bool:
         return value
     raise InvalidInputError(
         "NOT_A_BOOLEAN",
-        f"`{name}` is {value!r}, neither true nor false.",
-        hint="Give a JSON boolean; for a template set render_template_as_native_obj=True on the DAG.",
+        f"`{name}` must be true or false, not {value!r}.",
+        hint="Give a JSON boolean. For a template, set render_template_as_native_obj=True on the DAG.",
     )
 
 
@@ -116,7 +116,7 @@ def require_ran(context: Context) -> None:
             raise RefusedError(
                 "STEP_NOT_RUN",
                 f"Task `{step}` was marked as success and did not run.",
-                hint=f"Clear `{step}`, so that it runs, then this task.",
+                hint=f"Clear `{step}`, so that it runs, and then this task.",
             )
 
 

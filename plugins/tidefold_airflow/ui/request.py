@@ -44,7 +44,7 @@ def state_asked(pipeline: Pipeline, log: str) -> LogState:
     """The state of a log that was begun."""
     state = pipeline.ledger(log).find()
     if state is None:
-        hint = f"`tidefold ingest {log}` takes its landed files in."
+        hint = f"`tidefold ingest {log}` ingests its landed files."
         raise NotFoundError("LOG_UNKNOWN", f"Log `{log}` does not exist yet.", hint=hint)
     return state
 
@@ -71,7 +71,7 @@ def run_asked(request: Request) -> Run:
     """The run in the address. Airflow's ids are text of many kinds; they are compared, and never made a path."""
     dag, run = request.path_params["dag_id"], request.path_params["run_id"]
     if not run or max(len(dag), len(run)) > _LONGEST_ID:
-        raise NotFoundError("RUN_NOT_FOUND", "No run has an id like that.", hint="Open the page from Airflow's run.")
+        raise NotFoundError("RUN_NOT_FOUND", "No run can have this id.", hint="Open this page from the run in Airflow.")
     return Run(dag, run)
 
 

@@ -26,7 +26,7 @@ def hide_unexpected(error: Exception, where: str) -> TidefoldError:
     if isinstance(error, TidefoldError):
         return error
     _log.error("%s failed", where, exc_info=error)
-    return TidefoldError("UNFORESEEN", f"{where} failed.", hint="The log of the api-server has the reason.")
+    return TidefoldError("UNFORESEEN", f"{where} failed.", hint="Read the log of the Airflow api-server.")
 
 
 T = TypeVar("T")
@@ -60,7 +60,7 @@ class Worker:
             raise StorageError(
                 "STORE_SLOW",
                 f"The store did not answer within {self._seconds:g} s.",
-                hint="Try again; `tidefold validate --online` asks the store.",
+                hint="Try again. `tidefold validate --online` tests the store.",
             ) from None
 
 

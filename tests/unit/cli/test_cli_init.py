@@ -64,9 +64,9 @@ def test_an_existing_file_is_left_as_it_is(folder: Path) -> None:
         ({"a": 1}, None, "postgresql", "which columns tell rows apart?"),
         ({"a": 1}, {"a": 1}, "oracle", "only postgresql, mysql, mariadb are supported"),
         ({"_a": 1}, {"_a": 1}, "postgresql", "begins with `_`"),
-        ({"a b": 1}, {"a b": 1}, "postgresql", "cannot name a column"),
+        ({"a b": 1}, {"a b": 1}, "postgresql", "cannot be the name of a column"),
         ({"a": 1.5}, {"a": 1.5}, "postgresql", "of type double"),
-        ({"a": 1, "x\n  evil: {}": 1}, {"a": 1}, "postgresql", "cannot name a column"),
+        ({"a": 1, "x\n  evil: {}": 1}, {"a": 1}, "postgresql", "cannot be the name of a column"),
     ],
 )
 def test_what_cannot_be_used_is_left_out_as_a_comment(

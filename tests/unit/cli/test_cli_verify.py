@@ -103,7 +103,7 @@ def test_what_cannot_be_repaired_says_why_and_lists_all_names_of_the_file(pipeli
     assert found.exit_code == 5
     lines = found.stdout.splitlines()
     assert f"    the same file: {bad.relative_to('store')}" in lines
-    assert "    not repaired: no copy of it is proved to be good" in lines
+    assert "    not repaired: no copy of the file is proved to be intact" in lines
     assert any(line.startswith("    next: ") for line in lines)
 
 

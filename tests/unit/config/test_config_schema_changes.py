@@ -57,17 +57,22 @@ def test_former_names_and_values_of_before(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("columns", "more", "code", "said"),
     [
-        ("t: string", "schema_evolution: quarantine", "CONFIG_UNKNOWN_VALUE", "`add` and `retype` alone"),
+        ("t: string", "schema_evolution: quarantine", "CONFIG_UNKNOWN_VALUE", "only for `add` and `retype`"),
         ("t: string", "schema_evolution: {drop: quarantine}", "CONFIG_UNKNOWN_VALUE", "schema_evolution.drop"),
         ("t: string", "schema_evolution: {remove: evolve}", "CONFIG_UNKNOWN_KEY", "Allowed here: add, widen"),
         ("t: string", "schema_evolution: 5", "CONFIG_WRONG_TYPE", "schema_evolution"),
-        ("t: {type: string, aliases: [id]}", "", "COLUMN_ALIAS", "is a name of `id` already"),
-        ("t: {type: string, aliases: [t]}", "", "COLUMN_ALIAS", "is a name of `t` already"),
+        ("t: {type: string, aliases: [id]}", "", "COLUMN_ALIAS", "is already a name of `id`"),
+        ("t: {type: string, aliases: [t]}", "", "COLUMN_ALIAS", "is already a name of `t`"),
         ("t: {type: string, aliases: [a, a]}", "", "COLUMN_ALIAS", "aliases[1]"),
-        ("t: {type: string, aliases: [a]}, u: {type: int, aliases: [A]}", "", "COLUMN_ALIAS", "is a name of `t`"),
+        (
+            "t: {type: string, aliases: [a]}, u: {type: int, aliases: [A]}",
+            "",
+            "COLUMN_ALIAS",
+            "is already a name of `t`",
+        ),
         ("t: {type: string, aliases: a}", "", "CONFIG_WRONG_TYPE", "list"),
-        ("n: {type: int, default: x}", "", "COLUMN_DEFAULT", "'x' is no value of type int"),
-        ("n: {type: binary, default: x}", "", "COLUMN_DEFAULT", "a column of type binary cannot have one"),
+        ("n: {type: int, default: x}", "", "COLUMN_DEFAULT", "'x' is not a value of type int"),
+        ("n: {type: binary, default: x}", "", "COLUMN_DEFAULT", "a column of type binary cannot have a default"),
         (
             "n: {type: int, default: 5}",
             "merge: partial",
@@ -89,7 +94,7 @@ def test_a_key_column_has_no_value_of_before(tmp_path: Path) -> None:
     path.write_text(
         CONFIG.format(columns="n: int", more="buckets: 4").replace("id: int", "id: {type: int, default: 1}")
     )
-    with pytest.raises(ConfigError, match="no effect on a key column"):
+    with pytest.raises(ConfigError, match="has no effect: a key column"):
         load_config(path)
 
 

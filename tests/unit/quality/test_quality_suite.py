@@ -102,7 +102,7 @@ def test_the_hash_covers_the_built_in_checks() -> None:
         ("expectations:\n  - {type: t, kwargs: {column: bit}}", "Did you mean `bid`?"),
         ("expectations:\n  - {type: t, kwargs: {column_list: [aid, x]}}", "kwargs.column_list[1]` is `x`"),
         ("expectations:\n  - {type: t, kwargs: {result_format: COMPLETE}}", "result_format` is set by tidefold"),
-        ("expectations:\n  - {type: t, kwargs: {value: .nan}}", "kwargs` holds something that is not text, a number"),
+        ("expectations:\n  - {type: t, kwargs: {value: .nan}}", "kwargs` contains a value that is not text, a number"),
         ("expectations:\n  - {type: t, type: u}", "2: `expectations[0].type` occurs twice, first on line 2"),
         ("expectations: [", "is not YAML"),
         ("a: &a [*a]", "1: uses an anchor or alias"),

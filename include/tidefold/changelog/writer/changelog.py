@@ -81,8 +81,8 @@ class Changelog:
             means = Means(self.settings, self._scheduler, self._custody, self._micros, self._local)
             known = self._logs[log] = LogWriter(confirming, means)
         elif shape is not None and shape != known.shape:
-            message = f"Log `{log}` is open with another shape."
-            raise RefusedError("SHAPE_CHANGED", message, hint="Leave the shape out, or close the log's writer first.")
+            message = f"The writer of log `{log}` is open with another table definition."
+            raise RefusedError("SHAPE_CHANGED", message, hint="Leave out `shape`, or close that writer first.")
         return known
 
     def flush(self) -> None:

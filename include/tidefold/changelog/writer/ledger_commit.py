@@ -19,7 +19,7 @@ class LedgerCommitter:
         state = ledger.find()
         if state is None and shape is None:
             message = f"The store has no log `{log}`."
-            raise NotFoundError("LOG_UNKNOWN", message, hint="Give its shape, and the first confirm begins it.")
+            raise NotFoundError("LOG_UNKNOWN", message, hint="Give its table definition: the first confirm creates it.")
         if state is not None and shape is not None:
             check_shape(state, shape)
         self.log = log
@@ -75,9 +75,9 @@ class LedgerCommitter:
     def _overtaken(self) -> ConflictError:
         return ConflictError(
             "OFFSETS_TAKEN",
-            f"Another writer named `{self._writer}` has appended to log `{self.log}` meanwhile.",
-            hint="Nothing was appended. Close this writer, open it again and append from its `offset` on; programs "
-            "that run at the same time need writers of different names.",
+            f"Another writer named `{self._writer}` appended to log `{self.log}` at the same time.",
+            hint="Nothing was appended. Close this writer, open it again and append from its `offset` on. Programs "
+            "that run at the same time need different writer names.",
         )
 
     def _take(self, state: LogState, arrivals: Sequence[IngestedFile], fence: int) -> LogState:

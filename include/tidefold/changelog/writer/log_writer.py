@@ -156,8 +156,8 @@ class LogWriter:
         self.truncate(end)
         return SupersededError(
             "CHANGE_SETS_GIVEN_UP",
-            f"Change sets {first} to {end - 1} of log `{self.log}` came too late: a recovery has given them up.",
-            hint=f"Append every change again from offset {self._offset} on; the writer continues from there.",
+            f"Change sets {first} to {end - 1} of log `{self.log}` were confirmed too late: a recovery rejected them.",
+            hint=f"Append every change again from offset {self._offset} on. The writer continues there.",
         )
 
     def reset(self, from_sqn: int, to_sqn: int, snapshot: int) -> None:

@@ -190,7 +190,7 @@ class Pending:
                 raise RefusedError(
                     "CONFIRM_GAP",
                     f"Change set {one.sqn} of log `{log}` comes before {from_sqn} and is not confirmed.",
-                    hint=f"Confirm from {one.sqn}, or truncate to {from_sqn} first, which gives it up.",
+                    hint=f"Confirm from {one.sqn}. Or truncate to {from_sqn} first, which discards that change set.",
                 )
             if one.sqn >= from_sqn and one.uploaded is None:
                 message = f"Change set {one.sqn} of log `{log}` is not durable."
@@ -198,8 +198,8 @@ class Pending:
 
 
 def refuse_truncated(log: str, sqn: int, lowest: int) -> InvalidInputError:
-    message = f"Change set {sqn} of log `{log}` was truncated or given up."
-    return InvalidInputError("SQN_TRUNCATED", message, hint=f"The writer knows those from {lowest} on.")
+    message = f"Change set {sqn} of log `{log}` was truncated or rejected."
+    return InvalidInputError("SQN_TRUNCATED", message, hint=f"Use a number from {lowest} on.")
 
 
 def _unknown(log: str, wanted: object, upper: int) -> InvalidInputError:

@@ -215,7 +215,7 @@ class _Run(Generic[T]):
         seconds = self._owner.policy.timeout
         if not seconds:
             return lambda: None
-        error = AttemptTimeoutError("ATTEMPT_TIMED_OUT", f"Attempt {number} of an upload took over {seconds:g} s.")
+        error = AttemptTimeoutError("ATTEMPT_TIMED_OUT", f"Attempt {number} to upload took over {seconds:g} s.")
         return self._owner.timer.call_later(seconds, lambda: self._fail(number, error))
 
     def _complete(self, number: int, result: T) -> None:

@@ -71,7 +71,7 @@ class TaskRegistry:
         """`logs` use this file. Raises InvalidInputError when there is none."""
         users = set(logs)
         if not users:
-            raise InvalidInputError("HANDLE_UNUSED", f"No log uses `{handle}`.")
+            raise InvalidInputError("HANDLE_UNUSED", f"The list of logs that use `{handle}` is empty.")
         with self._lock:
             self._logs[handle] = users
 

@@ -54,7 +54,7 @@ def upload(
     with create_duplicating(primary, local, path) as stream:
         written = write_parts(stream, path, _in_order(parts, places), compress=compress)
         if not written:
-            raise InvalidInputError("SEGMENT_EMPTY", "A segment holds at least one change set.")
+            raise InvalidInputError("SEGMENT_EMPTY", "A segment must have at least one change set.")
     return [Uploaded(w, place, stream.local_path) for w, place in zip(written, places, strict=True)]
 
 
@@ -63,14 +63,14 @@ def _in_order(parts: Iterable[tuple[str, pa.Table]], places: list[int]) -> Itera
     before: tuple[str, int] | None = None
     for log, table in parts:
         if table.num_rows == 0:
-            raise InvalidInputError("PART_EMPTY", f"A part of log `{log}` holds no change.")
+            raise InvalidInputError("PART_EMPTY", f"A part of log `{log}` has no change.")
         span = pc.min_max(table.column("_offset"))
         first, last = span["min"].as_py(), span["max"].as_py()
         if before is not None and (log, first) <= before:
             raise InvalidInputError(
                 "PARTS_UNSORTED",
-                f"Log `{log}` from place {first} comes after log `{before[0]}` up to place {before[1]}.",
-                hint="Sort the parts by log, then by place.",
+                f"Log `{log}` from offset {first} comes after log `{before[0]}` up to offset {before[1]}.",
+                hint="Sort the parts by log, then by `_offset`.",
             )
         before = (log, last)
         places.append(first)

@@ -192,9 +192,9 @@ class _Batch:
 
 
 def _error_of_closed() -> RefusedError:
-    return RefusedError("WRITER_CLOSED", "The writer was closed before this was uploaded.", hint="Append it again.")
+    return RefusedError("WRITER_CLOSED", "The writer was closed before the upload.", hint="Append the changes again.")
 
 
 def _error_of_interrupt(error: BaseException) -> RefusedError:
-    message = f"Waiting for running uploads was interrupted ({type(error).__name__})."
-    return RefusedError("WRITER_INTERRUPTED", message, hint="Persist again.")
+    message = f"The wait for running uploads was interrupted ({type(error).__name__})."
+    return RefusedError("WRITER_INTERRUPTED", message, hint="Call `persist` again.")

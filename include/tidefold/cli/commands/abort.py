@@ -19,10 +19,10 @@ def abort(
     ] = "aborted from the command line",
     snapshot: SnapshotId = None,
 ) -> int:
-    """Abort an unconfirmed snapshot: delete its files, keep verdict and reason.
+    """Abort an unconfirmed snapshot: delete its files, keep its verdict and the reason.
 
-    The table and its last snapshot are unchanged, and no change is lost: the next materialize folds them again. The
-    default is the open attempt. Starts no Spark.
+    The default is the open attempt. The table and its last snapshot are unchanged. No change is lost: the next
+    materialize folds them again. Starts no Spark.
 
     Example: tidefold abort accounts --reason "wrong suite"
 

@@ -17,11 +17,11 @@ def as_of(
 ) -> int:
     """Make a full snapshot of everything that the source had committed before an instant.
 
-    Only the commit time at the source counts, not the time of arrival. The snapshot is judged, then kept by a tag
-    (as-of-2026-11-05); untag and subsume delete it. It is never published and never a base; the table, the log and
-    scheduled runs are unaffected. If a snapshot of that instant exists, nothing is done. If the log was truncated
-    beyond the instant, the command is refused and names the oldest possible instant. --dry-run only prints the base
-    and the number of changes to fold.
+    Only the commit time at the source counts, not the time of arrival. The snapshot is judged. A tag (as-of-2026-11-05)
+    keeps it until you run untag and subsume. It is never published and never a base, so the table, the log and
+    scheduled runs are not affected. If a snapshot of that instant exists, the command does nothing. If the log was
+    truncated after the instant, the command is refused and names the oldest possible instant. --dry-run only prints the
+    base and the number of changes to fold.
 
     Example: tidefold as-of accounts --at 2026-11-05T00:00:00Z
 

@@ -10,12 +10,12 @@ from tidefold.cli.terminal import Terminal, choose_logs
 def audit(terminal: Terminal, logs: Logs = None, run: RunId = None) -> int:
     """Judge the newest completed snapshots again, with today's suites.
 
-    A report for schedules: it changes no verdict, snapshot or table. Ages (`freshness`) are counted to now. The
-    report is stored beside the verdict's; the same --run again returns the same result. Exit code 3 if one failed.
+    Meant for a schedule: it changes no verdict, snapshot or table. `freshness` counts ages up to now. The report is
+    stored beside the verdict's. The same --run again returns the same result. Exit code 3 if a snapshot failed.
 
     Example: tidefold audit accounts
 
-    Next: open the report it names (--format json: facts.report)
+    Next: open the report that it names (--format json: facts.report)
     """
     from tidefold.cli.spark_submit import run_step
     from tidefold.operations.quality.judge import JudgementDetails

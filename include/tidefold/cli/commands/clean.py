@@ -8,15 +8,15 @@ from tidefold.cli.terminal import Terminal, choose_logs
 
 
 def clean(terminal: Terminal, logs: Logs = None, dry_run: DryRun = False) -> int:
-    """Delete what dead runs left behind: files of unfinished ingests and of aborted attempts.
+    """Delete the files that dead runs left behind: unfinished ingests and aborted attempts.
 
-    A run announces its files before it writes them. clean ends unfinished runs: each log commits the run's results
-    or rejects them for good. A run that reported no results is left alone for an hour. Then files that no log needs
-    are deleted. Files that a log names are never touched. Starts no Spark.
+    An ingest announces its files before it writes them. clean ends unfinished ingests: each log commits the results or
+    rejects them for good. An ingest without results is left alone for an hour. Then clean deletes the files that no log
+    needs. It never touches files that a log names. Starts no Spark.
 
     Example: tidefold clean --dry-run
 
-    Next: tidefold ingest takes anew what was refused
+    Next: tidefold ingest ingests again what was rejected
     """
     from tidefold.operations.retention.clean import clean as act
 

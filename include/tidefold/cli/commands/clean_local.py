@@ -8,11 +8,11 @@ from tidefold.cli.terminal import Terminal, choose_logs
 
 
 def clean_local(terminal: Terminal, logs: Logs = None, dry_run: DryRun = False) -> int:
-    """Delete local copies except that of each log's newest completed snapshot.
+    """Delete all local copies except the copy of each log's newest completed snapshot.
 
-    The copy of a snapshot that is being judged stays too. Deleted are copies of older and aborted snapshots,
-    remains of dead writers, and copies of folded segments. Only files below this pipeline's folder in `local.path`
-    or `local.paths` are touched, never the store. A file that cannot be deleted is a warning. Starts no Spark.
+    The copy of a snapshot that is being judged stays too. The command deletes copies of older and aborted snapshots,
+    files of dead writers, and copies of folded segments. It touches only files below this pipeline's folder in
+    `local.path` or `local.paths`, never the store. If it cannot delete a file, it reports a warning. Starts no Spark.
 
     Example: tidefold clean-local --dry-run
 

@@ -20,14 +20,15 @@ Remove = Annotated[bool, typer.Option("--remove", help="Remove the consumer.")]
 
 
 def consumer(terminal: Terminal, log: Log, name: ConsumerName, at: At = None, remove: Remove = False) -> int:
-    """Register the position of an external consumer of the log: the change sets after it are kept.
+    """Register the position of an external consumer, so that the log keeps the change sets after it.
 
-    Call it again after reading on; the log may then be truncated up to the new position. Remove consumers that
-    stopped, or the log grows. Refused for positions before the start or after the end of the log. Starts no Spark.
+    Call it again when the consumer has read further. The log may then be truncated up to the new position. Remove
+    consumers that stopped, or the log grows. Refused for positions before the start or after the end of the log. Starts
+    no Spark.
 
     Example: tidefold consumer accounts search-index --at 120
 
-    Next: tidefold consumer LOG NAME --remove forgets it
+    Next: tidefold consumer LOG NAME --remove removes the consumer
     """
     from tidefold.operations.retention.refs import register, unregister
 

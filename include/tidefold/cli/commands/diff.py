@@ -22,12 +22,12 @@ Keys = Annotated[bool, typer.Option("--keys", help="Show only the keys.")]
 def diff(terminal: Terminal, log: Log, before: Before, after: After, limit: Limit = 20, keys: Keys = False) -> None:
     """Count the rows added, changed and removed between two snapshots, and show some of them.
 
-    Compares all rows by key. Either snapshot may be tail-only or staged. Files that both share are not read. The
-    counts are exact, whatever --limit is. Starts no Spark.
+    Compares all rows by key. Either snapshot may be tail-only or staged. Files that both snapshots share are not read.
+    The counts are exact, whatever --limit is. Starts no Spark.
 
     Example: tidefold diff accounts 11 12 --limit 5
 
-    Next: tidefold restore LOG ID --log-position replay, if what came after is wrong
+    Next: tidefold restore LOG ID --log-position replay, if the later snapshot is wrong
     """
     from tidefold.operations.inspect.diff import diff as act
     from tidefold.presentation.tables import in_units, plain_table

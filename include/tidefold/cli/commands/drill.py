@@ -23,15 +23,15 @@ Scratch = Annotated[
 
 
 def drill(terminal: Terminal, log: Log, snapshot: Tried = None, scratch: Scratch = None) -> int:
-    """Test whether a snapshot can be restored: into a scratch folder, checked, timed, recorded, deleted.
+    """Test whether a snapshot can be restored: restore it into a scratch folder, check it, record the result.
 
-    Reads as a restore does: local copy, store, older snapshot and log. Checks the row count, every checksum, and
-    the Delta log of the result. history and status show the newest drill of each snapshot. Exit code 5 if the rows
-    cannot be restored. Nothing else changes.
+    Reads the files as a restore does: from the local copy, the store, or an older snapshot and the log. Checks the row
+    count, every checksum, and the Delta log of the result. Then deletes the scratch copy. history and status show the
+    newest drill of each snapshot. Exit code 5 if the rows cannot be restored. Nothing else changes.
 
     Example: tidefold drill accounts
 
-    Next: tidefold verify LOG, where it failed
+    Next: tidefold verify LOG, if the drill failed
     """
     from tidefold.compute.runners import in_threads
     from tidefold.operations.restore.drill import Trial

@@ -16,13 +16,13 @@ def drop(
     log: Log,
     yes: Annotated[bool, typer.Option("--yes", help="Delete. Without it, only the plan is printed.")] = False,
 ) -> int:
-    """Delete a log and everything only it needs: table, snapshots, segments, reports, quarantine, ledger.
+    """Delete a log and everything that only it needs: table, snapshots, segments, reports, quarantine, ledger.
 
     Landed files stay. The log need not be configured any more. This cannot be undone. Starts no Spark.
 
     Example: tidefold drop accounts --yes
 
-    Next: tidefold ingest LOG begins it anew
+    Next: tidefold ingest LOG starts the log again
     """
     from tidefold.operations.retention.drop_log import drop as act
 

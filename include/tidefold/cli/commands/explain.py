@@ -26,9 +26,9 @@ def explain(terminal: Terminal, log: Log, key: Key, snapshot: SnapshotId = None,
     """Show which change made the row of a key, which changes lost, and why.
 
     Shows the row as published (or in a snapshot, or live) and the change that made or deleted it: order, source
-    position, segment, landed file, snapshot and run. Then every other change of the key that the log still has,
-    oldest first, with its outcome; ranges where the log is incomplete; and the kept snapshots that have the row.
-    Reads only the files of the key's bucket; starts no Spark. Exit code 4 if the key is unknown.
+    position, segment, landed file, snapshot and run. Then shows every other change of the key that the log still has,
+    oldest first, with its outcome. Last come the ranges where the log is incomplete, and the retained snapshots that
+    have the row. Reads only the files of the key's bucket. Starts no Spark. Exit code 4 if the key is unknown.
 
     Example: tidefold explain accounts id=7 --live
 

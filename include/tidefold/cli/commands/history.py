@@ -11,9 +11,9 @@ from tidefold.cli.terminal import Terminal
 def history(terminal: Terminal, log: Log) -> None:
     """List every snapshot of a log, newest first.
 
-    Shows state, kind, epoch, base, folded change sets, rows, full size and written size, verdict and run; for a
-    restored snapshot its source and what was left out; for an aborted one the reason. Reads only the ledger; starts
-    no Spark.
+    Shows state, kind, epoch, base, folded change sets, rows, full size, written size, verdict and run. For a restored
+    snapshot it also shows the source and the changes that were left out, for an aborted one the reason. Reads only the
+    ledger. Starts no Spark.
 
     Example: tidefold history accounts
 

@@ -12,19 +12,18 @@ from tidefold.cli.terminal import Terminal
 
 HoldName = Annotated[str, typer.Argument(help="Name of the hold.", metavar="NAME")]
 HeldId = Annotated[int, typer.Argument(help="Id of the snapshot.", metavar="SNAPSHOT", min=1)]
-Reason = Annotated[str, typer.Option("--reason", help="The reason, shown by status and truncate.", show_default=False)]
+Reason = Annotated[str, typer.Option("--reason", help="The reason. status and truncate show it.", show_default=False)]
 
 
 def hold(terminal: Terminal, log: Log, name: HoldName, snapshot: HeldId, reason: Reason) -> int:
-    """Keep a completed snapshot and the log behind it, until release.
+    """Keep a completed snapshot and all change sets after it, until release.
 
-    A tag keeps only the snapshot. A hold also keeps every change set after it, so that the log can be replayed onto
-    it; truncate names the hold. Refused for a retired snapshot, and if the log behind it is truncated. Starts no
-    Spark.
+    A tag keeps only the snapshot. With a hold, the log can also be replayed onto the snapshot. truncate names the
+    holds. Refused for a retired snapshot, and if change sets after the snapshot were truncated. Starts no Spark.
 
     Example: tidefold hold accounts audit 12 --reason "audit until May"
 
-    Next: tidefold release LOG NAME ends it
+    Next: tidefold release LOG NAME ends the hold
     """
     from tidefold.operations.retention.refs import hold as act
 

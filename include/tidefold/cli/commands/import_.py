@@ -31,15 +31,16 @@ def import_(
     run: RunId = None,
     takeover: Takeover = False,
 ) -> int:
-    """Bring in the rows of a snapshot outside the store as a new snapshot, staged: no reader sees it yet.
+    """Import a snapshot from outside the store as a new, staged snapshot. Readers do not see it yet.
 
-    ADDRESS is a savepoint of any store, or a full snapshot in another store (STORE/snapshots/LOG/ID). Its
-    description, columns, key and files are checked before anything changes. Continue with tidefold quality and
-    tidefold confirm. A new log continues where the savepoint ends. In a log with changes of its own, changes not
-    folded yet are left out for good, and this is recorded. To undo an import, restore the snapshot before.
+    ADDRESS is a savepoint of any store, or a full snapshot in another store (STORE/snapshots/LOG/ID). tidefold checks
+    its description, columns, key and files before anything changes. Continue with tidefold quality and tidefold
+    confirm. A new log continues where the savepoint ends. If the log has changes that are not folded yet, they are left
+    out for good, and this is recorded. To undo an import, restore the snapshot before it.
+
     --claim-mode no-claim (default) never touches the original; you may delete it after the import is confirmed.
-    --claim-mode claim owns the original and deletes it when the snapshot is retired. --claim-mode legacy uses its
-    files and never deletes them. Starts Spark only for large canonical savepoints.
+    --claim-mode claim takes ownership of the original and deletes it when the snapshot is retired. --claim-mode legacy
+    uses its files and never deletes them. Starts Spark only for large canonical savepoints.
 
     Example: tidefold import accounts /backup/accounts-may
 

@@ -11,7 +11,8 @@ def ingest(terminal: Terminal, logs: Logs = None) -> int:
     """Ingest new landed files into the changelog.
 
     Each partition is ingested strictly in offset order. Records that cannot be used are quarantined, with file and
-    line. The newest file may still be incomplete: its rest waits. Without new files: no Spark, no new file.
+    line. If the newest file is incomplete, its rest waits for the next run. Without new files, no Spark starts and no
+    file is written.
 
     Example: tidefold ingest accounts
 

@@ -15,19 +15,22 @@ from tidefold.errors import InvalidInputError, RefusedError
 if TYPE_CHECKING:
     from tidefold.sources.inference.proposal import ProposalQuestion, ProposedLog
 
-Interactive = Annotated[bool, typer.Option("--interactive", "-i", help="Ask what the files do not say.")]
+Interactive = Annotated[
+    bool, typer.Option("--interactive", "-i", help="Ask about everything that the files do not show.")
+]
 
 
 def init(
     terminal: Terminal,
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Folder that holds landed files, at any depth.")],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Folder with landed files, at any depth.")],
     interactive: Interactive = False,
 ) -> None:
     """Write a commented tidefold.yaml from what has landed.
 
-    Samples the files below DIR and proposes a log for each feed: its key, its columns, its order, which column says
-    that a row is deleted. ASSUMED in the file marks what the sample makes likely, QUESTION what only you know: such a
-    log is a comment until it is answered. --interactive asks each question. An existing file is never overwritten.
+    Samples the files below DIR and proposes a log for each feed: its key, columns and order, and the column that marks
+    deleted rows. In the file, ASSUMED marks what the sample makes likely, and QUESTION marks what only you know. A log
+    with a question stays commented out until you answer it. --interactive asks each question. An existing file is never
+    overwritten.
 
     Example: tidefold init landing/ -c tidefold.yaml
 
@@ -148,6 +151,6 @@ def _create(path: Path, text: str) -> None:
 def _exists(path: Path) -> RefusedError:
     return RefusedError(
         "CONFIG_EXISTS",
-        f"`{path}` exists, and is not overwritten.",
-        hint="Name another with --config, or move it away.",
+        f"`{path}` exists, and `init` never overwrites it.",
+        hint="Name another file with --config, or move this one away.",
     )

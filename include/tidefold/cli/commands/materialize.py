@@ -15,12 +15,12 @@ def materialize(
     takeover_after: TakeoverAfter = None,
     kind: KindOfSnapshot = None,
 ) -> int:
-    """Fold new changes into a snapshot of each log, and stage it: no reader sees it yet.
+    """Fold new changes into a staged snapshot of each log. Readers do not see it yet.
 
-    One Spark job serves all logs. A new number of buckets and the age limit of rows take effect in a full snapshot;
-    --kind full makes one even without new changes, if it would differ from the last one. An open attempt of another
-    run blocks this one. --takeover supersedes that attempt; --takeover-after does so only if the attempt makes no
-    progress (a living job reports progress every 30 seconds). With nothing to fold: no Spark, no new file.
+    One Spark job serves all logs. A new number of buckets and the age limit of rows take effect in a full snapshot.
+    --kind full makes one even without new changes, if it would differ from the last one. An open attempt of another run
+    blocks this one. --takeover supersedes that attempt. --takeover-after supersedes it only if it makes no progress (a
+    running job reports progress every 30 seconds). With nothing to fold, no Spark starts and no file is written.
 
     Example: tidefold materialize accounts tellers
 

@@ -8,14 +8,14 @@ from tidefold.cli.terminal import Terminal, choose_logs
 
 
 def quality(terminal: Terminal, logs: Logs = None, run: RunId = None) -> int:
-    """Judge the staged snapshots: all rows of exactly the staged files.
+    """Judge the staged snapshots: run the quality checks on all rows of the staged files.
 
-    Checks that the key is unique and not null, compares the row count with the last snapshot, and runs the log's
-    suite file. Stores the verdict with a report. Exit code 3 if a gate failed.
+    Checks that the key is unique and not null, compares the row count with the last snapshot, and runs the log's suite
+    file. Stores the verdict with a report. Exit code 3 if a gate failed.
 
     Example: tidefold quality accounts
 
-    Next: tidefold confirm LOG, or tidefold report LOG when it failed
+    Next: tidefold confirm LOG, or tidefold report LOG if it failed
     """
     from tidefold.cli.spark_submit import run_step
     from tidefold.spark.steps import QualityStep

@@ -34,8 +34,9 @@ app = typer.Typer(
 def list_reasons(terminal: Terminal, logs: Logs = None) -> int:
     """Count the refused records of each log, by reason code.
 
-    Shows how many, from how many landed files, when the oldest and the newest of these files were ingested, and the
-    position of the first record. Only these records were refused; their neighbours were ingested. Starts no Spark.
+    Shows the number of records and of landed files, when the oldest and the newest of these files were ingested, and
+    the position of the first record. Only these records were refused. The other records of the files were ingested.
+    Starts no Spark.
 
     Example: tidefold quarantine list accounts
 
@@ -64,12 +65,12 @@ def list_reasons(terminal: Terminal, logs: Logs = None) -> int:
 def show(terminal: Terminal, log: Log, code: Code = None, limit: Limit = 20) -> None:
     """Show the refused records of a log: file, line, offset, reason and text.
 
-    Sorted as they came. The first 8 KiB of each record are kept. The terminal shows 200 characters, with control
-    characters escaped; --format json shows everything that is kept. Starts no Spark.
+    Sorted by arrival. tidefold keeps the first 8 KiB of each record. The terminal shows 200 characters, with control
+    characters escaped. --format json shows everything that is kept. Starts no Spark.
 
     Example: tidefold quarantine show accounts --code VALUE_INVALID
 
-    Next: tidefold quarantine retry LOG, once the program or the configuration can read them
+    Next: tidefold quarantine retry LOG, after the program or the configuration was corrected
     """
     from tidefold.operations.quarantine.inspect import show_refused
 
@@ -84,10 +85,10 @@ def show(terminal: Terminal, log: Log, code: Code = None, limit: Limit = 20) -> 
 def retry(terminal: Terminal, log: Log, code: Code = None) -> int:
     """Read the refused records of a log again, with today's program and configuration.
 
-    Records that can be read now are appended to the log with their own source position and order. A record whose
-    key has a newer change is settled without one. The others stay, with their reason. Each record is taken once,
-    even if calls are repeated, killed or concurrent. If the log was truncated since, the record stays, because
-    newer changes can no longer be seen. Starts no Spark.
+    Records that can be read now are appended to the log with their own source position and order. If the key of a
+    record has a newer change, the record is settled without a change. The others stay in quarantine with their reason.
+    Each record is ingested once, even if calls are repeated, killed or concurrent. If the log was truncated since, the
+    record stays, because newer changes can no longer be found. Starts no Spark.
 
     Example: tidefold quarantine retry accounts --code VALUE_INVALID
 
@@ -113,7 +114,7 @@ def settle(
 ) -> int:
     """Settle refused records by hand: they leave the quarantine and count as ignored.
 
-    The ledger keeps who settled how many records of which file, and why. The records are not ingested, and no retry
+    The ledger records who settled how many records of which file, and why. The records are not ingested, and no retry
     reads them again. Starts no Spark.
 
     Example: tidefold quarantine settle accounts --code BROKEN_JSON --reason "test data of the vendor"

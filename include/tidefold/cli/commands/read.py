@@ -53,8 +53,8 @@ def read(
 ) -> None:
     """Show rows of a log: as published, of one snapshot, live, or its change sets.
 
-    --live folds what was ingested since the newest snapshot while it reads; nothing is written. --changes shows the
-    log itself: each change with its change set (_sqn), its operation (_op: 0 upsert, 1 delete) and its position.
+    --live adds the changes that were ingested since the newest snapshot, and writes nothing. --changes shows the log
+    itself: each change with its change set (_sqn), its operation (_op: 0 upsert, 1 delete) and its source position.
     --share reads only the key groups of one of several workers. For large reads use a Delta reader on the table, or
     Spark's format tidefold. Starts no Spark.
 
@@ -67,7 +67,7 @@ def read(
 
     wanted = _parse_wanted(live, snapshot, changes, since)
     if distribution is not None and share is None:
-        raise InvalidInputError("READ_OPTIONS", "--distribution needs --share.", hint="Add --share, as 2/8.")
+        raise InvalidInputError("READ_OPTIONS", "--distribution needs --share.", hint="Add --share, such as 2/8.")
     wanted = (
         wanted if share is None else replace(wanted, share=Share.parse(share, distribution or RedistributionMode.SPLIT))
     )

@@ -17,13 +17,13 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing: print t
 def rebuild(terminal: Terminal, log: Log, yes: Yes = False, dry_run: DryRun = False) -> int:
     """Rebuild the ledger of a log that was lost or is older than the table.
 
-    Only if no newer copy of logs/LOG exists. The manifests and the commits of the table say which snapshots there
-    are, and from where on the source is read again. Verdicts, tags, holds and counts of refused records are lost.
-    Snapshots that the table never showed are aborted. Starts no Spark.
+    Use it only if no newer copy of logs/LOG exists. The command reads from the manifests and the commits of the table
+    which snapshots exist, and from which position to read the source again. Verdicts, tags, holds and counts of refused
+    records are lost. Snapshots that were never published are aborted. Starts no Spark.
 
     Example: tidefold rebuild accounts --yes
 
-    Next: tidefold verify LOG proves the snapshots; tidefold ingest LOG takes again what landed since
+    Next: tidefold verify LOG checks the snapshots; tidefold ingest LOG ingests again what landed since
     """
     from tidefold.operations.restore.rebuild import RebuildDetails
     from tidefold.operations.restore.rebuild import rebuild as act

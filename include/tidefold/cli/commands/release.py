@@ -14,7 +14,7 @@ HoldName = Annotated[str, typer.Argument(help="Name of the hold.", metavar="NAME
 
 
 def release(terminal: Terminal, log: Log, name: HoldName) -> int:
-    """End a hold; retention may then delete the snapshot and the log behind it.
+    """End a hold. Retention may then delete the snapshot and the change sets after it.
 
     Example: tidefold release accounts audit
 

@@ -57,17 +57,17 @@ def restore(
     to: To = None,
     key_groups: Groups = None,
 ) -> int:
-    """Bring back the rows of an older snapshot as a new snapshot, staged: no reader sees it yet.
+    """Restore the rows of an older snapshot as a new, staged snapshot. Readers do not see it yet.
 
-    Continue with tidefold quality and tidefold confirm, as for any snapshot. The gate compares the row count with
-    the newest snapshot's; confirm with an override lets a smaller one through. --log-position replay also sets the
-    log back: the next run folds the later changes again; refused if the log is truncated there. --log-position skip
-    leaves the later changes out for good, and records this. To undo a restore, restore again. Nothing is deleted.
-    A full snapshot needs no Spark; a tail is folded in one Spark job.
+    Continue with tidefold quality and tidefold confirm, as for any snapshot. The gate compares the row count with the
+    newest snapshot. If the drop in rows fails it, confirm with an override. --log-position replay also sets the log
+    back: the next run folds the later changes again. It is refused if those changes were truncated. --log-position skip
+    leaves the later changes out for good, and records this. To undo a restore, restore again. Nothing is deleted. A
+    full snapshot needs no Spark. A tail is folded in one Spark job.
 
-    Each file is read from the local copy, else from the store, else rebuilt from an older snapshot and the log. Its
-    checksum must match, and the outcome names the source of each file. --dry-run prints all of this beforehand.
-    --to writes the rows to another place, as a Delta table of its own; the log is unchanged.
+    tidefold reads each file from the local copy, else from the store, else rebuilds it from an older snapshot and the
+    log. Its checksum must match, and the outcome names the source of each file. --dry-run prints this plan and changes
+    nothing. --to writes the rows as a separate Delta table, and does not change the log.
 
     Example: tidefold restore accounts 12 --log-position replay
 
@@ -92,15 +92,15 @@ def restore(
 
 def _check(log_position: RestoreMode | None, dry_run: bool, to: str | None, key_groups: str | None) -> None:
     if to is None and log_position is None:
-        message = "A restore needs --log-position, or --to for another place."
+        message = "A restore needs --log-position, or --to to write a separate table."
         raise InvalidInputError(
-            "LOG_POSITION_MISSING", message, hint="--log-position replay folds later changes again, skip does not."
+            "LOG_POSITION_MISSING", message, hint="`--log-position replay` folds later changes again, `skip` does not."
         )
     if to is not None and (log_position is not None or dry_run):
-        message = "--to leaves the log as it is: it takes neither --log-position nor --dry-run."
+        message = "--to does not change the log, so --log-position and --dry-run have no effect with it."
         raise InvalidInputError("LOG_POSITION_WITH_TO", message, hint="Leave them out.")
     if key_groups is not None and to is None:
-        message = "--key-groups is for --to: the table always has all of them."
+        message = "--key-groups needs --to: the published table always has all key groups."
         raise InvalidInputError("KEY_GROUPS_WITHOUT_TO", message, hint="Add --to PATH.")
 
 
@@ -145,5 +145,7 @@ def _groups(given: str | None) -> KeyGroups | None:
         return None
     found = re.fullmatch(r"(\d{1,5})-(\d{1,5})", given)
     if not found or int(found[1]) > int(found[2]):
-        raise InvalidInputError("KEY_GROUPS_INVALID", "This is not a range of key groups.", hint="Write `0-31`.")
+        raise InvalidInputError(
+            "KEY_GROUPS_INVALID", f"`{given}` is not a range of key groups.", hint="Write it as `0-31`."
+        )
     return KeyGroups(int(found[1]), int(found[2]))

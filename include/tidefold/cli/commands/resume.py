@@ -10,7 +10,7 @@ from tidefold.cli.terminal import Terminal
 def resume(terminal: Terminal, log: Log) -> int:
     """Let a log that savepoint --stop has stopped accept changes again.
 
-    The next ingest takes what landed meanwhile. Starts no Spark.
+    The next ingest also ingests the files that landed during the stop. Starts no Spark.
 
     Example: tidefold resume accounts
 

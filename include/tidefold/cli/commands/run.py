@@ -16,8 +16,8 @@ def run(
 ) -> int:
     """Run the whole cycle: ingest, materialize, quality, and confirm what passed.
 
-    A snapshot that failed is aborted: the table is unchanged, and the next run folds the same changes again. A
-    failing log does not hold up the others. Exit code 3 if a gate failed.
+    A snapshot that fails its gate is aborted. The table is unchanged, and the next run folds the same changes again. A
+    failing log does not stop the others. Exit code 3 if a gate failed.
 
     Example: tidefold run accounts
 

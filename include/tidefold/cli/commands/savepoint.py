@@ -44,13 +44,13 @@ def savepoint(
     reason: Reason = "a savepoint was asked for",
     takeover: Takeover = False,
 ) -> int:
-    """Write a completed snapshot to a place of your own: a copy that tidefold never deletes.
+    """Write a completed snapshot to a place of your own, as a copy that tidefold never deletes.
 
-    The default is the newest completed snapshot; a tail-only one is folded while it is written. --as native writes
-    a self-contained Delta table with copies of the snapshot's files. --as canonical writes plain Parquet for any
-    engine. savepoint.json is written last: without it there is no savepoint. All bytes are verified. --stop first
-    stops the log, then folds, judges, confirms and saves what it has; the same call again continues after an
-    interruption. Starts Spark only with --stop.
+    The default is the newest completed snapshot. A tail-only snapshot is folded during the write. --as native writes a
+    self-contained Delta table with copies of the snapshot's files. --as canonical writes plain Parquet for any engine.
+    All bytes are verified. savepoint.json is written last: a folder without it is not a savepoint. --stop first stops
+    the log, then folds, judges, confirms and saves its changes. After an interruption, the same call continues. Starts
+    Spark only with --stop.
 
     Example: tidefold savepoint accounts --to /backup/accounts-may --as canonical
 
@@ -67,8 +67,8 @@ def savepoint(
     if not stop:
         return print_outcomes(terminal, "savepoint", [take_savepoint(pipeline, known, wanted, terminal.note)])
     if snapshot is not None:
-        message = "A log that is stopped is saved as it then is."
-        raise InvalidInputError("SAVEPOINT_OPTIONS", message, hint="Drop --snapshot or --stop.")
+        message = "--stop saves the state at the stop, so --snapshot cannot choose another one."
+        raise InvalidInputError("SAVEPOINT_OPTIONS", message, hint="Leave out --snapshot or --stop.")
     open_place(pipeline, to)
     asked = Stopping(open_address(to).uri(""), by or getpass.getuser(), reason)
     return StoppedSavepoint(terminal, pipeline, known, asked, takeover).go(wanted)

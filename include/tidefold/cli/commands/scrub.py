@@ -21,24 +21,26 @@ Share = Annotated[
 ]
 Bytes = Annotated[
     str | None,
-    typer.Option("--bytes", help="Bytes of each log to read instead: 500MB, 20GiB, 100000.", metavar="SIZE"),
+    typer.Option(
+        "--bytes", help="Bytes of each log to read, instead of a share: 500MB, 20GiB, 100000.", metavar="SIZE"
+    ),
 ]
-Repair = Annotated[bool, typer.Option("--repair/--no-repair", help="Repair from a copy that is proved to be good.")]
+Repair = Annotated[bool, typer.Option("--repair/--no-repair", help="Repair from a copy that is proved to be intact.")]
 
 
 def scrub(
     terminal: Terminal, logs: Logs = None, share: Share = None, bytes: Bytes = None, repair: Repair = True
 ) -> int:
-    """Read the next share of each log's files, prove them, and repair damage from a good copy.
+    """Read the next share of each log's files, verify checksums, and repair damage from an intact copy.
 
-    Each run continues where the last one stopped, so enough runs read every file. Reads data files, segments and
-    local copies by their checksums. Of files outside the share it checks presence and length. Reads the ledger with
-    its pages, manifests and Delta logs in each run. Damage that is left is an alarm: the file, what it means, and
-    the command that mends it. Exit code 5 while damage is left. Starts no Spark.
+    Each run continues where the last one stopped, so enough runs read every file. Each run verifies data files,
+    segments and local copies of its share by their checksums. For the other files it checks presence and length. It
+    also reads the ledger with its pages, the manifests and the Delta logs. Damage that is left is an alarm: it names
+    the file, the effect, and the command that repairs it. Exit code 5 while damage is left. Starts no Spark.
 
     Example: tidefold scrub --share 10%
 
-    Next: tidefold status, or tidefold verify LOG, which reads everything at once
+    Next: tidefold status, or tidefold verify LOG to read all files at once
     """
     from tidefold.operations.outcome import for_each_log
     from tidefold.operations.verify.scrub import scrub as act

@@ -11,10 +11,11 @@ from tidefold.cli.terminal import Terminal, choose_logs
 def status(terminal: Terminal, logs: Logs = None) -> int:
     """Show the state of each log.
 
-    Shows the published snapshot, the open attempt, changes not folded yet, source positions, refused records, why
-    the newest snapshot was not published, the newest tail, holds, readers, segments to be deleted, local copies,
-    and when the files were last proved (scrub, verify) and a restore was last drilled. Marks as OLD what is more
-    than 35 days ago. Shows each ALARM by the thresholds of `alarms` in the configuration. Starts no Spark.
+    Shows the published snapshot, the open attempt, changes that are not folded yet, source positions, refused records,
+    and why the newest snapshot was not published. It also shows the newest tail, holds, consumers, segments to delete,
+    local copies, the newest proof of the files (scrub, verify) and the newest restore drill. A proof or drill older
+    than 35 days is marked OLD. ALARM marks each value over a threshold of `alarms` in the configuration.
+    Starts no Spark.
 
     Example: tidefold status accounts --format json
 

@@ -9,9 +9,9 @@ from tidefold.operations.outcome import for_each_log
 
 
 def subsume(terminal: Terminal, logs: Logs = None, dry_run: DryRun = False) -> int:
-    """Retire completed snapshots beyond `retention.snapshots` and delete the files only they need.
+    """Retire completed snapshots beyond `retention.snapshots`, and delete the files that only they need.
 
-    Tagged snapshots stay. With `retention.snapshots: all` nothing is retired. Starts no Spark.
+    Tagged and held snapshots stay. With `retention.snapshots: all` nothing is retired. Starts no Spark.
 
     Example: tidefold subsume --dry-run
 

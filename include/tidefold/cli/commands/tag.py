@@ -10,15 +10,16 @@ from tidefold.cli.options import Log
 from tidefold.cli.output.outcomes import print_outcomes
 from tidefold.cli.terminal import Terminal
 
+TaggedSnapshot = Annotated[int, typer.Argument(help="Id of the snapshot.", metavar="SNAPSHOT", min=1)]
 TagName = Annotated[str, typer.Argument(help="Name of the tag.", metavar="TAG")]
 
 
-def tag(terminal: Terminal, log: Log, snapshot: Annotated[int, typer.Argument(min=1)], name: TagName) -> int:
-    """Name a completed snapshot, so that it is kept as long as the tag exists.
+def tag(terminal: Terminal, log: Log, snapshot: TaggedSnapshot, name: TagName) -> int:
+    """Give a completed snapshot a name, so that it is kept as long as the tag exists.
 
     Example: tidefold tag accounts 12 before-migration
 
-    Next: tidefold untag LOG TAG frees it
+    Next: tidefold untag LOG TAG removes the tag
     """
     from tidefold.operations.retention.refs import tag as act
 

@@ -9,15 +9,15 @@ from tidefold.operations.outcome import for_each_log
 
 
 def tail(terminal: Terminal, logs: Logs = None, run: RunId = None) -> int:
-    """Make a tail-only snapshot: the newest materialization and the change sets after it.
+    """Make a tail-only snapshot: the newest materialized snapshot and the change sets after it.
 
-    It is complete at once and costs one small file, whatever the size of the table. It is never published and has
+    It is complete at once and costs one small file, whatever the size of the table. It is never published, and it has
     the verdict of its base. It is retired with its base, unless a tag or a hold keeps it. Without changes since the
-    newest snapshot nothing is done. Starts no Spark.
+    newest snapshot, the command does nothing. Starts no Spark.
 
     Example: tidefold tail accounts
 
-    Next: tidefold read LOG --snapshot ID shows its rows; tidefold restore LOG ID --log-position replay brings them back
+    Next: tidefold read LOG --snapshot ID to read its rows, or tidefold restore LOG ID --log-position replay
     """
     from tidefold.operations.snapshot.tail import take_tail
 

@@ -9,10 +9,10 @@ from tidefold.operations.outcome import for_each_log
 
 
 def truncate(terminal: Terminal, logs: Logs = None, dry_run: DryRun = False) -> int:
-    """Truncate the log behind the kept snapshots and delete segments that nothing needs.
+    """Delete the part of the log that no snapshot needs, and the segments that nothing needs.
 
-    Prints each bound and which one is the tightest. The log keeps what a kept snapshot, a tail, an open attempt, a
-    hold, a consumer or replay needs. Old ledger versions are deleted too. Starts no Spark.
+    Prints each bound, and which one is the tightest. The log keeps the change sets that a retained snapshot, a tail, an
+    open attempt, a hold, a consumer or a replay needs. Old ledger versions are deleted too. Starts no Spark.
 
     Example: tidefold truncate accounts --dry-run
 

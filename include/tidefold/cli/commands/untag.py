@@ -14,7 +14,7 @@ TagName = Annotated[str, typer.Argument(help="Name of the tag.", metavar="TAG")]
 
 
 def untag(terminal: Terminal, log: Log, name: TagName) -> int:
-    """Remove a tag; retention may then delete the snapshot.
+    """Remove a tag. Retention may then delete the snapshot.
 
     Example: tidefold untag accounts before-migration
 

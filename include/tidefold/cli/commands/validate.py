@@ -19,11 +19,11 @@ def validate(
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of the file, for editors.")] = False,
     online: Annotated[bool, typer.Option("--online", help="Also test the store, with small temporary files.")] = False,
 ) -> None:
-    """Check the configuration and its suite files, offline; with --online also the store.
+    """Check the configuration and its suite files without a store; with --online also test the store.
 
-    Reports each mistake with file, line, key and the allowed values. Without --online no store is contacted. With
-    --online small files are written, read, listed, copied and deleted, and a second write under the same name must
-    be refused.
+    Reports each mistake with file, line, key and the allowed values. With --online, tidefold writes, reads, lists,
+    copies and deletes small files in the store. It also checks that the store refuses a second write under the same
+    name.
 
     Example: tidefold validate -c tidefold.yaml --online
 

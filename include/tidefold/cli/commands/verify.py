@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _SECONDS = 5.0
 
 Deep = Annotated[bool, typer.Option("--deep/--quick", help="Read all bytes, or check only presence and length.")]
-Repair = Annotated[bool, typer.Option("--repair", help="Repair damaged files from a copy that is proved to be good.")]
+Repair = Annotated[bool, typer.Option("--repair", help="Repair damaged files from a copy that is proved to be intact.")]
 Spark = Annotated[bool, typer.Option("--spark", help="Also read the published table through Spark's Delta reader.")]
 
 
@@ -34,17 +34,17 @@ def verify(
 ) -> int:
     """Find missing, cut or altered files of a log, in every copy, and repair them on request.
 
-    Checks completed and staged snapshots (manifests, data files, Delta logs), the published table, local copies,
-    and the segments that the log needs. Hard links to one file count as one copy. --repair first proves another
-    copy by its sha256, writes a new file beside the damaged one, renames it, and checks again. A file without a
-    proved copy is left as it is, and the next step is reported. Exit code 5 if damage is left.
+    Checks completed and staged snapshots (manifests, data files, Delta logs), the published table, local copies, and
+    the segments that the log needs. Hard links to one file count as one copy. --repair first proves another copy by its
+    sha256, writes a new file beside the damaged one, renames it, and checks again. A file without an intact copy stays
+    as it is, and the outcome names the next step. Exit code 5 if damage is left.
 
-    --spark also reads every row of the published table through Spark's Delta reader. It compares schema and content
-    with the files that were judged: readers get what was judged. Without --spark no Spark starts.
+    --spark also reads every row of the published table through Spark's Delta reader, and compares schema and content
+    with the judged files. Without --spark no Spark starts.
 
     Example: tidefold verify accounts --repair
 
-    Next: tidefold restore LOG ID --log-position replay, where no good copy is left
+    Next: tidefold restore LOG ID --log-position replay, if no intact copy is left
     """
     from tidefold.operations.outcome import for_each_log
     from tidefold.operations.verify.verify import Asked

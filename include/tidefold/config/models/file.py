@@ -33,7 +33,7 @@ def count_bytes(size: str) -> int:
 def _require_size(value: Any) -> Any:
     if isinstance(value, str) and count_bytes(value) > 0:
         return value
-    hint = "As an example `500MB`, `20GB` (units of 1000) or `20GiB`."
+    hint = "Write it as `500MB`, `20GB` (units of 1000) or `20GiB` (units of 1024)."
     raise mistake("CONFIG_WRONG_TYPE", "must be a size greater than zero, such as 500MB or 20GB.", hint)
 
 
@@ -113,7 +113,7 @@ _LEAST_RETAINED = 2
 def _require_retained(value: Any) -> Any:
     if value == "all" or (type(value) is int and value >= _LEAST_RETAINED):
         return value
-    hint = "Readers of the version before the newest need one more."
+    hint = "Readers of the previous version need a second snapshot until they finish."
     raise mistake("CONFIG_OUT_OF_RANGE", "must be `all` or a whole number from 2.", hint)
 
 
@@ -256,7 +256,7 @@ def _require_log(value: Any) -> Any:
             "If `tidefold init` wrote the file: answer each QUESTION in it, and remove the `# ` before the lines of "
             "the log."
         )
-        raise mistake("CONFIG_EMPTY_VALUE", "names no log.", hint)
+        raise mistake("CONFIG_EMPTY_VALUE", "has no log.", hint)
     return value
 
 

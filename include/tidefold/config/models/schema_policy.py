@@ -41,8 +41,8 @@ class SchemaEntry(StrictModel):
 
 def _short(value: Any) -> Any:
     if value == "quarantine":
-        hint = "As an example `schema_evolution: {add: quarantine}`."
-        raise mistake("CONFIG_UNKNOWN_VALUE", "can be `quarantine` for `add` and `retype` alone.", hint)
+        hint = "Write it for each kind of change: `schema_evolution: {add: quarantine}`."
+        raise mistake("CONFIG_UNKNOWN_VALUE", "accepts `quarantine` only for `add` and `retype`.", hint)
     return {kind.value: value for kind in ChangeKind} if value in ("evolve", "freeze") else value
 
 
@@ -52,22 +52,22 @@ SchemaValue = Annotated[
 
 
 def change_mistakes(shape: TableSpec) -> Iterator[Mistake]:
-    """Aliases that are no one's alone, and defaults that are no value or would have no exact meaning."""
+    """Yields ambiguous aliases, and defaults that are not a value of the column or have no exact meaning."""
     taken = {column.name.casefold(): column.name for column in shape.columns}
     for column in shape.columns:
         for i, alias in enumerate(column.aliases):
             other = taken.setdefault(alias.casefold(), column.name)
             if other != column.name or alias in (column.name, *column.aliases[:i]):
-                hint = "A former name belongs to one column."
-                yield "COLUMN_ALIAS", ("columns", column.name, "aliases", i), f"is a name of `{other}` already.", hint
+                hint = "A former name can belong to one column only."
+                yield "COLUMN_ALIAS", ("columns", column.name, "aliases", i), f"is already a name of `{other}`.", hint
     for column in shape.columns:
         if column.name in shape.key and column.encoding in ("json", "decimal") and column.type == "string":
-            hint = "Leave `encoding` out: keys are texts."
-            yield "COLUMN_ENCODING", ("columns", column.name, "encoding"), "is not for a column of the key.", hint
+            hint = "Leave `encoding` out. The values of key columns are read as text."
+            yield "COLUMN_ENCODING", ("columns", column.name, "encoding"), "is not allowed for a key column.", hint
     for i, name in enumerate(shape.ignored):
         if name.casefold() in taken:
-            hint = "Take it out of `ignored`, or out of `columns`."
-            yield "COLUMN_IGNORED", ("ignored", i), f"is column `{taken[name.casefold()]}` of the log.", hint
+            hint = "Remove it from `ignored` or from `columns`."
+            yield "COLUMN_IGNORED", ("ignored", i), f"is also column `{taken[name.casefold()]}` of the log.", hint
     yield from _defaults(shape)
 
 
@@ -78,13 +78,13 @@ def _defaults(shape: TableSpec) -> Iterator[Mistake]:
             yield (
                 "COLUMN_DEFAULT",
                 at,
-                "has no effect on a key column, which is there from the beginning.",
+                "has no effect: a key column exists from the beginning.",
                 "Remove it.",
             )
         elif column.optional:
             continue
         elif shape.merge.engine in (Engine.PARTIAL, Engine.AGGREGATE):
-            hint = "Remove it: rows that were there before have null, until a change says otherwise."
+            hint = "Remove it. Existing rows have null until a change sets the column."
             yield "COLUMN_DEFAULT", at, f"has no exact meaning with the engine `{shape.merge.engine}`.", hint
         else:
             yield from _value(column.type, column.default or "", at)
@@ -94,5 +94,5 @@ def _value(type_: str, text: str, at: tuple[str, ...]) -> Iterator[Mistake]:
     try:
         parse_value(type_, text)
     except ValueError as error:
-        hint = "As an example 0, 1.50, true, 2026-01-31, 2026-01-31T12:00:00Z."
+        hint = "For example 0, 1.50, true, 2026-01-31, 2026-01-31T12:00:00Z."
         yield "COLUMN_DEFAULT", at, f"does not fit: {error}.", hint

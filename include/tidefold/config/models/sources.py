@@ -159,8 +159,10 @@ def _encoding(given: str) -> str:
     except (LookupError, UnicodeError):
         ascii_stays = False
     if not ascii_stays:
-        hint = "As an example `utf-8`, `latin-1` or `cp1252`; convert files in UTF-16 before they land."
-        raise mistake("CONFIG_UNKNOWN_VALUE", "cannot be this one: lines are cut at bytes of ASCII.", hint)
+        hint = "Use an encoding such as `utf-8`, `latin-1` or `cp1252`. Convert UTF-16 files before they land."
+        raise mistake(
+            "CONFIG_UNKNOWN_VALUE", "must be an encoding that keeps ASCII bytes: tidefold splits lines at them.", hint
+        )
     return name
 
 
@@ -169,9 +171,9 @@ def _format(given: str) -> str:
     try:
         datetime.strptime(datetime(2026, 1, 31, 12, tzinfo=UTC).strftime(given), given)
     except ValueError:
-        parts = "%Y year, %m month, %d day, %H hour, %M minute, %S second, %f parts"
-        hint = f'As an example "%d.%m.%Y %H:%M:%S": {parts}.'
-        raise mistake("CONFIG_UNKNOWN_VALUE", "is not a format of a time.", hint) from None
+        parts = "%Y year, %m month, %d day, %H hour, %M minute, %S second, %f fraction of a second"
+        hint = f'Write it as "%d.%m.%Y %H:%M:%S": {parts}.'
+        raise mistake("CONFIG_UNKNOWN_VALUE", "is not a time format.", hint) from None
     return given
 
 

@@ -73,8 +73,8 @@ def append(
         if _expect_position(state, stand.topic, stand.partition) != stand:
             raise ConflictError(
                 "OFFSETS_TAKEN",
-                f"Another run took records of {stand.topic} partition {stand.partition} meanwhile.",
-                hint="Nothing was appended; run ingest again, it continues at the log's positions.",
+                f"Another run ingested records of {stand.topic} partition {stand.partition} at the same time.",
+                hint="Nothing was appended. Run ingest again: it continues at the log's positions.",
             )
     for arrival in arrivals:
         state = _append_one(state, arrival)
@@ -86,15 +86,16 @@ def require_open(state: LogState) -> None:
     if state.stopped:
         raise RefusedError(
             "LOG_STOPPED",
-            f"Log `{state.log}` was stopped by {state.stopped.by} ({state.stopped.why}); it accepts no changes.",
-            hint=f"`tidefold resume {state.log}` lets it continue; files that land meanwhile are not lost.",
+            f"Log `{state.log}` was stopped by {state.stopped.by} ({state.stopped.why}) and accepts no changes.",
+            hint=f"`tidefold resume {state.log}` ends the stop. Files that land meanwhile are ingested afterwards.",
         )
     attempt = state.open_attempt
     if attempt and attempt.external and never_took(state):
         raise RefusedError(
             "IMPORT_OPEN",
-            f"Log `{state.log}` begins with an import, snapshot {attempt.id}, which is {attempt.state}.",
-            hint=f"`tidefold quality {state.log}` and `tidefold confirm {state.log}`, or `tidefold abort {state.log}`.",
+            f"Log `{state.log}` starts with an import (snapshot {attempt.id}, {attempt.state}) that is not confirmed.",
+            hint=f"Run `tidefold quality {state.log}` and `tidefold confirm {state.log}`, or `tidefold abort "
+            f"{state.log}`.",
         )
 
 
@@ -108,8 +109,8 @@ def require_fence(state: LogState, fence: int) -> None:
     if fence != state.fence:
         raise SupersededError(
             "INTAKE_FENCED",
-            f"Change sets for `{state.log}` came too late: they were rejected, so that their segments can be deleted.",
-            hint="Nothing was appended; call again, it continues at the log's positions.",
+            f"Change sets of this ingest of `{state.log}` came too late: another run has rejected them.",
+            hint="Nothing was appended. Run ingest again: it continues at the log's positions.",
         )
 
 
@@ -139,7 +140,7 @@ def _append_one(state: LogState, arrival: IngestedFile) -> LogState:
     if arrival.change_set and arrival.change_set.key_groups.last >= state.shape.key_groups:
         raise RefusedError(
             "KEY_GROUPS_BEYOND",
-            f"A change set for `{state.log}` was made for more than its {state.shape.key_groups} key groups.",
+            f"A change set was written for more key groups than the {state.shape.key_groups} of log `{state.log}`.",
             hint="Nothing was appended. Write with the log's own table definition.",
         )
     known = {(p.topic, p.partition): p for p in state.positions}
@@ -147,9 +148,9 @@ def _append_one(state: LogState, arrival: IngestedFile) -> LogState:
     if before and landed.first_offset < before.next_offset:
         raise ConflictError(
             "OFFSETS_TAKEN",
-            f"{position.topic} partition {position.partition}: offsets below {before.next_offset} are taken, "
-            f"{landed.name} brings {landed.first_offset}.",
-            hint="Another ingest was faster; run ingest again, it continues at the log's positions.",
+            f"{position.topic} partition {position.partition}: offsets below {before.next_offset} are already "
+            f"ingested, and {landed.name} begins at {landed.first_offset}.",
+            hint="Another ingest was faster. Run ingest again: it continues at the log's positions.",
         )
     sqn = None
     if arrival.change_set:
@@ -186,7 +187,7 @@ def check_shape(state: LogState, shape: TableSpec) -> None:
     raise RefusedError(
         "SHAPE_CHANGED",
         f"The change sets do not match the table definition of log `{state.log}` ({'; '.join(changed)}).",
-        hint="Write with the log's own columns; only the configuration of the log changes them.",
+        hint="Write with the columns of the log. Only the configuration can change them.",
     )
 
 

@@ -79,7 +79,7 @@ def retake(state: LogState, retaken: QuarantineRetryCommit) -> LogState:
         raise ConflictError(
             "RETRY_OVERTAKEN",
             f"Another retry, an ingest or a restore of `{state.log}` was faster.",
-            hint="Nothing was changed; call again, it uses the current state.",
+            hint="Nothing was changed. Call again.",
         )
     settled = {one.number: one for one in retaken.settled}
     landed = tuple(_correct(e, retaken, settled) if e.number in named else e for e in state.landed)

@@ -22,8 +22,8 @@ def stop(state: LogState, stopped: Stopped) -> LogState:
     if before.address != stopped.address:
         raise RefusedError(
             "LOG_STOPPED",
-            f"Log `{state.log}` was stopped by {before.by} for a savepoint at {before.address}.",
-            hint=f"Give that address, to finish it, or `tidefold resume {state.log}` first.",
+            f"{before.by} stopped log `{state.log}` for a savepoint at {before.address}.",
+            hint=f"Give that address to finish the savepoint, or run `tidefold resume {state.log}` first.",
         )
     return state  # The run that stopped it goes on.
 
@@ -33,7 +33,7 @@ def resume(state: LogState) -> LogState:
     if state.stopped and state.stopped.run == REBUILT and state.shape.merge.engine in _COUNTING:
         raise RefusedError(
             "POSITIONS_UNKNOWN",
-            f"Log `{state.log}` would fold changes a second time: {state.stopped.why}.",
-            hint=f"`tidefold savepoint {state.log} ADDRESS` keeps its rows. Feed later changes to a new log.",
+            f"Log `{state.log}` would count changes twice: {state.stopped.why}.",
+            hint=f"`tidefold savepoint {state.log} --to ADDRESS` saves its rows. Feed later changes to a new log.",
         )
     return replace(state, stopped=None) if state.stopped else state

@@ -36,7 +36,9 @@ def with_files(snapshots: Iterable[Snapshot]) -> tuple[Snapshot, ...]:
 def newest(state: LogState, keep: int) -> tuple[Snapshot, ...]:
     """The newest `keep` completed snapshots with files of their own, oldest first; none as of an instant is one."""
     if keep < 1:
-        raise InvalidInputError("RETENTION_INVALID", f"{keep} snapshots cannot be kept.", hint="Keep at least one.")
+        raise InvalidInputError(
+            "RETENTION_INVALID", f"Retention cannot keep {keep} snapshots.", hint="Keep at least one."
+        )
     return tuple(s for s in state.snapshots if s.state is State.COMPLETED and s.in_main_lineage)[-keep:]
 
 
@@ -222,7 +224,7 @@ def compact(state: LogState, compacted: ChangeSet) -> LogState:
         raise ConflictError(
             "RUN_GONE",
             f"The change sets {compacted.begin} to {compacted.sqn} of `{state.log}` cannot be compacted any more.",
-            hint="Nothing was changed; call again, it uses the current state.",
+            hint="Nothing was changed. Call again.",
         )
     before = tuple(c for c in state.change_sets if c.sqn < compacted.begin)
     kept = (*before, compacted, *(c for c in state.change_sets if c.begin > compacted.sqn))
@@ -253,18 +255,22 @@ def hold(state: LogState, wanted: Hold) -> LogState:
     """Keeps a completed snapshot and the log behind it. Refused for a retired one, or when the log behind it is cut."""
     snapshot = require_snapshot(state, wanted.snapshot)
     if snapshot.state is not State.COMPLETED or _behind(state, snapshot.id) < state.truncated_to:
-        what = f"is {snapshot.state}" if snapshot.state is not State.COMPLETED else "has no log behind it any more"
+        what = (
+            f"is {snapshot.state}"
+            if snapshot.state is not State.COMPLETED
+            else "no longer has the change sets after it"
+        )
         raise RefusedError(
             "CANNOT_HOLD",
             f"Snapshot {snapshot.id} of `{state.log}` {what} and cannot be held.",
-            hint=f"`tidefold history {state.log}` shows others; `tidefold tag` keeps a snapshot without its log.",
+            hint=f"Choose another from `tidefold history {state.log}`. `tidefold tag` keeps a snapshot alone.",
         )
     taken = next((h for h in state.holds if h.name == wanted.name), None)
     if taken and taken.snapshot != wanted.snapshot:
         raise RefusedError(
             "HOLD_TAKEN",
-            f"Hold `{wanted.name}` of `{state.log}` keeps snapshot {taken.snapshot}.",
-            hint=f"`tidefold release {state.log} {wanted.name}` frees it.",
+            f"Hold `{wanted.name}` of `{state.log}` already keeps snapshot {taken.snapshot}.",
+            hint=f"`tidefold release {state.log} {wanted.name}` removes that hold. Or choose another name.",
         )
     return state if taken else replace(state, holds=(*state.holds, wanted))
 
@@ -282,7 +288,7 @@ def register(state: LogState, reader: Consumer) -> LogState:
             "CONSUMER_OUTSIDE_LOG",
             f"Consumer `{reader.name}` cannot be at {reader.sqn}: "
             f"`{state.log}` has the change sets after {state.truncated_to} up to {state.last_sqn}.",
-            hint="Read a snapshot first, then the log from its end.",
+            hint="Read a snapshot first, then the log from the end of that snapshot.",
         )
     inside = next((c for c in state.change_sets if c.begin <= reader.sqn < c.sqn), None)
     if inside:

@@ -12,7 +12,7 @@ def require_free(state: LogState, name: str, snapshot: int | None = None) -> Tag
     if taken and taken.snapshot != snapshot:
         raise RefusedError(
             "TAG_TAKEN",
-            f"Tag `{name}` of `{state.log}` names snapshot {taken.snapshot}.",
-            hint=f"`tidefold untag {state.log} {name}` frees it.",
+            f"Tag `{name}` of `{state.log}` already names snapshot {taken.snapshot}.",
+            hint=f"`tidefold untag {state.log} {name}` removes that tag. Or choose another name.",
         )
     return taken

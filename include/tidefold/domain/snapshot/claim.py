@@ -94,7 +94,7 @@ def same_request(state: LogState, asked: Claim) -> Snapshot | None:
     if mine and mine.request != asked.request:
         raise RefusedError(
             "RUN_CHANGED",
-            f"Run `{asked.run}` made snapshot {mine.id} of `{state.log}` from other inputs.",
+            f"Run `{asked.run}` already made snapshot {mine.id} of `{state.log}` from other inputs.",
             hint="Use a new run id for a new request.",
         )
     return mine
@@ -112,7 +112,7 @@ def tail(state: LogState, asked: Claim) -> LogState:
     if latest is None:
         raise RefusedError(
             "NOTHING_MATERIALIZED",
-            f"`{state.log}` has no completed snapshot that a tail could follow.",
+            f"`{state.log}` has no completed snapshot, and a tail needs one before it.",
             hint=f"`tidefold run {state.log}` makes one.",
         )
     if newest_sqn(state) == state.last_sqn:
@@ -145,8 +145,8 @@ def build_open_error(state: LogState, attempt: Snapshot) -> RefusedError:
     which = f" --snapshot {attempt.id}" if attempt.as_of else ""
     return RefusedError(
         "ATTEMPT_OPEN",
-        f"Snapshot {attempt.id} of `{state.log}` is {attempt.state} under run `{attempt.run}`.",
-        hint=f"Wait until it ends, or run `tidefold abort {state.log}{which}`, or call again with --takeover.",
+        f"Run `{attempt.run}` has an open attempt on `{state.log}`: snapshot {attempt.id} is {attempt.state}.",
+        hint=f"Wait until it ends, run `tidefold abort {state.log}{which}`, or call again with --takeover.",
     )
 
 
@@ -214,7 +214,7 @@ def _require_completed(state: LogState, snapshot: int) -> Snapshot:
         raise RefusedError(
             "WRONG_STATE",
             f"Snapshot {wanted.id} of `{state.log}` is {wanted.state} and cannot be restored.",
-            hint=f"`tidefold history {state.log}` shows which are COMPLETED.",
+            hint=f"`tidefold history {state.log}` shows which snapshots are COMPLETED.",
         )
     return wanted
 
@@ -233,16 +233,16 @@ def _restoring(state: LogState, begun: Snapshot, asked: RestorePoint) -> Snapsho
     if wanted.as_of:
         raise RefusedError(
             "AS_OF_NO_REPLAY",
-            f"Snapshot {wanted.id} of `{state.log}` contains the changes committed before {wanted.as_of}, "
-            "which are spread over the log: there is no position from which the others could be replayed.",
-            hint="`--log-position skip` restores it and leaves out the later changes.",
+            f"Snapshot {wanted.id} of `{state.log}` contains the changes committed before {wanted.as_of}. "
+            "The changes that it leaves out are spread over the log, so tidefold cannot replay them from one position.",
+            hint="`--log-position skip` restores the snapshot and leaves out the later changes.",
         )
     if wanted.to_sqn < state.truncated_to:
         raise RefusedError(
             "LOG_CUT",
-            f"The changes after snapshot {wanted.id} of `{state.log}` cannot be replayed: "
-            f"the log was cut up to change set {state.truncated_to}, the snapshot ends with {wanted.to_sqn}.",
-            hint="`--log-position skip` restores it and leaves out the later changes.",
+            f"The changes after snapshot {wanted.id} of `{state.log}` cannot be replayed: the snapshot ends with "
+            f"change set {wanted.to_sqn}, and the log was truncated to {state.truncated_to}.",
+            hint="`--log-position skip` restores the snapshot and leaves out the later changes.",
         )
     return replace(begun, to_sqn=wanted.to_sqn)
 

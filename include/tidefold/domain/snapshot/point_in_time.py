@@ -54,7 +54,8 @@ def change_sets_of(state: LogState, snapshot: Snapshot) -> tuple[ChangeSet, ...]
         if (one.snapshot.id if one.snapshot else None) == snapshot.base:
             return _before(state.log, one.change_sets, snapshot.as_of.at)
     raise CorruptError(
-        "BASE_MISSING", f"Snapshot {snapshot.id} of `{state.log}` is based on {snapshot.base}, which is not kept."
+        "BASE_MISSING",
+        f"Snapshot {snapshot.id} of `{state.log}` is based on snapshot {snapshot.base}, which is no longer retained.",
     )
 
 
@@ -168,9 +169,9 @@ def without_times(log: str, count: int) -> RefusedError:
 def _build_compacted_error(log: str, one: ChangeSet, at: int) -> RefusedError:
     return RefusedError(
         "AS_OF_COMPACTED",
-        f"The change sets {one.begin} to {one.sqn} of `{log}` were compacted into one: of changes from before and "
-        f"after {format_instant(at)} only the last ones are left.",
-        hint="Choose an instant before or after all of them.",
+        f"The change sets {one.begin} to {one.sqn} of `{log}` were compacted into one. They contain changes from "
+        f"before and after {format_instant(at)}, and only the last change of each key is left.",
+        hint="Choose an instant before or after all of these change sets.",
     )
 
 
@@ -183,8 +184,8 @@ def _too_old(state: LogState, at: int, offered: Sequence[Older]) -> RefusedError
         "AS_OF_TOO_OLD",
         f"The rows of `{state.log}` as of {format_instant(at)} are no longer available: the changes were truncated, "
         f"or the rows expired. The oldest possible instant is {format_instant(next_second(oldest))}.",
-        hint=f"`tidefold history {state.log}` lists the kept snapshots. `retention` in the configuration sets how many "
-        "are kept.",
+        hint=f"`tidefold history {state.log}` lists the retained snapshots. `retention` in the configuration sets "
+        "their number.",
     )
 
 

@@ -24,7 +24,7 @@ def stage(state: LogState, manifest: Manifest, digest: str, read: ReadFrom | Non
     if (manifest.epoch, manifest.token) != (snapshot.epoch, snapshot.token):
         raise SupersededError(
             "SUPERSEDED",
-            f"Snapshot {snapshot.id} of `{state.log}` is that of another attempt (epoch {snapshot.epoch}).",
+            f"Another attempt (epoch {snapshot.epoch}) now makes snapshot {snapshot.id} of `{state.log}`.",
             hint=f"No change is lost: `tidefold materialize {state.log}` folds them again.",
         )
     if snapshot.state is not State.ONGOING:
@@ -74,7 +74,7 @@ def _check_binding(state: LogState, snapshot: Snapshot, verdict: Verdict) -> Non
     if verdict.manifest != snapshot.manifest:
         raise RefusedError(
             "VERDICT_FOR_OTHER_FILES",
-            f"The verdict is for other files than those of snapshot {snapshot.id} of `{state.log}`.",
+            f"The verdict was made for other files than those of snapshot {snapshot.id} of `{state.log}`.",
             hint=f"`tidefold quality {state.log}` judges the staged files.",
         )
 
@@ -111,7 +111,7 @@ def confirm(state: LogState, snapshot_id: int) -> LogState:
         raise GateFailedError(
             "GATE_FAILED",
             f"Snapshot {snapshot.id} of `{state.log}` failed its quality gate: {snapshot.verdict.summary}.",
-            hint=f"`tidefold report {state.log}` names the page; abort it, or confirm with --override-by and --reason.",
+            hint=f"`tidefold report {state.log}` shows why. Abort it, or confirm it with --override-by and --reason.",
         )
     if snapshot.as_of:
         return _add_tag(state.with_snapshot(replace(snapshot, state=State.COMPLETED)), snapshot, snapshot.as_of.tag)
@@ -142,7 +142,7 @@ def _not_judged(state: LogState, snapshot: Snapshot) -> RefusedError:
     return RefusedError(
         "NOT_JUDGED",
         f"Snapshot {snapshot.id} of `{state.log}` has no verdict.",
-        hint=f"`tidefold quality {state.log}` judges it.",
+        hint=f"Run `tidefold quality {state.log}`.",
     )
 
 
@@ -151,8 +151,8 @@ def _require_latest_base(state: LogState, snapshot: Snapshot) -> None:
     if snapshot.base != latest:
         raise SupersededError(
             "BASE_MOVED",
-            f"Snapshot {snapshot.id} of `{state.log}` folds onto snapshot {snapshot.base}, but the latest is {latest}.",
-            hint=f"`tidefold abort {state.log}`, then materialize again.",
+            f"Snapshot {snapshot.id} of `{state.log}` is based on {snapshot.base}, but the newest is {latest}.",
+            hint=f"Run `tidefold abort {state.log}`, then `tidefold materialize {state.log}`.",
         )
 
 
@@ -202,7 +202,7 @@ def require_snapshot(state: LogState, snapshot_id: int) -> Snapshot:
         raise NotFoundError(
             "SNAPSHOT_UNKNOWN",
             f"`{state.log}` has no snapshot {snapshot_id}.",
-            hint=f"`tidefold history {state.log}` lists them.",
+            hint=f"`tidefold history {state.log}` lists the snapshots.",
         )
     return snapshot
 
@@ -213,8 +213,8 @@ def require_readable(state: LogState, snapshot_id: int) -> Snapshot:
     if snapshot.state not in (State.COMPLETED, State.STAGED):
         raise NotFoundError(
             "SNAPSHOT_GONE",
-            f"Snapshot {snapshot.id} of `{state.log}` is {snapshot.state}; its files are not kept.",
-            hint=f"`tidefold history {state.log}` shows which are COMPLETED.",
+            f"Snapshot {snapshot.id} of `{state.log}` is {snapshot.state}, and its files are no longer retained.",
+            hint=f"`tidefold history {state.log}` shows which snapshots are COMPLETED.",
         )
     return snapshot
 
@@ -237,5 +237,5 @@ def _wrong_state(state: LogState, snapshot: Snapshot, verb: str, *needed: State)
     return RefusedError(
         "WRONG_STATE",
         f"Cannot {verb} snapshot {snapshot.id} of `{state.log}`: it is {snapshot.state}, not {wanted}.",
-        hint=f"`tidefold history {state.log}` shows every snapshot's state.",
+        hint=f"`tidefold history {state.log}` shows the state of every snapshot.",
     )

@@ -155,7 +155,7 @@ def _differing(before: Schema, after: Schema) -> Iterator[SchemaChange]:
         if former.type != column.type:
             yield _classify_type(column.name, former.type, column.type)
         if former.default != column.default:
-            why = "the value of rows that were there before a column cannot change any more"
+            why = "the default of existing rows cannot change"
             default = [
                 f"default {one.default}" if one.default is not None else "no default" for one in (former, column)
             ]
@@ -171,9 +171,9 @@ def _classify_type(name: str, old: str, new: str) -> SchemaChange:
         return SchemaChange(ChangeKind.NARROW, name, old, new)
     why = ""
     if new != "string":
-        why = f"values of {old} are none of {new}"
+        why = f"values of type {old} cannot become {new}"
     elif not has_text(old):
-        why = f"values of {old} have no one text"
+        why = f"values of type {old} have no unique text form"
     return SchemaChange(ChangeKind.RETYPE, name, old, new, why)
 
 
@@ -232,9 +232,9 @@ def _require_same_log(state: LogState, after: Schema, shape: TableSpec) -> None:
     changed = differences(state.shape, shape, "before", "now")
     raise RefusedError(
         "SHAPE_CHANGED",
-        f"The configuration describes another table than log `{state.log}` has ({'; '.join(changed)}).",
+        f"The configuration does not match the table of log `{state.log}` ({'; '.join(changed)}).",
         hint=_hint(state)
-        or "Put the old value back: key, order, merge and key_groups of a log with data never change.",
+        or "Put the old value back: `key`, `order`, `merge` and `key_groups` cannot change once a log has data.",
     )
 
 
@@ -269,6 +269,6 @@ def _require_allowed(log: str, found: tuple[SchemaChange, ...], policies: Polici
     )
     raise RefusedError(
         "SHAPE_CHANGED",
-        f"The configuration describes other columns than log `{log}` has ({said}). Nothing was changed.",
+        f"The configured columns do not match those of log `{log}` ({said}). Nothing was changed.",
         hint=f"Put the old columns back{allow if able else ''}.",
     )

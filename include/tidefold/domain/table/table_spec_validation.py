@@ -26,7 +26,7 @@ Mistake: TypeAlias = tuple[str, tuple[str | int, ...], str, str]
 def check(shape: TableSpec, orders: Collection[str]) -> None:
     """Raises InvalidInputError with the first mistake of a shape. `orders` are the kinds of order that there are."""
     for code, place, message, hint in _mistakes(shape, orders):
-        raise InvalidInputError(code, f"Shape: {_format_place(place)} {message}", hint=hint)
+        raise InvalidInputError(code, f"Table definition: {_format_place(place)} {message}", hint=hint)
 
 
 def column_mistakes(names: Sequence[str]) -> Iterator[Mistake]:
@@ -36,14 +36,14 @@ def column_mistakes(names: Sequence[str]) -> Iterator[Mistake]:
         at = ("columns", name)
         if name.startswith("_"):
             hint = "Rename it in the source."
-            yield "COLUMN_RESERVED", at, "begins with `_`, which is kept for system columns.", hint
+            yield "COLUMN_RESERVED", at, "begins with `_`, which is reserved for system columns.", hint
         elif not _COLUMN.fullmatch(name):
-            hint = "Column names are up to 128 letters, digits and underscores in this version."
-            yield "COLUMN_INVALID", at, "cannot name a column.", hint
+            hint = "Use up to 128 letters, digits and underscores."
+            yield "COLUMN_INVALID", at, "cannot be the name of a column.", hint
         if name.casefold() in seen:
             other = seen[name.casefold()]
-            differs = f"differs from `{other}` only by case, which Spark cannot tell apart."
-            yield "COLUMN_TWICE", at, "is there twice." if name == other else differs, "Keep one of them."
+            differs = f"differs from `{other}` only in case, which Spark ignores."
+            yield "COLUMN_TWICE", at, "occurs twice." if name == other else differs, "Keep one of them."
         seen.setdefault(name.casefold(), name)
 
 
@@ -57,7 +57,7 @@ def key_mistakes(key: Sequence[str], types: dict[str, str]) -> Iterator[Mistake]
             hint = f"Columns are: {', '.join(types)}."
             yield "KEY_COLUMN_UNKNOWN", at, f"names `{name}`, which is not a column of this log.", hint
         elif not _can_be_key(types[name]):
-            message = f"names `{name}` of type {types[name]}, by which rows cannot be selected by key."
+            message = f"names `{name}` of type {types[name]}, which cannot be part of a key."
             yield "KEY_TYPE", at, message, "Use a key of whole numbers, decimals, text, dates or timestamps."
 
 
@@ -102,7 +102,7 @@ def _find_malformed(shape: TableSpec) -> Iterator[Mistake]:
     """What has to be a tuple of at least one. A list would never equal what the ledger has."""
     for name, given, kind in (("key", shape.key, str), ("columns", shape.columns, Column)):
         if not isinstance(given, tuple) or not all(isinstance(one, kind) for one in given):
-            hint = 'As an example `key=("id",)`, `columns=(Column("id", "long"),)`.'
+            hint = 'For example `key=("id",)`, `columns=(Column("id", "long"),)`.'
             yield f"{name.upper()}_INVALID", (name,), f"is not a tuple of {kind.__name__}.", hint
         elif not given:
             yield f"{name.upper()}_INVALID", (name,), "is empty.", "Name at least one column."
@@ -155,7 +155,7 @@ def _key(shape: TableSpec) -> Iterator[Mistake]:
     if appends and shape.key:
         yield "KEY_WITHOUT_EFFECT", ("key",), "has no effect with `merge: append`.", "Remove it."
     if not appends and not shape.key:
-        hint = "Name the columns that tell rows apart: `key: [id]`; or set `merge: append` for a table without a key."
+        hint = "Name the columns that identify a row (`key: [id]`). For a table without a key, set `merge: append`."
         yield "LOG_WITHOUT_KEY", ("key",), "is missing: a log needs a key.", hint
 
 
@@ -188,7 +188,12 @@ def _groups(shape: TableSpec, types: Mapping[str, str]) -> Iterator[Mistake]:
         for name in group.columns:
             if name in shape.key or name in seen:
                 why = "part of the key" if name in shape.key else "in another group"
-                yield "MERGE_COLUMN", at, f"names `{name}`, which is {why}.", "Name each other column once at most."
+                yield (
+                    "MERGE_COLUMN",
+                    at,
+                    f"names `{name}`, which is {why}.",
+                    "Name each column in one group only, and no key column.",
+                )
             seen.add(name)
         for name in group.order:
             if types.get(name, "int") not in ORDER_TYPES:
@@ -212,7 +217,7 @@ def _aggregates(shape: TableSpec, types: Mapping[str, str]) -> Iterator[Mistake]
     for name in types:
         if shape.order == COLUMNS and name not in shape.key and name not in named:
             hint = f"Give it one of: {', '.join(_COMMUTING)}."
-            message = "has no function, and its last value cannot be told in a log that columns order."
+            message = "has no function. Its last value is not defined in a log that columns order."
             yield "AGGREGATE_INEXACT", ("columns", name), message, hint
 
 
@@ -221,11 +226,11 @@ def _function(shape: TableSpec, function: str, type_: str, at: tuple[str | int, 
     if allowed and kind not in allowed:
         hint = f"`{function}` takes {', '.join(allowed)}."
         if kind in ("float", "double"):
-            hint = f"A {function} of {kind} depends on the order of what is added: use decimal(p,s)."
+            hint = f"A {function} of {kind} depends on the order of the values. Use decimal(p,s)."
         yield "AGGREGATE_TYPE", at, f"cannot be `{function}` for a column of type {type_}.", hint
     if shape.order == COLUMNS and function not in _COMMUTING:
-        hint = f"In a log that columns order, functions are: {', '.join(_COMMUTING)}."
-        yield "AGGREGATE_INEXACT", at, f"cannot be `{function}`: it depends on the order of what is added.", hint
+        hint = f"In a log that columns order, use one of: {', '.join(_COMMUTING)}."
+        yield "AGGREGATE_INEXACT", at, f"cannot be `{function}`: it depends on the order of the values.", hint
 
 
 def inexact(merge: Merge, source_ordered: bool) -> str:

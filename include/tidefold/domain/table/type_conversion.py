@@ -61,11 +61,11 @@ def parse_value(type_: str, text: str) -> Any:
     """The value that a text means. Raises ValueError when it is none of the type, or the type has no texts."""
     parsed = parse_type(type_)
     if parsed.name not in _PARSE:
-        raise ValueError(f"a column of type {type_} cannot have one")
+        raise ValueError(f"a column of type {type_} cannot have a default")
     try:
         return _PARSE[parsed.name](text, parsed)
     except (ValueError, InvalidOperation, OverflowError) as error:
-        raise ValueError(f"{text!r} is no value of type {type_}") from error
+        raise ValueError(f"{text!r} is not a value of type {type_}") from error
 
 
 def _whole(bits: int) -> Callable[[str, Type], int]:

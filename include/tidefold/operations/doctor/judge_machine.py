@@ -48,10 +48,10 @@ def judge_packages(found: InstalledPackages) -> Iterator[DoctorFinding]:
 def judge_java(found: JavaInstallation) -> Iterator[DoctorFinding]:
     """Spark needs a Java that is old enough and new enough."""
     if not found.path:
-        where = f"JAVA_HOME ({found.home}) holds none" if found.home else "there is none on the PATH"
+        where = f"JAVA_HOME ({found.home}) does not contain it" if found.home else "there is none on the PATH"
         yield DoctorFinding("java", FAIL, f"Spark needs Java, and {where}.", JAVA_HINT)
     elif found.major is None or found.major < OLDEST_JAVA:
-        shown = f"is Java {found.major}" if found.major else "does not say its version"
+        shown = f"is Java {found.major}" if found.major else "does not report its version"
         yield DoctorFinding("java", FAIL, f"Spark needs Java 17 or newer, and {found.path} {shown}.", JAVA_HINT)
     elif found.major not in TESTED_JAVA:
         message = f"{found.path} is Java {found.major}; Spark 4.2 was tested with Java 17 and 21."

@@ -160,7 +160,7 @@ def _find_bad_records(pipeline: Pipeline, intake: LogIngest) -> TidefoldError | 
     return InvalidInputError(
         "BAD_RECORDS",
         f"Log `{intake.log}` has `on_bad_record: fail`, and these records were refused: "
-        f"{format_reasons(intake)}; {_first_refused(pipeline, intake, list(reasons))}. Nothing was taken.",
+        f"{format_reasons(intake)}; {_first_refused(pipeline, intake, list(reasons))}. The run ingested nothing.",
         hint="Land a corrected file, or set `on_bad_record: quarantine`.",
     )
 

@@ -44,7 +44,7 @@ def _find_waiting(intake: LogIngest) -> Iterator[LandingProblem]:
         else:
             message, hint = (
                 f"`{name}` is empty.",
-                "Do nothing while its writer is at work. If the writer is done, remove it.",
+                "Do nothing while its writer is still writing. If the writer is done, remove the file.",
             )
         yield LandingProblem(name, "LANDED_WAITING", message, hint, fails=bool(sizes.get(name)))
 
@@ -70,12 +70,12 @@ def _judge_file(name: str, log: str, entries: Sequence[LandedFileRecord], *, alo
         hint = "If they are other records, land them under offsets that come next. Otherwise remove the file."
         yield LandingProblem(name, "LANDED_UNPROVED", message, hint, fails=False)
     elif count["quarantined"] == count["records"]:
-        message = f"`{name}`: all of its {count['records']:,} records were refused."
+        message = f"All {count['records']:,} records of `{name}` were refused."
         hint = f"`tidefold quarantine show {log}` prints each with its reason."
         yield LandingProblem(name, "LANDED_REFUSED", message, hint, fails=alone)
     elif not count["changes"] + count["tombstones"] + count["ignored"] + count["quarantined"]:
-        message = f"`{name}` brought nothing new: {count['repeated']:,} repeated, {count['resent']:,} re-sent."
-        hint = "If it should have, compare its name with those of the files before it. Otherwise remove it."
+        message = f"`{name}` has no new record: {count['repeated']:,} repeated, {count['resent']:,} re-sent."
+        hint = "If its records should be new, compare its name with the names of earlier files. Otherwise remove it."
         yield LandingProblem(name, "LANDED_NOTHING_NEW", message, hint, fails=False)
 
 

@@ -18,7 +18,7 @@ def stop(pipeline: Pipeline, log: str, address: str, by: str, why: str) -> Stopp
     Raises NotFoundError, RefusedError when it is stopped for another address.
     """
     if not by.strip() or not why.strip():
-        raise InvalidInputError("STOP_UNNAMED", "To stop a log needs both a name and a reason.", hint="Give --reason.")
+        raise InvalidInputError("STOP_UNNAMED", "Stopping a log needs both a name and a reason.", hint="Give --reason.")
     instant = now()
     run = f"stop-{hashlib.sha256(f'{log} {address} {instant}'.encode()).hexdigest()[:12]}"
     stopped = Stopped(run, by, why, address, instant)

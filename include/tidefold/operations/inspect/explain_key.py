@@ -300,11 +300,11 @@ class _Explaining:
 
     def _never(self) -> NotFoundError:
         cut = self._state.truncated_to
-        trace = f" Change sets up to {cut} were cut off: a key that was deleted in them leaves no trace." if cut else ""
+        trace = f" The log was truncated to change set {cut}: a key deleted before that leaves no trace." if cut else ""
         return NotFoundError(
             "KEY_UNKNOWN",
             f"Neither the log of `{self._state.log}` nor a kept snapshot has the key {self._text}.{trace}",
-            hint=f"Check its spelling and type; `tidefold read {self._state.log} --live` shows rows.",
+            hint=f"Check spelling and type of the key. `tidefold read {self._state.log} --live` shows rows.",
         )
 
 

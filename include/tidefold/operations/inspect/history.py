@@ -55,6 +55,6 @@ def newest_report(pipeline: Pipeline, log: str, snapshot: int | None = None) -> 
     which = "snapshot" if snapshot is None else f"snapshot {snapshot}"
     raise NotFoundError(
         "REPORT_NOT_FOUND",
-        f"No {which} of `{log}` has been judged.",
-        hint=f"`tidefold quality {log}` judges what is staged.",
+        f"There is no quality report: no {which} of `{log}` was judged.",
+        hint=f"`tidefold quality {log}` judges the staged snapshot.",
     )

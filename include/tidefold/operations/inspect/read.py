@@ -56,7 +56,9 @@ class ReadRequest:
 
 
 def _check_exclusive(name: str, what: What, allowed: What) -> InvalidInputError:
-    return InvalidInputError("READ_OPTIONS", f"`{name}` works with `{allowed}`, not with `{what}`.", hint="Drop one.")
+    return InvalidInputError(
+        "READ_OPTIONS", f"`{name}` works with `{allowed}`, not with `{what}`.", hint="Leave one of them out."
+    )
 
 
 def read_rows(
@@ -143,7 +145,9 @@ def find_published(state: LogState) -> Snapshot:
     found = next((s for s in reversed(state.snapshots) if s.published), None)
     if found is None:
         message = f"`{state.log}` has no published snapshot yet."
-        raise NotFoundError("NOTHING_PUBLISHED", message, hint=f"`tidefold run {state.log}` makes one; --live looks.")
+        raise NotFoundError(
+            "NOTHING_PUBLISHED", message, hint=f"`tidefold run {state.log}` publishes one. Or read with --live."
+        )
     return found
 
 
@@ -164,7 +168,7 @@ def _since(state: LogState, since: int | None) -> tuple[ChangeSet, ...]:
             "LOG_COMPACTED",
             f"Change sets {found[0].begin} to {found[0].sqn} of `{state.log}` were compacted into one: "
             f"{since + 1} cannot be read alone.",
-            hint=f"Read since {found[0].begin - 1}, or since {found[0].sqn}.",
+            hint=f"Read the changes since {found[0].begin - 1}, or since {found[0].sqn}.",
         )
     return found
 
@@ -186,8 +190,8 @@ def _cut(state: LogState, after: int) -> RefusedError:
     first = next((c.begin for c in state.change_sets if c.sqn > after), state.last_sqn + 1)
     return RefusedError(
         "LOG_CUT",
-        f"`{state.log}` no longer has the change sets from {after + 1} on: it begins at {first}.",
-        hint=f"Read change sets since {first - 1} or later, or rows: `table`, `live`.",
+        f"Log `{state.log}` was truncated: it begins at change set {first}, and {after + 1} is deleted.",
+        hint=f"Read the changes since {first - 1} or later, or read rows (`table` or `live`).",
     )
 
 
@@ -200,7 +204,7 @@ def one_key(shape: TableSpec, text: str) -> OneKey:
         raise InvalidInputError("READ_KEY", f"`{text}` is not a key: {error}.", hint=hint) from error
     if not shape.key:
         raise InvalidInputError(
-            "KEYLESS", "The table has no key: rows cannot be selected by key.", hint="Read all of it."
+            "KEYLESS", "The table has no key, so rows cannot be selected by key.", hint="Read all rows."
         )
     if set(given) != set(shape.key):
         raise InvalidInputError("READ_KEY", f"`{text}` does not name exactly the columns of the key.", hint=hint)

@@ -96,7 +96,7 @@ def _all(pipeline: Pipeline, state: LogState) -> Iterator[Refused]:
             if now is None or path not in quarantine_files(now):
                 continue  # A retry has replaced the file; the next call lists what is left.
             message = f"`{path}` is missing, and the ledger needs it."
-            raise CorruptError("FILE_MISSING", message, hint="Restore it from a copy.") from error
+            raise CorruptError("FILE_MISSING", message, hint="Restore the file from a backup.") from error
 
 
 def _describe(one: Refused) -> RefusedRecord:

@@ -130,7 +130,7 @@ def _require_completed(state: LogState, snapshot: int) -> Snapshot:
         raise RefusedError(
             "WRONG_STATE",
             f"Snapshot {found.id} of `{state.log}` is {found.state} and cannot be restored.",
-            hint=f"`tidefold history {state.log}` shows which are COMPLETED.",
+            hint=f"`tidefold history {state.log}` shows which snapshots are COMPLETED.",
         )
     return found
 
@@ -140,7 +140,7 @@ def _check_groups(state: LogState, within: KeyGroups | None) -> None:
         raise InvalidInputError(
             "KEY_GROUPS_INVALID",
             f"`{state.log}` has the key groups 0 to {state.shape.key_groups - 1}, not {within.first} to {within.last}.",
-            hint="Name a range within them, as `--key-groups 0-31`.",
+            hint="Give a range within them, such as `--key-groups 0-31`.",
         )
 
 
@@ -148,7 +148,9 @@ def _results(answers: Sequence[str | TidefoldError]) -> list[FoldResult]:
     for answer in answers:
         if isinstance(answer, NotFoundError):
             # Of a snapshot that counts: it was lost, which is more than "not found".
-            raise CorruptError("FILE_MISSING", f"{answer.message} The ledger needs it.", hint="Put it back.")
+            raise CorruptError(
+                "FILE_MISSING", f"{answer.message} The ledger needs it.", hint="Restore the file from a backup."
+            )
         if isinstance(answer, TidefoldError):
             raise answer
     return [msgspec.json.decode(answer, type=FoldResult) for answer in answers if isinstance(answer, str)]

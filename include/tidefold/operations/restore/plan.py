@@ -97,7 +97,7 @@ def find_rows(state: LogState, snapshot: Snapshot) -> RestoredRows:
 def _find_rows(state: LogState, source: int | None, tail: Snapshot, expire: Expire | None) -> RestoredRows:
     below = None if source is None else state.snapshot(source)
     if below is None:
-        raise CorruptError("BASE_MISSING", f"Snapshot {tail.id} of `{state.log}` has no known base.")
+        raise CorruptError("BASE_MISSING", f"The ledger does not know the base of snapshot {tail.id} of `{state.log}`.")
     change_sets = state.change_sets_in(tail.from_sqn, tail.folds_to)
     require_joined(state.log, tail, change_sets)
     return RestoredRows(state, below, change_sets, tail.schema, expire)

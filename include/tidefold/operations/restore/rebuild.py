@@ -53,7 +53,7 @@ def _require_proved(store: Store, state: LogState) -> None:
         raise CorruptError(
             "MANIFEST_LOST",
             f"The ledger of `{state.log}` cannot be rebuilt. {error.message}",
-            hint=f"Put `logs/{state.log}/snapshots` back.",
+            hint=f"Restore `logs/{state.log}/snapshots` from a backup.",
         ) from error
 
 
@@ -79,7 +79,7 @@ def _require_table(log: str, manifests: Sequence[Manifest], version: int | None)
         raise CorruptError(
             "TABLE_MISSING",
             f"The Delta log of the table of `{log}` is missing, but snapshot {max(bases)} was published.",
-            hint=f"Put `tables/{log}/_delta_log` back, then call again.",
+            hint=f"Restore `tables/{log}/_delta_log` from a backup, then call again.",
         )
 
 

@@ -29,7 +29,7 @@ def open_place(pipeline: Pipeline, address: str) -> Store:
     require_target(pipeline, store)
     place = store.uri("")
     if "://" not in place and Path(place).exists() and not Path(place).is_dir():
-        raise InvalidInputError("ADDRESS_IS_FILE", f"`{place}` is a file.", hint="Name a folder.")
+        raise InvalidInputError("ADDRESS_IS_FILE", f"`{place}` is a file.", hint="Give a folder.")
     others = {"store": pipeline.store.uri("")}
     for log in pipeline.config.logs.values():
         if log.source:
@@ -86,7 +86,7 @@ def _build_taken_error(path: str = _MARKER) -> RefusedError:
     return RefusedError(
         "PLACE_TAKEN",
         f"The target of the restore is not empty: it contains `{path}`.",
-        hint=f"Name another one. A restore that was killed leaves `{_MARKER}` and data files: remove them.",
+        hint=f"Give another folder. If a killed restore left `{_MARKER}` and data files there, remove them.",
     )
 
 

@@ -110,7 +110,7 @@ def _end_deletion(state: LogState) -> LogState:
     if state.deletion is DeletionState.NO:
         raise ConflictError(
             "DROPPED_MEANWHILE",
-            f"Another command has dropped `{state.log}`, and it was started again.",
+            f"Another command has dropped `{state.log}`, and the log was started again.",
             hint="Nothing of the new log was touched.",
         )
     last = max((s.id for s in state.snapshots), default=state.last_snapshot)
@@ -124,7 +124,7 @@ def _require_closed(state: LogState) -> None:
     for attempt in (*([state.open_attempt] if state.open_attempt else []), *state.as_of_attempts):
         raise RefusedError(
             "ATTEMPT_OPEN",
-            f"Snapshot {attempt.id} of `{state.log}` is {attempt.state} under run `{attempt.run}`.",
+            f"Run `{attempt.run}` has an open attempt on `{state.log}`: snapshot {attempt.id} is {attempt.state}.",
             hint=f"Wait until it ends, or run `tidefold abort {state.log} --snapshot {attempt.id}`.",
         )
 

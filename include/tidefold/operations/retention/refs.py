@@ -23,7 +23,7 @@ def check_name(name: str) -> None:
     if not _NAME.fullmatch(name):
         raise InvalidInputError(
             "NAME_INVALID",
-            f"`{name}` cannot be a name.",
+            f"`{name}` cannot be the name of a tag, hold or consumer.",
             hint="Use 1 to 63 letters, digits, `_`, `.` and `-`, beginning with a letter or digit.",
         )
 

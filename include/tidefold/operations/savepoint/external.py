@@ -63,7 +63,7 @@ def open_address(address: str) -> Store:
     if "://" in address and not address.startswith(("s3://", "file:///")):
         raise InvalidInputError(
             "ADDRESS_SCHEME",
-            "Only a folder or a place in S3 can be written to or read from.",
+            "The address is neither a folder nor an S3 address.",
             hint="Use a path, `file:///absolute/path` or `s3://bucket/folder`.",
         )
     return open_store(address, Path.cwd())
@@ -91,7 +91,7 @@ def _of_store(store: Store, other: Store, state: LogState, wanted: int) -> Origi
         raise RefusedError(
             "WRONG_STATE",
             f"Snapshot {snapshot.id} of `{state.log}` in that store is {snapshot.state} and {snapshot.kind}.",
-            hint="Import a completed full one, or `tidefold savepoint` there.",
+            hint="Import a completed full snapshot. Or run `tidefold savepoint` there, and import the savepoint.",
         )
     manifest = read_manifest(other, state.log, snapshot)
     files = tuple(SavedFile.of("_data", f) for f in manifest.files)
@@ -134,7 +134,7 @@ def _check_shape(savepoint: Savepoint, configured: TableSpec) -> None:
         raise RefusedError(
             "SHAPE_DIFFERS",
             f"The snapshot has another table definition than the configured log ({'; '.join(changed)}).",
-            hint="Configure the log with the same definition; rows are never converted.",
+            hint="Configure the log with the same definition. An import never converts rows.",
         )
 
 
@@ -155,8 +155,8 @@ def _check_claimable(pipeline: Pipeline, log: str, original: Original) -> None:
     if original.of_store:
         raise RefusedError(
             "ORIGINAL_OF_STORE",
-            "A snapshot that another store keeps belongs to that store, which deletes it by its own rules.",
-            hint="Use --claim-mode no-claim, or claim a savepoint of it.",
+            "The snapshot belongs to another store, and only that store may delete it.",
+            hint="Use --claim-mode no-claim. Or take a savepoint of it, and claim that.",
         )
     for other in pipeline.config.logs:
         state = pipeline.ledger(other).find() if other != log else None
@@ -170,7 +170,7 @@ def _check_claimable(pipeline: Pipeline, log: str, original: Original) -> None:
     except TidefoldError as error:
         raise RefusedError(
             "CANNOT_CLAIM",
-            f"Files at {original.address} cannot be deleted from here ({error.message}).",
+            f"tidefold cannot delete files at {original.address} ({error.message}).",
             hint="Give tidefold the rights to write and delete there, or use --claim-mode no-claim or legacy.",
         ) from error
 

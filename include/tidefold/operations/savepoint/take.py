@@ -96,7 +96,7 @@ def _choose_snapshot(state: LogState, wanted: int | None) -> Snapshot:
         raise RefusedError(
             "WRONG_STATE",
             f"Snapshot {found.id} of `{state.log}` is {found.state}; only completed snapshots can be exported.",
-            hint=f"`tidefold confirm {state.log}` completes it.",
+            hint=f"`tidefold history {state.log}` lists them. `tidefold confirm {state.log}` completes a STAGED one.",
         )
     return found
 
@@ -108,8 +108,8 @@ def _already(state: LogState, snapshot: Snapshot, wanted: SavepointRequest, ther
         return _outcome(there, store, Status.ALREADY)
     raise RefusedError(
         "SAVEPOINT_EXISTS",
-        f"A savepoint is at {store.uri('')}: snapshot {there.snapshot} of `{there.log}`, {there.kind}.",
-        hint="Savepoints are never overwritten nor deleted by tidefold; give another address.",
+        f"{store.uri('')} already contains a savepoint: snapshot {there.snapshot} of `{there.log}`, {there.kind}.",
+        hint="Give another address. tidefold never overwrites or deletes savepoints.",
     )
 
 

@@ -86,7 +86,7 @@ def find_stalled(
     if patience < LEAST_PATIENCE:
         raise InvalidInputError(
             "PATIENCE_TOO_SHORT",
-            f"An attempt that lives shows it every {INTERVAL:.0f} s; to wait {patience:g} s tells nothing.",
+            f"A running attempt sends a heartbeat every {INTERVAL:.0f} s, so a wait of {patience:g} s proves nothing.",
             hint=f"Wait {LEAST_PATIENCE:.0f} s or more.",
         )
     seen = {log: found for log in logs if (found := _at_work(pipeline, log, run_id))}

@@ -76,19 +76,19 @@ def parse_instant(text: str) -> int:
     Raises InvalidInputError. One in the future may still get changes from before it.
     """
     if not text.strip():
-        message = "Nothing says as of which instant."
-        raise InvalidInputError("AS_OF_MISSING", message, hint="Give one, as 2026-11-05T00:00:00Z.")
+        message = "The run as of an instant needs the instant."
+        raise InvalidInputError("AS_OF_MISSING", message, hint="Give one, such as 2026-11-05T00:00:00Z.")
     at = micros(text.strip().replace(" ", "T", 1))
     if at >= NEVER or at <= 0:
         raise InvalidInputError(
             "AS_OF_INVALID",
-            f"`{text[:60]}` is not an instant with a time zone, from 1970 on.",
-            hint="Write it as 2026-11-05T00:00:00Z.",
+            f"`{text[:60]}` is not an instant with a time zone, or it is before 1970.",
+            hint="Write it as `2026-11-05T00:00:00Z`.",
         )
     if at > (now := int(datetime.now(UTC).timestamp() * 1_000_000)):
         raise InvalidInputError(
             "AS_OF_FUTURE",
-            f"{format_instant(at)} is in the future; now is {format_instant(now)[:19]}Z.",
+            f"{format_instant(at)} is in the future. The time is now {format_instant(now)[:19]}Z.",
             hint="Give an instant that has passed.",
         )
     return at

@@ -31,8 +31,8 @@ def require_rows(log: str, recorded: int | None, results: Sequence[FoldResult]) 
     if recorded is not None and made != recorded and not any(result.expired for result in results):
         raise CorruptError(
             "ROWS_DIFFER",
-            f"{made:,} rows of `{log}` were made, but {recorded:,} were recorded.",
-            hint=f"`tidefold verify {log}` lists what is damaged.",
+            f"The restore of `{log}` produced {made:,} rows, but {recorded:,} were recorded.",
+            hint=f"`tidefold verify {log}` lists the damaged files.",
         )
 
 

@@ -51,7 +51,10 @@ def _check(pipeline: Pipeline, log: str, reader: DeltaReader | None) -> Outcome:
     state = pipeline.ledger(log).find()
     while state and (shown := find_shown(state)):
         if reader is None:
-            raise RefusedError("SPARK_NEEDED", f"Only Spark shows what readers of `{log}` get.")
+            raise RefusedError(
+                "SPARK_NEEDED",
+                f"This check reads the published table of `{log}` with Spark, and there is no Spark session.",
+            )
         found = _compare_any(pipeline, state, shown, reader)
         newest = pipeline.ledger(log).find()
         # A publication meanwhile: what was read may be the snapshot after that.
@@ -67,8 +70,8 @@ def _compare_any(pipeline: Pipeline, state: LogState, shown: list[Snapshot], rea
     if store.options():
         raise RefusedError(
             "READERS_STORE",
-            f"Spark has no client for the store of `{state.log}`.",
-            hint=f"`tidefold verify {state.log}` compares files and Delta log without Spark.",
+            f"Spark has no client for the store of `{state.log}`, so it cannot read the table there.",
+            hint=f"`tidefold verify {state.log}` without --spark compares files and Delta log.",
         )
     content = reader.read(store.uri(LogPaths(state.log).table))
     compared = (_compare(pipeline, state, snapshot, content) for snapshot in shown)

@@ -113,7 +113,7 @@ def repair_segment(stores: Stores, file: StoredFile, copies: Iterable[Copy]) -> 
                 if damaged.harm:
                     replace_from(stores, digest, copy.place, damaged.place)
             return copy.place
-    raise CorruptError("NO_GOOD_COPY", "no copy of it is proved to be good")
+    raise CorruptError("NO_GOOD_COPY", "no copy of the file is proved to be intact")
 
 
 def _prove(stores: Stores, place: StoredLocation) -> str | None:

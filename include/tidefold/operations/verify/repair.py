@@ -53,7 +53,7 @@ def _prove(stores: Stores, file: StoredFile, good: Iterable[Copy]) -> StoredLoca
         except OSError as error:
             if not is_lost_by_disk(error):
                 raise
-    raise CorruptError("NO_GOOD_COPY", "no copy of it is proved to be good")
+    raise CorruptError("NO_GOOD_COPY", "no copy of the file is proved to be intact")
 
 
 def _put_back(
@@ -74,7 +74,7 @@ def _replace(stores: Stores, sha256: str, source: StoredLocation, store: Store, 
             digest.update(chunk)
             new.write(chunk)
         if digest.hexdigest() != sha256:
-            raise CorruptError("SOURCE_CHANGED", f"`{source}` changed while it was copied")
+            raise CorruptError("SOURCE_CHANGED", f"`{source}` changed during the copy")
 
 
 def replace_from(stores: Stores, sha256: str, source: StoredLocation, target: StoredLocation) -> None:

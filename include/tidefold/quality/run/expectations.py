@@ -183,5 +183,5 @@ def not_computed(what: str, why: str) -> TidefoldError:
     return TidefoldError(
         "CHECK_NOT_COMPUTED",
         f"The quality check `{what}` could not be computed: {line}",
-        hint="Correct the check in the suite file if it does not fit its column; else read the job's log.",
+        hint="If the check does not fit its column, correct it in the suite file. Otherwise read the job's log.",
     )

@@ -72,7 +72,7 @@ def _compare(manifest: Manifest, where: str, wanted: dict[str, int], found: dict
     if differing:
         raise CorruptError(
             "STAGED_FILES_DIFFER",
-            f"Snapshot {manifest.snapshot} of `{manifest.log}`: manifest and {where} differ in {len(differing)} files, "
-            f"the first is `{differing[0]}`.",
+            f"The manifest of snapshot {manifest.snapshot} of `{manifest.log}` and {where} differ in {len(differing)} "
+            f"files. The first is `{differing[0]}`.",
             hint=JUDGE_AGAIN,
         )

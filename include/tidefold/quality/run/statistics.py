@@ -120,8 +120,8 @@ def _categories(rows: JudgedRows, column: str) -> tuple[tuple[str, int], ...]:
     if len(found) > CATEGORIES:
         raise TidefoldError(
             "TOO_MANY_CATEGORIES",
-            f"Column `{column}` has more than {CATEGORIES:,} different values: its distribution cannot be compared.",
-            hint="Check the distribution of columns of numbers, times, or few texts only.",
+            f"Column `{column}` has over {CATEGORIES:,} different values, too many to compare their distribution.",
+            hint="Use this check only for numbers, times, or columns with few different texts.",
         )
     return tuple(sorted(found))
 

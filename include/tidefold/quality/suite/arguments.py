@@ -73,7 +73,7 @@ class ColumnTypes:
             raise explain_unknown_column(name, columns)
         if family(columns[name]) not in self.families:
             allowed = " or ".join(f"`{f}`" for f in self.families)
-            raise refuse(f"is `{name}` of type `{columns[name]}`; allowed types: {allowed}.")
+            raise refuse(f"is `{name}` of type `{columns[name]}`. Allowed types: {allowed}.")
         return name
 
 
@@ -126,7 +126,7 @@ Comparable = Annotated[
 def _check_columns(value: Any, info: ValidationInfo) -> list[str]:
     names: list[Any] = value if isinstance(value, list) else [value]
     if not names or len({str(n) for n in names}) < len(names):
-        raise refuse("must name one column, or a list of different ones.")
+        raise refuse("must name one column, or a list of different columns.")
     for name in names:
         if not isinstance(name, str) or name not in context_of(info).columns:
             raise explain_unknown_column(name, context_of(info).columns)
@@ -149,10 +149,10 @@ def _check_fit(value: Any, info: ValidationInfo) -> Any:
     else:
         fits = isinstance(value, _CLASSES[kind])
     if not fits:
-        hint = "Quote it: YAML reads it as something else." if kind == "string" else ""
-        raise refuse(f"holds `{value}`, but `{type_}` needs {_WORDS[kind]}.", hint)
+        hint = "Put it in quotes: YAML reads it as another type." if kind == "string" else ""
+        raise refuse(f"contains `{value}`, but `{type_}` needs {_WORDS[kind]}.", hint)
     if kind == "number" and not abs(value) < _EXACT:
-        raise refuse(f"holds `{value}`: numbers from 2^53 on are not compared exactly.")
+        raise refuse(f"contains `{value}`: numbers from 2^53 on cannot be compared exactly.")
     return value
 
 
@@ -237,7 +237,9 @@ def _check_target(value: Any, info: ValidationInfo) -> str:
     columns, logs = context.columns, context.logs
     log, _, column = str(value).partition(".")
     if log not in logs:
-        raise refuse(f"names no log `{log}`.", suggest(log, list(logs), f"Logs are: {', '.join(logs)}."))
+        raise refuse(
+            f"names log `{log}`, which is not configured.", suggest(log, list(logs), f"Logs are: {', '.join(logs)}.")
+        )
     if column not in logs[log]:
         hint = suggest(column, list(logs[log]), f"Columns are: {', '.join(logs[log])}.")
         raise refuse(f"names column `{column}`, which log `{log}` does not have.", hint)

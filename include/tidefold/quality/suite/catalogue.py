@@ -114,7 +114,7 @@ class BoundedCheck(CatalogueCheck):
         self._require_one_of("min", "max")
         least, most = self.bounds.get("min_value"), self.bounds.get("max_value")
         if least is not None and most is not None and least > most:
-            raise refuse(f"has `min` {least}, which is greater than `max` {most}.")
+            raise refuse(f"has a `min` ({least}) that is greater than its `max` ({most}).")
         return self
 
     def _describe_bounds(self) -> str:

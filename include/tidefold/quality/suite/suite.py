@@ -88,7 +88,9 @@ def load_suite(
     """
     if not 0 <= max_row_drop <= 1:
         raise InvalidInputError(
-            "MAX_ROW_DROP", f"max_row_drop is {max_row_drop}.", hint="Give a share from 0 (no drop) to 1 (any drop)."
+            "MAX_ROW_DROP",
+            f"`max_row_drop` must be from 0 to 1, not {max_row_drop}.",
+            hint="Give a share from 0 (no drop) to 1 (any drop).",
         )
     if path is None:
         return Suite(shape.table_key, max_row_drop, max_refused=max_refused)

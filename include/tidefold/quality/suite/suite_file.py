@@ -76,14 +76,14 @@ class CheckEntry(_SharedKeys):
         if unknown:
             raise mistakes_below(unknown, entry)
         if len(named) != 1:
-            raise refuse(f"must have one check, and has {listing(named) or 'none'}.")
+            raise refuse(f"must have exactly one check, but it has {listing(named) or 'none'}.")
         return {**shared, "check": named}
 
     @model_validator(mode="after")
     def _require_rows(self) -> Self:
         if self.allow is not None and not self.check.of_rows:
             rows = ", ".join(kind for kind, check in CATALOGUE.items() if check.of_rows)
-            raise mistakes_below({("allow",): refuse(f"is for checks of single rows: {rows}.")}, self.allow)
+            raise mistakes_below({("allow",): refuse(f"works only with checks of single rows: {rows}.")}, self.allow)
         return self
 
     def build(self) -> list[Check]:
@@ -112,7 +112,7 @@ def _check_kwargs(kwargs: Any, info: ValidationInfo) -> Any:
         (key,): refuse("is set by tidefold.", "Remove it.") for key in kwargs if key in _RESERVED
     }
     if not is_plain(kwargs):
-        errors[()] = refuse("holds something that is not text, a number, a date, a list or a mapping.")
+        errors[()] = refuse("contains a value that is not text, a number, a date, a list or a mapping.")
     if info.data.get("type") != "expect_column_to_exist":
         named: dict[tuple[str | int, ...], Any] = {(k,): kwargs[k] for k in _COLUMN_ARGUMENTS if k in kwargs}
         listed = kwargs.get("column_list")

@@ -212,7 +212,7 @@ class EnvelopeReader(RecordAccounting):
         if value.op == "u":
             if not self._shape.key:
                 raise RefusedRecordError(
-                    "KEYLESS_CHANGE", f"op {value.op!r} changes a row, and a log without key has none."
+                    "KEYLESS_CHANGE", f"op {value.op!r} changes an existing row, which a log without a key cannot find."
                 )
             rows.check_key(row, value.before)
         row = rows.convert(row)

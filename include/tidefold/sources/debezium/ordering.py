@@ -57,7 +57,7 @@ def mysql_order(source: SourceBlock) -> Order:
     found = _BINLOG.fullmatch(source.file) if source.file else None
     if found is None or source.pos is None:
         said = f"file {str(source.file)[:80]!r}, pos {source.pos}"
-        raise RefusedRecordError("ORDER_MISSING", f"source has {said}, not a place in the binlog.")
+        raise RefusedRecordError("ORDER_MISSING", f"source has {said}, which is not a position in the binlog.")
     return (int(found[1]), source.pos, source.row or 0)
 
 

@@ -92,7 +92,7 @@ def _repeat_value(text: str | None, column: Column, count: int) -> pa.Array:
     value = None if text in (None, "") else text
     found, unfit = of_text(pa.array([value.encode() if value else None], pa.binary()), column)
     if len(unfit):
-        raise ValueError(f"partition column {column.name} holds {text!r}, no {column.type}")
+        raise ValueError(f"partition column {column.name} contains {text!r}, which is not a {column.type}")
     return pa.repeat(found[0], count)
 
 

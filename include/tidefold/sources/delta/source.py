@@ -132,7 +132,7 @@ class DeltaFeed:
             raise NotFoundError(
                 "DELTA_SOURCE_MISSING",
                 f"There is no Delta table at `{self._address}`.",
-                hint="Check `source.table`.",
+                hint="Correct `source.table`.",
             ) from error
         except DeltaError as error:
             raise self._unreadable(error) from error
@@ -149,14 +149,14 @@ class DeltaFeed:
         if file.name.startswith(_VERSION) and not has_feed(configuration):
             raise InvalidInputError(
                 "DELTA_SOURCE_FEED",
-                f"`{self._address}` recorded no changes in version {file.start}.",
-                hint="Set `delta.enableChangeDataFeed = true`, then `tidefold drop` the log to start it again.",
+                f"Version {file.start} of `{self._address}` has no change data.",
+                hint="Set `delta.enableChangeDataFeed = true`. Then run `tidefold drop` and `tidefold ingest`.",
             )
         if is_mapped(configuration):
             raise InvalidInputError(
                 "DELTA_SOURCE_MAPPING",
-                f"`{self._address}` maps its columns to other names (delta.columnMapping.mode).",
-                hint="Feed the log from a table without column mapping; it is not supported in this version.",
+                f"`{self._address}` uses column mapping (delta.columnMapping.mode), which is not supported.",
+                hint="Feed the log from a table without column mapping.",
             )
         schema = pa.schema(table.schema().to_arrow())
         names = own_names(shape, schema.names)
@@ -178,10 +178,10 @@ class DeltaFeed:
     def _version_gone(self, version: int, there: tuple[int, ...]) -> TidefoldError:
         return RefusedError(
             "DELTA_SOURCE_GONE",
-            f"Version {version} of `{self._address}` comes next, and was cleaned up; the first that can still be read "
-            f"is {first_readable(self._store, there)}.",
-            hint="No version is skipped. Start the log again with `tidefold drop` and `tidefold ingest`, "
-            "from the current rows of the table, and keep more of the table's history.",
+            f"The log needs version {version} of `{self._address}`, which was cleaned up. The first version that can "
+            f"still be read is {first_readable(self._store, there)}.",
+            hint="tidefold skips no version. Run `tidefold drop` and `tidefold ingest` to start the log again from the "
+            "current rows of the table, and keep more of the table's history.",
         )
 
     def _unreadable(self, error: Exception) -> TidefoldError:

@@ -164,7 +164,7 @@ class _Uncut:
         self.rows: list[tuple[int, RefusedRecordError, bytes]] = []
 
     def take(self, row: csv.InvalidRow) -> str:
-        why = f"The row has {row.actual_columns} values, the header {row.expected_columns}."
+        why = f"The row has {row.actual_columns} values, and the header has {row.expected_columns}."
         self.rows.append((row.number, RefusedRecordError("FIELD_COUNT", why), row.text.encode()))
         return "skip"
 

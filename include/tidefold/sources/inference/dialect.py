@@ -60,7 +60,7 @@ class Dialect:
             text = f"the files seem to have no header line: what are the columns called ({names}), in their order?"
             found.append(ProposalQuestion("header", text))
         if self.encoding != "utf-8":
-            why = "the bytes are no UTF-8, and most others would look alike"
+            why = "the file is not UTF-8, and the content does not show which other encoding it has"
             found.append(
                 ProposalQuestion("encoding", "how is the text written?", (self.encoding, "latin-1"), True, why)
             )

@@ -97,7 +97,9 @@ def late_change(first: int | None, horizon: int | None) -> RefusedRecordError | 
     """The refusal of a change whose first order number is below the horizon."""
     if first is None or horizon is None or first >= horizon:
         return None
-    return RefusedRecordError("LATE", f"Its order {first} is below the horizon {horizon}: older deletes are forgotten.")
+    return RefusedRecordError(
+        "LATE", f"Its order {first} is below the horizon {horizon}, before which deletes are forgotten."
+    )
 
 
 @dataclass(slots=True)
@@ -176,7 +178,7 @@ class RecordAccounting:
         Raises RefusedRecordError if other records of the file have it.
         """
         if said is None and self._says_offset:
-            raise RefusedRecordError("NOT_A_RECORD", "The record has no offset, and the one before it has.")
+            raise RefusedRecordError("NOT_A_RECORD", "The record has no offset, but the record before it has one.")
         if self._says_offset is None:
             self._says_offset = said is not None
         return self.counted_offset if said is None else said
@@ -200,7 +202,7 @@ class RecordAccounting:
     def takes_delete(self, shape: TableSpec) -> bool:
         """Whether this log applies deletes. If not, counts it as ignored. Raises RefusedRecordError."""
         if shape.merge.engine is Engine.APPEND:
-            raise RefusedRecordError("KEYLESS_CHANGE", "A log without a key accepts only new rows.")
+            raise RefusedRecordError("KEYLESS_CHANGE", "A log without a key accepts only inserts.")
         if shape.merge.deletes is Deletes.QUARANTINE:
             raise RefusedRecordError("DELETE_REFUSED", "This log accepts no deletes.")
         self._account.ignored += shape.merge.deletes is Deletes.IGNORE
@@ -224,13 +226,15 @@ class RecordAccounting:
         if topic != place.topic or partition != place.partition:
             raise RefusedRecordError(
                 "WRONG_PARTITION",
-                f"The record is of {topic[:249]} partition {partition}, "
-                f"the file of {place.topic} partition {place.partition}.",
+                f"The record belongs to {topic[:249]} partition {partition}, "
+                f"its file to {place.topic} partition {place.partition}.",
             )
         account = self._account
         if offset == self._last and account.lowest is not None:
             if self.line != self._said:
-                raise RefusedRecordError("OFFSET_TWICE", f"The record before it has offset {offset} and another text.")
+                raise RefusedRecordError(
+                    "OFFSET_TWICE", f"The record before it has the same offset {offset} and another content."
+                )
             account.repeated += 1  # A line that was written twice.
             return False
         if offset <= self._last:
@@ -253,7 +257,7 @@ class RecordAccounting:
         earlier = self._place.earlier
         match, file = earlier.compare(offset, self.line) if earlier else (Match.UNKNOWN, "")
         if match is Match.OTHER:
-            why = f"Offset {offset} was taken before from `{file}`, which does not have this text there."
+            why = f"`{file}` already brought a record with offset {offset} and another content."
             raise RefusedRecordError("OFFSET_TWICE", why)
         self._account.repeated += match is Match.SAME
         self._account.unproved += match is Match.UNKNOWN

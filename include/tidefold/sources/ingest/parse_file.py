@@ -96,7 +96,9 @@ def check_prefix(content: Fingerprint, task: FileTask) -> int:
     checksum, lines = content.prefix(task.begin)
     if checksum != task.begin_checksum:
         raise UnfitFileError(
-            report_changed(task.file.name, f"has other bytes than the {task.begin} that were taken of it")
+            report_changed(
+                task.file.name, f"has other content in the first {task.begin} bytes, which were already ingested"
+            )
         )
     return lines
 
@@ -182,9 +184,7 @@ class _LineTaker:
 def _mark_torn(refused: RefusedRecordError) -> RefusedRecordError:
     if refused.reason != "BROKEN_JSON":
         return refused
-    return RefusedRecordError(
-        "TORN_LINE", f"The file ends within this line, and newer files are there: {refused.detail}"
-    )
+    return RefusedRecordError("TORN_LINE", f"The file ends within this line, and newer files exist: {refused.detail}")
 
 
 def _is_text(data: bytes) -> bool:

@@ -119,7 +119,7 @@ def _step(
 ) -> FileProblem | tuple[int | None, bool]:
     """A problem, or up to which byte to take the file (None: not at all) and whether more is being written."""
     if file.size < known.length:
-        return report_changed(file.name, f"has {file.size} bytes, {known.length} were taken of it")
+        return report_changed(file.name, f"has {file.size} bytes, but {known.length} bytes of it were already ingested")
     if ending and ending.problem:
         return ending.problem
     if file.size == 0:

@@ -90,7 +90,7 @@ class _Ops:
         try:
             found = self._decode(value)
         except UNDECODABLE as error:
-            raise RefusedRecordError("OP_UNKNOWN", f"`{op.column}` does not say what to do: {error}.") from error
+            raise RefusedRecordError("OP_UNKNOWN", f"`{op.column}` does not contain an operation: {error}.") from error
         row = found.row if op.row else value
         if op.delete == ANY:
             return found.op != NULL, row
@@ -153,7 +153,7 @@ class JsonReader(RecordAccounting):
     def _key_of(self, record: Record) -> msgspec.Raw:
         """The key of a tombstone as an object; one that is a single value belongs to a key of one column."""
         if record.key == NULL:
-            raise RefusedRecordError("KEY_NULL", "The value is null, and no key says what is deleted.")
+            raise RefusedRecordError("KEY_NULL", "The value is null (a delete), and the record has no key.")
         if not bytes(record.key).startswith(b"{") and len(self._shape.key) == 1:
             return msgspec.Raw(b"{" + msgspec.json.encode(self._shape.key[0]) + b":" + bytes(record.key) + b"}")
         return record.key

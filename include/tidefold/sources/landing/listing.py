@@ -207,10 +207,10 @@ def of_topic(
         message = (
             f"`{place.address}` contains files of several topics ({', '.join(topics)}), and its name matches none."
         )
-        return (), (FileProblem(place.address, "TOPIC_UNCLEAR", message, "Give each topic a folder of its own."),)
+        return (), (FileProblem(place.address, "TOPIC_UNCLEAR", message, "Give each topic its own folder."),)
     own = named[0] if named else (topics[0] if topics else "")
     strange = tuple(
-        report_foreign(f.name, f"`{f.name}` is of topic {f.topic}, this log reads {own}.")
+        report_foreign(f.name, f"`{f.name}` belongs to topic {f.topic}, but this log reads {own}.")
         for f in files
         if f.topic != own
     )

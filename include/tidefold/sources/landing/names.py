@@ -97,7 +97,6 @@ def choose_reading(state: LogState, configured: NameReading | None) -> NameReadi
         return configured or frozen
     raise RefusedError(
         "NAMES_CHANGED",
-        f"Log `{state.log}` reads the names of its files as `{frozen}` since its first file, and `names` is now "
-        f"`{configured}`.",
-        hint=f"Set `names: {frozen}`; or feed the files to a log of its own.",
+        f"Log `{state.log}` was started with `names: {frozen}`, but the configuration now has `names: {configured}`.",
+        hint=f"Set `names: {frozen}`, or feed the files to a new log.",
     )

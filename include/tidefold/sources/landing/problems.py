@@ -68,13 +68,13 @@ def report_other_name(name: str, endings: Sequence[str]) -> FileProblem:
 
 def report_unplaced(name: str) -> FileProblem:
     """A file whose name does not give the offsets of its records, in a log that needs them."""
-    message = f"`{name}` has no name of the form `topic+partition+offset`: the offsets of its records are unknown."
+    message = f"The name `{name}` does not have the form `topic+partition+offset`, so the offsets are unknown."
     return FileProblem(name, "LANDED_NAME", message, "Land it under such a name.", blocking=False)
 
 
 def report_gone(name: str) -> FileProblem:
     message = f"`{name}` was removed during the ingest."
-    return FileProblem(name, "LANDED_GONE", message, "Land it again; nothing of it was ingested.")
+    return FileProblem(name, "LANDED_GONE", message, "Land it again. Nothing of it was ingested.")
 
 
 def report_replaced(name: str) -> FileProblem:
@@ -92,7 +92,7 @@ def report_unreadable(name: str, why: str) -> FileProblem:
 def report_unsafe(name: str, kind: str) -> FileProblem:
     """Not a regular file: through it, a writer of the folder could make tidefold read any file of this machine."""
     code = "LANDED_LINK" if "link" in kind else "LANDED_SPECIAL"
-    message = f"`{name}` is refused: it is, or lies behind, {kind}. Only regular files are read."
+    message = f"`{name}` was not read: it is {kind}, or its path contains one. tidefold reads only regular files."
     hint = "Land a copy of the file under this name, or remove it. Later files of its partition wait for it."
     return FileProblem(name, code, message, hint)
 
@@ -110,7 +110,7 @@ def report_unopened(name: str, error: OSError) -> FileProblem:
 
 def report_wrong_content(name: str) -> FileProblem:
     message = f"The content of `{name}` does not match its extension."
-    hint = "gzip files end in `.gz`, plain ones do not; land it under the right name."
+    hint = "Land it under the right name: gzip files end in `.gz`, plain files do not."
     return FileProblem(name, "LANDED_FORMAT", message, hint)
 
 
@@ -121,34 +121,34 @@ def report_damaged(name: str, why: str) -> FileProblem:
 
 def report_truncated(name: str) -> FileProblem:
     message = f"`{name}` is cut off, and newer files of its partition exist."
-    hint = "Land a complete copy under the same name; newer files wait for it."
+    hint = "Land a complete copy under the same name. Newer files wait for it."
     return FileProblem(name, "LANDED_TRUNCATED", message, hint)
 
 
 def report_empty(name: str) -> FileProblem:
     message = f"`{name}` is empty, and newer files of its partition exist."
-    return FileProblem(name, "LANDED_EMPTY", message, "Land it again or remove it; newer files wait for it.")
+    return FileProblem(name, "LANDED_EMPTY", message, "Land it again or remove it. Newer files wait for it.")
 
 
 def report_changed(name: str, why: str) -> FileProblem:
-    hint = "Restore the former file; nothing of this one was ingested."
+    hint = "Put the former file back. Nothing of the new one was ingested."
     return FileProblem(name, "LANDED_CHANGED", f"`{name}` {why}.", hint)
 
 
 def report_growing(name: str) -> FileProblem:
     message = f"`{name}` is still being written, and newer files of its partition exist."
-    hint = "Run ingest again when it is complete; nothing more of it was ingested, and newer files wait for it."
+    hint = "Run ingest again when the file is complete. Newer files wait for it."
     return FileProblem(name, "LANDED_GROWING", message, hint, passing=True)
 
 
 def report_late(name: str, offset: int, next_offset: int) -> FileProblem:
     message = (
-        f"`{name}` has offset {offset}, which was never taken, but the log expects {next_offset} and later: the file "
-        "landed after newer files. Its records are not in the log and cannot be appended behind newer ones."
+        f"`{name}` has offset {offset}, which was never ingested, but the log expects {next_offset} and later. The "
+        "file landed after newer files, so its records can no longer be appended in order."
     )
     hint = (
         "To ingest them, if all landed files still exist: start the log again with `tidefold drop LOG` (it deletes "
-        "table and snapshots too) and `tidefold ingest LOG`. To continue without them: keep the file elsewhere."
+        "table and snapshots too) and `tidefold ingest LOG`. To continue without them: move the file away."
     )
     return FileProblem(name, "LANDED_LATE", message, hint)
 
@@ -156,8 +156,8 @@ def report_late(name: str, offset: int, next_offset: int) -> FileProblem:
 def report_unfit_schema(name: str, why: str, *, stops: bool = False) -> FileProblem:
     """A file whose columns differ from those of the log. `stops`: see FileProblem."""
     hint = (
-        "Nothing of it was taken. Add the column to `columns` of the log (with `default: null` if other files lack it) "
-        "or to `ignored`; or land the file with the columns that the log has, each of its type."
+        "Nothing of it was ingested. Add the column to `columns` of the log (with `default: null` if other files lack "
+        "it) or to `ignored`. Or land the file with the columns and types of the log."
     )
     return FileProblem(name, "LANDED_SCHEMA", f"`{name}` {why}.", hint, stops=stops)
 
@@ -166,6 +166,6 @@ def report_schema_stop(
     name: str, line: int, reason: str, detail: str, brings: tuple[tuple[str, str], ...] = ()
 ) -> FileProblem:
     """A record of another schema than the configured one. Everything before it was taken."""
-    message = f"Line {line} of `{name}`: {detail.rstrip('.')}. What comes before it is taken, the rest waits."
-    hint = "Correct `columns` or `ignored` of the log as said, then run ingest again: it continues with this record."
+    message = f"Line {line} of `{name}`: {detail.rstrip('.')}. The records before it were ingested, the rest waits."
+    hint = "Correct `columns` or `ignored` of the log, then run ingest again. It continues with this record."
     return FileProblem(name, reason, message, hint, stops=True, brings=brings)

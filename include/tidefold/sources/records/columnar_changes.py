@@ -153,7 +153,7 @@ class Changes:
         values, _ = self._cast(_combine(rows, name), Column(name, "long"))
         for row in _where(pc.invert(pc.fill_null(pc.greater_equal(values, 0), fill_value=False))):
             made.refused.setdefault(
-                row, RefusedRecordError("OFFSET_MISSING", f"`{name}` is not a whole number from 0.")
+                row, RefusedRecordError("OFFSET_MISSING", f"`{name}` is not a whole number of 0 or more.")
             )
         return values
 
@@ -176,7 +176,7 @@ class Changes:
             for row in _where(deletes):
                 left_out.add(row)
                 if merge.engine is Engine.APPEND:
-                    refusal = RefusedRecordError("KEYLESS_CHANGE", "A log without a key accepts only new rows.")
+                    refusal = RefusedRecordError("KEYLESS_CHANGE", "A log without a key accepts only inserts.")
                     made.refused.setdefault(row, refusal)
                 elif merge.deletes is Deletes.QUARANTINE:
                     made.refused.setdefault(row, RefusedRecordError("DELETE_REFUSED", "This log accepts no deletes."))

@@ -139,13 +139,13 @@ def _parse_unscaled(value: bytes | VariableScale, scale: int) -> Decimal:
     digits = value.value if isinstance(value, VariableScale) else value
     scale = value.scale if isinstance(value, VariableScale) else scale
     if not digits or len(digits) > 40 or abs(scale) > 1000:
-        raise ValueError("is no number in base64")
+        raise ValueError("is not a number in base64")
     return Decimal(int.from_bytes(digits, "big", signed=True)).scaleb(-scale, _EXACT)
 
 
 def _number(text: str) -> Decimal:
     if not _NUMBER.fullmatch(text):
-        raise ValueError(f"{text[:40]!r} is no finite number")
+        raise ValueError(f"{text[:40]!r} is not a finite number")
     return Decimal(text)
 
 
@@ -153,13 +153,13 @@ def fit_decimal(value: Decimal, type_: Type) -> Decimal:
     """The same number. Raises ValueError if the type has no room for all of its digits."""
     _, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int):
-        raise ValueError(f"{value} is no finite number")
+        raise ValueError(f"{value} is not a finite number")
     if not value:
         return Decimal(0)
     if -exponent > type_.scale and any(digits[type_.scale + exponent :]):
-        raise ValueError(f"has more than {type_.scale} digits behind the point")
+        raise ValueError(f"has more than {type_.scale} digits after the decimal point")
     if value.adjusted() >= type_.precision - type_.scale:
-        raise ValueError(f"has more than {type_.precision - type_.scale} digits before the point")
+        raise ValueError(f"has more than {type_.precision - type_.scale} digits before the decimal point")
     return value.quantize(Decimal(1).scaleb(-type_.scale), context=_EXACT)
 
 
@@ -170,14 +170,14 @@ def _days(text: str) -> int:
             return date.fromisoformat(found[1]).toordinal() + _FIRST_DAY - 1
     except ValueError:
         pass
-    raise ValueError(f"{text[:40]!r} is no date of the years 1 to 9999")
+    raise ValueError(f"{text[:40]!r} is not a date of the years 1 to 9999")
 
 
 def _micros(text: str) -> int:
     """Microseconds of an instant in ISO 8601; one without a zone is UTC."""
     found = _INSTANT.fullmatch(text)
     if found and (found[2] or "").strip("0"):
-        raise ValueError("has parts of a microsecond")
+        raise ValueError("has fractions of a microsecond")
     try:
         at = datetime.fromisoformat(_plain_zone(text, found[3] or "")) if found else None
     except ValueError:
@@ -186,7 +186,7 @@ def _micros(text: str) -> int:
         micros = ((at if at.tzinfo else at.replace(tzinfo=UTC)) - _EPOCH) // _MICRO
         if _FIRST <= micros <= _LAST:
             return micros
-    raise ValueError(f"{text[:40]!r} is no instant of the years 1 to 9999")
+    raise ValueError(f"{text[:40]!r} is not an instant of the years 1 to 9999")
 
 
 def _plain_zone(text: str, zone: str) -> str:
@@ -199,19 +199,19 @@ def _plain_zone(text: str, zone: str) -> str:
 
 def _whole_micros(nanos: int) -> int:
     if nanos % 1000:
-        raise ValueError("has parts of a microsecond")
+        raise ValueError("has fractions of a microsecond")
     return nanos // 1000
 
 
 def _from_base64url(text: str) -> bytes:
     if not _BASE64URL.fullmatch(text) or len(text.rstrip("=")) % 4 == 1:
-        raise ValueError("is no base64 for URLs")
+        raise ValueError("is not base64 for URLs")
     return base64.urlsafe_b64decode(text.rstrip("=") + "=" * (-len(text.rstrip("=")) % 4))
 
 
 def _from_hex(text: str) -> bytes:
     if not _HEX.fullmatch(text):
-        raise ValueError("is no hexadecimal text")
+        raise ValueError("is not hexadecimal text")
     return bytes.fromhex(text)
 
 

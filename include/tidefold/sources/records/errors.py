@@ -56,7 +56,9 @@ def any_head_of(line: bytes) -> AnyHead:
         head.value = msgspec.Raw(line)
         told = _plain(head.value)
         if not ("op" in told or "payload" in told or is_ignored(head)):
-            raise RefusedRecordError("NOT_A_RECORD", "The line is neither a record with its value nor a value alone.")
+            raise RefusedRecordError(
+                "NOT_A_RECORD", "The line is neither a Kafka record (key, value, offset) nor a value alone."
+            )
     return head
 
 
@@ -136,7 +138,7 @@ def refusal_of(head: AnyHead, shape: TableSpec, why: str, types: Mapping[str, st
 def unknown_op(op: object) -> RefusedRecordError:
     """The refusal of an unknown op. Case matters."""
     if op is None:
-        return RefusedRecordError("OP_UNKNOWN", "The value has no op: envelopes need op and source.")
+        return RefusedRecordError("OP_UNKNOWN", "The value has no op. A Debezium envelope needs op and source.")
     return RefusedRecordError("OP_UNKNOWN", f"op {str(op)[:40]!r} is not one of r, c, u, d, t, m.")
 
 
@@ -180,7 +182,7 @@ def missing_column(what: str, types: Mapping[str, str]) -> RefusedRecordError:
     """The refusal of a record without a column that is not optional."""
     names = ", ".join(types)[:200]
     lines = ", ".join(f"`{name}: {{type: '{type_}', default: null}}`" for name, type_ in list(types.items())[:3])[:200]
-    detail = f"{what} has no {names}; missing is not null. To take it as null set {lines} in `columns`."
+    detail = f"{what} has no {names}, and missing is not null. To read it as null, set {lines} in `columns`."
     return RefusedRecordError("MISSING_COLUMN", detail)
 
 
@@ -196,7 +198,7 @@ def unknown_column(what: str, types: Mapping[str, str], missing: Collection[str]
     )
     if missing:
         detail += (
-            f" The record lacks {', '.join(missing)[:200]}: of a column that was renamed add the old name to `aliases`."
+            f" The record lacks {', '.join(missing)[:200]}. If a column was renamed, add its old name to `aliases`."
         )
     refused = RefusedRecordError("UNKNOWN_COLUMN", detail)
     refused.brings = tuple(types.items()) if all(types.values()) and not missing else ()

@@ -52,7 +52,7 @@ class Rows:
         """Sets columns that were not sent to null, and returns their names; None: all were sent."""
         found = [(field, name) for field, name in self._columns if is_unavailable(getattr(row, field))]
         if any(one in self._keys for one in found):
-            raise RefusedRecordError("UNAVAILABLE_VALUE", "A column of the key was not sent.")
+            raise RefusedRecordError("UNAVAILABLE_VALUE", "The connector did not send a column of the key.")
         for field, _ in found:
             setattr(row, field, None)
         return [self._own[name] for _, name in found] or None
@@ -65,7 +65,7 @@ class Rows:
                 v for v in (getattr(key, field, None), getattr(before, field, None)) if v not in (None, msgspec.UNSET)
             ]
             if not found:
-                raise RefusedRecordError("KEY_NULL", "Neither the record's key nor `before` has the key columns.")
+                raise RefusedRecordError("KEY_NULL", "Neither the key of the record nor `before` has the key columns.")
             values[field] = found[0]
         return self.convert(self._row(**{**self._nothing, **values}))
 

@@ -50,12 +50,12 @@ def decimal_text(value: msgspec.Raw) -> str | None:
         try:
             return format_unscaled(_variable.decode(value), None)
         except msgspec.DecodeError as error:
-            raise ValueError("is an object, and no decimal with its scale") from error
+            raise ValueError("is an object, not a decimal with its scale") from error
     found = json_text(value)
     if found is None or _NUMBER.fullmatch(found):
         return found
     if found not in _NO_NUMBERS:
-        raise ValueError(f"{found[:40]!r} is no decimal")
+        raise ValueError(f"{found[:40]!r} is not a decimal")
     return _NO_NUMBERS[found]
 
 
@@ -64,7 +64,7 @@ def format_unscaled(value: bytes | VariableScale, scale: int | None) -> str:
     digits = value.value if isinstance(value, VariableScale) else value
     scale = value.scale if isinstance(value, VariableScale) else scale
     if not digits or scale is None or abs(scale) > 20_000:
-        raise ValueError("is no number in base64")
+        raise ValueError("is not a number in base64")
     number = int.from_bytes(digits, "big", signed=True)
     text = str(abs(number))  # Raises ValueError for more than 4,300 digits.
     sign = "-" if number < 0 else ""

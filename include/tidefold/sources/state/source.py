@@ -64,8 +64,8 @@ class StateJson(KafkaLines):
 
 
 def _second_partition(name: str, partition: int, one: int) -> FileProblem:
-    message = f"`{name}` is of partition {partition}, and this state log takes partition {one}."
-    hint = "Write the state into one partition; or, if it is never cleared as a whole, set `partitions: many`."
+    message = f"`{name}` belongs to partition {partition}, but this state log accepts only partition {one}."
+    hint = "Write the state into one partition. If it is never cleared as a whole, you can set `partitions: many`."
     return FileProblem(name, "STATE_PARTITIONS", message, hint)
 
 
@@ -112,7 +112,7 @@ class StateReader(RecordAccounting):
         take = self._operations.get(operation.op)
         if take is None:
             known = ", ".join((*self._operations, "metadata"))
-            why = f"{operation.op[:40]!r} is no operation of a {self._options.kind} state: {known}."
+            why = f"{operation.op[:40]!r} is not an operation of a {self._options.kind} state ({known})."
             raise RefusedRecordError("OP_UNKNOWN", why)
         changes = list(take(operation))
         self.account.changes += bool(changes)
@@ -165,7 +165,9 @@ class StateReader(RecordAccounting):
         """Of one key all that it has; without a key everything."""
         if operation.key is None:
             if self._options.partitions == "many":
-                why = "A clear of the whole state, which comes in one of many partitions, has no place in the others."
+                why = (
+                    "A clear of the whole state came in one partition, and it has no position in the other partitions."
+                )
                 raise RefusedRecordError("CLEAR_PARTITIONS", why)
             yield CLEAR, self._rows.nothing()
         elif len(self._options.state_key) < len(self._shape.key):
@@ -182,7 +184,9 @@ class StateReader(RecordAccounting):
         given = key or {}
         if set(given) != set(self._options.state_key):
             wanted = ", ".join(self._options.state_key) or "nothing"
-            raise RefusedRecordError("KEY_NULL", f"The key has {', '.join(given) or 'nothing'}; it must have {wanted}.")
+            raise RefusedRecordError(
+                "KEY_NULL", f"The key has {', '.join(given) or 'nothing'}, but it must have {wanted}."
+            )
         return given
 
     def _check(self, operation: _Operation) -> None:
@@ -194,7 +198,9 @@ class StateReader(RecordAccounting):
         if operation.ttl_days != self._options.ttl_days:
             wrong.append("ttl_days")
         if wrong:
-            raise RefusedRecordError("STATE_CHANGED", f"The metadata has another {', '.join(wrong)} than the log.")
+            raise RefusedRecordError(
+                "STATE_CHANGED", f"The metadata of the state differs from the log in {', '.join(wrong)}."
+            )
 
 
 def _object(value: msgspec.Raw) -> _Object:
@@ -213,7 +219,9 @@ def _many(operation: _Operation) -> Sequence[msgspec.Raw]:
 def _merge_objects(key: _Object, value: _Object) -> msgspec.Raw:
     """One object of both."""
     if twice := [name for name in value if name in key]:
-        raise RefusedRecordError("NOT_AN_OPERATION", f"The value has {', '.join(twice)}, which is part of the key.")
+        raise RefusedRecordError(
+            "NOT_AN_OPERATION", f"The value contains {', '.join(twice)}, which belongs to the key."
+        )
     return msgspec.Raw(msgspec.json.encode({**key, **value}))
 
 

@@ -187,15 +187,17 @@ def _copy_file(primary: Store, local: LocalRoots, source: str, target: str) -> t
 def _error_of_altered(path: str) -> CorruptError:
     return CorruptError(
         "STAGED_FILE_CHANGED",
-        f"`{path}` differs from what was staged: it is missing, cut or altered.",
-        hint="Check the disk; the next run folds the same changes again.",
+        f"The staged file `{path}` is missing, cut or altered.",
+        hint="Check the disk. The next run folds the same changes again.",
     )
 
 
 def _require_complete(local: LocalRoots, name: CopyName, digest: str) -> None:
     # Somebody may have removed files of it while it was being written.
     if gaps(local, name, digest) != ():
-        raise StorageError("LOCAL_COPY_INCOMPLETE", f"Files of the local copy `{name}` disappeared while it was made.")
+        raise StorageError(
+            "LOCAL_COPY_INCOMPLETE", f"Files of the local copy `{name}` disappeared while tidefold wrote it."
+        )
 
 
 def gaps(local: LocalRoots, name: CopyName, digest: str) -> tuple[str, ...] | None:

@@ -27,8 +27,8 @@ class S3Address:
         if "@" in address:
             raise InvalidInputError(
                 "STORE_SECRET",
-                "The address of the store holds credentials.",
-                hint="Remove them, change them, and set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead.",
+                "The address of the store contains credentials.",
+                hint="Remove them, and change them. Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead.",
             )
         bucket, _, prefix = address.removeprefix("s3://").strip("/").partition("/")
         parts = prefix.split("/") if prefix else []
@@ -36,7 +36,7 @@ class S3Address:
             raise InvalidInputError(
                 "STORE_ADDRESS",
                 "The address of the store is not `s3://bucket/folder`.",
-                hint="A bucket's name has a-z, 0-9, `.`, `-`; a folder's also A-Z and `_`, `=`, `+`.",
+                hint="A bucket name has a-z, 0-9, `.` and `-`. A folder name can also have A-Z, `_`, `=` and `+`.",
             )
         return cls(bucket, prefix)
 

@@ -84,7 +84,7 @@ class Bucket:
             names = _FOLLOWING[method]
             following = {**arguments, **{name: page.get(found) for name, found in names.items()}}
             if not all(following[name] for name in names):
-                raise StorageError("STORAGE", "S3 broke off a listing.", hint="Call again.")
+                raise StorageError("STORAGE", "S3 ended a listing too early.", hint="Call again.")
 
     @contextmanager
     def translate_errors(self, path: str) -> Iterator[None]:
@@ -136,7 +136,7 @@ def _storage_error(path: str, error: Exception) -> TidefoldError:
         hint = f"Check the credentials; they need {_RIGHTS}."
         return StorageError("S3_DENIED", f"`{path}`: S3 refuses access ({code or 'no reason given'}).", hint=hint)
     said = f"{code}: {error}" if code else f"{type(error).__name__}: {error}"
-    hint = "Call again; if it stays, check AWS_ENDPOINT_URL, AWS_REGION and the state of S3."
+    hint = "Call again. If it happens again, check AWS_ENDPOINT_URL, AWS_REGION and the state of S3."
     return StorageError("STORAGE", f"`{path}`: {' '.join(said.split())}", hint=hint)
 
 

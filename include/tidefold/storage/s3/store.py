@@ -189,7 +189,7 @@ class S3Store:
                 "S3_NOT_DELETED",
                 f"S3 did not delete {len(kept)} of {len(keys)} objects, the first is `{self._path(kept[0]['Key'])}`: "
                 f"{kept[0].get('Code')}.",
-                hint="Check the right s3:DeleteObject, then call again.",
+                hint="Check that the credentials have the right s3:DeleteObject, then call again.",
             )
 
     def sync(self, path: str) -> None:
@@ -223,7 +223,9 @@ class S3Store:
         if path.startswith("/") or ".." in parts:
             raise InvalidInputError("PATH_OUTSIDE_ROOT", f"`{path}` is outside the store.")
         if "?" in path:
-            raise InvalidInputError("PATH_INVALID", f"`{path}`: `?` would begin a version's name in S3.")
+            raise InvalidInputError(
+                "PATH_INVALID", f"`{path}` contains `?`, which S3 clients read as the start of a version id."
+            )
         below = [part for part in parts if part not in ("", ".")]
         return "/".join([*filter(None, [self.address.prefix]), *below])
 

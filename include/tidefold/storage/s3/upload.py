@@ -45,7 +45,7 @@ def _settle(bucket: Bucket, key: str, path: str, mark: str, error: Exception) ->
         raise bucket.as_ours(path, error) from error
     if found is None:  # Absent is no proof: the lost request may still be on its way.
         raise _unknown(bucket, path, error) from error
-    raise AlreadyExistsError("NAME_TAKEN", f"`{path}` exists already.") from error
+    raise AlreadyExistsError("NAME_TAKEN", f"`{path}` already exists.") from error
 
 
 def find_put_mark(bucket: Bucket, key: str) -> str | None:

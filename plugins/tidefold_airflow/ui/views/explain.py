@@ -65,7 +65,7 @@ def _parse_form(request: Request, state: LogState) -> ExplainForm:
     view = text_asked(request, "view", 16) or "published"
     number = number_of(text_asked(request, "snapshot", 16) or "")
     if view not in VIEWS:
-        raise InvalidInputError("READ_OPTIONS", "This is not a view of a log.", hint=f"Views are {', '.join(VIEWS)}.")
+        raise InvalidInputError("READ_OPTIONS", "This is not a view of a log.", hint=f"Use one of {', '.join(VIEWS)}.")
     text = text_asked(request, "key", LONGEST_KEY)
     if text is not None:
         return ExplainForm(key_text([text], state.shape), _fields(text, fields), view, number)

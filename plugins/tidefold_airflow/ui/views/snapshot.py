@@ -107,9 +107,11 @@ def read_stored_report(pipeline: Pipeline, state: LogState, snapshot: Snapshot) 
         raise NotFoundError(
             "REPORT_NOT_FOUND",
             f"Snapshot {snapshot.id} of `{state.log}` has no report.",
-            hint=f"`tidefold quality {state.log}` judges what is staged.",
+            hint=f"`tidefold quality {state.log}` judges the staged snapshot.",
         )
     data = pipeline.store.read(verdict.path, 0, _LARGEST_REPORT + 1)
     if len(data) > _LARGEST_REPORT:
-        raise CorruptError("REPORT_TOO_LARGE", "The report is too large to be one of ours.", hint="Look at the file.")
+        raise CorruptError(
+            "REPORT_TOO_LARGE", "The report is larger than any report that tidefold writes.", hint="Look at the file."
+        )
     return data

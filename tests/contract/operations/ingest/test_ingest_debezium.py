@@ -219,7 +219,7 @@ def test_types_come_from_the_schema_beside_the_record_whatever_is_configured(tmp
     assert (change["at"].isoformat(), str(change["amount"])) == ("1970-01-01T00:00:01.500000+00:00", "15.000")
     assert [json.loads(q["record"])["offset"] for q in quarantined(pipeline)] == [1, 2]
     assert [q["detail"] for q in quarantined(pipeline)] == [
-        "Column `at` has parts of a microsecond.",
+        "Column `at` has fractions of a microsecond.",
         "By the record's schema `at` is io.debezium.time.MicroTime, which cannot be a column of timestamp.",
     ]
 

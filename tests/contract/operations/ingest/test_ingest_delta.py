@@ -146,8 +146,8 @@ def test_a_version_that_was_cleaned_up_is_refused_by_name(tmp_path: Path) -> Non
         (tmp_path / f"table/_delta_log/{version:020d}.json").unlink()
     outcome = take(pipeline)
     assert outcome.error_code == "DELTA_SOURCE_GONE"
-    assert "Version 1 " in outcome.message
-    assert "first that can still be read is 3" in outcome.message
+    assert "version 1 " in outcome.message
+    assert "first version that can still be read is 3" in outcome.message
     assert seen(pipeline) == before
 
 
@@ -160,8 +160,8 @@ def test_a_file_of_changes_that_was_vacuumed_is_refused_by_name(tmp_path: Path) 
     shutil.rmtree(tmp_path / "table/_change_data")
     outcome = take(pipeline)
     assert outcome.error_code == "DELTA_SOURCE_GONE"
-    assert "Version 1 " in outcome.message
-    assert "first that can still be read is 2" in outcome.message
+    assert "version 1 " in outcome.message
+    assert "first version that can still be read is 2" in outcome.message
 
 
 @pytest.mark.parametrize("versions", [1, 3])

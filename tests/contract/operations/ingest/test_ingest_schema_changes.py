@@ -54,7 +54,7 @@ def test_a_renamed_column_is_not_added_beside_its_old_name(tmp_path: Path) -> No
     land(tmp_path, 0, [with_after(0, 1, text="a"), with_after(1, 2, label="b")])
     outcome = take(pipeline)
     assert (outcome.error_code, outcome.facts["changes"]) == ("UNKNOWN_COLUMN", 1)
-    assert "The record lacks text: of a column that was renamed add the old name to `aliases`." in outcome.message
+    assert "The record lacks text. If a column was renamed, add its old name to `aliases`." in outcome.message
     assert [column.name for column in state_of(pipeline).shape.columns] == ["id", "text"]
     renamed = "{id: int, label: {type: string, aliases: [text]}}"
     pipeline = configured(tmp_path, renamed, "{add: evolve, drop: evolve}")

@@ -151,7 +151,7 @@ def test_all_rows_of_a_file_refused_is_not_taken(tmp_path: Path) -> None:
     outcome = take(pipeline)
     assert (outcome.status, outcome.error_code) == ("refused", None)
     assert outcome.message.startswith("refused 1 file: 0 changes")
-    assert "all of its 2 records were refused" in outcome.message
+    assert "All 2 records of" in outcome.message
     assert codes(pipeline) == {"a.csv": "LANDED_REFUSED"}
     assert take(pipeline).error_code == "LANDED_REFUSED"
 

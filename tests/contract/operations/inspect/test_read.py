@@ -158,7 +158,11 @@ def test_a_log_that_was_cut_says_from_where_it_can_be_read(tmp_path: Path) -> No
     assert state.truncated_to == 3
     with pytest.raises(RefusedError) as cut:
         listed(pipeline, what=What.LOG, since=2)
-    assert (cut.value.code, "begins at 4" in cut.value.message, "since 3" in cut.value.hint) == ("LOG_CUT", True, True)
+    assert (cut.value.code, "begins at change set 4" in cut.value.message, "since 3" in cut.value.hint) == (
+        "LOG_CUT",
+        True,
+        True,
+    )
     assert [row["_sqn"] for row in listed(pipeline, what=What.LOG)] == [4]
     with pytest.raises(RefusedError) as outdated:
         list(read_task(pipeline.store, held, held.whole))
@@ -265,7 +269,7 @@ def test_squashed_change_sets_are_read_as_the_one_they_are(tmp_path: Path) -> No
     assert [row["_sqn"] for row in listed(pipeline, what=What.LOG, since=2)] == [3]
     with pytest.raises(RefusedError) as inside:
         listed(pipeline, what=What.LOG, since=1)
-    assert (inside.value.code, inside.value.hint) == ("LOG_COMPACTED", "Read since 0, or since 2.")
+    assert (inside.value.code, inside.value.hint) == ("LOG_COMPACTED", "Read the changes since 0, or since 2.")
 
 
 def test_a_gap_in_the_log_is_never_written(tmp_path: Path) -> None:

@@ -320,7 +320,7 @@ def test_a_copy_that_loses_a_file_while_it_is_made_is_no_copy(
     tidied = on(pipeline, monkeypatch, TidiedDisk(disk(pipeline).root))
     land(tidied, 0, 5)
     outcomes = cycle(tidied, "run-1", ["items"])
-    assert "disappeared while it was made" in outcomes[-1].facts["local"]["warning"]
+    assert "disappeared while tidefold wrote it" in outcomes[-1].facts["local"]["warning"]
     assert (offered(pipeline), copies_of(pipeline)) == ((), [])
 
 

@@ -370,7 +370,7 @@ def test_the_rows_must_be_as_many_as_the_ledger_says(
     """I17."""
     pipeline = made.reset()
     monkeypatch.setattr(RestoredRows, "rows", 7)
-    with pytest.raises(TidefoldError, match="39 rows of `accounts` were made, but 7 were recorded"):
+    with pytest.raises(TidefoldError, match="The restore of `accounts` produced 39 rows, but 7 were recorded"):
         restore_to(pipeline, LOG, 2, str(tmp_path / "to"))
     assert not (tmp_path / "to").exists()
     outcome = restore(pipeline, 2)

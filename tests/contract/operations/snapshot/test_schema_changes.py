@@ -250,7 +250,7 @@ def test_a_schema_change_of_somebody_else_is_still_refused(tmp_path: Path) -> No
     take(pipeline, {"id": 2, "n": 2, "more": 2})
     materialize(pipeline, [LOG], Fold("b"), in_process)
     judge_all(pipeline)
-    with pytest.raises(RefusedError, match="Other schema in the table"):
+    with pytest.raises(RefusedError, match="Another program changed schema of the table"):
         confirm(pipeline, LOG)
 
 

@@ -190,7 +190,7 @@ def test_a_file_that_table_and_snapshots_share_by_hard_link_is_one_copy(
     assert brief([damage]) == [("data file", how, [1, 2], names, [])]
     assert (outcome.error_code, outcome.error.exit_code, damage["repaired"]) == ("DAMAGED", 5, "")
     assert "`tidefold restore accounts 2 --log-position replay`" in damage["hint"]
-    assert damage["why"] == ("no copy of it is proved to be good" if repair else "")
+    assert damage["why"] == ("no copy of the file is proved to be intact" if repair else "")
     assert contents(full(pipeline, "")) == before
 
 
@@ -366,7 +366,7 @@ def test_a_quick_repair_proves_its_source_first(copied: Pipeline) -> None:
     harm(full(copied, f"local:items/0000000002/_data/{name}"), "altered")
     outcome = verify(copied, "items", Asked(deep=False, repair=True))
     assert [(d["harm"], d["why"]) for d in outcome.facts["damage"]] == [
-        ("missing", "no copy of it is proved to be good")
+        ("missing", "no copy of the file is proved to be intact")
     ] * 2
     assert not full(copied, own(2, name, "items")).exists()
 
@@ -423,7 +423,7 @@ def test_a_segment_is_repaired_only_from_a_copy_that_every_log_in_it_recognises(
         stream.write(b"?????")
     outcome = verify(copied, "items", Asked(repair=True))
     [damage] = outcome.facts["damage"]
-    assert (damage["repaired"], damage["why"]) == ("", "no copy of it is proved to be good")
+    assert (damage["repaired"], damage["why"]) == ("", "no copy of the file is proved to be intact")
     assert not full(copied, path).exists()
 
 
@@ -439,7 +439,7 @@ def test_a_segment_that_is_whole_and_not_the_neighbour_s_repairs_nothing(copied:
     assert check_whole(copied, first)
     harm(full(copied, path), "missing")
     [damage] = found(copied, first, repair=True)
-    assert (damage["good"], damage["why"]) == ([f"local:{path}"], "no copy of it is proved to be good")
+    assert (damage["good"], damage["why"]) == ([f"local:{path}"], "no copy of the file is proved to be intact")
     assert not full(copied, path).exists()
 
 

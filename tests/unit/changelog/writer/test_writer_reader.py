@@ -73,7 +73,7 @@ def test_what_was_cut_off_is_said_and_what_is_there(store: Store) -> None:
     with pytest.raises(RefusedError) as refused:
         list(ChangelogReader(store, "a", since=2))
     assert refused.value.code == "LOG_CUT"
-    assert "the first one there is 4" in refused.value.message
+    assert "the first one left is 4" in refused.value.message
     assert [c.sqn for c, _ in ChangelogReader(store, "a", since=3)] == [4, 5]
 
 
@@ -81,7 +81,7 @@ def test_a_log_that_was_cut_to_its_end_says_so(store: Store) -> None:
     Ledger(store, "a").commit(lambda state: replace(state, truncated_to=5, change_sets=()))
     with pytest.raises(RefusedError) as refused:
         list(ChangelogReader(store, "a"))
-    assert "none is left" in refused.value.message
+    assert "no change set is left" in refused.value.message
     assert list(ChangelogReader(store, "a", since=5)) == []
 
 

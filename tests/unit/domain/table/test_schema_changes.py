@@ -100,9 +100,9 @@ def test_what_loses_nothing_is_taken_up_unless_somebody_says_otherwise() -> None
         (replace(SHAPE, merge=Merge(Engine.FIRST)), "merge: last"),
         (with_columns(Column("number", "int"), *SHAPE.columns[1:], key=("number",)), "key: id before, number now"),
         (with_columns(Column("id", "string"), *SHAPE.columns[1:]), "it is part of the key"),
-        (with_columns(KEY, Column("n", "boolean"), SHAPE.columns[2]), "values of int are none of boolean"),
-        (with_columns(KEY, Column("n", "decimal(4,0)"), SHAPE.columns[2]), "values of int are none of decimal(4,0)"),
-        (with_columns(*SHAPE.columns[:2], Column("text", "long")), "values of string are none of long"),
+        (with_columns(KEY, Column("n", "boolean"), SHAPE.columns[2]), "values of type int cannot become boolean"),
+        (with_columns(KEY, Column("n", "decimal(4,0)"), SHAPE.columns[2]), "int cannot become decimal(4,0)"),
+        (with_columns(*SHAPE.columns[:2], Column("text", "long")), "values of type string cannot become long"),
     ],
 )  # fmt: skip
 def test_what_no_policy_can_allow(shape: TableSpec, said: str) -> None:
@@ -168,7 +168,7 @@ def test_an_empty_log_takes_any_shape() -> None:
 def test_a_value_of_older_rows_never_changes() -> None:
     state = used(became(log(), with_columns(*SHAPE.columns, Column("more", "int", default="5"))))
     for default in (None, "6"):
-        with pytest.raises(RefusedError, match="cannot change any more"):
+        with pytest.raises(RefusedError, match="cannot change"):
             became(state, with_columns(*SHAPE.columns, Column("more", "int", default=default)))
 
 
@@ -296,5 +296,5 @@ def test_types_in_between_count_only_where_a_text_is_taken(types: tuple[str, ...
      ("date", "31.1."), ("timestamp", "2026-01-01T00:00:00"), ("double", "nan"), ("binary", "00"), ("array<int>", "1")],
 )  # fmt: skip
 def test_texts_that_are_no_value(type_: str, text: str) -> None:
-    with pytest.raises(ValueError, match=r"no value of type|cannot have one"):
+    with pytest.raises(ValueError, match=r"not a value of type|cannot have a default"):
         parse_value(type_, text)

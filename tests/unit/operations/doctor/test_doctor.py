@@ -121,7 +121,7 @@ def test_java(
 
 def test_no_java(config_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    assert look("java", config_path) == [(FAIL, f"Spark needs Java, and JAVA_HOME ({tmp_path}) holds none.")]
+    assert look("java", config_path) == [(FAIL, f"Spark needs Java, and JAVA_HOME ({tmp_path}) does not contain it.")]
 
 
 def test_jars(config_path: Path, tmp_path: Path) -> None:
