@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from tidefold.config import Config
 from tidefold.operations.doctor.airflow import AirflowSetup
 from tidefold.operations.doctor.finding import DoctorFinding, FindingLevel
-from tidefold.operations.doctor.pipeline_probes import ClockSkew, LandingFolder, StoreProbe
+from tidefold.operations.doctor.pipeline_probes import ClockSkew, LandingProbe, StoreProbe
 from tidefold.operations.outcome import ErrorInfo
 
 OK, WARN, FAIL = FindingLevel.OK, FindingLevel.WARN, FindingLevel.FAIL
@@ -46,14 +46,14 @@ def judge_clock(found: ClockSkew) -> Iterator[DoctorFinding]:
         yield DoctorFinding("clock", level, message, "Synchronize both clocks (`chronyc tracking`, `timedatectl`).")
 
 
-def judge_landing(found: Iterable[LandingFolder]) -> Iterator[DoctorFinding]:
+def judge_landing(found: Iterable[LandingProbe]) -> Iterator[DoctorFinding]:
     """Whether each landing folder is there and readable, and has no links."""
     good = []
     for folder in found:
-        where = f"{folder.log}: {folder.path}"
+        where = f"{folder.log}: {folder.address}"
         if folder.error:
-            hint = f"Give this user the right to read and enter {folder.path} and all files below it."
-            yield DoctorFinding("landing", FAIL, f"{where} cannot be read: {folder.error}.", hint)
+            hint = f"Give this user the right to read and enter {folder.address} and all files below it."
+            yield DoctorFinding("landing", FAIL, f"{where} cannot be read: {folder.error}", hint)
         elif not folder.is_there:
             hint = "Create the folder, mount its disk, or correct `path` of the log."
             yield DoctorFinding("landing", WARN, f"{where} does not exist: nothing can land.", hint)

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
 from tidefold.config import Config, LogConfig
 from tidefold.errors import InvalidInputError, NotFoundError, RefusedError, TidefoldError
 from tidefold.operations.outcome import ErrorInfo
 from tidefold.quality.suite.suite import load_suite
-from tidefold.sources.landing.folders import S3, folder_at
+from tidefold.sources.landing.folders import folder_at
 from tidefold.storage import open_store
 from tidefold.storage.identity import read_identity, require_identity
-from tidefold.storage.safe_files import UnsafeFileError, list_below, stat_regular
 from tidefold.storage.store_check import measure_skew, probe
 
 # A folder with more files is looked at in part: the doctor must come to an end.
@@ -93,8 +91,8 @@ def probe_clock(config: Config) -> ClockSkew:
 
 
 @dataclass(frozen=True, slots=True)
-class LandingFolder:
-    """The folder that the files of a log land in.
+class LandingProbe:
+    """The folder, or the prefix of a bucket, that the files of a log land in.
 
     unsafe: its files that are not read, as they are links or no files, with what they are.
     error: why it cannot be read; empty: it can.
@@ -102,7 +100,7 @@ class LandingFolder:
     """
 
     log: str
-    path: str
+    address: str
     is_there: bool = True
     unsafe: tuple[tuple[str, str], ...] = ()
     error: str = ""
@@ -110,47 +108,29 @@ class LandingFolder:
     is_all: bool = True
 
 
-def probe_landing(config: Config) -> list[LandingFolder]:
+def probe_landing(config: Config) -> list[LandingProbe]:
     """Looks at the landing folder of each log that has one; reads no file."""
-    return [_look_at(log) for log in config.logs.values() if log.source and log.source.landing]
+    return [_look_at(log.id, log.source.landing) for log in config.logs.values() if log.source and log.source.landing]
 
 
-def _look_at_bucket(log: str, address: str) -> LandingFolder:
-    """Lists the first objects: that shows credentials, rights, bucket and prefix."""
-    try:
-        found = list(islice(folder_at(address).list_files(), MOST_FILES + 1))
-    except NotFoundError:
-        return LandingFolder(log, address, is_there=False)
-    except TidefoldError as error:
-        return LandingFolder(log, address, error=error.message)
-    return LandingFolder(log, address, files=min(len(found), MOST_FILES), is_all=len(found) <= MOST_FILES)
-
-
-def _look_at(log: LogConfig) -> LandingFolder:
-    assert log.source
-    path = log.source.landing
-    assert path
-    if path.startswith(S3):
-        return _look_at_bucket(log.id, path)
-    if not Path(path).exists():
-        return LandingFolder(log.id, path, is_there=False)
+def _look_at(log: str, address: str) -> LandingProbe:
     unsafe: list[tuple[str, str]] = []
     files = 0
     try:
-        for name in list_below(path, skip=lambda name: name.startswith((".", "_"))):
+        for file in folder_at(address).list_files():
             if files == MOST_FILES:
-                return LandingFolder(log.id, path, unsafe=tuple(unsafe), files=files, is_all=False)
+                return LandingProbe(log, address, unsafe=tuple(unsafe), files=files, is_all=False)
             files += 1
-            try:
-                stat_regular(path, name)
-            except UnsafeFileError as error:
-                unsafe.append((name, error.kind))
-            else:
-                if not os.access(f"{path}/{name}", os.R_OK):
-                    return LandingFolder(log.id, path, error=f"`{name}` is not readable", files=files)
-    except OSError as error:
-        return LandingFolder(log.id, path, error=f"{error.filename or path}: {error.strerror}", files=files)
-    return LandingFolder(log.id, path, unsafe=tuple(unsafe), files=files)
+            if file.unsafe:
+                unsafe.append((file.name, file.unsafe.kind))
+            elif "://" not in address and not os.access(f"{address}/{file.name}", os.R_OK):
+                return LandingProbe(log, address, error=f"`{file.name}` is not readable.", files=files)
+    except NotFoundError:
+        is_file = Path(address).exists()
+        return LandingProbe(log, address, is_there=is_file, error="it is no folder." if is_file else "")
+    except TidefoldError as error:
+        return LandingProbe(log, address, error=error.message, files=files)
+    return LandingProbe(log, address, unsafe=tuple(unsafe), files=files)
 
 
 def probe_suites(config: Config) -> dict[str, ErrorInfo | None]:
