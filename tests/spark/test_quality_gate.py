@@ -161,7 +161,7 @@ def test_warnings_alone_pass_and_another_suite_judges_again(pipeline: Pipeline, 
     ("expectation", "code", "says"),
     [
         ({"type": "expect_column_values_to_be_uniqe", "kwargs": {"column": "aid"}}, "SUITE_UNKNOWN_EXPECTATION",
-         "did you mean `expect_column_values_to_be_unique`?"),
+         "Did you mean `expect_column_values_to_be_unique`?"),
         ({"type": "expect_column_values_to_be_unique", "kwargs": {"colum": "aid"}}, "SUITE_BAD_ARGUMENTS", "colum"),
         ({"type": "expect_column_values_to_be_between", "kwargs": {"column": "filler", "min_value": 1}},
          "CHECK_NOT_COMPUTED", "StringType"),
