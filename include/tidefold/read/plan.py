@@ -80,6 +80,11 @@ class ReadPlan:
         return tuple(task for task in tasks if task.files or task.change_sets)
 
     @property
+    def every_bucket(self) -> tuple[ReadTask, ...]:
+        """One task for each bucket, also for those without rows."""
+        return tuple(self._task(bucket) for bucket in self._buckets)
+
+    @property
     def whole(self) -> ReadTask:
         """All buckets in one task: change sets come out one after the other."""
         return self._task(self._all)

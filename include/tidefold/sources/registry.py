@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from tidefold.errors import NotFoundError
 from tidefold.sources.api import Feed
@@ -39,8 +39,12 @@ def source_of(feed: Feed) -> Source:
     if feed.format == CUSTOM:
         return _custom(feed)
     module, _, name = _CLASSES[feed.format].partition(":")
-    source: Source = getattr(import_module(module), name)(feed)
-    return source
+    source: Any = getattr(import_module(module), name)(feed)
+    if not feed.options.get("extract"):
+        return cast("Source", source)
+    from tidefold.sources.extract.source import FullExtracts
+
+    return FullExtracts(feed, source)
 
 
 def _custom(feed: Feed) -> Source:

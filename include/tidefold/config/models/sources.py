@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import codecs
-from datetime import UTC, datetime
+import re
+from datetime import UTC, date, datetime
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -53,6 +54,64 @@ def _refuse_later_connector(value: Any) -> Any:
     return value
 
 
+def _format(given: str) -> str:
+    """A format that reads what it writes."""
+    try:
+        datetime.strptime(datetime(2026, 1, 31, 12, tzinfo=UTC).strftime(given), given)
+    except ValueError:
+        parts = "%Y year, %m month, %d day, %H hour, %M minute, %S second, %f fraction of a second"
+        hint = f'Write it as "%d.%m.%Y %H:%M:%S": {parts}.'
+        raise mistake("CONFIG_UNKNOWN_VALUE", "is not a time format.", hint) from None
+    return given
+
+
+def _date_format(given: str) -> str:
+    if not {"%Y", "%m", "%d"} <= set(re.findall("%.", given)) <= {"%Y", "%m", "%d", "%H", "%M", "%S"}:
+        hint = 'As an example "%Y%m%d_%H%M": %Y, %m and %d, and perhaps %H, %M and %S.'
+        raise mistake("CONFIG_UNKNOWN_VALUE", "is not a format of the date of an extract.", hint)
+    return _format(given)
+
+
+def _expand_extract(value: Any) -> Any:
+    """`extract: full` is a mapping without limits of its own."""
+    return {} if value == "full" else value
+
+
+def _expand_dates(value: Any) -> Any:
+    """YAML reads 2026-01-31 as a date and 20260131 as a number; here they are parts of names."""
+    return [str(one) if isinstance(one, date | int) else one for one in value] if isinstance(value, list) else value
+
+
+class ExtractEntry(StrictModel):
+    """Every landed extract has all rows of the table; a key that is missing in the newest one is deleted."""
+
+    kind: Literal["full"] = "full"
+    marker: Text | None = Field(
+        default=None,
+        description="file that says that an extract is complete, in its folder; or with {extract} for the date",
+    )
+    row_count: Text | None = Field(
+        default=None, description="file that contains the number of rows of an extract; named as `marker`"
+    )
+    min_rows: int = Field(default=1, ge=0, description="an extract with fewer rows is refused")
+    max_deletes: float = Field(
+        default=0.2, ge=0, le=1, description="an extract that deletes a larger share of the rows is refused"
+    )
+    accept: Annotated[list[Text], BeforeValidator(_expand_dates)] = Field(
+        default=[], description="dates of extracts that are taken in spite of `min_rows` and `max_deletes`"
+    )
+    date_format: Annotated[Text, AfterValidator(_date_format)] | None = Field(
+        default=None, description='how names have the date of an extract, as "%Y%m%d_%H%M"; default: ISO 8601'
+    )
+
+
+Extract = Annotated[
+    ExtractEntry | None,
+    BeforeValidator(_expand_extract),
+    Field(description="full: each date in the names is an extract with all rows; or a mapping with its limits"),
+]
+
+
 class DebeziumEntry(LandedEntry):
     """Debezium records, in files that a Kafka sink named."""
 
@@ -93,8 +152,6 @@ class JsonOpEntry(OpEntry):
 class JsonEntry(LandedEntry):
     """Plain JSON lines, in files that a Kafka sink named or, where columns order the rows, with any names."""
 
-    orders: ClassVar[tuple[str, ...]] = (POSITION,)
-
     format: Literal["json"]
     record: Literal["kafka", "value"] = Field(
         default="kafka", description="kafka: a line has topic, partition, offset, key, value; value: it is the value"
@@ -109,6 +166,12 @@ class JsonEntry(LandedEntry):
         description="form of file names: kafka (topic+partition+offset), kafka-dash (also with -), any (a name says "
         "nothing); default: kafka if such files are there, else any if columns order the rows",
     )
+    extract: Extract = None
+
+    @property
+    def orders(self) -> tuple[str, ...]:
+        """The instants of extracts order their rows, else offsets."""
+        return (VERSION,) if self.extract else (POSITION,)
 
 
 class StateJsonEntry(LandedEntry):
@@ -140,10 +203,13 @@ class ParquetEntry(LandedEntry):
     )
     offset: Text | None = Field(default=None, description="column of whole numbers that numbers the rows")
     files: _Files = Field(default=[], description=_FILES)
+    extract: Extract = None
 
     @property
     def orders(self) -> tuple[str, ...]:
-        """Only offsets order rows by themselves."""
+        """Only offsets, and the instants of extracts, order rows by themselves."""
+        if self.extract:
+            return (VERSION,)
         return (POSITION,) if self.offset else (COLUMNS,)
 
 
@@ -164,17 +230,6 @@ def _encoding(given: str) -> str:
             "CONFIG_UNKNOWN_VALUE", "must be an encoding that keeps ASCII bytes: tidefold splits lines at them.", hint
         )
     return name
-
-
-def _format(given: str) -> str:
-    """A format that reads what it writes."""
-    try:
-        datetime.strptime(datetime(2026, 1, 31, 12, tzinfo=UTC).strftime(given), given)
-    except ValueError:
-        parts = "%Y year, %m month, %d day, %H hour, %M minute, %S second, %f fraction of a second"
-        hint = f'Write it as "%d.%m.%Y %H:%M:%S": {parts}.'
-        raise mistake("CONFIG_UNKNOWN_VALUE", "is not a time format.", hint) from None
-    return given
 
 
 class CsvEntry(ParquetEntry):
@@ -254,4 +309,8 @@ SourceEntry = Annotated[_Source, Field(discriminator="format"), BeforeValidator(
 def options(source: Any) -> dict[str, Any]:
     """What only this format has, as plain values."""
     given: dict[str, Any] = source.model_dump(mode="json", exclude={"format", source.place_key})
+    if given.get("extract") is None:
+        given.pop("extract", None)
+    elif "record" in given:
+        given["record"] = "value"  # A line of an extract is a row.
     return given

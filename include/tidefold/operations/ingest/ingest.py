@@ -15,11 +15,14 @@ from tidefold.domain.table.schema_evolution import ChangeKind, Policy
 from tidefold.domain.table.table_spec_validation import column_mistakes
 from tidefold.errors import InvalidInputError, RefusedError, StorageError, TidefoldError, wrap_unexpected
 from tidefold.operations.ingest import recovery
+from tidefold.operations.ingest.extract import apply_extract
 from tidefold.operations.ingest.ingest_outcome import (
+    IngestDetails,
     describe_failure,
     describe_ingest,
     describe_nothing,
     format_reasons,
+    join_extracts,
     join_outcomes,
 )
 from tidefold.operations.ingest.landing_problems import find_problems
@@ -84,6 +87,20 @@ def execute(pipeline: Pipeline, prepared: Sequence[Prepared], run: Runner) -> li
     A log that fails gives an error outcome and does not change; the others continue. A log without new files is not
     written. A plan that another run has overtaken commits nothing: the log's outcome is OFFSETS_TAKEN.
     """
+    found = _execute_plans(pipeline, prepared, run)
+    outcomes = {one.log: one for one in found}
+    # Full extracts are taken one after the other: each is compared with the one before.
+    while more := [one.log for one in found if _took_extract(one)]:
+        found = _execute_plans(pipeline, [one for one in prepare(pipeline, more) if has_work(one)], run)
+        outcomes |= {one.log: join_extracts(outcomes[one.log], one) for one in found}
+    return [outcomes[one.log] for one in prepared]
+
+
+def _took_extract(outcome: Outcome) -> bool:
+    return isinstance(outcome.details, IngestDetails) and bool(outcome.details.extracts)
+
+
+def _execute_plans(pipeline: Pipeline, prepared: Sequence[Prepared], run: Runner) -> list[Outcome]:
     this = IngestRun(uuid.uuid4().hex)
     intakes = _parse(pipeline, this, [one for one in prepared if isinstance(one, LogIngest)], run)
     committed = zip(intakes, _commit_all(pipeline, this, intakes), strict=True)
@@ -114,6 +131,7 @@ def _parse(pipeline: Pipeline, this: IngestRun, intakes: list[LogIngest], run: R
     try:
         while any(intake.plan.take and not intake.error for intake in intakes):
             intakes = parse_round(pipeline, this, intakes, run)
+        intakes = [apply_extract(pipeline, this, intake, run) for intake in intakes]
         intakes = [intake.with_run(this.id, now()) for intake in intakes]
     except StorageError as error:
         intakes = [intake.with_error(intake.error or error) if intake.plan.take else intake for intake in intakes]

@@ -43,6 +43,9 @@ class IngestDetails(RefusedDetails):
     no_local_copy: for each segment without a local copy, why.
     not_taken: how many files of the landing folder have a problem, by code.
     added: the columns that were added, with their types.
+    extracts: the dates of the full extracts.
+    unchanged: how many rows of them the log had already; these count as ignored.
+    missing: how many rows were deleted, because an extract lacks their keys; these count as records and changes.
     """
 
     files: int = 0
@@ -61,6 +64,9 @@ class IngestDetails(RefusedDetails):
     no_local_copy: Sequence[str] = field(default_factory=list)
     not_taken: Mapping[str, int] = field(default_factory=dict)
     added: Mapping[str, str] | None = omit_if_none()
+    extracts: Sequence[str] | None = omit_if_none()
+    unchanged: int | None = omit_if_none()
+    missing: int | None = omit_if_none()
 
 
 def describe_ingest(pipeline: Pipeline, intake: LogIngest) -> Outcome:
@@ -71,6 +77,10 @@ def describe_ingest(pipeline: Pipeline, intake: LogIngest) -> Outcome:
     parts += [f"{intake.completed:,} changes of a key completed"] if intake.completed else []
     refused = all(a.landed.records == a.landed.quarantined > 0 for a in intake.arrivals)
     files = "1 file" if details.files == 1 else f"{details.files:,} files"
+    if intake.extract:
+        parts = [f"{details.changes:,} changes ({intake.extract.missing:,} of them deletes)"]
+        parts += [f"{intake.extract.unchanged:,} rows unchanged", f"{details.quarantined:,} quarantined"]
+        files = f"extract {intake.extract.name}"
     message = f"{'refused' if refused else 'took'} {files}: {', '.join(parts)}"
     status = Status.REFUSED if refused else Status.TAKEN
     return _with_problem(Outcome(intake.log, status, message, details=details), pipeline, intake)
@@ -106,6 +116,25 @@ def join_outcomes(first: Outcome, further: Outcome, types: Mapping[str, str]) ->
     return replace(further, message=message, details=details)
 
 
+def join_extracts(first: Outcome, further: Outcome) -> Outcome:
+    """One outcome of two extracts that were taken one after the other."""
+    before = first.details if isinstance(first.details, IngestDetails) else IngestDetails()
+    message = f"{first.message}; {further.message}"
+    if not isinstance(further.details, IngestDetails):
+        return replace(further, message=message)
+    after = further.details
+    details = replace(
+        after,
+        **{name: getattr(before, name) + getattr(after, name) for name in (*_COUNTS, "files")},
+        refused=dict(Counter(before.refused) + Counter(after.refused)),
+        quarantine=sorted({*before.quarantine, *after.quarantine}),
+        extracts=[*(before.extracts or ()), *(after.extracts or ())],
+        unchanged=(before.unchanged or 0) + (after.unchanged or 0),
+        missing=(before.missing or 0) + (after.missing or 0),
+    )
+    return replace(further, message=message, details=details)
+
+
 def format_reasons(intake: LogIngest) -> str:
     """The reasons of refused records with their numbers."""
     return ", ".join(f"{number} {reason}" for reason, number in intake.refused)
@@ -136,6 +165,10 @@ def _remarks(intake: LogIngest) -> list[str]:
     if left:
         names = ", ".join([*(f"`{name}`" for name in left[:_NAMED]), *(["..."] if len(left) > _NAMED else [])])
         remarks.append(f"{'1 file' if len(left) == 1 else f'{len(left):,} files'} still being written: {names}")
+    if intake.extract and intake.extract.kept:
+        remarks.append(
+            f"{intake.extract.kept:,} rows stay although the extract lacks their keys, because rows of it were refused"
+        )
     if intake.refused:
         where = ", ".join(sorted({a.landed.quarantine for a in intake.arrivals if a.landed.quarantine}))
         remarks.append(f"refused: {format_reasons(intake)}, see {where} in the store")
@@ -158,8 +191,12 @@ def _details(intake: LogIngest) -> IngestDetails:
     here = counts["quarantined"] - sum(number for _, number in intake.refused) if intake.completed else 0
     counts["quarantined"] -= here
     counts["changes"] += here
+    extract = intake.extract
     return IngestDetails(
-        files=len(intake.arrivals),
+        files=sum(bool(a.landed.length) for a in intake.arrivals) if extract else len(intake.arrivals),
+        extracts=[extract.name] if extract else None,
+        unchanged=extract.unchanged if extract else None,
+        missing=extract.missing if extract else None,
         **counts,
         run=next((a.landed.run for a in intake.arrivals), None),
         refused=dict(intake.refused),

@@ -32,6 +32,22 @@ TASK_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
+class ExtractTaken:
+    """A full extract that a run took.
+
+    name: its date, as the names of its files have it.
+    unchanged: how many of its rows the log had already.
+    missing: how many rows of the log were deleted, because the extract lacks their keys.
+    kept: how many were not deleted, because rows of the extract were refused.
+    """
+
+    name: str
+    unchanged: int
+    missing: int
+    kept: int
+
+
+@dataclass(frozen=True, slots=True)
 class LogIngest:
     """The state of the ingest of one log.
 
@@ -46,6 +62,7 @@ class LogIngest:
     stops: the reasons for which a refused record ends its partition.
     completed: how many changes of a key got their missing values.
     landing: the problems of the landing folder to record; None: nothing is recorded.
+    extract: the full extract that it took; None: it took none.
     """
 
     log: str
@@ -66,6 +83,7 @@ class LogIngest:
     stops: tuple[str, ...] = ()
     completed: int = 0
     landing: LandingProblems | None = None
+    extract: ExtractTaken | None = None
 
     @property
     def all_problems(self) -> tuple[FileProblem, ...]:

@@ -183,19 +183,23 @@ def parse(text: str) -> str:
         tables = chain.from_iterable(parsing.tables(connection) for parsing in parsings)
         first = next(tables, None)
         segment = f"{task.segments}/{uuid.uuid4().hex}.seg"
-        written, no_copy = _write(store, task, segment, chain([first], tables)) if first else ([], "")
+        written: list[WrittenChangeSet] = []
+        no_copy = ""
+        if first:
+            written, no_copy = write_segment_with_copy(store, task.local, segment, chain([first], tables))
+            no_copy = no_copy or task.no_copy
         results = [parsing.result(store, written, no_copy) for parsing in parsings]
     return msgspec.json.encode(results).decode()
 
 
-def _write(
-    store: Store, task: ParseTask, segment: str, parts: Iterable[tuple[str, pa.Table]]
+def write_segment_with_copy(
+    store: Store, local: str | None, segment: str, parts: Iterable[tuple[str, pa.Table]]
 ) -> tuple[list[WrittenChangeSet], str]:
-    """Writes the segment and its local copy; returns why there is no copy."""
-    local = LocalStore(Path(task.local), private=True) if task.local else None
-    with create_duplicating(store, local, segment) as stream:
+    """Writes the segment and its local copy, if there is a folder for it; returns why there is no copy."""
+    copies = LocalStore(Path(local), private=True) if local else None
+    with create_duplicating(store, copies, segment) as stream:
         written = write_parts(stream, segment, parts)
-    return written, f"{wrap_unexpected(stream.local_error)}" if stream.local_error else task.no_copy
+    return written, f"{wrap_unexpected(stream.local_error)}" if stream.local_error else ""
 
 
 def _with_written(

@@ -1,0 +1,217 @@
+"""The work of one task of a full extract: which of its rows, in some key groups, the log does not have already."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import msgspec
+import pyarrow as pa
+
+from tidefold.changelog.key_group_hash import quote_name, with_key_groups
+from tidefold.changelog.schema import DELETE, UPSERT, change_schema, table_schema
+from tidefold.changelog.segment import WrittenChangeSet, read_change_set
+from tidefold.domain.log_state import ChangeSet, Column, TableSpec
+from tidefold.domain.table.table_spec import VALID_TO, Engine
+from tidefold.errors import WireError, to_wire, wrap_unexpected
+from tidefold.fold.fold_bucket import MERGE_MEMORY
+from tidefold.fold.merge.engines.statements import exact
+from tidefold.read.plan import ReadPlan, ReadTask
+from tidefold.read.task import read_task
+from tidefold.sources.extract.source import DELETE_RANK, ROW_RANK
+from tidefold.sources.ingest.parse_task import write_segment_with_copy
+from tidefold.storage import Store, open_store
+from tidefold.storage.scratch import open_scratch
+
+_BATCH_ROWS = 65_536
+_FILE = "_file"
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractTask:
+    """Some buckets of one extract.
+
+    plan: the rows that the log has, from before the extract.
+    buckets: what to read of the plan.
+    rows: the change sets with the rows of the extract, one for each of its files; None: the file has no rows.
+    instant: the instant of the extract.
+    keeps_missing: whether keys that the extract lacks stay, because some of its rows were refused.
+    segments: the folder in the store in which the task writes its segment.
+    local: the folder for a local copy of the segment; None: no copy.
+    no_copy: why there is no copy.
+    """
+
+    plan: ReadPlan
+    buckets: tuple[ReadTask, ...]
+    rows: tuple[ChangeSet | None, ...]
+    instant: int
+    keeps_missing: bool
+    segments: str
+    local: str | None = None
+    no_copy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractDifference:
+    """The result of a task.
+
+    changed: for each file of the extract, how many of its rows are new or differ.
+    before: how many rows the log had.
+    missing: how many of them the extract lacks.
+    twice: how many keys the extract has with different rows.
+    deletes, upserts: the change sets that it wrote.
+    example: a key that the extract has with different rows, as text.
+    """
+
+    changed: tuple[int, ...] = ()
+    before: int = 0
+    missing: int = 0
+    twice: int = 0
+    deletes: WrittenChangeSet | None = None
+    upserts: WrittenChangeSet | None = None
+    example: str = ""
+    no_copy: str = ""
+    error: WireError | None = None
+
+
+@dataclass(slots=True)
+class _Counts:
+    changed: list[int]
+    before: int = 0
+    missing: int = 0
+    twice: int = 0
+    example: str = ""
+
+
+def find_difference(text: str) -> str:
+    """Runs an ExtractTask and returns its ExtractDifference, both as JSON. It writes at most one segment."""
+    task = msgspec.json.decode(text, type=ExtractTask)
+    try:
+        found = _find_difference(open_store(task.plan.store, Path("/")), task)
+    except Exception as error:
+        found = ExtractDifference(error=to_wire(wrap_unexpected(error)))
+    return msgspec.json.encode(found).decode()
+
+
+def _find_difference(store: Store, task: ExtractTask) -> ExtractDifference:
+    counts = _Counts([0] * len(task.rows))
+    deletes: list[pa.Table] = []
+    upserts: list[pa.Table] = []
+    with open_scratch() as scratch, _connect(scratch) as connection:
+        for bucket in task.buckets:
+            _compare(connection, store, task, bucket, counts)
+            deletes += [] if task.keeps_missing else _read_changes(connection, task, "gone", DELETE, DELETE_RANK)
+            upserts += _read_changes(connection, task, "brought", UPSERT, ROW_RANK)
+    parts = [pa.concat_tables(some) for some in (deletes, upserts) if some]
+    if not parts:
+        return _describe(counts, task.no_copy, [], [])
+    log, segment = task.plan.log, f"{task.segments}/{uuid.uuid4().hex}.seg"
+    written, no_copy = write_segment_with_copy(store, task.local, segment, ((log, part) for part in parts))
+    split = 1 if deletes else 0
+    return _describe(counts, no_copy or task.no_copy, written[:split], written[split:])
+
+
+def _describe(
+    counts: _Counts, no_copy: str, deletes: Sequence[WrittenChangeSet], upserts: Sequence[WrittenChangeSet]
+) -> ExtractDifference:
+    return ExtractDifference(
+        tuple(counts.changed),
+        counts.before,
+        counts.missing,
+        counts.twice,
+        next(iter(deletes), None),
+        next(iter(upserts), None),
+        counts.example,
+        no_copy if deletes or upserts else "",
+    )
+
+
+def _connect(scratch: str) -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect()
+    connection.execute("SET threads = 1")
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute("SET memory_limit = ?", [f"{MERGE_MEMORY}B"])
+    connection.execute("SET temp_directory = ?", [scratch])
+    return connection
+
+
+def _compare(
+    connection: duckdb.DuckDBPyConnection, store: Store, task: ExtractTask, bucket: ReadTask, counts: _Counts
+) -> None:
+    """Makes the tables `gone` (keys) and `brought` (rows), and adds to the counts. DuckDB spills what is too large."""
+    shape = task.plan.shape
+    key = ", ".join(quote_name(name) for name in shape.key)
+    connection.register(
+        "landed", pa.RecordBatchReader.from_batches(_landed_schema(shape), _landed(store, task, bucket))
+    )
+    newest = f"row_number() OVER (PARTITION BY {key} ORDER BY _offset DESC, {_FILE}) AS _rank"
+    connection.execute(f"CREATE OR REPLACE TEMP TABLE ranked AS SELECT *, {newest} FROM landed")
+    differ = f"SELECT {key} FROM ranked GROUP BY {key} HAVING count(DISTINCT _offset) > 1"
+    connection.execute(f"CREATE OR REPLACE TEMP TABLE twice AS {differ}")
+    schema = table_schema(shape)
+    base = pa.RecordBatchReader.from_batches(schema, read_task(store, task.plan, bucket))
+    connection.register("read", base)
+    valid = f" WHERE {VALID_TO} IS NULL" if shape.merge.engine is Engine.HISTORY else ""
+    names = ", ".join(quote_name(column.name) for column in shape.columns)
+    connection.execute(f"CREATE OR REPLACE TEMP TABLE known AS SELECT {names} FROM read{valid}")
+    connection.execute("CREATE OR REPLACE TEMP TABLE given AS SELECT * EXCLUDE (_rank) FROM ranked WHERE _rank = 1")
+    same = " AND ".join(f"known.{quote_name(name)} = given.{quote_name(name)}" for name in shape.key)
+    equal = " AND ".join(map(_equal, shape.columns))
+    connection.execute(f"CREATE OR REPLACE TEMP TABLE gone AS SELECT {key} FROM known ANTI JOIN given ON {same}")
+    connection.execute(f"CREATE OR REPLACE TEMP TABLE brought AS SELECT * FROM given ANTI JOIN known ON {equal}")
+    _count(connection, counts)
+
+
+def _equal(column: Column) -> str:
+    """Whether a column has the same value on both sides. A floating point number's text is exact: -0.0 is not 0.0."""
+    name, cast = quote_name(column.name), exact(column)[0]
+    return f"known.{name}{cast} IS NOT DISTINCT FROM given.{name}{cast}"
+
+
+def _count(connection: duckdb.DuckDBPyConnection, counts: _Counts) -> None:
+    [(before, missing, twice)] = connection.execute(
+        "SELECT (SELECT count(*) FROM known), (SELECT count(*) FROM gone), (SELECT count(*) FROM twice)"
+    ).fetchall()
+    counts.before += before
+    counts.missing += missing
+    counts.twice += twice
+    if twice and not counts.example:
+        example = connection.execute("SELECT * FROM twice ORDER BY ALL LIMIT 1").fetchall()[0]
+        counts.example = ", ".join(map(str, example))
+    for file, number in connection.execute(f"SELECT {_FILE}, count(*) FROM brought GROUP BY 1").fetchall():
+        counts.changed[file] += number
+
+
+def _landed_schema(shape: TableSpec) -> pa.Schema:
+    fields = [pa.field(_FILE, pa.int32()), pa.field("_offset", pa.int64())]
+    return pa.schema([*fields, *(change_schema(shape).field(column.name) for column in shape.columns)])
+
+
+def _landed(store: Store, task: ExtractTask, bucket: ReadTask) -> Iterator[pa.RecordBatch]:
+    """The rows of the extract in a bucket, each with the number of its file."""
+    schema = _landed_schema(task.plan.shape)
+    for number, change_set in enumerate(task.rows):
+        if change_set is None or not change_set.key_groups.meets(bucket.bucket):
+            continue
+        found = read_change_set(store, change_set, bucket.bucket)
+        numbered = found.append_column(_FILE, pa.repeat(pa.scalar(number, pa.int32()), found.num_rows))
+        yield from numbered.select(schema.names).cast(schema).to_batches(max_chunksize=_BATCH_ROWS)
+
+
+def _read_changes(
+    connection: duckdb.DuckDBPyConnection, task: ExtractTask, table: str, op: int, rank: int
+) -> Iterator[pa.Table]:
+    found = connection.sql(f"SELECT * FROM {table}").to_arrow_table()
+    if not found.num_rows:
+        return
+    shape, count = task.plan.shape, found.num_rows
+    schema = change_schema(shape)
+    given = {"_op": op, "_o0": task.instant, "_o1": rank, "_partition": 0, "_offset": 0, "_ts": task.instant}
+    columns = {name: pa.repeat(pa.scalar(value, schema.field(name).type), count) for name, value in given.items()}
+    columns |= {name: found.column(name) for name in found.column_names if name in schema.names}
+    columns |= {f.name: pa.nulls(count, f.type) for f in schema if f.name not in columns}
+    changes = pa.table([columns[name] for name in schema.names], names=schema.names).cast(schema)
+    yield with_key_groups(changes, shape, connection)
