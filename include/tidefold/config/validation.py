@@ -23,7 +23,7 @@ from tidefold.config.models.sources import (
 )
 from tidefold.config.table_spec import mistakes, shape_of
 from tidefold.domain.paths import check_log_id
-from tidefold.domain.table.table_spec import COLUMNS, Engine
+from tidefold.domain.table.table_spec import COLUMNS, Deletes, Engine
 from tidefold.domain.table.table_spec_validation import Mistake
 from tidefold.domain.table.types import parse_type
 from tidefold.errors import InvalidInputError
@@ -55,11 +55,14 @@ def source_mistakes(entry: LogEntry) -> Iterator[Mistake]:
         if shape_of(entry).merge.engine is Engine.AGGREGATE:
             hint = "Use the engine `last`, and aggregate the rows when you read the table."
             yield "SOURCE_ENGINE", ("merge",), "cannot be `aggregate`: an update contains the whole row.", hint
-    if isinstance(source, ParquetEntry | JsonEntry) and source.op:
+    if isinstance(source, ParquetEntry | JsonEntry):
+        yield from _extracts(entry, source)
         yield from _ops(source.op)
 
 
-def _ops(op: OpEntry) -> Iterator[Mistake]:
+def _ops(op: OpEntry | None) -> Iterator[Mistake]:
+    if op is None:
+        return
     if op.delete == "any":
         for name in sorted({"upsert", "ignore"} & op.model_fields_set):
             hint = "Remove it: with `delete: any` a null means upsert, and every value means delete."
@@ -88,7 +91,7 @@ def _header(entry: LogEntry, source: ParquetEntry) -> Iterator[Mistake]:
 def _places(entry: LogEntry, source: ParquetEntry) -> Iterator[Mistake]:
     """Without offsets, only the content of rows distinguishes and orders them."""
     shape = shape_of(entry)
-    if source.offset is not None:
+    if source.offset is not None or source.extract:
         return
     if shape.merge.engine in (Engine.AGGREGATE, Engine.APPEND):
         message = f"cannot be `{shape.merge.engine}`: without offsets, tidefold counts equal rows once."
@@ -101,9 +104,36 @@ def _places(entry: LogEntry, source: ParquetEntry) -> Iterator[Mistake]:
         yield "SOURCE_ORDER", ("order",), "is missing: nothing shows which row of the files is newer.", hint
 
 
+def _extracts(entry: LogEntry, source: ParquetEntry | JsonEntry) -> Iterator[Mistake]:
+    """An extract has rows and nothing else: its date orders them, and each row is there or not."""
+    if not source.extract:
+        return
+    merge = shape_of(entry).merge
+    if merge.engine not in (Engine.LAST, Engine.HISTORY) or merge.deletes is not Deletes.APPLY:
+        hint = "Leave `merge` out, or set `merge: history` to keep the versions of each row."
+        yield "EXTRACT_MERGE", ("merge",), "must be `last` or `history`, with deletes, for full extracts.", hint
+    if isinstance(entry.order, list):
+        hint = "Leave it out: the date of an extract says which row is the newer one."
+        yield "ORDER_INVALID", ("order",), "cannot be columns for full extracts.", hint
+    useless = [("source", name) for name in ("op", "offset", "names") if getattr(source, name, None)]
+    useless += [("source", "record")] if getattr(source, "record", "") == "kafka" and _is_set(source, "record") else []
+    useless += [("ttl",)] if entry.ttl else []
+    for place in useless:
+        yield (
+            "EXTRACT_OPTION",
+            place,
+            "has no place beside `extract`: every record is a row that is there.",
+            "Remove it.",
+        )
+
+
+def _is_set(source: ParquetEntry | JsonEntry, name: str) -> bool:
+    return name in source.model_fields_set
+
+
 def _any_names(entry: LogEntry, source: JsonEntry) -> Iterator[Mistake]:
     """With `names: any`, only the content of rows distinguishes and orders them."""
-    if source.names != "any":
+    if source.names != "any" or source.extract:
         return
     shape = shape_of(entry)
     if shape.merge.engine in (Engine.AGGREGATE, Engine.APPEND):

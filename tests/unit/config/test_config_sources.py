@@ -100,3 +100,40 @@ def test_a_table_has_no_landing_folder(tmp_path: Path) -> None:
     source = load_config(tmp_path / "tidefold.yaml").logs["items"].source
     assert source
     assert (source.landing, source.feed.path) == (None, str(tmp_path / "t"))
+
+
+EXTRACTED = "{id: int, text: string}"
+
+
+@pytest.mark.parametrize("name", ["csv", "parquet", "json"])
+@pytest.mark.parametrize(
+    ("options", "more", "code"),
+    [
+        ("extract: full", KEYED, None),
+        ("extract: {marker: _SUCCESS, min_rows: 5, max_deletes: 0.1, accept: [2026-11-02, 20261103]}", KEYED, None),
+        ("extract: {row_count: '{extract}.count', date_format: '%Y%m%d_%H%M'}", f"{KEYED}\n    merge: history", None),
+        ("extract: all", KEYED, "CONFIG_WRONG_TYPE"),
+        ("extract: {marks: x}", KEYED, "CONFIG_UNKNOWN_KEY"),
+        ("extract: {date_format: '%d %H'}", KEYED, "CONFIG_UNKNOWN_VALUE"),
+        ("extract: {max_deletes: 2}", KEYED, "CONFIG_OUT_OF_RANGE"),
+        ("extract: full", f"{KEYED}\n    merge: first", "EXTRACT_MERGE"),
+        ("extract: full", f"{KEYED}\n    order: [id]", "ORDER_INVALID"),
+        ("extract: full", f"{KEYED}\n    order: position", "ORDER_INVALID"),
+        ("extract: full, op: {column: op}", KEYED, "EXTRACT_OPTION"),
+    ],
+)
+def test_full_extracts_have_rows_and_nothing_else(
+    name: str, options: str, more: str, code: str | None, tmp_path: Path
+) -> None:
+    assert load(tmp_path, f"{{format: {name}, path: landing/items, {options}}}", more, EXTRACTED) == code
+
+
+def test_the_dates_of_accepted_extracts_are_texts(tmp_path: Path) -> None:
+    """YAML reads them as a date and as a number."""
+    assert (
+        load(tmp_path, "{format: json, path: l, extract: {accept: [2026-11-02, 20261103]}}", KEYED, EXTRACTED) is None
+    )
+    source = load_config(tmp_path / "tidefold.yaml").logs["items"].source
+    assert source
+    assert source.options["extract"]["accept"] == ["2026-11-02", "20261103"]
+    assert source.options["record"] == "value"

@@ -145,7 +145,7 @@ def _compare(
     shape = task.plan.shape
     key = ", ".join(quote_name(name) for name in shape.key)
     connection.register(
-        "landed", pa.RecordBatchReader.from_batches(_landed_schema(shape), _landed(store, task, bucket))
+        "landed", pa.RecordBatchReader.from_batches(_row_schema(shape), _read_rows(store, task, bucket))
     )
     newest = f"row_number() OVER (PARTITION BY {key} ORDER BY _offset DESC, {_FILE}) AS _rank"
     connection.execute(f"CREATE OR REPLACE TEMP TABLE ranked AS SELECT *, {newest} FROM landed")
@@ -185,14 +185,14 @@ def _count(connection: duckdb.DuckDBPyConnection, counts: _Counts) -> None:
         counts.changed[file] += number
 
 
-def _landed_schema(shape: TableSpec) -> pa.Schema:
+def _row_schema(shape: TableSpec) -> pa.Schema:
     fields = [pa.field(_FILE, pa.int32()), pa.field("_offset", pa.int64())]
     return pa.schema([*fields, *(change_schema(shape).field(column.name) for column in shape.columns)])
 
 
-def _landed(store: Store, task: ExtractTask, bucket: ReadTask) -> Iterator[pa.RecordBatch]:
+def _read_rows(store: Store, task: ExtractTask, bucket: ReadTask) -> Iterator[pa.RecordBatch]:
     """The rows of the extract in a bucket, each with the number of its file."""
-    schema = _landed_schema(task.plan.shape)
+    schema = _row_schema(task.plan.shape)
     for number, change_set in enumerate(task.rows):
         if change_set is None or not change_set.key_groups.meets(bucket.bucket):
             continue

@@ -16,7 +16,7 @@ import pyarrow as pa
 from tidefold.changelog.schema import change_schema
 from tidefold.domain.log_state import LogState, TableSpec
 from tidefold.domain.table.table_spec import POSITION
-from tidefold.errors import InvalidInputError
+from tidefold.errors import InvalidInputError, StorageError
 from tidefold.sources.api import Feed, Listing, ParsedFile, Source
 from tidefold.sources.extract.names import Extract, find_date, group_extracts
 from tidefold.sources.extract.options import ExtractOptions
@@ -27,6 +27,7 @@ from tidefold.sources.landing.folders import folder_at
 from tidefold.sources.landing.listing import LandedFile, list_any
 from tidefold.sources.landing.problems import FileProblem, report_changed
 from tidefold.sources.quarantine.writer import QuarantineWriter
+from tidefold.storage.safe_files import UnsafeFileError
 
 # In one extract, deletes come before the rows.
 DELETE_RANK, ROW_RANK = 0, 1
@@ -98,9 +99,7 @@ class FullExtracts:
                     f"`{template}` does not say which extract it belongs to",
                     "Write `{extract}` in it for the date, or land each extract in a folder of its own.",
                 )
-            try:
-                folder_at(self._root).open(path).close()
-            except OSError:
+            if not self._has(path):
                 return _report_waiting(one, f"`{path}` is not there", "Do nothing while its writer is at work.")
         if self._options.marker or self._options.row_count:
             return None
@@ -117,6 +116,16 @@ class FullExtracts:
             if ending.torn or not file.size:
                 return _report_waiting(one, f"`{file.name}` has no end", "Do nothing while its writer is at work.")
         return None
+
+    def _has(self, path: str) -> bool:
+        """Whether a regular file lies beside the extracts. Raises StorageError."""
+        try:
+            folder_at(self._root).open(path).close()
+        except (FileNotFoundError, NotADirectoryError, UnsafeFileError):
+            return False
+        except OSError as error:
+            raise StorageError("LANDING_UNREADABLE", f"`{path}` cannot be read: {error}.") from error
+        return True
 
 
 def find_newest(state: LogState) -> int | None:
