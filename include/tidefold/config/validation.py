@@ -115,7 +115,7 @@ def _extracts(entry: LogEntry, source: ParquetEntry | JsonEntry) -> Iterator[Mis
     if isinstance(entry.order, list):
         hint = "Leave it out: the date of an extract says which row is the newer one."
         yield "ORDER_INVALID", ("order",), "cannot be columns for full extracts.", hint
-    useless = [("source", name) for name in ("op", "offset", "names") if getattr(source, name, None)]
+    useless: list[Place] = [("source", name) for name in ("op", "offset", "names") if getattr(source, name, None)]
     useless += [("source", "record")] if getattr(source, "record", "") == "kafka" and _is_set(source, "record") else []
     useless += [("ttl",)] if entry.ttl else []
     for place in useless:
