@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from tidefold.cli.output.restore import BucketLine
+from tidefold.cli.output.progress import BucketLine
 from tidefold.cli.terminal import Terminal
 from tidefold.config import Config
 from tidefold.errors import InvalidInputError, NotFoundError, TidefoldError

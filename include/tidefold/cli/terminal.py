@@ -37,6 +37,11 @@ class Format(StrEnum):
     JSON = "json"
 
 
+def list_values(values: Mapping[str, Any]) -> str:
+    """Columns and their values, in one line."""
+    return ", ".join(f"{name}={'null' if value is None else value}" for name, value in values.items())
+
+
 def plain(value: Any) -> str:
     """The text of a value that JSON has no word for: bytes as base64."""
     return b64encode(value).decode() if isinstance(value, bytes) else str(value)

@@ -215,7 +215,7 @@ def _commit(store: Store, table: DeltaTable, manifest: Manifest, digest: str, pr
         if commit.schema or commit.has_vectors:
             write_commit(store, LogPaths(manifest.log).table, table, commit)
         else:
-            removes = [_remove(path, active.size) for path, active in commit.removes.items()]
+            removes = [RemoveAction(path, True, _millis(), active.size, {}) for path, active in commit.removes.items()]
             actions: list[AddAction | RemoveAction] = [*map(_add, commit.adds), *removes]
             said = _properties(manifest, digest)
             schema = delta_schema(manifest)
@@ -247,10 +247,6 @@ def _difference(table: DeltaTable, manifest: Manifest, digest: str, previous: Pu
 
 def _add(file: DataFile) -> AddAction:
     return AddAction(f"_data/{file.name}", file.bytes, {}, _millis(), True, file.stats)
-
-
-def _remove(path: str, size: int) -> RemoveAction:
-    return RemoveAction(path, True, _millis(), size, {})
 
 
 def _millis() -> int:

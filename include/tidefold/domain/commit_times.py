@@ -43,6 +43,14 @@ class AsOf:
         return tag_of(self.at)
 
 
+def iso_instant(microseconds: int | None) -> str | None:
+    """An instant as ISO 8601; None if it is not known or no calendar has it."""
+    try:
+        return None if microseconds is None else (_EPOCH + timedelta(microseconds=microseconds)).isoformat()
+    except OverflowError:
+        return None
+
+
 def merge_ranges(times: Iterable[CommitTimeRange | None]) -> CommitTimeRange | None:
     """Of several change sets together; None when it is not known of one of them."""
     first: list[int] = []

@@ -122,8 +122,20 @@ def _without_files(known: Snapshot) -> Snapshot:
 
 def _claim_of(manifest: Manifest) -> Snapshot:
     """What a manifest of an older program tells of the claim."""
-    begun = (manifest.snapshot, manifest.epoch, REBUILT, "", manifest.kind, State.ONGOING, manifest.base)
-    return Snapshot(*begun, manifest.from_sqn, manifest.to_sqn, "", schema=manifest.schema, token=manifest.token)
+    return Snapshot(
+        id=manifest.snapshot,
+        epoch=manifest.epoch,
+        run=REBUILT,
+        request="",
+        kind=manifest.kind,
+        state=State.ONGOING,
+        base=manifest.base,
+        from_sqn=manifest.from_sqn,
+        to_sqn=manifest.to_sqn,
+        started_at="",
+        schema=manifest.schema,
+        token=manifest.token,
+    )
 
 
 def _tags(base: LogState, recorded: Sequence[Snapshot]) -> tuple[Tag, ...]:

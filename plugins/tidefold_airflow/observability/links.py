@@ -39,7 +39,7 @@ class ReportLink(BaseOperatorLink):
 
 
 def _link(ti_key: TaskInstanceKey, path: Callable[[str, int], str]) -> str:
-    made = read_made_snapshots(_read_returned(ti_key))
+    made = read_made_snapshots(XCom.get_value(ti_key=ti_key, key="return_value"))
     if len(made) == 1:
         [(log, snapshot)] = made.items()
         return address(path(log, snapshot))
@@ -57,7 +57,3 @@ def read_made_snapshots(returned: Any) -> Made:
         return {}
     told = {log: one.get("snapshot") for log, one in returned.items() if isinstance(one, Mapping)}
     return {log: snapshot for log, snapshot in told.items() if isinstance(log, str) and type(snapshot) is int}
-
-
-def _read_returned(ti_key: TaskInstanceKey) -> Any:
-    return XCom.get_value(ti_key=ti_key, key="return_value")

@@ -60,18 +60,14 @@ def open_scope(config: str | None, logs: Logs, context: Context, only: Sequence[
     pipeline = replace(open_pipeline(config_path(config)), any_target=False)
     chosen = list(logs or only or pipeline.config.logs)
     for log in chosen:
-        _require_among(log, only)
+        if only and log not in only:
+            raise RefusedError(
+                "LOG_NOT_OF_THIS_DAG", f"This DAG does not work on `{log}`.", hint=f"Choose one of {', '.join(only)}."
+            )
     for log in chosen:
         pipeline.log(log)
     dag_run = context["dag_run"]
     return TaskScope(pipeline, chosen, f"{dag_run.dag_id}/{dag_run.run_id}")
-
-
-def _require_among(log: str, only: Sequence[str]) -> None:
-    if only and log not in only:
-        raise RefusedError(
-            "LOG_NOT_OF_THIS_DAG", f"This DAG does not work on `{log}`.", hint=f"Choose one of {', '.join(only)}."
-        )
 
 
 def config_path(config: str | None) -> Path:

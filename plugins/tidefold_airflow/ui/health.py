@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from tidefold.domain.alarms import AlarmKind
+from tidefold.domain.commit_times import iso_instant
 from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
 from tidefold.operations.inspect.status import LogStatus
 from tidefold.operations.outcome import Outcome
@@ -102,16 +103,13 @@ def lag_of(state: LogState) -> Lag:
     times = (e.time for e in state.landed if e.sqn is not None and e.sqn <= upto and e.time is not None)
     folded = max(times, default=None)
     behind = (taken - folded) / 1e6 if taken is not None and folded is not None and waiting else None
-    counts = (len(waiting), sum(c.rows for c in waiting))
-    return Lag(*counts, instant_of(taken), instant_of(folded), max(behind, 0) if behind is not None else None)
-
-
-def instant_of(microseconds: int | None) -> str | None:
-    """Microseconds since 1970 as ISO 8601; None for what no calendar holds."""
-    try:
-        return None if microseconds is None else (_EPOCH + timedelta(microseconds=microseconds)).isoformat()
-    except OverflowError:
-        return None
+    return Lag(
+        change_sets=len(waiting),
+        changes=sum(c.rows for c in waiting),
+        source=iso_instant(taken),
+        folded=iso_instant(folded),
+        behind=max(behind, 0) if behind is not None else None,
+    )
 
 
 def to_do(status: LogStatus, state: LogState | None = None) -> list[Note]:

@@ -53,9 +53,18 @@ def _bar(snapshot: Snapshot, x: float, step: float, top: int, labelled: bool) ->
     written = min(max(_scale(snapshot.bytes_written, top), 2.0 if snapshot.bytes_written else 0.0), height)
     height, written = (4.0, 0.0) if tail else (height, written)
     width = round(step * 0.72, 1)
-    words = (word_of_snapshot(snapshot), word_of_gate(snapshot))
-    tops = (round(HEIGHT - height, 1), height, round(HEIGHT - written, 1), written)
-    return TimelineBar(snapshot, *words, round(x + (step - width) / 2, 1), width, *tops, labelled)
+    return TimelineBar(
+        snapshot=snapshot,
+        word=word_of_snapshot(snapshot),
+        gate=word_of_gate(snapshot),
+        x=round(x + (step - width) / 2, 1),
+        width=width,
+        top=round(HEIGHT - height, 1),
+        height=height,
+        written_top=round(HEIGHT - written, 1),
+        written=written,
+        labelled=labelled,
+    )
 
 
 def _scale(size: int, top: int) -> float:

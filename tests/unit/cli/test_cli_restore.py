@@ -20,7 +20,8 @@ import tidefold
 from support.pipelines import contents, judge_all, rows_of, table_rows
 from support.restoring import LOG, SECOND, THIRD, Bench, bench, configured, copy_of, files_of, flip, spoil
 from tidefold.cli.app import app
-from tidefold.cli.output.restore import BucketLine, read_lines
+from tidefold.cli.output.progress import BucketLine
+from tidefold.cli.output.restore import read_lines
 from tidefold.operations.outcome import Details
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.details import FailedRead, FilesRead, ReadDetails, ReadSources

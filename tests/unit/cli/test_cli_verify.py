@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 import tidefold
 from support.pipelines import judge_all, make_pipeline, put
 from tidefold.cli.app import app
-from tidefold.cli.commands.verify import ProgressLine
+from tidefold.cli.output.progress import ProgressLine
 from tidefold.compute.runners import in_process
 from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.confirm import confirm

@@ -64,7 +64,7 @@ def fit_column(name: str, column: pa.ChunkedArray, type_: pa.DataType) -> pa.Chu
     if column.type == type_:
         return column
     if not kinds.is_null(column.type) and not _is_column_of_kind(column.type, type_):
-        raise _error_of_value(name, column, _first_filled(column), type_)
+        raise _error_of_value(name, column, int(pc.index(column.is_valid(), True).as_py()), type_)
     try:
         cast = _widen(column, type_).cast(type_)
     except pa.ArrowException:
@@ -162,10 +162,6 @@ def _is_alone(value: Any, type_: pa.DataType) -> bool:
     except _FAILURES:
         return False
     return not _may_hide(type(value)) or _is_exact(value)
-
-
-def _first_filled(column: pa.ChunkedArray) -> int:
-    return int(pc.index(column.is_valid(), True).as_py())
 
 
 def _first_failing(column: pa.ChunkedArray, type_: pa.DataType) -> int:

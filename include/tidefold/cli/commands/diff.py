@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tidefold.cli.options import Log
-from tidefold.cli.terminal import Terminal
+from tidefold.cli.terminal import Terminal, list_values
 
 if TYPE_CHECKING:
     from tidefold.read.row_diff import Difference
@@ -51,7 +51,7 @@ def diff(terminal: Terminal, log: Log, before: Before, after: After, limit: Limi
 
 
 def _cells(row: Difference, keys: bool) -> tuple[str, ...]:
-    cells = (row.change, _list(row.key))
+    cells = (row.change, list_values(row.key))
     return cells if keys else (*cells, _row(row))
 
 
@@ -59,9 +59,5 @@ def _row(row: Difference) -> str:
     """The values beside the key: of a changed row only those that changed, before and after."""
     if row.before and row.after:
         changed = {name: f"{row.before[name]} -> {value}" for name, value in row.after.items()}
-        return _list({n: said for n, said in changed.items() if row.before[n] != row.after[n]})
-    return _list({name: value for name, value in (row.after or row.before or {}).items() if name not in row.key})
-
-
-def _list(values: dict[str, Any]) -> str:
-    return ", ".join(f"{name}={'null' if value is None else value}" for name, value in values.items())
+        return list_values({n: said for n, said in changed.items() if row.before[n] != row.after[n]})
+    return list_values({name: value for name, value in (row.after or row.before or {}).items() if name not in row.key})

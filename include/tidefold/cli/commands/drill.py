@@ -9,7 +9,8 @@ import typer
 
 from tidefold.cli.options import Log
 from tidefold.cli.output.outcomes import print_outcomes
-from tidefold.cli.output.restore import BucketLine, print_reads
+from tidefold.cli.output.progress import BucketLine
+from tidefold.cli.output.restore import print_reads
 from tidefold.cli.terminal import Terminal
 
 Tried = Annotated[

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tidefold.cli.options import Log, SnapshotId
-from tidefold.cli.terminal import Terminal
+from tidefold.cli.terminal import Terminal, list_values
 from tidefold.errors import InvalidInputError
 from tidefold.presentation.text import key_text
 
@@ -50,8 +50,8 @@ def _describe(found: KeyExplained) -> list[Any]:
 
     where = f"snapshot {found.snapshot}" if found.snapshot is not None else "no snapshot"
     shown = {"published": f"published, {where}", "snapshot": where, "live": f"live, on {where}"}[found.view]
-    row = "not there" if found.row is None else _list({n: v for n, v in found.row.items() if n not in found.key})
-    parts: list[Any] = [f"{found.log} {_list(found.key)} ({shown}, up to change set {found.to_sqn}): {row}"]
+    row = "not there" if found.row is None else list_values({n: v for n, v in found.row.items() if n not in found.key})
+    parts: list[Any] = [f"{found.log} {list_values(found.key)} ({shown}, up to change set {found.to_sqn}): {row}"]
     parts += [found.remark] if found.remark else []
     parts += _describe_maker(found.made_by) if found.made_by else []
     if others := [one for one in found.changes if one != found.made_by]:
@@ -97,7 +97,3 @@ def _unknown(first: int, last: int) -> str:
 def _describe_copy(one: Kept) -> tuple[str, ...]:
     row = one.error or (f"there, row {one.row_hash}" if one.present else "not there")
     return (str(one.snapshot), str(one.kind), str(one.state), str(one.to_sqn), row)
-
-
-def _list(values: dict[str, Any]) -> str:
-    return ", ".join(f"{name}={'null' if value is None else value}" for name, value in values.items())

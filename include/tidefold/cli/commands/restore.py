@@ -10,7 +10,8 @@ import typer
 
 from tidefold.cli.options import DryRun, Log, RunId, Takeover, run_id
 from tidefold.cli.output.outcomes import print_outcomes
-from tidefold.cli.output.restore import BucketLine, plan_lines, print_reads
+from tidefold.cli.output.progress import BucketLine
+from tidefold.cli.output.restore import plan_lines, print_reads
 from tidefold.cli.terminal import Terminal
 from tidefold.domain.snapshot.claim import RestoreMode
 from tidefold.errors import InvalidInputError

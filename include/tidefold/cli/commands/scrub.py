@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidefold.cli.commands.verify import ProgressLine, print_damage
+from tidefold.cli.commands.verify import print_damage
 from tidefold.cli.options import Logs
 from tidefold.cli.output.outcomes import print_outcomes
+from tidefold.cli.output.progress import ProgressLine
 from tidefold.cli.terminal import Terminal, choose_logs
 from tidefold.errors import InvalidInputError
 

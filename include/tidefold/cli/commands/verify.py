@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tidefold.cli.options import Logs, SnapshotId
 from tidefold.cli.output.outcomes import print_outcomes
+from tidefold.cli.output.progress import ProgressLine
 from tidefold.cli.terminal import Terminal, choose_logs
 
 if TYPE_CHECKING:
     from tidefold.domain.verify.expected_files import Damage
     from tidefold.operations.outcome import Outcome
     from tidefold.operations.pipeline import Pipeline
-
-_SECONDS = 5.0
 
 Deep = Annotated[bool, typer.Option("--deep/--quick", help="Read all bytes, or check only presence and length.")]
 Repair = Annotated[bool, typer.Option("--repair", help="Repair damaged files from a copy that is proved to be intact.")]
@@ -95,19 +93,3 @@ def _describe_damage(damage: Damage) -> str:
     ids = ", ".join(map(str, damage.snapshots))
     of = f"snapshot{'s' if len(damage.snapshots) > 1 else ''} {ids}: " if ids else ""
     return f"{of}{damage.part} {damage.harm}: {damage.places[0]}"
-
-
-class ProgressLine:
-    """Says every five seconds how far a long reading is."""
-
-    def __init__(self, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
-        self._say = say
-        self._clock = clock
-        self._last = clock()
-
-    def __call__(self, what: str, done: int, total: int) -> None:
-        from tidefold.presentation.tables import in_units
-
-        if self._clock() - self._last >= _SECONDS:
-            self._last = self._clock()
-            self._say(f"{what}: {in_units(done)} of {in_units(total)} read")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from tidefold.cli.terminal import Terminal
@@ -12,7 +11,6 @@ if TYPE_CHECKING:
     from tidefold.operations.outcome import Details, Outcome
     from tidefold.operations.restore.explain import BucketPlan, RestorePlanDetails, WayPlan
 
-_SECONDS = 5.0
 _LINES = 20
 
 
@@ -95,17 +93,3 @@ def _units(size: int) -> str:
     from tidefold.presentation.tables import in_units
 
     return in_units(size)
-
-
-class BucketLine:
-    """Says every five seconds how many buckets of a log are done."""
-
-    def __init__(self, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
-        self._say = say
-        self._clock = clock
-        self._last = clock()
-
-    def __call__(self, log: str, done: int, total: int) -> None:
-        if self._clock() - self._last >= _SECONDS:
-            self._last = self._clock()
-            self._say(f"{log}: {done:,} of {total:,} buckets done")

@@ -123,10 +123,18 @@ def layers(state: LogState, snapshot: Snapshot | None, live: bool = False) -> tu
     while current is not None:
         if current.as_of:
             return (*found, *_as_of(state, current, current.as_of))
-        skipped = current.to_sqn if current.skipped_from is not None else None
         imported = current.external is not None
-        span = (current.from_sqn, current.folds_to)
-        found.append(FoldedRange(*span, current.id, current.run, skipped, current.expire, imported))
+        found.append(
+            FoldedRange(
+                after=current.from_sqn,
+                to=current.folds_to,
+                snapshot=current.id,
+                run=current.run,
+                skipped_to=current.to_sqn if current.skipped_from is not None else None,
+                expire=current.expire,
+                imported=imported,
+            )
+        )
         current = None if imported or current.parent is None else state.snapshot(current.parent)
     return tuple(found)
 

@@ -96,7 +96,12 @@ def _before(log: str, change_sets: Sequence[ChangeSet], at: int) -> tuple[Change
         if times is not None and times.first is not None and times.first >= at:
             continue
         if one.first is not None and (times is None or times.last is None or times.last >= at):
-            raise _build_compacted_error(log, one, at)
+            raise RefusedError(
+                "AS_OF_COMPACTED",
+                f"The change sets {one.begin} to {one.sqn} of `{log}` were compacted into one. They contain changes from "
+                f"before and after {format_instant(at)}, and only the last change of each key is left.",
+                hint="Choose an instant before or after all of these change sets.",
+            )
         found.append(one)
     return tuple(found)
 
@@ -120,15 +125,9 @@ def claim(state: LogState, asked: Claim, at: int) -> LogState:
     if planned is None:
         return state
     free = supersede(supersede(state, mine), rival)
-    return _begin(free, asked, at, planned)
-
-
-def _begin(state: LogState, asked: Claim, at: int, planned: PointInTimePlan) -> LogState:
-    base, head = planned.base, state.latest
-    begun = replace(
-        begin_attempt(state, asked, base), as_of=AsOf(at, head.id if head else None), max_commit_time=at - 1
-    )
-    return replace(state, epoch=begun.epoch).with_snapshot(begun)
+    base, head = planned.base, free.latest
+    begun = replace(begin_attempt(free, asked, base), as_of=AsOf(at, head.id if head else None), max_commit_time=at - 1)
+    return replace(free, epoch=begun.epoch).with_snapshot(begun)
 
 
 def find_kept(state: LogState, at: int) -> Snapshot | None:
@@ -163,15 +162,6 @@ def without_times(log: str, count: int) -> RefusedError:
         "AS_OF_NO_TIMES",
         f"{count:,} changes of `{log}` have no commit time: tidefold cannot tell which were before an instant.",
         hint="Use a source that records a commit time for each change.",
-    )
-
-
-def _build_compacted_error(log: str, one: ChangeSet, at: int) -> RefusedError:
-    return RefusedError(
-        "AS_OF_COMPACTED",
-        f"The change sets {one.begin} to {one.sqn} of `{log}` were compacted into one. They contain changes from "
-        f"before and after {format_instant(at)}, and only the last change of each key is left.",
-        hint="Choose an instant before or after all of these change sets.",
     )
 
 

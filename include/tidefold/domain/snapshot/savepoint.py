@@ -37,15 +37,28 @@ class SavedFile:
     hidden: bool = False
 
     def data_file(self, key_groups: KeyGroups | None = None) -> DataFile:
-        name = self.path.rsplit("/", 1)[1]
-        facts = (self.bytes, self.rows, self.sha256, key_groups or self.key_groups, self.stats)
-        return DataFile(name, *facts, hidden=self.hidden)
+        return DataFile(
+            name=self.path.rsplit("/", 1)[1],
+            bytes=self.bytes,
+            rows=self.rows,
+            sha256=self.sha256,
+            key_groups=key_groups or self.key_groups,
+            stats=self.stats,
+            hidden=self.hidden,
+        )
 
     @classmethod
     def of(cls, folder: str, file: DataFile) -> SavedFile:
         assert file.deletions is None, "what a savepoint has is written without deletions"
-        facts = (file.bytes, file.rows, file.sha256, file.key_groups, file.stats, file.hidden)
-        return cls(f"{folder}/{file.name}", *facts)
+        return cls(
+            path=f"{folder}/{file.name}",
+            bytes=file.bytes,
+            rows=file.rows,
+            sha256=file.sha256,
+            key_groups=file.key_groups,
+            stats=file.stats,
+            hidden=file.hidden,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +87,18 @@ class Savepoint:
     @property
     def manifest(self) -> Manifest:
         """The files of a native one as those of a full snapshot."""
-        files = tuple(f.data_file() for f in self.files)
-        facts = (self.log, self.snapshot, 0, SnapshotKind.FULL, None, self.sqn, self.sqn, self.shape, files)
-        return Manifest(*facts, cleared=self.cleared)
+        return Manifest(
+            log=self.log,
+            snapshot=self.snapshot,
+            epoch=0,
+            kind=SnapshotKind.FULL,
+            base=None,
+            from_sqn=self.sqn,
+            to_sqn=self.sqn,
+            shape=self.shape,
+            files=tuple(f.data_file() for f in self.files),
+            cleared=self.cleared,
+        )
 
 
 def part_path(number: int) -> str:

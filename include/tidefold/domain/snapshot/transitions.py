@@ -116,7 +116,13 @@ def confirm(state: LogState, snapshot_id: int) -> LogState:
     if snapshot.as_of:
         return _add_tag(state.with_snapshot(replace(snapshot, state=State.COMPLETED)), snapshot, snapshot.as_of.tag)
     require_published(state)
-    _require_latest_base(state, snapshot)
+    latest = state.latest.id if state.latest else None
+    if snapshot.base != latest:
+        raise SupersededError(
+            "BASE_MOVED",
+            f"Snapshot {snapshot.id} of `{state.log}` is based on {snapshot.base}, but the newest is {latest}.",
+            hint=f"Run `tidefold abort {state.log}`, then `tidefold materialize {state.log}`.",
+        )
     # Where rows lie is what each manifest says; this is the newest one that counts.
     shape = replace(state.shape, buckets=snapshot.buckets or state.shape.buckets)
     completed = replace(snapshot, state=State.COMPLETED)
@@ -144,16 +150,6 @@ def _not_judged(state: LogState, snapshot: Snapshot) -> RefusedError:
         f"Snapshot {snapshot.id} of `{state.log}` has no verdict.",
         hint=f"Run `tidefold quality {state.log}`.",
     )
-
-
-def _require_latest_base(state: LogState, snapshot: Snapshot) -> None:
-    latest = state.latest.id if state.latest else None
-    if snapshot.base != latest:
-        raise SupersededError(
-            "BASE_MOVED",
-            f"Snapshot {snapshot.id} of `{state.log}` is based on {snapshot.base}, but the newest is {latest}.",
-            hint=f"Run `tidefold abort {state.log}`, then `tidefold materialize {state.log}`.",
-        )
 
 
 def record_publication(state: LogState, snapshot_id: int, table_version: int, instant: str = "") -> LogState:

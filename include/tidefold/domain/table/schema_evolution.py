@@ -225,7 +225,8 @@ def _take_back(state: LogState, shape: TableSpec) -> tuple[Schema, ...]:
 
 def _require_same_log(state: LogState, after: Schema, shape: TableSpec) -> None:
     """Raises RefusedError unless the shapes differ by columns alone."""
-    names = _names(schemas_of(state)[-1], after)
+    now = {number: name for name, number in after.named.items()}
+    names = {name: now[number] for name, number in schemas_of(state)[-1].named.items() if number in now}
     known = replace(state.shape, ignored=shape.ignored)
     if _without(shape, set(names.values())) == rename_columns(known, shape.columns, names):
         return
@@ -243,11 +244,6 @@ def _hint(state: LogState) -> str:
     if state.last_sqn or state.snapshots:
         return ""
     return f"The log holds no change: `tidefold drop {state.log}`, then `tidefold ingest {state.log}` begins it anew."
-
-
-def _names(before: Schema, after: Schema) -> Mapping[str, str]:
-    now = {number: name for name, number in after.named.items()}
-    return {name: now[number] for name, number in before.named.items() if number in now}
 
 
 def _without(shape: TableSpec, known: set[str]) -> TableSpec:

@@ -11,10 +11,11 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 from tidefold.changelog.schema import CLEAR, DELETE, MERGE, UPSERT, order_columns, place_columns
+from tidefold.domain.commit_times import iso_instant
 from tidefold.domain.explain.key_history import (
     ChangeOutcome,
     ExplainedChange,
@@ -223,8 +224,18 @@ class _Explaining:
         absent = values["_absent"] or ()
         given = tuple(c.name for c in shape.columns if c.name not in absent) if absent else None
         ranks = tuple((name, _rank(values, group)) for group in shape.merge.groups for name in group.columns)
-        flags = (op == DELETE, again, op == CLEAR, op == MERGE)
-        return KeyChange(number, values[SQN], place, *flags, given, ranks if op == UPSERT else (), values["_ts"])
+        return KeyChange(
+            number=number,
+            sqn=values[SQN],
+            place=place,
+            delete=op == DELETE,
+            repeated=again,
+            clear=op == CLEAR,
+            merge=op == MERGE,
+            given=given,
+            ranks=ranks if op == UPSERT else (),
+            committed=values["_ts"],
+        )
 
     def _agrees(self, row: Row | None, told: KeyHistory) -> bool:
         """Whether the row has what the changes gave that it consists of; what was added up is not added again."""
@@ -275,7 +286,7 @@ class _Explaining:
 
     def _origin(self, told: ExplainedChange, winner: KeyChange | None) -> Origin:
         change, state = told.change, self._state
-        values, source = self._values[change.number], _change_set(state, change.sqn)
+        values, source = self._values[change.number], next(c for c in state.change_sets if c.sqn == change.sqn)
         landed = _find_landed_file(state, source, change)
         return Origin(
             op=OPS[values["_op"]],
@@ -285,7 +296,7 @@ class _Explaining:
             topic=landed.topic if landed else None,
             partition=values["_partition"],
             offset=values["_offset"],
-            committed=_instant(values["_ts"]),
+            committed=iso_instant(values["_ts"]),
             sqn=change.sqn,
             first=source.begin,
             segment=source.location.segment,
@@ -308,10 +319,6 @@ class _Explaining:
         )
 
 
-def _change_set(state: LogState, sqn: int) -> ChangeSet:
-    return next(c for c in state.change_sets if c.sqn == sqn)
-
-
 def _find_landed_file(state: LogState, source: ChangeSet, change: KeyChange) -> LandedFileRecord | None:
     """The landed file that brought a change. A record that was refused at first comes in a change set of its own."""
     partition, offset = change.place[-2:]
@@ -328,14 +335,6 @@ def _rank(values: Row, group: Group) -> tuple[int, ...] | None:
         return ()
     found = [values[name] for name in group.order]
     return None if None in found else tuple(found)
-
-
-def _instant(microseconds: int | None) -> str | None:
-    """Microseconds since 1970 as ISO 8601; None when the source does not say."""
-    try:
-        return None if microseconds is None else (_EPOCH + timedelta(microseconds=microseconds)).isoformat()
-    except OverflowError:
-        return None
 
 
 def _hash(row: Mapping[str, Any] | None) -> str | None:

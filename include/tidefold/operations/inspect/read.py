@@ -92,7 +92,10 @@ def plan_from(pipeline: Pipeline, state: LogState, wanted: ReadRequest) -> ReadP
     if wanted.what is What.LOG:
         plan = _plan_tasks(pipeline, state, None, _since(state, wanted.since), state.schema, folded=False)
     elif wanted.what is What.LIVE:
-        plan = _live(pipeline, state)
+        latest = state.latest
+        base = read_manifest(pipeline.store, state.log, latest) if latest else None
+        change_sets = _join(state, latest.to_sqn if latest else 0, state.last_sqn)
+        plan = _plan_tasks(pipeline, state, base, change_sets, state.schema)
     else:
         chosen = find_published(state) if wanted.snapshot is None else require_readable(state, wanted.snapshot)
         plan = _of_snapshot(pipeline, state, chosen)
@@ -122,13 +125,6 @@ def _plan_tasks(
         return plan
     plan = replace(plan, snapshot=base.snapshot, files=base.files, home=base.home)
     return replace(plan, cleared=base.cleared, based=base.schema)
-
-
-def _live(pipeline: Pipeline, state: LogState) -> ReadPlan:
-    latest = state.latest
-    base = read_manifest(pipeline.store, state.log, latest) if latest else None
-    change_sets = _join(state, latest.to_sqn if latest else 0, state.last_sqn)
-    return _plan_tasks(pipeline, state, base, change_sets, state.schema)
 
 
 def _of_snapshot(pipeline: Pipeline, state: LogState, chosen: Snapshot) -> ReadPlan:

@@ -48,7 +48,11 @@ def execute(pipeline: Pipeline, plan: AuditPlan, engine: QualityEngine | None) -
     """Audits one snapshot; `engine` may be None if the result is stored. Raises TidefoldError."""
     judged = plan.stored or judgement_of(pipeline, plan.case, engine, audit=True)
     judged = store_audit(pipeline.store, judged, plan.path, plan.page)
-    return _describe_verdict(pipeline, judged, plan)
+    store = pipeline.store
+    details = describe_judgement(judged, report=store.uri(plan.page), verdict=store.uri(plan.path), audit=True)
+    status = Status.PASSED if judged.passed else Status.FAILED
+    message = f"audit of snapshot {judged.snapshot} {status}: {judged.summary}"
+    return Outcome(judged.log, status, message, judged.snapshot, details=details)
 
 
 def prepare(pipeline: Pipeline, log: str, run_id: str | None) -> AuditPlan | Outcome:
@@ -64,11 +68,3 @@ def prepare(pipeline: Pipeline, log: str, run_id: str | None) -> AuditPlan | Out
     path, page = audit_paths(log, snapshot.id, suite.sha256, name)
     stored = find_stored_audit(pipeline.store, path, log, snapshot.id, snapshot.manifest or "", suite.sha256)
     return AuditPlan(Case(state, snapshot, suite, instant), path, page, stored)
-
-
-def _describe_verdict(pipeline: Pipeline, judged: ValidationResult, audit: AuditPlan) -> Outcome:
-    store = pipeline.store
-    details = describe_judgement(judged, report=store.uri(audit.page), verdict=store.uri(audit.path), audit=True)
-    status = Status.PASSED if judged.passed else Status.FAILED
-    message = f"audit of snapshot {judged.snapshot} {status}: {judged.summary}"
-    return Outcome(judged.log, status, message, judged.snapshot, details=details)

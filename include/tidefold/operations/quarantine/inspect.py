@@ -65,8 +65,18 @@ def count_refused(pipeline: Pipeline, log: str) -> list[ReasonCount]:
         entry, taken = one.entry, ingest_time(one.landed)
         found = counts.get(entry.reason)
         if found is None:
-            place = (entry.file, entry.line, entry.offset, entry.detail)
-            found = counts[entry.reason] = ReasonCount(log, entry.reason, 0, 0, taken, taken, *place)
+            found = counts[entry.reason] = ReasonCount(
+                log=log,
+                reason=entry.reason,
+                count=0,
+                files=0,
+                oldest=taken,
+                newest=taken,
+                file=entry.file,
+                line=entry.line,
+                offset=entry.offset,
+                detail=entry.detail,
+            )
         found.count += 1
         if (entry.reason, entry.file) not in files:
             files.add((entry.reason, entry.file))

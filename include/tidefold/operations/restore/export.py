@@ -111,7 +111,13 @@ def restore_to(
 def restore_rows(pipeline: Pipeline, log: str, snapshot: int, into: Elsewhere, run: Runner) -> Restored:
     """The same, with everything that was made and read. What is left of an error is removed."""
     state = pipeline.ledger(log).read()
-    wanted = _require_completed(state, snapshot)
+    wanted = require_snapshot(state, snapshot)
+    if wanted.state is not State.COMPLETED:
+        raise RefusedError(
+            "WRONG_STATE",
+            f"Snapshot {wanted.id} of `{log}` is {wanted.state} and cannot be restored.",
+            hint=f"`tidefold history {log}` shows which snapshots are COMPLETED.",
+        )
     _check_groups(state, into.within)
     target = Into(Address(StorageTier.EXTERNAL, into.address), wanted.id, wanted.epoch)
     rows = find_rows(state, wanted)
@@ -122,17 +128,6 @@ def restore_rows(pipeline: Pipeline, log: str, snapshot: int, into: Elsewhere, r
         require_rows(log, None if into.within else rows.rows, results)
         _finish(into, manifest)
     return Restored(manifest, wanted, plan, tuple(results))
-
-
-def _require_completed(state: LogState, snapshot: int) -> Snapshot:
-    found = require_snapshot(state, snapshot)
-    if found.state is not State.COMPLETED:
-        raise RefusedError(
-            "WRONG_STATE",
-            f"Snapshot {found.id} of `{state.log}` is {found.state} and cannot be restored.",
-            hint=f"`tidefold history {state.log}` shows which snapshots are COMPLETED.",
-        )
-    return found
 
 
 def _check_groups(state: LogState, within: KeyGroups | None) -> None:
@@ -157,11 +152,19 @@ def _results(answers: Sequence[str | TidefoldError]) -> list[FoldResult]:
 
 
 def _manifest(wanted: Snapshot, plan: RestorePlan, made: Sequence[DataFile], log: str) -> Manifest:
-    ordered = tuple(sorted(made, key=lambda file: file.name))
-    ids = (wanted.id, wanted.epoch, SnapshotKind.FULL, wanted.base, wanted.from_sqn, wanted.folds_to)
-    cleared = plan.base.cleared if plan.base else ()
-    files = tuple(replace(file, carried=False) for file in ordered)
-    return Manifest(log, *ids, plan.shape, files, cleared=cleared, schema=wanted.schema)
+    return Manifest(
+        log=log,
+        snapshot=wanted.id,
+        epoch=wanted.epoch,
+        kind=SnapshotKind.FULL,
+        base=wanted.base,
+        from_sqn=wanted.from_sqn,
+        to_sqn=wanted.folds_to,
+        shape=plan.shape,
+        files=tuple(replace(file, carried=False) for file in sorted(made, key=lambda file: file.name)),
+        cleared=plan.base.cleared if plan.base else (),
+        schema=wanted.schema,
+    )
 
 
 def _finish(into: Elsewhere, manifest: Manifest) -> None:

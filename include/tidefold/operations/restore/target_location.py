@@ -45,8 +45,11 @@ def open_place(pipeline: Pipeline, address: str) -> Store:
 @contextmanager
 def claim_location(store: Store, why: str) -> Iterator[None]:
     """Holds a place that is free, and leaves nothing there after an error; what a kill leaves is no table."""
-    existed = _exists(store)
-    _require_empty(store)
+    address = store.uri("")
+    existed = "://" in address or Path(address).is_dir()
+    found = store.list("", unfinished=True)
+    if found:
+        raise _build_taken_error(found[0].path)
     try:
         store.put_if_absent(_MARKER, f"{why}\n".encode())
     except AlreadyExistsError as error:
@@ -62,12 +65,6 @@ def claim_location(store: Store, why: str) -> Iterator[None]:
         store.delete([_MARKER])
     except TidefoldError as error:
         _log.warning("`%s` is left beside the restored table: %s", _MARKER, error)
-
-
-def _require_empty(store: Store) -> None:
-    found = store.list("", unfinished=True)
-    if found:
-        raise _build_taken_error(found[0].path)
 
 
 def _require_still_empty(store: Store) -> None:
@@ -88,11 +85,6 @@ def _build_taken_error(path: str = _MARKER) -> RefusedError:
         f"The target of the restore is not empty: it contains `{path}`.",
         hint=f"Give another folder. If a killed restore left `{_MARKER}` and data files there, remove them.",
     )
-
-
-def _exists(store: Store) -> bool:
-    address = store.uri("")
-    return "://" in address or Path(address).is_dir()
 
 
 def clear(store: Store, keep: bool = True) -> None:

@@ -25,7 +25,6 @@ from tidefold.operations.ingest import recovery
 from tidefold.operations.outcome import Outcome, Status
 from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.snapshot.details import CompactionDetails
-from tidefold.storage import Store
 
 
 def compact_log(pipeline: Pipeline, log: str, plan: bool = False) -> Outcome:
@@ -68,7 +67,10 @@ def _compact_run(pipeline: Pipeline, state: LogState, run: Sequence[ChangeSet]) 
     known: Indexes = {}
     given = pa.concat_tables([aligner.changes(read_change_set(store, c, known=known), c.schema) for c in run])
     rest = compact_changes(given, aligner.shape)
-    change_set = _write_run(store, path, state, run, rest)
+    [part] = write_segment(store, path, [(state.log, rest)])
+    written = part.change_set(run[-1].high)
+    times = merge_ranges(one.times for one in run)
+    change_set = replace(written, sqn=run[-1].sqn, first=run[0].begin, schema=run[-1].schema, times=times)
     try:
         pipeline.ledger(state.log).commit(partial(_replace_run, fence=state.fence, change_set=change_set))
     except (RefusedError, ConflictError):
@@ -81,10 +83,3 @@ def _compact_run(pipeline: Pipeline, state: LogState, run: Sequence[ChangeSet]) 
 def _replace_run(state: LogState, fence: int, change_set: ChangeSet) -> LogState:
     require_fence(state, fence)
     return retention.compact(state, change_set)
-
-
-def _write_run(store: Store, path: str, state: LogState, run: Sequence[ChangeSet], rest: pa.Table) -> ChangeSet:
-    [part] = write_segment(store, path, [(state.log, rest)])
-    written = part.change_set(run[-1].high)
-    times = merge_ranges(one.times for one in run)
-    return replace(written, sqn=run[-1].sqn, first=run[0].begin, schema=run[-1].schema, times=times)

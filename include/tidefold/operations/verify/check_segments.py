@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from tidefold.changelog.segment import check_pieces, ends_whole
@@ -51,7 +51,12 @@ def examine_segments(
     Raises StorageError when a store does not answer.
     """
     names = [(file, name) for file in segments for name in file.names if name.place.where in stores]
-    sizes = _sizes(stores, [name.place for _, name in names])
+    folders = {StoredLocation(name.place.path.rpartition("/")[0], name.place.where) for _, name in names}
+    sizes = {
+        StoredLocation(entry.path, folder.where): entry.bytes
+        for folder in sorted(folders)
+        for entry in stores[folder.where].list(folder.path)
+    }
     progress = Progress(
         tell, sum(c.location.length for file, name in names for c in segments[file] if name.place in sizes)
     )
@@ -69,15 +74,6 @@ def examine_segments(
     for (file, _), copy in zip(names, copies, strict=True):
         seen[file] += [copy] if copy else []
     return {file: tuple(found) for file, found in seen.items()}
-
-
-def _sizes(stores: Stores, places: Collection[StoredLocation]) -> dict[StoredLocation, int]:
-    folders = {StoredLocation(place.path.rpartition("/")[0], place.where) for place in places}
-    return {
-        StoredLocation(entry.path, folder.where): entry.bytes
-        for folder in sorted(folders)
-        for entry in stores[folder.where].list(folder.path)
-    }
 
 
 def _harm(

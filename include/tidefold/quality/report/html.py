@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
@@ -27,7 +26,7 @@ def render(judgement: ValidationResult) -> str:
     environment.filters["clip_text"] = clip_text
     environment.filters["pairs"] = _pairs
     environment.filters["grouped"] = _group_thousands
-    checks = _sort_by_severity(judgement.checks)
+    checks = sorted(judgement.checks, key=lambda c: 0 if c.failed else 1 if c.warned else 2)
     return environment.get_template("report.html.j2").render(
         judged=judgement,
         checks=checks[:_SHOWN],
@@ -67,10 +66,6 @@ def _group_thousands(number: str) -> str:
         return f"{Decimal(number):,}"
     except InvalidOperation:
         return number
-
-
-def _sort_by_severity(checks: Sequence[CheckResult]) -> list[CheckResult]:
-    return sorted(checks, key=lambda c: 0 if c.failed else 1 if c.warned else 2)
 
 
 def _change(rows: int, base_rows: int | None) -> str:

@@ -53,7 +53,9 @@ def read_changes(version: Version) -> pa.Table:
     else:
         gone = (_rows(version, action, DELETE) for action in sorted(commit.removed, key=lambda a: a.name))
         parts = [*gone, *(_rows(version, action, INSERT) for action in sorted(commit.added, key=lambda a: a.name))]
-    return _concat(parts)
+    if not parts:
+        return pa.table({CHANGE: pa.array([], pa.string())})
+    return pa.concat_tables(parts, promote_options="permissive")
 
 
 def without_unchanged_keys(rows: pa.Table, key: Sequence[str]) -> tuple[pa.Table, int]:
@@ -129,10 +131,3 @@ def _mask(live: list[bool], rows: pa.Table) -> pa.Array:
 
 def _none(rows: pa.Table) -> pa.Array:
     return pa.repeat(pa.scalar(value=False), rows.num_rows)
-
-
-def _concat(parts: Sequence[pa.Table]) -> pa.Table:
-    """All parts; a column that a file does not have is null, as in Delta."""
-    if not parts:
-        return pa.table({CHANGE: pa.array([], pa.string())})
-    return pa.concat_tables(parts, promote_options="permissive")

@@ -5,7 +5,6 @@ Lines of JSON with their place in Kafka: told by each of them, or by the name of
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +17,7 @@ from tidefold.sources.ingest.accounting import FilePosition, Order, RecordAccoun
 from tidefold.sources.records.encodings import Form, form_of, json_type, or_null, or_unset
 from tidefold.sources.records.errors import (
     RefusedRecordError,
+    decode_plain,
     head_of,
     infer_type,
     missing_column,
@@ -104,7 +104,7 @@ class PlainRows:
         return msgspec.json.Decoder(type_).decode
 
     def _refusal(self, data: msgspec.Raw, why: str, columns: Sequence[str]) -> RefusedRecordError:
-        row = plain(data)
+        row = decode_plain(data)
         if not isinstance(row, dict):
             return RefusedRecordError("NOT_A_RECORD", "The row is not an object.")
         return self._missing(row, columns) or RefusedRecordError("VALUE_INVALID", f"{why}.")
@@ -132,14 +132,6 @@ def _form(column: Column) -> Form:
     type_ = parse_type(column.type)
     usual = "number" if (type_.element or type_).name == "decimal" else ""
     return form_of(type_, column.encoding or usual)
-
-
-def plain(data: msgspec.Raw | bytes) -> Any:
-    """A value as JSON has it; only names and presence are asked of one with a number beyond every type."""
-    try:
-        return msgspec.json.decode(data)
-    except msgspec.ValidationError:
-        return json.loads(bytes(data))
 
 
 UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)

@@ -17,11 +17,11 @@ from tidefold.sources.api import Feed, ParsedFile, RecordReader
 from tidefold.sources.debezium.json_source import KafkaLines, offset_in
 from tidefold.sources.ingest.accounting import COUNTING, FilePosition, RecordAccounting
 from tidefold.sources.ingest.plan import FileTask
-from tidefold.sources.json_lines.rows import NULL, UNDECODABLE, Lines, PlainRows, Record, plain
+from tidefold.sources.json_lines.rows import NULL, UNDECODABLE, Lines, PlainRows, Record
 from tidefold.sources.quarantine.writer import QuarantineWriter
 from tidefold.sources.records.column_aliases import has_aliases, resolve_aliases
 from tidefold.sources.records.columnar_changes import ANY, OpColumn, content_places
-from tidefold.sources.records.errors import RefusedRecordError
+from tidefold.sources.records.errors import RefusedRecordError, decode_plain
 
 
 class JsonOp(OpColumn, frozen=True):
@@ -161,7 +161,7 @@ class JsonReader(RecordAccounting):
     def _rows(self, data: msgspec.Raw) -> PlainRows:
         """What reads rows whose columns are called as in this one."""
         shape = self._shape
-        if self._aliased and isinstance(names := plain(data), dict):
+        if self._aliased and isinstance(names := decode_plain(data), dict):
             shape = resolve_aliases(shape, names)
         if shape not in self._spelled:
             self._spelled[shape] = PlainRows(shape, self._beside, self._shape)

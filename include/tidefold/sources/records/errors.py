@@ -54,7 +54,7 @@ def any_head_of(line: bytes) -> AnyHead:
         raise RefusedRecordError("NOT_A_RECORD", f"{error}.") from error
     if head.value == NOTHING:
         head.value = msgspec.Raw(line)
-        told = _plain(head.value)
+        told = decode_plain(head.value)
         if not ("op" in told or "payload" in told or is_ignored(head)):
             raise RefusedRecordError(
                 "NOT_A_RECORD", "The line is neither a Kafka record (key, value, offset) nor a value alone."
@@ -74,7 +74,7 @@ def _check_json(line: bytes) -> None:
 def names_in(line: bytes) -> frozenset[str]:
     """The names of the columns in a line: in its row, else in `before` or in its key."""
     try:
-        record = _plain(msgspec.Raw(line))
+        record = decode_plain(msgspec.Raw(line))
     except (ValueError, RecursionError):
         return frozenset()
     if not isinstance(record, dict):
@@ -220,14 +220,15 @@ def not_sent(names: Sequence[str], *, moved: bool = False) -> RefusedRecordError
 
 def _value(head: AnyHead) -> Any:
     """The value without its schema."""
-    value = _plain(head.value)
+    value = decode_plain(head.value)
     wrapped = isinstance(value, dict) and "payload" in value and "op" not in value
     return value["payload"] if wrapped else value
 
 
-def _plain(raw: msgspec.Raw) -> Any:
+def decode_plain(raw: msgspec.Raw | bytes) -> Any:
+    """A JSON value whose names and presence are of interest."""
     try:
         return msgspec.json.decode(raw)
     except msgspec.ValidationError:
-        # A number beyond every type: only names and presence are of interest.
+        # A number beyond every type.
         return json.loads(bytes(raw))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from tidefold.domain.commit_times import iso_instant
 from tidefold.domain.log_state import LogState, Position, Snapshot
 from tidefold.domain.retention.retention import Bound, bounds
 from tidefold.domain.table.schema_evolution import describe_schemas
@@ -18,7 +19,6 @@ from tidefold_airflow.ui.health import (
     Lag,
     Note,
     Word,
-    instant_of,
     lag_of,
     to_do,
     word_of_gate,
@@ -136,6 +136,13 @@ def _places(state: LogState) -> list[PartitionProgress]:
     found = []
     for position in state.positions:
         mine = [e for e in state.landed if (e.topic, e.partition) == (position.topic, position.partition)]
-        counts = (len(mine), sum(e.records for e in mine), sum(e.quarantined for e in mine))
-        found.append(PartitionProgress(position, instant_of(position.time), *counts))
+        found.append(
+            PartitionProgress(
+                position=position,
+                time=iso_instant(position.time),
+                files=len(mine),
+                records=sum(e.records for e in mine),
+                refused=sum(e.quarantined for e in mine),
+            )
+        )
     return found
