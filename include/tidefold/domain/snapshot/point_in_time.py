@@ -98,8 +98,8 @@ def _before(log: str, change_sets: Sequence[ChangeSet], at: int) -> tuple[Change
         if one.first is not None and (times is None or times.last is None or times.last >= at):
             raise RefusedError(
                 "AS_OF_COMPACTED",
-                f"The change sets {one.begin} to {one.sqn} of `{log}` were compacted into one. They contain changes from "
-                f"before and after {format_instant(at)}, and only the last change of each key is left.",
+                f"The change sets {one.begin} to {one.sqn} of `{log}` were compacted into one. They contain changes "
+                f"from before and after {format_instant(at)}, and only the last change of each key is left.",
                 hint="Choose an instant before or after all of these change sets.",
             )
         found.append(one)
