@@ -67,7 +67,10 @@ def _status_row(status: LogStatus) -> tuple[str, ...]:
 
 def position_table(found: Sequence[LogStatus]) -> Table:
     """How far each partition has been taken."""
-    rows = [(s.log, p.topic, str(p.partition), f"{p.next_offset:,}") for s in found for p in s.positions]
+    # Files of any name have no offsets.
+    rows = [
+        (s.log, p.topic, str(p.partition), f"{p.next_offset:,}") for s in found for p in s.positions if p.next_offset
+    ]
     return plain_table(("log", "topic", "partition>", "next offset>"), rows)
 
 
@@ -127,7 +130,11 @@ def _landing(status: LogStatus) -> Iterable[str]:
         if not named:
             yield f"[{code}] {number:,} landed files."
             continue
-        others = f" {number - 1:,} more files have this problem." if number > 1 else ""
+        others = ""
+        if number > 1:
+            names = ", ".join(f"`{p.file}`" for p in named[1:4])
+            unnamed = number - min(len(named), 4)
+            others = f" The same holds for {names}{f' and {unnamed:,} more' if unnamed else ''}."
         since = f" Since {minute(named[0].since)}." if named[0].since else ""
         yield f"[{code}] {named[0].message}{since}{others} {named[0].hint}"
 

@@ -15,11 +15,16 @@ def mask_control_characters(text: str) -> str:
 
 
 def key_text(words: list[str], shape: TableSpec) -> str:
-    """The key as a JSON object: given as one, or as pairs whose values are read by the types of their columns."""
+    """The key as a JSON object: given as one, as the value of the only key column, or as pairs.
+
+    Values are read by the types of their columns.
+    """
     if len(words) == 1 and words[0].lstrip().startswith("{"):
         return words[0]
     types = {column.name: column.type for column in shape.columns}
     hint = f"Give it as {' '.join(f'{name}=...' for name in shape.key)}, or as a JSON object."
+    if len(words) == len(shape.key) == 1 and "=" not in words[0]:
+        words = [f"{shape.key[0]}={words[0]}"]
     values: dict[str, Any] = {}
     for word in words:
         name, equals, text = word.partition("=")

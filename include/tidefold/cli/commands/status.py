@@ -30,7 +30,11 @@ def status(terminal: Terminal, logs: Logs = None) -> int:
 
     pipeline = terminal.pipeline()
     found = read_status(pipeline, choose_logs(pipeline, logs), proofs=True)
-    parts = [status_table(found), "", *([position_table(found), ""] if any(s.positions for s in found) else [])]
+    parts = [
+        status_table(found),
+        "",
+        *([position_table(found), ""] if any(p.next_offset for s in found for p in s.positions) else []),
+    ]
     use = local_use(pipeline)
     data = {"logs": [describe_status(s) for s in found], "local": asdict(use) if use else None}
     lines = [line for s in found for line in proof_lines(s, now())]

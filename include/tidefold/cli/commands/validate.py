@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tidefold.cli.terminal import Terminal
 from tidefold.config import Config, ConfigProblem, config_error, key_line
-from tidefold.errors import InvalidInputError
+from tidefold.errors import InvalidInputError, NotFoundError
 from tidefold.quality.suite.suite import load_suite
+
+if TYPE_CHECKING:
+    from tidefold.operations.pipeline import Pipeline
 
 
 def validate(
@@ -53,10 +56,24 @@ def _check_store(terminal: Terminal) -> tuple[dict[str, Any], list[str]]:
     pipeline = terminal.pipeline()
     store = pipeline.store
     done, store_id = probe(store), read_identity(store)
+    for log in pipeline.config.logs:
+        _check_columns(pipeline, log)
     said = [f"The store {store.uri('')} does what it must: {', '.join(done)}."]
     if store_id and not pipeline.config.store_id:
         said.append(f"Add this line, so that an empty or another store is refused: `store_id: {store_id}`")
     return {"store": store.uri(""), "done": done, "store_id": store_id}, said
+
+
+def _check_columns(pipeline: Pipeline, log: str) -> None:
+    """Raises RefusedError for a key, an order or columns that the log cannot take up, as the next run would."""
+    from tidefold.domain.table.schema_evolution import evolve
+
+    try:
+        state = pipeline.ledger(log).read()
+    except NotFoundError:
+        return  # The log is not begun.
+    config = pipeline.log(log)
+    evolve(state, config.shape, config.policies, "")
 
 
 def check_suites(config: Config) -> None:

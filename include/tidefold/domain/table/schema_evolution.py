@@ -235,7 +235,8 @@ def _require_same_log(state: LogState, after: Schema, shape: TableSpec) -> None:
         "SHAPE_CHANGED",
         f"The configuration does not match the table of log `{state.log}` ({'; '.join(changed)}).",
         hint=_hint(state)
-        or "Put the old value back: `key`, `order`, `merge` and `key_groups` cannot change once a log has data.",
+        or "Put the old value back. To use the new one, begin the log again, if its landed files still exist: "
+        f"`tidefold drop {state.log}` (it deletes table and snapshots), then `tidefold ingest {state.log}`.",
     )
 
 

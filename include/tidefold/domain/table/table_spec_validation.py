@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from typing import TypeAlias
 
 from tidefold.domain.log_state import Column
@@ -54,7 +55,9 @@ def key_mistakes(key: Sequence[str], types: dict[str, str]) -> Iterator[Mistake]
         if name in key[:i]:
             yield "KEY_COLUMN_TWICE", at, f"names `{name}` a second time.", "Keep one of them."
         if name not in types:
-            hint = f"Columns are: {', '.join(types)}."
+            near = get_close_matches(name, list(types), n=1)
+            hint = f"Did you mean `{near[0]}`? " if near else ""
+            hint += f"Columns are: {', '.join(types)}."
             yield "KEY_COLUMN_UNKNOWN", at, f"names `{name}`, which is not a column of this log.", hint
         elif not _can_be_key(types[name]):
             message = f"names `{name}` of type {types[name]}, which cannot be part of a key."

@@ -71,7 +71,13 @@ def _judge_file(name: str, log: str, entries: Sequence[LandedFileRecord], *, alo
         yield LandingProblem(name, "LANDED_UNPROVED", message, hint, fails=False)
     elif count["quarantined"] == count["records"]:
         message = f"All {count['records']:,} records of `{name}` were refused."
-        hint = f"`tidefold quarantine show {log}` prints each with its reason."
+        hint = (
+            f"`tidefold quarantine show {log}` prints each with its reason. Land corrected records under another name, "
+            f"then `tidefold quarantine settle {log} --file {name} --reason REASON`."
+            if alone
+            else f"`tidefold quarantine show {log}` prints each with its reason, "
+            f"`tidefold quarantine retry {log}` reads them again."
+        )
         yield LandingProblem(name, "LANDED_REFUSED", message, hint, fails=alone)
     elif not count["changes"] + count["tombstones"] + count["ignored"] + count["quarantined"]:
         message = f"`{name}` has no new record: {count['repeated']:,} repeated, {count['resent']:,} re-sent."

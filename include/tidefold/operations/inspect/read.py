@@ -209,7 +209,8 @@ def one_key(shape: TableSpec, text: str) -> OneKey:
         values = {name: _convert(given[name], types.field(name).type) for name in shape.key}
     except (pa.ArrowException, OverflowError) as error:
         wanted = ", ".join(f"`{c.name}` is of type {c.type}" for c in shape.columns if c.name in shape.key)
-        raise InvalidInputError("READ_KEY", f"`{text}` has a value of the wrong type: {wanted}.", hint=hint) from error
+        message = f"`{text}` has a value of the wrong type: {wanted}."
+        raise InvalidInputError("READ_KEY", message, hint="Give a value of that type.") from error
     row = pa.Table.from_pylist([values], schema=change_schema(shape))
     [key_group] = with_key_groups(row, shape).column("_kg").to_pylist()
     return OneKey(tuple(values.items()), key_group)

@@ -61,6 +61,10 @@ _TRIES = 3
 _PASSES = 3
 _STAYS = {
     "refused": "still cannot be read",
+    "any_name": (
+        "files with any names are not read again: land corrected records under another name, then settle these "
+        "(`tidefold quarantine settle LOG --file FILE --reason REASON`)"
+    ),
     "log_cut": "the log was truncated since they landed, so nothing shows whether something newer was folded",
     "left_out": "a restore or an import skipped what landed then",
     "newer": "newer changes of their keys were taken, which must come after them",
@@ -196,7 +200,8 @@ def _sort_records(pipeline: Pipeline, state: LogState, records: Sequence[Refused
     orders |= {position.high for position in state.positions if position.high}
     awaited = Awaited(orders, frozenset(one.old_key for one in moved if one.old_key))
     for look in looks:
-        found.staying += [(one, "refused") for one in look.refused]
+        # A row of a file with any name has no offset, by which it could be read again.
+        found.staying += [(one, "refused" if one.landed.next_offset else "any_name") for one in look.refused]
         renewed = {(one.entry.file, one.entry.line): one.entry for one in look.refused}
         found.renewed |= {at: entry for at, entry in renewed.items() if entry != former[at]}
         found.settled += look.others

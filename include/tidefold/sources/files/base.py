@@ -56,6 +56,21 @@ def misfit(names: Sequence[str], shape: TableSpec, beside: Sequence[str]) -> str
     return None
 
 
+def fit_hint(names: Sequence[str], shape: TableSpec, beside: Sequence[str]) -> str:
+    """The lines to set so that a file with these columns is ingested."""
+    known = {*(column.name for column in shape.columns), *beside, *shape.ignored}
+    unknown = [name for name in names if name not in known]
+    missing = [c for c in shape.columns if c.name not in names and not c.may_lack and c.name not in shape.key]
+    said = "Nothing of it was ingested."
+    if unknown:
+        lines = ", ".join(f"`{name}: {{type: string, default: null}}`" for name in unknown[:3])
+        said += f" To ingest it, add {lines} (or another type) to `columns`, or set `ignored: [{', '.join(unknown)}]`."
+    if missing:
+        lines = ", ".join(f"`{c.name}: {{type: '{c.type}', default: null}}`" for c in missing[:3])
+        said += f" If such files have null there, set {lines} in `columns`."
+    return f"{said} Or land the file with the columns of the log."
+
+
 @dataclass
 class RowTaker:
     """Takes the rows of one file, part by part.

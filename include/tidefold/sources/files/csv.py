@@ -14,7 +14,7 @@ from pyarrow import csv
 
 from tidefold.domain.log_state import TableSpec
 from tidefold.sources.api import ParsedFile, UnfitFileError
-from tidefold.sources.files.base import AnyFiles, RowTaker, misfit
+from tidefold.sources.files.base import AnyFiles, RowTaker, fit_hint, misfit
 from tidefold.sources.ingest.parse_file import check_prefix, parse_file
 from tidefold.sources.ingest.plan import FileTask
 from tidefold.sources.landing.completeness import Ending, begins_as_named, csv_ending
@@ -130,6 +130,7 @@ class Csv(AnyFiles):
             hint = f"Set `delimiter: {json.dumps(near)}` under `source`; nothing of the file was taken."
             return replace(problem, message=message, hint=hint)
         known = {*(column.name for column in shape.columns), *self.rules.beside}
+        problem = replace(problem, hint=fit_hint(own_names(shape, found), shape, self.rules.beside))
         if self.rules.header is True and not known & set(found):
             names = ", ".join([*self.rules.beside, *(c.name for c in shape.columns if c.name not in self.rules.beside)])
             hint = f"If its first line is a row, set `header: [{names}]` in the order of the file under `source`."
@@ -164,7 +165,10 @@ class _Uncut:
         self.rows: list[tuple[int, RefusedRecordError, bytes]] = []
 
     def take(self, row: csv.InvalidRow) -> str:
-        why = f"The row has {row.actual_columns} values, and the header has {row.expected_columns}."
+        why = (
+            f"The row has {row.actual_columns} values, and the header has {row.expected_columns}. A value that contains "
+            "delimiter must be in quotes."
+        )
         self.rows.append((row.number, RefusedRecordError("FIELD_COUNT", why), row.text.encode()))
         return "skip"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import BinaryIO
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ import pyarrow.parquet as pq
 
 from tidefold.domain.log_state import TableSpec
 from tidefold.sources.api import ParsedFile, UnfitFileError
-from tidefold.sources.files.base import AnyFiles, RowTaker, misfit, number_rows
+from tidefold.sources.files.base import AnyFiles, RowTaker, fit_hint, misfit, number_rows
 from tidefold.sources.ingest.parse_file import parse_file, read_whole
 from tidefold.sources.ingest.plan import FileTask
 from tidefold.sources.landing.completeness import Ending, inspect_file
@@ -51,7 +52,10 @@ class Parquet(AnyFiles):
             schema = _schema(file)
             names = own_names(shape, schema.names)
             schema = pa.schema([f.with_name(name) for f, name in zip(schema, names, strict=True)])
-            if why := misfit(schema.names, shape, self.rules.beside) or misfit_type(schema, shape):
+            if why := misfit(schema.names, shape, self.rules.beside):
+                problem = report_unfit_schema(task.file.name, why, stops=bool(task.stops))
+                raise UnfitFileError(replace(problem, hint=fit_hint(schema.names, shape, self.rules.beside)))
+            if why := misfit_type(schema, shape):
                 raise UnfitFileError(report_unfit_schema(task.file.name, why, stops=bool(task.stops)))
             for batch in file.iter_batches(_ROWS):
                 batch.validate(full=True)

@@ -12,6 +12,7 @@ from decimal import Decimal
 from typing import Any
 
 from tidefold.sources.inference.proposal import ProposedColumn
+from tidefold.sources.records.text_forms import FORMATS, is_as
 
 _WHOLE = re.compile(r"-?(0|[1-9]\d*)", re.ASCII)
 _FRACTION = re.compile(r"-?\d+\.\d+", re.ASCII)
@@ -33,14 +34,6 @@ _BOOLEANS = {"true", "false", "True", "False", "TRUE", "FALSE", "t", "f"}
 # Whole numbers that may be a time of the years 2000 to 2100, by their unit.
 _EPOCHS = {"millis": (946_684_800_000, 4_102_444_800_000), "micros": (946_684_800_000_000, 4_102_444_800_000_000)}
 _MOST_DIGITS, _MONEY_SCALE, _DIGITS = 38, 4, 18
-# Ways to write a time that are no ISO 8601; the first two differ where the day is 12 at most.
-FORMATS = (
-    "%d/%m/%Y %H:%M:%S", "%m/%d/%Y %H:%M:%S", "%d/%m/%Y %H:%M", "%m/%d/%Y %H:%M", "%d/%m/%Y", "%m/%d/%Y",
-    "%d.%m.%Y %H:%M:%S", "%d.%m.%Y %H:%M", "%d.%m.%Y", "%Y/%m/%d %H:%M:%S", "%Y/%m/%d",
-    "%d-%m-%Y %H:%M:%S", "%d-%m-%Y", "%Y%m%d%H%M%S", "%d-%b-%Y %H:%M:%S", "%d-%b-%Y",
-    "%d/%m/%Y %I:%M:%S %p", "%m/%d/%Y %I:%M:%S %p", "%d/%m/%Y %I:%M %p", "%m/%d/%Y %I:%M %p", "%Y/%m/%d %H:%M:%S.%f",
-    "%d-%b-%y %I.%M.%S.%f %p", "%d-%b-%y %H:%M:%S", "%d-%b-%y", "%b %d, %Y, %I:%M:%S %p", "%b %d, %Y",
-)  # fmt: skip
 _NAMED_ONLY = ("%Y%m%d%H%M%S",)
 
 
@@ -138,17 +131,7 @@ def encoding_is_number(encoding: str) -> bool:
 def _formats(name: str, values: Sequence[str]) -> tuple[str, ...]:
     """All formats that fit every value; those of nothing but digits only where the name speaks of a time."""
     tried = [f for f in FORMATS if f not in _NAMED_ONLY or _TIMES.search(name)]
-    return tuple(format_ for format_ in tried if all(_is_as(value, format_) for value in values))
-
-
-def _is_as(text: str, format_: str) -> bool:
-    if not text[:1].isalnum():
-        return False
-    try:
-        datetime.strptime(text, format_)
-    except ValueError:
-        return False
-    return True
+    return tuple(format_ for format_ in tried if all(is_as(value, format_) for value in values))
 
 
 def column_of_values(name: str, seen: Sequence[Any]) -> ProposedColumn:

@@ -131,7 +131,7 @@ def report_empty(name: str) -> FileProblem:
 
 
 def report_changed(name: str, why: str) -> FileProblem:
-    hint = "Put the former file back. Nothing of the new one was ingested."
+    hint = "Put the former file back, and land the new content under another name. Nothing of it was ingested."
     return FileProblem(name, "LANDED_CHANGED", f"`{name}` {why}.", hint)
 
 
@@ -156,8 +156,8 @@ def report_late(name: str, offset: int, next_offset: int) -> FileProblem:
 def report_unfit_schema(name: str, why: str, *, stops: bool = False) -> FileProblem:
     """A file whose columns differ from those of the log. `stops`: see FileProblem."""
     hint = (
-        "Nothing of it was ingested. Add the column to `columns` of the log (with `default: null` if other files lack "
-        "it) or to `ignored`. Or land the file with the columns and types of the log."
+        "Nothing of it was ingested. Land the file with the columns that the log has, each of its type; or change "
+        "`columns` of the log."
     )
     return FileProblem(name, "LANDED_SCHEMA", f"`{name}` {why}.", hint, stops=stops)
 

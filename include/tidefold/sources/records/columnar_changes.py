@@ -6,6 +6,7 @@ on the files or on their order. Values are converted to the column's type exactl
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,7 +24,7 @@ from tidefold.domain.table.type_conversion import parse_value
 from tidefold.domain.table.types import parse_type
 from tidefold.sources.ingest.accounting import late_change
 from tidefold.sources.records.errors import RefusedRecordError
-from tidefold.sources.records.text_forms import in_normal_form
+from tidefold.sources.records.text_forms import FORMATS, in_normal_form, is_as
 
 # Instead of words for deletes: every value is one.
 ANY = "any"
@@ -244,11 +245,15 @@ _RIGHT = {
 def _invalid(value: Any, column: Column) -> str:
     """What is wrong with a value, and an example of a right one."""
     text = value.decode("utf-8", errors="backslashreplace") if isinstance(value, bytes) else str(value)
-    shown = f"`{column.name}` is {text[:80]!r}"
+    shown = f"`{column.name}` is '{text[:80]}'"
     if isinstance(value, bytes) and column.type != "binary" and not _is_utf8(value):
-        return f"{shown}, which is not UTF-8 text."
+        return f"{shown}, which is not UTF-8 text: set `encoding` under `source`, as `encoding: cp1252`."
     right = _RIGHT.get(parse_type(column.type).name)
-    return f"{shown}, no {column.type}." if right is None else f"{shown}, no {column.type}: right is {right}."
+    said = f"{shown}, no {column.type}." if right is None else f"{shown}, no {column.type}: right is {right}."
+    fitting = [f for f in FORMATS if is_as(text, f)] if parse_type(column.type).name in ("date", "timestamp") else []
+    if isinstance(value, bytes) and fitting:
+        said += f" To read it, set `timestamp_formats: [{json.dumps(fitting[0])}]` under `source`."
+    return said
 
 
 def _is_utf8(value: bytes) -> bool:

@@ -8,6 +8,14 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pyarrow.compute as pc
 
+# Ways to write a time that are no ISO 8601; the first two differ where the day is 12 at most.
+FORMATS = (
+    "%d/%m/%Y %H:%M:%S", "%m/%d/%Y %H:%M:%S", "%d/%m/%Y %H:%M", "%m/%d/%Y %H:%M", "%d/%m/%Y", "%m/%d/%Y",
+    "%d.%m.%Y %H:%M:%S", "%d.%m.%Y %H:%M", "%d.%m.%Y", "%Y/%m/%d %H:%M:%S", "%Y/%m/%d",
+    "%d-%m-%Y %H:%M:%S", "%d-%m-%Y", "%Y%m%d%H%M%S", "%d-%b-%Y %H:%M:%S", "%d-%b-%Y",
+    "%d/%m/%Y %I:%M:%S %p", "%m/%d/%Y %I:%M:%S %p", "%d/%m/%Y %I:%M %p", "%m/%d/%Y %I:%M %p", "%Y/%m/%d %H:%M:%S.%f",
+    "%d-%b-%y %I.%M.%S.%f %p", "%d-%b-%y %H:%M:%S", "%d-%b-%y", "%b %d, %Y, %I:%M:%S %p", "%b %d, %Y",
+)  # fmt: skip
 _BOOLEANS = pa.array(["true", "false", "True", "False", "TRUE", "FALSE", "t", "f"])
 _NORMAL_BOOLEANS = pa.array(["true", "false"] * 4)
 _NAIVE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:.]+$"
@@ -70,3 +78,14 @@ def _iso(text: str, type_: str, formats: Sequence[str]) -> str:
         if (at.hour, at.minute, at.second, at.microsecond) == (0, 0, 0, 0):
             return at.date().isoformat()
     return text
+
+
+def is_as(text: str, format_: str) -> bool:
+    """Whether a text is a time in this format."""
+    if not text[:1].isalnum():
+        return False
+    try:
+        datetime.strptime(text, format_)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,428 @@
+"""Mistakes of a first hour. Each message must be right: a test reads its advice and does what it says, nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import Result
+from typer.testing import CliRunner
+
+from tidefold.cli.app import app
+
+_CONFIG = """\
+version: 1
+store: var/store
+logs:
+  orders:
+    source:
+      format: csv
+      path: landing/orders
+      op: {column: op}
+    key: [order_id]
+    columns:
+      order_id: long
+      customer: string
+      total: decimal(12,2)
+      updated_at: timestamp
+    order: [updated_at]
+  lines:
+    source: {format: json, path: landing/lines, record: value, op: {column: op}}
+    key: [id]
+    columns: {id: long, text: string, ts: {type: timestamp, encoding: iso}}
+    order: [ts]
+"""
+_HEAD = "op,order_id,customer,total,updated_at\n"
+_ROWS = "I,1,Ann,1.50,2026-11-01 08:00:00\nI,2,Bob,2.50,2026-11-01 08:01:00\n"
+_LINE = '{"op":"I","id":1,"text":"a","ts":"2026-11-01T08:00:00Z"}\n'
+_CODED = re.compile(r"`([^`]+)`")
+
+
+@dataclass
+class Person:
+    """Somebody in a terminal, who reads what tidefold says and knows nothing else."""
+
+    folder: Path
+
+    def call(self, *words: str) -> Result:
+        return CliRunner().invoke(app, list(words))
+
+    def land(self, name: str, text: str | bytes) -> None:
+        path = self.folder / "landing" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text.encode() if isinstance(text, str) else text)
+
+    def edit(self, old: str, new: str) -> None:
+        path = self.folder / "tidefold.yaml"
+        text = path.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new, 1))
+
+    def set(self, line: str, *, log: str = "orders", below: str = "") -> None:
+        """Puts a line that a message names into the configuration of a log."""
+        path = self.folder / "tidefold.yaml"
+        config = yaml.safe_load(path.read_text())
+        at = config["logs"][log]
+        for name in filter(None, below.split(".")):
+            at = at.setdefault(name, {})
+        at |= yaml.safe_load(line)
+        path.write_text(yaml.safe_dump(config, sort_keys=False))
+
+    def follow_command(self, text: str) -> Result:
+        """Runs the command that a message names."""
+        words = shlex.split(text)
+        assert words[0] == "tidefold"
+        return self.call(*words[1:])
+
+    def rows(self, log: str = "orders") -> list[dict[str, Any]]:
+        done = self.call("run", log)
+        assert done.exit_code == 0, done.output
+        found = json.loads(self.call("read", log, "--format", "json").stdout)
+        return sorted(found["rows"], key=lambda row: row[next(iter(row))])
+
+
+@pytest.fixture
+def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Person:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TIDEFOLD_CONFIG", raising=False)
+    (tmp_path / "tidefold.yaml").write_text(_CONFIG)
+    who = Person(tmp_path)
+    who.land("orders/o1.csv", _HEAD + _ROWS)
+    who.land("lines/l1.jsonl", _LINE)
+    return who
+
+
+def fails(done: Result, code: str, exit_code: int = 2) -> str:
+    """What a failed call says, on one line each: the error, then the next step."""
+    assert done.exit_code == exit_code, done.output
+    assert f"[{code}]" in done.stderr, done.stderr
+    assert not re.search(r"\bb['\"]", done.output)
+    return done.stderr
+
+
+def advice_of(text: str) -> str:
+    return next(line for line in text.splitlines() if line.startswith("next: "))
+
+
+def meant(text: str) -> str:
+    found = re.search(r"Did you mean `([^`]+)`", text)
+    assert found, text
+    return found[1]
+
+
+def test_1_the_key_names_no_column(person: Person) -> None:
+    person.edit("key: [order_id]", "key: [orderid]")
+    said = fails(person.call("validate"), "KEY_COLUMN_UNKNOWN")
+    assert "tidefold.yaml:9" in said
+    person.edit("key: [orderid]", f"key: [{meant(said)}]")
+    assert person.call("validate").exit_code == 0
+
+
+def test_1b_the_key_is_changed_after_data_came(person: Person) -> None:
+    assert person.call("ingest", "orders").exit_code == 0
+    person.edit("key: [order_id]", "key: [customer]")
+    assert person.call("validate").exit_code == 0  # Without the store nobody knows.
+    for words in (("validate", "--online"), ("ingest", "orders")):
+        said = fails(person.call(*words), "SHAPE_CHANGED", 3)
+    assert "order_id before, customer now" in said
+    drop, ingest = _CODED.findall(advice_of(said))
+    assert person.follow_command(f"{drop} --yes").exit_code == 0
+    assert person.follow_command(ingest).exit_code == 0
+    assert [row["customer"] for row in person.rows()] == ["Ann", "Bob"]
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [("format: csv", "format: cvs"), ("    columns:\n", "    colums:\n"), ("customer: string", "customer: strng"),
+     ("logs:", "log:")],
+)  # fmt: skip
+def test_2_a_word_is_misspelt(person: Person, right: str, wrong: str) -> None:
+    person.edit(right, wrong)
+    done = person.call("validate")
+    assert done.exit_code == 2
+    number = next(i for i, line in enumerate(_CONFIG.splitlines(), 1) if right.strip() in line)
+    # A key that is missing stands at the line of what it should be in; the wrong one has its own.
+    said = next(line for line in done.stderr.splitlines() if f"tidefold.yaml:{number}:" in line)
+    said = said if "Did you mean" in said else done.stderr
+    before, after = wrong.strip(" :\n").split(": ")[-1], meant(said)
+    person.edit(before, after)
+    assert person.call("validate").exit_code == 0, person.call("validate").stderr
+
+
+def test_2_a_tab(person: Person) -> None:
+    person.edit("      format: csv", "\tformat: csv")
+    said = fails(person.call("validate"), "CONFIG_TAB")
+    assert "Indent with spaces" in said
+    person.edit("\t", "      ")
+    assert person.call("validate").exit_code == 0
+
+
+def test_3_a_file_lacks_a_column(person: Person) -> None:
+    person.land("orders/o2.csv", "op,order_id,total,updated_at\nI,3,1.00,2026-11-01 09:00:00\n")
+    said = fails(person.call("ingest", "orders"), "LANDED_SCHEMA")
+    assert "[LANDED_SCHEMA] `o2.csv` has no column customer" in person.call("status").stdout
+    line = next(text for text in _CODED.findall(advice_of(said)) if "default" in text)
+    person.set(line, below="columns")
+    assert [row["customer"] for row in person.rows()] == ["Ann", "Bob", None]
+
+
+def test_3_a_file_has_a_column_more(person: Person) -> None:
+    person.land("orders/o2.csv", _HEAD.replace("\n", ",note\n") + "I,3,Eve,1.00,2026-11-01 09:00:00,x\n")
+    said = fails(person.call("ingest", "orders"), "LANDED_SCHEMA")
+    add, leave_out = (text for text in _CODED.findall(advice_of(said)) if ":" in text)
+    person.set(leave_out)
+    assert len(person.rows()) == 3
+    person.set("ignored: []")
+    person.set(add, below="columns")
+    assert person.call("validate", "--online").exit_code == 0
+
+
+def test_4_a_line_has_a_field_more(person: Person) -> None:
+    person.land("lines/l2.jsonl", _LINE.replace('"id":1', '"id":2').replace("}", ',"extra":1}'))
+    said = fails(person.call("ingest", "lines"), "UNKNOWN_COLUMN")
+    assert "Line 1 of `l2.jsonl`" in said
+    person.set(next(text for text in _CODED.findall(said) if "default" in text), log="lines", below="columns")
+    assert [row["id"] for row in person.rows("lines")] == [1, 2]
+
+
+def test_4_a_line_lacks_a_field(person: Person) -> None:
+    person.land("lines/l2.jsonl", _LINE.replace('"id":1', '"id":2').replace(',"text":"a"', ""))
+    person.call("ingest", "lines")
+    shown = person.call("quarantine", "show", "lines").stdout
+    assert "line 1 of l2.jsonl: MISSING_COLUMN" in shown
+    person.set(next(text for text in _CODED.findall(shown) if "default" in text), log="lines", below="columns")
+    said = person.call("quarantine", "retry", "lines").stdout
+    assert "land corrected records under another name" in said
+    person.land("lines/l3.jsonl", _LINE.replace('"id":1', '"id":2').replace(',"text":"a"', ""))
+    settle = next(text for text in _CODED.findall(said) if "settle" in text)
+    settle = settle.replace("LOG", "lines").replace("FILE", "l2.jsonl").replace("REASON", "landed-again")
+    assert person.call("ingest", "lines").exit_code in (0, 2)
+    assert person.follow_command(settle).exit_code == 0
+    assert [row["id"] for row in person.rows("lines")] == [1, 2]
+
+
+def test_4_a_line_cannot_be_read(person: Person) -> None:
+    person.land("lines/l2.jsonl", "{bad\n" + _LINE.replace('"I"', '"X"').replace('"id":1', '"id":2'))
+    assert person.call("ingest", "lines").exit_code == 0
+    shown = person.call("quarantine", "show", "lines").stdout
+    assert "line 1 of l2.jsonl: BROKEN_JSON" in shown
+    assert "line 2 of l2.jsonl: OP_UNKNOWN: `op` is 'X', not one of upsert, insert" in shown
+
+
+@pytest.mark.parametrize(
+    ("row", "reason", "option"),
+    [
+        ("I,3,Zo\xeb,1.00,2026-11-01 09:00:00\n".encode("latin-1"), "VALUE_INVALID", "encoding"),
+        (b"I,3,Eve,1.00,01.11.2026 09:00\n", "VALUE_INVALID", "timestamp_formats"),
+    ],
+)
+def test_5_a_value_is_written_in_another_way(person: Person, row: bytes, reason: str, option: str) -> None:
+    person.land("orders/o2.csv", _HEAD.encode() + row)
+    person.call("ingest", "orders")
+    shown = person.call("quarantine", "show", "orders").stdout
+    assert f"row 1 of o2.csv: {reason}: " in shown
+    assert not re.search(r"\bb['\"]", shown)
+    line = next(text for text in _CODED.findall(shown) if text.startswith(f"{option}:"))
+    person.set(line, below="source")
+    # What was refused stays so: the rows are landed again, and the refused ones settled.
+    said = person.call("ingest", "orders")
+    assert "[LANDED_REFUSED]" in said.output
+    person.land("orders/o3.csv", _HEAD.encode() + row)
+    assert "Land corrected records under another name" in said.output
+    settle = next(text for text in _CODED.findall(said.output) if "settle" in text)
+    person.call("ingest", "orders")
+    assert person.follow_command(settle.replace("REASON", "landed-again")).exit_code == 0
+    assert [row["order_id"] for row in person.rows()] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("row", "right"),
+    [
+        ("I,3,Eve,x,2026-11-01 09:00:00\n", "right is a number as 1284.60"),
+        ("I,3,Eve,1,284.60,2026-11-01 09:00:00\n", "A value that contains the delimiter must be in quotes."),
+        ("I,,Eve,1.00,2026-11-01 09:00:00\n", "KEY_NULL: `order_id` is null"),
+        ("I,3,Eve\n", "The row has 3 values, the header 5."),
+    ],
+)
+def test_5_a_value_is_none(person: Person, row: str, right: str) -> None:
+    person.land("orders/o2.csv", _HEAD + row)
+    person.call("ingest", "orders")
+    assert right in person.call("quarantine", "show", "orders").stdout
+
+
+def test_6_another_delimiter(person: Person) -> None:
+    person.land("orders/o1.csv", (_HEAD + _ROWS).replace(",", ";"))
+    said = fails(person.call("ingest", "orders"), "LANDED_SCHEMA")
+    person.set(_CODED.findall(advice_of(said))[0], below="source")
+    assert len(person.rows()) == 2
+
+
+def test_7_no_line_end_and_an_empty_file(person: Person) -> None:
+    person.land("orders/o1.csv", (_HEAD + _ROWS).rstrip("\n"))
+    person.land("orders/o0.csv", "")
+    said = person.call("ingest", "orders")
+    assert "`o0.csv`, `o1.csv`" in said.stdout
+    status = person.call("status", "orders").stdout
+    assert "`o1.csv` does not end with a complete record" in status
+    assert "`o0.csv`" in status
+    advice = advice_of(fails(person.call("ingest", "orders"), "LANDED_WAITING"))
+    assert "end the last line with a line end" in advice
+    person.land("orders/o1.csv", _HEAD + _ROWS)
+    assert len(person.rows()) == 2
+
+
+@pytest.mark.parametrize("name", ["orders/o1.csv", "lines/l1.jsonl"])
+def test_8_a_file_is_renamed(person: Person, name: str) -> None:
+    log = name.partition("/")[0]
+    before = person.rows(log)
+    os.rename(person.folder / "landing" / name, person.folder / "landing" / log / f"x{Path(name).suffix}")
+    assert person.rows(log) == before
+
+
+def test_9_a_file_is_edited_after_it_was_taken(person: Person) -> None:
+    person.rows()
+    person.land("orders/o1.csv", (_HEAD + _ROWS).replace("Ann", "Eve"))
+    for other in ("", "o2.csv"):  # Also beside a new file, in the second run at the latest.
+        if other:
+            person.land(f"orders/{other}", _HEAD + _ROWS.replace("Bob", "Cid").replace("08:01", "08:02"))
+            person.call("ingest", "orders")
+        said = fails(person.call("ingest", "orders"), "LANDED_CHANGED")
+    assert "Put the former file back" in advice_of(said)
+    assert "another name" in advice_of(said)
+    person.land("orders/o1.csv", _HEAD + _ROWS)
+    person.land("orders/o3.csv", (_HEAD + _ROWS).replace("Ann", "Eve").replace("08:00", "08:30"))
+    assert [row["customer"] for row in person.rows()] == ["Eve", "Cid"]
+
+
+def test_10_the_landing_folder_is_misspelt(person: Person) -> None:
+    person.edit("landing/orders", "landing/oders")
+    assert "landing/oders does not exist yet" in person.call("validate").stderr
+    said = fails(person.call("ingest", "orders"), "LANDING_MISSING", 4)
+    assert "Check `source.path`" in advice_of(said)
+    person.edit("landing/oders", "landing/orders")
+    assert len(person.rows()) == 2
+
+
+def test_11_the_log_is_misspelt(person: Person) -> None:
+    said = fails(person.call("ingest", "oders"), "LOG_NOT_CONFIGURED", 4)
+    assert "orders, lines" in advice_of(said)
+
+
+def test_12_a_run_is_made_twice(person: Person) -> None:
+    before = person.rows()
+    assert person.rows() == before
+    assert "nothing new" in person.call("ingest", "orders").stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "exit_code"),
+    [("nope.yaml", "CONFIG_NOT_FOUND", 4), ("landing", "CONFIG_NOT_A_FILE", 2), ("", "CONFIG_NOT_FOUND", 4)],
+)
+def test_13_there_is_no_configuration(person: Person, name: str, code: str, exit_code: int) -> None:
+    if not name:
+        (person.folder / "tidefold.yaml").unlink()
+    said = fails(person.call("status", *(["-c", name] if name else [])), code, exit_code)
+    if code == "CONFIG_NOT_FOUND" and not name:
+        [init] = (text for text in _CODED.findall(advice_of(said)))
+        assert person.follow_command(init.replace("DIR", "landing")).exit_code == 0
+        assert person.call("validate").exit_code == 0
+
+
+@pytest.mark.parametrize("flip", [True, False])
+def test_15_a_data_file_is_damaged_or_gone(person: Person, flip: bool) -> None:
+    before = person.rows()
+    file = max((person.folder / "var/store/tables/orders").rglob("*.parquet"), key=lambda path: path.stat().st_size)
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    for path in list((person.folder / "var/store").rglob(file.name)):
+        if flip:
+            path.chmod(0o644)
+            path.write_bytes(data)
+        else:
+            path.unlink()
+    done = person.call("verify", "orders")
+    assert done.exit_code != 0
+    commands = [text for text in _CODED.findall(done.output) if text.startswith("tidefold restore")]
+    assert commands, done.output
+    told = person.follow_command(commands[0])
+    assert told.exit_code == 0, told.output
+    for words in (("quality", "orders"), ("confirm", "orders")):
+        assert person.call(*words).exit_code == 0
+    assert person.rows() == before
+
+
+def test_18_the_store_is_not_mounted(person: Person) -> None:
+    said = person.call("run", "orders").stderr
+    line = next(text for text in _CODED.findall(said) if text.startswith("store_id"))
+    path = person.folder / "tidefold.yaml"
+    path.write_text(path.read_text().replace("store: var/store\n", f"store: var/store\n{line}\n"))
+    os.rename("var/store", "var/elsewhere")
+    for words in (("status",), ("run", "orders")):
+        assert "STORE_UNKNOWN" in person.call(*words).output
+    assert not (person.folder / "var/store").exists()
+    os.rename("var/elsewhere", "var/store")
+    assert len(person.rows()) == 2
+
+
+def test_19_a_column_is_retyped(person: Person) -> None:
+    assert person.call("ingest", "lines").exit_code == 0
+    person.edit("text: string", "text: long")
+    said = fails(person.call("ingest", "lines"), "SHAPE_CHANGED", 3)
+    assert "Put the old columns back" in advice_of(said)
+    person.edit("text: long", "text: string")
+    assert len(person.rows("lines")) == 1
+
+
+@pytest.mark.parametrize("words", [["2"], ["order_id=2"], ['{"order_id": 2}']])
+def test_21_a_key_is_written_in_some_way(person: Person, words: list[str]) -> None:
+    person.rows()
+    done = person.call("explain", "orders", *words)
+    assert done.exit_code == 0, done.stderr
+    assert "customer=Bob" in done.stdout
+
+
+def test_21_a_key_has_another_type_or_another_name(person: Person) -> None:
+    person.rows()
+    said = fails(person.call("explain", "orders", "order_id=abc"), "READ_KEY")
+    assert "`order_id` is of type long" in said
+    assert advice_of(said) == "next: Give a value of that type."
+    said = fails(person.call("explain", "orders", "id=2"), "READ_KEY")
+    assert '{"order_id": ...}' in advice_of(said)
+
+
+def test_22_and_23_stores_and_masters_that_there_are_not(person: Person) -> None:
+    person.edit("store: var/store", "store: abfss://container@account.dfs.core.windows.net/x")
+    said = fails(person.call("validate"), "NOT_IN_THIS_VERSION")
+    assert "password" not in said
+    person.edit("store: abfss://container@account.dfs.core.windows.net/x", "store: var/store\nspark: {master: yarn}")
+    said = fails(person.call("validate"), "NOT_IN_THIS_VERSION")
+    person.edit("master: yarn", f'master: "{_CODED.findall(advice_of(said))[0]}"')
+    assert person.call("validate").exit_code == 0
+
+
+def test_24_a_savepoint_has_no_place(person: Person) -> None:
+    person.rows()
+    done = person.call("savepoint", "orders", "--to", "/proc/x")
+    assert done.exit_code != 0
+    assert "/proc" in advice_of(done.stderr)
+    assert "store" not in advice_of(done.stderr)
+
+
+def test_25_a_suite_is_misspelt(person: Person) -> None:
+    person.edit("    order: [updated_at]\n", "    order: [updated_at]\n    quality: {suite: q.yaml}\n")
+    suite = person.folder / "q.yaml"
+    suite.write_text("checks:\n  - not_null: custmer\n  - rnge: {column: total, min: 0}\n")
+    done = person.call("validate")
+    assert done.exit_code == 2
+    assert "`` needs" not in done.stderr
+    for wrong in ("custmer", "rnge"):
+        line = next(line for line in done.stderr.splitlines() if wrong in line)
+        suite.write_text(suite.read_text().replace(wrong, meant(line)))
+    assert person.call("validate").exit_code == 0, person.call("validate").stderr
