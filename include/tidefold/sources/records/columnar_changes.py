@@ -24,7 +24,7 @@ from tidefold.domain.table.type_conversion import parse_value
 from tidefold.domain.table.types import parse_type
 from tidefold.sources.ingest.accounting import late_change
 from tidefold.sources.records.errors import RefusedRecordError
-from tidefold.sources.records.text_forms import FORMATS, in_normal_form, is_as
+from tidefold.sources.records.text_forms import find_format, in_normal_form
 
 # Instead of words for deletes: every value is one.
 ANY = "any"
@@ -250,10 +250,8 @@ def _invalid(value: Any, column: Column) -> str:
         return f"{shown}, which is not UTF-8 text: set `encoding` under `source`, as `encoding: cp1252`."
     right = _RIGHT.get(parse_type(column.type).name)
     said = f"{shown}, no {column.type}." if right is None else f"{shown}, no {column.type}: right is {right}."
-    fitting = [f for f in FORMATS if is_as(text, f)] if parse_type(column.type).name in ("date", "timestamp") else []
-    if isinstance(value, bytes) and fitting:
-        said += f" To read it, set `timestamp_formats: [{json.dumps(fitting[0])}]` under `source`."
-    return said
+    fitting = find_format(text, column.type) if isinstance(value, bytes) else ""
+    return f"{said} To read it, set `timestamp_formats: [{json.dumps(fitting)}]` under `source`." if fitting else said
 
 
 def _is_utf8(value: bytes) -> bool:

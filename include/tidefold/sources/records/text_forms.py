@@ -80,6 +80,12 @@ def _iso(text: str, type_: str, formats: Sequence[str]) -> str:
     return text
 
 
+def find_format(text: str, type_: str) -> str:
+    """The first format that makes a date or a timestamp of a text; empty: none does."""
+    formats = [f for f in FORMATS if type_ == "timestamp" or (type_ == "date" and "%H" not in f and "%I" not in f)]
+    return next((format_ for format_ in formats if is_as(text, format_)), "")
+
+
 def is_as(text: str, format_: str) -> bool:
     """Whether a text is a time in this format."""
     if not text[:1].isalnum():

@@ -95,7 +95,7 @@ def test_days_that_there_are_not_and_times_in_dates_are_refused_and_say_what_is_
         "`day` is '31.02.2026', no date: right is a date as 2026-01-31.",
         "`day` is '01.02.2026 08:00', no date: right is a date as 2026-01-31.",
         "`amount` is '1,284.60', no decimal(8,2): right is a number as 1284.60, with no more digits than the type has.",
-        "`amount` is '\\\\xfc', which is not UTF-8 text.",
+        "`amount` is '\\xfc', which is not UTF-8 text: set `encoding` under `source`, as `encoding: cp1252`.",
     ]
 
 

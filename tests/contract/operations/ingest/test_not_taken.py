@@ -66,7 +66,7 @@ def test_what_was_not_taken_is_in_the_status_until_it_is_dealt_with(pipeline: Pi
     assert "2 files still being written: `empty.csv`, `torn.csv`" in outcome.message
     lines = "\n".join(remarks([shown(pipeline)]))
     assert "items: [LANDED_FORMAT]" in lines
-    assert "1 more files have this problem" in lines
+    assert "The same holds for `empty.csv`." in lines
     bad.write_text(HEAD + "7,a,1\n")
     readme.unlink()
     land_text(tmp_path, "torn.csv", HEAD + "1,a,1\n2,b,2\n")

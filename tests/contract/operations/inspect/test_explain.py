@@ -346,7 +346,7 @@ def test_the_command_line(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -
     assert never.exit_code == 4
     assert "[KEY_UNKNOWN]" in never.stderr
     wrong = (
-        ["accounts", "7"],
+        ["accounts", "x"],
         ["accounts", "id=x"],
         ["accounts", "id=1", "id=2"],
         ["accounts", "id=1", "--live", "--snapshot", "1"],
