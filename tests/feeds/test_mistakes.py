@@ -248,7 +248,7 @@ def test_5_a_value_is_written_in_another_way(person: Person, row: bytes, reason:
         ("I,3,Eve,x,2026-11-01 09:00:00\n", "right is a number as 1284.60"),
         ("I,3,Eve,1,284.60,2026-11-01 09:00:00\n", "A value that contains the delimiter must be in quotes."),
         ("I,,Eve,1.00,2026-11-01 09:00:00\n", "KEY_NULL: `order_id` is null"),
-        ("I,3,Eve\n", "The row has 3 values, the header 5."),
+        ("I,3,Eve\n", "The row has 3 values, and the header has 5."),
     ],
 )
 def test_5_a_value_is_none(person: Person, row: str, right: str) -> None:

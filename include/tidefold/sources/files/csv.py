@@ -166,8 +166,8 @@ class _Uncut:
 
     def take(self, row: csv.InvalidRow) -> str:
         why = (
-            f"The row has {row.actual_columns} values, and the header has {row.expected_columns}. A value that contains "
-            "delimiter must be in quotes."
+            f"The row has {row.actual_columns} values, and the header has {row.expected_columns}. "
+            "A value that contains the delimiter must be in quotes."
         )
         self.rows.append((row.number, RefusedRecordError("FIELD_COUNT", why), row.text.encode()))
         return "skip"
