@@ -1,9 +1,9 @@
-"""Delta commits that deltalake cannot write: files with their schema at once, and files with deletion vectors.
+"""Writes the Delta commits that deltalake cannot write: files together with their schema, and deletion vectors.
 
-By measurement (decisions 0019 and 0021) deltalake 1.6 has no way to either: `create_write_transaction` ignores a new
-schema when it appends, without a word, and refuses removes when it overwrites; a schema changed in a commit before, or
-after, would show readers old files without their values. Its AddAction has no deletion vector. So these few lines are
-written here, by the store's own put-if-absent.
+Measured for deltalake 1.6 (decisions 0019 and 0021): `create_write_transaction` silently ignores a new schema when it
+appends, and refuses removes when it overwrites. With the schema in a separate commit, readers would see old files
+without their values. Its AddAction has no deletion vector. So these few lines write the commit with the store's own
+put-if-absent.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _PROTOCOL = {
 
 @dataclass(frozen=True, slots=True)
 class Active:
-    """A file as a table shows it: its size in bytes, and which of its rows are deleted."""
+    """A file as a table shows it: its size in bytes, and its deleted rows."""
 
     size: int
     deletions: Deletions | None = None
@@ -44,8 +44,14 @@ class Active:
 
 @dataclass(frozen=True, slots=True)
 class TableCommit:
-    """What a commit does. `removes`: by path; `schema`: a new one; `upgrade`: to the protocol with deletion vectors;
-    `facts`: for people, and to be known by again; `transactions`: versions by application id, kept in the table.
+    """The content of a commit.
+
+    facts: for people, and to recognize the commit.
+    adds: the added files.
+    removes: the removed files, by path.
+    schema: a new schema.
+    upgrade: to the protocol with deletion vectors.
+    transactions: versions by application id, which the table keeps.
     """
 
     facts: Mapping[str, str]
@@ -57,20 +63,19 @@ class TableCommit:
 
     @property
     def has_vectors(self) -> bool:
-        """Whether a deletion vector comes or goes."""
+        """Whether the commit adds or removes a deletion vector."""
         return any(f.deletions for f in self.adds) or any(a.deletions for a in self.removes.values())
 
 
 def delta_schema(manifest: Manifest) -> Schema:
-    """What readers are told of the columns of a snapshot."""
+    """Returns the schema of a snapshot for readers."""
     return Schema.from_arrow(table_schema(manifest.shape))
 
 
 def write_commit(store: Store, path: str, table: DeltaTable, commit: TableCommit) -> None:
     """Writes the version after the one that `table` was read at.
 
-    Raises AlreadyExistsError when another commit was faster. What becomes of a lost answer the caller finds out by
-    reading the table again.
+    Raises AlreadyExistsError if another commit was faster. If the answer is lost, the caller reads the table again.
     """
     lines = [
         _info("WRITE", commit.facts),
@@ -88,7 +93,7 @@ def write_commit(store: Store, path: str, table: DeltaTable, commit: TableCommit
 
 
 def write_first(store: Store, path: str, name: str, properties: Mapping[str, str], commit: TableCommit) -> None:
-    """Makes a table with deletion vectors. Raises AlreadyExistsError when there is one."""
+    """Makes a table with deletion vectors. Raises AlreadyExistsError if there is one."""
     assert commit.schema is not None
     known = {"id": str(uuid.uuid4()), "name": name, "description": None, "createdTime": _millis()}
     made = [{"protocol": _PROTOCOL}, _metadata(known, commit.schema, properties), *map(_add, commit.adds)]

@@ -1,4 +1,4 @@
-"""Writes one Parquet data file through the store, with its checksum and its Delta statistics from the same pass."""
+"""Writes one Parquet data file through the store, and computes its checksum and Delta statistics in the same pass."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CHUNK = 1 << 20
 
 
 class _Tally:
-    """A writable stream that hashes and counts what goes through it."""
+    """A writable stream that hashes and counts its bytes."""
 
     stream: BinaryIO
 
@@ -62,19 +62,19 @@ class _Tally:
 def write_data_file(
     store: Store, table: str, name: DataFileName, batches: Iterable[pa.RecordBatch], schema: pa.Schema
 ) -> DataFile | None:
-    """Writes the rows into a new file under `<table>/_data/`; None (and no file) when there is no row."""
+    """Writes the rows into a new file under `<table>/_data/`; returns None (and writes no file) if there is no row."""
     return _write_file(store, data_path(table, str(name)), name.key_groups, batches, partial(_writer, schema, "zstd"))
 
 
 def write_part(
     store: Store, path: str, bucket: KeyGroups, batches: Iterable[pa.RecordBatch], schema: pa.Schema
 ) -> DataFile | None:
-    """Writes the rows for any engine to read: no Arrow schema beside Parquet's own types, the oldest compression."""
+    """Writes the rows for any engine: without an Arrow schema, and with the oldest compression."""
     return _write_file(store, path, bucket, batches, partial(_writer, schema, "snappy", store_schema=False))
 
 
 def require_same(store: Store, path: str, sha256: str) -> None:
-    """Raises AlreadyExistsError unless a file holds these bytes: then another try of the same task wrote it (I35)."""
+    """Raises AlreadyExistsError unless the file has these bytes: then another try of the same task wrote it (I35)."""
     found = hashlib.sha256()
     with store.open(path) as stream:
         while chunk := stream.read(_CHUNK):
@@ -93,7 +93,7 @@ def _writer(schema: pa.Schema, compression: str, sink: BinaryIO, first: pa.Recor
 
 
 def _repeating(batch: pa.RecordBatch) -> list[str]:
-    """The columns whose values come again, by the first rows: of others a dictionary is built in vain."""
+    """Returns the columns with repeated values, by the first rows. A dictionary of other columns is useless."""
     sample = batch.slice(0, _SAMPLE_ROWS)
     countable = [field.name for field in sample.schema if not pa.types.is_nested(field.type)]
     return [name for name in countable if pc.count_distinct(sample.column(name)).as_py() * 2 <= sample.num_rows]

@@ -1,7 +1,7 @@
-"""Deletion vectors, as Delta keeps them in its log: a roaring bitmap of the places of a file's deleted rows.
+"""Deletion vectors as the Delta log stores them: a roaring bitmap of the places of a file's deleted rows.
 
-Inline ones only: there is no file to share, to sweep or to lose. Format: the Delta protocol, "Deletion Vectors"; which
-readers know them: decision 0021.
+All vectors are inline: there is no file to share, to delete or to lose. The Delta protocol defines the format
+("Deletion Vectors"). Decision 0021 lists the readers that support them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TO_DELTAS, _TO_PYTHONS = bytes.maketrans(_PYTHONS, _DELTAS), bytes.maketrans(_D
 
 
 def deletions(places: Places) -> Deletions | None:
-    """The rows at these places, counted from 0, each once; None: no row."""
+    """Encodes the rows at these places, counted from 0, each once; None: no row."""
     if not len(places):
         return None
     data = _MAGIC.pack(_MAGIC_NUMBER) + BitMap64(array("Q", places.tobytes())).serialize()
@@ -38,7 +38,7 @@ def deletions(places: Places) -> Deletions | None:
 
 
 def places(given: Deletions | None) -> Places:
-    """Where the deleted rows are, in rising order."""
+    """Returns the places of the deleted rows, in ascending order."""
     if given is None:
         return np.empty(0, np.uint64)
     data = base64.b85decode(given.vector.encode().translate(_TO_PYTHONS))[: given.bytes]
@@ -46,7 +46,7 @@ def places(given: Deletions | None) -> Places:
 
 
 def without_deleted(batches: Iterable[pa.RecordBatch], file: DataFile) -> Iterator[pa.RecordBatch]:
-    """The rows of a file that count. `batches` are all of its rows, in their order."""
+    """Yields the rows of a file that are not deleted. `batches` are all of its rows, in their order."""
     gone, start = places(file.deletions), 0
     for batch in batches:
         first, last = np.searchsorted(gone, np.array([start, start + batch.num_rows], np.uint64))
@@ -60,7 +60,7 @@ def without_deleted(batches: Iterable[pa.RecordBatch], file: DataFile) -> Iterat
 
 
 def descriptor(given: Deletions) -> dict[str, object]:
-    """What an action of a Delta commit says of them."""
+    """Returns the descriptor of the vector for an action of a Delta commit."""
     return {
         "storageType": "i",
         "pathOrInlineDv": given.vector,

@@ -1,7 +1,7 @@
-"""Delta statistics of a data file, gathered while its rows go by: what readers skip files by.
+"""Collects the Delta statistics of a data file while its rows are written. Readers skip files by them.
 
-A bound that is wrong hides rows, and so does a missing one: deltalake 1.6.6 takes it for null (decision 0006). So every
-column that has a value gets both bounds, but for floating point columns of a file with a NaN or an infinity.
+A wrong bound hides rows. So does a missing one: deltalake 1.6.6 reads it as null (decision 0006). So every column with
+a value gets both bounds, except floating point columns of a file with NaN or an infinity.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ class _Column:
 
 
 class FileStatistics:
-    """Adds up tables of one schema; `document` is what the file's `add` action says of them."""
+    """Adds up tables of one schema."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._columns = {field.name: _Column() for field in schema}
         self._rows = 0
 
     def add(self, table: pa.Table) -> None:
-        """Takes some rows of the file into account."""
+        """Adds some rows of the file."""
         self._rows += table.num_rows
         for name, column in self._columns.items():
             _add(column, table.column(name))
 
     def document(self) -> str:
-        """The statistics as the JSON text that a Delta log holds."""
+        """Returns the statistics as the JSON text of the file's `add` action."""
         bounded = {n: c for n, c in self._columns.items() if c.lower is not None and not c.unbounded}
         return _json(
             {
@@ -56,7 +56,7 @@ class FileStatistics:
 
 
 def _json(value: Any) -> str:
-    """As `json.dumps` writes it, which has no way to write the digits of a decimal as a number."""
+    """Returns a value as `json.dumps` writes it, but decimals as numbers with all their digits."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{_json(name)}: {_json(one)}" for name, one in value.items()) + "}"
     if isinstance(value, Decimal):
@@ -82,7 +82,7 @@ def _add(column: _Column, values: pa.ChunkedArray) -> None:
 
 
 def _is_unbounded(type_: pa.DataType) -> bool:
-    """Kinds of which Delta has no bounds."""
+    """Whether Delta has no bounds for the type."""
     return bool(pa.types.is_nested(type_) or pa.types.is_binary(type_))
 
 
@@ -99,13 +99,13 @@ def _upper(value: Any) -> Any:
 
 
 def _text_above(value: str) -> str:
-    """The beginning of a long text, and the last of all characters: no text that begins so sorts above it."""
+    """Returns the start of a long text followed by the highest character: no text with this start sorts above it."""
     shortened = len(value) > _TEXT and value[_TEXT] != _LAST_CHARACTER
     return value[:_TEXT] + _LAST_CHARACTER if shortened else value
 
 
 def _millis_above(value: datetime) -> str:
-    """Delta keeps milliseconds: rounded up where there is room; readers allow for one millisecond more."""
+    """Rounds up to milliseconds, which Delta stores. Readers allow for one millisecond more."""
     if value.replace(tzinfo=None) > _END_OF_TIME:
         return _millis(value)
     return _millis(value + timedelta(microseconds=-value.microsecond % 1000))

@@ -1,4 +1,4 @@
-"""Finds files of a Delta log that no reader needs: those before a checkpoint at or before every version in use."""
+"""Finds the files of a Delta log that no reader needs: those before a checkpoint at or before every version in use."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _HINT = "_last_checkpoint"
 
 
 def find_old_log_files(store: Store, log: str, oldest: int) -> tuple[str, ...]:
-    """The log files of a published table that nothing needs to read version `oldest` or a newer one, oldest first.
+    """Returns the log files that nothing needs to read version `oldest` or a newer one, oldest first.
 
-    They come before the newest checkpoint that is not newer than `oldest`. That one is read as a proof, and readers
-    must be told of no older one. Raises CorruptError, StorageError.
+    They come before the newest checkpoint that is not newer than `oldest`. tidefold reads that checkpoint as a proof.
+    `_last_checkpoint` must not name an older one. Raises CorruptError, StorageError.
     """
     table = LogPaths(log).table
     files = _versions(store, table)
@@ -37,7 +37,7 @@ def find_old_log_files(store: Store, log: str, oldest: int) -> tuple[str, ...]:
 
 
 def _versions(store: Store, table: str) -> dict[int, dict[str, str]]:
-    """The paths of each version, by what they are."""
+    """Returns the paths of each version, by kind."""
     found: dict[int, dict[str, str]] = {}
     for entry in store.list(f"{table}/_delta_log"):
         name = _FILE.fullmatch(entry.path.rsplit("/", 1)[1])
@@ -47,7 +47,7 @@ def _versions(store: Store, table: str) -> dict[int, dict[str, str]]:
 
 
 def _is_proved(store: Store, table: str, first: int) -> bool:
-    """Whether the version can be read from its checkpoint, and readers are sent to it or to a newer one."""
+    """Whether the version can be read from its checkpoint, and `_last_checkpoint` names it or a newer one."""
     try:
         hint = msgspec.json.decode(store.read(f"{table}/_delta_log/{_HINT}"), type=dict[str, object])
     except (NotFoundError, msgspec.DecodeError):

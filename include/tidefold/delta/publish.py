@@ -1,4 +1,4 @@
-"""Delta commits without a JVM: a snapshot's own table, and the published table that readers use."""
+"""Makes Delta commits without a JVM: for the table of a snapshot, and for the published table that readers use."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def create_snapshot_table(store: Store, manifest: Manifest) -> None:
-    """Makes a full snapshot's folder a self-contained Delta table over its own files. Raises TidefoldError."""
+    """Makes the folder of a full snapshot a self-contained Delta table over its own files. Raises TidefoldError."""
     path = LogPaths(manifest.log).snapshot(manifest.snapshot)
     with delta_errors(path):
         if _is_table(store, path):
@@ -47,13 +47,13 @@ def create_snapshot_table(store: Store, manifest: Manifest) -> None:
 
 
 def publish(store: Store, manifest: Manifest, digest: str, previous: Published | None, reconcile: bool = False) -> int:
-    """Shows a completed snapshot to readers as exactly one new version of the table; answers that version.
+    """Publishes a completed snapshot as exactly one new version of the table, and returns that version.
 
-    `digest`: sha256 of the manifest, by which the commit is known again. With `reconcile` it replaces whatever files
-    somebody else's commits left in the table (such as OPTIMIZE), instead of refusing.
+    Repeating the call returns the same version. Raises RefusedError if another program changed the table since
+    `previous`, CorruptError if a file of the snapshot is missing, ConflictError if other writers are always faster.
 
-    Repeating it answers the same version. Raises RefusedError when somebody else changed the table since `previous`,
-    CorruptError when a file of the snapshot is missing, ConflictError when other writers keep being faster.
+    digest: sha256 of the manifest, which identifies the commit.
+    reconcile: replace the files that other programs committed (such as OPTIMIZE), instead of refusing.
     """
     _provide_files(store, manifest)
     for _ in range(_TRIES):
@@ -66,9 +66,9 @@ def publish(store: Store, manifest: Manifest, digest: str, previous: Published |
 
 
 def shorten_log(store: Store, log: str, version: int) -> None:
-    """Makes a checkpoint of every tenth version: a reader reads ten commits at most, and older ones can be deleted.
+    """Writes a checkpoint at every tenth version: a reader reads at most ten commits, and older ones can be deleted.
 
-    Version 0 gets none: it replaces no commit, and costs readers of Spark one more job. Never raises.
+    Version 0 gets none: it replaces no commit, and would cost Spark readers one more job. Never raises.
     """
     if version == 0 or version % _CHECKPOINT:
         return
@@ -83,12 +83,12 @@ def shorten_log(store: Store, log: str, version: int) -> None:
 
 
 def provide_new_files(store: Store, manifest: Manifest, copy: bool = False) -> None:
-    """Puts the snapshot's new files beside the table's, where readers do not see them before they are published."""
+    """Puts the new files of the snapshot into the table's folder. Readers do not see them before they are published."""
     _link_all(store, manifest, [f for f in manifest.files if not f.carried], copy)
 
 
 def _provide_files(store: Store, manifest: Manifest) -> None:
-    """Checks that every file of the snapshot is in the table's folder, and provides what is not."""
+    """Checks that every file of the snapshot is in the table's folder, and adds missing ones."""
     missing = _missing(store, manifest)
     # An incremental snapshot has its files nowhere else.
     _link_all(store, manifest, missing)
@@ -106,7 +106,7 @@ def _provide_files(store: Store, manifest: Manifest) -> None:
 
 
 def _missing(store: Store, manifest: Manifest) -> list[DataFile]:
-    """The files that are not in the table's folder, or not with their length."""
+    """Returns the files that are missing in the table's folder, or have another length."""
     table = LogPaths(manifest.log).table
     present = {entry.path: entry.bytes for entry in store.list(f"{table}/_data")}
     return [f for f in manifest.files if present.get(data_path(table, f.name)) != f.bytes]
@@ -133,7 +133,7 @@ def _link_all(store: Store, manifest: Manifest, files: Iterable[DataFile], copy:
 
 @contextmanager
 def delta_errors(path: str) -> Iterator[None]:
-    """deltalake raises errors of its own and of the system; whoever calls handles only ours."""
+    """Converts errors of deltalake and of the system: callers handle only tidefold's errors."""
     try:
         yield
     except TidefoldError:
@@ -157,7 +157,7 @@ def _unreachable(path: str, error: Exception) -> StorageError:
 def _try_publish(
     store: Store, manifest: Manifest, digest: str, previous: Published | None, reconcile: bool
 ) -> int | None:
-    """One try: the version that shows the snapshot, or None when another commit came between."""
+    """Tries once. Returns the version that shows the snapshot; None if another commit came first."""
     path = LogPaths(manifest.log).table
     try:
         table = DeltaTable(store.uri(path), storage_options=store.options())
@@ -227,9 +227,7 @@ def _commit(store: Store, table: DeltaTable, manifest: Manifest, digest: str, pr
 
 
 def _difference(table: DeltaTable, manifest: Manifest, digest: str, previous: Published | None) -> TableCommit:
-    """What makes the snapshot of what the table shows now: the files of the previous one, unless others' work is being
-    reconciled.
-    """
+    """Returns the commit that replaces the previous snapshot's files (when reconciling: all files) by the new ones."""
     known = vectors_of(previous.manifest) if previous else {}
     before = {path: Active(size, known.get(path)) for path, size in active_files(table).items()}
     after = {f"_data/{f.name}": f for f in manifest.shown}
@@ -265,7 +263,9 @@ def _facts(manifest: Manifest, digest: str) -> dict[str, str]:
 
 
 def _transactions(manifest: Manifest, digest: str) -> dict[str, int]:
-    """Kept in the table for good. A snapshot's own table, which is no published one, has none."""
+    """Returns the transactions that the table keeps for good. The table of a snapshot, which is not published, has
+    none.
+    """
     return transactions_of(manifest.log, manifest.snapshot, manifest.epoch, digest) if digest else {}
 
 

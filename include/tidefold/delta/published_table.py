@@ -1,4 +1,4 @@
-"""What the published table shows, and whether anybody but us changed it since the last publication."""
+"""Reads what the published table shows, and whether another program changed it since the last publication."""
 
 from __future__ import annotations
 
@@ -29,33 +29,33 @@ _READER, _WRITER = 1, 2  # Protocol versions that every Delta reader knows.
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What the table shows now: a snapshot's manifest and the table version that showed it first."""
+    """What the table shows now: the manifest of a snapshot, and the table version that showed it first."""
 
     manifest: Manifest
     version: int
 
 
 def version_of(table: DeltaTable, digest: str, previous: Published | None) -> int | None:
-    """The table version, after the previous snapshot's, whose commit says that it shows the manifest."""
+    """Returns the table version after the previous snapshot's whose commit names the manifest."""
     found = (c for c in _commits_since(table, previous) if c.get(MANIFEST_FACT) == digest)
     return next((int(c["version"]) for c in found), None)
 
 
 def active_files(table: DeltaTable) -> dict[str, int]:
-    """Paths and sizes (bytes) of the files that readers see."""
+    """Returns paths and sizes (bytes) of the files that readers see."""
     actions = table.get_add_actions()
     return dict(zip(actions.column("path").to_pylist(), actions.column("size_bytes").to_pylist(), strict=True))
 
 
 def vectors_of(manifest: Manifest) -> dict[str, Deletions]:
-    """Which rows of its files do not count, by path."""
+    """Returns the deleted rows of its files, by path."""
     return {f"_data/{f.name}": f.deletions for f in manifest.shown if f.deletions}
 
 
 def require_untouched(
     store: Store, table: DeltaTable, manifest: Manifest, previous: Published | None, reconcile: bool
 ) -> None:
-    """Raises RefusedError when the table is not as `previous` left it; with `reconcile` its files may be others."""
+    """Raises RefusedError if the table differs from what `previous` left. With `reconcile`, its files may differ."""
     changed = [what for what in _changes(store, table, manifest, previous) if not (reconcile and what == "files")]
     if not changed:
         return
@@ -68,7 +68,7 @@ def require_untouched(
 
 
 def _changes(store: Store, table: DeltaTable, manifest: Manifest, previous: Published | None) -> list[str]:
-    """What of the table is not as the last publication left it."""
+    """Returns which parts of the table differ from the last publication."""
     ours = {f"_data/{f.name}" for f in previous.manifest.shown} if previous else set()
     same = {
         "files": set(active_files(table)) == ours,
@@ -94,8 +94,9 @@ def _is_known(table: DeltaTable) -> bool:
 def _has_vectors_of_others(
     store: Store, table: DeltaTable, ours: Collection[str], log: str, previous: Published | None
 ) -> bool:
-    """Whether a commit after the last publication brought a file with a deletion vector, or one of ours with another
-    one or none: the only ways in which rows could vanish from, or come back to, a file that keeps its name.
+    """Whether a commit after the last publication added a deletion vector, or changed or removed one of ours.
+
+    Only such a commit can hide rows of a file that keeps its name, or show them again.
     """
     if table.protocol().min_reader_version < VECTORS_READER:
         return False
@@ -111,7 +112,7 @@ def _has_vectors_of_others(
 
 
 def find_deleted_rows(table: DeltaTable) -> dict[str, Deletions]:
-    """Which rows of its active files a table says are deleted, by path. Takes memory for every row of such a file."""
+    """Returns the deleted rows of the active files, by path. It needs memory for every row of such a file."""
     if table.protocol().min_reader_version < VECTORS_READER:
         return {}
     root, found = f"{table.table_uri.rstrip('/')}/", {}
@@ -125,7 +126,9 @@ def find_deleted_rows(table: DeltaTable) -> dict[str, Deletions]:
 
 
 def _commits_since(table: DeltaTable, previous: Published | None) -> list[dict[str, Any]]:
-    """Commits after the one that published the previous snapshot, newest first; earlier ones are not read."""
+    """Returns the commits after the one that published the previous snapshot, newest first. Earlier ones are not
+    read.
+    """
     count = table.version() - (previous.version if previous else -1)
     return table.history(limit=count) if count > 0 else []
 

@@ -1,4 +1,4 @@
-"""What a Delta log says, to be compared with the manifest that it was made from; and the log that a manifest makes."""
+"""Reads the content of a Delta log, to compare it with its manifest, and builds the log that a manifest should give."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ _INSTANT = "modification_time"
 
 @dataclass(frozen=True, slots=True)
 class DeltaState:
-    """The schema, and of each active file everything that its `add` action says: size and statistics too."""
+    """The schema, and for each active file everything in its `add` action, including size and statistics."""
 
     schema: str
     files: Mapping[str, Mapping[str, Any]]
 
 
 def delta_state(store: Store, path: str) -> DeltaState | None:
-    """What the newest version of a Delta table says, or None when there is no table.
+    """Returns the content of the newest version of a Delta table; None if there is no table.
 
-    Raises CorruptError for a log that cannot be read, StorageError when the store does not answer.
+    Raises CorruptError if the log cannot be read, StorageError if the store does not answer.
     """
     with delta_errors(path):
         try:
@@ -50,7 +50,7 @@ def delta_state(store: Store, path: str) -> DeltaState | None:
 
 
 def build_table(manifest: Manifest) -> tuple[DeltaState, bytes]:
-    """What the Delta log of a snapshot's own table says when it is as it was made, and the bytes of its one commit."""
+    """Returns the expected content of the Delta log of a snapshot's own table, and the bytes of its one commit."""
     path = LogPaths(manifest.log).snapshot(manifest.snapshot)
     with open_scratch() as scratch:
         store = LocalStore(Path(scratch))

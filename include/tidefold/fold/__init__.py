@@ -1,1 +1,1 @@
-"""Folds change sets into snapshots: plan (pure), kernel (Arrow and DuckDB), tasks for Spark, Delta commits."""
+"""Folds change sets into snapshots: the plan (pure), the merge (Arrow and DuckDB), and the tasks for Spark."""

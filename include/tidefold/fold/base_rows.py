@@ -1,4 +1,4 @@
-"""The rows of a snapshot's files, and what is kept beside them, bucket by bucket, in the schema that is wanted."""
+"""Reads the rows and the sidecar of a snapshot, bucket by bucket, in the wanted schema."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ from tidefold.fold.task import Input
 
 @dataclass(frozen=True, slots=True)
 class BaseFiles:
-    """Files of a snapshot, with what brings their rows, which are of `schema`, to the shape that is wanted."""
+    """Files of a snapshot, the `schema` of their rows, and the aligner that converts the rows to the wanted table
+    definition.
+    """
 
     files: Sequence[Input]
     aligner: Aligner
@@ -34,7 +36,7 @@ class BaseFiles:
 
 @contextmanager
 def open_base(inputs: Inputs, base: BaseFiles, bucket: KeyGroups) -> Iterator[pa.RecordBatchReader | None]:
-    """The rows of a bucket in some files as one stream; None when there is no file. Raises CorruptError."""
+    """Opens the rows of a bucket as one stream; None if there is no file. Raises CorruptError."""
     shown = [one for one in base.files if not one.file.hidden]
     if not shown:
         yield None
@@ -54,7 +56,7 @@ def open_base(inputs: Inputs, base: BaseFiles, bucket: KeyGroups) -> Iterator[pa
 
 
 def _note_errors(batches: Iterator[pa.RecordBatch], failed: list[RefusedError]) -> Iterator[pa.RecordBatch]:
-    """The batches; what DuckDB makes of an error that comes while it reads them does not say why."""
+    """Passes the batches on and notes an error, because DuckDB's own error does not contain the reason."""
     try:
         yield from batches
     except RefusedError as error:
@@ -63,7 +65,7 @@ def _note_errors(batches: Iterator[pa.RecordBatch], failed: list[RefusedError]) 
 
 
 def read_hidden(inputs: Inputs, base: BaseFiles, bucket: KeyGroups) -> pa.Table | None:
-    """What was kept beside the rows of a bucket; None when there is nothing. Raises CorruptError."""
+    """Reads the sidecar of a bucket; None if there is none. Raises CorruptError."""
     shape = base.aligner.shape
     found = []
     for one in base.files:
@@ -79,7 +81,7 @@ def read_hidden(inputs: Inputs, base: BaseFiles, bucket: KeyGroups) -> pa.Table 
 def _rows(
     file: DataFile, parquet: pq.ParquetFile, base: BaseFiles, bucket: KeyGroups, opened: ExitStack
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a file that belong to a bucket: of one written for other buckets only some (L8)."""
+    """Yields the rows of a file that belong to a bucket: only some, if the file was written for other buckets (L8)."""
     there = set(parquet.schema_arrow.names)
     names = [name for name in base.aligner.names(base.schema) if name in there]
     live = without_deleted(parquet.iter_batches(batch_size=65_536, columns=names), file)
@@ -106,6 +108,6 @@ def _of_bucket(
 
 
 def with_schema(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The same rows with exactly these types and nullability."""
+    """Yields the same rows with exactly these types and nullability."""
     for batch in batches:
         yield from pa.Table.from_batches([batch]).cast(schema).to_batches()

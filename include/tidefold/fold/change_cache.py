@@ -1,4 +1,4 @@
-"""Small change sets, read once for all tasks of a process: every bucket wants a few rows of each."""
+"""Reads small change sets once for all tasks of a process, because every bucket needs a few rows of each."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NUMBER = "_number"
 
 
 class ChangeCache:
-    """The changes of small change sets that a task has read, for the tasks after it of the same work."""
+    """The changes of small change sets that one task has read, for later tasks of the same work."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -38,9 +38,10 @@ class ChangeCache:
     def changes(
         self, change_sets: Sequence[ChangeSet], bucket: KeyGroups, read: Callable[[ChangeSet], pa.Table]
     ) -> list[tuple[pa.Table, int]]:
-        """The changes of these change sets for a bucket, put together by schema, whose id is beside them.
+        """Returns the changes of these change sets for a bucket, joined by schema, each table with the id of its
+        schema.
 
-        `read` gives all changes of a change set. Raises what it raises.
+        read: returns all changes of a change set. Its errors are raised.
         """
         with self._lock:
             missing = [c for c in change_sets if _place(c) not in self._numbers]
@@ -76,7 +77,7 @@ class ChangeCache:
 
 
 def _read(change_sets: Sequence[ChangeSet], read: Callable[[ChangeSet], pa.Table]) -> Iterator[pa.Table]:
-    """The tables in order. Each reader takes many: to hand one over takes as long as to read it."""
+    """Yields the tables in order. Each reader thread reads many: handing one over takes as long as reading it."""
     size = -(-len(change_sets) // _READERS)
     parts = [change_sets[start : start + size] for start in range(0, len(change_sets), size)]
     with ThreadPoolExecutor(_READERS) as pool:
@@ -96,14 +97,14 @@ def _of(table: pa.Table, bucket: KeyGroups, wanted: pa.Array | None) -> pa.Table
 
 
 def _count_kept_bytes(change_set: ChangeSet) -> int:
-    """How many compressed bytes are kept of it."""
+    """Returns how many compressed bytes the cache keeps of a change set."""
     return max(change_set.location.length - _FRAME, 0)
 
 
 class CachePool:
-    """What was gathered for the works of late: the tasks of several logs come mixed.
+    """The caches of recent works, because the tasks of several logs come mixed.
 
-    Another work reads anew what it needs, and so finds what was damaged since.
+    Another work reads everything again, and so finds damage that happened since.
     """
 
     def __init__(self) -> None:
@@ -111,7 +112,7 @@ class CachePool:
         self._found: OrderedDict[Hashable, ChangeCache] = OrderedDict()
 
     def of(self, work: Hashable) -> ChangeCache:
-        """What was gathered for a work; the works that were not asked for longest are forgotten."""
+        """Returns the cache of a work, and drops the least recently used ones."""
         with self._lock:
             found = self._found.pop(work) if work in self._found else ChangeCache()
             self._found[work] = found
@@ -134,9 +135,11 @@ def changes_for(
     read: Callable[[ChangeSet, KeyGroups | None], pa.Table],
     least: int = MANY,
 ) -> Iterator[tuple[pa.Table, int]]:
-    """The changes for a bucket with the ids of their schemas. `read` gives those of a change set for a bucket, or all
-    of them for None. `work` names what is done: only its tasks share what was read. `least`: fewer change sets are not
-    read whole; 1 where tasks for all buckets will ask for them.
+    """Yields the changes for a bucket with the ids of their schemas.
+
+    work: names the work; only its tasks share what was read.
+    read: returns the changes of a change set for a bucket, or all of them for None.
+    least: fewer change sets than this are not read whole; 1 if tasks for all buckets need them.
     """
     small = [c for c in change_sets if c.location.length <= _SMALL]
     if len(small) < least or sum(map(_count_kept_bytes, small)) > _MOST:

@@ -1,4 +1,4 @@
-"""The work of one Spark task: makes one bucket (requirement A1: this is what the PySpark job runs)."""
+"""The work of one Spark task: makes one bucket (requirement A1: the PySpark job runs this)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _MANY_FILES = 16
 
 
 def fold_bucket(text: str) -> str:
-    """Takes a FoldTask and gives a FoldResult, both as JSON. Raises CorruptError when no recipe can be followed."""
+    """Runs a FoldTask and returns a FoldResult, both as JSON. Raises CorruptError if no recipe can be followed."""
     task = msgspec.json.decode(text, type=FoldTask)
     return msgspec.json.encode(_make(task, Inputs())).decode()
 
@@ -83,7 +83,7 @@ def _follow(task: FoldTask, recipe: Recipe, inputs: Inputs) -> FoldResult:
 
 
 def _in_time(task: FoldTask, changes: pa.Table) -> pa.Table:
-    """The changes that were committed early enough."""
+    """Returns the changes that were committed early enough."""
     if task.before is None:
         return changes
     if changes.column("_ts").null_count:
@@ -92,8 +92,8 @@ def _in_time(task: FoldTask, changes: pa.Table) -> pa.Table:
 
 
 def _only_adds(task: FoldTask, recipe: Recipe, changes: pa.Table) -> bool:
-    """Whether the rows that come are written beside those that are there, which stay as they are: a table without a
-    key, as long as its files are not many small ones.
+    """Whether the new rows go into a new file, and the existing files stay: for a table without a key, unless its files
+    are many small ones.
     """
     if task.shape.merge.engine is not Engine.APPEND or recipe.unchanged.action is not RewriteAction.KEEP:
         return False
@@ -103,8 +103,9 @@ def _only_adds(task: FoldTask, recipe: Recipe, changes: pa.Table) -> bool:
 def _take_file(
     task: FoldTask, file: DataFile, source: Address, opened: AbstractContextManager[BinaryIO], inputs: Inputs
 ) -> tuple[DataFile, int]:
-    """A file that was proved, and how many bytes were copied by the store: under its own name, or a new one where the
-    table's file of that name is not the one that was proved.
+    """Links a file that was proved, and returns the number of bytes that the store copied.
+
+    The file gets a new name if the table's file of the same name is not the one that was proved.
     """
     target = task.target
     shown = task.table is None or (source.root, source.path) == (target.root, data_path(task.table, file.name))
@@ -128,8 +129,8 @@ def _bring_file(
     path: str,
     inputs: Inputs,
 ) -> str:
-    """Brings the file from another store: `link` or `copy` without passing its bytes through here, where the original
-    is taken over as it is and the stores meet somewhere; else empty.
+    """Transfers the file from another store. Returns `link` or `copy` if the stores do it without this process; else
+    empty.
     """
     if source.where is StorageTier.EXTERNAL and not task.copy:
         shared = meeting(source.root, task.target.root)
@@ -157,7 +158,10 @@ def _copy(old: BinaryIO, new: BinaryIO, sha256: str, source: Address) -> None:
 def _merge_bucket(
     task: FoldTask, recipe: Recipe, changes: pa.Table, inputs: Inputs, large: Input | None = None
 ) -> FoldResult:
-    """The bucket after its changes. `large`: a file that stays, with the rows that they replace marked as deleted."""
+    """Merges the changes into the bucket.
+
+    large: a file that stays, with the replaced rows marked as deleted.
+    """
     expired = _Count()
     based = BaseFiles([one for one in recipe.base if one is not large], task.aligner, recipe.schema)
     before = MergeState(read_hidden(inputs, based, task.bucket), recipe.cleared, task.horizon)
@@ -199,7 +203,7 @@ def _write_rows(task: FoldTask, store: Store, rows: Iterable[pa.RecordBatch]) ->
 
 
 def _write_sidecar(task: FoldTask, store: Store, hidden: pa.Table | None) -> DataFile | None:
-    """What is kept beside the rows; a canonical savepoint has the rows alone."""
+    """Writes the sidecar. A canonical savepoint has only the rows."""
     if hidden is None or task.part:
         return None
     file = write_data_file(store, task.target.path, _new_name(task), hidden.to_batches(), hidden.schema)
@@ -211,7 +215,7 @@ def _new_name(task: FoldTask) -> DataFileName:
 
 
 class _Count:
-    """How many rows went by."""
+    """Counts the rows that pass."""
 
     rows = 0
 
@@ -219,7 +223,7 @@ class _Count:
 def _drop_expired(
     batches: Iterable[pa.RecordBatch], expire: Expire | None, expired: _Count
 ) -> Iterator[pa.RecordBatch]:
-    """Without the rows that are too old; one without an age stays."""
+    """Drops the rows that are too old. A row without an age stays."""
     for batch in batches:
         if expire is None:
             yield batch

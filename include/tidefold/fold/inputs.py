@@ -1,4 +1,4 @@
-"""Reads the inputs of a task: each from the first place where its bytes are those that were recorded (I16, I17)."""
+"""Reads the inputs of a task, each from the first address whose bytes match the recorded checksum (I16, I17)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ def _open_store(address: Address) -> Store:
 
 
 class Inputs:
-    """Opens inputs and keeps account of every try in `reads`. For one task. `known`: stores that are open already."""
+    """Opens the inputs of one task, and records every try in `reads`.
+
+    known: stores that are already open.
+    """
 
     def __init__(self, known: Mapping[str, Store] | None = None) -> None:
         self.reads: list[Read] = []
@@ -47,14 +50,16 @@ class Inputs:
         return self._stores[address.root]
 
     def open(self, wanted: Input) -> tuple[Address, AbstractContextManager[BinaryIO]]:
-        """A place whose bytes were read and are right, and a stream over them. Raises CorruptError, NotFoundError."""
+        """Returns an address whose bytes were read and are right, and a stream over them. Raises CorruptError,
+        NotFoundError.
+        """
         address = self.first(wanted.file.name, wanted.file.bytes, wanted.addresses, partial(self._prove, wanted.file))
         return address, self.store(address).open(address.path)
 
     def changes(
         self, work: Hashable, roots: Sequence[Address], change_sets: Sequence[ChangeSet], bucket: KeyGroups, least: int
     ) -> Iterator[tuple[pa.Table, int]]:
-        """The changes of change sets for a bucket, with the ids of their schemas. See `changes_for`."""
+        """Yields the changes of change sets for a bucket, with the ids of their schemas. See `changes_for`."""
         return changes_for(work, change_sets, bucket, partial(self._change_set, roots), least)
 
     def _change_set(self, roots: Sequence[Address], change_set: ChangeSet, bucket: KeyGroups | None) -> pa.Table:
@@ -66,8 +71,9 @@ class Inputs:
         return self.first(name, change_set.location.length, roots, read)
 
     def first(self, name: str, size: int, addresses: Sequence[Address], act: Callable[[Address], T]) -> T:
-        """What `act` gives at the first place where it can. When the durable store does not answer that is no reason to
-        look elsewhere: raises StorageError. Raises CorruptError when no place has it.
+        """Returns the result of `act` at the first address where it succeeds. Raises CorruptError if none has the file.
+
+        Raises StorageError if the durable store does not answer: that is no reason to try elsewhere.
         """
         failed: list[Exception] = []
         tried: list[Read] = []
@@ -96,7 +102,7 @@ class Inputs:
         return read
 
     def _prove(self, file: DataFile, address: Address) -> Address:
-        """Silent damage must not live on in new files."""
+        """Verifies the checksum, so that silent damage does not live on in new files."""
         with self.store(address).open(address.path) as stream:
             digest = hashlib.file_digest(cast(io.BufferedReader, stream), "sha256").hexdigest()
         if digest != file.sha256:
@@ -111,7 +117,7 @@ class Inputs:
 
 
 def _why(address: Address, error: Exception) -> str:
-    """Why a place cannot serve. Raises what tells of the durable store as a whole."""
+    """Describes why an address failed. Raises errors that concern the whole durable store."""
     if isinstance(error, NotFoundError):
         return "missing"
     if isinstance(error, CorruptError):

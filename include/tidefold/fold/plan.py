@@ -1,4 +1,4 @@
-"""Plans a materialization: which buckets to make from what, largest first. Pure."""
+"""Plans a materialization: which buckets to make, and from what, the largest first. Pure."""
 
 from __future__ import annotations
 
@@ -20,8 +20,12 @@ from tidefold.fold.task import Address, FoldResult, FoldTask, Input, Recipe
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Addresses: of the store, of the local root of each snapshot that has a copy here, and of local segments;
-    `external`: where originals of imported files lie, by their sha256.
+    """Addresses for a plan.
+
+    store: the address of the store.
+    local: the local root of each snapshot that has a copy here.
+    segments: the local copies of segments.
+    external: originals of imported files, by their sha256.
     """
 
     store: str
@@ -30,8 +34,9 @@ class Places:
     external: Mapping[str, Address] = field(default_factory=dict)
 
     def inputs(self, base: Manifest, files: Sequence[DataFile], *folders: str) -> tuple[Input, ...]:
-        """Files of a snapshot with all their addresses: local copies first, its own before others'; then these folders
-        of the store; then originals.
+        """Returns files of a snapshot with all their addresses.
+
+        Local copies come first, its own before others'. Then come these folders of the store, then originals.
         """
         near = sorted(self.local, key=lambda snapshot: (snapshot != base.snapshot, -snapshot))
         copies = [(self.local[snapshot], str(CopyName(base.log, snapshot))) for snapshot in near]
@@ -49,7 +54,7 @@ class Places:
 
     @property
     def logs(self) -> tuple[Address, ...]:
-        """Where segments are read, in order."""
+        """Returns the addresses of segments, in order."""
         near = [] if self.segments is None else [Address(StorageTier.LOCAL, self.segments)]
         return (*near, Address(StorageTier.STORE, self.store))
 
@@ -62,11 +67,15 @@ def plan_fold(
     places: Places,
     marks: bool = False,
 ) -> tuple[FoldTask, ...]:
-    """One task for each bucket that a change may be for, or whose files cannot stay as they are: all when the number of
-    buckets changes or values do by a new schema, those with expired rows when the snapshot drops them, those with
-    deletions when it is a full one. `shape` is that of the new snapshot; `marks`: it may mark rows as deleted.
+    """Returns one task for each bucket that a change may belong to, or whose files cannot stay.
 
-    Raises RefusedError when the change sets do not join the base without gap or overlap (I7).
+    All files must change if the number of buckets or, by a new schema, their values change. Files with expired rows
+    must
+    change if the snapshot drops these rows, files with deletions if it is a full one. Raises RefusedError if the change
+    sets do not join the base without gap or overlap (I7).
+
+    shape: the table definition of the new snapshot.
+    marks: the snapshot may mark rows as deleted.
     """
     if snapshot.as_of:
         change_sets = change_sets_of(state, snapshot)
@@ -144,17 +153,17 @@ def _recipe(
 
 
 def near(change_sets: Sequence[ChangeSet], bucket: KeyGroups) -> tuple[ChangeSet, ...]:
-    """The change sets that may hold changes for a bucket."""
+    """Returns the change sets that may have changes for a bucket."""
     return tuple(c for c in change_sets if c.key_groups.meets(bucket))
 
 
 def files_of(bucket: KeyGroups, base: Manifest | None) -> tuple[DataFile, ...]:
-    """The base files that belong to a bucket."""
+    """Returns the base files that belong to a bucket."""
     return tuple(f for f in base.files if f.key_groups.meets(bucket)) if base else ()
 
 
 def find_carried_files(base: Manifest | None, results: Sequence[FoldResult]) -> tuple[DataFile, ...]:
-    """The base files of every bucket that no result replaces."""
+    """Returns the base files of every bucket that no result replaces."""
     if base is None:
         return ()
     replaced = [result.bucket for result in results if result.touched and not result.added]
@@ -162,7 +171,7 @@ def find_carried_files(base: Manifest | None, results: Sequence[FoldResult]) -> 
 
 
 def require_joined(log: str, snapshot: Snapshot, change_sets: Sequence[ChangeSet]) -> None:
-    """Raises RefusedError when these are not all change sets that the snapshot folds."""
+    """Raises RefusedError if these are not all change sets that the snapshot folds."""
     begins = [c.begin for c in change_sets]
     ends = [snapshot.from_sqn, *(c.sqn for c in change_sets)]
     if [end + 1 for end in ends] != [*begins, snapshot.folds_to + 1]:

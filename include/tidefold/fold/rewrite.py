@@ -1,4 +1,4 @@
-"""Decides once whether the files of a bucket can be part of a new snapshot as they are. Pure."""
+"""Decides once whether a new snapshot can use the files of a bucket as they are. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidefold.domain.snapshot.manifest import DataFile
 
 
 class RewriteAction(StrEnum):
-    """What happens to the files of a bucket that has no changes."""
+    """What a task does with the files of a bucket without changes."""
 
     KEEP = "keep"
     LINK = "link"
@@ -24,9 +24,8 @@ class RewriteAction(StrEnum):
 class RewriteDecision:
     """Whether the files of a bucket stay.
 
-    `action`: a task leaves the files where they are, links them after it has proved their bytes, or writes their rows
-    to new files.
-    `reason`: why the rows are written again, for people.
+    action: a task leaves the files, links them after it has proved their bytes, or writes their rows to new files.
+    reason: why the rows are written again, for people.
     """
 
     action: RewriteAction = RewriteAction.KEEP
@@ -45,11 +44,11 @@ def decide_rewrite(
 ) -> RewriteDecision:
     """Decides for the files of one bucket.
 
-    `unchanged`: what happens to files that can stay.
-    `expire`: the rows that the new snapshot drops for their age.
-    `schema_differs`: the new schema shows other values than the files have.
-    `rescaled`: the number of buckets changes.
-    `keeps_deletions`: the new snapshot may mark rows of a file as deleted.
+    unchanged: what to do with files that can stay.
+    expire: the rows that the new snapshot drops for their age.
+    schema_differs: the new schema shows other values than the files have.
+    rescaled: the number of buckets changes.
+    keeps_deletions: the new snapshot may mark rows of a file as deleted.
     """
     if rescaled:
         return _rewrite("the number of buckets changes")
@@ -69,6 +68,6 @@ def _rewrite(reason: str) -> RewriteDecision:
 
 
 def _has_expired(file: DataFile, expire: Expire) -> bool:
-    """Whether the statistics of a file say that it has a row which is too old."""
+    """Whether the statistics of a file show a row that is too old."""
     lowest = json.loads(file.stats).get("minValues", {}).get(expire.column)
     return lowest is not None and str(lowest) < expire.before

@@ -1,4 +1,4 @@
-"""The work of one Spark task and its answer, as values: what to make a bucket from, and what became of it."""
+"""The input and the result of one Spark task, as values: the recipes of a bucket, and the files that were made."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tidefold.fold.rewrite import RewriteAction, RewriteDecision
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """One place where something may be read or written: `root` is the address of a store, `path` is relative to it."""
+    """One address to read or write: `root` is the address of a store, `path` is relative to it."""
 
     where: StorageTier
     root: str
@@ -29,7 +29,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A file of a snapshot and where it may be read, in the order in which the places are tried."""
+    """A file of a snapshot and the addresses to read it from, in this order."""
 
     file: DataFile
     addresses: tuple[Address, ...]
@@ -39,9 +39,9 @@ class Input:
 class Recipe:
     """One way to make the rows of a bucket: files of a snapshot, and the change sets to fold into them.
 
-    `cleared`: the order of the highest clear that was folded into the snapshot.
-    `schema`: the id of the schema that the files have.
-    `unchanged`: what happens to the files if no change is for the bucket.
+    cleared: the order of the highest clear that was folded into the snapshot.
+    schema: the id of the schema of the files.
+    unchanged: what to do with the files if no change is for the bucket.
     """
 
     snapshot: int | None
@@ -54,17 +54,22 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class FoldTask:
-    """Everything one task needs to make one bucket; it reads nothing that is not named here (I6).
+    """Everything that one task needs to make one bucket. It reads nothing that is not named here (I6).
 
-    `target`: the folder below whose `_data/` it writes. `segments`: roots of stores that have segments, in the order
-    in which they are tried. The recipes are tried one after the other, until the inputs of one are all good.
-    `is_restore`: the rows are those of a snapshot that exists; an error names each recipe that was tried. `table`: the
-    folder of the table that will show what is taken over, if one will. `copy`: that gets bytes of its own.
-    `part`: of a canonical savepoint, the path below the target's folder of the one file that it writes. `horizon`: what
-    was deleted before it, in the log's order, need not be remembered. `before`: what was committed later than that,
-    or then, is left out. `marks`: rows of a large file may be marked as deleted. `gathers`: there are tasks for all
-    buckets, which read the same change sets. `shape` has the schema of this id; `schemas`: see `Aligner`.
-    `token`: that of the attempt, for the names of its files.
+    target: the folder below whose `_data/` the task writes.
+    segments: roots of stores that have segments, in the order of the tries.
+    recipes: tried one after the other, until all inputs of one are intact.
+    is_restore: the rows are those of an existing snapshot; an error names each recipe that failed.
+    table: the folder of the table that will show the linked files, if there is one.
+    copy: linked files there get their own bytes.
+    part: the path of the one file of a canonical savepoint, below the target's folder.
+    horizon: deletes before it, in the log's order, need not be remembered.
+    before: changes committed at or after this time are left out.
+    marks: the task may mark rows of a large file as deleted.
+    gathers: there are tasks for all buckets, which read the same change sets.
+    schema: the id of the schema that `shape` has.
+    schemas: see `Aligner`.
+    token: the token of the attempt, for the names of its files.
     """
 
     log: str
@@ -90,7 +95,7 @@ class FoldTask:
 
     @property
     def aligner(self) -> Aligner:
-        """What brings inputs to the shape."""
+        """Returns the aligner that converts inputs to the table definition."""
         return Aligner(self.shape, self.schema, self.schemas)
 
     @property
@@ -101,7 +106,7 @@ class FoldTask:
 
     @property
     def weight(self) -> int:
-        """About how many bytes the task reads."""
+        """Estimates how many bytes the task reads."""
         first = self.recipes[0]
         changes = sum(c.location.length * _share(self.bucket, c.key_groups) for c in first.change_sets)
         return sum(i.file.bytes for i in first.base) + int(changes)
@@ -109,7 +114,11 @@ class FoldTask:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """One try to read an input: `why` says why it could not serve; empty: it did. `seconds` are for people."""
+    """One try to read an input.
+
+    why: why it failed; empty: it succeeded.
+    seconds: for people.
+    """
 
     name: str
     where: StorageTier
@@ -121,12 +130,18 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class FoldResult:
-    """What became of one bucket: `files` are all that it consists of now, unless it was not `touched`.
+    """The result for one bucket.
 
-    Counts are of keys after compaction; `replaced`: base rows that went, `expired`: rows dropped for their age;
-    `bytes_copied`: of files taken over, those that were not linked. `recipe` is the number of the one that served.
-    `cleared`: the order of the highest clear so far. `added`: the files come beside those that are there. `stays` is
-    the name of a base file that is one of `files`, perhaps with more deletions.
+    touched: the bucket was made again.
+    files: all files of the bucket now, if it was touched.
+    changes, upserts, deletes: keys after compaction.
+    replaced: the base rows that were removed or replaced.
+    expired: the rows that were dropped for their age.
+    bytes_copied: bytes of linked files that had to be copied.
+    recipe: the number of the recipe that succeeded.
+    cleared: the order of the highest clear so far.
+    added: the files are added to the existing ones.
+    stays: the name of a base file that is one of `files`, perhaps with more deletions.
     """
 
     bucket: KeyGroups

@@ -30,7 +30,7 @@ _ALL = (1 << 64) - 1
 class ContentChecksum:
     """The content of a table.
 
-    rows: how many rows were read.
+    rows: the number of rows.
     content: the sum of the hashes of all rows.
     columns: the sum of the hashes of the values of each column, in the order of the schema.
     """
@@ -48,7 +48,7 @@ class ContentChecksum:
 
 
 def compute_checksum(batches: Iterable[pa.RecordBatch], columns: int) -> ContentChecksum:
-    """The checksum of the rows of all batches, which have so many columns."""
+    """Returns the checksum of the rows of all batches, which have this number of columns."""
     nothing = ContentChecksum(0, 0, (0,) * columns)
     parts = (_checksum(part) for batch in batches for part in _slices(batch))
     return reduce(ContentChecksum.__add__, parts, nothing)
@@ -82,7 +82,7 @@ def _mix(values: Hashes) -> Hashes:
 
 
 def _hash_array(array: pa.Array) -> Hashes:
-    """One hash for each value; null has one of its own."""
+    """Returns one hash for each value; null has its own."""
     hashes = _hash_values(array)
     if array.null_count:
         hashes[array.is_null().to_numpy(zero_copy_only=False)] = _NULL
@@ -116,7 +116,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _float_bits(array: pa.Array) -> Hashes:
-    """The bits, so -0.0 is not 0.0; all bit patterns of NaN are one."""
+    """Returns the bits, so -0.0 is not 0.0; all bit patterns of NaN are equal."""
     wide = array.type == pa.float64()
     values = array.fill_null(0).to_numpy(zero_copy_only=False)
     values = np.where(np.isnan(values), values.dtype.type("nan"), values)
@@ -125,13 +125,13 @@ def _float_bits(array: pa.Array) -> Hashes:
 
 
 def _hash_decimals(array: pa.Array) -> Hashes:
-    """Of the 128 bits of the unscaled value."""
+    """Hashes the 128 bits of the unscaled value."""
     halves = np.frombuffer(array.buffers()[1], np.uint64)[2 * array.offset : 2 * (array.offset + len(array))]
     return _mix(_mix(halves[::2]) + halves[1::2])
 
 
 def _hash_bytes(array: pa.Array) -> Hashes:
-    """The sum of a hash of each byte with its place, and the length."""
+    """Adds up a hash of each byte with its position, and the length."""
     offsets = np.frombuffer(array.buffers()[1], np.int64)[array.offset : array.offset + len(array) + 1]
     data = np.frombuffer(array.buffers()[2] or b"", np.uint8)
     parts = []
@@ -152,7 +152,7 @@ def _hash_some_bytes(offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]
 
 
 def _hash_lists(array: pa.Array) -> Hashes:
-    """The sum of a hash of each element with its place, and the length."""
+    """Adds up a hash of each element with its position, and the length."""
     offsets = array.offsets.to_numpy()
     if not len(array):
         return np.zeros(0, np.uint64)

@@ -40,14 +40,14 @@ class DeltaContent:
 
 @dataclass(frozen=True, slots=True)
 class SparkDeltaReader:
-    """Reads Delta tables with a session of Spark."""
+    """Reads Delta tables with a Spark session."""
 
     spark: SparkSession
 
     def read(self, uri: str) -> DeltaContent:
-        """Scans the newest version of a table. No statistics, metadata or filters take part.
+        """Scans the newest version of a table, without statistics, metadata or filters.
 
-        Raises CorruptError: Spark cannot read the table.
+        Raises CorruptError if Spark cannot read the table.
         """
         try:
             frame = self.spark.read.format("delta").load(uri)
@@ -62,13 +62,13 @@ class SparkDeltaReader:
 
 
 def _checksum_part(columns: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The checksum of one partition, as one row."""
+    """Returns the checksum of one partition, as one row."""
     found = compute_checksum(batches, columns)
     row = {"rows": found.rows, "content": str(found.content), "columns": [str(one) for one in found.columns]}
     yield pa.RecordBatch.from_pylist([row])
 
 
 def parse_columns(schema: str) -> tuple[ReaderColumn, ...]:
-    """The columns of a schema in the JSON that Delta and Spark share. Comments and other metadata do not count."""
+    """Returns the columns of a schema in the JSON that Delta and Spark share, without comments and other metadata."""
     fields = json.loads(schema)["fields"]
     return tuple(ReaderColumn(f["name"], json.dumps(f["type"], sort_keys=True), f["nullable"]) for f in fields)

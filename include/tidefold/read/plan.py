@@ -1,4 +1,4 @@
-"""A read with its inputs frozen: what each task reads, one task a bucket. Pure; pickled to Spark's tasks."""
+"""A read with frozen inputs: one task for each bucket. Pure; it is pickled to Spark's tasks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class OneKey:
 
 @dataclass(frozen=True, slots=True)
 class ReadTask:
-    """What one task reads: the files of a bucket and the change sets that may hold changes for it."""
+    """The input of one task: the files of a bucket, and the change sets that may have changes for it."""
 
     bucket: KeyGroups
     files: tuple[DataFile, ...]
@@ -34,18 +34,23 @@ class ReadTask:
 
     @property
     def weight(self) -> int:
-        """Bytes of its files and of the whole change sets: enough to put the largest task first."""
+        """Returns the bytes of its files and of the whole change sets, to start the largest task first."""
         return sum(f.bytes for f in self.files) + sum(c.location.length for c in self.change_sets)
 
 
 @dataclass(frozen=True, slots=True)
 class ReadPlan:
-    """Everything a read will touch; what is ingested or confirmed later is not in it (I6).
+    """Everything that a read touches. What is ingested or confirmed later does not belong to it (I6).
 
-    `store` is the store's address, `files` are those of snapshot `snapshot`, in the folder `home`. `folded`: the change
-    sets are folded into the files' rows; if not, the change sets themselves are read, in order of their sqn.
-    `share`: only these key groups. `cleared`: the highest clear folded into the files. `shape` has the schema of id
-    `schema`, the files that of id `based`; `schemas`: see `Aligner`.
+    store: the address of the store.
+    shape: the table definition, with the schema of id `schema`.
+    folded: the change sets are folded into the rows of the files. If not, the read returns the change sets by sqn.
+    snapshot: the snapshot that `files` belong to.
+    home: the folder of the files.
+    share: read only these key groups.
+    cleared: the highest clear that was folded into the files.
+    based: the id of the schema of the files.
+    schemas: see `Aligner`.
     """
 
     store: str
@@ -65,16 +70,16 @@ class ReadPlan:
 
     @property
     def aligner(self) -> Aligner:
-        """What brings files and change sets to the shape."""
+        """Returns the aligner that converts files and change sets to the table definition."""
         return Aligner(self.shape, self.schema, self.schemas)
 
     def inputs(self, files: Iterable[DataFile]) -> tuple[Input, ...]:
-        """The files with the place where they are read."""
+        """Returns the files with their addresses."""
         return tuple(Input(f, (Address(StorageTier.STORE, self.store, data_path(self.home, f.name)),)) for f in files)
 
     @property
     def tasks(self) -> tuple[ReadTask, ...]:
-        """One task for each bucket that has anything to read; of one key its bucket alone."""
+        """Returns one task for each bucket with anything to read; for one key only its bucket."""
         buckets = [b.within(self._all) for b in self._buckets if b.meets(self._all)]
         tasks = [self._task(bucket) for bucket in buckets if self.key is None or _holds(bucket, self.key)]
         return tuple(task for task in tasks if task.files or task.change_sets)
@@ -86,7 +91,7 @@ class ReadPlan:
 
     @property
     def whole(self) -> ReadTask:
-        """All buckets in one task: change sets come out one after the other."""
+        """Returns all buckets as one task: change sets come out one after the other."""
         return self._task(self._all)
 
     @property

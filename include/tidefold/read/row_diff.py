@@ -19,7 +19,7 @@ KINDS = (ADDED, CHANGED, REMOVED)
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One row that differs: `before` is None when it was added, `after` when it was removed."""
+    """One row that differs: `before` is None if it was added, `after` if it was removed."""
 
     change: str
     key: dict[str, Any]
@@ -29,7 +29,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """How many rows differ, by kind, and the first of them in the order of the key."""
+    """The numbers of different rows, by kind, and the first of them in the order of the key."""
 
     counts: dict[str, int]
     rows: tuple[Difference, ...]
@@ -38,11 +38,11 @@ class Compared:
 def compare(
     before: Iterable[pa.RecordBatch], after: Iterable[pa.RecordBatch], shape: TableSpec, limit: int
 ) -> Compared:
-    """Compares rows with the columns of `shape`, whose keys are unique on each side; at most `limit` rows come out.
+    """Compares rows with the columns of `shape`, whose keys are unique on each side; returns at most `limit` rows.
 
-    Rows of a table without a key are only added or removed: equal ones are counted against each other.
+    Rows of a table without a key are only added or removed: equal rows cancel each other out.
 
-    What raises an error in the iterables raises it here. Spills to disk above the memory of a merge.
+    Errors of the iterables are raised. The comparison spills to disk above the memory of a merge.
     """
     with open_scratch() as scratch, duckdb.connect() as connection:
         connection.execute("SET threads = 1")
@@ -65,7 +65,7 @@ def compare(
 
 
 def _load(connection: duckdb.DuckDBPyConnection, name: str, batches: Iterable[pa.RecordBatch]) -> bool:
-    """Makes and fills a table; false when there was no batch, and then there is no table."""
+    """Makes and fills a table. Returns false if there was no batch; then there is no table."""
     there = False
     for batch in batches:
         # By place: names of columns are the user's, and DuckDB takes `id` and `ID` for one.

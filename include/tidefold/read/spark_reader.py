@@ -1,4 +1,4 @@
-"""Spark's side of a read: a ReadPlan as partitions of a Python data source, one a bucket."""
+"""Spark's side of a read: a ReadPlan as the partitions of a Python data source, one for each bucket."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from tidefold.storage import open_store
 
 
 class PlanReader(DataSourceReader):  # type: ignore[misc]  # pyspark is not type-checked here
-    """Reads a plan: each task opens the store by its address and reads its own files and batches of change sets.
+    """Reads a plan. Each task opens the store and reads its own files and batches of change sets.
 
-    It has no `pushFilters` on purpose: Spark 4.2.0 keeps the filtered partitions for every other use of the same
-    DataFrame, which then silently lacks rows (docs/reading.md). One key is asked for with the option `key`.
+    It has no `pushFilters` on purpose. Spark 4.2.0 keeps the filtered partitions for every other use of the same
+    DataFrame, which then silently lacks rows (docs/reading.md). To read one key, use the option `key`.
     """
 
     def __init__(self, plan: ReadPlan) -> None:
         self._plan = plan
 
     def partitions(self) -> list[InputPartition]:
-        """The tasks, largest first; with nothing to read none, for which Spark makes one that is empty."""
+        """Returns the tasks, largest first. If there is nothing to read, Spark makes one empty task."""
         return [InputPartition(task) for task in sorted(self._plan.tasks, key=lambda task: -task.weight)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -35,5 +35,5 @@ class PlanReader(DataSourceReader):  # type: ignore[misc]  # pyspark is not type
 
 
 def spark_schema(plan: ReadPlan) -> StructType:
-    """The schema of a plan's rows, with nullability: Spark checks each batch against it."""
+    """Returns the schema of a plan's rows, with nullability: Spark checks each batch against it."""
     return from_arrow_schema(plan_schema(plan))

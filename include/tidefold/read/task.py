@@ -1,4 +1,4 @@
-"""Reads what a ReadPlan names, task by task: for the command line in this process, for Spark in its workers."""
+"""Reads the rows of a ReadPlan, task by task: in this process for the command line, in its workers for Spark."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _BATCH_ROWS = 65_536
 
 
 def plan_schema(plan: ReadPlan) -> pa.Schema:
-    """Schema of the rows: the log's table, or its change sets with their sqn before all other columns."""
+    """Returns the schema of the rows: the table's, or that of the change sets with the sqn before all other columns."""
     return table_schema(plan.shape) if plan.folded else _changes_schema(plan.shape)
 
 
@@ -39,9 +39,9 @@ def _changes_schema(shape: TableSpec) -> pa.Schema:
 
 
 def read_task(store: Store, plan: ReadPlan, task: ReadTask) -> Iterator[pa.RecordBatch]:
-    """The rows of one task, each batch with `plan_schema`; writes nothing.
+    """Yields the rows of one task, each batch with `plan_schema`. It writes nothing.
 
-    Raises CorruptError, and RefusedError when what the plan names was removed since it was made.
+    Raises CorruptError, and RefusedError if files of the plan were removed since it was made.
     """
     batches = _fold_rows(store, plan, task) if plan.folded else _changes(store, plan, task)
     try:
@@ -92,7 +92,7 @@ def _of_key(batch: pa.RecordBatch, key: OneKey, schema: pa.Schema) -> Iterator[p
 
 
 def _explain_error(store: Store, plan: ReadPlan, task: ReadTask, error: CorruptError | NotFoundError) -> TidefoldError:
-    """Tells what was removed on purpose since the plan was made from what is lost or damaged."""
+    """Distinguishes files that were removed on purpose since the plan was made from lost or damaged files."""
     if _is_outdated(store, plan, task):
         return RefusedError(
             "READ_OUTDATED",

@@ -1,11 +1,9 @@
-"""Of each key its newest change, by one sort in Arrow: what most folds are, in a third of the time that SQL takes.
+"""Finds the newest change of each key by one sort in Arrow. Most folds need only that, in a third of the time of SQL.
 
-`find` says when it is no case for that: then the statements of the engine are (fold/engines).
+`find` returns None for all other cases, which the SQL statements of the engines handle (fold/merge/engines).
 
-Rows by their keys, in Arrow: where some are, and a sorted stream with some replaced, without a sort of the whole.
-
-Files of a table are sorted by key, since every fold writes them so. What comes out is right also for one that is not:
-then only its order is not.
+The module also replaces rows of a sorted stream by key without sorting the whole. Every fold writes files sorted by
+key. If a file is not sorted, the result is still right, except for its order.
 """
 
 from __future__ import annotations
@@ -31,7 +29,11 @@ _TIMES = 4
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """`keys` that changes say anything about, and the `rows` of those that are there afterwards, both sorted by key."""
+    """The newest changes.
+
+    keys: the keys that have a change, sorted.
+    rows: the rows of those keys that exist afterwards, sorted by key.
+    """
 
     keys: pa.Table
     rows: pa.Table
@@ -39,10 +41,13 @@ class Newest:
 
 
 def find(changes: pa.Table, cleared: tuple[int, ...], shape: TableSpec, memory: int) -> Newest | None:
-    """The newest changes. None: they are no plain upserts and deletes of a log in its own order, or tied, or more than
-    can be sorted within `memory` bytes, so that it must be done where they can be put on a disk.
+    """Finds the newest changes. Returns None if SQL must do it.
 
-    `changes` have no clears; those before `cleared`, the order of the highest one so far, do not count.
+    That is so if the changes are not plain upserts and deletes of a log in its own order, if they have ties, or if they
+    need more than `memory` bytes to sort.
+
+    changes: without clears.
+    cleared: the order of the highest clear so far; changes before it do not count.
     """
     if changes.nbytes * _TIMES > memory or not is_plain(changes, shape):
         return None
@@ -66,12 +71,12 @@ def find(changes: pa.Table, cleared: tuple[int, ...], shape: TableSpec, memory: 
 
 
 def is_plain(changes: pa.Table, shape: TableSpec) -> bool:
-    """Whether each change says all of its row, and is newer than what is there."""
+    """Whether each change contains its whole row, and is newer than the existing row."""
     return shape.merge.engine is Engine.LAST and shape.source_ordered and not has_absent(changes)
 
 
 def _changing(ordered: pa.Table, names: tuple[str, ...]) -> npt.NDArray[np.bool_]:
-    """The rows after which a value of these columns is another, and the last one."""
+    """Returns the rows after which a value of these columns changes, and the last row."""
     if not ordered.num_rows:
         return np.empty(0, bool)
     columns = (ordered.column(name).combine_chunks() for name in names)
@@ -80,7 +85,7 @@ def _changing(ordered: pa.Table, names: tuple[str, ...]) -> npt.NDArray[np.bool_
 
 
 def _has_ties(ordered: pa.Table, ends: npt.NDArray[np.bool_], shape: TableSpec) -> bool:
-    """Whether a key has two changes of one order: SQL finds out whether they say different things."""
+    """Whether a key has two changes of the same order. SQL then decides whether they differ."""
     orders = order_columns(shape)
     if not orders or shape.order == ARRIVAL:
         return False
@@ -91,7 +96,7 @@ Numbers = npt.NDArray[np.int64]
 
 
 def rows_of(batch: pa.RecordBatch, keys: pa.Table) -> Numbers:
-    """The numbers of the rows that have one of these keys, rising; `keys` has the columns of the key and no other."""
+    """Returns the ascending numbers of the rows with one of these keys. `keys` has only the key columns."""
     names = keys.column_names
     if len(names) == 1:
         column = batch.column(names[0])
@@ -104,9 +109,9 @@ def rows_of(batch: pa.RecordBatch, keys: pa.Table) -> Numbers:
 
 
 def replace_rows(base: Iterable[pa.RecordBatch], keys: pa.Table, rows: pa.Table) -> Iterator[pa.RecordBatch]:
-    """The base without the rows of `keys`, and with `rows`, in the order of the key. All three are sorted by it.
+    """Yields the base without the rows of `keys` and with `rows`, in the order of the key. All three are sorted by key.
 
-    Of `base` one batch is in memory at a time.
+    Only one batch of `base` is in memory at a time.
     """
     names, start = keys.column_names, 0
     gone, coming = _KeyOrder(keys, names[:1]), _KeyOrder(rows, names)
@@ -124,7 +129,7 @@ def replace_rows(base: Iterable[pa.RecordBatch], keys: pa.Table, rows: pa.Table)
 
 
 def _merge_batch(batch: pa.RecordBatch, gone: pa.Table, coming: pa.Table) -> Iterator[pa.RecordBatch]:
-    """A batch without the rows of the keys that go, and with the rows that come."""
+    """Yields a batch without the rows to remove, and with the new rows."""
     hit = rows_of(batch, gone) if gone.num_rows else np.empty(0, np.int64)
     if not len(hit) and not coming.num_rows:
         yield batch
@@ -139,7 +144,7 @@ def _merge_batch(batch: pa.RecordBatch, gone: pa.Table, coming: pa.Table) -> Ite
 
 
 def _order(keys: pa.Table, chosen: Numbers) -> Numbers:
-    """How the chosen rows are put in order."""
+    """Returns the order that sorts the chosen rows."""
     if len(keys.column_names) == 1 and _is_numeric(keys.schema[0].type):
         # Two sorted runs: numpy merges them, Arrow would sort.
         values = keys.column(0).combine_chunks().view(_WIDTHS[keys.schema[0].type.bit_width]).to_numpy()
@@ -156,7 +161,9 @@ def _is_numeric(type_: pa.DataType) -> bool:
 
 
 class _KeyOrder:
-    """A sorted table to be searched by the values of some columns. Python compares text as Arrow and DuckDB do."""
+    """A sorted table that can be searched by the values of some columns. Python compares text as Arrow and DuckDB
+    do.
+    """
 
     def __init__(self, table: pa.Table, names: Sequence[str]) -> None:
         self._table = table
@@ -171,5 +178,5 @@ class _KeyOrder:
         return self._table.slice(start, bisect_right(numbers, last, lo=start, key=self._key) - start)
 
     def after(self, key: tuple[Any, ...], start: int) -> int:
-        """The number of the first row from `start` on that comes after the key."""
+        """Returns the number of the first row from `start` on that comes after the key."""
         return bisect_right(range(self._table.num_rows), key, lo=start, key=self._key)

@@ -1,4 +1,4 @@
-"""Changes apart from any base: the few that still count (requirement C12), and those of some keys."""
+"""Reduces changes without a base: to those that still count (requirement C12), or to those of some keys."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tidefold.fold.merge.engines.statements import key_list, latest
 
 
 def compact_changes(changes: pa.Table, shape: TableSpec) -> pa.Table:
-    """The same effect in fewer changes, with the schema of a change set.
+    """Returns fewer changes with the same effect and the same schema.
 
-    Where only the last change of a key counts that one is left, and every clear. Partial changes, and those of other
-    engines, all count: they are left as they are.
+    If only the last change of a key counts, that one and every clear stay. With partial changes and other engines all
+    changes count, and all stay.
     """
     if shape.merge.engine is not Engine.LAST or has_absent(changes):
         return changes
@@ -27,7 +27,7 @@ def compact_changes(changes: pa.Table, shape: TableSpec) -> pa.Table:
 
 
 def of_keys(changes: pa.Table, keys: pa.Table, shape: TableSpec) -> pa.Table:
-    """The changes whose key is one of `keys`."""
+    """Returns the changes whose key is one of `keys`."""
     names = key_list(shape)
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")

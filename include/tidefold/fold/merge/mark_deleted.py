@@ -1,7 +1,7 @@
-"""Small changes to a large file: rows that they replace are marked as deleted, what they bring is written beside it.
+"""Folds small changes into a large file: marks the replaced rows as deleted, and writes the new rows to a small file.
 
-A bucket then is one large file with deletions and one small file with all that came since, which each fold writes
-anew. When these are no longer small, all of the bucket is written anew (decision 0021).
+The bucket is then one large file with deletions and one small file, which each fold writes again. If these grow too
+large, the fold writes the whole bucket again (decision 0021).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _BATCH_ROWS = 262_144
 
 
 def to_mark(task: FoldTask, recipe: Recipe, changes: pa.Table) -> Input | None:
-    """The file whose rows are better marked than written anew; None: there is none."""
+    """Returns the file whose rows should be marked instead of rewritten; None: there is none."""
     shown = [one for one in recipe.base if not one.file.hidden]
     if not shown or not task.marks or not _can_mark(task, recipe, changes):
         return None
@@ -44,19 +44,19 @@ def to_mark(task: FoldTask, recipe: Recipe, changes: pa.Table) -> Input | None:
 
 
 def _length(file: DataFile, gone: int) -> int:
-    """About how long a vector of so many places is at most: of 65,536 rows two bytes a place, or one bit a row."""
+    """Estimates the maximal length of a vector: for each 65,536 rows two bytes a deleted row, or one bit a row."""
     spans = file.rows_written // 65_536 + 1
     return (min(2 * gone, spans * 8_192) + spans * 16) * 5 // 4
 
 
 def _can_mark(task: FoldTask, recipe: Recipe, changes: pa.Table) -> bool:
-    """Whether what replaces a row says all of it, so that the row need not be read."""
+    """Whether each change that replaces a row contains the whole row, so that the old row need not be read."""
     stays = recipe.unchanged.action is RewriteAction.KEEP and recipe.schema == task.schema and task.expire is None
     return stays and is_plain(changes, task.shape) and not has_clears(changes)
 
 
 def mark_rows(large: Input, keys: pa.Table, inputs: Inputs) -> DataFile | None:
-    """The file without the rows of these keys, as far as it has them; None: no row is left."""
+    """Marks the rows of these keys as deleted, and returns the file; None: no row is left."""
     file = large.file
     with inputs.open(large)[1] as stream:
         found = list(_find_places(pq.ParquetFile(stream), keys))
@@ -66,7 +66,7 @@ def mark_rows(large: Input, keys: pa.Table, inputs: Inputs) -> DataFile | None:
 
 
 def _find_places(parquet: pq.ParquetFile, keys: pa.Table) -> Iterator[Places]:
-    """Where the file has rows of these keys, deleted ones among them."""
+    """Yields the places of the rows with these keys, including deleted rows."""
     start = 0
     for batch in parquet.iter_batches(batch_size=_BATCH_ROWS, columns=keys.column_names):
         yield (rows_of(batch, keys) + start).astype(np.uint64)

@@ -1,10 +1,10 @@
-"""The merge of one bucket: base rows and changes in as Arrow, merged rows out as Arrow.
+"""The merge of one bucket: base rows and changes in, merged rows out, all as Arrow.
 
-The plainest case is done in Arrow itself (`newest`, `sorted_rows`), all others by DuckDB, which spills where it must.
+Arrow itself does the plainest case (`arrow_merge`). DuckDB does all others, and spills to disk if it must.
 
-The result is a pure function of the set of changes, by the engine of the log's shape. Which of two changes counts is
-decided by their order, at equal order by their source position. How the changes were split or in which order
-they came is not seen.
+The result is a pure function of the set of changes and the merge engine of the log. The order of two changes decides
+which one counts, and at equal order their source position. It does not matter how the changes were split, or in
+which order they came.
 """
 
 from __future__ import annotations
@@ -35,8 +35,11 @@ _UNFIT = ("Out of Range Error", "Conversion Error")
 
 @dataclass(frozen=True, slots=True)
 class MergeState:
-    """What a fold builds on beside the rows: `hidden` (`hidden_schema`) was kept beside them, `cleared` is the order of
-    the highest clear so far; what was deleted before the `horizon` is forgotten.
+    """What a fold builds on besides the rows.
+
+    hidden: the sidecar (`hidden_schema`).
+    cleared: the order of the highest clear so far.
+    horizon: deletes before it are forgotten.
     """
 
     hidden: pa.Table | None = None
@@ -46,10 +49,16 @@ class MergeState:
 
 @dataclass(frozen=True, slots=True)
 class MergeResult:
-    """`rows` are sorted by key, to be read once within the context. `upserts` of them come from changes; `deletes` are
-    keys that changes remove. `ties`: keys whose newest changes are of one order and say different things. `keys`: those
-    that changes say anything about, where asked for. `unresolved`: keys that are left out, complete when all rows were
-    read.
+    """The result of a merge.
+
+    rows: sorted by key, to be read once within the context.
+    upserts: the rows that come from changes.
+    deletes: the keys that changes remove.
+    hidden: the new sidecar.
+    cleared: the order of the highest clear.
+    ties: keys whose newest changes have the same order and differ.
+    keys: the keys that have a change, if requested.
+    unresolved: keys that are left out; complete after all rows were read.
     """
 
     upserts: int
@@ -74,9 +83,11 @@ def merge_bucket(
     with_keys: bool = False,
     is_sorted: bool = True,
 ) -> Iterator[MergeResult]:
-    """The rows of a bucket after its changes. `base` is consumed once, batch by batch, unless all of it was cleared.
-    Above `memory` (bytes) it spills into `scratch`. `is_sorted`: the base comes in the order of its key, or nobody
-    needs it so. Raises InvalidInputError for a value that cannot be.
+    """Merges the changes of a bucket into its rows. Raises InvalidInputError for an impossible value.
+
+    base: consumed once, batch by batch, unless it was cleared completely.
+    memory: bytes above which the merge spills into `scratch`.
+    is_sorted: the base is in the order of its key, or the order does not matter.
     """
     before = before or MergeState()
     clears = has_clears(changes)
@@ -111,7 +122,7 @@ def merge_bucket(
 
 @contextmanager
 def _values_explained() -> Iterator[None]:
-    """A value that cannot be is said by DuckDB, or by Arrow that reads from it, in a text."""
+    """Converts the error text of DuckDB, or of Arrow reading from it, about an impossible value."""
     try:
         yield
     except TidefoldError:
@@ -128,7 +139,7 @@ def _values_explained() -> Iterator[None]:
 def _make_live(
     connection: duckdb.DuckDBPyConnection, clears: bool, shape: TableSpec, before: MergeState
 ) -> tuple[int, ...]:
-    """Makes `live`, the changes that no clear removes, and `clears`; answers the highest clear of all rows."""
+    """Makes `live`, the changes that no clear removes, and `clears`; returns the highest clear of all rows."""
     known = tuple(before.cleared)
     _make_clears(connection, shape)
     if not clears and not known:
@@ -149,7 +160,7 @@ def _make_live(
 
 
 def _make_clears(connection: duckdb.DuckDBPyConnection, shape: TableSpec) -> None:
-    """A clear comes before the changes of its own order."""
+    """Makes `clears`. A clear comes before the changes of its own order."""
     names = [*(quote_name(name) for name in shape.spread_key), *(order_columns(shape) or ("_offset",)), "_ts"]
     at = f"list_concat([{', '.join(order_columns(shape))}], [-1, -1])" if shape.order_width else order(shape)
     _make_view(
@@ -173,7 +184,7 @@ def _make_view(connection: duckdb.DuckDBPyConnection, name: str, query: str) -> 
 
 
 def has_clears(changes: pa.Table) -> bool:
-    """Whether some change removes more than its own key."""
+    """Whether a change removes more than its own key."""
     # Changes of a MERGE come after CLEAR, so the highest op does not tell.
     return bool(pc.any(pc.equal(changes.column("_op"), CLEAR)).as_py())
 
@@ -187,7 +198,7 @@ def _collect_sidecar(connection: duckdb.DuckDBPyConnection, asked: Statements, s
 
 @contextmanager
 def _connection(memory: int, scratch: str) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection for one merge, empty again when it ends well; after an error it is not used any more."""
+    """Opens a connection for one merge. It is empty again if the merge succeeds, and not used again after an error."""
     connection = _open_connection(memory, scratch)
     try:
         yield connection
@@ -202,8 +213,9 @@ def _connection(memory: int, scratch: str) -> Iterator[duckdb.DuckDBPyConnection
 
 
 def close_kept() -> None:
-    """Closes the connection that this thread keeps. A thread that ends with the process and still has it aborts that:
-    a connection that is dropped waits for the interpreter, which is gone by then.
+    """Closes the connection that this thread keeps.
+
+    Otherwise a thread that ends with the process aborts it: the connection waits for the interpreter, which is gone.
     """
     kept: duckdb.DuckDBPyConnection | None = getattr(_idle, "connection", None)
     _idle.connection = None

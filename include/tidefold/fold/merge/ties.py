@@ -1,4 +1,4 @@
-"""Ties: changes of one key and one order that say different things. The later position counts, and people are told."""
+"""Ties: different changes of one key with the same order. The later position counts, and people are informed."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _DECIDING = (Engine.LAST, Engine.FIRST, Engine.PARTIAL, Engine.HISTORY)
 
 @dataclass(frozen=True, slots=True)
 class Tied:
-    """`count` of keys with a tie, and some of them as JSON, with their order."""
+    """The number of keys with a tie, and some of them as JSON, with their order."""
 
     count: int = 0
     listed: tuple[str, ...] = ()
 
 
 def find_ties(connection: duckdb.DuckDBPyConnection, shape: TableSpec) -> Tied:
-    """The ties among the changes that count (`live`)."""
+    """Returns the ties among the changes that count (`live`)."""
     if not shape.order_width or shape.order == ARRIVAL or shape.merge.engine not in _DECIDING:
         return Tied()
     key, order = key_list(shape), ", ".join(order_columns(shape))

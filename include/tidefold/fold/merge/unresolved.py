@@ -1,4 +1,6 @@
-"""Keys whose row cannot be made: a change leaves a value out that no former row has. Only they are left out."""
+"""Keys whose row cannot be made, because a change lacks a value that no former row has. Only these keys are left
+out.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ LISTED = 20
 
 @dataclass(slots=True)
 class Unresolved:
-    """`count` of keys that were left out, and some of them as JSON, with the columns that lack a value."""
+    """The number of keys that were left out, and some of them as JSON, with the columns that lack a value."""
 
     count: int = 0
     listed: tuple[str, ...] = ()
@@ -27,7 +29,7 @@ class Unresolved:
 def without_unresolved(
     batches: Iterable[pa.RecordBatch], shape: TableSpec, found: Unresolved
 ) -> Iterator[pa.RecordBatch]:
-    """The rows that can be made, without their mark; the others are noted in `found`."""
+    """Yields the rows that can be made, without their mark, and notes the others in `found`."""
     for batch in batches:
         marks = batch.column(UNRESOLVED)
         rows = batch.drop_columns([UNRESOLVED])

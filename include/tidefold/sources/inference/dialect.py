@@ -1,4 +1,4 @@
-"""How a CSV file is written: encoding, delimiter, quotes, header, and the texts that are no value."""
+"""Detects how a CSV file is written: encoding, delimiter, quotes, header, and the texts that mean null."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _LINES, _FEW = 50, 2
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """What a sample of a file shows.
+    """The dialect that a sample of a file shows.
 
-    names: of the columns; made up where no line has them and nobody has `given` them.
+    names: the column names; generated if no line has them and the caller has not `given` them.
     escape: the character before a quote that belongs to a value.
     """
 
@@ -37,7 +37,7 @@ class Dialect:
 
     @property
     def options(self) -> dict[str, Any]:
-        """Keys of `source` that are not as usual."""
+        """Returns the keys of `source` that differ from the defaults."""
         found: dict[str, Any] = {}
         if self.delimiter != ",":
             found["delimiter"] = self.delimiter
@@ -53,7 +53,7 @@ class Dialect:
 
     @property
     def questions(self) -> tuple[ProposalQuestion, ...]:
-        """What the bytes alone do not say."""
+        """Returns the questions that the bytes alone do not answer."""
         found = []
         if not self.header and not self.given:
             names = ", ".join(self.names)
@@ -68,8 +68,10 @@ class Dialect:
 
 
 def dialect_of(data: bytes, whole: bool, given: Sequence[str] = ()) -> Dialect | None:
-    """The dialect of the beginning of a file; None when it holds no line. Not `whole`: its last line is cut off.
-    `given`: the names of the columns, where no line has them.
+    """Returns the dialect of the first bytes of a file; None if they contain no line.
+
+    whole: these are all bytes of the file. Otherwise the last line is ignored, because it may be cut off.
+    given: the column names, if no line has them.
     """
     encoding, text = _decode(data, whole)
     if not whole:
@@ -94,7 +96,7 @@ def dialect_of(data: bytes, whole: bool, given: Sequence[str] = ()) -> Dialect |
 
 
 def is_table(data: bytes, whole: bool) -> bool:
-    """Whether bytes look like a table: text with at least two lines, all of as many values, and of several."""
+    """Whether bytes look like a table: text with at least two lines of the same number of values, more than one."""
     if b"\0" in data:
         return False
     _, text = _decode(data, whole)
@@ -117,7 +119,7 @@ def _decode(data: bytes, whole: bool) -> tuple[str, str]:
 
 
 def _delimiter(lines: Sequence[str]) -> str:
-    """The one that cuts most lines into the same number of values, and into more than one."""
+    """Returns the delimiter that splits most lines into the same number of values, and into more than one."""
 
     def score(delimiter: str) -> tuple[int, int]:
         widths = Counter(len(row) for row in csv.reader(lines, delimiter=delimiter))
@@ -128,6 +130,6 @@ def _delimiter(lines: Sequence[str]) -> str:
 
 
 def _is_header(cells: Sequence[Sequence[str]]) -> bool:
-    """Names are no numbers and no times, none comes twice; and a first line alone is one."""
+    """Whether the cells are a header: no numbers, no times, no duplicates. A single line is always a header."""
     first = [cell.strip() for cell in cells[0]]
     return not any(cell and _DATA.fullmatch(cell) for cell in first) and len(set(first)) == len(first) and all(first)

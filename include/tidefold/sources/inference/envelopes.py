@@ -1,4 +1,4 @@
-"""Columns of Debezium records without a schema, by their values; and what a proposal would refuse of its sample."""
+"""Infers the columns of Debezium records without a schema, and finds sampled records that a proposal would refuse."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _Infer = Callable[[str, Sequence[Any]], ProposedColumn]
 
 
 def infer_column(name: str, seen: Sequence[Any], infer_plain: _Infer) -> ProposedColumn:
-    """A column by its values. What only a text can hold becomes one; `infer_plain` judges numbers and texts."""
+    """Infers a column from its values. It is text if only text fits; `infer_plain` decides for numbers and texts."""
     values = [value for value in seen if value is not None and not is_unavailable(value)]
     if values and all(isinstance(value, dict) and set(value) == {"scale", "value"} for value in values):
         return ProposedColumn(name, "string", "decimals, each with a scale of its own", "decimal")
@@ -42,10 +42,10 @@ def infer_column(name: str, seen: Sequence[Any], infer_plain: _Infer) -> Propose
 def find_refused(
     key: Sequence[str], columns: Sequence[ProposedColumn], order: str, sample: Sequence[Mapping[str, Any]]
 ) -> str:
-    """What the proposal would refuse of the sample, in one sentence; empty: nothing."""
+    """Describes the sampled records that the proposal would refuse, in one sentence; empty: none."""
     proposed = tuple(Column(c.name, c.type or "string", c.encoding) for c in columns)
     if next(column_mistakes([column.name for column in proposed]), None):
-        return ""  # That is said elsewhere.
+        return ""  # Another message reports this.
     shape = TableSpec(tuple(key), proposed, order, key_groups=1, buckets=1)
     reader = EnvelopeReader(shape, FilePosition("", 0))
     reasons: Counter[str] = Counter()
@@ -67,7 +67,7 @@ def find_refused(
 
 
 def _wrap(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The record as it landed, but for its place."""
+    """Returns the record as it landed, without its position."""
     value, schema = record.get("value"), record.get("value schema")
     payload = {"schema": schema, "payload": value} if schema and value is not None else value
     return {"key": record.get("key"), "value": payload}

@@ -1,4 +1,4 @@
-"""Looks at CSV and Parquet files, and proposes a log for each folder of them."""
+"""Samples CSV and Parquet files, and proposes a log for each folder of them."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def propose_files(
     unnamed: Sequence[LandedFile] = (),
     others: Collection[LandedFile] = (),
 ) -> list[ProposedLog]:
-    """One proposal for each folder below `directory` that has such files.
+    """Returns one proposal for each folder below `directory` that has such files.
 
     taken: ids of other logs.
-    tables: folders of Delta tables, whose files are no feed.
-    headers: of logs whose CSV files have no header line, the names of the columns.
-    unnamed: CSV files of other names.
+    tables: folders of Delta tables, whose files are not a feed.
+    headers: the column names of logs whose CSV files have no header line.
+    unnamed: CSV files with other names.
     others: files of other formats.
     """
     proposals: list[ProposedLog] = []
@@ -60,7 +60,7 @@ def propose_files(
 
 
 def _name_log(directory: Path, folder: PurePosixPath, files: Sequence[LandedFile]) -> str:
-    """After the folder; files that lie in the landing folder itself are called after their own names."""
+    """Returns the name of the folder. For files directly in the landing folder it returns their common name."""
     stems = {layout.stem_of(file) for file in files}
     own = stems.pop() if len(stems) == 1 else ""
     return folder.name or own or directory.resolve().name
@@ -111,7 +111,7 @@ def _swap_day_month(format_: str) -> str:
 
 
 def _one_each(formats: Sequence[str]) -> list[str]:
-    """Of two formats that differ by the place of day and month, the first."""
+    """Keeps the first of two formats that differ only in the order of day and month."""
     return [f for i, f in enumerate(formats) if _swap_day_month(f) == f or _swap_day_month(f) not in formats[:i]]
 
 
@@ -138,12 +138,12 @@ def _parquet(files: Sequence[LandedFile]) -> Found:
     columns = tuple(
         _optional(column_of_field(field), [schema.names for schema in schemas]) for field in fields.values()
     )
-    # A file that is damaged is named by ingest; as long as one can be read, the columns are known.
+    # Ingest reports damaged files. One readable file is enough to know the columns.
     return columns, rows, {}, (), [] if schemas else notes
 
 
 def column_of_field(field: pa.Field) -> ProposedColumn:
-    """A column with the type that takes all values that its own type can have."""
+    """Returns a column whose type holds all values of the field's type."""
     type_ = field.type
     if pa.types.is_timestamp(type_):
         return ProposedColumn(field.name, "timestamp", "" if type_.tz else "without a zone: read as UTC")

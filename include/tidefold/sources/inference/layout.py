@@ -1,4 +1,4 @@
-"""Which files below a folder belong together: by their topic, or by the folder in which they lie."""
+"""Decides which files below a folder belong together: by topic, or by folder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 
 from tidefold.sources.landing.listing import LandedFile
 
-# Folders that sinks and Spark make anew all the time: `partition=0`, `dt=2026-11-01`, `2026`, `11`, `2026-11-01`.
+# Folders that sinks and Spark make again and again: `partition=0`, `dt=2026-11-01`, `2026`, `11`, `2026-11-01`.
 _CHANGING = re.compile(
     r"[\w.-]+=.*|\d{1,4}|\d{4}[-_.]?\d\d([-_.]?\d\d)?([-_T]?\d\d.*)?|"
     r"(run|batch|load|unload|export|extract|dump|snapshot|backup|job|sync|part|chunk|delivery)[-_.]?\d[\w.:-]*",
@@ -20,7 +20,7 @@ _PART = re.compile(r"(part|batch|chunk|file|export|dump|full|delta|inc|increment
 
 
 def landing_folder(files: Iterable[LandedFile]) -> PurePosixPath:
-    """The deepest folder that holds all files, and those that come: never one that is made for each day."""
+    """Returns the deepest folder that contains all present and future files. It is never a folder made for one day."""
     parents = [PurePosixPath(file.name).parent for file in files]
     common = parents[0]
     while not all(parent.is_relative_to(common) for parent in parents):
@@ -32,7 +32,7 @@ def landing_folder(files: Iterable[LandedFile]) -> PurePosixPath:
 
 
 def by_folder(files: Sequence[LandedFile]) -> dict[PurePosixPath, list[LandedFile]]:
-    """Files by the folder that one log would take them from."""
+    """Groups files by the folder that one log would read."""
     found: dict[PurePosixPath, list[LandedFile]] = defaultdict(list)
     for file in sorted(files, key=lambda file: file.name):
         found[landing_folder([file])].append(file)
@@ -40,7 +40,7 @@ def by_folder(files: Sequence[LandedFile]) -> dict[PurePosixPath, list[LandedFil
 
 
 def stem_of(file: LandedFile) -> str:
-    """What names of files of one feed have in common: `orders` of `orders_2026-11-01.csv`."""
+    """Returns the common part of the names of a feed: `orders` of `orders_2026-11-01.csv`."""
     stem = PurePosixPath(file.name).name.split(".")[0] if file.name.count(".") <= 2 else PurePosixPath(file.name).name
     stem = re.sub(r"\.(csv|tsv|txt|log|parquet|jsonl?|ndjson|gz|snappy|zstd?|c\d+)\b", "", stem, flags=re.IGNORECASE)
     stem = re.sub(r"\d{4}[-_.]?\d\d[-_.]?\d\d([-_.T ]?\d\d[-_.:]?\d\d([-_.:]?\d\d)?)?Z?", "", stem)
@@ -49,11 +49,11 @@ def stem_of(file: LandedFile) -> str:
 
 
 def strange_stems(files: Sequence[LandedFile]) -> list[str]:
-    """Names of several feeds in one folder; empty when there is one."""
+    """Returns the names of several feeds in one folder; empty if there is only one."""
     stems = sorted({stem for file in files if (stem := stem_of(file))})
     return stems if len(stems) > 1 else []
 
 
 def choose_sample(files: Sequence[LandedFile]) -> list[LandedFile]:
-    """The first, the middle and the last file: deletes and new columns tend to come late."""
+    """Returns the first, the middle and the last file: deletes and new columns tend to come late."""
     return [files[index] for index in sorted({0, len(files) // 2, len(files) - 1})]

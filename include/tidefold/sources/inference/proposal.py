@@ -1,4 +1,4 @@
-"""Logs as a look at landed files proposes them."""
+"""Proposed logs, columns and questions, as a sample of landed files shows them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class ProposedColumn:
-    """A column as the sample shows it; `type` is None when no type of this version fits. `note` says what was seen.
+    """A column as the sample shows it.
 
-    `encoding`: how the source writes the values, where it is not the usual way. `alias`: what the source calls it,
-    where no table can have that name. `optional`: records may lack it.
+    type: None if no type of this version fits.
+    note: what the sample shows about the column.
+    encoding: how the source writes the values, if that is not the default.
+    alias: the name in the source, if a table cannot have that name.
+    optional: records may lack the column.
     """
 
     name: str
@@ -24,20 +27,20 @@ class ProposedColumn:
     optional: bool = False
 
     def make_optional(self) -> ProposedColumn:
-        """The column, which records may lack."""
+        """Returns the column as one that records may lack."""
         note = f"{self.note}; " if self.note else ""
         return replace(self, optional=True, note=f"{note}some records lack it, and are null there")
 
 
 @dataclass(frozen=True, slots=True)
 class ProposalQuestion:
-    """What a look at files cannot know.
+    """A question that the sampled files do not answer.
 
     about: the key of `tidefold.yaml` that it is about.
     text: the question.
-    candidates: answers that were found, the likeliest first.
-    sure: the first one is so likely that the log is used with it until somebody says otherwise.
-    because: what speaks for the first one.
+    candidates: possible answers, the likeliest first.
+    sure: the first candidate is so likely that the log uses it until somebody corrects it.
+    because: the evidence for the first candidate.
     """
 
     about: str
@@ -49,12 +52,14 @@ class ProposalQuestion:
 
 @dataclass(frozen=True, slots=True)
 class ProposedLog:
-    """A log as the sample shows it. `path` is relative to the sampled folder.
+    """A log as the sample shows it.
 
-    `usable` is False when something must be decided by a person first: `notes` say what. `options` are what its source
-    has beside format, connector and path; `sampled` says what was looked at, where that were no records; `refused` what
-    the proposal would refuse of the sample. `questions` are those that a person should answer; each that is not `sure`
-    holds the log back.
+    path: relative to the sampled folder.
+    usable: False if a person must decide something first; `notes` describes what.
+    options: the options of its source besides format, connector and path.
+    sampled: what was sampled, if not records.
+    refused: what the proposal would refuse of the sample.
+    questions: questions for a person. A question that is not `sure` keeps the log commented out.
     """
 
     id: str
@@ -77,7 +82,7 @@ class ProposedLog:
 
 
 def log_ids(topics: Sequence[str], taken: Sequence[str] = ()) -> list[str]:
-    """Ids after the table names, none of them `taken`; with more of the topic's name where two would share one."""
+    """Returns ids made from the table names, different from `taken`. If two collide, they get more of the topic's name."""
     ids = list(taken)
     for topic in topics:
         parts = topic.split(".")

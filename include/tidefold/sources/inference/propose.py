@@ -1,4 +1,4 @@
-"""Looks at landed files and proposes logs for them: what `tidefold init` writes down for people to check."""
+"""Samples landed files and proposes logs for them. `tidefold init` writes the proposals for people to check."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ from tidefold.sources.landing.streams import (
 
 RECORDS, FILES = 2000, 3
 _CONNECTORS = (POSTGRESQL, MYSQL, MARIADB)
-# Names that a Kafka sink may have given; those with a dash may as well be anybody's.
+# Names that a Kafka sink may have given. Other programs use names with a dash too.
 _NAMED = re.compile(r"(?:(?P<plus>[\w.-]+)\+\d+\+\d+|(?P<dash>[\w.-]+)-\d+-\d+)\.(jsonl?(\.gz)?|gz)", re.ASCII)
-# Fields that programs put their rows into, with what they say of them beside.
+# Fields in which programs put a row, next to the field with its operation.
 _WRAPPERS = ("_airbyte_data", "_source", "record")
-# Microseconds since 1970 of the years 1980 to 2100: a whole number in there may be a time.
+# Microseconds since 1970 of the years 1980 to 2100: a whole number in this range may be a time.
 _TIMES = (315_532_800_000_000, 4_102_444_800_000_000)
 _NAMES = {bool: "boolean", int: "long", float: "double", str: "string"}
 Topics = dict[str, list[LandedFile]]
 
 
 def propose(directory: Path, headers: Headers = NO_HEADERS) -> list[ProposedLog]:
-    """One proposal for each feed that has files below `directory`. Raises NotFoundError when it does not exist.
+    """Returns one proposal for each feed with files below `directory`. Raises NotFoundError if it does not exist.
 
-    headers: of logs whose CSV files have no header line, the names of the columns.
+    headers: the column names of logs whose CSV files have no header line.
     """
     tables = find_tables(directory)
     objects, rows = find_unnamed(directory, tables)
@@ -87,7 +87,7 @@ def _read_typed(format_: str, file: LandedFile, count: int) -> list[dict[str, An
 
 
 def _names_option(files: Sequence[LandedFile]) -> tuple[tuple[str, str], ...]:
-    """How the names of a sink are read, where that must be said."""
+    """Returns the option that sets how the names of a sink are read, if the default does not fit."""
     dashes = any("+" not in PurePosixPath(file.name).name for file in files)
     return (("names", str(NameReading.KAFKA_DASH)),) if dashes else ()
 
@@ -95,9 +95,9 @@ def _names_option(files: Sequence[LandedFile]) -> tuple[tuple[str, str], ...]:
 def _group_files(
     directory: Path, tables: Sequence[PurePosixPath], unnamed: Sequence[LandedFile]
 ) -> tuple[Topics, dict[PurePosixPath, list[LandedFile]]]:
-    """JSON files by their topic, where a Kafka sink named them, and the others by their folder.
+    """Groups JSON files by topic if a Kafka sink named them, and all others by folder.
 
-    A name as `orders-2026-11-01.jsonl` is that of a sink only if its lines are records of Kafka or of Debezium.
+    A name such as `orders-2026-11-01.jsonl` counts as a sink's name only if the lines are Kafka or Debezium records.
     """
     topics: Topics = {}
     others = []
@@ -118,13 +118,13 @@ def _is_of_kafka(file: LandedFile) -> bool:
 
 
 def _is_plain(sample: Sequence[dict[str, Any]]) -> bool:
-    """Whether records are rows, and no envelopes of Debezium."""
+    """Whether the records are rows, not Debezium envelopes."""
     rows = [r["value"] if isinstance(r.get("value"), dict) else r for r in sample]
     return bool(rows) and not any(map(_is_envelope, rows))
 
 
 def _is_envelope(row: dict[str, Any]) -> bool:
-    """Rows may have a column that is called as a part of an envelope."""
+    """Whether a row is an envelope. A row may also have a column with the name of a part of an envelope."""
     parts = (row.get("source"), row.get("payload"))
     return any(isinstance(part, dict) for part in parts) or ("after" in row and "op" in row)
 
@@ -132,7 +132,7 @@ def _is_envelope(row: dict[str, Any]) -> bool:
 def _propose_kafka_rows(
     log: str, topic: str, folder: PurePosixPath, notes: Sequence[str], files: Sequence[LandedFile]
 ) -> ProposedLog:
-    """Plain JSON in files of a Kafka sink: the value of a record, or the line itself, is a row; its place orders it."""
+    """Proposes a log for plain JSON of a Kafka sink. A row is the value or the line; its offset orders it."""
     lines = _lines(files)
     alone = not any("value" in record and "offset" in record for record in lines)
     rows = [value for value in (lines if alone else [r.get("value") for r in lines]) if isinstance(value, dict)]
@@ -142,7 +142,7 @@ def _propose_kafka_rows(
 
 
 def _propose_lines(log: str, folder: PurePosixPath, files: Sequence[LandedFile]) -> ProposedLog:
-    """Plain JSON in files of any name: each line is a row, and its columns order it."""
+    """Proposes a log for plain JSON in files of any name: each line is a row, and its columns order it."""
     lines = _lines(files)
     stems = strange_stems(files)
     notes = [f"its folder holds files of several kinds ({', '.join(stems[:4])}): give each a folder"] if stems else []
@@ -167,7 +167,7 @@ def _is_extended(value: Any) -> bool:
 
 
 def _explain_no_lines(files: Sequence[LandedFile]) -> str:
-    """What to do with files of JSON that has not one object on each line."""
+    """Explains what to do with JSON files that do not have one object on each line."""
     data = next((data for file in files if (data := read_beginning(file)[0].strip())), b"")
     if data.startswith(b"["):
         return "its files are JSON arrays: write one object on each line (`jq -c '.[]' FILE`)"
@@ -179,7 +179,10 @@ def _explain_no_lines(files: Sequence[LandedFile]) -> str:
 def _json_feed(
     log: str, topic: str, folder: PurePosixPath, rows: Sequence[dict[str, Any]], sampled: str, alone: bool
 ) -> SampledFeed:
-    """`alone`: the lines are the rows. The row may lie in a field beside the one that says what is done with it."""
+    """Builds the sampled feed. The row may be in one field, next to the field with the operation.
+
+    alone: the lines are the rows.
+    """
     options: dict[str, Any] = {"record": "value"} if alone else {}
     field, op = _row_field(rows)
     if field and op is None:
@@ -187,7 +190,7 @@ def _json_feed(
         rows, field = [row[field] for row in rows], ""
     if field and op is not None:
         rows = [row for row in rows if text_of(row.get(op.column)) not in op.ignore]
-        # What else lies beside the row is no part of it.
+        # Other fields next to the row do not belong to it.
         rows = [{**row[field], op.column: row[op.column]} for row in rows]
     columns = []
     for name in _names(rows):
@@ -199,7 +202,7 @@ def _json_feed(
 
 
 def _row_field(rows: Sequence[dict[str, Any]]) -> tuple[str, OpCandidate | None]:
-    """The field of objects that are the rows, and what says what is done with them; empty when the lines are rows."""
+    """Returns the field that contains the rows, and the field with the operation; empty if the lines are the rows."""
     names = _names(rows)
     objects = [n for n in names if any(isinstance(row.get(n), dict) for row in rows)]
     ops = roles.find_ops([n for n in names if n not in objects], rows)
@@ -213,12 +216,12 @@ def _row_field(rows: Sequence[dict[str, Any]]) -> tuple[str, OpCandidate | None]
 
 
 def _lines(files: Sequence[LandedFile]) -> list[dict[str, Any]]:
-    """Objects on the lines of some files, as they are; numbers with a point as they are written."""
+    """Returns the objects on the lines of some files. Numbers with a decimal point keep their text form."""
     return _share(files, lambda file, count: islice(_objects(file, Decimal), count))
 
 
 def _objects(file: LandedFile, parse_float: Callable[[str], Any] = float) -> Iterator[dict[str, Any]]:
-    """The lines of a file that are JSON objects."""
+    """Yields the lines of a file that are JSON objects."""
     for line in _raw_lines(file):
         try:
             found = json.loads(line, parse_float=parse_float)
@@ -235,7 +238,7 @@ def _sample(files: Sequence[LandedFile]) -> list[dict[str, Any]]:
 def _share(
     files: Sequence[LandedFile], read: Callable[[LandedFile, int], Iterable[dict[str, Any]]]
 ) -> list[dict[str, Any]]:
-    """Records of the first, the middle and the last file: deletes and new columns tend to come late."""
+    """Returns records of the first, the middle and the last file: deletes and new columns tend to come late."""
     members = choose_sample(files)
     return [record for file in members for record in read(file, RECORDS // len(members))]
 
@@ -250,11 +253,13 @@ def _raw_lines(file: LandedFile) -> Iterator[bytes]:
             for chunk in file_chunks(Fingerprint(stream, file.size).blocks(), gzip=file.gzip):
                 yield from chunk.lines
         except (CutShortError, DamagedError, ShrunkError):
-            return  # A sample needs no whole file; ingest says what is wrong with it.
+            return  # A sample does not need the whole file. Ingest reports what is wrong with it.
 
 
 def _unwrap(record: dict[str, Any]) -> dict[str, Any]:
-    """A record with its value, neither in the schema that may stand beside them; that of the value is kept apart."""
+    """Returns a record with its value, both without the schema next to them. The schema of the value is kept
+    separately.
+    """
     if "value" not in record and ("op" in record or "payload" in record):
         record = {"value": record}
     for part in ("key", "value"):
@@ -267,7 +272,7 @@ def _unwrap(record: dict[str, Any]) -> dict[str, Any]:
 def _propose_log(
     log: str, topic: str, folder: PurePosixPath, shared: Sequence[str], sample: Sequence[dict[str, Any]]
 ) -> ProposedLog:
-    """Envelopes of Debezium. Without a key of their own, the rows that were inserted show what tells them apart."""
+    """Proposes a log for Debezium envelopes. Without a record key, the inserted rows show the key columns."""
     values = [r["value"] for r in sample if isinstance(r.get("value"), dict)]
     rows = [v["after"] for v in values if isinstance(v.get("after"), dict)]
     declared: dict[str, str | None] = {}
@@ -306,7 +311,7 @@ def _propose_log(
 
 
 def _names(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Names of columns in the order in which they were seen."""
+    """Returns the column names in the order of their first occurrence."""
     return list(dict.fromkeys(name for row in rows for name in row))
 
 
@@ -333,7 +338,7 @@ def _column(name: str, seen: Sequence[Any]) -> ProposedColumn:
 
 
 def _whole_number_note(values: Sequence[int]) -> str:
-    """`long` is proposed for every whole number: a value outside `int` may come tomorrow and would be refused."""
+    """Explains why `long` is proposed for every whole number: a later value outside `int` would be refused."""
     low, high = min(values), max(values)
     note = f"{low} to {high} seen"
     if _TIMES[0] <= low and high <= _TIMES[1]:

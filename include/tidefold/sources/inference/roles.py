@@ -1,4 +1,4 @@
-"""What columns are for, as sampled rows show it: what says what a row does, what tells rows apart, what orders them."""
+"""Finds the roles of columns in sampled rows: which has the operation, which are the key, which give the order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OP_NAME = re.compile(
 )
 _DELETED_NAME = re.compile(r"_*(\w+_)?((is_?)?deleted(_flag)?|(is_?)?tombstone)", re.IGNORECASE)
 _DELETED_AT_NAME = re.compile(r"_*(\w+_)?deleted_?(at|on|time|date|ts|timestamp)", re.IGNORECASE)
-# What programs say, each family with what it says of a row that is there and of one that is removed.
+# Words that programs use for operations: each family has words for upserts and words for deletes.
 _MESSAGES = ("schema", "state", "activate_version", "batch")
 _FAMILIES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("c", "i", "u", "r"), ("d",)),
@@ -34,7 +34,7 @@ _FAMILIES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("snapshot", "load"), ()),
     (("put", "set"), ("del",)),
 )
-# What `op` knows when nothing is listed.
+# The words that `op` knows by default.
 _DEFAULT = ({"upsert", "insert", "update", "c", "r", "u", "I", "U"}, {"delete", "d", "D"})
 _INSERTS = {"i", "c", "r", "insert", "create", "read", "inserted", "created", "add", "added", "new", "+i", "snapshot"}
 _FALSE, _TRUE = {"false", "f", "0", "n", "no"}, {"true", "t", "1", "y", "yes"}
@@ -52,12 +52,12 @@ _LONG_TEXT, _SEVERAL = 64, 2
 
 @dataclass(frozen=True, slots=True)
 class OpCandidate:
-    """The column that says what a row does.
+    """The column that contains the operation of a row.
 
-    sure: its name and all that it says are of a known kind.
+    sure: its name and all its values are of a known kind.
     usual: nothing needs to be listed.
-    any_deletes: every value of it is a delete, and null is none.
-    ignore: what it says of lines that are no rows.
+    any_deletes: every value is a delete, and null is not.
+    ignore: the values on lines that are not rows.
     """
 
     column: str
@@ -70,7 +70,7 @@ class OpCandidate:
 
     @property
     def option(self) -> dict[str, Any]:
-        """As `tidefold.yaml` has it."""
+        """Returns the option as `tidefold.yaml` has it."""
         if self.any_deletes:
             return {"column": self.column, "delete": "any"}
         if self.ignore:
@@ -88,12 +88,12 @@ class OpCandidate:
 
 
 def text_of(value: Any) -> str:
-    """What a value is compared as."""
+    """Returns the text by which a value is compared."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def find_ops(names: Sequence[str], rows: Rows) -> list[OpCandidate]:
-    """Columns that may say what a row does, the likeliest first."""
+    """Returns columns that may contain the operation, the likeliest first."""
     found = [op for name in names if (op := _op(name, rows))]
     return sorted(found, key=lambda op: (not op.sure, not any(map(op.is_delete, rows))))
 
@@ -113,10 +113,10 @@ def _op(name: str, rows: Rows) -> OpCandidate | None:
         return OpCandidate(name, records, (), sure=True, ignore=messages)
     known = [(ups, downs) for ups, downs in _FAMILIES if lower & {*ups, *downs}]
     words = {word for ups, downs in known for word in (*ups, *downs)}
-    # A `type` is mostly a column of the business; one that speaks of inserts and updates is none.
+    # A column `type` is usually business data, unless its values are inserts and updates.
     named = bool(_OP_NAME.fullmatch(name)) or (name == "type" and lower <= {*_FAMILIES[1][0], *_FAMILIES[1][1]})
     removes = {word for _, downs in known for word in downs}
-    # A column of any name must show rows that come and rows that are removed.
+    # A column of any other name must have both upserts and deletes.
     if not words or not lower <= words or not (named or (lower & removes and lower - removes)):
         return None
     upsert = [*dict.fromkeys(_match_case(word, seen) for ups, _ in known for word in ups)]
@@ -126,7 +126,7 @@ def _op(name: str, rows: Rows) -> OpCandidate | None:
 
 
 def _match_case(word: str, seen: Iterable[str]) -> str:
-    """A word of a family as the file writes such words."""
+    """Returns a known word in the upper or lower case that the file uses."""
     same = next((s for s in seen if s.casefold() == word), None)
     if same is not None:
         return same
@@ -137,14 +137,14 @@ def _match_case(word: str, seen: Iterable[str]) -> str:
 
 
 def _flag(name: str, seen: set[str]) -> OpCandidate:
-    """A mark of removed rows; both of its values, also where only one was seen."""
+    """Returns the candidate of a delete flag, with both of its values even if the sample has only one."""
     pairs = (("false", "true"), ("f", "t"), ("0", "1"), ("n", "y"), ("no", "yes"))
     low, high = next(pair for pair in pairs if {s.casefold() for s in seen} & set(pair))
     return OpCandidate(name, (_match_case(low, seen),), (_match_case(high, seen),), name.startswith("_"))
 
 
 def find_keys(log: str, columns: Sequence[ProposedColumn], rows: Rows, op: OpCandidate | None) -> list[tuple[str, ...]]:
-    """Columns that may tell rows apart, the likeliest first; several together only where none does alone."""
+    """Returns columns that may be the key, the likeliest first; several together only if none alone is unique."""
     fit = [c.name for c in columns if _can_be_key(c, rows)]
     inserts = [row for row in rows if op and op.is_insert(row)]
     told = inserts if len(inserts) >= _SEVERAL else rows
@@ -160,10 +160,10 @@ def find_keys(log: str, columns: Sequence[ProposedColumn], rows: Rows, op: OpCan
 
 
 def key_score(log: str, name: str) -> int:
-    """How much a name speaks for a key: 3 as `id` or `order_id` of orders, 0 not at all."""
+    """Returns how likely a name is a key: from 3 (`id`, or `order_id` of orders) to 0 (not at all)."""
     plain = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).casefold().strip("_")
     parts = [part for part in re.split(r"[^a-z0-9]+", log.casefold()) if part]
-    # Of `order_lines` an `order_id` is no key, nor a `line_no`.
+    # In `order_lines`, neither `order_id` nor `line_no` alone is a key.
     singulars = {form for part in [*parts[-1:], log.casefold()] for form in _singulars(part)}
     if plain in ("id", "_id") or any(plain in (f"{s}_id", f"{s}id", f"{s}_key") for s in singulars):
         return 3
@@ -196,19 +196,19 @@ def _is_unique(names: Sequence[str], rows: Rows) -> bool:
 
 
 def _freeze(row: Mapping[str, Any]) -> tuple[str, ...]:
-    """A row that can be compared: the same row twice is no second row."""
+    """Returns a comparable form of a row, so that a repeated row counts once."""
     return tuple(f"{name}={value!r}" for name, value in row.items())
 
 
 def find_orders(columns: Sequence[ProposedColumn], rows: Rows, key: Sequence[str]) -> list[str]:
-    """Columns that may order the rows of a key, the likeliest first: never null, and different where rows differ."""
+    """Returns columns that may order the rows of a key, the likeliest first: never null, and unique per key."""
     fit = [c for c in columns if c.name not in key and _can_order(c, rows)]
     fit = [c for c in fit if not key or not _collides(c.name, rows, key)]
     return [c.name for c in sorted(fit, key=lambda c: -order_score(c))]
 
 
 def order_score(column: ProposedColumn) -> int:
-    """2: it is called as what changes with a row; 1: it is a time; 0: a number."""
+    """Returns 2 if the name suggests a change time or version, 1 for a time, 0 for a number."""
     if _ORDER_NAMES.fullmatch(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", column.name)):
         return 2
     return 1 if column.type in ("timestamp", "date") and not column.name.casefold().startswith("creat") else 0
@@ -222,7 +222,7 @@ def _can_order(column: ProposedColumn, rows: Rows) -> bool:
 
 
 def _collides(name: str, rows: Rows, key: Sequence[str]) -> bool:
-    """Whether two different rows of one key have the same place."""
+    """Whether two different rows of one key have the same value."""
     places: dict[tuple[Any, ...], set[tuple[str, ...]]] = defaultdict(set)
     for row in rows:
         places[*(row.get(k) for k in key), row.get(name)].add(_freeze(row))
@@ -230,7 +230,7 @@ def _collides(name: str, rows: Rows, key: Sequence[str]) -> bool:
 
 
 def key_question(log: str, keys: Sequence[tuple[str, ...]], rows: Rows, op: OpCandidate | None) -> ProposalQuestion:
-    """Which columns tell rows apart."""
+    """Asks which columns are the key."""
     text = "which columns tell rows apart? If rows only come, set `merge: append` in the place of `key`."
     if not keys:
         return ProposalQuestion("key", f"{text} No column was found whose values differ in all rows.")
@@ -244,7 +244,7 @@ def key_question(log: str, keys: Sequence[tuple[str, ...]], rows: Rows, op: OpCa
 
 
 def order_question(columns: Sequence[ProposedColumn], orders: Sequence[str]) -> ProposalQuestion:
-    """Which column says of two rows of a key which one is the newer."""
+    """Asks which column orders two rows of a key."""
     text = "which column says of two rows of a key which one is the newer?"
     if not orders:
         text += " No such column was found: land one, as the time of the change or of the export"
@@ -256,7 +256,7 @@ def order_question(columns: Sequence[ProposedColumn], orders: Sequence[str]) -> 
 
 
 def op_question(ops: Sequence[OpCandidate], rows: Rows) -> ProposalQuestion | None:
-    """Which column says that a row is removed; None when nothing looks like it."""
+    """Asks which column marks deleted rows; None if no column looks like it."""
     if not ops:
         return None
     best = ops[0]

@@ -17,17 +17,17 @@ _COLUMN = re.compile(r"[^\W_]\w{0,127}")
 
 @dataclass(frozen=True, slots=True)
 class SampledFeed:
-    """Rows of one folder as they were sampled.
+    """Sampled rows of one folder.
 
     id, topic, path, format: as the log has them.
     columns: each with the type that fits.
-    rows: the values by the names that the source has.
-    options: of the source, as far as the files show them.
-    sampled: what was looked at.
-    key: the key that the records bring themselves, if they do.
-    ordered: whether the place of a record in its source orders it.
-    notes, questions: what is open already.
-    row_field: the field of a record that has the row, where it is not the record itself.
+    rows: the values by their names in the source.
+    options: options of the source, as far as the files show them.
+    sampled: what was sampled.
+    key: the key of the records, if they have one.
+    ordered: whether the offset of a record orders it.
+    notes, questions: what is already open.
+    row_field: the field of a record that contains the row, if the record itself is not the row.
     """
 
     id: str
@@ -46,7 +46,7 @@ class SampledFeed:
 
 
 def propose_rows(feed: SampledFeed) -> ProposedLog:
-    """The log, with its best candidates filled in and a question for each that the sample does not prove."""
+    """Returns the log with its best candidates, and a question for each choice that the sample does not prove."""
     ops = roles.find_ops([c.name for c in feed.columns], feed.rows)
     op = ops[0] if ops else None
     columns = [c for c in feed.columns if op is None or c.name != op.column]
@@ -56,7 +56,7 @@ def propose_rows(feed: SampledFeed) -> ProposedLog:
     questions = [*feed.questions]
     if question := roles.op_question(ops, feed.rows):
         questions.append(question)
-    empty = not feed.rows and bool(feed.notes)  # Then there is nothing to ask.
+    empty = not feed.rows and bool(feed.notes)  # Then no question is needed.
     if not feed.key and not empty:
         questions.append(roles.key_question(feed.id, keys, feed.rows, op))
     if not feed.ordered and not empty:
@@ -87,7 +87,7 @@ def propose_rows(feed: SampledFeed) -> ProposedLog:
 
 
 def name_column(column: ProposedColumn) -> ProposedColumn:
-    """The column under a name that a table can have; the source's own name becomes an alias."""
+    """Returns the column with a name that a table can have; the source's own name becomes an alias."""
     if _COLUMN.fullmatch(column.name):
         return column
     name = re.sub(r"\W+", "_", column.name).strip("_")[:128]
@@ -97,7 +97,7 @@ def name_column(column: ProposedColumn) -> ProposedColumn:
 
 
 def apply_answers(log: ProposedLog, answers: Mapping[str, str]) -> ProposedLog:
-    """The log with a person's answers, by what a question is about: one of its candidates, or another text."""
+    """Returns the log with a person's answers. An answer is a candidate of the question, or another text."""
     given = {about: tuple(part.strip() for part in text.split(",")) for about, text in answers.items() if text.strip()}
     options = dict(log.options)
     names = {column.alias or column.name: column.name for column in log.columns}

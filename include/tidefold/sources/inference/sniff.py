@@ -1,4 +1,4 @@
-"""Finds rows in files whose names do not say their format, as `0000_part_00`, `orders.txt` or `1793520000.log.gz`."""
+"""Finds rows in files whose names do not show their format, such as `0000_part_00` or `1793520000.log.gz`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BYTES = 1 << 18
 
 
 def find_unnamed(directory: Path, tables: Sequence[PurePosixPath]) -> tuple[list[LandedFile], list[LandedFile]]:
-    """Files with JSON objects on their lines, and files with rows of CSV, among those of no known ending."""
+    """Returns the files without a known ending that have JSON objects on their lines, and those that have CSV rows."""
     objects, rows = [], []
     for file in list_any(directory, [""])[0]:
         below = any(PurePosixPath(file.name).is_relative_to(table) for table in tables)
@@ -34,14 +34,14 @@ def find_unnamed(directory: Path, tables: Sequence[PurePosixPath]) -> tuple[list
 
 
 def patterns_of(files: Iterable[LandedFile], endings: Sequence[str]) -> dict[str, list[str]]:
-    """The option that names files without one of the endings, where there are some."""
+    """Returns the option that selects files without one of the endings, if there are any."""
     strange = (file.name for file in files if not file.name.lower().endswith(tuple(endings)))
     found = list(dict.fromkeys(pattern_for(name) for name in strange))
     return {"files": found} if found else {}
 
 
 def read_beginning(file: LandedFile) -> tuple[bytes, bool]:
-    """The first bytes of a file, and whether they are all of it."""
+    """Returns the first bytes of a file, and whether they are the whole file."""
     with open_landed(file) as stream:
         data = stream.read(_BYTES)
         whole = not stream.read(1)

@@ -1,4 +1,4 @@
-"""Looks for Delta tables, and proposes a log for each: its change feed."""
+"""Finds Delta tables, and proposes a log for the change feed of each."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LOG, _ROWS = "_delta_log", 2000
 
 
 def find_tables(directory: Path) -> list[PurePosixPath]:
-    """The folders of Delta tables below a folder, relative to it."""
+    """Returns the folders of Delta tables below a folder, relative to it."""
     found = []
     for folder, names, _ in os.walk(directory):
         if _LOG in names:
@@ -28,7 +28,7 @@ def find_tables(directory: Path) -> list[PurePosixPath]:
 
 
 def propose_tables(directory: Path, tables: Sequence[PurePosixPath], taken: Sequence[str]) -> list[ProposedLog]:
-    """One proposal for each table; `taken` are ids of other logs."""
+    """Returns one proposal for each table. `taken` are ids of other logs."""
     ids = log_ids([table.name or directory.resolve().name for table in tables], taken)
     return [_propose_table(log, directory, table) for log, table in zip(ids, tables, strict=True)]
 

@@ -1,4 +1,4 @@
-"""Looks at Debezium records in Avro and Parquet files of a Kafka sink: their types stand in the files."""
+"""Samples Debezium records in Avro and Parquet files of a Kafka sink. The files contain their types."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _UNREADABLE = (OSError, pa.ArrowException, CutShortError, DamagedError)
 
 
 def group_typed(directory: Path, tables: Sequence[PurePosixPath] = ()) -> dict[tuple[str, str], list[LandedFile]]:
-    """Such files by format and topic."""
+    """Groups such files by format and topic."""
     found: dict[tuple[str, str], list[LandedFile]] = {}
     for format_, source in _SOURCES.items():
         for file in list_any(directory, [f".{extension}" for extension in source.extensions])[0]:
@@ -41,7 +41,7 @@ def group_typed(directory: Path, tables: Sequence[PurePosixPath] = ()) -> dict[t
 
 
 def _has_envelopes(file: LandedFile) -> bool:
-    """Whether the columns of a Parquet file are those of a record of Debezium."""
+    """Whether the columns of a Parquet file are those of a Debezium record."""
     try:
         with open_landed(file) as stream:
             schema = pq.read_schema(stream)
@@ -52,11 +52,11 @@ def _has_envelopes(file: LandedFile) -> bool:
 
 
 def sample_records(format_: str, file: LandedFile, count: int) -> list[dict[str, Any]]:
-    """The first records of a file, as they would be as JSON."""
+    """Returns the first records of a file in their JSON form."""
     source = _SOURCES[format_](Feed(format_, file.root))
     try:
         with open_landed(file) as stream:
             records = list(islice(source.sample(stream, file.size), count))
     except _UNREADABLE:
-        return []  # A sample needs no whole file; ingest says what is wrong with it.
+        return []  # A sample does not need the whole file. Ingest reports what is wrong with it.
     return [json.loads(msgspec.json.encode(record)) for record in records]

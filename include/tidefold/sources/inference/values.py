@@ -1,4 +1,4 @@
-"""Types of columns as sampled values show them: of texts, as CSV files hold them, and of values of JSON."""
+"""Infers column types from sampled values: from texts, as CSV files contain them, and from JSON values."""
 
 from __future__ import annotations
 
@@ -39,14 +39,17 @@ _NAMED_ONLY = ("%Y%m%d%H%M%S",)
 
 @dataclass(frozen=True, slots=True)
 class TextColumn:
-    """A column of texts. `formats`: the ways in which its times are written that are no ISO 8601, all that fit."""
+    """A column of texts.
+
+    formats: all time formats that fit its values, other than ISO 8601.
+    """
 
     column: ProposedColumn
     formats: tuple[str, ...] = ()
 
 
 def column_of_texts(name: str, seen: Sequence[str | None]) -> TextColumn:
-    """The narrowest type that takes all texts."""
+    """Infers the narrowest type that fits all texts."""
     values = [value for value in seen if value is not None]
     if not values:
         return TextColumn(ProposedColumn(name, "string", "only nulls seen: check the type"))
@@ -95,7 +98,7 @@ def _note_of(type_: str, values: Sequence[str]) -> str:
 
 
 def whole_number_note(values: Sequence[int]) -> str:
-    """`long` is proposed for every whole number: a value outside `int` may come tomorrow and would be refused."""
+    """Explains why `long` is proposed for every whole number: a later value outside `int` would be refused."""
     low, high = min(values), max(values)
     note = f"{low} to {high} seen"
     return f"{note}: `int` would fit" if low >= -(2**31) and high < 2**31 else note
@@ -110,7 +113,7 @@ def _text_note(values: Sequence[str]) -> str:
 
 
 def _fraction(name: str, values: Sequence[Decimal], encoding: str = "") -> ProposedColumn:
-    """Money as decimal: numbers that all have as many digits behind the point, or a column that is called so."""
+    """Proposes decimal for money: numbers with equally many decimal places, or a column with such a name."""
     scales = {max(0, -int(value.as_tuple().exponent)) for value in values}
     scale, digits = max(scales), max(len(str(abs(int(value)))) for value in values)
     even = len(scales) == 1 and not encoding_is_number(encoding)
@@ -124,18 +127,18 @@ def _fraction(name: str, values: Sequence[Decimal], encoding: str = "") -> Propo
 
 
 def encoding_is_number(encoding: str) -> bool:
-    """JSON writes 1.5 for 1.50."""
+    """Whether the encoding is a number. JSON writes 1.5 for 1.50."""
     return encoding == "number"
 
 
 def _formats(name: str, values: Sequence[str]) -> tuple[str, ...]:
-    """All formats that fit every value; those of nothing but digits only where the name speaks of a time."""
+    """Returns all formats that fit every value. Formats of digits only count if the column name suggests a time."""
     tried = [f for f in FORMATS if f not in _NAMED_ONLY or _TIMES.search(name)]
     return tuple(format_ for format_ in tried if all(is_as(value, format_) for value in values))
 
 
 def column_of_values(name: str, seen: Sequence[Any]) -> ProposedColumn:
-    """The type of a field of JSON, whose numbers with a point were read as Decimal."""
+    """Infers the type of a JSON field. Numbers with a decimal point were read as Decimal."""
     values = [v for v in seen if v is not None]
     kinds = {type(v) for v in values}
     if not kinds:
@@ -178,7 +181,7 @@ def _text(name: str, values: Sequence[str]) -> ProposedColumn:
 
 
 def base64_note(name: str, values: Sequence[str]) -> str:
-    """Debezium writes decimals as base64 unless it is told otherwise: nothing in the values says their scale."""
+    """Explains the default of Debezium: it writes decimals as base64, and the values do not show their scale."""
     distinct = set(values)
     looks = all(v and len(v) <= 24 and _BASE64.fullmatch(v) and _is_base64(v) for v in distinct)
     coded = any(re.search(r"[=+/]", v) for v in distinct) or MONEY.search(name)

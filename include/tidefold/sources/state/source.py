@@ -1,6 +1,6 @@
-"""State-change logs: what a stream processor did to one state, operation by operation (requirements S1 to S5).
+"""State logs: the operations that a stream processor applied to one state (requirements S1 to S5).
 
-A value is `{"op": ..., "key": {...}, "value": ..., "values": [...]}`; docs/sources.md lists the operations of each
+A value is `{"op": ..., "key": {...}, "value": ..., "values": [...]}`. docs/sources.md lists the operations of each
 kind of state.
 """
 
@@ -26,7 +26,7 @@ _objects = msgspec.json.Decoder(_Object)
 
 
 class StateOptions(msgspec.Struct, frozen=True):
-    """What the configuration of `format: state-json` says beside the folder."""
+    """The options of `format: state-json` besides the folder."""
 
     kind: str
     state_key: tuple[str, ...]
@@ -37,14 +37,14 @@ class StateOptions(msgspec.Struct, frozen=True):
 
 
 class StateJson(KafkaLines):
-    """`format: state-json`."""
+    """The source `format: state-json`."""
 
     def __init__(self, feed: Feed) -> None:
         super().__init__(feed)
         self._options = msgspec.convert(feed.options, StateOptions)
 
     def listing(self, state: LogState) -> Listing:
-        """A clear of the whole state comes before or after every other operation only within one partition."""
+        """Lists one partition, unless `partitions: many`: a clear of the whole state has no order across partitions."""
         found = super().listing(state)
         if self._options.partitions == "many" or not found.files:
             return found
@@ -60,7 +60,7 @@ class StateJson(KafkaLines):
         return StateReader(shape, place, self._options)
 
     def reader(self, shape: TableSpec, place: FilePosition) -> None:
-        """A refused operation stays refused: those behind it were taken without it."""
+        """Returns no reader: a refused operation stays refused, because later operations were ingested without it."""
 
 
 def _second_partition(name: str, partition: int, one: int) -> FileProblem:
@@ -74,7 +74,7 @@ class _Operation(msgspec.Struct):
     key: _Object | None = None
     value: msgspec.Raw = NULL
     values: list[msgspec.Raw] | None = None
-    # Of metadata.
+    # The operation of metadata.
     name: str | None = None
     kind: str | None = None
     schema: dict[str, str] | None = None
@@ -96,7 +96,7 @@ class StateReader(RecordAccounting):
         self._operations = self._of_kind(options.kind)
 
     def take(self, line: bytes) -> None:
-        """Takes a line that is not blank. Raises RefusedRecordError or LateOffsetError."""
+        """Ingests a line that is not blank. Raises RefusedRecordError or LateOffsetError."""
         self.line = line
         record = self._lines.record(line)
         if not self.is_new(record.topic, record.partition, record.offset):
@@ -143,7 +143,7 @@ class StateReader(RecordAccounting):
             yield MERGE, self._row(operation.key, {self._list: _array(values)})
 
     def _update(self, operation: _Operation) -> Iterable[tuple[int, Any]]:
-        """A list that becomes empty is no list any more."""
+        """Replaces a list. An empty list deletes the key."""
         values = _many(operation)
         if values:
             yield UPSERT, self._row(operation.key, {self._list: _array(values)})
@@ -151,18 +151,18 @@ class StateReader(RecordAccounting):
             yield from self._clear(operation)
 
     def _put(self, operation: _Operation) -> Iterable[tuple[int, Any]]:
-        """Of entries with the same key the last one counts."""
+        """Puts entries of a map. If a key occurs twice, the last entry counts."""
         values = _many(operation) if operation.op == "put_all" else [operation.value]
         rows = [self._row(operation.key, _object(value)) for value in values]
         last = {self._rows.key_of(row): row for row in rows}
         yield from ((UPSERT, row) for row in last.values())
 
     def _remove(self, operation: _Operation) -> Iterable[tuple[int, Any]]:
-        """What goes is named: which element is the head of a queue only its owner knows."""
+        """Removes the named elements. Only the owner of a queue knows which element is its head."""
         yield DELETE, self._rows.key(_merge_objects(self._key(operation.key), _object(operation.value)))
 
     def _clear(self, operation: _Operation) -> Iterable[tuple[int, Any]]:
-        """Of one key all that it has; without a key everything."""
+        """Clears everything of one key; without a key, the whole state."""
         if operation.key is None:
             if self._options.partitions == "many":
                 why = (
@@ -180,7 +180,7 @@ class StateReader(RecordAccounting):
         return row
 
     def _key(self, key: _Object | None) -> _Object:
-        """The state key, which has its columns and no others."""
+        """Returns the state key, which must have exactly its columns."""
         given = key or {}
         if set(given) != set(self._options.state_key):
             wanted = ", ".join(self._options.state_key) or "nothing"
@@ -190,7 +190,7 @@ class StateReader(RecordAccounting):
         return given
 
     def _check(self, operation: _Operation) -> None:
-        """Metadata that says something else than the configuration: what follows cannot be what it seems."""
+        """Refuses metadata that differs from the configuration: the operations after it would be misread."""
         columns = {column.name: column.type for column in self._shape.columns}
         said = {"name": operation.name, "kind": operation.kind, "schema": operation.schema}
         ours = {"name": self._options.state, "kind": self._options.kind, "schema": columns}
@@ -217,7 +217,7 @@ def _many(operation: _Operation) -> Sequence[msgspec.Raw]:
 
 
 def _merge_objects(key: _Object, value: _Object) -> msgspec.Raw:
-    """One object of both."""
+    """Returns one object with the fields of both."""
     if twice := [name for name in value if name in key]:
         raise RefusedRecordError(
             "NOT_AN_OPERATION", f"The value contains {', '.join(twice)}, which belongs to the key."

@@ -1,8 +1,8 @@
 """The merge engines, as SQL for DuckDB: one module for each way in which several changes of one key become rows.
 
-Every statement reads three relations: `base` (rows of the table so far, read once as a stream), `hidden` (what was kept
-beside them) and `live` (the changes that count). All but `append` and `history` make a table `touched` of one row a key
-from the changes, and join it to the base in one pass.
+Every statement reads three relations: `base` (the existing rows, read once as a stream), `hidden` (the sidecar) and
+`live` (the changes that count). All engines but `append` and `history` make a table `touched` with one row for each
+key of the changes, and join it to the base in one pass.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from tidefold.fold.merge.engines.statements import Statements as Statements
 
 
 def statements(shape: TableSpec, *, with_absent: bool, horizon: int | None) -> Statements:
-    """What a fold of this shape runs. `with_absent`: some change says nothing about some column; `horizon`: what was
-    deleted before it need not be remembered.
+    """Returns the statements of a fold.
+
+    with_absent: some change lacks a value of some column.
+    horizon: deletes before it need not be remembered.
     """
     engine = shape.merge.engine
     if engine is Engine.APPEND:

@@ -1,6 +1,6 @@
-"""Aggregates: what changes bring is added to the row, column by column, by a named function (requirement S3).
+"""Aggregates: a named function for each column merges the values of the changes into the row (requirement S3).
 
-A set or a delete (in a log's own order) begins the row anew; what is added later counts from there.
+A set or a delete (in a log's own order) starts the row again, and later values count from there.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ from tidefold.fold.merge.engines.statements import (
 
 @dataclass(frozen=True, slots=True)
 class _Function:
-    """`gather`: an aggregate of `{x}` over the changes that `{kept}` chooses, by their place `{p}`; `add`: that
-    (`{b}`) and the value before (`{a}`), neither null.
+    """One function as SQL.
+
+    gather: an aggregate of `{x}` over the changes that `{kept}` chooses, by their position `{p}`.
+    add: merges that (`{b}`) and the value before (`{a}`), neither null.
     """
 
     gather: str
@@ -49,7 +51,7 @@ _FUNCTIONS = {
 
 
 def aggregate(shape: TableSpec) -> Statements:
-    """A null is never added, and a column without a function has the last value that was given for it."""
+    """Returns the statements. A null is never added. A column without a function has its last given value."""
     key, here, functions = key_list(shape), place(shape), dict(shape.merge.aggregates)
     added = f"_op = {MERGE} AND (_begun IS NULL OR {here} > _begun)"
     parts = ""

@@ -1,4 +1,4 @@
-"""Tables without a key: every change is a row, and stays one."""
+"""Tables without a key: every change is a row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""First wins: the row is that of the first change of its key, or of the first one after it was deleted."""
+"""First wins: the row is the first change of its key, or the first change after a delete."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from tidefold.fold.merge.engines.statements import Statements, join_base, key_li
 
 
 def first(shape: TableSpec) -> Statements:
-    """In a log's own order the row that is there came first. Else rows keep their place, and nothing is deleted."""
+    """Returns the statements. In a log's own order the existing row came first.
+
+    In a log that columns order, the sidecar keeps the order of rows, and nothing is deleted.
+    """
     key, here = key_list(shape), place(shape)
     deleted = f"max(CASE WHEN _op = {DELETE} THEN {here} END) OVER (PARTITION BY {key})"
     counted = f"_op = {UPSERT} AND (_deleted IS NULL OR {here} > _deleted)"

@@ -1,7 +1,7 @@
 """History: every change is a version of its row, valid until the next change of its key (slowly changing, type 2).
 
-The versions and the deletes of a key are points on a line; a version reaches to the next point. So a late change splits
-the right span, whenever it comes.
+The versions and the deletes of a key are points on a line, and a version is valid until the next point. So a late
+change splits the right interval, whenever it arrives.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tidefold.fold.merge.engines.statements import Statements, key_list, place, 
 
 
 def history(shape: TableSpec, horizon: int | None) -> Statements:
-    """Deletes are kept beside the table: those that end a version, and others until the horizon."""
+    """Returns the statements. The sidecar keeps the deletes that end a version, and all others until the horizon."""
     key = key_list(shape)
     line = f"PARTITION BY {key} ORDER BY _place"
     points = (
@@ -35,8 +35,8 @@ def history(shape: TableSpec, horizon: int | None) -> Statements:
 
 
 def _points(shape: TableSpec) -> str:
-    """All points of all keys, each once: of two changes of one order the later position counts. A clear is a delete
-    of every key that there is.
+    """Selects all points of all keys, each once. At equal order the later position counts. A clear deletes every
+    key.
     """
     key, rest = key_list(shape), [quote_name(column.name) for column in values(shape)]
     given = "".join(f", {name}" for name in rest)
@@ -62,7 +62,7 @@ def _points(shape: TableSpec) -> str:
 
 
 def _instant(shape: TableSpec) -> str:
-    """From when a version is valid: by the one column that orders the log, else by the time of its commit."""
+    """Returns the start of a version's validity: the one column that orders the log, else the commit time."""
     types = {column.name: column.type for column in shape.columns}
     if len(shape.order_by) != 1:
         return "make_timestamptz(_ts)"

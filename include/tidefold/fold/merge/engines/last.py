@@ -1,4 +1,4 @@
-"""Last wins: of each key the change with the highest place is the row, or its absence."""
+"""Last wins: the change with the highest position decides whether the key has a row, and which."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _COUNTS = f"SELECT count(*) FILTER (_op = {UPSERT}), count(*) FILTER (_op = {DEL
 
 
 def last(shape: TableSpec) -> Statements:
-    """In a log's own order every change is newer than the row that is there."""
+    """Returns the statements. In a log's own order every change is newer than the existing row."""
     columns, key = ", ".join(quote_name(column.name) for column in shape.columns), key_list(shape)
     # Keys are never null (ingest refuses them), so a plain anti join compares them rightly.
     rows = (
@@ -22,7 +22,9 @@ def last(shape: TableSpec) -> Statements:
 
 
 def last_by_columns(shape: TableSpec, horizon: int | None) -> Statements:
-    """The row keeps the place of its change, and a deleted key a tombstone, so that late changes find their place."""
+    """Returns the statements. The sidecar keeps the order of each row, and a tombstone for each deleted key, for
+    late changes.
+    """
     columns, key = ", ".join(quote_name(column.name) for column in values(shape)), key_list(shape)
     rest = f", {columns}" if columns else ""
     nothing = "".join(f", NULL AS {quote_name(column.name)}" for column in values(shape))

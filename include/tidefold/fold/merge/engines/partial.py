@@ -1,6 +1,6 @@
-"""Partial updates: each column has the last value that was given for it, since its row was last deleted.
+"""Partial updates: each column has its last given value since the row was last deleted.
 
-What a change says nothing about stays as it was: absent is not null.
+A column that a change lacks stays as it was: absent is not null.
 """
 
 from __future__ import annotations
@@ -28,8 +28,10 @@ _GONE, _THERE = "", "+"
 
 
 def partial(shape: TableSpec, *, required: bool = False) -> Statements:
-    """In a log's own order every change is newer than the row that is there. `required`: an absent value must have a
-    former one (a source that did not repeat it says that there is one), or its row is marked; else it is null.
+    """Returns the statements. In a log's own order every change is newer than the existing row.
+
+    required: an absent value must have a former one (the source did not repeat it), or the row is marked as unresolved.
+    Otherwise an absent value is null.
     """
     key, here = key_list(shape), place(shape)
     counted = f"_op <> {DELETE} AND (_deleted IS NULL OR {here} > _deleted)"
@@ -65,7 +67,9 @@ def _choose_value(index: int, column: Column, there: str) -> str:
 
 
 def partial_by_columns(shape: TableSpec, horizon: int | None) -> Statements:
-    """Each column's value keeps the place of the change that gave it, beside the table; so does a row's deletion."""
+    """Returns the statements. The sidecar keeps for each column the order of the change that gave its value, and
+    deletes.
+    """
     key, own = key_list(shape), {name: group for group in shape.merge.groups for name in group.columns}
     columns = values(shape)
     ranks = {c.name: _rank(shape, own.get(c.name)) for c in columns}
@@ -97,7 +101,7 @@ def partial_by_columns(shape: TableSpec, horizon: int | None) -> Statements:
 
 
 def _rank(shape: TableSpec, group: Group | None) -> str:
-    """By what a column's value is compared: null where the change does not count for it."""
+    """Returns the expression that orders the values of a column; null if the change does not count for it."""
     if group is None or not group.order:
         return place(shape)
     types = {column.name: column.type for column in shape.columns}
@@ -107,14 +111,14 @@ def _rank(shape: TableSpec, group: Group | None) -> str:
 
 
 def as_number(expression: str, type_: str) -> str:
-    """A column that orders, as the whole number that is compared."""
+    """Returns an order column as a whole number to compare."""
     if type_ == "date":
         return f"({expression} - DATE '1970-01-01')::BIGINT"
     return f"epoch_us({expression})" if type_ == "timestamp" else f"{expression}::BIGINT"
 
 
 def _select_kept(shape: TableSpec) -> str:
-    """What was kept of the keys that changes come for, one row a key."""
+    """Selects the sidecar of the keys that have changes, one row for each key."""
     key = key_list(shape)
     kept = "".join(f", max(_order) FILTER (_column = {literal(c.name)}) AS _h{i}" for i, c in enumerate(values(shape)))
     marks = f"max(_order) FILTER (_column = '{_GONE}') AS _d, max(_order) FILTER (_column = '{_THERE}') AS _p"
@@ -122,7 +126,7 @@ def _select_kept(shape: TableSpec) -> str:
 
 
 def _select_given(shape: TableSpec, ranks: Mapping[str, str]) -> str:
-    """What the changes give, one row a key."""
+    """Selects the values of the changes, one row for each key."""
     key = key_list(shape)
     taken = ""
     for i, column in enumerate(values(shape)):
@@ -134,7 +138,7 @@ def _select_given(shape: TableSpec, ranks: Mapping[str, str]) -> str:
 
 
 def _select_merged(shape: TableSpec) -> str:
-    """Of each column: whether the new value counts (`_n`), or the kept one (`_k`), and the place of what counts."""
+    """Selects for each column whether the new value (`_n`) or the existing one (`_k`) counts, and its order."""
     key = key_list(shape)
     gone = f"coalesce(greatest(given._d, kept._d), {LOWEST})"
     own = {name for group in shape.merge.groups if group.order for name in group.columns}

@@ -1,4 +1,4 @@
-"""What all merge engines say to DuckDB, and the expressions that they share."""
+"""The statements that each merge engine gives to DuckDB, and the expressions that the engines share."""
 
 from __future__ import annotations
 
@@ -22,9 +22,13 @@ LOWEST = "[]::BIGINT[]"
 
 @dataclass(frozen=True, slots=True)
 class Statements:
-    """`tables` are made first, in this order (name, query); `counts` answers (rows that changes bring, keys that they
-    delete); `rows` are the table's, in the order of its key; `hidden`: what is to be kept beside them, if anything.
-    `marks`: the rows have the column UNRESOLVED after those of the table.
+    """The statements of a fold.
+
+    tables: name and query of tables to make first, in this order.
+    counts: returns the rows that changes bring, and the keys that they delete.
+    rows: returns the rows of the table, in the order of the key.
+    hidden: returns the sidecar, if there is one.
+    marks: the rows have the column UNRESOLVED after those of the table.
     """
 
     tables: tuple[tuple[str, str], ...]
@@ -35,19 +39,19 @@ class Statements:
 
 
 def duck_type(type_: str) -> str:
-    """DuckDB's name of a column's type."""
+    """Returns DuckDB's name of a column type."""
     if type_.startswith("array<"):
         return f"{duck_type(type_[6:-1])}[]"
     return _TYPES.get(type_, type_.upper())
 
 
 def place(shape: TableSpec) -> str:
-    """The place of a change as a list of whole numbers: order, then partition and offset."""
+    """Returns the position of a change as a list of whole numbers: order, partition, offset."""
     return f"[{', '.join(f'{name}::BIGINT' for name in place_columns(shape))}]"
 
 
 def order(shape: TableSpec) -> str:
-    """Its order alone; where a log has none, its place."""
+    """Returns the order alone; the position if the log has no order."""
     names = order_columns(shape)
     return f"[{', '.join(names)}]" if names else place(shape)
 
@@ -57,23 +61,24 @@ def key_list(shape: TableSpec, of: str = "") -> str:
 
 
 def same_key(shape: TableSpec) -> str:
-    """The condition that a row of the base has the key of `touched`. Keys are never null."""
+    """Returns the condition that a row of the base has the key of `touched`. Keys are never null."""
     return " AND ".join(f"base.{quote_name(name)} = touched.{quote_name(name)}" for name in shape.key)
 
 
 def values(shape: TableSpec) -> list[Column]:
-    """The user's columns beside the key."""
+    """Returns the user's columns without the key."""
     return [column for column in shape.columns if column.name not in shape.key]
 
 
 def is_said(column: Column) -> str:
-    """Whether a change says anything about a column."""
+    """Returns the condition that a change has a value for a column."""
     return f"NOT coalesce(list_contains(_absent, {literal(column.name)}), false)"
 
 
 def exact(column: Column) -> tuple[str, str]:
-    """The casts of a value before and after arg_max and arg_min: with an order of several numbers DuckDB makes 0.0 of
-    -0.0. A floating point number's text is exact.
+    """Returns the casts of a value before and after arg_max and arg_min.
+
+    With an order of several numbers DuckDB changes -0.0 to 0.0. The text of a floating point number is exact.
     """
     if column.type.removeprefix("array<").rstrip(">") not in ("float", "double"):
         return "", ""
@@ -82,12 +87,12 @@ def exact(column: Column) -> tuple[str, str]:
 
 
 def newest(column: Column, rank: str) -> str:
-    """The aggregate of a column's value with the highest rank, null or not; `value_of` reads it."""
+    """Returns the aggregate of a column's value with the highest rank, null or not; `value_of` reads it."""
     return f"arg_max({{'v': {quote_name(column.name)}{exact(column)[0]}}}, {rank})"
 
 
 def oldest(column: Column, rank: str) -> str:
-    """The same with the lowest rank."""
+    """Returns the same with the lowest rank."""
     return f"arg_min({{'v': {quote_name(column.name)}{exact(column)[0]}}}, {rank})"
 
 
@@ -96,13 +101,15 @@ def value_of(column: Column, found: str) -> str:
 
 
 def literal(text: str) -> str:
-    """A text as an SQL literal."""
+    """Returns a text as an SQL literal."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def join_base(shape: TableSpec, expressions: Iterable[str], where: str, unresolved: str | None = None) -> str:
-    """One pass over the base: every row of it, every key of `touched`. `expressions` come after the key, one for each
-    other column of the table; `unresolved` after all columns.
+    """Returns the query of one pass over the base: every row of it, and every key of `touched`.
+
+    expressions: one for each column other than the key.
+    unresolved: comes after all columns.
     """
     key = [f"coalesce(base.{quote_name(n)}, touched.{quote_name(n)}) AS {quote_name(n)}" for n in shape.key]
     names = [c.name for c in shape.table_columns if c.name not in shape.key]
@@ -116,7 +123,7 @@ def join_base(shape: TableSpec, expressions: Iterable[str], where: str, unresolv
 
 
 def latest(shape: TableSpec, relation: str = "live", columns: str = "*") -> str:
-    """Of each key the change with the highest place."""
+    """Returns the query for the change with the highest position of each key."""
     newest = ", ".join(f"{name} DESC" for name in place_columns(shape))
     return (
         f"SELECT {columns} FROM {relation} "
