@@ -1,6 +1,6 @@
-"""Puts tidefold's page into Airflow: an app of the api-server, an entry of the navigation, a tab of DAGs and of runs.
+"""Adds the page of tidefold to Airflow: an app of the api-server, an entry of the navigation, a tab of DAGs and runs.
 
-Every Airflow process executes this file, and so does the parsing of DAGs: it loads nothing that only the page needs.
+Every Airflow process executes this file, also to parse DAGs. So it loads nothing that only the page needs.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The page that shows a pipeline in Airflow: read-only, server-rendered, behind Airflow's own login."""
+"""The page that shows a pipeline in Airflow: read-only, rendered on the server, behind Airflow's login."""

@@ -1,6 +1,6 @@
-"""Who may see the page: the one place that knows Airflow's checks of login and rights, which are not a public API.
+"""Decides who may see the page. Only this module uses Airflow's checks of login and rights, which are not a public API.
 
-What moved there makes this import fail, and then there is no page at all.
+If Airflow moves them, this import fails and there is no page at all.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from tidefold_airflow.ui.sight import Sight, Work, works_of
 
 
 async def remember_user(request: Request, user: GetUserDep) -> None:
-    """Keeps who asks, for `find_sight`."""
+    """Stores the user in the request, for `find_sight`."""
     request.state.tidefold_user = user
 
 
-# For every route: somebody who is logged in (else 401), who may see plugins (else 403). A viewer may.
-# What of the logs is shown is for `find_sight` to say.
+# For every route: the user is logged in (else 401) and may see plugins (else 403). A viewer may.
+# `find_sight` decides which logs are shown.
 GUARDS = (
     Depends(get_user),
     Depends(requires_access_view(AccessView.PLUGINS)),
     Depends(remember_user),
 )
-# For what a run did: also exactly its DAG.
+# For the page of a run: the user may also see its DAG.
 RUN_GUARDS = (Depends(requires_access_dag("GET", DagAccessEntity.RUN)),)
-# What each DAG works on, as it was last stored: a DAG is read again when it has changed.
+# What each DAG works on, as last stored. A DAG that changed is read again.
 _known: dict[str, tuple[datetime, tuple[Work, ...]]] = {}
 
 
 def find_sight(request: Request) -> Sight:
-    """What the reader may see: Airflow's auth manager is asked for the DAGs that he may read, each time."""
+    """Returns what the reader may see. It asks Airflow's auth manager each time for the visible DAGs."""
     with create_session() as session:
         allowed = get_auth_manager().get_authorized_dag_ids(user=request.state.tidefold_user, session=session)
         stored = select(SerializedDagModel.dag_id, func.max(SerializedDagModel.last_updated)).join(

@@ -1,6 +1,6 @@
-"""The app: which address shows what. Every route is guarded, and none of them writes.
+"""The app: maps addresses to pages. Every route is guarded, and no route writes.
 
-Each address of a log exists twice: as it is for the pipeline of TIDEFOLD_CONFIG, and below `/p/NAME` for any other.
+Each address of a log exists twice: without prefix for the pipeline of TIDEFOLD_CONFIG, and below `/p/NAME` for others.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ def build_app(
     opened: Callable[[str], Pipeline] | None = None,
     seconds: float = responses.SECONDS,
 ) -> FastAPI:
-    """The page's app.
+    """Builds the app of the page.
 
-    :param guards, run_guards: of all routes; of those that show what a DAG or a run did.
-    :param find_sight: what the reader may see.
-    :param opened: opens the pipeline of a configuration for each request, so that an edited one counts at once.
+    :param guards, run_guards: Guards of all routes, and of those that show what a DAG or a run did.
+    :param find_sight: Returns what the reader may see.
+    :param opened: Opens the pipeline of a configuration for each request, so that an edited one takes effect at once.
     """
     app = FastAPI(
         title="tidefold", docs_url=None, redoc_url=None, openapi_url=None, dependencies=list(guards),
@@ -68,7 +68,7 @@ async def _render_refusal(request: Request, error: Exception) -> Response:
 
 
 class _Route(APIRoute):
-    """A route whose errors are pages: also one in a guard, which then lets nobody through."""
+    """A route that shows errors as pages, including those of its guards."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
@@ -85,7 +85,7 @@ class _Route(APIRoute):
 
 
 class _Pages:
-    """The handlers: each takes what it shows from the store in one piece of work."""
+    """The handlers. Each reads everything that it shows from the store in one piece of work."""
 
     def __init__(self, desk: Desk, worker: responses.Worker) -> None:
         self._desk = desk
@@ -96,7 +96,7 @@ class _Pages:
             opened = self._desk.open(request)
             if opened is None:
                 return [], None
-            # Findings name all logs: only who may see these may read them.
+            # Findings name all logs, so only users who may see all logs may read them.
             return overview(opened.pipeline), view_doctor(opened.pipeline) if opened.whole else None
 
         lines, doctor = await self._worker.run(work)
@@ -177,6 +177,6 @@ def _router(pages: _Pages, run_guards: Sequence[Depends]) -> APIRouter:
             router.add_api_route(f"{prefix}{path}", handler, methods=["GET", "HEAD"])
     router.add_api_route("/dags/{dag_id}", pages.dag, methods=["GET", "HEAD"], dependencies=run_guards)
     router.add_api_route("/runs/{dag_id}/{run_id:path}", pages.run, methods=["GET", "HEAD"], dependencies=run_guards)
-    # Also what does not exist is answered to those alone who may ask.
+    # Only users with the right learn that something does not exist.
     router.add_api_route("/{other:path}", pages.other, methods=_OTHER)
     return router

@@ -1,4 +1,4 @@
-"""Opens the pipeline that a request is about, with those logs only that its reader may see."""
+"""Opens the pipeline of a request, with only those logs that its reader may see."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A pipeline that holds what the reader may see of it, and how addresses name it."""
+    """A pipeline with the logs that the reader may see, and its name in addresses."""
 
     known: KnownPipeline
     pipeline: Pipeline
@@ -26,18 +26,20 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """`find_sight` says what a reader may see, `opened` opens the pipeline of a configuration.
+    """Opens pipelines for requests, and notes them in the request for the links of its page.
 
-    What is opened is noted in the request, for the links of its page.
+    find_sight: returns what a reader may see.
+    opened: opens the pipeline of a configuration.
     """
 
     find_sight: Callable[[Request], Sight]
     opened: Callable[[str], Pipeline]
 
     def open(self, request: Request) -> Opened | None:
-        """The pipeline in the address; without one that of TIDEFOLD_CONFIG, or the first that the reader may see.
+        """Opens the pipeline in the address. Without one, opens that of TIDEFOLD_CONFIG, or the first that the reader
+        may see.
 
-        None: there is nothing that he may see. Raises HTTPException 403.
+        Returns None if the reader may see nothing. Raises HTTPException 403.
         """
         sight = self.find_sight(request)
         known = sight.pipelines()
@@ -49,7 +51,7 @@ class Desk:
         return self._open(chosen, sight.logs(chosen.name)) if chosen else None
 
     def open_log(self, request: Request) -> Pipeline:
-        """The pipeline of a log in the address. Raises HTTPException 403 where the reader may not see the log."""
+        """Opens the pipeline of a log in the address. Raises HTTPException 403 if the reader may not see the log."""
         sight = self.find_sight(request)
         chosen = sight.find(request.path_params.get("pipeline", ""))
         if chosen is None:
@@ -57,12 +59,12 @@ class Desk:
         note_place(request, chosen, sight.pipelines())
         opened = self._open(chosen, sight.logs(chosen.name))
         if not opened.whole and request.path_params["log"] not in opened.pipeline.config.logs:
-            # Also of one that is not there: who may see some logs is not told which others there are.
+            # Also if the log does not exist: a user who may see some logs does not learn which others exist.
             raise HTTPException(403)
         return opened.pipeline
 
     def open_dag(self, request: Request) -> list[Opened]:
-        """The pipelines that the DAG in the address works on; none where it has no task of ours."""
+        """Opens the pipelines that the DAG in the address works on; none if it has no task of tidefold."""
         sight = self.find_sight(request)
         found = sight.of_dag(request.path_params["dag_id"])
         note_place(request, found[0][0] if found else None, [known for known, _ in found])
@@ -78,5 +80,5 @@ class Desk:
 
 
 def note_place(request: Request, here: KnownPipeline | None, known: list[KnownPipeline]) -> None:
-    """What the frame of the page shows: the pipeline that it is about, and those to choose from."""
+    """Notes for the frame of the page its pipeline, and the pipelines to choose from."""
     request.state.tidefold_place = (here, known)

@@ -1,4 +1,4 @@
-"""Where a log stands in a word, how far its table is behind its source, and what a person should do."""
+"""Summarizes a log: its state in a word, the lag of its table, and what a person should do."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ from tidefold.operations.outcome import Outcome
 from tidefold.presentation.proofs import describe_damage
 from tidefold.presentation.tables import remarks
 
-# Alarms about what the page says in words of its own, with links.
+# Alarms that the page already shows in its own words, with links.
 _SHOWN_OTHERWISE = (AlarmKind.DAMAGE, AlarmKind.FILES, AlarmKind.GATE, AlarmKind.UNREADABLE)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A state in a word; `tone` is its colour: good, busy, warn, bad or calm."""
+    """A state in a word.
+
+    tone: its colour: good, busy, warn, bad or calm.
+    """
 
     text: str
     tone: str
@@ -28,8 +31,11 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A sentence for people. `report`: the snapshot whose report tells more; `decide`: a person may decide in Airflow;
-    `run`: the run that it is about, as the ledger names it.
+    """A sentence for people.
+
+    report: the snapshot whose report has the details.
+    decide: a person may decide in Airflow.
+    run: the run that it is about, as the ledger names it.
     """
 
     text: str
@@ -40,8 +46,11 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """What waits to be folded. `source` is the newest commit time that was taken in, `folded` the newest one in the
-    table (ISO 8601; None: not known), `behind` the seconds between them.
+    """The changes that wait to be folded.
+
+    source: the newest commit time that was ingested (ISO 8601; None: unknown).
+    folded: the newest commit time in the table.
+    behind: the seconds between them.
     """
 
     change_sets: int = 0
@@ -52,7 +61,7 @@ class Lag:
 
 
 def word_of_log(status: LogStatus) -> Word:
-    """The worst that is to be said of a log."""
+    """Returns the most severe state of a log."""
     if status.error:
         return Word("unreadable", "bad")
     if not status.begun:
@@ -75,7 +84,7 @@ def word_of_log(status: LogStatus) -> Word:
 
 
 def word_of_snapshot(snapshot: Snapshot) -> Word:
-    """The state of a snapshot; one that is complete and not yet visible says so."""
+    """Returns the state of a snapshot, and whether a completed one is published."""
     if snapshot.state is State.COMPLETED:
         whole = snapshot.published or snapshot.kind is SnapshotKind.TAIL
         return Word("COMPLETED", "good") if whole else Word("COMPLETED, not published", "warn")
@@ -84,7 +93,7 @@ def word_of_snapshot(snapshot: Snapshot) -> Word:
 
 
 def word_of_gate(snapshot: Snapshot) -> Word:
-    """What the quality gate said of it."""
+    """Returns the verdict of the quality gate."""
     verdict = snapshot.verdict
     if verdict is None and snapshot.kind is SnapshotKind.TAIL:
         return Word("its base's", "calm")
@@ -96,7 +105,9 @@ def word_of_gate(snapshot: Snapshot) -> Word:
 
 
 def lag_of(state: LogState) -> Lag:
-    """How far the table is behind what was taken in. Only commit times of the source are compared, and no clock."""
+    """Returns the lag of the table behind the ingested changes. It compares commit times of the source, and uses no
+    clock.
+    """
     waiting = state.unfolded
     taken = max((p.time for p in state.positions if p.time is not None), default=None)
     upto = state.latest.to_sqn if state.latest else 0
@@ -113,7 +124,7 @@ def lag_of(state: LogState) -> Lag:
 
 
 def to_do(status: LogStatus, state: LogState | None = None) -> list[Note]:
-    """What is wrong or waits, with the pages that tell more and the place in Airflow where a person decides."""
+    """Lists what is wrong or waits, with links to the pages, and to the place in Airflow where a person decides."""
     notes = [Note(str(alarm)) for alarm in status.alarms if alarm.kind not in _SHOWN_OTHERWISE]
     if status.error:
         return [Note(status.error.message), *notes]
@@ -132,7 +143,7 @@ def to_do(status: LogStatus, state: LogState | None = None) -> list[Note]:
 
 
 def _without(status: LogStatus) -> LogStatus:
-    """The status without what the page says itself, or shows elsewhere."""
+    """Returns the status without what the page shows elsewhere."""
     plain = replace(status, attempt=None, why="", report=None, tail=None, tags=(), holds=(), readers=(), garbage=0)
     return replace(plain, local=(), local_partial=(), drilled=None)
 
@@ -145,5 +156,5 @@ def _note_of_attempt(attempt: Snapshot) -> Note:
 
 
 def status_of_error(log: str, outcome: Outcome) -> LogStatus:
-    """The status of a log whose ledger cannot be read."""
+    """Returns the status of a log whose ledger cannot be read."""
     return LogStatus(log, begun=True, error=outcome)

@@ -1,4 +1,4 @@
-"""Where the page lives in Airflow, and how it comes to be: at the first request, in the api-server alone."""
+"""Mounts the page in Airflow. The api-server builds it at the first request."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 PREFIX = "/tidefold"
-# For Airflow's navigation: a colour that is seen on its light, its dark and its chosen background.
+# For Airflow's navigation: a colour that is visible on its light, dark and selected background.
 _WAVES = "".join(f"M1 {y}c3-3 5-3 8 0s5 3 8 0" for y in (5, 10, 15))
 _SVG = (
     "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 18 18' fill='none' stroke='#5b9bd5' stroke-width='1.8' "
@@ -23,9 +23,9 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 class LazyPage:
-    """The page as an ASGI app that is built when somebody first asks for it.
+    """The page as an ASGI app that is built at the first request.
 
-    A page that cannot be built, as when Airflow's checks of rights moved, answers nothing but an error.
+    If it cannot be built, for example because Airflow moved its checks of rights, it shows only an error.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class LazyPage:
 
 
 def address(path: str) -> str:
-    """The path of a page for links from Airflow, below the path that Airflow itself has in `[api] base_url`."""
+    """Returns the path of a page for links from Airflow, below the path in `[api] base_url`."""
     from airflow.configuration import conf
 
     below = urlsplit(conf.get("api", "base_url", fallback="") or "").path.rstrip("/")
@@ -49,7 +49,7 @@ def address(path: str) -> str:
 
 
 def pipeline_name(config: str | None) -> str:
-    """The pipeline of a configuration as addresses name it, without its path; empty: that of TIDEFOLD_CONFIG."""
+    """Returns the name of a pipeline in addresses, without its path; empty: that of TIDEFOLD_CONFIG."""
     if not config or config == _default_config():
         return ""
     digest = hashlib.sha256(config.encode()).hexdigest()
@@ -57,7 +57,7 @@ def pipeline_name(config: str | None) -> str:
 
 
 def pipeline_label(config: str | None) -> str:
-    """The pipeline of a configuration as people read it: the folder that it lies in, without the way there."""
+    """Returns the name of a pipeline for people: the folder of its configuration, without the path to it."""
     path = PurePosixPath(config or _default_config())
     return path.parent.name if path.stem == "tidefold" and path.parent.name else path.stem
 
@@ -69,16 +69,16 @@ def _default_config() -> str:
 
 
 def pipeline_path(config: str | None) -> str:
-    """Where the pages of a pipeline are: empty for that of TIDEFOLD_CONFIG."""
+    """Returns the path of the pages of a pipeline; empty for that of TIDEFOLD_CONFIG."""
     name = pipeline_name(config)
     return f"/p/{name}" if name else ""
 
 
 def snapshot_path(log: str, snapshot: int, config: str | None = None) -> str:
-    """The page of one snapshot."""
+    """Returns the path of the page of one snapshot."""
     return f"{pipeline_path(config)}/logs/{quote(log, safe='')}/snapshots/{snapshot}"
 
 
 def run_path(dag_id: str, run_id: str) -> str:
-    """The page of what one run did."""
+    """Returns the path of the page of one run."""
     return f"/runs/{quote(dag_id, safe='')}/{quote(run_id, safe='')}"

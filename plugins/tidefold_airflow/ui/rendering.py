@@ -1,4 +1,4 @@
-"""From values to HTML: templates, filters, and what makes text from outside stay text."""
+"""Renders values as HTML: templates and filters. It escapes all text from outside."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tidefold.presentation.tables import in_units
 
 _FOLDER = Path(__file__).parent / "templates"
 _COMMAND = re.compile(r"`([^`]*)`")
-# The end of a run's id that tells a reader nothing more.
+# The end of a run's id that has no meaning for people.
 _WHEN_DUE = re.compile(r"(T\d\d:\d\d(?::(?!00)\d\d)?)(?::00)?(?:\.\d+)?\+00:00$")
 _LONGEST = 1000
 _LONG_AGO = 90 * 86_400
@@ -27,17 +27,17 @@ _SPANS = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 
 def render(template: str, values: Mapping[str, Any]) -> str:
-    """One page.
+    """Renders one page.
 
-    `top` leads from its address to the app's own and `up` to the first page of its pipeline, so that no link knows
-    where Airflow is mounted.
+    `top` is the relative path from its address to the app, and `up` to the first page of its pipeline. So no link needs
+    to know where Airflow is mounted.
     """
     return environment().get_template(template).render(css=Markup(style()), js=Markup(script()), **values)
 
 
 @cache
 def environment() -> Environment:
-    """Every value that a template shows is escaped, and shown without characters that hide or turn others around."""
+    """Returns the template environment. It escapes every value, also characters that hide or reverse text."""
     made = Environment(
         loader=FileSystemLoader(_FOLDER),
         autoescape=True,
@@ -64,29 +64,29 @@ def environment() -> Environment:
 
 @cache
 def style() -> str:
-    """The one style sheet; it stands in every page, so that a page without login has it too."""
+    """Returns the one style sheet. Every page contains it, so that a page without login has it too."""
     return (_FOLDER / "style.css").read_text()
 
 
 @cache
 def script() -> str:
-    """The one script: it follows Airflow's switch between light and dark, and touches nothing else."""
+    """Returns the one script. It follows Airflow's switch between light and dark, and does nothing else."""
     return (_FOLDER / "theme.js").read_text()
 
 
 @cache
 def source_of(text: str) -> str:
-    """What the content security policy allows: exactly this text."""
+    """Returns the source for the content security policy that allows exactly this text."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 def escape_control_characters(text: str) -> str:
-    """Text with what does not print written out: control characters, and those that turn the direction of a line."""
+    """Escapes the characters that do not print, and those that change the direction of a line."""
     return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
 
 
 def span(seconds: float) -> str:
-    """A length of time in its largest unit, `3 min`."""
+    """Returns a duration in its largest unit, such as `3 min`."""
     for length, unit in _SPANS:
         if seconds >= length:
             return f"{seconds / length:.0f} {unit}"
@@ -113,13 +113,13 @@ def _instant(text: str) -> datetime | None:
 
 
 def _when(text: str | None) -> str:
-    """An ISO instant as `2026-01-31 12:00:05`, always UTC."""
+    """Returns an ISO instant as `2026-01-31 12:00:05`, always in UTC."""
     found = _instant(text or "")
     return f"{found.astimezone(UTC):%Y-%m-%d %H:%M:%S}" if found else text or "–"
 
 
 def _age(text: str | None, now: datetime) -> str:
-    """How long ago an instant was; a clock that goes after ours gives `now`."""
+    """Returns the age of an instant. If its clock is ahead of ours, the age is `now`."""
     found = _instant(text or "")
     if found is None:
         return ""
@@ -128,7 +128,7 @@ def _age(text: str | None, now: datetime) -> str:
 
 
 def _commands(text: str) -> Markup:
-    """A sentence of ours with what stands in backticks as code; everything in it is escaped."""
+    """Renders a sentence of tidefold with the text in backticks as code. Everything is escaped."""
     parts = _COMMAND.split(escape_control_characters(text))
     return Markup("").join(
         Markup("<code>{}</code>").format(part) if place % 2 else escape(part) for place, part in enumerate(parts)

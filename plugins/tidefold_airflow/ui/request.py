@@ -1,4 +1,4 @@
-"""What a request asks for, checked: nothing of an address reaches a path, a query or a page before that."""
+"""Checks the parts of a request before they reach a path, a query or a page."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ _LONGEST_NUMBER = 15
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run of a DAG; `id` is its name in the ledger."""
+    """A run of a DAG.
+
+    id: its name in the ledger.
+    """
 
     dag: str
     run: str
@@ -31,7 +34,7 @@ class Run:
 
 
 def log_asked(request: Request, pipeline: Pipeline) -> str:
-    """The log in the address; only what is configured is one."""
+    """Returns the log in the address, which must be configured."""
     log = request.path_params["log"]
     if log not in pipeline.config.logs:
         raise NotFoundError(
@@ -41,7 +44,7 @@ def log_asked(request: Request, pipeline: Pipeline) -> str:
 
 
 def state_asked(pipeline: Pipeline, log: str) -> LogState:
-    """The state of a log that was begun."""
+    """Returns the state of a log that exists in the store."""
     state = pipeline.ledger(log).find()
     if state is None:
         hint = f"`tidefold ingest {log}` ingests its landed files."
@@ -50,7 +53,7 @@ def state_asked(pipeline: Pipeline, log: str) -> LogState:
 
 
 def snapshot_asked(request: Request, state: LogState) -> Snapshot:
-    """The snapshot in the address."""
+    """Returns the snapshot in the address."""
     number = number_of(request.path_params["snapshot"])
     found = state.snapshot(number) if number is not None else None
     if found is None:
@@ -63,12 +66,12 @@ def snapshot_asked(request: Request, state: LogState) -> Snapshot:
 
 
 def number_of(text: str) -> int | None:
-    """A number as we write them: ASCII digits."""
+    """Parses a number of ASCII digits; None for other text."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= _LONGEST_NUMBER else None
 
 
 def run_asked(request: Request) -> Run:
-    """The run in the address. Airflow's ids are text of many kinds; they are compared, and never made a path."""
+    """Returns the run in the address. Airflow's ids can be any text, so they are compared and never used as a path."""
     dag, run = request.path_params["dag_id"], request.path_params["run_id"]
     if not run or max(len(dag), len(run)) > _LONGEST_ID:
         raise NotFoundError("RUN_NOT_FOUND", "No run can have this id.", hint="Open this page from the run in Airflow.")
@@ -76,7 +79,7 @@ def run_asked(request: Request) -> Run:
 
 
 def text_asked(request: Request, name: str, longest: int) -> str | None:
-    """A field of a form; None when it is not given or empty."""
+    """Returns a field of a form; None if it is missing or empty."""
     text = request.query_params.get(name, "")
     if len(text) > longest:
         raise InvalidInputError(

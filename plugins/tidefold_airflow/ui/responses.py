@@ -1,6 +1,6 @@
-"""From work on the store to an answer: in threads of its own, within a time, with headers that allow little.
+"""Runs work on the store in its own threads and with a time limit, and builds the responses with strict headers.
 
-What a reader is told of an error: ours as it is, of any other only that there was one.
+A reader sees the errors of tidefold. Of any other error the reader learns only that there was one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 def hide_unexpected(error: Exception, where: str) -> TidefoldError:
-    """The error for the reader. What nobody foresaw may hold anything, and goes to the server's log alone."""
+    """Returns the error for the reader. An unexpected error may contain secrets, so only the server's log has it."""
     if isinstance(error, TidefoldError):
         return error
     _log.error("%s failed", where, exc_info=error)
@@ -31,7 +31,7 @@ def hide_unexpected(error: Exception, where: str) -> TidefoldError:
 
 T = TypeVar("T")
 SECONDS = 30.0
-# A store that does not answer holds these threads and none of Airflow's.
+# A store that does not answer occupies these threads, and none of Airflow's.
 _THREADS = 8
 _STATUS = ((InvalidInputError, 400), (NotFoundError, 404), (RefusedError, 409), (StorageError, 503))
 _REFUSALS = {
@@ -43,9 +43,9 @@ _REFUSALS = {
 
 
 class Worker:
-    """Runs the work of a page in a thread; what takes longer than `seconds` is an error for the reader.
+    """Runs the work of a page in a thread. After `seconds` the reader sees an error.
 
-    A thread that a store holds is not given up: with all of them held, pages say so after that time.
+    A thread that waits for a store stays occupied. If all threads are occupied, pages report that after the time limit.
     """
 
     def __init__(self, seconds: float = SECONDS) -> None:
@@ -53,7 +53,7 @@ class Worker:
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="tidefold-page")
 
     async def run(self, work: Callable[[], T]) -> T:
-        """The result of the work. Raises what it raises, StorageError after the time."""
+        """Returns the result of the work. Raises its error, or StorageError after the time limit."""
         try:
             return await asyncio.wait_for(asyncio.wrap_future(self._pool.submit(work)), self._seconds)
         except TimeoutError:
@@ -65,7 +65,7 @@ class Worker:
 
 
 def page(request: Request, template: str, values: Mapping[str, Any], status: int = 200) -> HTMLResponse:
-    """An HTML page with the headers of all our pages."""
+    """Returns an HTML page with the headers of all pages."""
     now = datetime.now(UTC)
     here, known = getattr(request.state, "tidefold_place", (None, []))
     top = up_from(request)
@@ -80,7 +80,7 @@ def page(request: Request, template: str, values: Mapping[str, Any], status: int
 
 
 def headers() -> dict[str, str]:
-    """No script but our own, nothing from elsewhere, shown by nobody but Airflow itself, kept by nobody."""
+    """Returns headers that allow only our own script, no external content, no frames but Airflow's, and no caching."""
     policy = (
         f"default-src 'none'; style-src {source_of(style())}; script-src {source_of(script())}; img-src data:; "
         "frame-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'self'"
@@ -97,25 +97,25 @@ _ALWAYS = {
 
 
 def document(data: bytes) -> Response:
-    """A stored page that is not trusted: it may style itself, and nothing else."""
+    """Returns a stored, untrusted page. It may use styles, and nothing else."""
     policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'self'; sandbox"
     return Response(data, media_type="text/html; charset=utf-8", headers={"Content-Security-Policy": policy, **_ALWAYS})
 
 
 def render_error(request: Request, error: Exception) -> HTMLResponse:
-    """A page for an error."""
+    """Renders a page for an error."""
     known = hide_unexpected(error, "The page")
     return _error_page(request, status_of(known), known)
 
 
 def render_refusal(request: Request, status: int) -> HTMLResponse:
-    """A page for what HTTP itself refuses: no login, no right, no such page."""
+    """Renders a page for a refusal by HTTP: no login, no right, no such page."""
     code, message, hint = _REFUSALS.get(status, ("REFUSED", "The request was refused.", "Open the page from Airflow."))
     return _error_page(request, status, TidefoldError(code, message, hint=hint))
 
 
 def status_of(error: TidefoldError) -> int:
-    """The HTTP status of an error."""
+    """Returns the HTTP status of an error."""
     return next((status for kind, status in _STATUS if isinstance(error, kind)), 503 if error.transient else 500)
 
 
@@ -124,6 +124,6 @@ def _error_page(request: Request, status: int, error: TidefoldError) -> HTMLResp
 
 
 def up_from(request: Request) -> str:
-    """The way from a page's address to the app's own: relative, whatever stands before us in front of Airflow."""
+    """Returns the relative path from a page to the app, which does not depend on proxies in front of Airflow."""
     path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
     return "../" * (path.count("/") - 1) or "./"

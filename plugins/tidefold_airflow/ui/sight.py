@@ -1,6 +1,6 @@
-"""What a reader of the page may see: the DAGs that Airflow shows him say which pipelines, and which logs of them.
+"""Decides what a reader of the page may see: the pipelines and logs of the DAGs that Airflow shows to this reader.
 
-A DAG works on the configuration and the logs that its own tasks name. Nobody sees a log of which he sees no DAG.
+A DAG works on the configuration and the logs that its own tasks name. A reader without a DAG of a log cannot see it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Names = frozenset[str] | None
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a DAG works on: a configuration (empty: the one that TIDEFOLD_CONFIG names) and its logs (None: all)."""
+    """What a DAG works on: a configuration (empty: that of TIDEFOLD_CONFIG) and its logs (None: all)."""
 
     config: str
     logs: Names = None
@@ -24,7 +24,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class KnownPipeline:
-    """A pipeline of this Airflow as addresses name it (empty: that of TIDEFOLD_CONFIG), with the DAGs that show it."""
+    """A pipeline by its name in addresses (empty: that of TIDEFOLD_CONFIG), with the DAGs that give access to it."""
 
     name: str
     config: str
@@ -34,12 +34,12 @@ class KnownPipeline:
 
 @dataclass(frozen=True)
 class Sight:
-    """The DAGs that a reader may see, and what each works on; one that has no task of ours works on nothing."""
+    """The DAGs that a reader may see, and what each works on. A DAG without a task of tidefold works on nothing."""
 
     dags: Mapping[str, Sequence[Work]] = field(default_factory=dict)
 
     def pipelines(self) -> list[KnownPipeline]:
-        """All that he may see something of: that of TIDEFOLD_CONFIG first, then by name."""
+        """Returns the pipelines of which the reader may see something: that of TIDEFOLD_CONFIG first, then by name."""
         found: dict[str, tuple[str, list[str]]] = {}
         for dag, works in sorted(self.dags.items()):
             for work in works:
@@ -51,15 +51,15 @@ class Sight:
         ]
 
     def find(self, name: str) -> KnownPipeline | None:
-        """The pipeline of that name, if he may see something of it."""
+        """Returns the pipeline of that name, if the reader may see something of it."""
         return next((one for one in self.pipelines() if one.name == name), None)
 
     def logs(self, name: str) -> Names:
-        """The logs of a pipeline that he may see; None: all."""
+        """Returns the logs of a pipeline that the reader may see; None: all."""
         return _union(w.logs for works in self.dags.values() for w in works if pipeline_name(w.config) == name)
 
     def of_dag(self, dag: str) -> list[tuple[KnownPipeline, Names]]:
-        """The pipelines that one DAG works on, and the logs of each."""
+        """Returns the pipelines that one DAG works on, and the logs of each."""
         works = self.dags.get(dag, ())
         alone = Sight({dag: works}).pipelines()
         return [(one, _union(w.logs for w in works if pipeline_name(w.config) == one.name)) for one in alone]
@@ -75,7 +75,7 @@ def _union(parts: Iterable[Names]) -> Names:
 
 
 def works_of(serialized: Mapping[str, Any]) -> tuple[Work, ...]:
-    """What a DAG works on, from the form in which Airflow stores it. A configuration made by a template is none."""
+    """Returns what a DAG works on, from Airflow's stored form. Ignores a configuration that a template computes."""
     tasks = [task.get("__var", {}) for task in serialized.get("dag", {}).get("tasks", ())]
     ours = [task for task in tasks if str(task.get("_task_module", "")).startswith("tidefold_airflow.")]
     found: dict[str, list[Names]] = {}
@@ -87,7 +87,7 @@ def works_of(serialized: Mapping[str, Any]) -> tuple[Work, ...]:
 
 
 def _logs_of(task: Mapping[str, Any]) -> Iterator[Names]:
-    """Nothing of a task whose logs another task chooses: that one says which."""
+    """Yields the logs of a task. If another task chooses them, yields nothing: that task names them."""
     logs, only = task.get("logs"), task.get("only")
     if only:
         yield frozenset(map(str, only))

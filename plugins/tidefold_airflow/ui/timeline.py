@@ -1,4 +1,4 @@
-"""The snapshots of a log as bars over time: what each holds, and how much of it was written anew."""
+"""Computes the chart of a log's snapshots: a bar for the size of each, and the part that was rewritten."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ _LEAST = 3.0
 
 @dataclass(frozen=True, slots=True)
 class TimelineBar:
-    """One snapshot in the coordinates of the chart. `top` and `height` are of all its bytes, `written_top` and
-    `written` of those that were written for it; of one without files of its own they are a mark on the ground.
+    """One snapshot in the coordinates of the chart.
+
+    top, height: of all its bytes.
+    written_top, written: of the bytes written for it. A snapshot without files has a mark on the baseline.
     """
 
     snapshot: Snapshot
@@ -38,7 +40,7 @@ class TimelineBar:
 
 
 def bars(snapshots: Sequence[Snapshot]) -> list[TimelineBar]:
-    """The newest ones, oldest first; the largest fills the height."""
+    """Returns the bars of the newest snapshots, oldest first. The largest fills the height."""
     shown = sorted(snapshots, key=lambda s: s.id)[-SHOWN:]
     top = max((s.bytes_full for s in shown), default=0) or 1
     step = min(WIDTH / max(len(shown), 1), _WIDEST * 1.5)
@@ -49,7 +51,7 @@ def bars(snapshots: Sequence[Snapshot]) -> list[TimelineBar]:
 def _bar(snapshot: Snapshot, x: float, step: float, top: int, labelled: bool) -> TimelineBar:
     tail = snapshot.kind is SnapshotKind.TAIL
     height = max(_scale(snapshot.bytes_full, top), _LEAST)
-    # Of very small shares something is still to be seen, and of none nothing.
+    # A very small share stays visible, and a share of zero is invisible.
     written = min(max(_scale(snapshot.bytes_written, top), 2.0 if snapshot.bytes_written else 0.0), height)
     height, written = (4.0, 0.0) if tail else (height, written)
     width = round(step * 0.72, 1)
@@ -72,7 +74,7 @@ def _scale(size: int, top: int) -> float:
 
 
 def seconds_to_publish(snapshot: Snapshot) -> float | None:
-    """How long it took from its begin until readers saw it; None for one that they never saw."""
+    """Returns the seconds from the start of the attempt until readers saw it; None if they never saw it."""
     if not snapshot.published_at:
         return None
     try:

@@ -17,7 +17,7 @@ _SCALES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """One snapshot in a plot: where it is, what it is called when pointed at, its number if there is room for it."""
+    """One snapshot in a plot: its coordinates, its tooltip, and its number if there is room for it."""
 
     x: float
     y: float
@@ -40,7 +40,10 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """A plot in its coordinates. `grid`: heights of its lines and what they stand for."""
+    """A plot in its coordinates.
+
+    grid: the heights of its lines and their values.
+    """
 
     title: str
     now: str
@@ -52,7 +55,7 @@ class Plot:
 
 
 def plots(judged: ValidationResult) -> list[Plot]:
-    """Rows, sums of compared columns, failed and warned checks, and seconds, over the snapshots that were judged."""
+    """Plots rows, sums of compared columns, failed and warned checks, and seconds, over the judged snapshots."""
     points = _points(judged)
     drawn = [_line("Rows", points, lambda p: p.rows, _whole)]
     for column in [name for name, _ in points[-1].sums][:_PLOTTED_SUMS]:
@@ -107,7 +110,7 @@ def _checks(points: Sequence[HistoryPoint]) -> Plot:
         parts = ((HEIGHT - failed, failed, "fail"), (HEIGHT - failed - warned, warned, "warn"))
         bars += [Bar(left, round(y, 1), round(width, 1), height, kind) for y, height, kind in parts if height]
     texts = [f"{p.failed} failed, {p.warned} warned" for p in points]
-    # Dots stand for columns without height, too.
+    # Columns without height are dots, too.
     dots = _dots(points, xs, [float(HEIGHT)] * len(points), texts)
     grid = ((float(HEIGHT), "0"), (0.0, str(top)))
     return Plot("Checks that failed or warned", texts[-1], "", "", dots, grid, tuple(bars))
@@ -134,12 +137,12 @@ def _places(count: int) -> list[float]:
 def _span(values: Sequence[float]) -> tuple[float, float]:
     low, high = min(values, default=0.0), max(values, default=0.0)
     room = (high - low) * 0.12 or abs(high) * 0.1 or 1.0
-    # What is never negative is not drawn as if it could be.
+    # An axis without negative values does not go below zero.
     return (max(low - room, 0.0) if low >= 0 else low - room), high + room
 
 
 def compact(value: float) -> str:
-    """A number in little room: `1.5k`, `-2.25M`."""
+    """Returns a number in short form: `1.5k`, `-2.25M`."""
     for size, unit in _SCALES:
         if abs(value) >= size:
             return f"{value / size:.3g}{unit}"

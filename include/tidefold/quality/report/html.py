@@ -1,4 +1,4 @@
-"""The page that shows a judgement to people: one file, no script, nothing loaded from anywhere."""
+"""Renders the page that shows a judgement: one file, without scripts, which loads nothing."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tidefold.quality.report.charts import HEIGHT, WIDTH, plots
 from tidefold.quality.report.result import CheckResult, ValidationResult, clip_text
 
 _UNITS = ("B", "kB", "MB", "GB", "TB")
-# So that a page stays one that a browser opens at once; verdict.json has them all.
+# So that a browser opens the page at once. verdict.json has all of them.
 _SHOWN = 300
 
 
 def render(judgement: ValidationResult) -> str:
-    """The whole page as HTML. The same judgement gives the same page."""
+    """Returns the whole page as HTML. The same judgement gives the same page."""
     here = Path(__file__).parent
     environment = Environment(
         loader=FileSystemLoader(here), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -40,7 +40,7 @@ def render(judgement: ValidationResult) -> str:
 
 
 def readable_size(count: int) -> str:
-    """Bytes for people: `1.5 MB`, in units of 1000 as everywhere."""
+    """Returns bytes for people: `1.5 MB`, in units of 1000."""
     size = float(count)
     for unit in _UNITS:
         if size < 999.95 or unit == _UNITS[-1]:
@@ -54,14 +54,14 @@ def _status(check: CheckResult) -> str:
 
 
 def _pairs(check: CheckResult) -> list[tuple[str, str]]:
-    """Keys and values of the rows that are shown; the one that there is not is empty."""
+    """Pairs the keys and values of the shown rows. A missing one is empty."""
     long = max(len(check.keys), len(check.sample))
     keys, values = ([*texts, *[""] * (long - len(texts))] for texts in (check.keys, check.sample))
     return list(zip(keys, values, strict=True))
 
 
 def _group_thousands(number: str) -> str:
-    """A number as text, its thousands apart."""
+    """Returns a number as text, with its thousands separated."""
     try:
         return f"{Decimal(number):,}"
     except InvalidOperation:
@@ -69,7 +69,7 @@ def _group_thousands(number: str) -> str:
 
 
 def _change(rows: int, base_rows: int | None) -> str:
-    """The row count against the snapshot before: `+1,000 (+2.5 %)`."""
+    """Compares the row count with the snapshot before: `+1,000 (+2.5 %)`."""
     if base_rows is None:
         return "first snapshot"
     difference = rows - base_rows

@@ -1,4 +1,4 @@
-"""The judgement of one snapshot as a frozen value: what was checked, what was seen, what it cost, in one line too."""
+"""The judgement of one snapshot as a frozen value: checks, findings and cost, also as one line."""
 
 from __future__ import annotations
 
@@ -19,11 +19,14 @@ _TREND = 30
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What one check saw. `unexpected` counts rows; `sample` holds at most `SAMPLES` of their values, as text, and
-    `keys` (none for a table without a key) which rows those are.
+    """The result of one check.
 
-    `detail` says in a few words what is wrong, for the summary; `arguments` and `observed` are texts for people;
-    `compared` names the snapshot, or the frozen instant, that the rows were compared with.
+    unexpected: the number of bad rows.
+    sample: at most `SAMPLES` of their values, as text.
+    keys: the keys of these rows; empty for a table without a key.
+    detail: what is wrong, in a few words, for the summary.
+    arguments, observed: texts for people.
+    compared: the snapshot, or the frozen instant, that the rows were compared with.
     """
 
     name: str
@@ -57,7 +60,7 @@ def result(
     detail: str = "",
     compared: str | None = None,
 ) -> CheckResult:
-    """What was seen of a check, without a sample."""
+    """Builds the result of a check, without a sample."""
     return CheckResult(
         name=check.name,
         type=check.type,
@@ -74,7 +77,7 @@ def result(
 
 @dataclass(frozen=True, slots=True)
 class RowCount:
-    """Rows of one snapshot, a point of the trend."""
+    """The rows of one snapshot, a point of the trend."""
 
     snapshot: int
     rows: int
@@ -82,8 +85,10 @@ class RowCount:
 
 @dataclass(frozen=True, slots=True)
 class HistoryPoint:
-    """What a stored judgement said of one snapshot, a point of the plots. `sums`: column and its sum as text; `state`:
-    what became of the snapshot, as far as it was known.
+    """One stored judgement, as a point of the plots.
+
+    sums: columns with their sums as text.
+    state: the last known state of the snapshot.
     """
 
     snapshot: int
@@ -97,12 +102,17 @@ class HistoryPoint:
 
 @dataclass(frozen=True, slots=True)
 class ValidationResult:
-    """The whole content of verdict.json, and all that the report shows. `manifest` and `suite` are sha256 sums.
+    """The content of verdict.json, and of the report.
 
-    `rows` is what the manifest counts, `seconds` the wall time of the checks, `cost` that of each part; `instant` (ISO
-    8601) informs people only, and `as_of` is the frozen instant that ages are counted to. `statistics` are those of the
-    columns that checks compare, so that the next snapshot need not read these rows again. `history` is what former
-    judgements said. An `audit` judges a completed snapshot again and decides nothing.
+    manifest, suite: sha256 sums.
+    rows: the row count of the manifest.
+    seconds: the wall time of the checks.
+    cost: the cost of each part.
+    instant: when it was judged (ISO 8601), for people only.
+    as_of: the frozen instant up to which ages count.
+    statistics: of the compared columns, so that the next judgement need not read these rows.
+    history: former judgements.
+    audit: judges a completed snapshot again, and decides nothing.
     """
 
     log: str
@@ -131,13 +141,13 @@ class ValidationResult:
 
     @property
     def jobs(self) -> int:
-        """How many Spark jobs the checks took."""
+        """Returns the number of Spark jobs of the checks."""
         return sum(part.jobs for part in self.cost)
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What running the checks brought: their results, the numbers of the rows, and what it cost."""
+    """The outcome of running the checks: their results, the statistics of the rows, and the cost."""
 
     checks: tuple[CheckResult, ...]
     statistics: tuple[ColumnStatistics, ...]
@@ -147,7 +157,7 @@ class Findings:
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """When and how it was judged: see `ValidationResult`."""
+    """When and how the snapshot was judged: see `ValidationResult`."""
 
     instant: str
     as_of: str = ""
@@ -158,7 +168,7 @@ class Circumstances:
 def conclude(
     state: LogState, snapshot: Snapshot, manifest: Manifest, suite: str, findings: Findings, how: Circumstances
 ) -> ValidationResult:
-    """The judgement that follows from the results of all checks."""
+    """Builds the judgement from the results of all checks."""
     checks = findings.checks
     return ValidationResult(
         log=state.log,
@@ -188,7 +198,7 @@ def conclude(
 
 
 def point_of(judged: ValidationResult, state: str) -> HistoryPoint:
-    """A judgement as a point of the plots."""
+    """Returns a judgement as a point of the plots."""
     sums = tuple((c.column, c.total) for c in judged.statistics if c.total is not None)
     failed, warned = sum(c.failed for c in judged.checks), sum(c.warned for c in judged.checks)
     return HistoryPoint(judged.snapshot, judged.rows, failed, warned, judged.seconds, sums, state)
@@ -206,8 +216,9 @@ def summarize(checks: Sequence[CheckResult]) -> str:
 
 
 def clip_text(text: str) -> str:
-    """Text of bounded length: a sample is a hint, not a copy of the data. What does not print is shown as its escape,
-    so no value can steer a terminal or turn the direction of the text around it.
+    """Returns text of limited length: a sample is a hint, not a copy of the data.
+
+    Characters that do not print are escaped, so that no value can control a terminal or reverse the text around it.
     """
     shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[:_LONGEST_SAMPLE])
     return shown if len(text) <= _LONGEST_SAMPLE else f"{shown}\u2026"
@@ -231,7 +242,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def _trend(state: LogState, snapshot: Snapshot) -> tuple[RowCount, ...]:
-    """Rows of the completed snapshots before this one, and of this one, which is alone as of an instant."""
+    """Returns the rows of the completed snapshots before this one and its own. As of an instant: only its own."""
     completed = [s for s in state.snapshots if s.state is State.COMPLETED and not s.as_of and not snapshot.as_of]
     before = [s for s in completed if s.id < snapshot.id]
     return tuple(RowCount(s.id, s.rows) for s in (*before, snapshot))[-_TREND:]

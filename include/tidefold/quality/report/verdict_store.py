@@ -1,4 +1,4 @@
-"""Verdict files: written once beside the snapshot, read again instead of judging twice."""
+"""Stores verdict files once beside the snapshot, and reads them again instead of judging twice."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidefold.quality.report.result import ValidationResult
 from tidefold.storage import Store
 
 FORMAT = 2
-# Written by former versions: what they do not have is empty.
+# Former versions lack some fields, which are then empty.
 _READABLE = (1, FORMAT)
 
 
@@ -26,17 +26,17 @@ class VerdictFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def verdict_path(log: str, snapshot: int, suite: str) -> str:
-    """Where the verdict of a suite (its sha256) over a snapshot lies."""
+    """Returns the path of the verdict of a suite (its sha256) over a snapshot."""
     return f"{LogPaths(log).quality(snapshot)}/verdict-{suite[:16]}.json"
 
 
 def report_path(log: str, snapshot: int, suite: str) -> str:
-    """Where the page for people lies that belongs to that verdict."""
+    """Returns the path of the report page of that verdict."""
     return f"{LogPaths(log).quality(snapshot)}/report-{suite[:16]}.html"
 
 
 def audit_paths(log: str, snapshot: int, suite: str, name: str) -> tuple[str, str]:
-    """Where an audit of that name and its page lie: beside the verdict, which they leave alone."""
+    """Returns the paths of an audit and its page. They are beside the verdict, which an audit never changes."""
     folder = f"{LogPaths(log).quality(snapshot)}/audit-{suite[:16]}-{name}"
     return f"{folder}.json", f"{folder}.html"
 
@@ -44,12 +44,12 @@ def audit_paths(log: str, snapshot: int, suite: str, name: str) -> tuple[str, st
 def find_stored_audit(
     store: Store, path: str, log: str, snapshot: int, manifest: str, suite: str
 ) -> ValidationResult | None:
-    """The audit that is stored there, or None. CorruptError: the file says another thing."""
+    """Returns the stored audit, or None. Raises CorruptError if the file is about another one."""
     return _read_verdict(store, path, (log, snapshot, manifest, suite))
 
 
 def store_audit(store: Store, judged: ValidationResult, path: str, page: str) -> ValidationResult:
-    """Stores an audit and its page; one that is there already stands."""
+    """Stores an audit and its page. If one is already stored, it stays."""
     with suppress(AlreadyExistsError):
         store.put_if_absent(path, msgspec.json.format(msgspec.json.encode(VerdictFile(FORMAT, judged)), indent=1))
     stands = _read_verdict(store, path, (judged.log, judged.snapshot, judged.manifest, judged.suite)) or judged
@@ -59,7 +59,9 @@ def store_audit(store: Store, judged: ValidationResult, path: str, page: str) ->
 
 
 def find_stored_judgement(store: Store, log: str, snapshot: int, manifest: str, suite: str) -> ValidationResult | None:
-    """What this suite said of exactly these files before, or None. CorruptError: the file says another thing."""
+    """Returns the stored judgement of this suite over exactly these files, or None. Raises CorruptError if the file
+    differs.
+    """
     return _read_verdict(store, verdict_path(log, snapshot, suite), (log, snapshot, manifest, suite))
 
 
@@ -79,7 +81,7 @@ def _read_verdict(store: Store, path: str, of: tuple[str, int, str, str]) -> Val
 
 
 def store_judgement(store: Store, judgement: ValidationResult) -> ValidationResult:
-    """Stores a judgement; when another process stored one first for the same files and suite, that one stands."""
+    """Stores a judgement. If another process stored one first for the same files and suite, that one counts."""
     path = verdict_path(judgement.log, judgement.snapshot, judgement.suite)
     try:
         store.put_if_absent(path, msgspec.json.format(msgspec.json.encode(VerdictFile(FORMAT, judgement)), indent=1))
@@ -90,16 +92,16 @@ def store_judgement(store: Store, judgement: ValidationResult) -> ValidationResu
 
 
 def store_report(store: Store, judgement: ValidationResult) -> str:
-    """Writes the page if it is not there yet, and answers its path. It follows from the stored judgement alone."""
+    """Writes the page if it does not exist, and returns its path. The page depends only on the stored judgement."""
     path = report_path(judgement.log, judgement.snapshot, judgement.suite)
-    # Taken after a crash between page and ledger: that page was made from the same judgement.
+    # After a crash between page and ledger: that page was made from the same judgement.
     with suppress(AlreadyExistsError):
         store.put_if_absent(path, render(judgement).encode())
     return path
 
 
 def verdict_of(judgement: ValidationResult) -> Verdict:
-    """What the ledger keeps. Its path is the page for people: verdict.json lies beside it."""
+    """Returns the verdict that the ledger keeps. Its path is that of the page; verdict.json is beside it."""
     path = report_path(judgement.log, judgement.snapshot, judgement.suite)
     return Verdict(judgement.passed, judgement.suite, judgement.manifest, path, judgement.summary)
 

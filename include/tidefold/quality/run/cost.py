@@ -1,4 +1,4 @@
-"""What judging costs, part by part: wall time and Spark jobs."""
+"""Measures the cost of a judgement, part by part: wall time and Spark jobs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CostPart:
-    """One part of the work: how many checks it was for, its wall time in seconds, and how many Spark jobs it took."""
+    """One part of the work: the number of its checks, its wall time in seconds, and its Spark jobs."""
 
     name: str
     checks: int

@@ -1,4 +1,4 @@
-"""Judges by numbers: drift, freshness and distribution of a snapshot against the one that it builds on. Pure."""
+"""Judges the statistics of a snapshot: drift against its base, freshness and distribution. Pure."""
 
 from __future__ import annotations
 
@@ -14,8 +14,12 @@ from tidefold.quality.suite.check import DISTRIBUTION, FRESHNESS, MEAN_DRIFT, RO
 
 @dataclass(frozen=True, slots=True)
 class DriftInputs:
-    """What such checks judge by: the numbers of the rows, and of the snapshot they are compared with (None: there is
-    none). `base_rows`: how many rows that one had, less those that went for their age. `as_of`: the frozen instant.
+    """The inputs of such checks.
+
+    now: the numbers of the judged rows.
+    base: the numbers of the snapshot that is compared; None: there is none.
+    base_rows: the rows of that snapshot, without those that expired since.
+    as_of: the frozen instant.
     """
 
     now: RowStatistics
@@ -26,7 +30,7 @@ class DriftInputs:
 
 
 def judge_numbers(check: Check, numbers: DriftInputs) -> CheckResult:
-    """The result of one check. What cannot be compared because it never was there before, passes and says so."""
+    """Returns the result of one check. A check without a base to compare with passes, and reports so."""
     if check.type == FRESHNESS:
         return _freshness(check, numbers)
     if numbers.base is None:
@@ -46,7 +50,7 @@ def judge_numbers(check: Check, numbers: DriftInputs) -> CheckResult:
 
 
 def judge_refused(check: Check) -> CheckResult:
-    """The result of the check that tells of records in quarantine: it knows its numbers, and never passes."""
+    """Returns the result of the check that counts records in quarantine. It never passes."""
     refused, records, allowed = (check.kwargs[name] for name in ("refused", "records", "max_refused"))
     share = f"{refused:,} of {records:,} that landed since the last snapshot ({refused / records:.1%})"
     detail = f"{share}, allowed {allowed:.1%}: their rows are missing or stale; see `tidefold quarantine list`"
@@ -75,12 +79,12 @@ def _relative(now: Fraction, before: Fraction) -> Fraction | float:
 
 
 def _exact(share: float) -> Fraction | float:
-    # As it is written: 0.1 is a tenth, not the 0.1000000000000000055 of floating point.
+    # As the suite file has it: 0.1 is a tenth, not the 0.1000000000000000055 of floating point.
     return Fraction(str(share)) if math.isfinite(share) else share
 
 
 def _total(column: ColumnStatistics) -> Fraction | None:
-    """The sum; that of no values is 0, and one that is no number is none."""
+    """Returns the sum. It is 0 for no values, and None if it is not a number."""
     try:
         return Fraction(column.total) if column.total is not None else Fraction(0)
     except ValueError:  # NaN, Infinity

@@ -1,6 +1,6 @@
-"""Judges rows with DuckDB, without a JVM: every file is read once, into a table, and all checks ask that table.
+"""Judges rows with DuckDB, without a JVM. It loads every file once into a table, and all checks query that table.
 
-Great Expectations asks it through its own SQL engine; what that lacks for DuckDB is added at its extension points.
+Great Expectations queries it through its own SQL engine. gx_duckdb adds what that engine lacks for DuckDB.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from great_expectations.core import ExpectationSuiteValidationResult, ExpectationValidationResult
     from great_expectations.expectations.expectation import Expectation
 
-# The same verdicts as on Spark: shown by one suite of tests over both. Any other expectation is left to Spark.
+# One suite of tests shows the same verdicts as on Spark for these. Spark judges any other expectation.
 _EXPECTATIONS = frozenset(
     {
         "expect_column_values_to_be_unique",
@@ -60,10 +60,10 @@ def can_judge(check: Check) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class DuckDBEngine:
-    """Reads snapshots into one database in a scratch folder. Made by `open_duckdb`.
+    """Loads snapshots into one database in a scratch folder. Use `open_duckdb` to make one.
 
     address: of the database, as SQLAlchemy takes it.
-    connection: the one to it that this process keeps open.
+    connection: the connection that this process keeps open.
     """
 
     address: str
@@ -71,7 +71,7 @@ class DuckDBEngine:
     name: str = "DuckDB"
 
     def read(self, store: Store, manifest: Manifest) -> DuckDBRows:
-        """All rows of exactly the manifest's files, every column nullable. Raises TidefoldError."""
+        """Returns all rows of exactly the manifest's files, every column nullable. Raises TidefoldError."""
         schema = pa.schema([field.with_nullable(True) for field in table_schema(manifest.shape)])
         batches = (b for file in manifest.shown for b in file_rows(store, manifest.home, file, manifest.shape))
         table = f"rows_{uuid.uuid4().hex}"
@@ -83,7 +83,7 @@ class DuckDBEngine:
             raise TidefoldError("STAGED_ROWS_UNREADABLE", message, hint=JUDGE_AGAIN) from error
 
     def load(self, table: str, rows: pa.RecordBatchReader) -> DuckDBRows:
-        """The rows as a table of that name."""
+        """Loads the rows into a table of that name."""
         self.connection.register("arriving", rows)
         self.connection.execute(f"CREATE TABLE {quote_name(table)} AS SELECT * FROM arriving")
         self.connection.unregister("arriving")
@@ -95,16 +95,16 @@ class DuckDBEngine:
 
 @contextmanager
 def open_duckdb(memory: int = _MEMORY) -> Iterator[DuckDBEngine]:
-    """An engine with a scratch folder of its own, removed at the end.
+    """Opens an engine with its own scratch folder, which is deleted at the end.
 
-    memory: bytes that the database may hold before it spills.
+    memory: bytes that the database may use before it spills.
     """
     import sqlalchemy
 
     with open_scratch() as scratch:
         address = f"duckdb:///{scratch}/judged.duckdb"
         database = sqlalchemy.create_engine(address, poolclass=sqlalchemy.NullPool)
-        # Opened as Great Expectations will open it: DuckDB shares a file only under equal settings.
+        # Opened with the settings of Great Expectations: DuckDB shares a file only under equal settings.
         opened = database.raw_connection()
         connection: Any = opened.driver_connection
         try:
@@ -118,7 +118,7 @@ def open_duckdb(memory: int = _MEMORY) -> Iterator[DuckDBEngine]:
 
 @dataclass(frozen=True, slots=True)
 class DuckDBRows:
-    """Rows of a snapshot as a table."""
+    """Rows of a snapshot in a table."""
 
     engine: DuckDBEngine
     table: str
@@ -132,7 +132,7 @@ class DuckDBRows:
         return found
 
     def _add_keys(self, answer: ExpectationValidationResult, key: Sequence[str], most: int) -> None:
-        """Great Expectations gives no keys of rows for a check of several columns in SQL."""
+        """Adds the keys of rows, which Great Expectations does not return in SQL for checks of several columns."""
         config = answer.expectation_config
         if config is None or answer.success or config.type != "expect_compound_columns_to_be_unique":
             return
@@ -182,7 +182,7 @@ def _aggregates(column: str, type_: str, shape: bool) -> dict[str, str]:
         # Whole numbers and decimals are summed exactly; a sum that does not fit is an error, never a wrong one.
         exact = real if type_ in ("float", "double") else value
         parts |= {"sum": f"sum({exact})", "mean": f"avg({real})"}
-        # Of infinite values there is no deviation; DuckDB raises there.
+        # Infinite values have no deviation, and DuckDB raises an error for them.
         parts["deviation"] = f"stddev_pop({real}) FILTER (WHERE isfinite({real}))"
         parts["endless"] = f"count(*) FILTER (WHERE NOT isfinite({real}))"
     if kind == "number" or kind in TIMES:
@@ -195,14 +195,14 @@ def _aggregates(column: str, type_: str, shape: bool) -> dict[str, str]:
 
 
 def _as_spark(numbers: dict[str, Any]) -> ColumnNumbers:
-    """As Spark tells them: no deviation where a value is infinite or no number."""
+    """Returns the numbers in Spark's form: no deviation if a value is infinite or NaN."""
     if numbers.pop("endless", 0):
         numbers["deviation"] = math.nan
     return numbers
 
 
 def _point(value: str, type_: str) -> str:
-    """The column as a number on a line."""
+    """Returns the column as a number on a line."""
     if type_ == "date":
         return f"({value} - DATE '1970-01-01')"
     return f"epoch_us({value})" if type_ == "timestamp" else value

@@ -1,6 +1,6 @@
-"""What judges the rows of a snapshot: one port, an engine on Spark and one on DuckDB behind it.
+"""The port through which checks query the rows of a snapshot, with an engine on Spark and one on DuckDB.
 
-Both give the same verdicts (tests/contract/quality, tests/spark): a check that would not is left to Spark by name.
+Both engines give the same verdicts (tests/contract/quality, tests/spark). Any other check runs only on Spark.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tidefold.domain.snapshot.manifest import Manifest
 
-# The numbers of one column by name: count, sum, mean, deviation, least, most, quantiles. What is not asked is missing.
+# The numbers of one column by name: count, sum, mean, deviation, least, most, quantiles. Others are missing.
 ColumnNumbers = Mapping[str, Any]
 
 
@@ -26,9 +26,9 @@ ColumnNumbers = Mapping[str, Any]
 class MissingValues:
     """Values that another table does not have.
 
-    rows: how many rows hold one of them.
-    different: how many different values they are.
-    samples: some of the rows, each its value followed by its key.
+    rows: the number of rows with one of them.
+    different: the number of different values.
+    samples: some of the rows, each as its value followed by its key.
     """
 
     rows: int
@@ -37,38 +37,41 @@ class MissingValues:
 
 
 class JudgedRows(Protocol):
-    """All rows of a snapshot, where an engine can ask them."""
+    """All rows of a snapshot, in a form that an engine can query."""
 
     def validate(self, expectations: Sequence[Expectation], form: dict[str, Any]) -> ExpectationSuiteValidationResult:
-        """The results of expectations over all rows, `form` as Great Expectations takes its result format."""
+        """Returns the results of expectations over all rows.
+
+        form: the result format of Great Expectations.
+        """
         ...
 
     def aggregate(self, asked: Mapping[str, tuple[str, bool]]) -> tuple[int, Mapping[str, ColumnNumbers]]:
-        """How many rows there are, and the numbers of columns.
+        """Returns the number of rows and the numbers of columns.
 
-        asked: by column its type, and whether its quantiles are wanted.
+        asked: for each column its type, and whether to compute its quantiles.
         """
         ...
 
     def count_values(self, column: str, most: int) -> list[tuple[str, int]]:
-        """Different values of a column as text with their rows, nulls left out; `most` + 1 of them at most."""
+        """Returns at most `most` + 1 different values of a column as text, with their row counts, without nulls."""
         ...
 
     def find_missing(self, column: str, there: Any, other: str, key: Sequence[str], samples: int) -> MissingValues:
-        """Values of a column that the column `other` of `there` (rows of the same engine) does not have."""
+        """Returns the values of `column` that the column `other` of `there` (rows of the same engine) does not have."""
         ...
 
 
 class QualityEngine(Protocol):
-    """Reads snapshots so that they can be judged. `name` is shown to people."""
+    """Reads snapshots so that they can be judged. People see its `name`."""
 
     @property
     def name(self) -> str: ...
 
     def read(self, store: Store, manifest: Manifest) -> JudgedRows:
-        """All rows of exactly the manifest's files, every column nullable."""
+        """Returns all rows of exactly the manifest's files, every column nullable."""
         ...
 
     def meter(self) -> Meter:
-        """A new meter of what judging costs."""
+        """Returns a new meter for the cost of a judgement."""
         ...

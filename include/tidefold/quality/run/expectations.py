@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from great_expectations.expectations.expectation import Expectation
 
 _log = logging.getLogger(__name__)
-# Great Expectations answers in its own order; this mark in an expectation's meta leads back to its check.
+# Great Expectations returns results in its own order. This mark in an expectation's meta identifies its check.
 _POSITION = "tidefold_check"
 # Counts of bad rows without any of their values: all of them come from one aggregation.
 _COUNTS = {"result_format": "BASIC", "partial_unexpected_count": 0}
-# Each check that is asked for samples reads the rows again.
+# Each check with samples reads the rows again.
 _SAMPLED = 20
 _SEVERITY = {Severity.FAIL: "critical", Severity.WARN: "warning"}
 _NOUN = {
@@ -36,7 +36,7 @@ _NOUN = {
 
 
 def load() -> None:
-    """Loads Great Expectations, so that its seconds are not taken for the cost of a log's checks."""
+    """Loads Great Expectations, so that its seconds do not count as the cost of a log's checks."""
     # Before the import, which reads it.
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
     import great_expectations.expectations  # noqa: F401
@@ -45,11 +45,14 @@ def load() -> None:
 def evaluate(
     rows: JudgedRows, checks: Sequence[Check], key: Sequence[str] = (), meter: Meter | None = None
 ) -> tuple[CheckResult, ...]:
-    """The result of every check over all rows, in the order of `checks`; `key`: the columns that tell rows apart.
+    """Returns the result of every check over all rows, in the order of `checks`.
 
-    First everything is counted, for all checks together; only those that failed are then asked for samples (measured:
-    docs/benchmarks/quality.md). Raises InvalidInputError for a check that Great Expectations does not know or whose
-    arguments it refuses, and TidefoldError when a check could not be computed: what was not computed has not passed.
+    First it counts for all checks together. Only failed checks are then queried for samples
+    (docs/benchmarks/quality.md).
+    Raises InvalidInputError if Great Expectations does not know a check or refuses its arguments. Raises TidefoldError
+    if a check could not be computed: it has not passed.
+
+    key: the columns that identify a row.
     """
     load()
     meter = meter or Meter()
@@ -64,7 +67,7 @@ def evaluate(
     bad = sorted(bad, key=lambda position: checks[position].severity)[:_SAMPLED]
     if bad:
         with meter.part("samples", len(bad)):
-            # Made anew: an expectation belongs to one suite for ever.
+            # Made again: an expectation belongs to one suite for ever.
             _add_samples(rows, results, [_expectation(checks[position], position) for position in bad], key)
     return tuple(results)
 
@@ -72,7 +75,7 @@ def evaluate(
 def _add_samples(
     rows: JudgedRows, results: list[CheckResult], failed: Sequence[Expectation], key: Sequence[str]
 ) -> None:
-    """Values and keys of some bad rows. They inform people: what failed has failed, also where they cannot be had."""
+    """Adds values and keys of some bad rows, for people. A failed check stays failed if they cannot be read."""
     wanted = {"result_format": "SUMMARY", "partial_unexpected_count": SAMPLES, "return_unexpected_index_query": False}
     try:
         answers = _by_position(
@@ -93,7 +96,7 @@ def _sample(seen: Mapping[str, Any], key: Sequence[str]) -> tuple[tuple[str, ...
         values = seen.get("partial_unexpected_list") or ()
         return tuple(clip_text(as_text(v)) for v in values if v is not None)[:SAMPLES], ()
     keys = tuple(key_text({name: row.get(name) for name in key}) for row in indexed)
-    # A check of the key itself shows nothing beside the key.
+    # A check of the key itself shows only the key.
     values = [{name: v for name, v in row.items() if name not in key} for row in indexed]
     shown = [next(iter(v.values())) if len(v) == 1 else v for v in values if v]
     if all(v is None for v in shown):
@@ -154,7 +157,7 @@ def _result(check: Check, answer: ExpectationValidationResult) -> CheckResult:
 
 
 def _exception(info: Mapping[str, Any]) -> str | None:
-    """The message of what was raised. It comes flat, or nested under the id of each metric that failed."""
+    """Returns the message of an exception. It is flat, or nested under the id of each metric that failed."""
     flat = [info, *(v for v in info.values() if isinstance(v, Mapping))]
     raised = (
         i.get("exception_message") or "it raised an error without a message" for i in flat if i.get("raised_exception")
@@ -178,7 +181,7 @@ def _detail(check: Check, observed: object, unexpected: int | None) -> str:
 
 
 def not_computed(what: str, why: str) -> TidefoldError:
-    """The error of a check that could not be computed."""
+    """Returns the error of a check that could not be computed."""
     line = clip_text(" ".join(why.split()))
     return TidefoldError(
         "CHECK_NOT_COMPUTED",

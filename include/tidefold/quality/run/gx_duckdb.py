@@ -1,6 +1,6 @@
-"""Great Expectations on a DuckDB file: what its SQL engine lacks for it, added at its extension points.
+"""Adds to Great Expectations what its SQL engine lacks for DuckDB, through its extension points.
 
-Imported only when a check is run: the import of Great Expectations takes seconds.
+It is imported only when a check runs, because the import of Great Expectations takes seconds.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tidefold.quality.run.regex_translation import translate_regex
 
 
 class DuckDBExecutionEngine(SqlAlchemyExecutionEngine):  # type: ignore[misc]
-    """Keeps one connection open: rows of a closed one cannot be fetched. Quotes every name."""
+    """Keeps one connection open, because rows of a closed one cannot be fetched. Quotes every name."""
 
     _connection: Any
 
@@ -45,7 +45,7 @@ class DuckDBExecutionEngine(SqlAlchemyExecutionEngine):  # type: ignore[misc]
 
     @contextmanager
     def get_connection(self) -> Generator[sa.Connection, None, None]:
-        """The one connection."""
+        """Yields the one connection."""
         if self._connection is None:
             self._connection = self.engine.connect()
             self._connection.exec_driver_sql("SET TimeZone = 'UTC'")
@@ -75,7 +75,7 @@ class TidefoldDuckDBDatasource(SQLDatasource):  # type: ignore[misc]
 
 
 class ColumnValuesMatchRegexOnDuckDB(ColumnMapMetricProvider):  # type: ignore[misc]
-    """`expect_column_values_to_match_regex` finds what it finds on Spark."""
+    """`expect_column_values_to_match_regex` with the same matches as on Spark."""
 
     condition_metric_name = "column_values.match_regex"
     condition_value_keys = ("regex",)
@@ -89,8 +89,9 @@ class ColumnValuesMatchRegexOnDuckDB(ColumnMapMetricProvider):  # type: ignore[m
 
 
 class CompoundColumnsUniqueOnDuckDB(CompoundColumnsUnique):  # type: ignore[misc]
-    """`expect_compound_columns_to_be_unique` takes nulls for equal, as on Spark: the SQL of its parent leaves rows out
-    where one of the columns is null.
+    """`expect_compound_columns_to_be_unique` that treats nulls as equal, as on Spark.
+
+    The SQL of its parent ignores rows in which one of the columns is null.
     """
 
     @multicolumn_function_partial(engine=DuckDBExecutionEngine)  # type: ignore[untyped-decorator]
@@ -108,8 +109,9 @@ class CompoundColumnsUniqueOnDuckDB(CompoundColumnsUnique):  # type: ignore[misc
 
 @atexit.register
 def _silence_last_words() -> None:
-    """Great Expectations keeps a context alive to the very end of the process, and DuckDB's bindings then report each
-    of their functions as leaked on standard error. Nothing else is written there after this.
+    """Closes standard error at the very end of the process, after its last use.
+
+    Great Expectations keeps a context alive until then, and DuckDB's bindings report each of their functions as leaked.
     """
     sys.stderr.flush()
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
@@ -118,7 +120,7 @@ def _silence_last_words() -> None:
 def validate(
     address: str, table: str, expectations: Sequence[Expectation], form: dict[str, Any]
 ) -> ExpectationSuiteValidationResult:
-    """The results of expectations over all rows of a table of a DuckDB database that this process has open."""
+    """Returns the results of expectations over all rows of a table of a DuckDB database that this process has open."""
     context = gx.get_context(mode="ephemeral")
     context.variables.progress_bars = {"globally": False, "metric_calculations": False}
     source = context.data_sources.add_tidefold_duck_db(name="staged", connection_string=address)

@@ -1,4 +1,4 @@
-"""Values that another table must have: each value of a column is looked for in a snapshot of that table."""
+"""Checks references: each value of a column must exist in a snapshot of another table."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tidefold.quality.suite.check import Check
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The rows of a snapshot that is referred to, and what it is called."""
+    """The rows of the referenced snapshot, and its name for people."""
 
     name: str
     rows: JudgedRows
 
 
 def judge_references(check: Check, rows: JudgedRows, target: Target | None, key: tuple[str, ...]) -> CheckResult:
-    """Counts the rows whose value (nulls refer to nothing) is missing there. No snapshot to look in: not passed."""
+    """Counts the rows whose value is missing in the target. Nulls are ignored. Without a target the check fails."""
     if target is None:
         return result(check, False, detail=f"`{check.kwargs['log']}` has no completed snapshot")
     missing = rows.find_missing(check.kwargs["column"], target.rows, check.kwargs["log_column"], key, SAMPLES)

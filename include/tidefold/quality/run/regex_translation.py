@@ -1,13 +1,13 @@
-"""Regular expressions of Java, as Spark has them, written for RE2, as DuckDB has it.
+"""Translates regular expressions of Java (Spark) to RE2 (DuckDB).
 
-Both find the same strings, or there is no translation: the check then needs Spark.
+Both match the same strings, or there is no translation and the check needs Spark.
 """
 
 from __future__ import annotations
 
 import re
 
-# What one token may be: an escape, a class of characters, a quantifier, a group, an anchor, or one plain character.
+# A token is an escape, a class of characters, a quantifier, a group, an anchor, or one plain character.
 _TOKEN = re.compile(
     r"""
     (?P<escape>\\.)
@@ -36,7 +36,7 @@ _ESCAPES = {
 
 
 def translate_regex(pattern: str) -> str | None:
-    """The pattern for RE2; None where it might find something else there."""
+    """Returns the pattern for RE2; None if RE2 might match other strings."""
     parts: list[str] = []
     position, depth, repeatable = 0, 0, False
     while position < len(pattern):
@@ -46,7 +46,7 @@ def translate_regex(pattern: str) -> str | None:
             return None
         text = token.group()
         if kind == "repeat" and not repeatable:
-            return None  # Possessive, lazy of a lazy one, or nothing to repeat: Java's own.
+            return None  # Possessive, lazy of a lazy one, or nothing to repeat: only Java has these.
         part = _translate(kind, text)
         if part is None:
             return None

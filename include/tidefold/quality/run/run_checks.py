@@ -1,4 +1,4 @@
-"""Runs all checks of a suite over the rows of a snapshot: expectations, numbers, references, each part measured."""
+"""Runs all checks of a suite (expectations, numbers, references) over a snapshot, and measures each part."""
 
 from __future__ import annotations
 
@@ -20,14 +20,17 @@ from tidefold.quality.run.statistics import ColumnStatistics, RowStatistics, col
 from tidefold.quality.suite.check import REFERENCES, REFUSED_RECORDS, Check, Types
 
 _T = TypeVar("_T")
-# What was named by log and by whether a staged snapshot counts, too.
+# Key: the log, and whether a staged snapshot counts too.
 Targets = Mapping[tuple[str, bool], Target]
 
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """The snapshot that is compared with. `rows` counts those that did not go for their age; `stored` are the numbers
-    that its judgement kept; `read` gives its rows, for numbers that were not stored.
+    """The snapshot that is compared with.
+
+    rows: its rows, without those that expired since.
+    stored: the numbers that its judgement stored.
+    read: returns its rows, for numbers that were not stored.
     """
 
     name: str
@@ -39,7 +42,7 @@ class Baseline:
 
 @dataclass(frozen=True, slots=True)
 class ValidationContext:
-    """What the rows are judged against, all of it frozen: the instant, the snapshot before, snapshots of other logs."""
+    """The frozen context of a judgement: the instant, the snapshot before, and snapshots of other logs."""
 
     as_of: str
     base: Baseline | None = None
@@ -49,7 +52,7 @@ class ValidationContext:
 def run_checks(
     rows: JudgedRows, shape: TableSpec, checks: Sequence[Check], beside: ValidationContext, meter: Meter | None = None
 ) -> Findings:
-    """The results in the order of `checks`. Raises TidefoldError: what could not be computed has not passed."""
+    """Returns the results in the order of `checks`. Raises TidefoldError if a check could not be computed."""
     meter, begun = meter or Meter(), time.perf_counter()
     expectations = [c for c in checks if not c.own]
     results = dict(zip(map(id, expectations), evaluate(rows, expectations, shape.table_key, meter), strict=True))
@@ -87,7 +90,7 @@ def _judge_numbers(
 
 
 def _find_baseline_numbers(base: Baseline, checks: Sequence[Check], what: str, meter: Meter) -> RowStatistics:
-    """The stored numbers, or those of its rows when a check asks for others."""
+    """Returns the stored numbers. If a check needs others, computes them from the rows."""
     wanted, stored = find_wanted_columns(checks, compared_only=True), RowStatistics(base.rows, base.stored)
     if stored.answers(wanted, base.types):
         return stored

@@ -1,4 +1,4 @@
-"""Values and keys of bad rows as text for people: bounded, and harmless to whatever shows them."""
+"""Formats values and keys of bad rows as text for people: of limited length, without control characters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tidefold.quality.suite.check import canonical
 
 
 def as_text(value: object) -> str:
-    """A value of a row or of Great Expectations as text."""
+    """Returns a value of a row, or of Great Expectations, as text."""
     if isinstance(value, Mapping):
         return ", ".join(f"{name}={as_text(v)}" for name, v in value.items())
     if isinstance(value, str):
@@ -21,5 +21,5 @@ def as_text(value: object) -> str:
 
 
 def key_text(key: Mapping[str, object]) -> str:
-    """The key of a row: `aid=7`."""
+    """Returns the key of a row, such as `aid=7`."""
     return clip_text(as_text(key))

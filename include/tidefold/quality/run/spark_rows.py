@@ -33,13 +33,13 @@ _GLOB = str.maketrans({c: f"\\{c}" for c in "\\{}[]*?"})
 
 @dataclass(frozen=True, slots=True)
 class SparkEngine:
-    """Reads snapshots with a session of Spark."""
+    """Reads snapshots with a Spark session."""
 
     spark: SparkSession
     name: str = "Spark"
 
     def read(self, store: Store, manifest: Manifest) -> SparkRows:
-        """All rows of exactly the manifest's files, every column nullable. Raises TidefoldError."""
+        """Returns all rows of exactly the manifest's files, every column nullable. Raises TidefoldError."""
         return SparkRows(_read(self.spark, store, manifest))
 
     def meter(self) -> Meter:
@@ -125,14 +125,14 @@ def _aggregates(column: str, type_: str, shape: bool) -> dict[str, Column]:
 
 
 def _quote_column(column: str) -> Column:
-    """A column by its name, whatever characters that has."""
+    """Returns a column by its name, whatever characters the name has."""
     from pyspark.sql import functions as f
 
     return f.col(f"`{column.replace('`', '``')}`")
 
 
 def _point(column: str, type_: str) -> Column:
-    """The column as a number on a line."""
+    """Returns the column as a number on a line."""
     from pyspark.sql import functions as f
 
     value = _quote_column(column)
@@ -171,6 +171,6 @@ def _read_numbered(
 
 
 def _spark_column(column: TableColumn) -> str:
-    # What a type is called here is what Spark calls it, but for the one that means what the session says.
+    # tidefold's type names are Spark's, except for the one whose meaning depends on the session.
     kind = column.type.replace("timestamp", "timestamp_ltz")
     return f"`{column.name.replace('`', '``')}` {kind}"

@@ -1,7 +1,7 @@
-"""The staged rows, read so that nothing but the files themselves can answer a check.
+"""Reads the staged rows from the files themselves, so that no metadata can decide a check.
 
-Not through `format("delta")`, by measurement (docs/quality.md): Delta answers row counts from the statistics in its
-log, and a column that its schema calls NOT NULL makes Spark fold `IS NULL` to false, so a null key passes unseen.
+It does not use `format("delta")`, by measurement (docs/quality.md). Delta takes row counts from the statistics in its
+log. If its schema declares a column NOT NULL, Spark replaces `IS NULL` by false, so a null key would pass.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ def check_files(store: Store, manifest: Manifest) -> None:
         shown = {data_path("", f.name).lstrip("/"): f.bytes for f in manifest.shown}
         _compare(manifest, "its Delta table", shown, _active_files(store.uri(folder), store.options()))
     stored = {e.path.removeprefix(f"{folder}/"): e.bytes for e in store.list(data_path(folder, "").rstrip("/"))}
-    # A file beside those of the table is not read by anyone: garbage of a killed attempt, no harm.
+    # No reader reads other files next to those of the table: they are harmless garbage of a killed attempt.
     _compare(manifest, "the store", wanted, {path: size for path, size in stored.items() if path in wanted})
 
 
 def file_rows(store: Store, folder: str, file: DataFile, shape: TableSpec) -> Iterator[pa.RecordBatch]:
-    """The rows of one file that are not deleted, every column nullable and of its type today."""
+    """Yields the rows of one file that are not deleted, every column nullable and of its current type."""
     schema = pa.schema([field.with_nullable(True) for field in table_schema(shape)])
     with store.open(data_path(folder, file.name)) as stream:
         parquet = pq.ParquetFile(stream)
@@ -47,7 +47,7 @@ def file_rows(store: Store, folder: str, file: DataFile, shape: TableSpec) -> It
 
 
 def _fill_columns(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """With nulls in the columns that came after the file was written."""
+    """Adds null columns for those that are newer than the file."""
     there = set(rows.schema.names)
     columns = [
         rows.column(field.name).cast(field.type) if field.name in there else pa.nulls(rows.num_rows, field.type)

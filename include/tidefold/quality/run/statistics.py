@@ -1,8 +1,8 @@
-"""Numbers of single columns, stored with a judgement so that the next snapshot is compared without reading this one.
+"""Statistics of single columns. They are stored with a judgement, so that the next one need not read these rows again.
 
-All but the counts of text come from ONE aggregation over the rows.
+ONE aggregation over the rows computes everything except the counts of text values.
 
-How far two distributions are apart: the share of rows (0 to 1) that would have to move to make one the other's.
+The distance of two distributions is the share of rows (0 to 1) that would have to move to make them equal.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from tidefold.errors import TidefoldError
 from tidefold.quality.run.engine import ColumnNumbers, JudgedRows
 from tidefold.quality.suite.check import DISTRIBUTION, FRESHNESS, MEAN_DRIFT, SUM_DRIFT, Check, Types, family
 
-# A distribution is kept as this many steps from the least value to the greatest.
+# A distribution is stored as this many steps from the least value to the greatest.
 STEPS = 200
-# Text with more different values than this is no set of categories.
+# Text with more different values than this does not count as categories.
 CATEGORIES = 1000
 ACCURACY = 2000
 _GREATEST = 1.7976931348623157e308
@@ -30,9 +30,13 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class ColumnStatistics:
-    """One column: how many values and nulls; of numbers their exact sum (as text), mean and standard deviation; least
-    and greatest as text. `quantiles` (numbers, days and seconds since 1970) or `categories` (value, rows; no null) are
-    there for columns whose distribution is checked.
+    """The statistics of one column.
+
+    count, nulls: the number of values and of nulls.
+    total, mean, deviation: of numbers; the sum is exact, as text.
+    least, most: as text.
+    quantiles: numbers, or days or seconds since 1970; only if the distribution is checked.
+    categories: values with their rows, without null; only if the distribution is checked.
     """
 
     column: str
@@ -50,7 +54,7 @@ class ColumnStatistics:
 
 @dataclass(frozen=True, slots=True)
 class RowStatistics:
-    """How many rows there are, and the numbers of some columns."""
+    """The number of rows, and the statistics of some columns."""
 
     rows: int
     columns: tuple[ColumnStatistics, ...]
@@ -59,7 +63,7 @@ class RowStatistics:
         return next((c for c in self.columns if c.column == column), None)
 
     def answers(self, wanted: Wanted, types: Types) -> bool:
-        """Whether they hold what is wanted of each of the columns that there are."""
+        """Whether they contain everything that is wanted of each existing column."""
         return all(self._answers(c, shape, types) for c, shape in wanted.items() if c in types)
 
     def _answers(self, column: str, shape: bool, types: Types) -> bool:
@@ -69,13 +73,13 @@ class RowStatistics:
         return not shape or not found.count or bool(found.quantiles or found.categories)
 
 
-# Columns whose numbers are wanted: True, when their distribution is.
+# Columns whose statistics are wanted. True: with their distribution.
 Wanted = Mapping[str, bool]
 _DRIFTS = (SUM_DRIFT, MEAN_DRIFT)
 
 
 def find_wanted_columns(checks: Iterable[Check], compared_only: bool = False) -> dict[str, bool]:
-    """What the checks need of the rows; with `compared_only`, what they need of the rows they are compared with."""
+    """Returns what the checks need of the rows; with `compared_only`, what they need of the compared rows."""
     found: dict[str, bool] = {}
     kinds = _DRIFTS if compared_only else (*_DRIFTS, FRESHNESS)
     for check in checks:
@@ -87,8 +91,9 @@ def find_wanted_columns(checks: Iterable[Check], compared_only: bool = False) ->
 
 
 def collect(rows: JudgedRows, wanted: Wanted, types: Types) -> RowStatistics:
-    """The numbers of the wanted columns that there are. Raises whatever the engine does, and TidefoldError for a column
-    of text with too many different values.
+    """Computes the statistics of the wanted columns that exist.
+
+    Raises the engine's errors, and TidefoldError for a text column with too many different values.
     """
     present = {column: (types[column], shape) for column, shape in wanted.items() if column in types}
     total, numbers = rows.aggregate(present)
@@ -131,7 +136,7 @@ def _finite(value: float | None) -> float | None:
 
 
 def _limit(value: float) -> float:
-    # JSON knows neither; Spark holds NaN for greater than every number.
+    # JSON has neither. Spark sorts NaN after every number.
     return _GREATEST if math.isnan(value) else max(-_GREATEST, min(_GREATEST, value))
 
 
@@ -146,9 +151,11 @@ def _text(value: Any, type_: str) -> str | None:
 
 
 def shift(one: ColumnStatistics, other: ColumnStatistics) -> float:
-    """Of numbers and times the largest difference, over all values x, in the share of rows up to x (Kolmogorov and
-    Smirnov); of categories half the sum of the differences of their shares (total variation). Nulls are the last place
-    of the line, or a category of their own.
+    """Returns the distance of two distributions.
+
+    For numbers and times it is the largest difference, over all values x, in the share of rows up to x (Kolmogorov and
+    Smirnov). For categories it is half the sum of the differences of their shares (total variation). Nulls count as the
+    largest value, or as their own category.
     """
     sizes = one.count + one.nulls, other.count + other.nulls
     if not all(sizes):
@@ -167,7 +174,7 @@ def _between_lines(one: ColumnStatistics, other: ColumnStatistics) -> float:
 
 
 def _share(quantiles: tuple[float, ...], x: float) -> float:
-    """The share of values up to x, to one step."""
+    """Returns the share of values up to x, to one step."""
     if not quantiles:
         return 0.0
     return max(bisect_right(quantiles, x) - 1, 0) / (len(quantiles) - 1)

@@ -82,7 +82,7 @@ class ProposedLog:
 
 
 def log_ids(topics: Sequence[str], taken: Sequence[str] = ()) -> list[str]:
-    """Returns ids made from the table names, different from `taken`. If two collide, they get more of the topic's name."""
+    """Returns ids made from table names, different from `taken`. Ids that collide get more of the topic's name."""
     ids = list(taken)
     for topic in topics:
         parts = topic.split(".")

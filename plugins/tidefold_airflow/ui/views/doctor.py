@@ -1,4 +1,4 @@
-"""What the newest scheduled doctor found around the pipeline."""
+"""Shows what the newest scheduled doctor found around the pipeline."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ _WORDS = {FindingLevel.FAIL: Word("fail", "bad"), FindingLevel.WARN: Word("warn"
 
 @dataclass(frozen=True, slots=True)
 class DoctorView:
-    """`word`: all findings in a few words; `listed`: what must be mended, then the warnings."""
+    """The findings of the doctor.
+
+    word: all findings in a few words.
+    listed: the failures, then the warnings.
+    """
 
     instant: str
     word: str
@@ -23,7 +27,7 @@ class DoctorView:
 
 
 def view_doctor(pipeline: Pipeline) -> DoctorView | None:
-    """The newest findings; None: the doctor's DAG did not run yet, or the store does not show what it found."""
+    """Returns the newest findings; None if the doctor's DAG has not run yet, or the findings cannot be read."""
     try:
         report = find_report(pipeline.store)
     except TidefoldError:

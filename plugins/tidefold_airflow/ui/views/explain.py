@@ -1,4 +1,4 @@
-"""A form that asks for a key, and the explanation of its row."""
+"""Shows a form for a key, and the explanation of its row."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 VIEWS = ("published", "live", "snapshot")
-# A field of the form for each key column is called so.
+# Prefix of the form field of each key column.
 FIELD = "c."
 
 
 @dataclass(frozen=True, slots=True)
 class ExplainForm:
-    """What the form holds: the key as JSON (None: not asked yet), its columns as they were typed, and the view."""
+    """The content of the form: the key as JSON (None: not entered yet), its columns as typed, and the view."""
 
     key: str | None
     fields: Mapping[str, str]
@@ -35,7 +35,7 @@ class ExplainForm:
 
 @dataclass(frozen=True, slots=True)
 class ExplainView:
-    """The form, and the answer or why there is none."""
+    """The form, and the explanation or the error."""
 
     state: LogState
     question: ExplainForm
@@ -44,7 +44,7 @@ class ExplainView:
 
 
 def view_explanation(pipeline: Pipeline, state: LogState, request: Request) -> ExplainView:
-    """Explains the key that the address holds, if it holds one. What is wrong with it stands beside the form."""
+    """Explains the key in the address, if there is one. The page shows a mistake in it beside the form."""
     key = state.shape.key
     question = ExplainForm(None, dict.fromkeys(key, ""), "published", None)
     try:
@@ -76,7 +76,7 @@ def _parse_form(request: Request, state: LogState) -> ExplainForm:
 
 
 def _fields(text: str, fields: Mapping[str, str]) -> dict[str, str]:
-    """The values of a key given as JSON, for the form."""
+    """Returns the values of a key given as JSON, for the form."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):

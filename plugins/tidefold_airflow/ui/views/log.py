@@ -1,4 +1,4 @@
-"""One log: its snapshots over time, its sources, what keeps its log, and what is on this machine."""
+"""Shows one log: its snapshots over time, its sources, what keeps change sets, and the copies on this machine."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ LISTED = 200
 
 @dataclass(frozen=True, slots=True)
 class SnapshotLine:
-    """A snapshot as one line of a list. `run`: the DAG run that made it, if one did."""
+    """A snapshot as one line of a list.
+
+    run: the DAG run that made it, if one did.
+    """
 
     snapshot: Snapshot
     word: Word
@@ -53,7 +56,10 @@ class SnapshotLine:
 
 @dataclass(frozen=True, slots=True)
 class PartitionProgress:
-    """How far one partition was taken. `records` and `refused` are of its landed files that the log remembers."""
+    """The position of one partition.
+
+    records, refused: of those landed files that the ledger still lists.
+    """
 
     position: Position
     time: str | None
@@ -64,7 +70,10 @@ class PartitionProgress:
 
 @dataclass(frozen=True, slots=True)
 class LogView:
-    """Everything that the page of a log shows; `more` snapshots are not listed."""
+    """Everything that the page of a log shows.
+
+    more: the number of snapshots that are not listed.
+    """
 
     status: LogStatus
     word: Word
@@ -83,7 +92,7 @@ class LogView:
 
 
 def view_log(pipeline: Pipeline, state: LogState) -> LogView:
-    """What there is to say of a log; its copies on this machine are those of the machine that serves the page."""
+    """Builds the page of a log. Its local copies are those of the machine that serves the page."""
     here = copies_here(pipeline, state)
     found = replace(status_of(state), local=here.whole, local_partial=here.partial)
     status = add_records(pipeline, found)
@@ -107,13 +116,13 @@ def view_log(pipeline: Pipeline, state: LogState) -> LogView:
 
 
 def lines(state: LogState, snapshots: Sequence[Snapshot], local: Sequence[int] = ()) -> list[SnapshotLine]:
-    """Snapshots of a log as a list shows them."""
+    """Returns the snapshots of a log as lines of a list."""
     restored = find_restorers(state.snapshots)
     return [line(state, s, restored, s.id in local) for s in snapshots]
 
 
 def line(state: LogState, snapshot: Snapshot, restored: Mapping[int, int], local: bool) -> SnapshotLine:
-    """One of them."""
+    """Returns one snapshot as a line."""
     return SnapshotLine(
         snapshot,
         word_of_snapshot(snapshot),
@@ -127,7 +136,7 @@ def line(state: LogState, snapshot: Snapshot, restored: Mapping[int, int], local
 
 
 def run_of(name: str) -> Run | None:
-    """The DAG run behind a run's name in the ledger; None for one that was started otherwise."""
+    """Returns the DAG run with this name in the ledger; None if no DAG started the run."""
     dag, slash, run = name.partition("/")
     return Run(dag, run) if dag and slash and run else None
 

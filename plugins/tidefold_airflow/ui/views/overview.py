@@ -1,4 +1,4 @@
-"""All logs of the pipeline at a glance."""
+"""Shows all logs of the pipeline."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tidefold.operations.pipeline import Pipeline
 from tidefold_airflow.ui.health import Lag, Note, Word, lag_of, status_of_error, to_do, word_of_log
 from tidefold_airflow.ui.responses import hide_unexpected
 
-# On a far store each ledger takes a moment.
+# Each ledger takes a moment to read from a remote store.
 _AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """One log: its status, in a word and in full, and what is to be done."""
+    """One log: its status, in a word and in full, and what to do."""
 
     status: LogStatus
     word: Word
@@ -28,7 +28,7 @@ class LogLine:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What all logs together come to."""
+    """Sums over all logs."""
 
     logs: int
     good: int
@@ -41,13 +41,15 @@ class Totals:
 
 
 def overview(pipeline: Pipeline) -> list[LogLine]:
-    """One line a log, in the order of the configuration; one that cannot be read says so and hides no other."""
+    """Returns one line for each log, in the order of the configuration. An unreadable log shows its error and hides no
+    other.
+    """
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         return list(pool.map(partial(_line, pipeline), pipeline.config.logs))
 
 
 def totals(lines: list[LogLine]) -> Totals:
-    """Sums over all logs."""
+    """Computes the sums over all logs."""
     latest = [line.status.latest for line in lines if line.status.latest]
     tones = [line.word.tone for line in lines]
     return Totals(

@@ -1,4 +1,4 @@
-"""The refused records of a log: counted by reason, and the first of them one by one."""
+"""Shows the refused records of a log: counts by reason, and the first records one by one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _REASON = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
 
 @dataclass(frozen=True, slots=True)
 class QuarantineView:
-    """Counts of all reasons; records of one (`reason`) or of all; `more`: there are others than those listed."""
+    """Counts of all reasons, and records of one `reason` or of all.
+
+    more: there are more records than the listed ones.
+    """
 
     counts: Sequence[ReasonCount]
     reason: str | None
@@ -25,7 +28,7 @@ class QuarantineView:
 
 
 def view_quarantine(pipeline: Pipeline, log: str, reason: str | None) -> QuarantineView:
-    """What was refused. Raises InvalidInputError for what cannot be a reason."""
+    """Builds the page of the quarantine. Raises InvalidInputError if the reason is not a code."""
     if reason is not None and not _REASON.fullmatch(reason):
         raise InvalidInputError("REASON_INVALID", "This is not a reason code.", hint="Choose one from the list.")
     records, more = show_refused(pipeline, log, reason, LISTED)

@@ -1,4 +1,4 @@
-"""What would go now, step by step, with files and bytes, and what keeps the rest. Nothing is changed."""
+"""Shows what each clean-up would delete now, with files and bytes, and what keeps the rest. It changes nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,11 @@ LISTED = 50
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One clean-up as it would run now. `bytes` is None if it is unknown; `more` files are not listed."""
+    """One clean-up as it would run now.
+
+    bytes: None if unknown.
+    more: the number of files that are not listed.
+    """
 
     name: str
     what: str
@@ -36,7 +40,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class RetentionView:
-    """The plans, and what holds: `keep` snapshots (None: all), bounds of the log, and why each snapshot stays."""
+    """The plans, the `keep` newest snapshots (None: all), the bounds of the log, and why each snapshot stays."""
 
     state: LogState
     keep: int | None
@@ -46,7 +50,7 @@ class RetentionView:
 
 
 def view_retention(pipeline: Pipeline, state: LogState) -> RetentionView:
-    """Every plan is made by itself: one that cannot be made says so and hides no other."""
+    """Makes every plan separately. A plan that fails shows its error and hides no other."""
     keep = pipeline.config.retention.keep
     return RetentionView(state, keep, _steps(pipeline, state), bounds(state, keep), _explain_kept(state, keep))
 
@@ -96,7 +100,7 @@ def _step(name: str, what: str, log: str, plan: Callable[[], Outcome]) -> Step:
 
 
 def _add_size(pipeline: Pipeline, step: Step) -> Step:
-    """With the bytes of the files that `clean` names."""
+    """Adds the bytes of the files that `clean` names."""
     if step.bytes is not None:
         return step
     paths = LogPaths(step.outcome.log)
@@ -108,7 +112,7 @@ def _add_size(pipeline: Pipeline, step: Step) -> Step:
 
 
 def _explain_kept(state: LogState, keep: int | None) -> list[tuple[int, str]]:
-    """Of each completed snapshot why it stays; newest first."""
+    """Explains for each completed snapshot why it stays; newest first."""
     completed = [s for s in state.snapshots if s.state is State.COMPLETED]
     stays = find_protected(state, keep) if keep else {s.id for s in completed}
     return [(s.id, _why(state, s, keep)) for s in reversed(completed) if s.id in stays]

@@ -1,4 +1,4 @@
-"""What one run of a DAG did to each log."""
+"""Shows what one run of a DAG did to each log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ _AT_ONCE = 8
 
 @dataclass(frozen=True, slots=True)
 class LogOfRun:
-    """The snapshots that the run began in one log, newest first; `error`: its ledger cannot be read."""
+    """The snapshots that the run began in one log, newest first.
+
+    error: its ledger cannot be read.
+    """
 
     log: str
     snapshots: Sequence[SnapshotLine] = ()
@@ -25,7 +28,7 @@ class LogOfRun:
 
 
 def view_run(pipeline: Pipeline, run: Run) -> list[LogOfRun]:
-    """Each log of the configuration, those first that the run did something to."""
+    """Returns each configured log, those first that the run changed."""
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         found = list(pool.map(partial(_of_log, pipeline, run), pipeline.config.logs))
     return sorted(found, key=lambda one: not (one.snapshots or one.error))

@@ -1,4 +1,4 @@
-"""One snapshot with everything that is recorded of it, and its stored report."""
+"""Shows one snapshot with everything that the store records of it, and its stored report."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ _LARGEST_REPORT = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """The files of a snapshot, as its manifest has them; `error` says why they cannot be told."""
+    """The files of a snapshot, as its manifest lists them.
+
+    error: why they cannot be read.
+    """
 
     files: Sequence[DataFile] = ()
     more: int = 0
@@ -51,7 +54,7 @@ class SnapshotView:
 
 
 def view_snapshot(pipeline: Pipeline, state: LogState, snapshot: Snapshot) -> SnapshotView:
-    """What there is to say of a snapshot."""
+    """Builds the page of a snapshot."""
     local = snapshot.id in snapshots_here(pipeline, state)
     ids = [s.id for s in state.snapshots]
     place = ids.index(snapshot.id)
@@ -69,7 +72,7 @@ def view_snapshot(pipeline: Pipeline, state: LogState, snapshot: Snapshot) -> Sn
 
 
 def _find_failed_checks(pipeline: Pipeline, state: LogState, snapshot: Snapshot) -> Sequence[CheckResult]:
-    """The checks that did not pass, failures before warnings; none where the verdict file cannot be read."""
+    """Returns the checks that did not pass, failures before warnings; none if the verdict file cannot be read."""
     verdict = snapshot.verdict
     if verdict is None:
         return ()
@@ -100,7 +103,7 @@ def _files(pipeline: Pipeline, state: LogState, snapshot: Snapshot) -> Files:
 
 
 def read_stored_report(pipeline: Pipeline, state: LogState, snapshot: Snapshot) -> bytes:
-    """The report that was stored with the verdict. Raises NotFoundError, CorruptError for one too large to be ours."""
+    """Returns the report that was stored with the verdict. Raises NotFoundError, or CorruptError if it is too large."""
     verdict = snapshot.verdict
     folder = f"{LogPaths(state.log).folder}/quality/"
     if verdict is None or not verdict.path.startswith(folder) or ".." in verdict.path.split("/"):
