@@ -148,7 +148,7 @@ def log_mistakes(log: str, data: object, base: Path) -> list[str]:
     """What would be refused about one log that is not in a file yet. `base`: folder of the future file."""
     document = YamlDocument({}, {})
     try:
-        problems = check_log(log, LogEntry.model_validate(data), document, base)
+        problems = check_log(log, LogEntry.model_validate(data), document)
     except ValidationError as error:
         problems = find_problems(error, LogEntry, document, ("logs", log))
     return [f"{p.key} {p.message}" for p in problems]
@@ -187,7 +187,7 @@ def _read_logs(document: YamlDocument, base: Path) -> tuple[dict[str, LogEntry],
         place = ("logs", log)
         try:
             entries[log] = LogEntry.model_validate(data)
-            problems += check_log(log, entries[log], document, base)
+            problems += check_log(log, entries[log], document)
         except ValidationError as error:
             problems += find_problems(error, LogEntry, document, place)
     return entries, problems

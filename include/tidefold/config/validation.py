@@ -182,7 +182,7 @@ _SCHEME_EXAMPLES = {"": "a path", "file": "file:///absolute/path", "s3": "s3://b
 _CONTAINER_SCHEMES = ("abfs", "abfss", "wasb", "wasbs")
 
 
-def check_log(log: str, entry: LogEntry, document: YamlDocument, base: Path) -> Iterator[ConfigProblem]:
+def check_log(log: str, entry: LogEntry, document: YamlDocument) -> Iterator[ConfigProblem]:
     """Yields the mistakes of one log whose values have the right types."""
     place: Place = ("logs", log)
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, TypeVar, cast
+from typing import BinaryIO, TypeVar
 
 import pyarrow as pa
 
@@ -21,7 +19,7 @@ from tidefold.domain.verify.expected_files import StorageTier
 from tidefold.errors import CorruptError, NotFoundError, TidefoldError
 from tidefold.fold.change_cache import changes_for
 from tidefold.fold.task import Address, Input, Read
-from tidefold.storage import Store, is_lost_by_disk, open_store
+from tidefold.storage import Store, compute_sha256, is_lost_by_disk, open_store
 from tidefold.storage.local_store import LocalStore
 
 T = TypeVar("T")
@@ -104,7 +102,7 @@ class Inputs:
     def _prove(self, file: DataFile, address: Address) -> Address:
         """Verifies the checksum, so that silent damage does not live on in new files."""
         with self.store(address).open(address.path) as stream:
-            digest = hashlib.file_digest(cast(io.BufferedReader, stream), "sha256").hexdigest()
+            digest = compute_sha256(stream)
         if digest != file.sha256:
             raise CorruptError(
                 "DATA_FILE_CORRUPT",

@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 from tidefold.errors import InvalidInputError
 from tidefold.storage.local_store import LocalStore
 from tidefold.storage.memory_store import MemoryStore
-from tidefold.storage.store import Store, StoredObject, is_lost_by_disk
+from tidefold.storage.store import Store, StoredObject, compute_sha256, is_lost_by_disk
 
-__all__ = ["Store", "StoredObject", "is_lost_by_disk", "open_store"]
+__all__ = ["Store", "StoredObject", "compute_sha256", "is_lost_by_disk", "open_store"]
 
 
 def open_store(address: str, base: Path) -> Store:

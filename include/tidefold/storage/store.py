@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import hashlib
+import io
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Protocol, cast
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,11 @@ def is_lost_by_disk(error: BaseException | None) -> bool:
             return True
         error = error.__cause__
     return False
+
+
+def compute_sha256(stream: BinaryIO) -> str:
+    """The sha256 of the bytes of an open file."""
+    return hashlib.file_digest(cast(io.BufferedReader, stream), "sha256").hexdigest()
 
 
 class Store(Protocol):

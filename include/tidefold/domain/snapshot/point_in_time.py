@@ -37,7 +37,7 @@ def plan(state: LogState, at: int, expire: Expire | None) -> PointInTimePlan | N
     Raises RefusedError when the log no longer has what that needs, or nobody knows when its changes were committed.
     """
     offered = list(up_to(state, state.latest, state.last_sqn))
-    found = next((one for one in offered if _reaches(state, one.snapshot) < at and _has_all(state, one, expire)), None)
+    found = next((one for one in offered if _reaches(one.snapshot) < at and _has_all(state, one, expire)), None)
     if found is None:
         raise _too_old(state, at, offered)
     chosen = _before(state.log, found.change_sets, at)
@@ -67,7 +67,7 @@ def _lineage(state: LogState, snapshot: Snapshot | None) -> Iterator[Snapshot]:
         snapshot = None if below is None else state.snapshot(below)
 
 
-def _reaches(state: LogState, snapshot: Snapshot | None) -> int:
+def _reaches(snapshot: Snapshot | None) -> int:
     """An instant not before the last commit in a snapshot. Where nobody wrote that down (older programs, imports) it is
     when it was made, to the second: a source does not commit in the future.
     """
@@ -182,4 +182,4 @@ def _too_old(state: LogState, at: int, offered: Sequence[Older]) -> RefusedError
 def _earliest(state: LogState, snapshot: Snapshot | None) -> int:
     """The earliest instant that a snapshot serves: after its last commit, and not before it dropped rows."""
     dropping = [micros(one.started_at) for one in _lineage(state, snapshot) if one.expire]
-    return max([min(_reaches(state, snapshot), NEVER - 1) + 1, *dropping])
+    return max([min(_reaches(snapshot), NEVER - 1) + 1, *dropping])

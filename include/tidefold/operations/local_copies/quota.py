@@ -22,7 +22,6 @@ from tidefold.operations.local_copies.inventory import Seen, find_unneeded, look
 from tidefold.operations.pipeline import Pipeline
 from tidefold.storage import Store
 from tidefold.storage.local_copies.copies import discard_files
-from tidefold.storage.local_copies.roots import LocalRoots
 
 _log = logging.getLogger(__name__)
 
@@ -36,7 +35,7 @@ def provide_room(pipeline: Pipeline, manifest: Manifest) -> None:
     if local is None or quota is None:
         return
     seen = look(pipeline.store, local)
-    going = list(_removable(pipeline.store, local, seen))
+    going = list(_removable(pipeline.store, seen))
     name = CopyName(manifest.log, manifest.snapshot)
     # Whatever lies there under its own id goes in any case before it is made.
     may_go = {file for copy in going for file in copy}
@@ -59,7 +58,7 @@ def _is_of(file: LocalFile, name: CopyName) -> bool:
     return found is not None and (found.log, found.snapshot) == (name.log, name.snapshot)
 
 
-def _removable(store: Store, local: LocalRoots, seen: Seen) -> Iterator[tuple[LocalFile, ...]]:
+def _removable(store: Store, seen: Seen) -> Iterator[tuple[LocalFile, ...]]:
     """What local retention would remove: halves and old copies first, the oldest of them first, then segments."""
     states = {log: _state(store, log) for log in {name.log for name in seen.snapshots}}
     for name in sorted(seen.snapshots, key=lambda n: (not n.ongoing, n.snapshot, n.log)):

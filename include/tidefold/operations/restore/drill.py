@@ -6,8 +6,6 @@ Scratch folders on this machine that go also when their owner was killed: the ne
 from __future__ import annotations
 
 import fcntl
-import hashlib
-import io
 import logging
 import os
 import shutil
@@ -18,7 +16,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 from tidefold.compute.runners import Runner, in_threads
 from tidefold.delta.table_state import build_table, delta_state
@@ -32,7 +29,7 @@ from tidefold.operations.pipeline import Pipeline, now
 from tidefold.operations.restore.export import Elsewhere, Restored, restore_rows
 from tidefold.operations.restore.target_location import clear, open_place
 from tidefold.operations.snapshot.details import DrillDetails
-from tidefold.storage import Store
+from tidefold.storage import Store, compute_sha256
 from tidefold.storage.safe_files import make_private_folder
 
 _log = logging.getLogger(__name__)
@@ -147,7 +144,7 @@ def _fault(scratch: Store, file: DataFile) -> str:
     path = data_path("", file.name)
     try:
         with scratch.open(path) as stream:
-            digest = hashlib.file_digest(cast(io.BufferedReader, stream), "sha256").hexdigest()
+            digest = compute_sha256(stream)
     except NotFoundError:
         return f"{path}: missing"
     return "" if digest == file.sha256 else f"{path}: altered"

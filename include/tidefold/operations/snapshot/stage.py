@@ -4,14 +4,11 @@ restore, for full and incremental snapshots (N2).
 
 from __future__ import annotations
 
-import hashlib
-import io
 import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import islice
-from typing import cast
 
 from tidefold.delta.publish import create_snapshot_table, provide_new_files
 from tidefold.domain.log_state import Snapshot, SnapshotKind
@@ -28,7 +25,7 @@ from tidefold.operations.pipeline import Pipeline
 from tidefold.operations.snapshot.attempt import Attempt, RestoreInfo
 from tidefold.operations.snapshot.details import LocalCopyDetails, StagedDetails, StagedImport, StagedRestore
 from tidefold.operations.snapshot.task_results import describe_reads, find_failed_reads, read_from
-from tidefold.storage import Store
+from tidefold.storage import Store, compute_sha256
 
 _LINKERS = 8
 
@@ -94,7 +91,7 @@ def _carry(pipeline: Pipeline, attempt: Attempt, files: Sequence[DataFile]) -> i
 
 def _is_proved(store: Store, path: str, file: DataFile) -> bool:
     with store.open(path) as stream:
-        return hashlib.file_digest(cast(io.BufferedReader, stream), "sha256").hexdigest() == file.sha256
+        return compute_sha256(stream) == file.sha256
 
 
 def _describe_staged(

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
 import threading
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import cast
 
 from tidefold.domain.verify.expected_files import Copy, DamageKind, Expected, StorageTier, StoredFile, StoredLocation
 from tidefold.errors import NotFoundError
-from tidefold.storage import Store, is_lost_by_disk
+from tidefold.storage import Store, compute_sha256, is_lost_by_disk
 
 Stores = Mapping[StorageTier, Store]
 # Is told how many bytes were read so far, and how many there are to read.
@@ -119,7 +116,7 @@ def _harm(stores: Stores, copy: _Found, deep: bool, progress: Progress) -> Damag
 def digest_of(stores: Stores, place: StoredLocation) -> str:
     """The sha256 of a file."""
     with stores[place.where].open(place.path) as stream:
-        return hashlib.file_digest(cast(io.BufferedReader, stream), "sha256").hexdigest()
+        return compute_sha256(stream)
 
 
 def still_named(copies: Iterable[Copy], named: Collection[StoredLocation]) -> tuple[Copy, ...]:

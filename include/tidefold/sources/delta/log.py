@@ -63,7 +63,6 @@ class DeltaCommit:
     changes: tuple[FileAction, ...]
     added: tuple[FileAction, ...]
     removed: tuple[FileAction, ...]
-    table_id: str | None
     configuration: Mapping[str, str] | None
     time: int | None
 
@@ -110,14 +109,13 @@ def read_commit(store: Store, version: int) -> DeltaCommit:
     info = next((line.commit_info for line in lines if line.commit_info), None)
     millis = (info.in_commit_timestamp or info.timestamp) if info else None
     return DeltaCommit(
-        version,
-        hashlib.sha256(data).hexdigest(),
-        tuple(line.cdc for line in lines if line.cdc),
-        tuple(line.add for line in lines if line.add and line.add.data_change),
-        tuple(line.remove for line in lines if line.remove and line.remove.data_change),
-        meta.id if meta else None,
-        meta.configuration if meta else None,
-        None if millis is None else millis * 1000,
+        version=version,
+        checksum=hashlib.sha256(data).hexdigest(),
+        changes=tuple(line.cdc for line in lines if line.cdc),
+        added=tuple(line.add for line in lines if line.add and line.add.data_change),
+        removed=tuple(line.remove for line in lines if line.remove and line.remove.data_change),
+        configuration=meta.configuration if meta else None,
+        time=None if millis is None else millis * 1000,
     )
 
 

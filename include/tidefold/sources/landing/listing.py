@@ -6,12 +6,10 @@ Hidden and temporary files are skipped. A file with an unusable name is reported
 from __future__ import annotations
 
 import fnmatch
-import hashlib
-import io
 import os
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import BinaryIO, TypeAlias, cast
+from typing import BinaryIO, TypeAlias
 
 from tidefold.domain.log_state import LogState
 from tidefold.domain.source_progress import LandedFileRecord, NameReading
@@ -27,6 +25,7 @@ from tidefold.sources.landing.problems import (
     report_unplaced,
     report_unsafe,
 )
+from tidefold.storage import compute_sha256
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +168,7 @@ def find_rewritten(files: Sequence[LandedFile], state: LogState) -> tuple[FilePr
             continue
         try:
             with open_landed(file) as stream:
-                same = hashlib.file_digest(cast(io.BufferedReader, stream), "sha256").hexdigest() == entry.checksum
+                same = compute_sha256(stream) == entry.checksum
         except OSError as error:
             problems.append(report_unopened(file.name, error))
             continue

@@ -7,14 +7,12 @@ share the files that they have in common.
 from __future__ import annotations
 
 import hashlib
-import io
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import cast
 
 import msgspec
 
@@ -24,7 +22,7 @@ from tidefold.domain.snapshot.manifest import DataFile, Manifest
 from tidefold.errors import CorruptError, NotFoundError, StorageError, TidefoldError
 from tidefold.storage.local_copies.roots import LocalRoots
 from tidefold.storage.local_store import LocalStore
-from tidefold.storage.store import Store, StoredObject
+from tidefold.storage.store import Store, StoredObject, compute_sha256
 
 _log = logging.getLogger(__name__)
 _CHUNK = 1 << 20
@@ -165,7 +163,7 @@ def _from_here(local: LocalRoots, other: str, new: str, file: DataFile) -> str:
 
 def _digest(local: LocalRoots, path: str) -> str:
     with local.open(path) as stream:
-        return hashlib.file_digest(cast(io.BufferedReader, stream), "sha256").hexdigest()
+        return compute_sha256(stream)
 
 
 def _copy_file(primary: Store, local: LocalRoots, source: str, target: str) -> tuple[int, str]:
