@@ -6,6 +6,7 @@ import json
 import os
 import socket
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from local_airflow.stack import down, up
 from support import airflow_shop as small
 from support.airflow_stack import SELDOM, Scene
 from support.browser import Browser, chromium
+from support.webhook import webhook
 from tidefold.wiring import open_pipeline
 
 # Importing Airflow makes a folder; in this process too it must not be the user's.
@@ -54,7 +56,14 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
 
 
 @pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[small.Shop]:
+def hook() -> Iterator[tuple[str, list[Any]]]:
+    """The address of a webhook, and what it was told."""
+    with webhook() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory, hook: tuple[str, list[Any]]) -> Iterator[small.Shop]:
     """Airflow over a small pipeline, for stories that begin runs themselves; a failed gate waits for a person."""
     root = tmp_path_factory.mktemp("shop")
     config = small.prepare(root)
@@ -69,6 +78,8 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[small.Shop]:
     more = {
         **SELDOM,
         "TIDEFOLD_APPROVAL_HOURS": "1",
+        "TIDEFOLD_ALARM_CONN": "hook",
+        "AIRFLOW_CONN_HOOK": json.dumps({"conn_type": "http", "host": hook[0]}),
         "AIRFLOW__METRICS__STATSD_ON": "True",
         "AIRFLOW__METRICS__STATSD_HOST": "127.0.0.1",
         "AIRFLOW__METRICS__STATSD_PORT": str(statsd.getsockname()[1]),
@@ -83,6 +94,6 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[small.Shop]:
     }
     airflow = up(Request(root, config, "", dags=dags, quick_spark=True, more=more), print)
     try:
-        yield small.Shop(airflow, open_pipeline(config), statsd)
+        yield small.Shop(airflow, open_pipeline(config), statsd, hook[1])
     finally:
         down(root, print)

@@ -3,34 +3,20 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from support.webhook import webhook
+
 
 @pytest.fixture
 def posted() -> Iterator[tuple[str, list[Any]]]:
     """The address of a webhook, and what it was told."""
-    told: list[Any] = []
-
-    class Hook(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            told.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(204)
-            self.end_headers()
-
-        def log_message(self, *_: Any) -> None:
-            return
-
-    server = HTTPServer(("127.0.0.1", 0), Hook)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/hook", told
-    server.shutdown()
-    server.server_close()
+    with webhook() as made:
+        yield made
 
 
 def test_it_says_what_a_scrub_found(posted: tuple[str, list[Any]], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,8 @@ from support.airflow_shop import FAILS, LOGS, PASSES, Ran, Shop, wait_for
 from support.airflow_stack import all_on_spark, java_started
 from support.browser import Browser, logged_in, trigger_by_form
 from tidefold.domain.log_state import State
+from tidefold.operations.doctor.report import find_report
+from tidefold.operations.inspect.alarm_record import find_alarm_record
 from tidefold.operations.verify.proof_record import find_proof
 
 RETENTION = ("subsume", "truncate", "local_retention", "clean")
@@ -197,6 +199,38 @@ def test_a_scrub_by_hand_reads_its_share_and_is_recorded(shop: Shop, first: Ran)
     proof = find_proof(shop.pipeline.store, "items")
     assert proof
     assert (proof.by, proof.share, proof.proved) == ("scrub", 1.0, proof.instant)
+
+
+def test_a_doctor_by_hand_names_what_it_found_and_keeps_it_for_the_page(shop: Shop, first: Ran) -> None:
+    """DAG files are imported in a process of their own, and the connection is the one that the task has."""
+    run = shop.trigger("tidefold_doctor", seconds=60).green()
+    report = find_report(shop.pipeline.store)
+    assert report
+    found = {finding.check: finding for finding in report.findings}
+    assert sum(run.result("doctor").values()) == len(report.findings)
+    assert found["store"].level != "fail"
+    assert found["airflow"].message.startswith("Airflow 3.3.2, ")
+
+
+def test_a_log_that_keeps_failing_is_told_once_and_counts_again_after_a_good_run(shop: Shop, first: Ran) -> None:
+    """One failed run is allowed. The other log is published all the time."""
+    landing = shop.pipeline.config.path.parent / "landing" / "shop.public.notes"
+    away = landing.rename(landing.with_name("away"))
+    before = len(shop.told)
+    for number in (1, 2, 3):
+        shop.change("items", {number: f"while notes fails {number}"})
+        assert shop.trigger().red().tasks["alarms"] == "success"
+        assert shop.shown("items") == shop.held["items"]
+    told = [alarm for message in shop.told[before:] for alarm in message["alarms"]]
+    assert [(alarm["log"], alarm["kind"]) for alarm in told] == [("notes", "failures")]
+    assert told[0]["message"].startswith("2 runs failed in a row, since ")
+    assert "ingest: LANDING_MISSING" in told[0]["message"]
+    away.rename(landing)
+    shop.trigger().green()
+    record = find_alarm_record(shop.pipeline.store, "notes")
+    assert record
+    assert (record.failures, record.sent) == (0, ())
+    assert shop.metrics()["airflow.tidefold.notes.failed_runs"] == 0
 
 
 def test_who_waits_for_a_table_is_started_by_its_confirm_and_by_nothing_else(shop: Shop, first: Ran) -> None:

@@ -35,6 +35,7 @@ store: store
 spark: {above: 64MB}
 local: {mode: files, path: local}
 retention: {snapshots: 2}
+alarms: {failures: 1, lag: never}
 logs:
 """
 _LOG = """\
@@ -63,11 +64,14 @@ def prepare(root: Path) -> Path:
 
 @dataclass
 class Shop:
-    """`held` is what the source holds: what each table must show once everything was published."""
+    """`held` is what the source holds: what each table must show once everything was published. `told` is what the
+    webhook for alarms got.
+    """
 
     airflow: LocalAirflow
     pipeline: Pipeline
     statsd: socket.socket
+    told: list[Any] = field(default_factory=list)
     held: dict[str, dict[int, str]] = field(default_factory=lambda: {log: {} for log in LOGS})
     _gauges: dict[str, float] = field(default_factory=dict)
     _offsets: dict[str, int] = field(default_factory=lambda: dict.fromkeys(LOGS, 0))

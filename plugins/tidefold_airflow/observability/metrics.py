@@ -43,7 +43,6 @@ def of_status(found: Sequence[LogStatus], now: datetime) -> Iterator[Gauge]:
     """How far each log is behind, and for how long its table has been as it is (seconds)."""
     for status in found:
         yield Gauge(status.log, "unreadable", float(status.error is not None))
-        yield from of_alarms(status)
         if not status.begun or status.error:
             continue
         yield Gauge(status.log, "lag.changes", status.changes)

@@ -57,7 +57,7 @@ class TidefoldAlarmsOperator(TidefoldLogOperator):
             scope = open_scope(self.config, self.logs or (), context, self.only)
             notifiers = find_notifiers(self.alarm_conn_id, self.alarm_notifier)
             errors = find_errors(*_read_steps(context), scope.logs)
-            runs = [_find_run(scope, log, errors.get(log)) for log in scope.logs if scope.pipeline.log(log).alarms]
+            runs = _find_runs(scope, errors)
         send(gauge for run in runs for gauge in of_alarms(run.status))
         new = [alarm for run in runs for alarm in run.new]
         for alarm in new:
@@ -116,16 +116,26 @@ def _list_summaries(returned: Any) -> Iterator[Mapping[str, Any]]:
             yield {log: what for log, what in summary.items() if isinstance(what, Mapping)}
 
 
-def _find_run(scope: TaskScope, log: str, error: str | None) -> LogRun:
+def _find_runs(scope: TaskScope, errors: Mapping[str, str]) -> list[LogRun]:
+    """What the run came to for each log that has thresholds; the others cost no request."""
+    from tidefold.operations.inspect.status import status
+
+    logs = [log for log in scope.logs if scope.pipeline.log(log).alarms]
+    return [_find_run(scope, found, errors.get(found.log)) for found in status(scope.pipeline, logs)]
+
+
+def _find_run(scope: TaskScope, found: LogStatus, error: str | None) -> LogRun:
     from tidefold.domain.alarms import AlarmRecord, find_unsent, record_run
     from tidefold.operations.inspect.alarm_record import find_alarm_record
-    from tidefold.operations.inspect.status import status, with_alarms
+    from tidefold.operations.inspect.status import with_alarms
     from tidefold.operations.pipeline import now
+    from tidefold.operations.verify.proof_record import find_proof
 
-    before = find_alarm_record(scope.pipeline.store, log) or AlarmRecord()
-    [found] = status(scope.pipeline, [log], proofs=True)
+    store = scope.pipeline.store
+    before = find_alarm_record(store, found.log) or AlarmRecord()
     after = record_run(before, scope.run, error, now())
-    found = with_alarms(scope.pipeline, replace(found, runs=after))
+    proof = None if found.error else find_proof(store, found.log)
+    found = with_alarms(scope.pipeline, replace(found, proof=proof, runs=after))
     return LogRun(found, before, after, find_unsent(after, found.alarms))
 
 

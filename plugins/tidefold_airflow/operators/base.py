@@ -68,7 +68,7 @@ class TidefoldListLogsOperator(TidefoldLogOperator):
             scope = open_scope(self.config, self.logs, context, self.only)
         from tidefold.operations.inspect.status import status
 
-        send(of_status(status(scope.pipeline, scope.logs, proofs=True), datetime.now(UTC)))
+        send(of_status(status(scope.pipeline, scope.logs), datetime.now(UTC)))
         self.log.info("This run works on %s.", ", ".join(scope.logs))
         return scope.logs
 

@@ -261,3 +261,17 @@ def test_status_shows_alarms_as_text_and_as_json(tmp_path: Path, monkeypatch: py
     assert "failures" in [alarm["kind"] for alarm in accounts["alarms"]]
     assert accounts["runs"]["failures"] == 1
     assert status(pipeline, ["accounts"])[0].alarms == ()
+
+
+def test_init_writes_the_default_thresholds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TIDEFOLD_CONFIG", raising=False)
+    (tmp_path / "landing").mkdir()
+    rows = "".join(f"{i},a{i},2026-11-0{i} 10:00:00\n" for i in range(1, 6))
+    (tmp_path / "landing" / "customers.csv").write_text(f"id,name,updated_at\n{rows}")
+    done = CliRunner().invoke(app, ["init", "landing"], prog_name="tidefold")
+    assert done.exit_code == 0, done.stderr
+    text = (tmp_path / "tidefold.yaml").read_text()
+    assert "\nalarms:\n  lag: 24h # " in text
+    [log] = load_config(tmp_path / "tidefold.yaml").logs.values()
+    assert log.alarms == AlarmThresholds()
