@@ -62,7 +62,7 @@ def test_an_existing_file_is_left_as_it_is(folder: Path) -> None:
     ("row", "key", "connector", "why"),
     [
         ({"a": 1}, None, "postgresql", "which columns tell rows apart?"),
-        ({"a": 1}, {"a": 1}, "oracle", "only postgresql, mysql, mariadb are supported"),
+        ({"a": 1}, {"a": 1}, "db2", "only postgresql, mysql, mariadb, sqlserver, oracle are supported"),
         ({"_a": 1}, {"_a": 1}, "postgresql", "begins with `_`"),
         ({"a b": 1}, {"a b": 1}, "postgresql", "cannot be the name of a column"),
         ({"a": 1.5}, {"a": 1.5}, "postgresql", "of type double"),

@@ -202,7 +202,7 @@ BAD = [
     ),
     Bad("unknown policy", "fail", "ignore", UNKNOWN_VALUE, 19, f"{A}.on_bad_record"),
     Bad(
-        "connector of later", "connector: postgresql\n", "connector: mongodb\n",
+        "connector of later", "connector: postgresql\n", "connector: db2\n",
         LATER, 10, f"{A}.source.connector",
     ),
     Bad("retain a word", "snapshots: all", "snapshots: some", OUT_OF_RANGE, 5, "retention.snapshots"),

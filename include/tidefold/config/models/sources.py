@@ -39,7 +39,7 @@ _KafkaNames = Annotated[
 
 
 # Words that a later version will know: refused by name, so that nobody takes them for a typing mistake.
-_LATER_CONNECTORS = ("mongodb", "sqlserver", "oracle", "db2", "vitess", "spanner", "informix")
+_LATER_CONNECTORS = ("db2", "vitess", "spanner", "informix")
 _LATER_FORMATS = ("canal-json", "maxwell-json", "avro")
 
 
@@ -50,7 +50,7 @@ def _explain_later(value: str, allowed: str) -> PydanticCustomError:
 
 def _refuse_later_connector(value: Any) -> Any:
     if value in _LATER_CONNECTORS:
-        raise _explain_later(value, "postgresql, mysql, mariadb")
+        raise _explain_later(value, "postgresql, mysql, mariadb, sqlserver, oracle, mongodb")
     return value
 
 
@@ -118,7 +118,10 @@ class DebeziumEntry(LandedEntry):
     by_columns: ClassVar[bool] = False
 
     format: Literal["debezium-json", "debezium-avro", "debezium-parquet"]
-    connector: Annotated[Literal["postgresql", "mysql", "mariadb"], BeforeValidator(_refuse_later_connector)]
+    connector: Annotated[
+        Literal["postgresql", "mysql", "mariadb", "sqlserver", "oracle", "mongodb"],
+        BeforeValidator(_refuse_later_connector),
+    ]
     names: _KafkaNames = None
 
     @property

@@ -11,8 +11,19 @@ from enum import StrEnum
 POSTGRESQL, MYSQL, MARIADB, ARRIVAL, POSITION, VERSION, COLUMNS = (
     *("postgresql", "mysql", "mariadb", "arrival", "position", "version", "columns"),
 )
+SQLSERVER, ORACLE, MONGODB = "sqlserver", "oracle", "mongodb"
 # How many numbers make up an order of each kind; of `columns` as many as there are.
-ORDER_WIDTH = {POSTGRESQL: 2, MYSQL: 3, MARIADB: 3, ARRIVAL: 1, POSITION: 0, VERSION: 2}
+ORDER_WIDTH = {
+    POSTGRESQL: 2,
+    MYSQL: 3,
+    MARIADB: 3,
+    ARRIVAL: 1,
+    POSITION: 0,
+    VERSION: 2,
+    SQLSERVER: 5,
+    ORACLE: 1,
+    MONGODB: 2,
+}
 
 # System columns of a table, where its engine needs them: the place of the change that made the row, as a list of whole
 # numbers, and from when to when a version of it was valid.

@@ -13,7 +13,7 @@ from tidefold.changelog.segment import read_change_set
 from tidefold.domain.ingest.quarantine_retry import high_before, since
 from tidefold.domain.log_state import LogState, TableSpec
 from tidefold.domain.source_progress import LandedFileRecord
-from tidefold.domain.table.table_spec import MARIADB, MYSQL, POSTGRESQL
+from tidefold.domain.table.table_spec import MARIADB, MONGODB, MYSQL, ORACLE, POSTGRESQL, SQLSERVER
 from tidefold.operations.ingest.schema_update import aligner_to_newest
 from tidefold.sources.ingest.accounting import COUNTING
 from tidefold.sources.quarantine.reparse import Refused
@@ -22,7 +22,7 @@ from tidefold.storage import Store
 Row = dict[str, Any]
 Order = tuple[int, ...]
 # With these orders, a source that starts again goes back.
-_GOES_BACK = (POSTGRESQL, MYSQL, MARIADB)
+_GOES_BACK = (POSTGRESQL, MYSQL, MARIADB, SQLSERVER, ORACLE, MONGODB)
 _PLACE = ("_partition", "_offset", "_ts", "_kg")
 
 

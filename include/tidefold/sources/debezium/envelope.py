@@ -13,8 +13,9 @@ import msgspec
 
 from tidefold.changelog.schema import CLEAR, DELETE, MERGE, UPSERT
 from tidefold.domain.log_state import TableSpec
-from tidefold.domain.table.table_spec import Engine
+from tidefold.domain.table.table_spec import MONGODB, ORACLE, SQLSERVER, Engine
 from tidefold.sources.debezium.connect_schema import column_names, forms_of, schema_beside, types_by
+from tidefold.sources.debezium.mongodb import with_row
 from tidefold.sources.debezium.moved_keys import former_key
 from tidefold.sources.debezium.ordering import StreamOrder, order_of
 from tidefold.sources.debezium.unavailable_values import marks
@@ -38,6 +39,7 @@ from tidefold.sources.records.row_decoder import Rows, rows_of
 # The marks of an initial snapshot's rows; those of an incremental one are ordinary changes.
 _INITIAL = frozenset(("true", "first", "first_in_data_collection", "last_in_data_collection", "last", True))
 _BEGINS = frozenset(("first", "first_in_data_collection"))
+_BY_FORMAT = (SQLSERVER, ORACLE, MONGODB)
 # Topics with messages of the connector itself.
 _OWN_TOPIC = re.compile(r"__debezium-heartbeat\..*|.*\.transaction")
 # Reasons of refused records whose order is unknown, or was checked already.
@@ -64,6 +66,9 @@ class EnvelopeReader(RecordAccounting):
         self._spells_keys = has_aliases(shape, of_key=True)
         self._by_schema: dict[bytes, Rows] = {}
         self._order_of = order_of(shape.order)
+        self._has_documents = shape.order == MONGODB
+        # The current record, as it was landed.
+        self._text = b""
         engine = shape.merge.engine
         self._stream = StreamOrder(engine in COUNTING, *place.stream)
         self._upsert_op = MERGE if engine is Engine.AGGREGATE else UPSERT
@@ -87,8 +92,9 @@ class EnvelopeReader(RecordAccounting):
         Raises RefusedRecordError (the caller quarantines it) or LateOffsetError (the file is not taken).
         """
         self._has_place = False
+        self._text = line
         try:
-            self._take(line)
+            self._take(with_row(line, self._shape) if self._has_documents else line)
         except RefusedRecordError as refused:
             if not self._is_sent_again(line, refused):
                 raise
@@ -118,7 +124,7 @@ class EnvelopeReader(RecordAccounting):
     def _take(self, line: bytes) -> None:
         if self._spells_keys:
             self._spell(line)
-        rows, self.line = self._rows, line
+        rows, self.line = self._rows, self._text
         try:
             record = rows.record(line)
             value, key = record.value, record.key
@@ -229,7 +235,8 @@ class EnvelopeReader(RecordAccounting):
         headers = bytes(record.headers)
         if not (self.is_alone and value.op == "c" and self._shape.merge.engine is Engine.LAST):
             order = self._order_of(value.source) if value.source else None
-            is_beside = order is not None and order == self._deleted
+            # All changes of a transaction of Oracle have one order, so the delete may be that of another row.
+            is_beside = order is not None and order == self._deleted and self._shape.order != ORACLE
             raise not_sent(absent, moved=b'"__debezium.oldkey"' in headers or is_beside)
         named = former_key(msgspec.json.decode(headers)) if headers else None
         try:
@@ -268,7 +275,9 @@ class EnvelopeReader(RecordAccounting):
             # All rows of an initial snapshot have one order, the highest so far. They replace what the log had before.
             self._account.snapshot = order
             high = self._stream.max_order
-            begins_snapshot = bool(high) and order > high
+            # Of connectors that nobody captured it is not known that all rows of a snapshot have one order.
+            may_begin = self._shape.order not in _BY_FORMAT or source.snapshot in _BEGINS
+            begins_snapshot = bool(high) and order > high and may_begin
         is_new = self._stream.is_new(order, source.committed, source.snapshot in _BEGINS)
         if is_new and begins_snapshot:
             # The clear is part of the row's record and does not count as a change.

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from tidefold.domain.source_progress import NameReading
-from tidefold.domain.table.table_spec import MARIADB, MYSQL, POSTGRESQL
+from tidefold.domain.table.table_spec import MARIADB, MYSQL, ORACLE, POSTGRESQL, SQLSERVER
 from tidefold.sources.debezium.connect_schema import column_names, types_by
 from tidefold.sources.inference import roles
 from tidefold.sources.inference.envelopes import find_refused, infer_column
@@ -37,7 +37,7 @@ from tidefold.sources.landing.streams import (
 )
 
 RECORDS, FILES = 2000, 3
-_CONNECTORS = (POSTGRESQL, MYSQL, MARIADB)
+_CONNECTORS = (POSTGRESQL, MYSQL, MARIADB, SQLSERVER, ORACLE)
 # Names that a Kafka sink may have given. Other programs use names with a dash too.
 _NAMED = re.compile(r"(?:(?P<plus>[\w.-]+)\+\d+\+\d+|(?P<dash>[\w.-]+)-\d+-\d+)\.(jsonl?(\.gz)?|gz)", re.ASCII)
 # Fields in which programs put a row, next to the field with its operation.

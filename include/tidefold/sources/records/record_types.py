@@ -30,6 +30,12 @@ class SourceBlock(msgspec.Struct, gc=False):
     file: str | None = None
     pos: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
     row: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
+    commit_lsn: str | None = None
+    change_lsn: str | None = None
+    event_serial_no: int | str | None = None
+    scn: int | str | None = None
+    commit_scn: int | str | None = None
+    ord: int | None = None
 
     @property
     def committed(self) -> int | None:
