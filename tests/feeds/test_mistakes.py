@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
@@ -386,6 +387,38 @@ def test_21_a_key_is_written_in_some_way(person: Person, words: list[str]) -> No
     done = person.call("explain", "orders", *words)
     assert done.exit_code == 0, done.stderr
     assert "customer=Bob" in done.stdout
+
+
+def test_21_a_row_is_explained_by_file_and_line_and_by_what_was_refused(person: Person) -> None:
+    person.land("orders/o2.csv", _HEAD + "U,2,Bert,x,2026-11-01 09:00:00\nU,2,Bill,2.50,2026-11-01 09:10:00\n")
+    person.land("lines/l2.jsonl", "\n{bad\n" + _LINE.replace('"a"', '"b"').replace("08:00", "09:00"))
+    person.land("lines/l3.jsonl.gz", gzip.compress(_LINE.replace('"a"', '"c"').replace("08:00", "10:00").encode()))
+    person.call("ingest")
+    said = person.call("explain", "orders", "2", "--live").stdout
+    assert "made by upsert of order 2026-11-01T09:10:00Z\n" in said
+    assert "landed as o2.csv, row 2, taken" in said
+    assert "o1.csv, row 2" in said
+    assert "row 1 of o2.csv  VALUE_INVALID" in said
+    said = person.call("explain", "lines", "1", "--live").stdout
+    assert "landed as l3.jsonl.gz, line 1, taken" in said
+    assert "l2.jsonl, line 3" in said
+    # A file that is no longer what was taken says nothing.
+    person.land("lines/l2.jsonl", _LINE)
+    assert "l2.jsonl, line" not in person.call("explain", "lines", "1", "--live").stdout
+
+
+def test_21_a_record_of_kafka_is_explained_by_its_line(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    person.edit("record: value, op: {column: op}}", "op: {column: op}}")
+    person.edit("    order: [ts]\n", "")
+    (person.folder / "landing/lines/l1.jsonl").unlink()
+    lines = (f'{{"topic":"lines","partition":0,"offset":{i},"value":{_LINE.strip()}}}\n' for i in (3, 4, 9))
+    person.land("lines/lines+0+0000000003.jsonl", "\n".join(lines))
+    person.call("ingest", "lines")
+    said = person.call("explain", "lines", "1", "--live").stdout
+    assert "landed as lines+0+0000000003.jsonl, line 5, taken" in said
+    assert "lines 0 offset 9" in said
+    monkeypatch.setenv("COLUMNS", "200")
+    assert "lines+0+0000000003.jsonl, line 1" in person.call("explain", "lines", "1", "--live").stdout
 
 
 def test_21_a_key_has_another_type_or_another_name(person: Person) -> None:

@@ -42,3 +42,9 @@ def _value(text: str, kind: str) -> str | int | bool:
     if kind in ("int", "long") and text.removeprefix("-").isascii() and text.removeprefix("-").isdigit():
         return int(text)
     return text
+
+
+def format_place(file: str, number: int) -> str:
+    """Where a record stands. Rows of CSV and Parquet are numbered from 1 behind the header, lines from 1."""
+    name = file.lower().removesuffix(".gz")
+    return f"{'row' if name.endswith(('.csv', '.tsv', '.parquet')) else 'line'} {number} of {file}"

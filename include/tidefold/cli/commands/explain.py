@@ -10,11 +10,13 @@ import typer
 from tidefold.cli.options import Log, SnapshotId
 from tidefold.cli.terminal import Terminal, list_values
 from tidefold.errors import InvalidInputError
-from tidefold.presentation.text import key_text
+from tidefold.presentation.text import format_place, key_text
 
 if TYPE_CHECKING:
     from tidefold.operations.inspect.explain_key import Kept, KeyExplained, Origin
 
+# Offsets of Kafka are far below it, those computed from a row's content nearly never.
+_COMPUTED = 1 << 53
 Key = Annotated[
     list[str],
     typer.Argument(help="The key as JSON, '{\"id\": 7}', or as pairs, id=7.", metavar="KEY", show_default=False),
@@ -26,9 +28,10 @@ def explain(terminal: Terminal, log: Log, key: Key, snapshot: SnapshotId = None,
     """Show which change made the row of a key, which changes lost, and why.
 
     Shows the row as published (or in a snapshot, or live) and the change that made or deleted it: order, source
-    position, segment, landed file, snapshot and run. Then shows every other change of the key that the log still has,
-    oldest first, with its outcome. Last come the ranges where the log is incomplete, and the retained snapshots that
-    have the row. Reads only the files of the key's bucket. Starts no Spark. Exit code 4 if the key is unknown.
+    position, segment, landed file and line, snapshot and run. Then shows every other change of the key that the log
+    still has, oldest first, with its outcome, file and line. Last come the ranges where the log is incomplete, the
+    refused records of the key, and the retained snapshots that have the row. Reads the files of the key's bucket,
+    and the landed files of its changes. Starts no Spark. Exit code 4 if the key is unknown.
 
     Example: tidefold explain accounts id=7 --live
 
@@ -50,40 +53,56 @@ def _describe(found: KeyExplained) -> list[Any]:
 
     where = f"snapshot {found.snapshot}" if found.snapshot is not None else "no snapshot"
     shown = {"published": f"published, {where}", "snapshot": where, "live": f"live, on {where}"}[found.view]
-    row = "not there" if found.row is None else list_values({n: v for n, v in found.row.items() if n not in found.key})
+    row = "not there" if found.row is None else _list_row(found)
     parts: list[Any] = [f"{found.log} {list_values(found.key)} ({shown}, up to change set {found.to_sqn}): {row}"]
     parts += [found.remark] if found.remark else []
     parts += _describe_maker(found.made_by) if found.made_by else []
     if others := [one for one in found.changes if one != found.made_by]:
-        columns = ("sqn>", "op", "order", "offset>", "committed", "what became of it")
+        columns = ("sqn>", "op", "order", "offset>", "committed", "what became of it", "landed as")
         parts += ["", "other changes of this key, oldest first:", plain_table(columns, map(_other, others))]
     parts += [""] if found.unknown else []
     parts += [_unknown(first, last) for first, last in found.unknown]
+    if found.refused:
+        refused = [(format_place(one.file, one.line), one.reason, one.detail) for one in found.refused]
+        parts += ["", "refused records of this key, in quarantine:", plain_table(("where", "reason", "why"), refused)]
     if found.kept:
         rows = [_describe_copy(one) for one in found.kept]
         parts += ["", "in kept snapshots:", plain_table(("id>", "kind", "state", "up to>", "row"), rows)]
     return parts
 
 
+def _list_row(found: KeyExplained) -> str:
+    """The row without its key and without system columns."""
+    row = found.row or {}
+    return list_values({name: row[name] for name in row if name not in found.key and not name.startswith("_")})
+
+
 def _describe_maker(one: Origin) -> list[str]:
     verb = "deleted by" if one.op == "delete" else "made by"
-    source = f"{one.topic or 'partition'} {one.partition} offset {one.offset}"
-    lines = [f"{verb} {one.op} of order {_order(one)}, {source}, committed {one.committed or 'at an unknown time'}"]
+    source = (
+        f", {one.topic or 'partition'} {one.partition} offset {one.offset}" if not _is_placed_by_content(one) else ""
+    )
+    committed = f", committed {one.committed}" if one.committed else ""
+    lines = [f"{verb} {one.op}{f' of order {one.at}' if one.at else ''}{source}{committed}"]
     lines.append(f"  change set {one.sqn}, {one.segment} #{one.ordinal}")
     if one.landed:
         by = f", taken {one.taken} by ingest {one.ingest_run}" if one.ingest_run else ""
-        lines.append(f"  landed as {one.landed}{by}")
+        place = f", {one.record}" if one.record else ""
+        lines.append(f"  landed as {one.landed}{place}{by}")
     return [*lines, f"  {one.why}"]
 
 
 def _other(one: Origin) -> tuple[str, ...]:
     sqn = str(one.sqn) if one.first == one.sqn else f"{one.first}-{one.sqn}"
-    offset = f"{one.partition}:{one.offset}"
-    return (sqn, one.op, _order(one), offset, (one.committed or "-")[:19].replace("T", " "), one.why)
+    offset = "-" if _is_placed_by_content(one) else f"{one.partition}:{one.offset}"
+    committed = (one.committed or "-")[:19].replace("T", " ")
+    landed = f"{one.landed}, {one.record}" if one.landed and one.record else one.landed or "-"
+    return (sqn, one.op, one.at, offset, committed, one.why, landed)
 
 
-def _order(one: Origin) -> str:
-    return "/".join("none" if number < 0 else str(number) for number in one.order)
+def _is_placed_by_content(one: Origin) -> bool:
+    """Whether the offset is computed from the content of the row: it tells people nothing."""
+    return one.record.startswith("row ") or one.offset >= _COMPUTED
 
 
 def _unknown(first: int, last: int) -> str:

@@ -11,6 +11,7 @@ from tidefold.cli.options import Log, Logs
 from tidefold.cli.output.outcomes import exit_code, print_lines, print_outcomes
 from tidefold.cli.terminal import Terminal, choose_logs, command
 from tidefold.errors import TidefoldError
+from tidefold.presentation.text import format_place
 
 if TYPE_CHECKING:
     from tidefold.operations.outcome import Outcome
@@ -135,20 +136,14 @@ def _count_row(one: ReasonCount) -> tuple[str, ...]:
     from tidefold.presentation.tables import minute
 
     taken = [minute(instant) if instant else "-" for instant in (one.oldest, one.newest)]
-    return (one.log, one.reason, f"{one.count:,}", f"{one.files:,}", *taken, _place(one.file, one.line))
+    return (one.log, one.reason, f"{one.count:,}", f"{one.files:,}", *taken, format_place(one.file, one.line))
 
 
 def _describe_record(one: RefusedRecord) -> tuple[str, str]:
     offset = "" if one.offset is None else f", offset {one.offset}"
-    where = f"{_place(one.file, one.line)}{offset}"
+    where = f"{format_place(one.file, one.line)}{offset}"
     more = " ..." if len(one.record) > _SHOWN else ""
     return f"{_escape(where)}: {one.reason}: {_escape(one.detail)}", f"  {_escape(one.record[:_SHOWN])}{more}"
-
-
-def _place(file: str, number: int) -> str:
-    """Where a record stands. Rows of CSV and Parquet are numbered from 1 behind the header, lines from 1."""
-    name = file.lower().removesuffix(".gz")
-    return f"{'row' if name.endswith(('.csv', '.tsv', '.parquet')) else 'line'} {number} of {file}"
 
 
 def _escape(text: str) -> str:

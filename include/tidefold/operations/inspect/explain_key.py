@@ -11,7 +11,8 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from itertools import zip_longest
 from typing import Any
 
 from tidefold.changelog.schema import CLEAR, DELETE, MERGE, UPSERT, order_columns, place_columns
@@ -30,12 +31,14 @@ from tidefold.domain.explain.key_history import (
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import ChangeSet, LandedFileRecord, LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.snapshot.transitions import require_readable
-from tidefold.domain.table.table_spec import Engine, Group, TableSpec
+from tidefold.domain.table.table_spec import COLUMNS, Engine, Group, TableSpec
 from tidefold.errors import CorruptError, NotFoundError
 from tidefold.operations.inspect.read import ReadRequest, What, find_published, one_key, plan_from, require_state
 from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.quarantine.inspect import RefusedRecord, find_refused_of
 from tidefold.read.plan import ReadPlan, ReadTask
 from tidefold.read.task import SQN, read_task
+from tidefold.sources.ingest.find_record import RecordFinder
 
 OPS = {UPSERT: "upsert", DELETE: "delete", CLEAR: "clear", MERGE: "merge"}
 _SEVERAL = (Engine.PARTIAL, Engine.AGGREGATE)
@@ -78,8 +81,12 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class Origin:
     """One change of the key with all that is known of where it comes from and what became of it.
 
-    `first`: the lowest sqn that its change set stands for. `landed`, `ingest_run` and `taken` (ISO 8601) are of the
-    landed file; `snapshot` and `run` folded it, or left it out. `why` is a sentence for people.
+    first: the lowest sqn that its change set stands for.
+    landed, ingest_run, taken: the landed file, the run that ingested it, and when (ISO 8601).
+    record: its place in that file, as `line 3`; empty if the file is gone or was edited.
+    at: its order as text; instants in ISO 8601.
+    snapshot, run: what folded it, or left it out.
+    why: a sentence for people.
     """
 
     op: str
@@ -100,6 +107,8 @@ class Origin:
     snapshot: int | None
     run: str | None
     values: Row
+    record: str = ""
+    at: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +147,7 @@ class KeyExplained:
     changes: tuple[Origin, ...]
     unknown: tuple[tuple[int, int], ...]
     kept: tuple[Kept, ...]
+    refused: tuple[RefusedRecord, ...] = ()
 
 
 def explain_key(
@@ -162,6 +172,9 @@ class _Explaining:
         self._read: dict[frozenset[object], Row | None] = {}
         self._values: list[Row] = []
         self._changes = self._changes_of_key()
+        source = pipeline.log(state.log).source
+        self._finder = RecordFinder(source.feed if source else None, state)
+        self._refused = find_refused_of(pipeline, state, [str(value) for _, value in self._key.values])
 
     def of(self, view: str, base: Snapshot | None, live: bool) -> KeyExplained:
         state, folded = self._state, layers(self._state, base, live)
@@ -172,7 +185,8 @@ class _Explaining:
             else ReadRequest(snapshot=base.id if base else None, key=self._text, today=True)
         )
         row, kept = self._row(plan_from(self._pipeline, state, wanted)), self._find_kept_rows()
-        if row is None and not self._changes and not any(one.present or one.error for one in kept):
+        known_elsewhere = self._refused or any(one.present or one.error for one in kept)
+        if row is None and not self._changes and not known_elsewhere:
             raise self._never()
         winner = told.winner
         same = winner is not None and self._agrees(row, told)
@@ -193,6 +207,7 @@ class _Explaining:
             changes=tuple(origins.values()),
             unknown=unknown(state, folded),
             kept=kept,
+            refused=self._refused,
         )
 
     def _changes_of_key(self) -> tuple[KeyChange, ...]:
@@ -307,6 +322,8 @@ class _Explaining:
             snapshot=told.snapshot,
             run=told.run or None,
             values={c.name: values[c.name] for c in state.shape.columns},
+            record=self._finder.find(landed, values["_offset"]) if landed else "",
+            at=_format_order(change.order, state.shape),
         )
 
     def _never(self) -> NotFoundError:
@@ -335,6 +352,23 @@ def _rank(values: Row, group: Group) -> tuple[int, ...] | None:
         return ()
     found = [values[name] for name in group.order]
     return None if None in found else tuple(found)
+
+
+def _format_order(order: tuple[int, ...], shape: TableSpec) -> str:
+    """An order as people write it: columns by their type."""
+    types = {column.name: column.type for column in shape.columns}
+    by = shape.order_by if shape.order == COLUMNS else ()
+    return "/".join(
+        _format_number(number, types.get(name, "")) for number, name in zip_longest(order, by[: len(order)])
+    )
+
+
+def _format_number(number: int, type_: str) -> str:
+    if type_ == "timestamp":
+        return (iso_instant(number) or str(number)).replace("+00:00", "Z")
+    if type_ == "date":
+        return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=number)).date().isoformat()
+    return "none" if number < 0 and not type_ else str(number)
 
 
 def _hash(row: Mapping[str, Any] | None) -> str | None:

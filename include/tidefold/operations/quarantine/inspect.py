@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
@@ -12,6 +12,7 @@ from tidefold.domain.log_state import LandedFileRecord, LogState
 from tidefold.errors import CorruptError, NotFoundError
 from tidefold.operations.inspect.read import require_state
 from tidefold.operations.pipeline import Pipeline
+from tidefold.operations.quarantine.key_changes import key_in
 from tidefold.sources.quarantine.reparse import Refused, read_refused
 
 
@@ -95,6 +96,12 @@ def show_refused(pipeline: Pipeline, log: str, reason: str | None, limit: int) -
     wanted = (one for one in _all(pipeline, state) if reason in (None, one.entry.reason))
     found = [_describe(one) for one in islice(wanted, limit + 1)]
     return found[:limit], len(found) > limit
+
+
+def find_refused_of(pipeline: Pipeline, state: LogState, key: Sequence[str]) -> tuple[RefusedRecord, ...]:
+    """The refused records of one key, as far as their text shows it. `key`: the values of its columns as text."""
+    wanted = tuple(key)
+    return tuple(_describe(one) for one in _all(pipeline, state) if key_in(one.entry.record, state.shape.key) == wanted)
 
 
 def _all(pipeline: Pipeline, state: LogState) -> Iterator[Refused]:

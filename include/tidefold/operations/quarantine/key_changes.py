@@ -273,6 +273,14 @@ def read_refused_keys(records: Iterable[Refused], key: Sequence[str]) -> list[Re
     ]
 
 
+def key_in(record: str, key: Sequence[str]) -> KeyText | None:
+    """The key of a record in any form: of its own, or in the row that it has or is."""
+    if found := _key_of(record, key):
+        return found
+    values = [_field(record, name) for name in key]
+    return tuple(map(str, values)) if values and all(value is not None for value in values) else None
+
+
 def old_key_of(record: str, key: Sequence[str]) -> KeyText | None:
     """The old key in the header of a record, as the source writes it."""
     return _texts(former_key(_field(record, "headers")), key)

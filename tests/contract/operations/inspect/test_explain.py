@@ -330,6 +330,7 @@ def call(*arguments: str) -> Result:
 
 def test_the_command_line(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(pipeline.config.path.parent)
+    monkeypatch.setenv("COLUMNS", "160")
     said = call("accounts", "id=1").stdout
     assert said.startswith(
         "accounts id=1 (published, snapshot 2, up to change set 2): text=c\nmade by upsert of order 1/54"
